@@ -1,0 +1,1 @@
+"""What a card is: bytes in, values out, without network, clock or state."""

@@ -1,0 +1,148 @@
+"""A card as it was received: a JSON document, its generation, its signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from cardsign.card.pointer import append
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
+from cardsign.card.strictjson import Json, parse_object
+from cardsign.errors import CardRefused
+
+Generation = Literal["1.0", "0.3", "mixed", "none"]
+
+MAX_SIGNATURES: Final = 16  # entries; 4 payloads, 2 algorithms, old and new key
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card that could be read without ambiguity. Nothing about it has been verified.
+
+    Attributes:
+        document: The JSON object as received, unknown members and nulls included.
+        generation: ``1.0`` if it has `supportedInterfaces` (either spelling), ``0.3`` if it has
+            `url` or a `protocolVersion` of 0.x, ``mixed`` for both, ``none`` for neither.
+        signatures: The entries of `signatures`, each still to be read; empty if there is none.
+    """
+
+    document: Mapping[str, Json]
+    generation: Generation
+    signatures: tuple[Json, ...]
+
+    @classmethod
+    def from_bytes(cls, untrusted_bytes: bytes) -> Card:
+        """Read a card.
+
+        Raises:
+            JsonRefused: The bytes are not one strict JSON object (see `card.strictjson`).
+            CardRefused: ``card.two_spellings``, ``card.signatures_shape`` or
+                ``card.signatures_too_many``.
+        """
+        return cls.from_object(parse_object(untrusted_bytes))
+
+    @classmethod
+    def from_object(cls, document: Mapping[str, Json]) -> Card:
+        """Read a card from parsed JSON.
+
+        What only bytes can show is not checked here: duplicate members, the size, numbers
+        that lost precision. Prefer :meth:`from_bytes` for anything that came from outside.
+
+        Raises:
+            CardRefused: As for :meth:`from_bytes`.
+        """
+        for pointer, first, second in _two_spellings(dict(document)):
+            raise CardRefused(
+                "card.two_spellings",
+                f"{first!r} and {second!r} are two spellings of one schema name",
+                path=pointer,
+            )
+        return cls(document, _generation(document), _signatures(document))
+
+    @property
+    def has_endpoint(self) -> bool:
+        """Whether the document names interfaces (1.0) or a url (0.3) at all."""
+        members = ("supportedInterfaces", "supported_interfaces", "url")
+        return any(bool(self.document.get(name)) for name in members)
+
+
+def _generation(document: Mapping[str, Json]) -> Generation:
+    is_1_0 = any(
+        document.get(name) is not None for name in ("supportedInterfaces", "supported_interfaces")
+    )
+    version = document.get("protocolVersion")
+    is_0_3 = document.get("url") is not None or (
+        isinstance(version, str) and version.startswith("0.")
+    )
+    if is_1_0:
+        return "mixed" if is_0_3 else "1.0"
+    return "0.3" if is_0_3 else "none"
+
+
+def _signatures(document: Mapping[str, Json]) -> tuple[Json, ...]:
+    signatures = document.get("signatures")
+    if signatures is None:
+        return ()
+    if not isinstance(signatures, list):
+        raise CardRefused(
+            "card.signatures_shape",
+            f"expected a list of signature objects, found {_kind(signatures)}",
+            path="/signatures",
+        )
+    if len(signatures) > MAX_SIGNATURES:
+        raise CardRefused(
+            "card.signatures_too_many",
+            f"{len(signatures)} signatures; at most {MAX_SIGNATURES} are read",
+            path="/signatures",
+        )
+    return tuple(signatures)
+
+
+def _kind(value: Json) -> str:
+    kinds = {dict: "an object", str: "a string", bool: "true or false", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+def _two_spellings(document: dict[str, Json]) -> Iterator[tuple[str, str, str]]:
+    """Pairs of names in one object that a lenient reader takes for one schema name.
+
+    Go's encoding/json folds case, protobuf JSON parsers accept snake_case: which of the two
+    such a reader takes hangs on their order.
+    """
+    yield from _spellings(document, "", (CARD_1_0, CARD_0_3))
+
+
+def _spellings(
+    value: dict[str, Json], pointer: str, messages: tuple[Message, ...]
+) -> Iterator[tuple[str, str, str]]:
+    schema_names = {folded for message in messages for folded in message.folded()}
+    seen: dict[str, str] = {}
+    for name, child in value.items():
+        folded = fold(name)
+        if folded not in schema_names:
+            continue
+        where = append(pointer, name)
+        if folded in seen:
+            yield where, seen[folded], name
+        seen[folded] = name
+        fields = [m.fields[m.folded()[folded]] for m in messages if folded in m.folded()]
+        below = tuple(f.message for f in fields if f.message is not None)
+        if below:
+            is_map = any(f.shape == "map" for f in fields)
+            for token, message_value in _messages(child, is_map):
+                yield from _spellings(message_value, where + token, below)
+
+
+def _messages(value: Json, is_map: bool) -> Iterator[tuple[str, dict[str, Json]]]:
+    """The message objects that a field's value holds, with their pointers below it."""
+    if isinstance(value, list):
+        for index, element in enumerate(value):
+            if isinstance(element, dict):
+                yield append("", str(index)), element
+    elif isinstance(value, dict) and is_map:
+        for key, entry in value.items():
+            if isinstance(entry, dict):
+                yield append("", key), entry
+    elif isinstance(value, dict):
+        yield "", value

@@ -1,0 +1,130 @@
+"""Row (ii) of the closed table: does a 0.3 member say what the covered 1.0 data says?
+
+A document for both generations repeats its 1.0 data in 0.3 members, which the lossy profiles
+do not cover. Such a member is harmless exactly if it equals what the *payload* gives, never
+what the document gives: the document's 1.0 data may itself be uncovered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from cardsign.card.canonical import Payload
+from cardsign.card.pointer import split
+from cardsign.card.strictjson import Json
+
+_CONNECTION: Final = frozenset({"url", "preferredTransport", "protocolVersion"})
+_DEFAULT_TRANSPORT: Final = "JSONRPC"  # A2A 0.3.0 5.5: preferredTransport's default
+
+# 1.0 wrapper -> (0.3 `type`, members that the 0.3 form names differently)
+_FLAT: Final[dict[str, tuple[str, dict[str, str]]]] = {
+    "apiKeySecurityScheme": ("apiKey", {"location": "in"}),
+    "httpAuthSecurityScheme": ("http", {}),
+    "oauth2SecurityScheme": ("oauth2", {}),
+    "openIdConnectSecurityScheme": ("openIdConnect", {}),
+    "mtlsSecurityScheme": ("mutualTLS", {}),
+}
+
+
+def says_the_same(
+    pointer: str, value: Json, document: Mapping[str, Json], payload: Payload
+) -> bool:
+    """Whether the 0.3 member at `pointer` equals what the payload's 1.0 data gives.
+
+    False for every member that A2A 0.3.0 does not define at that place.
+    """
+    tokens = split(pointer)
+    match tokens:
+        case [name] if name in _CONNECTION:
+            return any(_same_connection(document, one) for one in _interfaces(payload))
+        case ["additionalInterfaces"]:
+            return isinstance(value, list) and all(_same_interface(v, payload) for v in value)
+        case ["supportsAuthenticatedExtendedCard"]:
+            capabilities = payload.value.get("capabilities")
+            flag = capabilities.get("extendedAgentCard") if isinstance(capabilities, dict) else None
+            return isinstance(value, bool) and value is (flag is True)
+        case ["security"]:
+            return value == _requirements(payload.value)
+        case ["skills", _, "security"]:
+            skill = _at_destination(f"/skills/{tokens[1]}", payload)
+            return isinstance(skill, dict) and value == _requirements(skill)
+        case ["securitySchemes", _, member]:
+            scheme = _at_destination(pointer.rpartition("/")[0], payload)
+            flat = _flat_scheme(scheme)
+            return flat is not None and member in flat and flat[member] == value
+    return False
+
+
+def _interfaces(payload: Payload) -> list[dict[str, Json]]:
+    interfaces = payload.value.get("supportedInterfaces")
+    return [i for i in interfaces if isinstance(i, dict)] if isinstance(interfaces, list) else []
+
+
+def _is_0_3(interface: dict[str, Json]) -> bool:
+    return str(interface.get("protocolVersion", "")).startswith("0.")
+
+
+def _same_connection(document: Mapping[str, Json], interface: dict[str, Json]) -> bool:
+    """One covered 0.x interface must give all three members, so they are judged as one."""
+    if not _is_0_3(interface):
+        return False
+    transport = document.get("preferredTransport", _DEFAULT_TRANSPORT)
+    version = document.get("protocolVersion", interface.get("protocolVersion"))
+    return (
+        document.get("url") == interface.get("url")
+        and transport == interface.get("protocolBinding")
+        and _same_version(version, interface.get("protocolVersion"))
+    )
+
+
+def _same_version(one: Json, other: Json) -> bool:
+    """0.3 and 0.3.0 are one version (A2A 1.0 3.6: the patch number does not count)."""
+    return (
+        isinstance(one, str)
+        and isinstance(other, str)
+        and one.split(".")[:2] == other.split(".")[:2]
+    )
+
+
+def _same_interface(value: Json, payload: Payload) -> bool:
+    return isinstance(value, dict) and any(
+        _is_0_3(interface)
+        and value
+        == {"url": interface.get("url"), "transport": interface.get("protocolBinding")}
+        for interface in _interfaces(payload)
+    )
+
+
+def _requirements(owner: dict[str, Json]) -> list[Json] | None:
+    requirements = owner.get("securityRequirements")
+    if not isinstance(requirements, list):
+        return None
+    flat: list[Json] = []
+    for one in requirements:
+        schemes = one.get("schemes") if isinstance(one, dict) else None
+        if not isinstance(schemes, dict):
+            return None
+        flat.append({n: s.get("list", []) for n, s in schemes.items() if isinstance(s, dict)})
+    return flat
+
+
+def _flat_scheme(scheme: Json) -> dict[str, Json] | None:
+    if not isinstance(scheme, dict) or len(scheme) != 1:
+        return None
+    ((wrapper, members),) = scheme.items()
+    if wrapper not in _FLAT or not isinstance(members, dict):
+        return None
+    kind, renamed = _FLAT[wrapper]
+    return {"type": kind, **{renamed.get(name, name): v for name, v in members.items()}}
+
+
+def _at_destination(source: str, payload: Payload) -> Json:
+    """The payload's value for the value that stood at `source`; None if it has no place."""
+    places = payload.destinations.get(source)
+    if not places:
+        return None
+    value: Json = payload.value
+    for token in split(places[0]):
+        value = value[int(token)] if isinstance(value, list) else value[token]  # type: ignore[index, call-overload]
+    return value

@@ -1,0 +1,402 @@
+"""The one description of the A2A 1.0 and 0.3 Agent Card fields.
+
+The TypedDicts say everything: type, REQUIRED, proto `optional`, free-form, security.
+From them are derived the tables that canonicalization, coverage and spelling checks walk
+(:data:`CARD_1_0`, :data:`CARD_0_3`) and the type check of :func:`check_members`.
+
+Facts: A2A 1.0 `specification/a2a.proto` (package lf.a2a.v1), A2A 0.3.0 `types/src/types.ts`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+
+from typing_extensions import Required, TypedDict, is_typeddict
+
+PRESENCE: Final = "presence"  # proto `optional`: set-to-default differs from unset
+SECURITY: Final = "security"  # who may call, and how; never excused when uncovered
+ONEOF: Final = "oneof"  # at most one of the message's members so marked may be set
+
+Struct = dict[str, Any]  # google.protobuf.Struct: free-form JSON object
+
+_Url = Annotated[str, PRESENCE]
+_Flag = Annotated[bool, PRESENCE]
+
+
+class AgentInterface(TypedDict, total=False):
+    """A2A 1.0 4.4.6."""
+
+    url: Required[str]
+    protocolBinding: Required[str]
+    tenant: str
+    protocolVersion: Required[str]
+
+
+class AgentProvider(TypedDict, total=False):
+    """A2A 1.0 4.4.2."""
+
+    url: Required[str]
+    organization: Required[str]
+
+
+class AgentExtension(TypedDict, total=False):
+    """A2A 1.0 4.4.4; `params` is the only free-form place of a card."""
+
+    uri: str
+    description: str
+    required: bool
+    params: Struct
+
+
+class AgentCapabilities(TypedDict, total=False):
+    """A2A 1.0 4.4.3."""
+
+    streaming: _Flag
+    pushNotifications: _Flag
+    extensions: list[AgentExtension]
+    extendedAgentCard: _Flag
+
+
+class StringList(TypedDict, total=False):
+    """The scopes of one scheme in a requirement."""
+
+    list: list[str]
+
+
+class SecurityRequirement(TypedDict, total=False):
+    """All of these schemes together (AND); the list of requirements is an OR."""
+
+    schemes: dict[str, StringList]
+
+
+class AgentSkill(TypedDict, total=False):
+    """A2A 1.0 4.4.5."""
+
+    id: Required[str]
+    name: Required[str]
+    description: Required[str]
+    tags: Required[list[str]]
+    examples: list[str]
+    inputModes: list[str]
+    outputModes: list[str]
+    securityRequirements: Annotated[list[SecurityRequirement], SECURITY]
+
+
+class APIKeySecurityScheme(TypedDict, total=False):
+    """A2A 1.0 4.5.2."""
+
+    description: str
+    location: Required[str]
+    name: Required[str]
+
+
+class HTTPAuthSecurityScheme(TypedDict, total=False):
+    """A2A 1.0 4.5.3."""
+
+    description: str
+    scheme: Required[str]
+    bearerFormat: str
+
+
+class AuthorizationCodeOAuthFlow(TypedDict, total=False):
+    """A2A 1.0 4.5.8."""
+
+    authorizationUrl: Required[str]
+    tokenUrl: Required[str]
+    refreshUrl: str
+    scopes: Required[dict[str, str]]
+    pkceRequired: bool
+
+
+class ClientCredentialsOAuthFlow(TypedDict, total=False):
+    """A2A 1.0 4.5.9."""
+
+    tokenUrl: Required[str]
+    refreshUrl: str
+    scopes: Required[dict[str, str]]
+
+
+class DeviceCodeOAuthFlow(TypedDict, total=False):
+    """A2A 1.0 4.5.10."""
+
+    deviceAuthorizationUrl: Required[str]
+    tokenUrl: Required[str]
+    refreshUrl: str
+    scopes: Required[dict[str, str]]
+
+
+class ImplicitOAuthFlow(TypedDict, total=False):
+    """Deprecated in A2A 1.0; nothing in it is REQUIRED."""
+
+    authorizationUrl: str
+    refreshUrl: str
+    scopes: dict[str, str]
+
+
+class PasswordOAuthFlow(TypedDict, total=False):
+    """Deprecated in A2A 1.0; nothing in it is REQUIRED."""
+
+    tokenUrl: str
+    refreshUrl: str
+    scopes: dict[str, str]
+
+
+class OAuthFlows(TypedDict, total=False):
+    """A2A 1.0 4.5.7: exactly one flow."""
+
+    authorizationCode: Annotated[AuthorizationCodeOAuthFlow, ONEOF]
+    clientCredentials: Annotated[ClientCredentialsOAuthFlow, ONEOF]
+    deviceCode: Annotated[DeviceCodeOAuthFlow, ONEOF]
+    implicit: Annotated[ImplicitOAuthFlow, ONEOF]
+    password: Annotated[PasswordOAuthFlow, ONEOF]
+
+
+class OAuth2SecurityScheme(TypedDict, total=False):
+    """A2A 1.0 4.5.4."""
+
+    description: str
+    flows: Required[OAuthFlows]
+    oauth2MetadataUrl: str
+
+
+class OpenIdConnectSecurityScheme(TypedDict, total=False):
+    """A2A 1.0 4.5.5."""
+
+    description: str
+    openIdConnectUrl: Required[str]
+
+
+class MutualTlsSecurityScheme(TypedDict, total=False):
+    """A2A 1.0 4.5.6."""
+
+    description: str
+
+
+class SecurityScheme(TypedDict, total=False):
+    """A2A 1.0 4.5.1: exactly one of the five."""
+
+    apiKeySecurityScheme: Annotated[APIKeySecurityScheme, ONEOF]
+    httpAuthSecurityScheme: Annotated[HTTPAuthSecurityScheme, ONEOF]
+    oauth2SecurityScheme: Annotated[OAuth2SecurityScheme, ONEOF]
+    openIdConnectSecurityScheme: Annotated[OpenIdConnectSecurityScheme, ONEOF]
+    mtlsSecurityScheme: Annotated[MutualTlsSecurityScheme, ONEOF]
+
+
+class AgentCardSignature(TypedDict, total=False):
+    """A2A 1.0 4.4.7, 0.3.0 5.5.6; the same in both generations."""
+
+    protected: Required[str]
+    signature: Required[str]
+    header: Struct
+
+
+class AgentCard10(TypedDict, total=False):
+    """A2A 1.0 4.4.1."""
+
+    name: Required[str]
+    description: Required[str]
+    supportedInterfaces: Required[list[AgentInterface]]
+    provider: AgentProvider
+    version: Required[str]
+    documentationUrl: _Url
+    capabilities: Required[AgentCapabilities]
+    securitySchemes: Annotated[dict[str, SecurityScheme], SECURITY]
+    securityRequirements: Annotated[list[SecurityRequirement], SECURITY]
+    defaultInputModes: Required[list[str]]
+    defaultOutputModes: Required[list[str]]
+    skills: Required[list[AgentSkill]]
+    signatures: list[AgentCardSignature]
+    iconUrl: _Url
+
+
+class AgentInterface03(TypedDict, total=False):
+    """A2A 0.3.0 5.5.5."""
+
+    url: Required[str]
+    transport: Required[str]
+
+
+class AgentCapabilities03(TypedDict, total=False):
+    """A2A 0.3.0 5.5.2."""
+
+    streaming: _Flag
+    pushNotifications: _Flag
+    stateTransitionHistory: _Flag
+    extensions: list[AgentExtension]
+
+
+class AgentSkill03(TypedDict, total=False):
+    """A2A 0.3.0 5.5.4."""
+
+    id: Required[str]
+    name: Required[str]
+    description: Required[str]
+    tags: Required[list[str]]
+    examples: list[str]
+    inputModes: list[str]
+    outputModes: list[str]
+    security: Annotated[list[dict[str, Any]], SECURITY]
+
+
+class OAuthFlow03(TypedDict, total=False):
+    """A2A 0.3.0: the members of all four OAuth flows."""
+
+    authorizationUrl: str
+    tokenUrl: str
+    refreshUrl: str
+    scopes: dict[str, str]
+
+
+class OAuthFlows03(TypedDict, total=False):
+    """A2A 0.3.0: any number of flows at once."""
+
+    authorizationCode: OAuthFlow03
+    clientCredentials: OAuthFlow03
+    implicit: OAuthFlow03
+    password: OAuthFlow03
+
+
+# `in` is a keyword, hence the call form. Which members are REQUIRED hangs on `type`.
+SecurityScheme03 = TypedDict(
+    "SecurityScheme03",
+    {
+        "type": str,
+        "description": str,
+        "name": str,
+        "in": str,
+        "scheme": str,
+        "bearerFormat": str,
+        "flows": OAuthFlows03,
+        "oauth2MetadataUrl": str,
+        "openIdConnectUrl": str,
+    },
+    total=False,
+)
+
+
+class AgentCard03(TypedDict, total=False):
+    """A2A 0.3.0 5.5."""
+
+    name: Required[str]
+    description: Required[str]
+    url: Required[str]
+    preferredTransport: str
+    additionalInterfaces: list[AgentInterface03]
+    provider: AgentProvider
+    version: Required[str]
+    protocolVersion: Required[str]
+    documentationUrl: _Url
+    iconUrl: _Url
+    capabilities: Required[AgentCapabilities03]
+    supportsAuthenticatedExtendedCard: _Flag
+    securitySchemes: Annotated[dict[str, SecurityScheme03], SECURITY]
+    security: Annotated[list[dict[str, Any]], SECURITY]
+    defaultInputModes: Required[list[str]]
+    defaultOutputModes: Required[list[str]]
+    skills: Required[list[AgentSkill03]]
+    signatures: list[AgentCardSignature]
+
+
+# ------------------------------------------------------------------- derived tables
+
+Kind = Literal["string", "bool", "message", "free"]
+Shape = Literal["one", "list", "map"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One member of a message, as the walks need it.
+
+    `shape` says whether `kind` stands alone, in a list, or as a map's values. A `free` value
+    is not looked into. `default` is the value that proto3 JSON omits, or None where presence
+    is tracked (messages, free-form structs, proto `optional`).
+    """
+
+    name: str
+    kind: Kind
+    shape: Shape
+    message: Message | None
+    required: bool
+    presence: bool
+    security: bool
+    oneof: bool
+
+    @property
+    def snake_name(self) -> str:
+        """The protobuf spelling, which proto3 JSON parsers accept as well."""
+        return re.sub(r"[A-Z]", lambda match: "_" + match[0].lower(), self.name)
+
+    def is_default(self, value: object) -> bool:
+        """Whether `value` is what proto3 JSON leaves out for a member without presence."""
+        if self.shape == "list":
+            return value == [] and isinstance(value, list)
+        if self.shape == "map":
+            return value == {} and isinstance(value, dict)
+        if self.presence:
+            return False
+        return value == "" if self.kind == "string" else value is False
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message: its fields by camelCase name, in schema order."""
+
+    name: str
+    fields: dict[str, Field] = field(hash=False)
+
+    def folded(self) -> dict[str, str]:
+        """Schema names by :func:`fold`; no two of them fall together."""
+        return {fold(name): name for name in self.fields}
+
+
+def fold(name: str) -> str:
+    """`name` as a lenient reader sees it: without case and without underscores."""
+    return name.replace("_", "").casefold()
+
+
+@cache
+def _message(typed_dict: Any) -> Message:
+    hints = get_type_hints(typed_dict, include_extras=True)
+    return Message(typed_dict.__name__, {name: _field(name, hint) for name, hint in hints.items()})
+
+
+def _field(name: str, hint: Any) -> Field:
+    required = get_origin(hint) is Required
+    if required:
+        (hint,) = get_args(hint)
+    marks: tuple[str, ...] = ()
+    if get_origin(hint) is Annotated:
+        hint, *rest = get_args(hint)
+        marks = tuple(rest)
+    shape, kind_type = _shape(hint)
+    message = _message(kind_type) if is_typeddict(kind_type) else None
+    kind: Kind = "string" if kind_type is str else "bool" if kind_type is bool else "free"
+    if message:
+        kind = "message"
+    return Field(
+        name=name,
+        kind=kind,
+        shape=shape,
+        message=message,
+        required=required,
+        presence=PRESENCE in marks or (shape == "one" and kind in ("message", "free")),
+        security=SECURITY in marks,
+        oneof=ONEOF in marks,
+    )
+
+
+def _shape(hint: Any) -> tuple[Shape, Any]:
+    if get_origin(hint) is list:
+        return "list", get_args(hint)[0]
+    if hint == Struct:  # get_type_hints builds an equal alias, not the same one
+        return "one", hint
+    if get_origin(hint) is dict:
+        return "map", get_args(hint)[1]
+    return "one", hint
+
+
+CARD_1_0: Final = _message(AgentCard10)
+CARD_0_3: Final = _message(AgentCard03)

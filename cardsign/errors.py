@@ -1,0 +1,154 @@
+"""Every exception that cardsign raises.
+
+::
+
+    CardsignError
+    ├── InputRefused             what somebody else wrote is wrong           exit 1
+    │   ├── JsonRefused          bytes that are no strict JSON               json.*
+    │   ├── CardRefused          JSON that is no Agent Card                  card.*
+    │   ├── CanonicalizationError  a profile has no payload for the card     canonical.*
+    │   ├── KeyRefused           a key or JWK Set that we do not accept      key.*, jwks.*
+    │   ├── SignatureRefused     a signature that is malformed or forbidden  sig.*
+    │   ├── SigningRefused       a signing plan that we do not carry out     sign.*
+    │   └── PublishRefused       a publication that would not verify         publish.*
+    ├── NotTrusted               verify_card's verdict, in cardsign.verdict  exit 1 or 3
+    ├── LocalFault               this machine, this command line             exit 2
+    │   ├── UsageFault           options that contradict or are missing      usage.*
+    │   ├── FileFault            a file that cannot be read or written       file.*
+    │   ├── PassphraseFault      no passphrase, or the wrong one             passphrase.*
+    │   ├── StoreFault           the key store is absent, corrupt or newer   keystore.*
+    │   ├── SignerFault          a signer that fails or answers wrongly      signer.*
+    │   └── ServeFault           a server that cannot start                  serve.*
+    └── NoVerdict                what is needed cannot be had now            exit 3
+        └── FetchFailed          a peer that cannot be asked safely          fetch.*
+
+Each instance carries a stable ``code`` (listed in :mod:`cardsign.reasons`), the
+place (``path``: a JSON pointer, file or header member), and a ``hint``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+EXIT_OK: Final = 0
+EXIT_NOT_TRUSTED: Final = 1
+EXIT_LOCAL_FAULT: Final = 2
+EXIT_NO_VERDICT: Final = 3
+
+
+class CardsignError(Exception):
+    """The root; catch it to catch everything that cardsign raises.
+
+    Attributes:
+        code: Stable, from :mod:`cardsign.reasons`; safe to match on.
+        message: One sentence without a final period: what, and what was expected.
+        path: Where: a JSON pointer (``/skills/0/id``), a file, a header member; may be empty.
+        line: Line of the place in the input, counted from 1, where it is known.
+        column: Column of the place, in characters from 1, where it is known.
+        hint: What to do next; empty where the registry's hint for the code will do.
+        exit_status: What a command that ends with this error exits with.
+    """
+
+    exit_status: int = EXIT_LOCAL_FAULT
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        path: str = "",
+        line: int | None = None,
+        column: int | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.path = path
+        self.line = line
+        self.column = column
+        self.hint = hint
+
+    @property
+    def place(self) -> str:
+        """The place for a person: pointer or file, then ``line:column`` where known."""
+        position = f"line {self.line}, column {self.column}" if self.line is not None else ""
+        return ", ".join(part for part in (self.path, position) if part)
+
+    def __str__(self) -> str:
+        place = f" ({self.place})" if self.place else ""
+        return f"{self.code}: {self.message}{place}"
+
+
+class InputRefused(CardsignError):
+    """What somebody else wrote is wrong: a finding, not a fault of this machine."""
+
+    exit_status = EXIT_NOT_TRUSTED
+
+
+class JsonRefused(InputRefused):
+    """Bytes that are not one strict JSON object (RFC 8259, RFC 7493)."""
+
+
+class CardRefused(InputRefused):
+    """A JSON object that is not an Agent Card, or an ambiguous one."""
+
+
+class CanonicalizationError(InputRefused):
+    """The card has no payload under the profile asked for."""
+
+
+class KeyRefused(InputRefused):
+    """A key or JWK Set that is weak, malformed, ambiguous or of an unknown type."""
+
+
+class SignatureRefused(InputRefused):
+    """A signature entry that is malformed, or that uses what we forbid."""
+
+
+class SigningRefused(InputRefused):
+    """A signing plan that we do not carry out; nothing was signed."""
+
+
+class PublishRefused(InputRefused):
+    """A publication that a peer could not verify; nothing was written."""
+
+
+class LocalFault(CardsignError):
+    """A fault of this machine or of the command line; says nothing about the card."""
+
+    exit_status = EXIT_LOCAL_FAULT
+
+
+class UsageFault(LocalFault):
+    """Options or arguments that are missing or contradict one another."""
+
+
+class FileFault(LocalFault):
+    """A file that cannot be read or written as asked."""
+
+
+class PassphraseFault(LocalFault):
+    """No passphrase could be had, or it does not open the key."""
+
+
+class StoreFault(LocalFault):
+    """The key store is absent, corrupt, locked, or of a newer format."""
+
+
+class SignerFault(LocalFault):
+    """A signer failed, or its signature does not verify with the stored public key."""
+
+
+class ServeFault(LocalFault):
+    """A server that cannot start: port, publication directory, token file."""
+
+
+class NoVerdict(CardsignError):
+    """What a verdict needs cannot be had now; nothing was accepted or refused."""
+
+    exit_status = EXIT_NO_VERDICT
+
+
+class FetchFailed(NoVerdict):
+    """A peer that could not be asked, or must not be."""

@@ -1,0 +1,285 @@
+"""Reading and writing of local files: bounded, atomic, durable, and never a bare ``OSError``.
+
+The one boundary at which the operating system's errors become :class:`FileFault`. POSIX only.
+A write either leaves the old file as it was or the new one complete; what a kill can leave
+behind is a ``.NAME.*.tmp`` beside it, which nothing reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from cardsign.errors import FileFault, LocalFault
+
+PUBLIC_MODE: Final = 0o644
+PRIVATE_MODE: Final = 0o600
+_SHARED_BITS: Final = 0o077  # any access of group or others
+_LOCK_INTERVAL: Final = 0.02  # seconds between two attempts at a lock
+_CHUNK: Final = 64 * 1024  # bytes asked for at a time; pipes rarely hold more
+
+
+def read_bytes(path: Path, *, max_bytes: int) -> bytes:
+    """Return the whole content of the file at `path`, which may be a pipe or a link.
+
+    Raises:
+        FileFault: ``file.not_found``, ``file.is_directory``, or ``file.unreadable`` (not
+            permitted, or longer than `max_bytes`).
+    """
+    with _faults(path, "file.unreadable"), _opened(path, os.O_RDONLY) as descriptor:
+        return _read(descriptor, path, max_bytes)
+
+
+def read_secret(path: Path, *, max_bytes: int) -> bytes:
+    """Return the content of a file, pipe or link's target that nobody else may access.
+
+    Raises:
+        FileFault: As :func:`read_bytes`, or ``file.permissions`` where group or others have
+            any access.
+    """
+    with _faults(path, "file.unreadable"), _opened(path, os.O_RDONLY) as descriptor:
+        _refuse_shared(os.fstat(descriptor), path)
+        return _read(descriptor, path, max_bytes)
+
+
+def read_descriptor(descriptor: int, *, max_bytes: int) -> bytes:
+    """Return what can still be read from an open file descriptor, which stays open.
+
+    Raises:
+        FileFault: ``file.is_directory`` or ``file.unreadable``.
+    """
+    path = Path(f"/dev/fd/{descriptor}")
+    with _faults(path, "file.unreadable"):
+        return _read(descriptor, path, max_bytes)
+
+
+def read_private(path: Path, *, max_bytes: int) -> bytes:
+    """Return the content of a plain file of this user's own that nobody else may access.
+
+    What is checked is the opened file, so that it cannot be swapped between check and use.
+
+    Raises:
+        FileFault: As :func:`read_secret`; ``file.permissions`` also for a symbolic link,
+            for anything but a plain file, and for a file of another user.
+    """
+    if path.is_symlink():
+        raise _exposed(path, "this is a symbolic link")
+    # O_NONBLOCK: opening a pipe would otherwise wait for its writer before it is refused.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    with _faults(path, "file.unreadable"), _opened(path, flags) as descriptor:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(status.st_mode):
+            raise _exposed(path, "this is not a plain file")
+        if status.st_uid != os.geteuid():
+            raise _exposed(path, "this file belongs to another user")
+        _refuse_shared(status, path)
+        return _read(descriptor, path, max_bytes)
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int = PUBLIC_MODE) -> None:
+    """Write `data` so that a reader of `path` sees the old file or the new one, never a mixture.
+
+    Durable on return: file and directory are synced. A link is followed, an existing file
+    keeps its permissions, and a device or pipe takes the bytes as they come.
+
+    Args:
+        path: Where to; its directory must exist.
+        data: The whole content.
+        mode: Permissions of a new file, before the umask.
+
+    Raises:
+        FileFault: ``file.is_directory`` or ``file.unwritable``. The old file is then
+            untouched, unless all that failed was to sync its directory.
+    """
+    with _faults(path, "file.unwritable"):
+        status = _status(path)
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if status is not None and not stat.S_ISREG(status.st_mode):
+            path.write_bytes(data)
+            return
+        target = path.resolve()
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+        try:
+            _create(temporary, data, mode)
+            if status is not None:
+                temporary.chmod(stat.S_IMODE(status.st_mode))
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_directory(target.parent)
+
+
+def create_private(path: Path, data: bytes) -> None:
+    """Create a file that only this user can access; an existing one is never overwritten.
+
+    Durable on return: file and directory are synced. After an error there is no file, unless
+    all that failed was to sync its directory; after a kill it may be there in part.
+
+    Raises:
+        FileFault: ``file.exists`` or ``file.unwritable``.
+    """
+    with _faults(path, "file.unwritable"):
+        _create(path, data, PRIVATE_MODE)
+        sync_directory(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove the file at `path` if there is one.
+
+    Raises:
+        FileFault: ``file.is_directory`` or ``file.unwritable``.
+    """
+    with _faults(path, "file.unwritable"):
+        path.unlink(missing_ok=True)
+
+
+def make_directory(path: Path, *, mode: int = 0o777) -> None:
+    """Create the directory `path`, and its parents, unless it is there; durable on return.
+
+    Args:
+        path: The directory; if it exists, its permissions stay as they are.
+        mode: Permissions of a new one, before the umask; parents get the default.
+
+    Raises:
+        FileFault: ``file.exists`` (as something else) or ``file.unwritable``.
+    """
+    with _faults(path, "file.unwritable"):
+        if path.is_dir():
+            return
+        path.mkdir(mode, parents=True, exist_ok=True)
+        sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
+    """Hold the lock file at `path`, which is created if need be, alone among processes.
+
+    An advisory ``flock``: it ends with the process, however that ends; not reliable on
+    network file systems.
+
+    Args:
+        path: The lock file; it stays, empty.
+        patience: Seconds to wait for another holder.
+        busy: What to raise when they are over.
+
+    Raises:
+        LocalFault: `busy`.
+        FileFault: ``file.unwritable``.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    deadline = time.monotonic() + patience
+    with contextlib.ExitStack() as held:
+        with _faults(path, "file.unwritable"):
+            descriptor = held.enter_context(_opened(path, flags))
+            while not _try_lock(descriptor):
+                if time.monotonic() >= deadline:
+                    raise busy
+                time.sleep(_LOCK_INTERVAL)
+        yield
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names that the directory `path` holds survive a power cut.
+
+    Raises:
+        FileFault: ``file.unwritable``.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    with _faults(path, "file.unwritable"), _opened(path, flags) as descriptor:
+        os.fsync(descriptor)
+
+
+def _create(path: Path, data: bytes, mode: int) -> None:
+    """Create, fill and sync a new file; remove it again if that fails half-way."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, mode), "wb") as file:
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def _read(descriptor: int, path: Path, max_bytes: int) -> bytes:
+    content = bytearray()
+    while chunk := os.read(descriptor, min(_CHUNK, max_bytes + 1 - len(content))):
+        content += chunk
+        if len(content) > max_bytes:
+            raise FileFault(
+                "file.unreadable",
+                f"this file is longer than {max_bytes} bytes",
+                path=str(path),
+                hint="Check that this is the file you meant.",
+            )
+    return bytes(content)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _refuse_shared(status: os.stat_result, path: Path) -> None:
+    if status.st_mode & _SHARED_BITS:
+        mode = stat.S_IMODE(status.st_mode)
+        raise _exposed(path, f"group or others can access this file (mode {mode:04o})")
+
+
+def _exposed(path: Path, message: str) -> FileFault:
+    return FileFault("file.permissions", message, path=str(path))
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+@contextlib.contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, PRIVATE_MODE)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _faults(path: Path, otherwise: str) -> Iterator[None]:
+    """Convert what the operating system says about `path`; `otherwise` is the code for the rest."""
+    try:
+        yield
+    except OSError as exc:
+        raise _fault(exc, path, otherwise) from exc
+    except (ValueError, OverflowError) as exc:  # a NUL byte, or a number beyond all descriptors
+        raise FileFault(otherwise, f"no file can be called so: {exc}", path=str(path)) from exc
+
+
+def _fault(exc: OSError, path: Path, otherwise: str) -> FileFault:
+    if isinstance(exc, IsADirectoryError):
+        return FileFault("file.is_directory", "a directory stands here", path=str(path))
+    if isinstance(exc, FileExistsError):
+        return FileFault("file.exists", "this file exists already", path=str(path))
+    if isinstance(exc, FileNotFoundError | NotADirectoryError):
+        if otherwise == "file.unreadable":
+            return FileFault("file.not_found", "there is no such file", path=str(path))
+        return FileFault(otherwise, "its directory does not exist", path=str(path))
+    reason = exc.strerror or str(exc)
+    return FileFault(otherwise, f"the operating system says: {reason}", path=str(path))

@@ -1,0 +1,244 @@
+"""A generation on disk: one immutable publication, and how it is read back.
+
+A publication directory belongs to cardsign alone::
+
+    000001/                      a generation; never changed once it has this name
+        agent-card.json
+        jwks.json
+        extended/AUDIENCE.json
+        manifest.json            the digest of every file, the kids, the time, max-age
+    current                      which generation is the newest, and its manifest's digest
+    .lock                        held by the one process that publishes
+
+Digests are SHA-256 in lower-case hex. They find accidents, not a forger who can write to the
+directory; what stops him are the cards' signatures, which nothing here checks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NoReturn
+
+from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
+from cardsign.errors import FileFault, JsonRefused, ServeFault
+from cardsign.files import read_bytes
+
+CARD_FILE: Final = "agent-card.json"
+JWKS_FILE: Final = "jwks.json"
+MANIFEST_FILE: Final = "manifest.json"
+CURRENT_FILE: Final = "current"
+#: An audience is part of a file's name and of a line of the token file.
+AUDIENCE: Final = re.compile(r"[a-z0-9-]{1,64}")
+#: Six digits sort by name; the millionth generation has seven.
+FOLDER: Final = re.compile(r"[0-9]{6,9}")
+#: Seconds: one year, more than which caches do not tell from "for ever".
+MAX_MAX_AGE: Final = 365 * 24 * 3600
+
+_FORMAT: Final = 1
+_MAX_STATE_BYTES: Final = 256 * 1024  # a manifest of 1000 audiences has 160 KiB
+_FILE: Final = re.compile(rf"agent-card\.json|jwks\.json|extended/({AUDIENCE.pattern})\.json")
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+_MEDIA_TYPES: Final = {CARD_FILE: "application/json", JWKS_FILE: "application/jwk-set+json"}
+_EXTENDED_MEDIA_TYPE: Final = "application/a2a+json"  # A2A 1.0.1 11.1
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One immutable publication.
+
+    Attributes:
+        number: From 1; a newer publication has a higher one.
+        published_at: Aware UTC in whole seconds; later than that of the generation before.
+        max_age: Seconds, for ``Cache-Control: max-age``.
+        files: The bytes of each published file, by its name in the folder.
+        kids: The kids of the published key set, in its order.
+        created: Whether this call of :func:`cardsign.publish.publish` made it; False where
+            it was there already.
+    """
+
+    number: int
+    published_at: datetime
+    max_age: int
+    files: Mapping[str, bytes] = field(repr=False)
+    kids: tuple[str, ...]
+    created: bool = False
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder in the publication directory."""
+        return f"{self.number:06d}"
+
+    @property
+    def card(self) -> bytes:
+        """The public card, as signed."""
+        return self.files[CARD_FILE]
+
+    @property
+    def jwks(self) -> bytes:
+        """The public key set."""
+        return self.files[JWKS_FILE]
+
+    @property
+    def extended(self) -> dict[str, bytes]:
+        """The extended cards, as signed, by audience."""
+        names = ((_FILE.fullmatch(name), data) for name, data in self.files.items())
+        return {match[1]: data for match, data in names if match and match[1]}
+
+    def manifest(self) -> bytes:
+        """The bytes of ``manifest.json``; the same for the same generation."""
+        return _json(
+            {
+                "format": _FORMAT,
+                "generation": self.number,
+                "published_at": self.published_at.strftime(_TIME),
+                "max_age": self.max_age,
+                "files": {
+                    name: {
+                        "sha256": _sha256(data),
+                        "size": len(data),
+                        "media_type": _MEDIA_TYPES.get(name, _EXTENDED_MEDIA_TYPE),
+                    }
+                    for name, data in self.files.items()
+                },
+                "kids": list(self.kids),
+            }
+        )
+
+    def pointer(self) -> bytes:
+        """The bytes of ``current`` that make this generation the newest."""
+        return _json(
+            {
+                "format": _FORMAT,
+                "generation": self.number,
+                "manifest": _sha256(self.manifest()),
+            }
+        )
+
+
+def extended_file(audience: str) -> str:
+    """The name of the file that holds the extended card of an audience."""
+    return f"extended/{audience}.json"
+
+
+def load_current(directory: Path) -> Generation:
+    """Read the newest generation and check every digest; signatures are not checked.
+
+    Raises:
+        ServeFault: ``serve.no_generation``; ``serve.corrupt_generation`` (a file is missing,
+            changed, or none that a generation may have); ``serve.newer_format``.
+        FileFault: ``file.unreadable``, ``file.is_directory``.
+    """
+    number, digest = _read_pointer(directory)
+    folder = directory / f"{number:06d}"
+    path = folder / MANIFEST_FILE
+    manifest = _read(path, _MAX_STATE_BYTES)
+    if _sha256(manifest) != digest:
+        _corrupt(path, f"its digest is not the one that `{CURRENT_FILE}` names")
+    match _state(manifest, path):
+        case {
+            "generation": int(named),
+            "published_at": str(published_at),
+            "max_age": int(max_age),
+            "files": dict(entries),
+            "kids": list(kids),
+        } if named == number and 0 <= max_age <= MAX_MAX_AGE:
+            return Generation(
+                number=number,
+                published_at=_time(published_at, path),
+                max_age=max_age,
+                files=_read_files(folder, entries),
+                kids=tuple(str(kid) for kid in kids),
+            )
+        case _:
+            _corrupt(path, f"it is not the manifest of generation {number}")
+
+
+def current_number(directory: Path) -> int:
+    """The number that ``current`` names, whether or not that generation is sound.
+
+    Raises:
+        ServeFault, FileFault: As :func:`load_current`.
+    """
+    return _read_pointer(directory)[0]
+
+
+def _read_pointer(directory: Path) -> tuple[int, str]:
+    path = directory / CURRENT_FILE
+    try:
+        data = read_bytes(path, max_bytes=_MAX_STATE_BYTES)
+    except FileFault as exc:
+        if exc.code != "file.not_found":
+            raise
+        raise ServeFault(
+            "serve.no_generation", "the directory holds no publication", path=str(directory)
+        ) from exc
+    match _state(data, path):
+        case {"generation": int(number), "manifest": str(digest)} if number > 0:
+            return number, digest
+        case _:
+            _corrupt(path, "it does not name a generation and the digest of its manifest")
+
+
+def _read_files(folder: Path, entries: dict[str, Json]) -> dict[str, bytes]:
+    if not {CARD_FILE, JWKS_FILE} <= entries.keys():
+        _corrupt(folder / MANIFEST_FILE, f"it lacks {CARD_FILE} or {JWKS_FILE}")
+    files = {}
+    for name, entry in entries.items():
+        if not _FILE.fullmatch(name):  # a name is also a path, and must not leave the folder
+            _corrupt(folder / MANIFEST_FILE, f"it names {name!r}, which no generation has")
+        files[name] = _read(folder / name, MAX_CARD_BYTES)
+        if not isinstance(entry, dict) or entry.get("sha256") != _sha256(files[name]):
+            _corrupt(folder / name, "it does not have the digest that the manifest names")
+    return files
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    try:
+        return read_bytes(path, max_bytes=max_bytes)
+    except FileFault as exc:
+        if exc.code != "file.not_found":
+            raise
+        _corrupt(path, "it is missing")
+
+
+def _state(data: bytes, path: Path) -> dict[str, Json]:
+    """The members of a file of ours, once its format is one that this version reads."""
+    try:
+        state = parse_object(data, max_bytes=_MAX_STATE_BYTES)
+    except JsonRefused as exc:
+        _corrupt(path, f"it is not strict JSON: {exc.message}")
+    written = state.get("format")
+    if isinstance(written, int) and written > _FORMAT:
+        raise ServeFault(
+            "serve.newer_format",
+            f"format {written} is newer than format {_FORMAT}, which this cardsign reads",
+            path=str(path),
+        )
+    if written != _FORMAT:
+        _corrupt(path, "it does not say which format it has")
+    return state
+
+
+def _time(text: str, path: Path) -> datetime:
+    try:
+        return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
+    except ValueError:
+        _corrupt(path, "its time of publication is not YYYY-MM-DDThh:mm:ssZ")
+
+
+def _corrupt(path: Path, message: str) -> NoReturn:
+    raise ServeFault("serve.corrupt_generation", message, path=str(path))
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _json(value: dict[str, object]) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,176 @@
+"""One JWK, read and written strictly (RFC 7517, RFC 7518 section 6, RFC 7638).
+
+Two spellings of one key would be two identities, and a denylist could be walked around by the
+other one. So every number is read in one spelling only: full length for P-256, shortest for
+RSA. Unknown members are ignored; what a key says about its purpose is obeyed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Final, NoReturn, TypeAlias
+
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from cardsign.card.strictjson import Json
+from cardsign.errors import KeyRefused
+from cardsign.jose import base64url
+from cardsign.jose.rsa import MAX_MODULUS_BITS, refuse_weak, weak
+
+NativePublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
+NativePrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+#: Bytes of a P-256 coordinate or scalar, which JWK and JWS write at full length.
+P256_BYTES: Final = 32
+
+# Of every registered key type; `priv` is that of AKP.
+_PRIVATE_MEMBERS: Final = ("d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv")
+_MAX_MODULUS_CHARS: Final = base64url.encoded_length(MAX_MODULUS_BITS // 8)
+
+
+def refuse_private_members(untrusted_jwk: Mapping[str, Json]) -> None:
+    """Refuse a JWK that gives away a private half or is a shared secret.
+
+    Raises:
+        KeyRefused: ``key.private_material``.
+    """
+    for name in _PRIVATE_MEMBERS:
+        if name in untrusted_jwk:
+            raise KeyRefused(
+                "key.private_material",
+                f"the member {name!r} is private, expected public members only",
+                path=f"/{name}",
+            )
+    if untrusted_jwk.get("kty") == "oct":
+        raise KeyRefused("key.private_material", "a key of type oct is a secret", path="/kty")
+
+
+def check_purpose(untrusted_jwk: Mapping[str, Json], *, operation: str) -> None:
+    """Refuse a JWK whose type, curve, ``alg``, ``use`` or ``key_ops`` is not for our signatures.
+
+    Raises:
+        KeyRefused: ``key.unsupported``, ``key.alg_mismatch``, ``key.use``, ``key.malformed``.
+    """
+    kty = text_member(untrusted_jwk, "kty")
+    if kty not in ("EC", "RSA"):
+        raise KeyRefused("key.unsupported", "expected a key of type EC or RSA", path="/kty")
+    if kty == "EC" and text_member(untrusted_jwk, "crv") != "P-256":
+        raise KeyRefused("key.unsupported", "expected the curve P-256", path="/crv")
+    alg = "ES256" if kty == "EC" else "RS256"
+    if "alg" in untrusted_jwk and text_member(untrusted_jwk, "alg") != alg:
+        raise KeyRefused("key.alg_mismatch", f"this {kty} key is not for {alg}", path="/alg")
+    if "use" in untrusted_jwk and text_member(untrusted_jwk, "use") != "sig":
+        raise KeyRefused("key.use", "expected a key with use=sig", path="/use")
+    operations = untrusted_jwk.get("key_ops", [operation])
+    if not isinstance(operations, list):
+        _malformed("key_ops", "is no list")
+    if operation not in operations:
+        raise KeyRefused("key.use", f"expected {operation!r} among key_ops", path="/key_ops")
+
+
+def native_public_key(untrusted_jwk: Mapping[str, Json]) -> NativePublicKey:
+    """The key that the public numbers of an EC or RSA JWK make.
+
+    Raises:
+        KeyRefused: ``key.malformed`` or ``key.weak_rsa``.
+    """
+    if untrusted_jwk["kty"] == "EC":
+        x, y = (scalar_member(untrusted_jwk, name) for name in ("x", "y"))
+        try:
+            return ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
+        except ValueError as exc:
+            raise KeyRefused(
+                "key.malformed", "x and y are no point of the curve P-256", path="/x"
+            ) from exc
+    # Before it becomes a number: arithmetic with a 131,072-bit modulus is the attack.
+    if len(text_member(untrusted_jwk, "n")) > _MAX_MODULUS_CHARS:
+        raise weak(f"the modulus has more than {MAX_MODULUS_BITS} bits")
+    modulus, exponent = (number_member(untrusted_jwk, name) for name in ("n", "e"))
+    refuse_weak(modulus, exponent)
+    return rsa.RSAPublicNumbers(exponent, modulus).public_key()
+
+
+def native_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
+    """The key that the numbers of a private EC or RSA JWK make.
+
+    An RSA key's primes are computed from ``n``, ``e`` and ``d``; its other private members
+    are not read.
+
+    Raises:
+        KeyRefused: ``key.malformed``, also where the private half does not belong to the
+            public one; ``key.weak_rsa``; ``key.unsupported`` (more than two primes).
+    """
+    public = native_public_key(jwk).public_numbers()
+    try:
+        if isinstance(public, ec.EllipticCurvePublicNumbers):
+            scalar = scalar_member(jwk, "d")
+            return ec.EllipticCurvePrivateNumbers(scalar, public).private_key()
+        if "oth" in jwk:
+            raise KeyRefused("key.unsupported", "expected an RSA key of two primes", path="/oth")
+        return _rsa_private_numbers(public, number_member(jwk, "d")).private_key()
+    except ValueError as exc:
+        raise KeyRefused(
+            "key.malformed", "the private half does not belong to the public one", path="/d"
+        ) from exc
+
+
+def public_numbers(native: NativePublicKey) -> dict[str, str]:
+    """The members that RFC 7518 6 requires of a public JWK, and no others."""
+    values = native.public_numbers()
+    if isinstance(values, ec.EllipticCurvePublicNumbers):
+        x, y = (base64url.encode(value.to_bytes(P256_BYTES)) for value in (values.x, values.y))
+        return {"kty": "EC", "crv": "P-256", "x": x, "y": y}
+    n, e = (
+        base64url.encode(value.to_bytes((value.bit_length() + 7) // 8))
+        for value in (values.n, values.e)
+    )
+    return {"kty": "RSA", "n": n, "e": e}
+
+
+def thumbprint_of(numbers: Mapping[str, str]) -> str:
+    """The SHA-256 thumbprint (RFC 7638) of what :func:`public_numbers` returned."""
+    text = json.dumps(dict(numbers), sort_keys=True, separators=(",", ":"))
+    return base64url.encode(hashlib.sha256(text.encode("ascii")).digest())
+
+
+def text_member(untrusted_jwk: Mapping[str, Json], name: str) -> str:
+    """A member that must be there and be a string."""
+    value = untrusted_jwk.get(name)
+    if not isinstance(value, str):
+        _malformed(name, "is missing or no string")
+    return value
+
+
+def scalar_member(untrusted_jwk: Mapping[str, Json], name: str) -> int:
+    """A coordinate or private scalar of P-256: base64url of exactly 32 bytes."""
+    data = _decoded(untrusted_jwk, name)
+    if len(data) != P256_BYTES:
+        _malformed(name, f"has {len(data)} bytes, expected {P256_BYTES}")
+    return int.from_bytes(data)
+
+
+def number_member(untrusted_jwk: Mapping[str, Json], name: str) -> int:
+    """A number of an RSA key: base64url of as few bytes as it needs."""
+    data = _decoded(untrusted_jwk, name)
+    if not data or data[0] == 0:
+        _malformed(name, "is empty or starts with a zero byte, expected the shortest form")
+    return int.from_bytes(data)
+
+
+def _decoded(untrusted_jwk: Mapping[str, Json], name: str) -> bytes:
+    try:
+        return base64url.decode(text_member(untrusted_jwk, name))
+    except base64url.Base64urlError as exc:
+        _malformed(name, f"is not canonical unpadded base64url: {exc}")
+
+
+def _malformed(name: str, fault: str) -> NoReturn:
+    raise KeyRefused("key.malformed", f"the member {name!r} {fault}", path=f"/{name}")
+
+
+def _rsa_private_numbers(public: rsa.RSAPublicNumbers, d: int) -> rsa.RSAPrivateNumbers:
+    p, q = rsa.rsa_recover_prime_factors(public.n, public.e, d)
+    dp, dq = rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q)
+    return rsa.RSAPrivateNumbers(p, q, d, dp, dq, rsa.rsa_crt_iqmp(p, q), public)

@@ -1,0 +1,165 @@
+"""JWK Sets (RFC 7517 section 5): read from a stranger, or built from our numbers.
+
+A set whose answer could depend on its reader is refused whole: two keys under one kid, a
+private half, a broken key. A key that is merely for something else (another type, curve, alg
+or use) is passed over and reported, so that an issuer may publish keys of tomorrow today.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from cardsign.card.strictjson import Json, parse_object
+from cardsign.errors import JsonRefused, KeyRefused
+from cardsign.jose.jwk import refuse_private_members
+from cardsign.jose.keys import KID_FORM, PublicKey
+from cardsign.jose.rsa import refuse_shared_primes
+
+#: Bytes. Room for about 150 RSA keys of 2048 bits; a set of ten keys has 5 KiB.
+MAX_JWKS_BYTES: Final = 64 * 1024
+
+_FOR_ANOTHER_PURPOSE: Final = frozenset({"key.unsupported", "key.use", "key.alg_mismatch"})
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedKey:
+    """A key of a set that was passed over.
+
+    Attributes:
+        kid: Its kid as published, or empty where it has none that a header could name.
+        code: ``key.unsupported``, ``key.use`` or ``key.alg_mismatch``.
+        message: What it is not, in one sentence.
+    """
+
+    kid: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class JwkSet:
+    """Sound public keys, each under a kid of its own. Make one with the class methods.
+
+    Attributes:
+        keys: In the order of the document; may be empty. Two may be the same numbers.
+        skipped: The keys for another purpose, in the same order.
+    """
+
+    keys: tuple[PublicKey, ...]
+    skipped: tuple[SkippedKey, ...] = ()
+
+    @classmethod
+    def of(cls, keys: Iterable[PublicKey]) -> JwkSet:
+        """Gather keys.
+
+        Raises:
+            KeyRefused: ``jwks.duplicate_kid`` or ``jwks.shared_prime``.
+        """
+        return cls._checked(tuple(keys), ())
+
+    @classmethod
+    def from_bytes(cls, untrusted_bytes: bytes) -> JwkSet:
+        """Read a JWK Set of at most 64 KiB; members besides ``keys`` are ignored.
+
+        Raises:
+            KeyRefused: ``jwks.malformed`` (also where it is no strict JSON),
+                ``key.private_material``, ``jwks.duplicate_kid``, ``jwks.shared_prime``, or of
+                one key ``key.malformed`` or ``key.weak_rsa``. ``path`` is a JSON pointer.
+        """
+        jwks = list(_jwks(untrusted_bytes))
+        for index, jwk in enumerate(jwks):
+            with _in_key(index):
+                refuse_private_members(jwk)
+        found: list[PublicKey | SkippedKey] = []
+        for index, jwk in enumerate(jwks):
+            with _in_key(index):
+                found.append(_read(jwk))
+        return cls._checked(
+            tuple(key for key in found if isinstance(key, PublicKey)),
+            tuple(key for key in found if isinstance(key, SkippedKey)),
+        )
+
+    @classmethod
+    def _checked(cls, keys: tuple[PublicKey, ...], skipped: tuple[SkippedKey, ...]) -> JwkSet:
+        kids = set[str]()
+        for kid in [key.kid for key in keys] + [key.kid for key in skipped if key.kid]:
+            if kid in kids:
+                raise KeyRefused(
+                    "jwks.duplicate_kid",
+                    f"two keys have the kid {kid!r}, expected one",
+                    path="/keys",
+                )
+            kids.add(kid)
+        refuse_shared_primes(
+            key.native.public_numbers().n for key in keys if isinstance(key.native, RSAPublicKey)
+        )
+        return cls(keys, skipped)
+
+    @property
+    def unsupported(self) -> tuple[str, ...]:
+        """The kids of the keys that were passed over."""
+        return tuple(key.kid for key in self.skipped)
+
+    def find(self, kid: str) -> PublicKey | None:
+        """The key that is published as `kid`; whose it is, the kid does not prove."""
+        return next((key for key in self.keys if key.kid == kid), None)
+
+    def to_bytes(self, *, sequence: int | None = None, refresh_hint: int | None = None) -> bytes:
+        """The set as a document: sorted by kid, so that every replica writes the same bytes.
+
+        Skipped keys are left out.
+
+        Args:
+            sequence: The member ``cardsign_sequence``, a count of changes; proves nothing.
+            refresh_hint: The member ``cardsign_refresh_hint``, in seconds.
+        """
+        document: dict[str, object] = {
+            "keys": [key.jwk() for key in sorted(self.keys, key=lambda key: key.kid)]
+        }
+        if sequence is not None:
+            document["cardsign_sequence"] = sequence
+        if refresh_hint is not None:
+            document["cardsign_refresh_hint"] = refresh_hint
+        return json.dumps(document, indent=2).encode("ascii") + b"\n"
+
+
+def _jwks(untrusted_bytes: bytes) -> Iterator[Mapping[str, Json]]:
+    try:
+        document = parse_object(untrusted_bytes, max_bytes=MAX_JWKS_BYTES)
+    except JsonRefused as exc:
+        raise KeyRefused(
+            "jwks.malformed", exc.message, path=exc.path, line=exc.line, column=exc.column
+        ) from exc
+    members = document.get("keys")
+    if not isinstance(members, list):
+        raise KeyRefused("jwks.malformed", "`keys` is missing or no list", path="/keys")
+    for index, jwk in enumerate(members):
+        if not isinstance(jwk, dict):
+            raise KeyRefused("jwks.malformed", "a key is no object", path=f"/keys/{index}")
+        yield jwk
+
+
+def _read(jwk: Mapping[str, Json]) -> PublicKey | SkippedKey:
+    try:
+        return PublicKey.from_jwk(jwk)
+    except KeyRefused as exc:
+        if exc.code not in _FOR_ANOTHER_PURPOSE:
+            raise
+        kid = jwk.get("kid")
+        named = isinstance(kid, str) and KID_FORM.fullmatch(kid)
+        return SkippedKey(named[0] if named else "", exc.code, exc.message)
+
+
+@contextlib.contextmanager
+def _in_key(index: int) -> Iterator[None]:
+    """Place the refusal of one key inside the set."""
+    try:
+        yield
+    except KeyRefused as exc:
+        raise KeyRefused(exc.code, exc.message, path=f"/keys/{index}{exc.path}") from exc

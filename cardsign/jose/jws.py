@@ -1,0 +1,212 @@
+"""Detached signatures, one entry of a card's ``signatures`` at a time (RFC 7515, A2A 1.0 8.4).
+
+An entry is read before any key is looked up, and what the reading refuses no key can mend.
+joserfc then verifies; which algorithm it may use is said by the key, never by the header.
+Nothing that a header says about keys (``jku``, ``jwk``, ``x5u``, ``x5c``) is followed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final, Protocol, get_args
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, RSAKey
+from joserfc.registry import JWS_HEADER_REGISTRY
+
+from cardsign.card.strictjson import Json
+from cardsign.errors import SignatureRefused, SignerFault, SigningRefused
+from cardsign.jose import base64url
+from cardsign.jose.header import (
+    MAX_HEADER_CHARS,
+    TYP_COMPAT,
+    TYP_JOSE,
+    TYP_JOSE_JSON,
+    TYP_JWT,
+    Kind,
+    ProtectedHeader,
+    decode_part,
+    read_protected,
+    read_unprotected,
+)
+from cardsign.jose.keys import Alg, PublicKey
+from cardsign.jose.rsa import MAX_MODULUS_BITS
+
+__all__ = [
+    "MAX_EMITTED_HEADER_CHARS",
+    "TYP_COMPAT",
+    "TYP_JOSE",
+    "TYP_JOSE_JSON",
+    "TYP_JWT",
+    "Entry",
+    "Kind",
+    "ProtectedHeader",
+    "Signer",
+    "check_entry",
+    "read_entry",
+    "sign_payload",
+]
+
+#: Characters of base64url. joserfc's own limit, so what we sign beyond it many could not verify.
+MAX_EMITTED_HEADER_CHARS: Final = 512
+
+_MAX_SIGNATURE_CHARS: Final = base64url.encoded_length(MAX_MODULUS_BITS // 8)
+
+_KEY_MEMBERS: Final = ("jku", "jwk", "x5c", "x5u")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A well-formed signature of which nothing has been verified.
+
+    Attributes:
+        protected: base64url, as received: these characters are signed.
+        signature: base64url, as received.
+        header: What `protected` holds.
+        ignored_keys: The members of either header that offer a key or say where to get one.
+    """
+
+    protected: str
+    signature: str
+    header: ProtectedHeader
+    ignored_keys: tuple[str, ...] = ()
+
+
+class Signer(Protocol):
+    """Whatever holds a private half: this process, a token, a service."""
+
+    @property
+    def public(self) -> PublicKey:
+        """The public half, known beforehand and not asked of what signs."""
+        ...
+
+    def sign(self, signing_input: bytes) -> bytes:
+        """Sign ``protected.payload``: ES256 gives r and s, 32 bytes each; RS256 PKCS #1 v1.5."""
+        ...
+
+
+def _registry(alg: Alg) -> jws.JWSRegistry:
+    registry = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
+    # `read_entry` has checked the header. joserfc must neither take offence at a `jku` that
+    # counts for nothing, nor refuse for its size what is within our limits.
+    registry.header_registry = {name: JWS_HEADER_REGISTRY[name] for name in ("alg", "kid", "typ")}
+    registry.max_header_length = MAX_HEADER_CHARS
+    registry.max_signature_length = _MAX_SIGNATURE_CHARS
+    return registry
+
+
+_REGISTRIES: Final[dict[Alg, jws.JWSRegistry]] = {alg: _registry(alg) for alg in get_args(Alg)}
+
+
+def read_entry(untrusted_entry: Json) -> Entry:
+    """Read one member of a card's ``signatures`` (RFC 7515 7.2.1, A2A 1.0 8.4.2).
+
+    Of the entry, members besides ``protected``, ``signature`` and ``header`` are not read;
+    of the protected header, unknown ones are kept and carry no weight (RFC 7515 4).
+
+    Raises:
+        SignatureRefused: ``sig.shape``; ``sig.base64url``; ``sig.header``; ``sig.crit``;
+            ``sig.b64``; ``sig.header_overlap``; ``sig.alg_forbidden``; ``sig.kid_missing``;
+            ``sig.kid_form``; ``sig.typ_forbidden``. ``path`` is a JSON pointer into the entry.
+    """
+    if not isinstance(untrusted_entry, dict):
+        raise SignatureRefused("sig.shape", "the entry is no object")
+    protected = _text(untrusted_entry, "protected")
+    signature = _text(untrusted_entry, "signature")
+    if len(signature) > _MAX_SIGNATURE_CHARS:
+        raise SignatureRefused(
+            "sig.shape",
+            f"the signature has {len(signature)} characters, "
+            f"expected at most {_MAX_SIGNATURE_CHARS}",
+            path="/signature",
+        )
+    decode_part(signature, "signature")
+    header = read_protected(protected)
+    unprotected = read_unprotected(untrusted_entry.get("header"), header)
+    return Entry(
+        protected,
+        signature,
+        header,
+        tuple(name for name in _KEY_MEMBERS if name in header.members or name in unprotected),
+    )
+
+
+def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
+    """Check that `key` made this signature over `payload` (RFC 7515 5.2, detached).
+
+    Not checked: that the entry's kid is the key's, whose the key is, and what the typ means.
+
+    Args:
+        entry: From :func:`read_entry`.
+        payload: The bytes that a profile gives, before base64url.
+        key: The one key to try; its algorithm is the one used.
+
+    Raises:
+        SignatureRefused: ``key.alg_mismatch`` or ``sig.bad``.
+    """
+    if entry.header.alg != key.alg:
+        raise SignatureRefused(
+            "key.alg_mismatch",
+            f"the header says {entry.header.alg}, the key is for {key.alg}",
+            path="/protected",
+        )
+    key.check_length(decode_part(entry.signature, "signature"))
+    detached = f"{entry.protected}..{entry.signature}"
+    registry = _REGISTRIES[key.alg]
+    try:
+        jws.deserialize_compact(detached, _jose_key(key), registry=registry, payload=payload)
+    except (JoseError, ValueError, TypeError) as exc:
+        raise SignatureRefused(
+            "sig.bad", "the signature does not fit this payload and this key", path="/signature"
+        ) from exc
+
+
+def sign_payload(payload: bytes, signer: Signer, *, typ: str) -> dict[str, str]:
+    """Sign `payload`; returned is what goes into ``signatures`` (A2A 1.0 8.4.2).
+
+    The protected header is exactly ``alg``, ``kid`` and ``typ``. The signature is verified
+    with the key that the signer was known by beforehand.
+
+    Args:
+        payload: The bytes that a profile gives, before base64url.
+        signer: Holds the private half.
+        typ: What the payload is; each kind of document has its own.
+
+    Raises:
+        SigningRefused: ``sign.header_too_long``.
+        SignerFault: ``signer.wrong_key``, or what the signer itself raises.
+    """
+    key = signer.public
+    header = {"alg": key.alg, "kid": key.kid, "typ": typ}
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"))
+    protected = base64url.encode(text.encode("ascii"))
+    if len(protected) > MAX_EMITTED_HEADER_CHARS:
+        raise SigningRefused(
+            "sign.header_too_long",
+            f"the protected header would have {len(protected)} characters, "
+            f"expected at most {MAX_EMITTED_HEADER_CHARS}",
+            path="/kid",
+        )
+    signing_input = f"{protected}.{base64url.encode(payload)}".encode("ascii")
+    signature = signer.sign(signing_input)
+    try:
+        key.check(signing_input, signature)
+    except SignatureRefused as exc:
+        raise SignerFault("signer.wrong_key", f"with the key {key.kid!r}: {exc.message}") from exc
+    return {"protected": protected, "signature": base64url.encode(signature)}
+
+
+def _text(untrusted_entry: dict[str, Json], name: str) -> str:
+    value = untrusted_entry.get(name)
+    if not isinstance(value, str):
+        raise SignatureRefused("sig.shape", f"`{name}` is missing or no string", path=f"/{name}")
+    return value
+
+
+def _jose_key(key: PublicKey) -> ECKey | RSAKey:
+    if isinstance(key.native, RSAPublicKey):
+        return RSAKey.import_key(key.native)
+    return ECKey.import_key(key.native)

@@ -1,0 +1,291 @@
+"""Public and private keys, each of one algorithm: ES256 on P-256, or RS256.
+
+Everything that is said about a key is computed from its numbers, never copied from the
+document it came in; and a private half is shown nowhere but in :meth:`PrivateKey.to_pkcs8_der`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Literal, NoReturn, TypeAlias
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from cardsign.card.strictjson import Json
+from cardsign.errors import KeyRefused, PassphraseFault, SignatureRefused, SignerFault
+from cardsign.jose.jwk import (
+    P256_BYTES,
+    NativePrivateKey,
+    NativePublicKey,
+    check_purpose,
+    native_private_key,
+    native_public_key,
+    public_numbers,
+    refuse_private_members,
+    text_member,
+    thumbprint_of,
+)
+from cardsign.jose.rsa import EXPONENT, NEW_MODULUS_BITS, refuse_weak
+
+Alg: TypeAlias = Literal["ES256", "RS256"]
+
+#: What a kid may be: short enough for a header, and nothing that a terminal or log would obey.
+#: It is opaque otherwise, and no path: ``../../etc/passwd`` is a kid.
+KID_FORM: Final = re.compile(r"[\x20-\x7e]{1,256}")
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A sound public key and the one algorithm that it serves.
+
+    Two are equal if they are the same numbers under the same kid. Made by :meth:`from_jwk`
+    and :meth:`from_cryptography`; the constructor checks nothing.
+
+    Attributes:
+        kid: The name under which its issuer publishes it, or the thumbprint. Only a hint.
+        alg: ES256 (P-256) or RS256 (RSA of 2048 to 8192 bits, exponent 65537).
+        thumbprint: RFC 7638, SHA-256, of the numbers: the key's identity.
+        numbers: ``kty, crv, x, y`` or ``kty, n, e``, as JWK writes them.
+        native: The key as `cryptography` holds it.
+    """
+
+    kid: str
+    alg: Alg
+    thumbprint: str
+    numbers: Mapping[str, str] = field(repr=False, compare=False)
+    native: NativePublicKey = field(repr=False, compare=False)
+
+    @classmethod
+    def from_jwk(cls, untrusted_jwk: Mapping[str, Json], *, kid: str | None = None) -> PublicKey:
+        """Read one JWK (RFC 7517); unknown members, certificates among them, are ignored.
+
+        Args:
+            untrusted_jwk: The object; its ``kid`` may be absent.
+            kid: The name to use instead of the JWK's own.
+
+        Raises:
+            KeyRefused: ``key.private_material``; ``key.unsupported``, ``key.use`` and
+                ``key.alg_mismatch`` (a key for another purpose); ``key.weak_rsa``;
+                ``key.malformed``. ``path`` is a JSON pointer into the JWK.
+        """
+        refuse_private_members(untrusted_jwk)
+        check_purpose(untrusted_jwk, operation="verify")
+        return cls._of(native_public_key(untrusted_jwk), _kid(untrusted_jwk, kid))
+
+    @classmethod
+    def from_cryptography(cls, public_key: object, *, kid: str | None = None) -> PublicKey:
+        """Take over a key object of `cryptography`.
+
+        Raises:
+            KeyRefused: ``key.unsupported``, ``key.weak_rsa``, or ``key.malformed`` (the kid).
+        """
+        match public_key:
+            case ec.EllipticCurvePublicKey(curve=ec.SECP256R1()):
+                return cls._of(public_key, kid)
+            case rsa.RSAPublicKey():
+                refuse_weak(public_key.public_numbers().n, public_key.public_numbers().e)
+                return cls._of(public_key, kid)
+        raise KeyRefused("key.unsupported", "expected a key on the curve P-256, or an RSA key")
+
+    @classmethod
+    def _of(cls, native: NativePublicKey, kid: str | None) -> PublicKey:
+        numbers = public_numbers(native)
+        thumbprint = thumbprint_of(numbers)
+        if kid is not None and not KID_FORM.fullmatch(kid):
+            raise KeyRefused(
+                "key.malformed", "the kid is not 1 to 256 printable ASCII characters", path="/kid"
+            )
+        alg: Alg = "ES256" if numbers["kty"] == "EC" else "RS256"
+        return cls(
+            thumbprint if kid is None else kid, alg, thumbprint, MappingProxyType(numbers), native
+        )
+
+    @property
+    def signature_bytes(self) -> int:
+        """The exact length of this key's signatures: r and s, or that of the modulus."""
+        return 2 * P256_BYTES if self.alg == "ES256" else (self.native.key_size + 7) // 8
+
+    def jwk(self) -> dict[str, str]:
+        """The key as a JWK, built anew: numbers, ``kid``, ``use`` and ``alg``, nothing else."""
+        return {**self.numbers, "kid": self.kid, "use": "sig", "alg": self.alg}
+
+    def check(self, signing_input: bytes, signature: bytes) -> None:
+        """Check that this key signed exactly `signing_input`.
+
+        Both halves of the ECDSA range are accepted, as RFC 7518 3.4 does: whoever holds one
+        signature can make the other, so no signature may serve as an identity.
+
+        Args:
+            signing_input: ``protected.payload``, both base64url (RFC 7515 5.2).
+            signature: ES256: r and s, 32 bytes each, never DER. RS256: PKCS #1 v1.5.
+
+        Raises:
+            SignatureRefused: ``sig.bad``.
+        """
+        self.check_length(signature)
+        try:
+            if isinstance(self.native, rsa.RSAPublicKey):
+                self.native.verify(signature, signing_input, PKCS1v15(), SHA256())
+            else:
+                r, s = signature[:P256_BYTES], signature[P256_BYTES:]
+                der = encode_dss_signature(int.from_bytes(r), int.from_bytes(s))
+                self.native.verify(der, signing_input, ec.ECDSA(SHA256()))
+        except InvalidSignature as exc:
+            raise SignatureRefused(
+                "sig.bad", "the signature does not fit these bytes and this key", path="/signature"
+            ) from exc
+
+    def check_length(self, signature: bytes) -> None:
+        """Check that a signature by this key can have this length.
+
+        Raises:
+            SignatureRefused: ``sig.bad``.
+        """
+        if len(signature) != self.signature_bytes:
+            raise SignatureRefused(
+                "sig.bad",
+                f"the signature has {len(signature)} bytes, "
+                f"expected {self.signature_bytes} for {self.alg} with this key",
+                path="/signature",
+            )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle as a JWK, so that another process reads it as strictly as this one did."""
+        return PublicKey.from_jwk, (self.jwk(),)
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateKey:
+    """A private key of this process; satisfies :class:`cardsign.jose.jws.Signer`.
+
+    It prints as its public half and cannot be pickled or copied.
+    """
+
+    public: PublicKey
+    _native: NativePrivateKey = field(repr=False, compare=False)
+
+    @classmethod
+    def generate(cls, alg: Alg, *, kid: str | None = None) -> PrivateKey:
+        """Make a new key: P-256 for ES256, RSA of 3072 bits for RS256."""
+        if alg == "ES256":
+            return cls._of(ec.generate_private_key(ec.SECP256R1()), kid)
+        return cls._of(rsa.generate_private_key(EXPONENT, NEW_MODULUS_BITS), kid)
+
+    @classmethod
+    def from_pkcs8_der(cls, der: bytes, kid: str | None = None) -> PrivateKey:
+        """Read what :meth:`to_pkcs8_der` wrote.
+
+        Raises:
+            KeyRefused: ``key.malformed``, ``key.unsupported``, ``key.weak_rsa``.
+            PassphraseFault: ``passphrase.none``: the DER is encrypted.
+        """
+        return cls._of(_load(serialization.load_der_private_key, der, None), kid)
+
+    @classmethod
+    def from_pem(
+        cls, data: bytes, password: bytes | None = None, *, kid: str | None = None
+    ) -> PrivateKey:
+        """Read the first private key of a PEM file: PKCS #8, SEC 1 or PKCS #1.
+
+        Args:
+            data: The file's content.
+            password: Opens the key if it is encrypted; not needed, hence not used, otherwise.
+            kid: The name under which the key is published, if not by its thumbprint.
+
+        Raises:
+            KeyRefused: ``key.malformed``, ``key.unsupported``, ``key.weak_rsa``.
+            PassphraseFault: ``passphrase.none``; ``passphrase.wrong``.
+        """
+        return cls._of(_load(serialization.load_pem_private_key, data, password), kid)
+
+    @classmethod
+    def from_jwk(cls, jwk: Mapping[str, Json], *, kid: str | None = None) -> PrivateKey:
+        """Read a private JWK; `kid` goes before its own.
+
+        Raises:
+            KeyRefused: As :meth:`PublicKey.from_jwk`; ``key.malformed`` also where ``d`` is
+                missing or does not belong to the public numbers.
+        """
+        check_purpose(jwk, operation="sign")
+        return cls._of(native_private_key(jwk), _kid(jwk, kid))
+
+    @classmethod
+    def _of(cls, native: object, kid: str | None) -> PrivateKey:
+        if not isinstance(native, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+            raise KeyRefused("key.unsupported", "expected a key on the curve P-256, or an RSA key")
+        return cls(PublicKey.from_cryptography(native.public_key(), kid=kid), native)
+
+    def to_pkcs8_der(self) -> bytes:
+        """The private key in the clear, as PKCS #8 DER (RFC 5208), for an envelope to encrypt."""
+        return self._native.private_bytes(
+            serialization.Encoding.DER,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+
+    def sign(self, signing_input: bytes) -> bytes:
+        """Sign ``protected.payload``; the same input gives the same bytes with either algorithm.
+
+        Returns:
+            ES256: r and s, 32 bytes each, by RFC 6979. RS256: PKCS #1 v1.5.
+
+        Raises:
+            SignerFault: ``signer.failed``: OpenSSL before 3.2 knows no RFC 6979.
+        """
+        if isinstance(self._native, rsa.RSAPrivateKey):
+            return self._native.sign(signing_input, PKCS1v15(), SHA256())
+        try:
+            der = self._native.sign(signing_input, ec.ECDSA(SHA256(), deterministic_signing=True))
+        except UnsupportedAlgorithm as exc:
+            raise SignerFault(
+                "signer.failed",
+                "this machine's OpenSSL cannot sign by RFC 6979, expected OpenSSL 3.2 or later",
+                hint="Install cryptography from its wheel, which brings an OpenSSL of its own.",
+            ) from exc
+        return b"".join(number.to_bytes(P256_BYTES) for number in decode_dss_signature(der))
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: a pickle would carry the private half to wherever it is written."""
+        raise TypeError("a private key is neither pickled nor copied")
+
+
+def _kid(jwk: Mapping[str, Json], kid: str | None) -> str | None:
+    return text_member(jwk, "kid") if kid is None and "kid" in jwk else kid
+
+
+def _load(
+    loader: Callable[[bytes, bytes | None], object], data: bytes, password: bytes | None
+) -> object:
+    """Let `loader` read a private key; the one place where its exceptions are converted."""
+    try:
+        return loader(data, None)
+    except TypeError as exc:  # its way of saying that the key is encrypted
+        if not password:
+            raise PassphraseFault("passphrase.none", "the private key is encrypted") from exc
+    except UnsupportedAlgorithm as exc:
+        raise KeyRefused("key.unsupported", "the key or its encryption is unknown here") from exc
+    except ValueError as exc:
+        raise KeyRefused(
+            "key.malformed",
+            "expected a private key as PKCS #8, SEC 1 or PKCS #1",
+            hint="openssl pkcs8 -topk8 -in OLD -out NEW brings most keys into this form.",
+        ) from exc
+    try:
+        return loader(data, password)
+    except UnsupportedAlgorithm as exc:
+        raise KeyRefused("key.unsupported", "the key's encryption is unknown here") from exc
+    except ValueError as exc:
+        raise PassphraseFault(
+            "passphrase.wrong", "the passphrase does not open the private key"
+        ) from exc

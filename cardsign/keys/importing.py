@@ -1,0 +1,94 @@
+"""Keys that were made elsewhere: PEM files and JWKs, read as what they are or refused by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from cardsign.card.strictjson import parse_object
+from cardsign.errors import KeyRefused, PassphraseFault
+from cardsign.jose.keys import PrivateKey
+
+MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
+
+_PEM_BEGIN: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----")
+_PRIVATE_LABELS: Final = frozenset(
+    {"PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"}
+)
+# Told apart only to say what was given instead; of several, the first listed names it.
+_OTHER_LABELS: Final = {
+    "OPENSSH PRIVATE KEY": (
+        "this is a private key in OpenSSH's own form",
+        "On a copy of it: ssh-keygen -p -m PKCS8 -f COPY.",
+    ),
+    "PUBLIC KEY": ("this is a public key, expected a private one", "Give the private half."),
+    "RSA PUBLIC KEY": ("this is a public key, expected a private one", "Give the private half."),
+    "CERTIFICATE": ("this is a certificate, expected a private key", "Give the key of it."),
+}
+
+
+def import_private_key(
+    data: bytes, *, kid: str | None = None, password: Callable[[], bytes] | None = None
+) -> PrivateKey:
+    """Read a private key for ES256 or RS256.
+
+    A JWK keeps its own kid, under which peers look the key up; otherwise the kid is the
+    thumbprint.
+
+    Args:
+        data: A PEM file (PKCS #8, SEC 1 or PKCS #1, encrypted or not; certificates beside the
+            key are passed over), or one private JWK.
+        kid: The kid to publish, instead of the above.
+        password: Asked for what opens an encrypted key, and only then.
+
+    Raises:
+        KeyRefused: ``key.malformed`` (also a public key, a certificate, a JWK Set, DER, or
+            something else altogether), ``key.unsupported``, ``key.weak_rsa``, ``key.use``,
+            ``key.alg_mismatch``.
+        JsonRefused: A JWK that is not strict JSON.
+        PassphraseFault: ``passphrase.none``, ``passphrase.wrong``, or what `password` raises.
+    """
+    if data.lstrip().startswith(b"{"):
+        return _from_jwk(data, kid)
+    pem = _private_block(data)
+    try:
+        return PrivateKey.from_pem(pem, kid=kid)
+    except PassphraseFault:
+        if password is None:
+            raise
+    return PrivateKey.from_pem(pem, password(), kid=kid)
+
+
+def _from_jwk(data: bytes, kid: str | None) -> PrivateKey:
+    jwk = parse_object(data, max_bytes=MAX_KEY_FILE_BYTES)
+    if "keys" in jwk and "kty" not in jwk:
+        raise _refused(
+            "this is a JWK Set, expected one private JWK", "Give one member of its `keys`."
+        )
+    if jwk.get("kty") in ("EC", "RSA") and "d" not in jwk:
+        raise _refused("this JWK is a public key, expected a private one", "Give the private half.")
+    return PrivateKey.from_jwk(jwk, kid=kid)
+
+
+def _private_block(data: bytes) -> bytes:
+    """Return the one block of a PEM file that holds a private key."""
+    text = data.decode("ascii", "replace")
+    blocks = {match.start(): match[1] for match in _PEM_BEGIN.finditer(text)}
+    starts = [start for start, label in blocks.items() if label in _PRIVATE_LABELS]
+    if len(starts) > 1:
+        raise _refused("this file holds several private keys, expected one", "Split it.")
+    if starts:
+        end = f"-----END {blocks[starts[0]]}-----"
+        return "".join(text[starts[0] :].partition(end)[:2]).encode("ascii", "replace")
+    for label, refusal in _OTHER_LABELS.items():
+        if label in blocks.values():
+            raise _refused(*refusal)
+    raise _refused(
+        "this is neither a PEM private key nor a JWK",
+        "If it is DER: openssl pkey -inform DER -in FILE -out FILE.pem.",
+    )
+
+
+def _refused(message: str, hint: str) -> KeyRefused:
+    return KeyRefused("key.malformed", message, hint=hint)

@@ -1,0 +1,255 @@
+"""Publishing: cards and a key set become the next generation.
+
+A generation (:mod:`cardsign.generation`) is written and synced under another name, renamed,
+and only then pointed to by replacing ``current``. So readers need no lock, and a kill at any
+moment leaves the old generation or the new one, never a mixture.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cardsign.card.canonical import jcs
+from cardsign.card.document import Card
+from cardsign.card.strictjson import Json
+from cardsign.errors import FileFault, PublishRefused, ServeFault, UsageFault
+from cardsign.files import sync_directory, write_atomic
+from cardsign.generation import (
+    AUDIENCE,
+    CARD_FILE,
+    CURRENT_FILE,
+    FOLDER,
+    JWKS_FILE,
+    MANIFEST_FILE,
+    MAX_MAX_AGE,
+    Generation,
+    current_number,
+    extended_file,
+)
+from cardsign.generation import load_current as load_current
+from cardsign.jose.jwks import JwkSet
+from cardsign.trust.policy import Policy
+from cardsign.trust.subject import Holder
+from cardsign.verify import examine_card
+
+#: Seconds that a consumer may use what it fetched without asking again. Short, because it
+#: bounds how long a withdrawn card or key lives on; asking again costs only a 304.
+DEFAULT_MAX_AGE: Final = 300
+
+_LOCK: Final = ".lock"
+_STAGING: Final = ".new"
+# What `write_atomic` leaves beside `current` when it is killed.
+_LEFTOVER: Final = re.compile(r"\.current\.[0-9a-f]+\.tmp")
+
+
+def publish(
+    card: bytes,
+    *,
+    jwks: JwkSet,
+    extended: Mapping[str, bytes],
+    directory: Path,
+    now: datetime,
+    max_age: int = DEFAULT_MAX_AGE,
+) -> Generation:
+    """Make the next generation, unless the newest one is the same already.
+
+    Every card must be trusted by one who has nothing but the key set as it is published. A
+    damaged generation counts as different, so publishing again mends it.
+
+    Args:
+        card: The signed public card; its bytes are published unchanged.
+        jwks: The keys to publish.
+        extended: The signed extended cards, by audience (``[a-z0-9-]{1,64}``).
+        directory: Made if absent.
+        now: Aware UTC; recorded as the time of publication.
+        max_age: Seconds, 0 to :data:`cardsign.generation.MAX_MAX_AGE`.
+
+    Returns:
+        The newest generation; its ``created`` says whether it is new.
+
+    Raises:
+        KeyRefused: The key set is larger than others would read.
+        PublishRefused: ``publish.not_verifying`` (also for a card that cannot be read),
+            ``publish.extended_undeclared``, ``publish.extended_same``.
+        UsageFault: ``publish.audience_name``; ``usage.conflict`` for `max_age`.
+        FileFault: ``publish.malformed`` where the directory holds anything else, which is
+            then untouched; ``file.unwritable``.
+        ServeFault: ``serve.newer_format``.
+    """
+    if not 0 <= max_age <= MAX_MAX_AGE:
+        raise UsageFault("usage.conflict", f"max_age is {max_age}, not 0 to {MAX_MAX_AGE} seconds")
+    files = {CARD_FILE: card, JWKS_FILE: jwks.to_bytes(refresh_hint=max_age)}
+    published_keys = JwkSet.from_bytes(files[JWKS_FILE])
+    _check_cards(card, extended, published_keys, now)
+    files |= {extended_file(audience): extended[audience] for audience in sorted(extended)}
+    _refuse_foreign_entries(directory)
+    with _locked(directory):
+        newest = _newest(directory)
+        if newest and newest.max_age == max_age and newest.files == files:
+            return newest
+        generation = Generation(
+            number=_highest_number(directory) + 1,
+            published_at=_later_than(newest, now),
+            max_age=max_age,
+            files=files,
+            kids=tuple(key.kid for key in published_keys.keys),
+            created=True,
+        )
+        _commit(directory, generation)
+    return generation
+
+
+def declares_extended_card(document: Mapping[str, Json]) -> bool:
+    """Whether a public card announces an extended one, as 1.0 or as 0.3 says it."""
+    capabilities = document.get("capabilities")
+    if isinstance(capabilities, dict) and capabilities.get("extendedAgentCard") is True:
+        return True
+    return document.get("supportsAuthenticatedExtendedCard") is True
+
+
+# ------------------------------------------------------------ what may be published
+
+
+def _check_cards(card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None:
+    for audience in extended:
+        if not AUDIENCE.fullmatch(audience):
+            raise UsageFault(
+                "publish.audience_name", f"audience {audience!r} is not {AUDIENCE.pattern}"
+            )
+    policy = Policy.holder_of_keys(jwks, name="the key set to be published")
+    _check_verifies(card, "the public card", policy, now)
+    public = Card.from_bytes(card)
+    if extended and not declares_extended_card(public.document):
+        raise PublishRefused(
+            "publish.extended_undeclared",
+            "there is an extended card, but the public card does not declare one",
+            path="/capabilities/extendedAgentCard",
+        )
+    for audience, data in extended.items():
+        name = f"the extended card of audience {audience}"
+        _check_verifies(data, name, policy, now)
+        if _content(Card.from_bytes(data)) == _content(public):
+            raise PublishRefused("publish.extended_same", f"{name} says what the public card says")
+
+
+def _check_verifies(card: bytes, name: str, policy: Policy, now: datetime) -> None:
+    report = examine_card(card, expect=Holder(), policy=policy, now=now)
+    if report.verdict != "trusted":
+        reason = report.reasons[0]
+        raise PublishRefused(
+            "publish.not_verifying",
+            f"{name} does not verify with the key set to be published: "
+            f"{reason.code}: {reason.message}",
+            path=reason.path,
+        )
+
+
+def _content(card: Card) -> bytes:
+    return jcs({name: value for name, value in card.document.items() if name != "signatures"})
+
+
+def _later_than(newest: Generation | None, now: datetime) -> datetime:
+    """The time of publication; `now`, unless a cache would then miss the change.
+
+    Last-Modified has whole seconds, and clocks are set back.
+    """
+    published_at = now.astimezone(UTC).replace(microsecond=0)
+    return max(published_at, newest.published_at + timedelta(seconds=1)) if newest else published_at
+
+
+# ---------------------------------------------------------------------- the directory
+
+
+def _commit(directory: Path, generation: Generation) -> None:
+    """Write the folder under another name, rename it, then point to it; each step durable."""
+    staging = directory / _STAGING
+    with _faults(directory):
+        shutil.rmtree(staging, ignore_errors=True)  # of a publication that was killed
+        try:
+            staging.mkdir()
+            if generation.extended:
+                (staging / "extended").mkdir()
+            for name, data in {**generation.files, MANIFEST_FILE: generation.manifest()}.items():
+                write_atomic(staging / name, data)
+            sync_directory(staging)
+            staging.rename(directory / generation.folder)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    sync_directory(directory)
+    # Should this fail, the folder stays, whole but unnamed, and its number is not used again.
+    write_atomic(directory / CURRENT_FILE, generation.pointer())
+
+
+def _newest(directory: Path) -> Generation | None:
+    """The newest generation; None where there is none, or only a damaged one."""
+    try:
+        return load_current(directory)
+    except ServeFault as exc:
+        if exc.code == "serve.newer_format":
+            raise
+        return None
+
+
+def _highest_number(directory: Path) -> int:
+    """The highest number ever given, whether or not `current` came to name it."""
+    with _faults(directory):
+        numbers = [int(name) for name in os.listdir(directory) if FOLDER.fullmatch(name)]
+    with contextlib.suppress(ServeFault):
+        numbers.append(current_number(directory))
+    return max(numbers, default=0)
+
+
+def _refuse_foreign_entries(directory: Path) -> None:
+    with _faults(directory):
+        if not directory.exists():
+            return
+        with os.scandir(directory) as entries:
+            foreign = sorted(entry.name for entry in entries if not _is_ours(entry))
+    if foreign:
+        raise FileFault(
+            "publish.malformed",
+            f"the publication directory holds {foreign[0]!r}, which cardsign did not write",
+            path=str(directory),
+        )
+
+
+def _is_ours(entry: os.DirEntry[str]) -> bool:
+    if entry.is_dir(follow_symlinks=False):
+        return entry.name == _STAGING or bool(FOLDER.fullmatch(entry.name))
+    known = entry.name in (CURRENT_FILE, _LOCK) or bool(_LEFTOVER.fullmatch(entry.name))
+    return known and entry.is_file(follow_symlinks=False)
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Make the directory if needed, and let no other process publish into it meanwhile."""
+    with _faults(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(directory / _LOCK, flags, 0o644)
+    try:
+        with _faults(directory):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _faults(directory: Path) -> Iterator[None]:
+    """Convert what the operating system says; :mod:`cardsign.files` does so for its own."""
+    try:
+        yield
+    except OSError as exc:
+        where = exc.filename or directory
+        raise FileFault(
+            "file.unwritable", f"the operating system says: {exc.strerror}", path=str(where)
+        ) from exc

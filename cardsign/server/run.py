@@ -1,0 +1,172 @@
+"""Running the application under granian: one process that listens, one that watches it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from cardsign.errors import ServeFault
+from cardsign.server.app import ServerConfig, create_app, open_publication, to_stderr
+from cardsign.server.live import LiveGeneration
+from cardsign.server.snapshot import Snapshot
+from cardsign.server.tokens import TokenTable
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+#: Threads. An answer takes microseconds; what fills them is bodies that arrive slowly.
+WORKER_THREADS: Final = 64
+#: Seconds that requests under way are given at a shutdown.
+SHUTDOWN_SECONDS: Final = 3
+_START_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.02
+
+# granian would talk on stdout, which is for data.
+_LOG_HANDLER: Final = {"class": "logging.StreamHandler", "stream": "ext://sys.stderr"}
+_LOG_CONFIG: Final[dict[str, Any]] = {
+    "handlers": {"console": _LOG_HANDLER, "access": _LOG_HANDLER},
+}
+
+
+def serve(config: ServerConfig, host: str, port: int) -> None:
+    """Serve until SIGTERM or SIGINT; says on stderr where, once requests are accepted.
+
+    Args:
+        config: What to serve to whom.
+        host: A name or address of this machine.
+        port: 0 for any free one.
+
+    Raises:
+        ServeFault: ``serve.port_in_use``, ``serve.bind``, ``serve.worker_died``, and what
+            :func:`cardsign.server.app.open_publication` raises.
+        FileFault: A published file cannot be read.
+    """
+    live = open_publication(config, clock=time.monotonic, log=to_stderr)
+    for line in _warnings(live.snapshot(), config.tokens):
+        to_stderr(f"warning: {line}")
+    with _reserved(host, port) as (address, free_port):
+        _run(config, address, free_port)
+
+
+def _run(config: ServerConfig, address: str, port: int) -> None:
+    from granian import Granian
+    from granian.constants import Interfaces
+    from granian.log import LogLevels
+
+    server = Granian(
+        "cardsign",
+        address=address,
+        port=port,
+        interface=Interfaces.WSGI,
+        blocking_threads=WORKER_THREADS,
+        websockets=False,
+        log_level=LogLevels.error,
+        log_dictconfig=_LOG_CONFIG,
+        workers_kill_timeout=SHUTDOWN_SECONDS,
+    )
+    try:
+        server.serve(
+            target_loader=partial(_load, config, (address, port), os.getpid()), wrap_loader=False
+        )
+    except SystemExit as exc:  # granian's way to say that the worker ended unasked
+        raise ServeFault("serve.worker_died", "the worker process ended by itself") from exc
+
+
+def _load(config: ServerConfig, address: tuple[str, int], parent: int) -> Flask:
+    """Make the application; called in the worker process, which need not be a fork."""
+    app = create_app(config)
+    live: LiveGeneration = app.extensions["cardsign"]
+    threading.Thread(target=_watch, args=(live, address, parent), daemon=True).start()
+    return app
+
+
+def _watch(live: LiveGeneration, address: tuple[str, int], parent: int) -> None:
+    """Say when requests are accepted; then end this worker if its parent was killed.
+
+    A worker left alone would go on answering at the port, with nobody to stop it.
+    """
+    deadline = time.monotonic() + _START_SECONDS
+    while not _accepts(address) and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+    to_stderr(f"serving generation {live.snapshot().number} on {_url(address)}")
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def _accepts(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _reserved(host: str, port: int) -> Iterator[tuple[str, int]]:
+    """Hold an address that nobody else listens on, for granian to listen on.
+
+    granian binds with SO_REUSEPORT, by which a second server would start without a word and
+    get a share of the requests. This socket is bound without it, so that it fails beside
+    anybody else; it never listens, and lets granian in afterwards.
+    """
+    try:
+        family, _, _, _, wanted = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        held = socket.socket(family, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as exc:
+        raise ServeFault("serve.bind", f"{host} is no address of this machine: {exc}") from exc
+    with held:
+        try:
+            _bind(held, wanted)
+        except OSError as exc:
+            where = _url((host, port)).removeprefix("http://")
+            if exc.errno == errno.EADDRINUSE:
+                raise ServeFault("serve.port_in_use", f"{where} is in use") from exc
+            raise ServeFault("serve.bind", f"{where} cannot be bound: {exc.strerror}") from exc
+        address, free_port, *_ = held.getsockname()
+        if sys.platform == "linux":
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        else:
+            held.close()  # elsewhere granian's socket would not be let in
+        yield address, free_port
+
+
+def _bind(held: socket.socket, address: Any) -> None:
+    """Bind alone if possible, else beside the remains of closed connections (TIME_WAIT)."""
+    try:
+        held.bind(address)
+    except OSError as exc:
+        if exc.errno != errno.EADDRINUSE:
+            raise
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(address)
+
+
+def _url(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _warnings(snapshot: Snapshot, tokens: TokenTable | None) -> Iterator[str]:
+    """What is allowed, but hardly meant."""
+    if tokens is not None and not snapshot.declares_extended:
+        yield "the public card declares no extended card, so no token opens anything"
+    if not snapshot.declares_extended:
+        return
+    if not snapshot.extended:
+        yield "the public card declares an extended card, but none was published"
+    if tokens is None or not tokens.entries:
+        yield "there is no token, so nobody can have the extended card"
+    if not snapshot.bearer_schemes:
+        yield (
+            "the public card declares no security scheme that a bearer token satisfies, "
+            "so clients cannot know how to ask for the extended card"
+        )

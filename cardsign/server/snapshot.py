@@ -1,0 +1,138 @@
+"""What one generation makes a server answer: its documents, paths and challenges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from cardsign.card.strictjson import Json, parse_object
+from cardsign.generation import Generation
+from cardsign.publish import declares_extended_card
+from cardsign.server.documents import Document
+
+CARD_PATH: Final = "/.well-known/agent-card.json"
+JWKS_PATH: Final = "/.well-known/jwks.json"
+EXTENDED_PATH: Final = "/extendedAgentCard"
+
+# 1.0 wraps a scheme in a member of this name; 0.3 names its type (A2A 1.0 4.5, 0.3 5.5.3).
+_BEARER_MEMBERS: Final = frozenset({"oauth2SecurityScheme", "openIdConnectSecurityScheme"})
+_BEARER_TYPES: Final = frozenset({"oauth2", "openIdConnect"})
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One generation, ready to be served.
+
+    Attributes:
+        number: The generation's number.
+        public: The documents for everybody, by path.
+        extended: The extended cards, by audience.
+        declares_extended: Whether the public card announces an extended one.
+        extended_paths: Where GET answers an extended card.
+        rpc_paths: Where POST takes JSON-RPC.
+        bearer_schemes: The names, in the card's ``securitySchemes``, of those that a bearer
+            token satisfies.
+    """
+
+    number: int
+    public: Mapping[str, Document]
+    extended: Mapping[str, Document]
+    declares_extended: bool
+    extended_paths: frozenset[str]
+    rpc_paths: frozenset[str]
+    bearer_schemes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, generation: Generation) -> Snapshot:
+        """Prepare a generation; its public card decides the paths and the challenges.
+
+        Raises:
+            JsonRefused: The public card is not strict JSON.
+        """
+        published, max_age = generation.published_at, generation.max_age
+        card = parse_object(generation.card)
+        interfaces = tuple(_interfaces(card))
+        return cls(
+            number=generation.number,
+            public={
+                CARD_PATH: Document.public(generation.card, "application/json", published, max_age),
+                JWKS_PATH: Document.public(
+                    generation.jwks, "application/jwk-set+json", published, max_age
+                ),
+            },
+            extended={
+                audience: Document.private(data, "application/a2a+json", published)
+                for audience, data in generation.extended.items()
+            },
+            declares_extended=declares_extended_card(card),
+            extended_paths=frozenset(
+                {EXTENDED_PATH, *(path for each in interfaces for path in each.extended_paths())}
+            ),
+            rpc_paths=frozenset(path for each in interfaces for path in each.rpc_paths()),
+            bearer_schemes=tuple(_bearer_schemes(card)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Interface:
+    """One interface of the card: the path of its url without a final slash, and so on."""
+
+    path: str
+    binding: str
+    tenant: str
+
+    def extended_paths(self) -> Iterator[str]:
+        yield self.path + EXTENDED_PATH
+        if self.tenant:
+            yield f"{self.path}/{self.tenant}{EXTENDED_PATH}"
+
+    def rpc_paths(self) -> Iterator[str]:
+        """With and without a final slash: clients disagree."""
+        if self.binding.upper() == "JSONRPC":
+            yield self.path + "/"
+            if self.path:
+                yield self.path
+
+
+def _interfaces(card: Mapping[str, Json]) -> Iterator[_Interface]:
+    """The interfaces of a 1.0 card, of a 0.3 card, or of one that is both."""
+    listed = [("protocolBinding", each) for each in _objects(card.get("supportedInterfaces"))]
+    listed += [("transport", each) for each in _objects(card.get("additionalInterfaces"))]
+    listed.append(("preferredTransport", {"preferredTransport": "JSONRPC", **card}))
+    for binding_name, interface in listed:
+        url, binding = interface.get("url"), interface.get(binding_name)
+        path = _path(url) if isinstance(url, str) else None
+        if path is not None and isinstance(binding, str):
+            tenant = interface.get("tenant")
+            yield _Interface(path, binding, tenant if isinstance(tenant, str) else "")
+
+
+def _path(url: str) -> str | None:
+    """The decoded path of an http(s) url without a final slash; None for any other url."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    return unquote(parts.path).rstrip("/") if parts.scheme in ("http", "https") else None
+
+
+def _objects(value: Json) -> list[dict[str, Json]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _bearer_schemes(card: Mapping[str, Json]) -> Iterator[str]:
+    schemes = card.get("securitySchemes")
+    for name, scheme in schemes.items() if isinstance(schemes, dict) else ():
+        if isinstance(scheme, dict) and _takes_bearer(scheme):
+            yield re.sub(r"[^ -~]", "?", name)
+
+
+def _takes_bearer(scheme: Mapping[str, Json]) -> bool:
+    wrapped = scheme.get("httpAuthSecurityScheme")
+    http = wrapped if isinstance(wrapped, dict) else scheme if scheme.get("type") == "http" else {}
+    if str(http.get("scheme")).lower() == "bearer":
+        return True
+    return bool(_BEARER_MEMBERS & scheme.keys()) or scheme.get("type") in _BEARER_TYPES

@@ -1,0 +1,328 @@
+"""Signing: one card in, the same card with our signatures out.
+
+The plan is made and checked before anything is signed: which payloads the card has, which
+signatures they need, which of the present ones stay. What is signed is read again and
+verified as an outsider would.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload, canonicalize
+from cardsign.card.coverage import uncovered_parts
+from cardsign.card.document import MAX_SIGNATURES, Card
+from cardsign.card.members import check_members
+from cardsign.card.strictjson import Json
+from cardsign.errors import (
+    CanonicalizationError,
+    CardRefused,
+    SignatureRefused,
+    SigningRefused,
+    UsageFault,
+)
+from cardsign.jose.jws import (
+    TYP_COMPAT,
+    TYP_JOSE,
+    Entry,
+    Signer,
+    check_entry,
+    read_entry,
+    sign_payload,
+)
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PublicKey
+from cardsign.reasons import Reason
+from cardsign.trust.policy import Policy
+from cardsign.trust.subject import Holder
+from cardsign.verify import examine_card
+
+# Some verifiers read only the first signatures, and those read the pruning profiles.
+_ORDER: Final = ("prune-empty", "prune-empty-upgraded", "rule-1-as-written", "served-as-is")
+_UNREADABLE: Final = frozenset({"sig.shape", "sig.base64url", "sig.header"})
+# Pinned keys with freshness waived have no deadlines: the time of the self-check decides nothing.
+_ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_SHOWN: Final = 5  # pointers listed in one note before "and N more"
+
+
+@dataclass(frozen=True, slots=True)
+class SigningOptions:
+    """How a card is to be signed; the defaults are what nearly everybody wants.
+
+    Attributes:
+        profiles: Profiles to serve; ``served-as-is`` is always among them.
+        compat: Lossy profiles to sign although their payload has lost every endpoint.
+        strict: Refuse a card that lacks REQUIRED members, instead of a note.
+        force: Sign what has a canonical form even if it is no Agent Card or has members of
+            the wrong type; what was passed over is noted.
+        known_keys: Keys of other signers, with which their signatures are checked.
+        own_kids: Every kid that our key store ever held; such signatures are replaced.
+        drop_foreign: Drop other signers' signatures.
+    """
+
+    profiles: tuple[str, ...] = DEFAULT_PROFILES
+    compat: tuple[str, ...] = ()
+    strict: bool = False
+    force: bool = False
+    known_keys: JwkSet | None = None
+    own_kids: Collection[str] = field(default_factory=frozenset)
+    drop_foreign: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """What came of signing.
+
+    Attributes:
+        document: The card's bytes: as given where nothing had to change, else JSON with an
+            indent of two spaces, member order kept, UTF-8, a newline at the end.
+        changed: Whether `document` differs from what was given.
+        profiles: The profiles that have a signature now, in the order of the signatures.
+        notes: What was passed over, what a compat signature leaves open, what was dropped.
+    """
+
+    document: bytes
+    changed: bool
+    profiles: tuple[str, ...]
+    notes: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    payload: Payload
+    typ: str
+
+
+def sign_card(
+    document: bytes, signers: Sequence[Signer], *, profiles: tuple[str, ...] = DEFAULT_PROFILES
+) -> bytes:
+    """Sign a card for every profile whose payload differs, with every signer.
+
+    Only `signatures` is replaced; signatures by the same keys are, others are kept last. A
+    card that is signed fully already comes back unchanged, byte for byte.
+
+    Args:
+        document: The card, UTF-8 JSON.
+        signers: The active keys, older first.
+        profiles: Profiles to serve; ``served-as-is`` is always among them.
+
+    Raises:
+        JsonRefused, CardRefused: The bytes are no Agent Card that can be read one way only,
+            or a schema member has the wrong JSON type.
+        SigningRefused: ``sign.no_key``, ``sign.too_many``, ``sign.header_too_long``,
+            ``sign.self_check``.
+        SignerFault: A signer failed, or answered with another key's signature.
+        UsageFault: A profile is unknown.
+    """
+    return sign_with_notes(document, signers, SigningOptions(profiles=profiles)).document
+
+
+def sign_with_notes(
+    document: bytes, signers: Sequence[Signer], options: SigningOptions
+) -> Signing:
+    """Sign a card and say what else there is to know; see :func:`sign_card`.
+
+    Raises:
+        CardRefused: Also ``card.missing_required`` under `strict`.
+        Everything that :func:`sign_card` raises.
+    """
+    if not signers:
+        raise SigningRefused("sign.no_key", "no key to sign with was given")
+    _check_profiles((*options.profiles, *options.compat))
+    card = Card.from_bytes(document)
+    notes = list(_check_card(card, options))
+    plan = _plan(card, options, notes)
+    kept = _foreign(card, signers, options, notes)
+    total = len(plan) * len(signers) + len(kept)
+    if total > MAX_SIGNATURES:
+        raise SigningRefused(
+            "sign.too_many",
+            f"{len(plan)} payloads by {len(signers)} keys and {len(kept)} kept foreign signatures "
+            f"make {total}; at most {MAX_SIGNATURES} are read",
+            path="/signatures",
+        )
+    entries: list[Json] = [
+        _reuse(card, planned, signer) or dict(_sign(planned, signer))
+        for signer in signers
+        for planned in plan
+    ]
+    entries.extend(kept)
+    changed = entries != list(card.signatures)
+    signed = _render(card, entries) if changed else document
+    _check_as_an_outsider(signed, signers, options)
+    return Signing(signed, changed, tuple(one.payload.profile for one in plan), tuple(notes))
+
+
+def _check_profiles(names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in PROFILES:
+            raise UsageFault(
+                "usage.conflict", f"unknown profile {name!r}; known are {', '.join(PROFILES)}"
+            )
+
+
+# ------------------------------------------------------------------ is it a card?
+
+
+def _check_card(card: Card, options: SigningOptions) -> Iterator[Reason]:
+    document = card.document
+    problems: list[tuple[str, str, str]] = []
+    if document.get("name") is None or not card.has_endpoint:
+        lacking = "a name" if document.get("name") is None else "any interface or url"
+        problems.append(("card.not_agent_card", f"the object lacks {lacking}", ""))
+    if "signature" in document:
+        block = "a single `signature` block is no A2A signature and cannot be converted to one"
+        problems.append(("card.single_signature_block", block, "/signature"))
+    members = check_members(document, card.generation)
+    problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
+    for code, message, path in problems:
+        if not options.force:
+            more = f"; {len(problems) - 1} more such problems" if len(problems) > 1 else ""
+            raise CardRefused(code, message + more, path=path)
+        yield Reason.of(code, f"passed over: {message}", path)
+    for problem in members:
+        if problem.missing:
+            if options.strict:
+                raise CardRefused("card.missing_required", problem.message, path=problem.pointer)
+            yield Reason.of("card.missing_required", problem.message, problem.pointer)
+
+
+# ------------------------------------------------------------------ the plan
+
+
+def _plan(card: Card, options: SigningOptions, notes: list[Reason]) -> list[_Planned]:
+    """One signature for each distinct payload; full profiles claim a payload first."""
+    wanted = {"served-as-is", *options.profiles, *options.compat}
+    claimed: dict[bytes, _Planned] = {}
+    for name, profile in PROFILES.items():
+        if name not in wanted:
+            continue
+        try:
+            payload = canonicalize(card.document, name)
+        except CanonicalizationError as refusal:
+            notes.append(Reason.of("sign.profile_skipped", refusal.message, refusal.path))
+            continue
+        if payload.data in claimed:
+            continue
+        if profile.full:
+            claimed[payload.data] = _Planned(payload, TYP_JOSE)
+        elif payload.names_an_endpoint or name in options.compat:
+            claimed[payload.data] = _Planned(payload, TYP_COMPAT)
+            notes.append(_what_it_loses(card, payload))
+        else:
+            lost = f"no {name} signature was made: its payload has lost every endpoint"
+            notes.append(Reason.of("sign.compat_no_endpoint", lost))
+    return sorted(claimed.values(), key=lambda one: _ORDER.index(one.payload.profile))
+
+
+def _what_it_loses(card: Card, payload: Payload) -> Reason:
+    parts = uncovered_parts(card.document, payload)
+    parts = tuple(sorted(parts, key=lambda part: not part.security))
+    shown = ", ".join(part.pointer for part in parts[:_SHOWN])
+    more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
+    requirement = any("ecurity" in part.pointer and part.security for part in parts)
+    also = "; that includes who may call" if requirement else ""
+    return Reason.of(
+        "sign.compat_lossy",
+        f"verifiers of {payload.profile} will not notice changes of {shown}{more}{also}",
+    )
+
+
+def _foreign(
+    card: Card, signers: Sequence[Signer], options: SigningOptions, notes: list[Reason]
+) -> list[Json]:
+    """The signatures of others that stay, in their order."""
+    own = {signer.public.kid for signer in signers} | set(options.own_kids)
+    kept: list[Json] = []
+    for index, untrusted_entry in enumerate(card.signatures):
+        path = f"/signatures/{index}"
+        try:
+            entry = read_entry(untrusted_entry)
+        except SignatureRefused as refusal:
+            if refusal.code in _UNREADABLE or options.drop_foreign:
+                dropped = f"an unreadable signature was dropped: {refusal.message}"
+                notes.append(Reason.of("sign.foreign_dropped", dropped, path))
+            else:  # such as an algorithm that we do not know: not ours to judge
+                unchecked = f"a signature was kept unchecked: {refusal.message}"
+                notes.append(Reason.of("sign.foreign_unchecked", unchecked, path))
+                kept.append(untrusted_entry)
+            continue
+        if entry.header.kid in own or options.drop_foreign:
+            continue
+        key = options.known_keys.find(entry.header.kid) if options.known_keys else None
+        if key is None:
+            unchecked = f"the signature by {entry.header.kid!r} was kept without its key"
+            notes.append(Reason.of("sign.foreign_unchecked", unchecked, path))
+            kept.append(untrusted_entry)
+        elif any(_fits(entry, payload.data, signer_key=key) for payload in _payloads(card)):
+            kept.append(untrusted_entry)
+        else:
+            dropped = f"the signature by {entry.header.kid!r} no longer fits and was dropped"
+            notes.append(Reason.of("sign.foreign_dropped", dropped, path))
+    return kept
+
+
+def _payloads(card: Card) -> Iterator[Payload]:
+    for name in PROFILES:
+        try:
+            yield canonicalize(card.document, name)
+        except CanonicalizationError:
+            continue
+
+
+def _fits(entry: Entry, payload: bytes, *, signer_key: PublicKey) -> bool:
+    try:
+        check_entry(entry, payload, signer_key)
+    except SignatureRefused:
+        return False
+    return True
+
+
+# ------------------------------------------------------------------ carrying it out
+
+
+def _reuse(card: Card, planned: _Planned, signer: Signer) -> Json:
+    """A present signature that is just what the plan asks for, so that bytes stay stable."""
+    for untrusted_entry in card.signatures:
+        try:
+            entry = read_entry(untrusted_entry)
+        except SignatureRefused:
+            continue
+        key = signer.public
+        wanted = {"alg": key.alg, "kid": key.kid, "typ": planned.typ}
+        if dict(entry.header.members) != wanted or set(untrusted_entry) != {"protected", "signature"}:
+            continue
+        if _fits(entry, planned.payload.data, signer_key=key):
+            return untrusted_entry
+    return None
+
+
+def _sign(planned: _Planned, signer: Signer) -> dict[str, str]:
+    return sign_payload(planned.payload.data, signer, typ=planned.typ)
+
+
+def _render(card: Card, entries: list[Json]) -> bytes:
+    document = {**card.document, "signatures": entries}
+    text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
+    return text.encode() + b"\n"
+
+
+def _check_as_an_outsider(
+    signed: bytes, signers: Sequence[Signer], options: SigningOptions
+) -> None:
+    """Read what was signed again and verify it with the public keys alone."""
+    jwks = JwkSet.of(signer.public for signer in signers)
+    policy = Policy.holder_of_keys(jwks, name="the signer")
+    report = examine_card(signed, expect=Holder(), policy=policy, now=_ANY_TIME)
+    answers = report.answers
+    complete = (answers.integrity, answers.complete) == ("yes", "yes")
+    if not complete or (report.verdict != "trusted" and not options.force):
+        raise SigningRefused(
+            report.reasons[0].code if report.verdict == "invalid" else "sign.self_check",
+            f"what was signed is {report.verdict} when read again: {report.reasons[0].message}",
+            path=report.reasons[0].path,
+        )

@@ -1,0 +1,45 @@
+"""JSON Pointers: escaping, and the way back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardsign.card.pointer import append, pointer, split
+
+EXAMPLES = {
+    "the root is empty": ((), ""),
+    "a member": (("foo",), "/foo"),
+    "an array index": (("foo", "0"), "/foo/0"),
+    "the empty name is a token": (("",), "/"),
+    "a slash in a name": (("a/b",), "/a~1b"),
+    "a tilde in a name": (("m~n",), "/m~0n"),
+    "a name that looks escaped": (("~1",), "/~01"),
+    "other signs stand for themselves": (("c%d", "g|h", 'k"l', " "), '/c%d/g|h/k"l/ '),
+}
+
+
+@pytest.mark.parametrize(("tokens", "text"), EXAMPLES.values(), ids=EXAMPLES)
+def test_example(tokens: tuple[str, ...], text: str) -> None:
+    """Tokens and text belong together in both directions (RFC 6901 section 5)."""
+    assert pointer(*tokens) == text
+    assert split(text) == tokens
+
+
+def test_index_may_be_a_number() -> None:
+    """An array index is given as it is counted."""
+    assert pointer("skills", 0, "id") == append(append("/skills", 0), "id") == "/skills/0/id"
+
+
+@pytest.mark.parametrize("text", ["foo", "#/foo", "/a~", "/a~2", "/~~0"])
+def test_no_pointer(text: str) -> None:
+    """What is no pointer is refused instead of being read as some other place."""
+    with pytest.raises(ValueError, match="not a JSON Pointer"):
+        split(text)
+
+
+@given(st.lists(st.text()))
+def test_split_undoes_pointer(tokens: list[str]) -> None:
+    """Any names survive the way there and back."""
+    assert split(pointer(*tokens)) == tuple(tokens)

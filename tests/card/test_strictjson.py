@@ -1,0 +1,393 @@
+"""The strict JSON reader: what passes, what is refused where, and that both paths agree."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, parse_object
+from cardsign.errors import JsonRefused
+from cardsign.reasons import REASONS
+
+both_paths = pytest.mark.parametrize(
+    "paranoid", [False, True], ids=["by the fast path", "by the definition"]
+)
+
+
+def nested(levels: int) -> str:
+    """An object that is `levels` deep, its root included."""
+    return '{"a":' * (levels - 1) + "{}" + "}" * (levels - 1)
+
+
+def refusal(untrusted_bytes: bytes, **options: Any) -> JsonRefused:
+    """The refusal that the bytes must meet."""
+    with pytest.raises(JsonRefused) as caught:
+        parse_object(untrusted_bytes, **options)
+    return caught.value
+
+
+ACCEPTED: dict[str, tuple[str, object]] = {
+    "the empty object": (" \t\r\n{ } \n", {}),
+    "members in their order": ('{"b":[],"a":[ 1 , "x",{}]}', {"b": [], "a": [1, "x", {}]}),
+    "the three literals": ('{"a":[true,false,null]}', {"a": [True, False, None]}),
+    "the same name in two objects": ('{"a":{"a":1},"b":{"a":2}}', {"a": {"a": 1}, "b": {"a": 2}}),
+    "names that differ in case or form": (
+        '{"n":1,"N":2,"é":3,"e\u0301":4}',
+        {"n": 1, "N": 2, "é": 3, "e\u0301": 4},
+    ),
+    "the empty name": ('{"":1}', {"": 1}),
+    "every escape": (r'{"a":"\"\\\/\b\f\n\r\t\u0041\u00e9"}', {"a": '"\\/\b\f\n\r\tAé'}),
+    "an escaped NUL": (r'{"a":"\u0000"}', {"a": "\0"}),
+    "a surrogate pair in escapes": (r'{"\ud83d\ude00":"\uDBFF\uDFFF"}', {"😀": "\U0010ffff"}),
+    "an escaped backslash before ud800": (r'{"a":"\\ud800"}', {"a": "\\ud800"}),
+    "characters unescaped": ('{"a":"😀\u2028\x7f\ufeff\uffff"}', {"a": "😀\u2028\x7f\ufeff\uffff"}),
+    "the greatest integers": (
+        '{"a":[9007199254740991,-9007199254740991]}',
+        {"a": [2**53 - 1, 1 - 2**53]},
+    ),
+    "integers of zero are int": ('{"a":[0,-0]}', {"a": [0, 0]}),
+    "negative zero with a fraction is float": ('{"a":-0.0}', {"a": -0.0}),
+    "numbers with fraction or exponent are float": (
+        '{"a":[1.0,1e2,1E+2,25e-1,1e30,1.7976931348623157e308]}',
+        {"a": [1.0, 100.0, 100.0, 2.5, 1e30, 1.7976931348623157e308]},
+    ),
+    "a float beyond the integers": ('{"a":9007199254740993.0}', {"a": 9007199254740992.0}),
+    "a float that underflows": ('{"a":[1e-999,-1e-999]}', {"a": [0.0, -0.0]}),
+    "as deep as allowed": (nested(MAX_DEPTH), json.loads(nested(MAX_DEPTH))),
+}
+
+
+@both_paths
+@pytest.mark.parametrize(("text", "value"), ACCEPTED.values(), ids=ACCEPTED)
+def test_accepted(text: str, value: object, paranoid: bool) -> None:
+    """What is strict JSON is read with exactly these values and types."""
+    # repr() tells 1 from 1.0 and True, 0.0 from -0.0, and one order of members from another.
+    assert repr(parse_object(text.encode(), paranoid=paranoid)) == repr(value)
+
+
+@pytest.mark.parametrize("text", [row[0] for row in ACCEPTED.values()], ids=ACCEPTED)
+def test_fast_path_suffices(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fast path has no doubts about strict JSON, or it would not be fast."""
+    monkeypatch.delattr("cardsign.card.strictjson.Scanner")
+    parse_object(text.encode())
+
+
+# text (or bytes) -> code, pointer, line, column
+REFUSED: dict[str, tuple[str | bytes, str, str, int, int]] = {
+    "nothing": ("", "json.syntax", "", 1, 1),
+    "nothing but whitespace": ("\n ", "json.syntax", "", 2, 2),
+    "no JSON": ("placeholder\n", "json.syntax", "", 1, 1),
+    "an object that does not end": ('{"a":1', "json.syntax", "", 1, 7),
+    "an array that does not end": ('{"a":[1', "json.syntax", "/a", 1, 8),
+    "a string that does not end": ('{"a":\n"b}', "json.syntax", "/a", 2, 1),
+    "a string that ends in a backslash": ('{"a":"b\\', "json.syntax", "/a", 1, 8),
+    "a member without value": ('{"a":}', "json.syntax", "/a", 1, 6),
+    "a member without colon": ('{"a" 1}', "json.syntax", "/a", 1, 6),
+    "a comma before a brace": ('{"a":1,}', "json.syntax", "", 1, 8),
+    "a comma before a bracket": ('{"a":[1,]}', "json.syntax", "/a/1", 1, 9),
+    "a comma first": ('{,"a":1}', "json.syntax", "", 1, 2),
+    "two commas": ('{"a":[1,,2]}', "json.syntax", "/a/1", 1, 9),
+    "no comma between elements": ('{"a":[1 2]}', "json.syntax", "/a", 1, 9),
+    "the wrong closing bracket": ('{"a":[1}}', "json.syntax", "/a", 1, 8),
+    "single quotes": ("{'a':1}", "json.syntax", "", 1, 2),
+    "a bare name": ("{a:1}", "json.syntax", "", 1, 2),
+    "typographic quotes": ("{“a”:1}", "json.syntax", "", 1, 2),
+    "a line comment": ('{"a":1 // b\n}', "json.syntax", "", 1, 8),
+    "a block comment": ("/* a */{}", "json.syntax", "", 1, 1),
+    "a literal in capitals": ('{"a":True}', "json.syntax", "/a", 1, 6),
+    "a literal cut short": ('{"a":nul}', "json.syntax", "/a", 1, 6),
+    "a literal too long": ('{"a":nullx}', "json.syntax", "/a", 1, 6),
+    "a leading zero": ('{"a":01}', "json.syntax", "/a", 1, 6),
+    "a plus sign": ('{"a":+1}', "json.syntax", "/a", 1, 6),
+    "a minus sign alone": ('{"a":-}', "json.syntax", "/a", 1, 6),
+    "a point without digits before it": ('{"a":.5}', "json.syntax", "/a", 1, 6),
+    "a point without digits after it": ('{"a":5.}', "json.syntax", "/a", 1, 6),
+    "an exponent without digits": ('{"a":5e}', "json.syntax", "/a", 1, 6),
+    "a hexadecimal number": ('{"a":0x1F}', "json.syntax", "/a", 1, 6),
+    "an underscore in a number": ('{"a":1_000}', "json.syntax", "/a", 1, 6),
+    "digits of another script": ('{"a":١٢}', "json.syntax", "/a", 1, 6),
+    "a digit of another script after ours": ('{"a":1٢}', "json.syntax", "", 1, 7),
+    "a line break in a string": ('{"a":"b\nc"}', "json.syntax", "/a", 1, 8),
+    "the last control character in a string": ('{"a":"\x1f"}', "json.syntax", "/a", 1, 7),
+    "a NUL in a string": ('{"a":"\0"}', "json.syntax", "/a", 1, 7),
+    "a tab in a name": ('{"\t":1}', "json.syntax", "", 1, 3),
+    "an unknown escape": (r'{"a":"\x41"}', "json.syntax", "/a", 1, 7),
+    "an escape with too few digits": (r'{"a":"\u41"}', "json.syntax", "/a", 1, 7),
+    "an escape with a sign": (r'{"a":"\u+041"}', "json.syntax", "/a", 1, 7),
+    "an escape with an underscore": (r'{"a":"\u0_41"}', "json.syntax", "/a", 1, 7),
+    "a no-break space": ("{\u00a0}", "json.syntax", "", 1, 2),
+    "a form feed": ("{\f}", "json.syntax", "", 1, 2),
+    "a line separator": ("{\u2028}", "json.syntax", "", 1, 2),
+    "UTF-16 without a mark": ("{}".encode("utf-16-le"), "json.syntax", "", 1, 2),
+    "a mark inside": ("{\ufeff}", "json.syntax", "", 1, 2),
+    "a name twice": ('{"a":1,\n "a":1}', "json.duplicate_member", "/a", 2, 2),
+    "a place some lines down": ('{\r\n"a":1,\r\n\r\n  b}', "json.syntax", "", 4, 3),
+    "a name twice, deep down": (
+        '{"a":[0,{"b":{"c":1,"d":2,"c":3}}]}',
+        "json.duplicate_member",
+        "/a/1/b/c",
+        1,
+        27,
+    ),
+    "a name twice in two spellings": (
+        r'{"name":1,"na\u006de":2}',
+        "json.duplicate_member",
+        "/name",
+        1,
+        11,
+    ),
+    "a name twice as pair and character": (
+        r'{"😀":1,"\ud83d\ude00":2}',
+        "json.duplicate_member",
+        "/😀",
+        1,
+        8,
+    ),
+    "the empty name twice": ('{"":1,"":2}', "json.duplicate_member", "/", 1, 7),
+    "__proto__ twice": (
+        '{"__proto__":1,"__proto__":2}',
+        "json.duplicate_member",
+        "/__proto__",
+        1,
+        16,
+    ),
+    "a name with slash and tilde twice": (
+        '{"a/b~c":1,"a/b~c":2}',
+        "json.duplicate_member",
+        "/a~1b~0c",
+        1,
+        12,
+    ),
+    "NaN": ('{"a":NaN}', "json.number", "/a", 1, 6),
+    "Infinity": ('{"a":[0,Infinity]}', "json.number", "/a/1", 1, 9),
+    "-Infinity": ('{"a":-Infinity}', "json.number", "/a", 1, 6),
+    "a float beyond the doubles": ('{"a":1e999}', "json.number", "/a", 1, 6),
+    "a negative float beyond the doubles": ('{"a":-1E+999}', "json.number", "/a", 1, 6),
+    "many digits with a fraction": (f'{{"a":{"9" * 400}.5}}', "json.number", "/a", 1, 6),
+    "2^53": ('{"a":9007199254740992}', "json.integer_range", "/a", 1, 6),
+    "-2^53": ('{"a":-9007199254740992}', "json.integer_range", "/a", 1, 6),
+    "an integer of 100,000 digits": (f'{{"a":{"9" * 100_000}}}', "json.integer_range", "/a", 1, 6),
+    "a high surrogate alone": (r'{"a":"b\ud800"}', "json.surrogate", "/a", 1, 8),
+    "a low surrogate alone": (r'{"a":"\uDFFFb"}', "json.surrogate", "/a", 1, 7),
+    "a low surrogate before a high one": (r'{"a":"\ude00\ud83d"}', "json.surrogate", "/a", 1, 7),
+    "a high surrogate before a pair": (r'{"a":"\ud800\ud83d\ude00"}', "json.surrogate", "/a", 1, 7),
+    "a high surrogate before another escape": (r'{"a":"\ud83d\n"}', "json.surrogate", "/a", 1, 7),
+    "a lone surrogate in a name": (r'{"a":{"\ud800":1}}', "json.surrogate", "/a", 1, 8),
+    "objects too deep": (nested(MAX_DEPTH + 1), "json.depth", "/a" * MAX_DEPTH, 1, 161),
+    "arrays too deep": (
+        '{"a":' + "[" * MAX_DEPTH + "]" * MAX_DEPTH + "}",
+        "json.depth",
+        "/a" + "/0" * (MAX_DEPTH - 1),
+        1,
+        5 + MAX_DEPTH,
+    ),
+    "arrays without an end": ("[" * MAX_CARD_BYTES, "json.depth", "/0" * MAX_DEPTH, 1, 33),
+    "a second object": ("{}\n{}", "json.trailing", "", 2, 1),
+    "a comma after the object": ("{},", "json.trailing", "", 1, 3),
+    "a NUL after the object": ("{}\0", "json.trailing", "", 1, 3),
+    "an array": (" [{}]", "json.not_object", "", 1, 2),
+    "a string": ('"{}"', "json.not_object", "", 1, 1),
+    "null": ("null", "json.not_object", "", 1, 1),
+    "a UTF-8 mark": (b"\xef\xbb\xbf{}", "json.bom", "", 1, 1),
+    "UTF-16, little-endian": ("\ufeff{}".encode("utf-16-le"), "json.bom", "", 1, 1),
+    "UTF-16, big-endian": ("\ufeff{}".encode("utf-16-be"), "json.bom", "", 1, 1),
+    "UTF-32, little-endian": ("\ufeff{}".encode("utf-32-le"), "json.bom", "", 1, 1),
+    "UTF-32, big-endian": ("\ufeff{}".encode("utf-32-be"), "json.bom", "", 1, 1),
+    "Latin-1": ('{\n"é":"é"}'.encode("latin-1"), "json.not_utf8", "", 2, 2),
+    "Latin-1 after a character": ('{\n"é":"'.encode() + b'\xe9"}', "json.not_utf8", "", 2, 6),
+    "an overlong slash": (b'{"\xc0\xaf":1}', "json.not_utf8", "", 1, 3),
+    "a surrogate encoded": (b'{"a":"\xed\xa0\x80"}', "json.not_utf8", "", 1, 7),
+    "a character cut short": (b'{"a":"\xf0\x9f\x98', "json.not_utf8", "", 1, 7),
+    "a character beyond Unicode": (b'{"a":"\xf4\x90\x80\x80"}', "json.not_utf8", "", 1, 7),
+}
+
+
+@both_paths
+@pytest.mark.parametrize(
+    ("untrusted", "code", "pointer", "line", "column"), REFUSED.values(), ids=REFUSED
+)
+def test_refused(
+    untrusted: str | bytes, code: str, pointer: str, line: int, column: int, paranoid: bool
+) -> None:
+    """Everything else is refused with its code, its pointer and its place."""
+    data = untrusted if isinstance(untrusted, bytes) else untrusted.encode()
+    refused = refusal(data, paranoid=paranoid)
+    assert (refused.code, refused.path, refused.line, refused.column) == (
+        code,
+        pointer,
+        line,
+        column,
+    )
+
+
+def test_every_registered_json_code_is_raised() -> None:
+    """The registry promises no code that the table above does not show."""
+    shown = {row[1] for row in REFUSED.values()} | {"json.too_large"}
+    assert shown == {code for code in REASONS if code.startswith("json.")}
+
+
+def test_limit_of_bytes() -> None:
+    """One byte more than the limit is refused, whatever the bytes are."""
+    whole = b"{}".ljust(MAX_CARD_BYTES)
+    assert parse_object(whole) == {}
+    assert refusal(whole + b" ").code == "json.too_large"
+    assert refusal(b"\xff" * (MAX_CARD_BYTES + 1)).code == "json.too_large"
+    assert refusal(b'{"a":1}', max_bytes=6).code == "json.too_large"
+
+
+@both_paths
+def test_limit_of_depth(paranoid: bool) -> None:
+    """A caller may set a lower limit of depth; the root is level 1."""
+    assert parse_object(b'{"a":[]}', max_depth=2, paranoid=paranoid) == {"a": []}
+    assert refusal(b'{"a":[[]]}', max_depth=2, paranoid=paranoid).path == "/a/0"
+
+
+MESSAGES = {
+    "what was found is shown": ('{"a":True}', "expected a JSON value, found `True`"),
+    "the end is named": (
+        '{"a"',
+        "expected a colon after the member name, found the end of the input",
+    ),
+    "a long word is cut": (f'{{"a":{"x" * 99}}}', f"expected a JSON value, found `{'x' * 24}...`"),
+    "a control character is named": ("{}\x1b[31m", "U+001B follows the JSON value"),
+    "a lookalike is named": ("{“a”:1}", "expected a member name in double quotes, found U+201C"),
+    "a bidi override is named": ("{}\u202e", "U+202E follows the JSON value"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), MESSAGES.values(), ids=MESSAGES)
+def test_message(text: str, message: str) -> None:
+    """A message says what stands there, and nothing in it can steer a terminal."""
+    assert refusal(text.encode()).message == message
+
+
+def outcome(untrusted_bytes: bytes, *, paranoid: bool) -> str | tuple[object, ...]:
+    """All that a caller can see of the value; or of the refusal, as a tuple."""
+    try:
+        return repr(parse_object(untrusted_bytes, max_depth=4, paranoid=paranoid))
+    except JsonRefused as refused:
+        return refused.code, refused.path, refused.line, refused.column
+
+
+TOKENS = (
+    *'{}[]:,"\\/ \t\n\r\f\0-+.eE019',
+    *('"a"', '"b"', r'"\u0061"', '"":', '"a":1', "true", "null", "NaN", "-Infinity", "tru"),
+    *("1.5", "-0", "-0.0", "1e999", "1e-999", "9007199254740991", "9007199254740992", "9" * 5000),
+    *(r"\ud83d", r"\ude00", r"\uD83D\uDE00", r"\\ud800", r"\n", r"\u00", "é", "😀", "٣", "\ufeff"),
+)
+token_soup = st.lists(st.sampled_from(TOKENS), max_size=12).map(lambda soup: "".join(soup).encode())
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@st.composite
+def damaged_json(draw: st.DrawFn) -> bytes:
+    """Honest JSON in which some places may have been overwritten."""
+    members = draw(st.dictionaries(st.text(max_size=2), json_values, max_size=3))
+    text = json.dumps(members, ensure_ascii=draw(st.booleans()))
+    for _ in range(draw(st.integers(0, 2))):
+        start = draw(st.integers(0, len(text)))
+        stop = draw(st.integers(start, min(start + 3, len(text))))
+        text = text[:start] + draw(st.sampled_from(TOKENS)) + text[stop:]
+    return text.encode("utf-8", "surrogatepass")
+
+
+untrusted_inputs = (
+    token_soup.map(lambda soup: b'{"a":[' + soup + b"]}") | damaged_json() | st.binary()
+)
+
+
+@given(untrusted_inputs)
+@example(b'{"a":"\\ud83d"}')
+@example(b'{"a":[[[[]]]]}')
+def test_both_paths_agree(untrusted_bytes: bytes) -> None:
+    """The fast path shows a caller nothing that the definition would not; both only refuse."""
+    fast = outcome(untrusted_bytes, paranoid=False)
+    assert fast == outcome(untrusted_bytes, paranoid=True)
+
+
+def lax_outcome(untrusted_bytes: bytes) -> str | None:
+    """The value as the standard library reads it; None where that calls it no JSON."""
+    try:
+        return repr(json.loads(untrusted_bytes.decode(), parse_int=lambda digits: int(digits[:99])))
+    except ValueError:
+        return None
+
+
+@given(untrusted_inputs)
+def test_definition_narrows_json(untrusted_bytes: bytes) -> None:
+    """The scanner takes nothing that is no JSON, and refuses JSON for our reasons only."""
+    strict, lax = outcome(untrusted_bytes, paranoid=True), lax_outcome(untrusted_bytes)
+    if isinstance(strict, tuple):
+        assert lax is None or strict[0] not in {"json.syntax", "json.trailing", "json.not_utf8"}
+    else:
+        assert strict == lax
+
+
+@given(st.lists(st.text(max_size=3) | st.integers(0, 3), max_size=8), st.text(max_size=3))
+def test_duplicate_is_found_anywhere(path: list[str | int], name: str) -> None:
+    """A duplicate at any place is refused, and the pointer leads to it."""
+    twice = f"{json.dumps(name)}:0"
+    text = f"{{{twice},{twice}}}"
+    for token in reversed(path):
+        if isinstance(token, int):
+            text = f"[{'0,' * token}{text}]"
+        else:
+            text = f"{{{json.dumps(token)}:{text}}}"
+    refused = refusal(f'{{"root":{text}}}'.encode())
+    tokens = ["root", *map(str, path), name]
+    escaped = "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in tokens)
+    assert (refused.code, refused.path) == ("json.duplicate_member", escaped)
+
+
+@pytest.mark.needs_shared
+def test_public_cards_are_read(shared: Path) -> None:
+    """Of all cards found in public repositories, the one that is no JSON is refused."""
+    refused = {}
+    files = sorted((shared / "corpus" / "cards").glob("*.json*"))
+    cards = [file for file in files if file.name.endswith((".json", ".json.gz"))]
+    for card in cards:
+        data = card.read_bytes()
+        data = gzip.decompress(data) if card.suffix == ".gz" else data
+        try:
+            assert repr(parse_object(data)) == repr(parse_object(data, paranoid=True)), card.name
+        except JsonRefused as exc:
+            refused[card.name] = exc.code
+    assert len(cards) > 100
+    assert refused == {"219.json": "json.syntax"}
+
+
+@pytest.mark.needs_shared
+def test_provocative_cards_are_refused(shared: Path) -> None:
+    """Of the interoperability cards exactly those that readers read differently are refused."""
+    refused = {}
+    for card in sorted((shared / "interop" / "cards").glob("*.json")):
+        try:
+            parse_object(card.read_bytes())
+        except JsonRefused as exc:
+            refused[card.name[:2]] = (exc.code, exc.path)
+    params = "/capabilities/extensions/0/params"
+    too_deep = ("json.depth", params + "/a" * (MAX_DEPTH - 4))
+    assert refused == {
+        "26": ("json.integer_range", f"{params}/x"),
+        "27": ("json.integer_range", f"{params}/x"),
+        "28": ("json.number", f"{params}/x"),
+        "34": ("json.surrogate", "/description"),
+        "53": ("json.duplicate_member", "/name"),
+        "57": too_deep,
+        "58": too_deep,
+        "59": too_deep,
+        "60": too_deep,
+    }

@@ -1,0 +1,310 @@
+"""A judge: the official Python SDK (a2a-sdk) signs and verifies Agent Cards.
+
+Reads one JSON request a line on stdin and writes one JSON answer a line on
+stdout, in the same order; README.md beside this file holds the protocol. It is
+a program of its own: it runs under an interpreter that has ``a2a-sdk[signing]``
+and knows nothing of cardsign, so that a shared mistake cannot pass for agreement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Final, TypeAlias
+
+import httpx
+from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
+from a2a.types import AgentCard
+from a2a.utils.signing import (
+    ProtectedHeader,
+    create_agent_card_signer,
+    create_signature_verifier,
+)
+from jwt import PyJWK
+from jwt.exceptions import PyJWTError
+
+Json: TypeAlias = dict[str, Any]
+Verifier: TypeAlias = Callable[[AgentCard], None]
+
+ORIGIN: Final = "https://agent.invalid"
+DEFAULT_ALGORITHMS: Final = ["ES256", "RS256"]
+
+# The tokens that matter for finding a top-level member in valid JSON text.
+TOKEN: Final = re.compile(r'"(?:[^"\\]+|\\.)*"|[\[\]{}:]')
+
+
+class BadRequest(ValueError):
+    """A request that does not follow the protocol."""
+
+
+class UnknownKey(PyJWTError):
+    """No usable key for a ``kid``; the SDK skips a signature on a PyJWTError only."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a card is read, and what verifies it."""
+
+    read: Callable[[str, Verifier], None]
+    verify: Verifier
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the SDK made of one card."""
+
+    outcome: str
+    why: str
+    callable: bool
+
+
+# --- requests ---------------------------------------------------------------
+
+
+def text_member(request: Json, name: str) -> str:
+    """The string member ``name``, which must be there."""
+    value = request.get(name)
+    if not isinstance(value, str):
+        raise BadRequest(f"{name!r} must be a string")
+    return value
+
+
+def object_member(request: Json, name: str) -> Json:
+    """The object member ``name``, which must be there."""
+    value = request.get(name)
+    if not isinstance(value, dict):
+        raise BadRequest(f"{name!r} must be an object")
+    return value
+
+
+def read_options(request: Json) -> Options:
+    """How the request wants its card verified."""
+    return Options(
+        read=reader_of(request),
+        verify=create_signature_verifier(
+            key_provider(object_member(request, "jwks")), algorithms_of(request)
+        ),
+    )
+
+
+def algorithms_of(request: Json) -> list[str]:
+    """The allowlist of the request, or the default."""
+    value = request.get("algorithms", DEFAULT_ALGORITHMS)
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise BadRequest("'algorithms' must be an array of strings")
+    return value
+
+
+def reader_of(request: Json) -> Callable[[str, Verifier], None]:
+    """The way in which the request wants the card read."""
+    path = request.get("path", "plain")
+    if path == "plain":
+        return read_plain
+    if path == "resolver":
+        return read_with_resolver
+    raise BadRequest("'path' must be 'plain' or 'resolver'")
+
+
+# --- verifying --------------------------------------------------------------
+
+
+def key_provider(jwks: Json) -> Callable[[str | None, str | None], PyJWK]:
+    """A provider that knows the keys of ``jwks`` by ``kid`` and ignores ``jku``."""
+    keys = jwks.get("keys")
+    if not isinstance(keys, list):
+        raise BadRequest("'jwks' must hold an array 'keys'")
+
+    def provide(kid: str | None, _jku: str | None) -> PyJWK:
+        for key in keys:
+            if isinstance(key, dict) and "kid" in key and key["kid"] == kid:
+                return usable_key(key)
+        raise UnknownKey(f"no key with kid {kid!r}")
+
+    return provide
+
+
+def usable_key(jwk: Json) -> PyJWK:
+    """``jwk`` as PyJWT reads it; whatever is wrong with it becomes a PyJWTError."""
+    try:
+        return PyJWK.from_dict(jwk)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UnknownKey(f"unusable key: {error}") from error
+
+
+def read_plain(text: str, verifier: Verifier) -> None:
+    """The steps of the SDK's resolver, without HTTP."""
+    verifier(parse_agent_card(json.loads(text)))
+
+
+def read_with_resolver(text: str, verifier: Verifier) -> None:
+    """The SDK's resolver itself, over a transport that serves ``text``."""
+    asyncio.run(resolve(text, verifier))
+
+
+async def resolve(text: str, verifier: Verifier) -> None:
+    """Have A2ACardResolver fetch ``text`` and verify it."""
+    body = text.encode("utf-8", "surrogatepass")
+    transport = httpx.MockTransport(lambda _request: httpx.Response(200, content=body))
+    async with httpx.AsyncClient(transport=transport, trust_env=False) as client:
+        resolver = A2ACardResolver(client, ORIGIN)
+        await resolver.get_agent_card(signature_verifier=verifier)
+
+
+def is_callable(card: AgentCard) -> bool:
+    """Whether a client could be built: some supported interface has a url."""
+    return any(interface.url for interface in card.supported_interfaces)
+
+
+def verdict_on(text: str, options: Options) -> Verdict:
+    """Read and verify one card."""
+    parsed: list[AgentCard] = []
+
+    def verifier(card: AgentCard) -> None:
+        parsed.append(card)
+        options.verify(card)
+
+    try:
+        options.read(text, verifier)
+    except Exception as error:  # noqa: BLE001 - the SDK lets many types escape
+        why = describe(error)
+        if not parsed:
+            return Verdict("cannot-parse", why, callable=False)
+        return Verdict("refused", why, is_callable(parsed[0]))
+    return Verdict("accepted", "", is_callable(parsed[0]))
+
+
+def each_signature_alone(text: str) -> list[str]:
+    """The card once per signature, with that signature only."""
+    card = json.loads(text)
+    if not isinstance(card, dict):
+        raise TypeError("the card is no JSON object")
+    signatures = card.get("signatures")
+    if not isinstance(signatures, list):
+        return []
+    return [json.dumps({**card, "signatures": [entry]}) for entry in signatures]
+
+
+# --- signing ----------------------------------------------------------------
+
+
+def signature_over(text: str, jwk: Json, kid: str, alg: str) -> dict[str, str]:
+    """The SDK's signature over the card, made as a server of the SDK makes it."""
+    # `jku` stays away: given as None, the SDK signs a literal `"jku":null`.
+    header: ProtectedHeader = {"kid": kid, "alg": alg, "typ": "JOSE"}  # type: ignore[typeddict-item]
+    sign = create_agent_card_signer(PyJWK.from_dict(jwk, algorithm=alg), header)
+    made = sign(parse_agent_card(json.loads(text))).signatures[-1]
+    return {"protected": made.protected, "signature": made.signature}
+
+
+def with_signature(text: str, signature: dict[str, str]) -> str:
+    """``text`` with ``signature`` appended to its `signatures`, else untouched."""
+    card = json.loads(text)
+    existing = card.get("signatures", [])
+    if not isinstance(existing, list):
+        raise BadRequest("the card's 'signatures' must be an array")
+    entry = json.dumps(signature)
+    if "signatures" in card:
+        at = end_of_signatures(text)
+        comma = "," if existing else ""
+    else:
+        at = text.rindex("}")
+        entry = f'"signatures":[{entry}]'
+        comma = "," if card else ""
+    return text[:at] + comma + entry + text[at:]
+
+
+def end_of_signatures(text: str) -> int:
+    """Where the `]` of the top-level `signatures` array stands; the last one counts."""
+    depth, name, inside, end = 0, "", False, -1
+    for token in TOKEN.finditer(text):
+        match token.group():
+            case "{" | "[":
+                depth += 1
+            case "}" | "]":
+                depth -= 1
+                if inside and depth == 1:
+                    inside, end = False, token.start()
+            case ":":
+                if depth == 1:
+                    inside = name == "signatures"
+            case string if depth == 1:
+                name = json.loads(string)
+    return end
+
+
+# --- the protocol -----------------------------------------------------------
+
+
+def do_verify(request: Json) -> Json:
+    verdict = verdict_on(text_member(request, "card"), read_options(request))
+    return {"outcome": verdict.outcome, "why": verdict.why, "callable": verdict.callable}
+
+
+def do_verify_each(request: Json) -> Json:
+    text = text_member(request, "card")
+    options = read_options(request)
+    try:
+        texts = each_signature_alone(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        return {"outcomes": [], "whys": [], "why": describe(error)}
+    verdicts = [verdict_on(single, options) for single in texts]
+    return {"outcomes": [v.outcome for v in verdicts], "whys": [v.why for v in verdicts]}
+
+
+def do_sign(request: Json) -> Json:
+    text = text_member(request, "card")
+    jwk = object_member(request, "jwk")
+    kid, alg = text_member(request, "kid"), text_member(request, "alg")
+    signature = signature_over(text, jwk, kid, alg)
+    return {"card": with_signature(text, signature), "signature": signature}
+
+
+def do_version(_request: Json) -> Json:
+    return {"name": "a2a-sdk", "version": version("a2a-sdk")}
+
+
+ACTIONS: Final[dict[str, Callable[[Json], Json]]] = {
+    "verify": do_verify,
+    "verify-each": do_verify_each,
+    "sign": do_sign,
+    "version": do_version,
+}
+
+
+def answer(line: bytes) -> Json:
+    """The answer to one line, whatever it holds."""
+    try:
+        request = json.loads(line.decode("utf-8"))
+        if not isinstance(request, dict):
+            raise BadRequest("a request must be a JSON object")
+        action = ACTIONS.get(text_member(request, "do"))
+        if action is None:
+            raise BadRequest(f"'do' must be one of {', '.join(ACTIONS)}")
+        return action(request)
+    except Exception as error:  # noqa: BLE001 - a judge answers every line
+        return {"error": describe(error)}
+
+
+def describe(error: BaseException) -> str:
+    """The type and message of ``error``, in one string."""
+    return f"{type(error).__name__}: {error}"
+
+
+def main() -> None:
+    """Answer each line of stdin on stdout until stdin ends."""
+    # The SDK warns about every card that lacks a required member; a driver
+    # that does not drain stderr would block on it.
+    logging.disable(logging.CRITICAL)
+    for line in sys.stdin.buffer:
+        sys.stdout.write(json.dumps(answer(line)) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Keys made for this run, and what the tests of signatures build with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cardsign.jose import base64url
+from cardsign.jose.keys import PrivateKey
+
+Forge = Callable[..., dict[str, str]]
+
+
+@pytest.fixture(scope="session")
+def es256() -> PrivateKey:
+    """A P-256 key under the kid `es`."""
+    return PrivateKey.generate("ES256", kid="es")
+
+
+@pytest.fixture(scope="session")
+def rs256() -> PrivateKey:
+    """An RSA key under the kid `rs`."""
+    return PrivateKey.generate("RS256", kid="rs")
+
+
+@pytest.fixture(params=["es256", "rs256"])
+def key(request: pytest.FixtureRequest) -> PrivateKey:
+    """Each of the two in turn."""
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, PrivateKey)
+    return found
+
+
+@pytest.fixture(scope="session")
+def forge() -> Forge:
+    """Sign `payload` under any header text at all, as a hostile holder of a key could."""
+
+    def forged(key: PrivateKey, header: bytes, payload: bytes = b"{}") -> dict[str, str]:
+        protected = base64url.encode(header)
+        signing_input = f"{protected}.{base64url.encode(payload)}".encode("ascii")
+        return {"protected": protected, "signature": base64url.encode(key.sign(signing_input))}
+
+    return forged
