@@ -13,7 +13,7 @@
     │   └── PublishRefused       a publication that would not verify         publish.*
     ├── NotTrusted               verify_card's verdict, in cardsign.verdict  exit 1 or 3
     ├── LocalFault               this machine, this command line             exit 2
-    │   ├── UsageFault           options that contradict or are missing      usage.*
+    │   ├── UsageFault           options and settings that do not fit   usage.*, config.*
     │   ├── FileFault            a file that cannot be read or written       file.*
     │   ├── PassphraseFault      no passphrase, or the wrong one             passphrase.*
     │   ├── StoreFault           the key store is absent, corrupt or newer   keystore.*

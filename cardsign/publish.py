@@ -249,7 +249,9 @@ def _faults(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        where = exc.filename or directory
-        raise FileFault(
-            "file.unwritable", f"the operating system says: {exc.strerror}", path=str(where)
-        ) from exc
+        where = str(exc.filename or directory)
+        problem = f"the operating system says: {exc.strerror}"
+        raise FileFault("file.unwritable", problem, path=where) from exc
+    except ValueError as exc:  # a NUL byte in the path
+        problem = f"no directory can have this name: {exc}"
+        raise FileFault("file.unwritable", problem, path=str(directory)) from exc

@@ -181,6 +181,8 @@ _TABLE: Final = (
     # --- local faults -------------------------------------------------------------------
     ("usage.conflict", "Options contradict one another, or one is missing.",
      "See --help."),
+    ("config.malformed", "cardsign.toml cannot be understood.",
+     "Mend the file; cardsign init writes a good one."),
     ("file.not_found", "There is no such file.", "Check the path."),
     ("file.is_directory", "A directory stands where a file belongs.", "Name a file."),
     ("file.unreadable", "The file cannot be read.", "Check its permissions."),

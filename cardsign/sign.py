@@ -153,7 +153,7 @@ def sign_with_notes(
     entries.extend(kept)
     changed = entries != list(card.signatures)
     signed = _render(card, entries) if changed else document
-    _check_as_an_outsider(signed, signers, options)
+    check_as_an_outsider(signed, signers, force=options.force)
     return Signing(signed, changed, tuple(one.payload.profile for one in plan), tuple(notes))
 
 
@@ -311,16 +311,20 @@ def _render(card: Card, entries: list[Json]) -> bytes:
     return text.encode() + b"\n"
 
 
-def _check_as_an_outsider(
-    signed: bytes, signers: Sequence[Signer], options: SigningOptions
+def check_as_an_outsider(
+    signed: bytes, signers: Sequence[Signer], *, force: bool = False
 ) -> None:
-    """Read what was signed again and verify it with the public keys alone."""
+    """Verify what was signed with the public keys alone; also worth doing on the file written.
+
+    Raises:
+        SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
+    """
     jwks = JwkSet.of(signer.public for signer in signers)
     policy = Policy.holder_of_keys(jwks, name="the signer")
     report = examine_card(signed, expect=Holder(), policy=policy, now=_ANY_TIME)
     answers = report.answers
     complete = (answers.integrity, answers.complete) == ("yes", "yes")
-    if not complete or (report.verdict != "trusted" and not options.force):
+    if not complete or (report.verdict != "trusted" and not force):
         raise SigningRefused(
             report.reasons[0].code if report.verdict == "invalid" else "sign.self_check",
             f"what was signed is {report.verdict} when read again: {report.reasons[0].message}",

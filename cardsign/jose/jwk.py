@@ -95,8 +95,8 @@ def native_public_key(untrusted_jwk: Mapping[str, Json]) -> NativePublicKey:
 def native_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
     """The key that the numbers of a private EC or RSA JWK make.
 
-    An RSA key's primes are computed from ``n``, ``e`` and ``d``; its other private members
-    are not read.
+    An RSA key may lack its primes; if it has them, it must have all that goes with them
+    (RFC 7518 6.3.2).
 
     Raises:
         KeyRefused: ``key.malformed``, also where the private half does not belong to the
@@ -109,7 +109,7 @@ def native_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
             return ec.EllipticCurvePrivateNumbers(scalar, public).private_key()
         if "oth" in jwk:
             raise KeyRefused("key.unsupported", "expected an RSA key of two primes", path="/oth")
-        return _rsa_private_numbers(public, number_member(jwk, "d")).private_key()
+        return _rsa_private_numbers(jwk, public).private_key()
     except ValueError as exc:
         raise KeyRefused(
             "key.malformed", "the private half does not belong to the public one", path="/d"
@@ -170,7 +170,15 @@ def _malformed(name: str, fault: str) -> NoReturn:
     raise KeyRefused("key.malformed", f"the member {name!r} {fault}", path=f"/{name}")
 
 
-def _rsa_private_numbers(public: rsa.RSAPublicNumbers, d: int) -> rsa.RSAPrivateNumbers:
+def _rsa_private_numbers(
+    jwk: Mapping[str, Json], public: rsa.RSAPublicNumbers
+) -> rsa.RSAPrivateNumbers:
+    d = number_member(jwk, "d")
+    if "p" in jwk:
+        p, q, dp, dq, qi = (number_member(jwk, name) for name in ("p", "q", "dp", "dq", "qi"))
+        return rsa.RSAPrivateNumbers(p, q, d, dp, dq, qi, public)
+    if d >= public.n:  # a longer one would only take longer to find wrong
+        _malformed("d", "is not less than the modulus")
     p, q = rsa.rsa_recover_prime_factors(public.n, public.e, d)
     dp, dq = rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q)
     return rsa.RSAPrivateNumbers(p, q, d, dp, dq, rsa.rsa_crt_iqmp(p, q), public)

@@ -64,7 +64,9 @@ def refuse_shared_primes(moduli: Iterable[int]) -> None:
     for modulus in set(moduli):
         if math.gcd(modulus, product % modulus) != 1:
             raise KeyRefused(
-                "jwks.shared_prime", "two RSA keys share a prime, so anybody can factor both"
+                "jwks.shared_prime",
+                "two RSA keys share a prime, so anybody can factor both",
+                path="/keys",
             )
         product *= modulus
 

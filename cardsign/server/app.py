@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
-from werkzeug.routing import Rule
 
 from cardsign.server import jsonrpc
 from cardsign.server.access import Credentials, open_extended_card, refuse_version
@@ -71,12 +70,8 @@ def create_app(
     app = Flask("cardsign", static_folder=None)
     app.extensions["cardsign"] = live
     app.config["MAX_CONTENT_LENGTH"] = jsonrpc.MAX_REQUEST_BYTES
-    # The card decides the paths and may change them, so they are no rules of Flask's: every
-    # path and method comes to one view.
-    app.url_map.merge_slashes = False
-    app.url_map.add(Rule("/", endpoint="dispatch", defaults={"path": ""}))
-    app.url_map.add(Rule("/<path:path>", endpoint="dispatch"))
-    app.view_functions["dispatch"] = _Site(live, config.tokens).dispatch
+    # The card decides the paths and a newer one may change them, so none is a rule of Flask's.
+    app.before_request(_Site(live, config.tokens).answer)
     app.register_error_handler(HTTPException, _http_error)
     app.wsgi_app = _PublicDocuments(app.wsgi_app, live)  # type: ignore[method-assign]
     return app
@@ -111,14 +106,14 @@ class _PublicDocuments:
             return self._application(environ, start_response)
         answer = _public_answer(document, environ)
         start_response(answer.status, answer.headers)
-        return [answer.body]
+        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else answer.body]
 
 
 def _public_answer(document: Document, environ: WSGIEnvironment) -> Answer:
     method = environ["REQUEST_METHOD"]
     if method in ("GET", "HEAD"):
         return document.answer(
-            method, environ.get("HTTP_IF_NONE_MATCH"), environ.get("HTTP_IF_MODIFIED_SINCE")
+            environ.get("HTTP_IF_NONE_MATCH"), environ.get("HTTP_IF_MODIFIED_SINCE")
         )
     if method == "OPTIONS":
         return Answer("204 NO CONTENT", list(PREFLIGHT), b"")
@@ -133,9 +128,9 @@ class _Site:
         self._live = live
         self._tokens = tokens
 
-    def dispatch(self, path: str) -> Response:
+    def answer(self) -> Response:
         snapshot = self._live.snapshot()
-        handlers = self._handlers(snapshot, f"/{path}")
+        handlers = self._handlers(snapshot, request.path)
         if not handlers:
             return _error(404, "there is nothing here")
         handler = handlers.get(request.method)
@@ -169,7 +164,6 @@ class _Site:
         if isinstance(outcome, Refusal):
             return _refused(outcome, outcome.kind.http_status, outcome.rest_body())
         answer = outcome.answer(
-            request.method,
             request.headers.get("If-None-Match"),
             request.headers.get("If-Modified-Since"),
         )

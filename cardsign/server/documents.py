@@ -34,7 +34,7 @@ PREFLIGHT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole HTTP answer to GET or HEAD."""
+    """A whole HTTP answer to GET; HEAD leaves out the body."""
 
     status: str
     headers: Headers
@@ -82,14 +82,17 @@ class Document:
         validators = (("ETag", etag), ("Last-Modified", http_date(published)))
         return cls(body, etag, published, (*validators, *caching, NO_SNIFF), media_type)
 
-    def answer(
-        self, method: str, if_none_match: str | None, if_modified_since: str | None
-    ) -> Answer:
-        """Answer GET or HEAD, conditional or not (RFC 9110 9.3.2, 13.2.2, 15.4.5)."""
+    def answer(self, if_none_match: str | None, if_modified_since: str | None) -> Answer:
+        """Answer GET or HEAD, conditional or not (RFC 9110 13.2.2, 15.4.5).
+
+        Args:
+            if_none_match: The header's value, None if absent.
+            if_modified_since: Likewise.
+        """
         if self._is_held(if_none_match, if_modified_since):
             return Answer("304 NOT MODIFIED", list(self.caching), b"")
         entity = [("Content-Type", self.media_type), ("Content-Length", str(len(self.body)))]
-        return Answer("200 OK", entity + list(self.caching), b"" if method == "HEAD" else self.body)
+        return Answer("200 OK", entity + list(self.caching), self.body)
 
     def _is_held(self, if_none_match: str | None, if_modified_since: str | None) -> bool:
         """Whether the client has these bytes already; a date counts only without a tag."""

@@ -76,9 +76,9 @@ class LiveGeneration:
             self._complaint = ""
             self._log(f"serving generation {generation.number}")
         elif generation.number < held.number:
-            self._complain(f"generation {generation.number} was published again and is refused")
+            self._complain(f"generation {generation.number} is lower and is refused")
         elif generation.files != held.files:
-            self._complain(f"another generation {held.number} was published and is refused")
+            self._complain(f"there is another generation {held.number} now")
 
     def _complain(self, problem: str) -> None:
         if problem != self._complaint:

@@ -24,7 +24,7 @@ def rs256() -> PrivateKey:
     return PrivateKey.generate("RS256", kid="rs")
 
 
-@pytest.fixture(params=["es256", "rs256"])
+@pytest.fixture(scope="session", params=["es256", "rs256"])
 def key(request: pytest.FixtureRequest) -> PrivateKey:
     """Each of the two in turn."""
     found = request.getfixturevalue(request.param)

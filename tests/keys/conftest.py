@@ -1,10 +1,11 @@
-"""Keys, costs and stores for the tests of the signer's side; every key is made at run time."""
+"""Keys and stores for the tests of the signer's side; every key is made at run time."""
 
 from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,18 +14,20 @@ from cardsign.keys.envelope import UnsafeScryptCost
 from cardsign.keys.records import KeyRecord
 from cardsign.keys.store import DirectoryStore
 
-CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
-NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
-PASSPHRASE = b"correct horse battery staple"
 
+class QuickStore(DirectoryStore):
+    """A key store to which a test adds keys in little time and few words."""
 
-class Store(DirectoryStore):
-    """A key store that is quick to add to."""
+    DEFAULTS: ClassVar[dict[str, Any]] = {
+        "passphrase": b"correct horse battery staple",
+        "now": datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC),
+        "random": os.urandom,
+        "cost": UnsafeScryptCost(n=2, r=1, p=1),
+    }
 
-    def add(self, private: PrivateKey, **changes: object) -> KeyRecord:
-        """Add a key, with everything but the key defaulted."""
-        given = {"passphrase": PASSPHRASE, "now": NOON, "random": os.urandom, "cost": CHEAP}
-        return self.add_key(private, **{**given, **changes})
+    def add(self, private: PrivateKey, **changes: Any) -> KeyRecord:
+        """Add a key; what is not given is as in `DEFAULTS`."""
+        return self.add_key(private, **{**self.DEFAULTS, **changes})
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +49,6 @@ def rs256() -> PrivateKey:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path) -> QuickStore:
     """An empty key store."""
-    return Store.create(tmp_path / "keys")
+    return QuickStore.create(tmp_path / "keys")

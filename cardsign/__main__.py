@@ -1,0 +1,5 @@
+"""``python -m cardsign``."""
+
+from cardsign.cli import main
+
+main()

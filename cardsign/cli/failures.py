@@ -1,0 +1,56 @@
+"""How a command ends: every error is one clear line on stderr and the right exit status.
+
+click's own statuses are remapped, for 1 means "not trusted" here and nothing else may say so.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+import click
+
+from cardsign.cli.talk import safe, say
+from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_OK, CardsignError
+from cardsign.reasons import hint_for
+
+_DEBUG: str = "CARDSIGN_DEBUG"  # set it to see the traceback of a crash
+
+
+def run(command: Callable[[], object]) -> int:
+    """Carry a command out and turn whatever ends it into an exit status."""
+    try:
+        status = command()
+        sys.stdout.flush()
+        return status if isinstance(status, int) else EXIT_OK
+    except CardsignError as error:
+        complain(error)
+        return error.exit_status
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as error:
+        error.show(file=sys.stderr)
+        return EXIT_LOCAL_FAULT
+    except (click.Abort, KeyboardInterrupt):
+        say("stopped")
+        return EXIT_LOCAL_FAULT
+    except BrokenPipeError:
+        # Whoever read our output left; keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_LOCAL_FAULT
+    except Exception as crash:  # noqa: BLE001 - the last resort: a crash must not exit 1
+        if os.environ.get(_DEBUG):
+            raise
+        say(f"internal error: {type(crash).__name__}: {safe(str(crash), limit=200)}")
+        say(f"  this is a bug in cardsign; set {_DEBUG}=1 to see where")
+        return EXIT_LOCAL_FAULT
+
+
+def complain(error: CardsignError) -> None:
+    """Print an error: code, what and where, then what to do."""
+    place = f" ({safe(error.place, limit=120)})" if error.place else ""
+    say(f"{error.code}: {safe(error.message, limit=300)}{place}")
+    hint = error.hint or hint_for(error.code)
+    if hint:
+        say(f"  {hint}")

@@ -1,0 +1,115 @@
+"""``cardsign inspect``: what a card says, without believing any of it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import click
+
+from cardsign.card.canonical import PROFILES, canonicalize
+from cardsign.card.coverage import uncovered_parts
+from cardsign.card.document import Card
+from cardsign.card.members import check_members
+from cardsign.card.strictjson import Json
+from cardsign.cli.options import json_option, read_input
+from cardsign.cli.talk import print_json, safe
+from cardsign.errors import CanonicalizationError, SignatureRefused
+from cardsign.jose.jws import read_entry
+
+# Three spellings of one flag are in use: A2A 1.0, 0.3, and a field list in between.
+_EXTENDED_FLAGS = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
+
+
+@click.command()
+@click.argument("card")
+@json_option
+def inspect(card: str, as_json: bool) -> None:
+    """Show what CARD ('-' for stdin) holds. Nothing is verified: these are its own words."""
+    described = describe(Card.from_bytes(read_input(card)))
+    if as_json:
+        print_json(described)
+        return
+    click.echo("nothing here is verified; these are the card's own words")
+    for name, value in described.items():
+        if not isinstance(value, list):
+            click.echo(f"  {name:<15} {safe(str(value)) if value is not None else '-'}")
+            continue
+        click.echo(f"  {name:<15} {len(value)}")
+        for element in value:
+            click.echo(f"    {_line(element)}")
+
+
+def _line(element: Any) -> str:
+    if not isinstance(element, dict):
+        return safe(str(element))
+    return safe("  ".join(f"{k}={v}" for k, v in element.items() if v not in (None, [])))
+
+
+def describe(card: Card) -> dict[str, Any]:
+    """The card's own words and its signatures' headers, as one JSON object."""
+    document = card.document
+    skills = document.get("skills")
+    return {
+        "name": document.get("name"),
+        "version": document.get("version"),
+        "generation": card.generation,
+        "interfaces": list(_interfaces(document)),
+        "extended_card": _declares_extended(document),
+        "schemes": sorted(_object(document.get("securitySchemes"))),
+        "requirements": len(_list(document.get("securityRequirements", document.get("security")))),
+        "skills": [s.get("id") for s in _list(skills) if isinstance(s, dict)],
+        "signatures": [_signature(index, one) for index, one in enumerate(card.signatures)],
+        "profiles": [_profile(card, name) for name in PROFILES],
+        "schema": [
+            {"path": p.pointer, "problem": p.message}
+            for p in check_members(document, card.generation)
+        ],
+    }
+
+
+def _interfaces(document: Any) -> Any:
+    for member in ("supportedInterfaces", "supported_interfaces"):
+        for one in _list(document.get(member)):
+            entry = _object(one)
+            binding = entry.get("protocolBinding", entry.get("protocol_binding"))
+            version = entry.get("protocolVersion", entry.get("protocol_version"))
+            yield {"url": entry.get("url"), "binding": binding, "version": version}
+    if document.get("url") is not None:
+        transport, version = document.get("preferredTransport"), document.get("protocolVersion")
+        yield {"url": document["url"], "binding": transport, "version": version}
+    for one in _list(document.get("additionalInterfaces")):
+        entry = _object(one)
+        yield {"url": entry.get("url"), "binding": entry.get("transport"), "version": None}
+
+
+def _declares_extended(document: Any) -> bool:
+    if _object(document.get("capabilities")).get("extendedAgentCard") is True:
+        return True
+    return any(document.get(flag) is True for flag in _EXTENDED_FLAGS)
+
+
+def _signature(index: int, untrusted_entry: Json) -> dict[str, Any]:
+    try:
+        header = read_entry(untrusted_entry).header
+    except SignatureRefused as refusal:
+        return {"index": index, "refused": refusal.code}
+    return {"index": index, "kid": header.kid, "alg": header.alg, "typ": header.typ}
+
+
+def _profile(card: Card, name: str) -> dict[str, Any]:
+    try:
+        payload = canonicalize(card.document, name)
+    except CanonicalizationError as refusal:
+        return {"profile": name, "refused": refusal.message, "path": refusal.path}
+    open_parts = [p for p in uncovered_parts(card.document, payload) if p.excuse is None]
+    digest = hashlib.sha256(payload.data).hexdigest()
+    return {"profile": name, "sha256": digest, "uncovered": [p.pointer for p in open_parts]}
+
+
+def _object(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []

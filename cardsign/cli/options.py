@@ -1,0 +1,113 @@
+"""Options that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.config import CONFIG_FILE, ProjectConfig, read_config
+from cardsign.errors import SigningRefused
+from cardsign.files import read_bytes, write_atomic
+from cardsign.jose.jws import Signer
+from cardsign.keys.passphrase import PassphraseSource, read_passphrase, terminal_prompt
+from cardsign.keys.store import DirectoryStore, holds_store, locate_keystore
+from cardsign.keys.store import VARIABLE as KEYSTORE_VARIABLE
+
+STDIO: Final = "-"
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def json_option(command: _Command) -> _Command:
+    """``--json``: print data for programs."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(command)
+
+
+def keystore_option(command: _Command) -> _Command:
+    """``--keystore``: which key store."""
+    return click.option(
+        "--keystore",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help=f"The key store [default: {KEYSTORE_VARIABLE}, then {CONFIG_FILE}, then ./keys].",
+    )(command)
+
+
+def passphrase_options(command: _Command) -> _Command:
+    """``--passphrase-file`` and ``--passphrase-fd``."""
+    command = click.option(
+        "--passphrase-fd",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Read the passphrase from an open descriptor.",
+    )(command)
+    return click.option(
+        "--passphrase-file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Read the passphrase from a file of mode 0600 [default: CARDSIGN_PASSPHRASE, "
+        "then a prompt on a terminal].",
+    )(command)
+
+
+def passphrase_source(file: Path | None, descriptor: int | None) -> PassphraseSource:
+    """Where a command may get the passphrase from."""
+    return PassphraseSource(file, descriptor, os.environ, terminal_prompt())
+
+
+def project_config() -> ProjectConfig:
+    """The settings of ``cardsign.toml`` in the working directory; empty where there is none."""
+    return read_config(Path.cwd() / CONFIG_FILE)
+
+
+def keystore_path(option: Path | None, *, create: bool = False) -> Path:
+    """The key store's directory: option, environment, ``cardsign.toml``, ``./keys``."""
+    configured = project_config().keystore
+    if option is None and KEYSTORE_VARIABLE not in os.environ and configured is not None:
+        return configured
+    return locate_keystore(option, os.environ, Path.cwd(), create=create)
+
+
+def open_keystore(option: Path | None) -> DirectoryStore:
+    """Open the key store that a command is about."""
+    return DirectoryStore.open(keystore_path(option))
+
+
+def active_signers(store: DirectoryStore, source: PassphraseSource) -> list[Signer]:
+    """Unlock every key that signs now, older first; the passphrase is asked for once."""
+    active = store.active_keys()
+    if not active:
+        raise SigningRefused("sign.no_key", "the key store has no active key", path=str(store.path))
+    passphrase = read_passphrase(source)
+    return [store.signer(record, passphrase) for record in active]
+
+
+def own_keystore(option: Path | None) -> DirectoryStore | None:
+    """The key store if there is one; for commands that only profit from it."""
+    configured = project_config().keystore
+    for path in (option, os.environ.get(KEYSTORE_VARIABLE), configured, Path.cwd() / "keys"):
+        if path and holds_store(Path(path)):
+            return DirectoryStore.open(Path(path))
+    return None
+
+
+def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:
+    """A file's bytes, or standard input's for ``-``; one byte over the limit is read at most."""
+    if name == STDIO:
+        return sys.stdin.buffer.read(max_bytes + 1)
+    return read_bytes(Path(name), max_bytes=max_bytes)
+
+
+def write_output(name: str, data: bytes) -> None:
+    """Write a file whole or not at all; ``-`` is standard output."""
+    if name == STDIO:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    else:
+        write_atomic(Path(name), data)

@@ -1,0 +1,86 @@
+"""``cardsign serve`` and ``cardsign tokens``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cardsign.cli.options import json_option, project_config
+from cardsign.cli.talk import print_json, say
+from cardsign.errors import FileFault, UsageFault
+from cardsign.files import read_bytes, write_atomic
+
+
+@click.command()
+@click.argument("directory", required=False, type=click.Path(path_type=Path), metavar="DIR")
+@click.option("--bind", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="SHA-256 lines of the bearer tokens that open the extended card; "
+    "see cardsign tokens create.",
+)
+def serve(directory: Path | None, bind: str, token_file: Path | None) -> None:
+    """Serve the publication in DIR, and follow it as it changes.
+
+    Public: the card at /.well-known/agent-card.json, the key set at /.well-known/jwks.json,
+    /healthz. Behind bearer tokens: the extended card, by GET .../extendedAgentCard and by
+    JSON-RPC GetExtendedAgentCard. The server holds no private key; put TLS in front of it.
+    """
+    from cardsign.server.app import ServerConfig
+    from cardsign.server.run import serve as serve_generation
+    from cardsign.server.tokens import TokenTable
+
+    published = directory or project_config().publish
+    if published is None:
+        raise UsageFault("usage.conflict", "no publication directory is named")
+    host, colon, port = bind.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise UsageFault("usage.conflict", f"--bind takes HOST:PORT, not {bind!r}")
+    tokens = TokenTable.read(token_file) if token_file is not None else None
+    serve_generation(ServerConfig(published, tokens), host.strip("[]"), int(port))
+
+
+@click.group()
+def tokens() -> None:
+    """Bearer tokens for the extended card; a server keeps only their digests."""
+
+
+@tokens.command()
+@click.option("--audience", metavar="NAME", help="Whose extended card it opens, if several exist.")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Add the digest to this file [default: print the line on stderr].",
+)
+@json_option
+def create(audience: str | None, token_file: Path | None, as_json: bool) -> None:
+    """Make a token. It is printed once, on stdout, and kept nowhere."""
+    from cardsign.server.tokens import create_token
+
+    token, line = create_token(audience)
+    if token_file is not None:
+        write_atomic(token_file, _present(token_file) + line.encode() + b"\n")
+    if as_json:
+        print_json({"token": token, "line": line})
+        return
+    click.echo(token)
+    if token_file is None:
+        say(f"  its line for the server's token file: {line}")
+    else:
+        say(f"added its digest to {token_file}; a running server must be restarted to take it up")
+
+
+def _present(token_file: Path) -> bytes:
+    from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES
+
+    try:
+        data = read_bytes(token_file, max_bytes=MAX_TOKEN_FILE_BYTES)
+    except FileFault as fault:
+        if fault.code == "file.not_found":
+            return b""
+        raise
+    return data if data.endswith(b"\n") or not data else data + b"\n"

@@ -1,0 +1,77 @@
+"""``cardsign.toml``: what every command of one project would otherwise be told by options."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cardsign.errors import FileFault, UsageFault
+from cardsign.files import read_bytes
+
+CONFIG_FILE: Final = "cardsign.toml"
+FORMAT: Final = 1
+MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
+_MEMBERS: Final = ("format", "issuer", "keystore", "publish")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectConfig:
+    """The settings; options on the command line override them.
+
+    Attributes:
+        issuer: The https origin that the project's cards speak for.
+        keystore: The key store's directory.
+        publish: The publication directory.
+    """
+
+    issuer: str | None = None
+    keystore: Path | None = None
+    publish: Path | None = None
+
+
+def read_config(path: Path) -> ProjectConfig:
+    """Read the file; one that is not there is an empty one. Paths are relative to it.
+
+    Raises:
+        UsageFault: ``config.malformed``: no TOML, an unknown member, or a wrong type.
+        FileFault: It is there but cannot be read.
+    """
+    try:
+        text = read_bytes(path, max_bytes=MAX_CONFIG_BYTES).decode()
+        members = tomllib.loads(text)
+    except FileFault as fault:
+        if fault.code == "file.not_found":
+            return ProjectConfig()
+        raise
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise _malformed(path, f"not TOML: {exc}") from exc
+    for name, value in members.items():
+        if name not in _MEMBERS:
+            raise _malformed(path, f"unknown member {name!r}; known are {', '.join(_MEMBERS)}")
+        if not isinstance(value, int if name == "format" else str) or isinstance(value, bool):
+            raise _malformed(path, f"{name!r} has the wrong type")
+    if members.get("format") != FORMAT:
+        raise _malformed(path, f"expected format = {FORMAT}, found {members.get('format')!r}")
+    return ProjectConfig(
+        issuer=members.get("issuer"),
+        keystore=path.parent / members["keystore"] if "keystore" in members else None,
+        publish=path.parent / members["publish"] if "publish" in members else None,
+    )
+
+
+def render_config(*, issuer: str | None, keystore: str, publish: str) -> bytes:
+    """The file that ``cardsign init`` writes."""
+    lines = ["# Settings for every cardsign command run in this folder; options override them."]
+    lines.append(f"format = {FORMAT}")
+    if issuer is not None:
+        lines.append(f"issuer = {json.dumps(issuer)}  # the https origin that the cards speak for")
+    lines.append(f"keystore = {json.dumps(keystore)}")
+    lines.append(f"publish = {json.dumps(publish)}")
+    return "\n".join(lines).encode() + b"\n"
+
+
+def _malformed(path: Path, problem: str) -> UsageFault:
+    return UsageFault("config.malformed", problem, path=str(path))

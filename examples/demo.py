@@ -1,0 +1,170 @@
+"""The whole story on this machine: sign, publish, serve, verify, attack.
+
+Run by ``make demo``. Everything happens in a temporary folder and on 127.0.0.1; nothing stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.markup import escape
+
+CARDS = Path(__file__).parent / "cards"
+console = Console(highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Tell the story; any step that does not end as told stops it with an error."""
+    with tempfile.TemporaryDirectory(prefix="cardsign-demo-") as folder:
+        os.chdir(folder)
+        os.environ["CARDSIGN_PASSPHRASE"] = secrets.token_urlsafe(16)
+        os.environ.pop("CARDSIGN_KEYSTORE", None)
+        sign_and_publish()
+        with serving() as address:
+            meet_as_a_peer(address)
+            ask_for_the_extended_card(address)
+            attack(address)
+        let_the_official_sdk_verify()
+    console.print("\n[bold]That is all.[/] Nothing was left on this machine.")
+
+
+def sign_and_publish() -> None:
+    """What the release pipeline of Weather Desk does."""
+    tell("1. Weather Desk makes a key and signs its two cards")
+    cardsign("keys", "generate")
+    for name in ("weather", "weather-extended"):
+        cardsign("sign", str(CARDS / f"{name}.json"), "-o", f"{name}.json")
+    tell("2. and publishes them, with the key set that verifies them")
+    cardsign("keys", "jwks", "-o", "jwks.json")
+    cardsign("publish", "weather.json", "--extended", "partners=weather-extended.json", "-o", "pub")
+
+
+def meet_as_a_peer(address: str) -> None:
+    """What a developer does who was given jwks.json by Weather Desk."""
+    tell("3. A peer that holds Weather Desk's keys verifies the card over the network")
+    cardsign("verify", address, "--jwks", "jwks.json", "--insecure-loopback-http")
+
+
+def ask_for_the_extended_card(address: str) -> None:
+    """The extended card is for authenticated callers only."""
+    tell("4. The extended card: not without a token ...")
+    url = f"{address}/extendedAgentCard"
+    refused = httpx.get(url)
+    console.print(f"  GET {url}\n  {refused.status_code}, {refused.headers['www-authenticate']}")
+    expect(refused.status_code == 401, "the extended card is guarded")
+    tell("   ... with one, yes; and it is signed as well")
+    token = Path("token").read_text().strip()
+    answer = httpx.get(url, headers={"Authorization": f"Bearer {token}"})
+    public = httpx.get(f"{address}/.well-known/agent-card.json").json()
+    more = {skill["id"] for skill in answer.json()["skills"]} - {s["id"] for s in public["skills"]}
+    console.print(f"  {answer.status_code}, skills that the public card lacks: {sorted(more)}")
+    expect(answer.status_code == 200 and bool(more), "the extended card says more")
+    Path("received-extended.json").write_bytes(answer.content)
+    cardsign("verify", "received-extended.json", "--jwks", "jwks.json")
+
+
+def attack(address: str) -> None:
+    """Somebody between Weather Desk and its peer changes the card."""
+    card: dict[str, Any] = httpx.get(f"{address}/.well-known/agent-card.json").json()
+    tell("5. An attacker deletes the authentication requirement")
+    del card["securityRequirements"]
+    Path("no-login.json").write_text(json.dumps(card))
+    cardsign("verify", "no-login.json", "--jwks", "jwks.json", status=1)
+    tell("6. Another one changes a single byte")
+    changed = Path("weather.json").read_bytes().replace(b"weather.example", b"weathen.example", 1)
+    Path("one-byte.json").write_bytes(changed)
+    cardsign("verify", "one-byte.json", "--jwks", "jwks.json", status=1)
+
+
+def let_the_official_sdk_verify() -> None:
+    """The same card under the A2A project's own Python SDK, if it is installed."""
+    tell("7. The official a2a-sdk verifies the same card")
+    try:
+        from a2a.client.card_resolver import parse_agent_card
+        from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
+        from jwt import PyJWK
+    except ImportError:
+        console.print("  It is not installed. To see this step: pip install 'cardsign\\[a2a]'")
+        return
+    keys = {key["kid"]: PyJWK(key) for key in json.loads(Path("jwks.json").read_text())["keys"]}
+    verifier = create_signature_verifier(lambda kid, jku: keys[str(kid)], ["ES256"])
+    for name in ("weather.json", "one-byte.json", "no-login.json"):
+        try:
+            verifier(parse_agent_card(json.loads(Path(name).read_text())))
+            verdict = "accepted"
+        except InvalidSignaturesError:
+            verdict = "refused"
+        console.print(f"  a2a-sdk: {verdict:<9} {name}")
+        expect(verdict == "refused" if name == "one-byte.json" else verdict == "accepted", name)
+    console.print("  It does not notice the deleted requirement: its payload never held it.")
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """``cardsign serve`` on a free port of 127.0.0.1, ended whatever happens."""
+    tokens = ("tokens", "create", "--audience", "partners", "--token-file", "tokens.txt")
+    Path("token").write_text(cardsign(*tokens, quiet=True))
+    shown("serve", "pub", "--token-file", "tokens.txt")
+    command = [sys.executable, "-m", "cardsign", "serve", "pub", "--bind", "127.0.0.1:0"]
+    server = subprocess.Popen(
+        [*command, "--token-file", "tokens.txt"], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stderr is not None
+        address = ""
+        for line in server.stderr:
+            console.print(f"  {escape(line.rstrip())}")
+            if "http://" in line:
+                address = line[line.index("http://") :].strip()
+                break
+        expect(bool(address), "the server started")
+        yield address
+    finally:
+        server.terminate()
+        server.wait(timeout=10)
+
+
+def cardsign(*arguments: str, status: int = 0, quiet: bool = False) -> str:
+    """Run the command as a user would, show it, and insist on its exit status."""
+    if not quiet:
+        shown(*arguments)
+    result = subprocess.run(
+        [sys.executable, "-m", "cardsign", *arguments], capture_output=True, text=True, check=False
+    )
+    if not quiet:
+        for line in (result.stderr + result.stdout).splitlines():
+            console.print(f"  {escape(line)}")
+    expect(result.returncode == status, f"exit status {status}, not {result.returncode}")
+    return result.stdout
+
+
+def shown(*arguments: str) -> None:
+    """Show a command, its paths shortened."""
+    words = [Path(word).name if word.startswith("/") else word for word in arguments]
+    console.print(f"[bold cyan]$ cardsign {escape(' '.join(words))}[/]")
+
+
+def tell(sentence: str) -> None:
+    """A step of the story."""
+    console.print(f"\n[bold]{escape(sentence)}[/]")
+
+
+def expect(condition: bool, what: str) -> None:
+    """Stop the demo where the story does not hold."""
+    if not condition:
+        raise SystemExit(f"demo: this should have held: {what}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""JWK Sets: refused whole, passed over in part, or read; and written alike everywhere."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from joserfc.jwk import ECKey, KeySet
+
+from cardsign.card.strictjson import Json
+from cardsign.errors import KeyRefused
+from cardsign.jose import base64url
+from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet, SkippedKey
+from cardsign.jose.keys import PrivateKey, PublicKey
+
+
+def document(*keys: object, **members: object) -> bytes:
+    """A JWK Set of these JWKs."""
+    return json.dumps({"keys": keys, **members}).encode()
+
+
+def refusal_of(untrusted_bytes: bytes) -> tuple[str, str]:
+    """Code and path of the refusal of a set."""
+    with pytest.raises(KeyRefused) as refusal:
+        JwkSet.from_bytes(untrusted_bytes)
+    return refusal.value.code, refusal.value.path
+
+
+def test_read(es256: PrivateKey, rs256: PrivateKey) -> None:
+    """A set is read in its order; members that we do not know are ignored."""
+    found = JwkSet.from_bytes(
+        document(rs256.public.jwk(), {**es256.public.jwk(), "status": 1}, issuer="x")
+    )
+    assert found == JwkSet.of([rs256.public, es256.public])
+    assert found.unsupported == ()
+
+
+def test_find(es256: PrivateKey, rs256: PrivateKey) -> None:
+    """A key is found by exactly its kid."""
+    found = JwkSet.of([es256.public, rs256.public])
+    assert found.find("rs") == rs256.public
+    assert [found.find(kid) for kid in ("RS", "rs ", "", rs256.public.thumbprint)] == [None] * 4
+
+
+def test_empty() -> None:
+    """A set may be empty: its issuer vouches for no key."""
+    assert JwkSet.from_bytes(b'{"keys": []}') == JwkSet.of([])
+
+
+def test_key_without_kid(es256: PrivateKey) -> None:
+    """A key without a kid is found by its thumbprint."""
+    (key,) = JwkSet.from_bytes(document(dict(es256.public.numbers))).keys
+    assert key.kid == es256.public.thumbprint
+
+
+MALFORMED: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", ""),
+    "no JSON": (b"keys", ""),
+    "a list": (b"[]", ""),
+    "byte order mark": (b'\xef\xbb\xbf{"keys": []}', ""),
+    "keys twice": (b'{"keys": [], "keys": []}', "/keys"),
+    "no keys": (b'{"key": []}', "/keys"),
+    "keys is an object": (b'{"keys": {}}', "/keys"),
+    "keys is null": (b'{"keys": null}', "/keys"),
+    "a key is text": (b'{"keys": ["k"]}', "/keys/0"),
+    "a key is null": (b'{"keys": [null]}', "/keys/0"),
+    "too large": (b'{"keys": []}' + b" " * MAX_JWKS_BYTES, ""),
+    "nested too deeply": (b'{"keys": [], "x": ' + b"[" * 99 + b"]" * 99 + b"}", "/x" + "/0" * 31),
+}
+
+
+@pytest.mark.parametrize(("untrusted_bytes", "path"), MALFORMED.values(), ids=MALFORMED)
+def test_malformed(untrusted_bytes: bytes, path: str) -> None:
+    """What is no JWK Set is refused, with the place."""
+    assert refusal_of(untrusted_bytes) == ("jwks.malformed", path)
+
+
+def test_place_of_a_syntax_error() -> None:
+    """Line and column come through."""
+    with pytest.raises(KeyRefused) as refusal:
+        JwkSet.from_bytes(b'{\n  "keys": [}\n}')
+    assert (refusal.value.line, refusal.value.column) == (2, 12)
+
+
+BROKEN: dict[str, tuple[dict[str, Json], str, str]] = {
+    "malformed": ({"x": "AA"}, "key.malformed", "/keys/1/x"),
+    "without kty": ({"kty": None}, "key.malformed", "/keys/1/kty"),
+    "with a kid that is none": ({"kid": "\x07"}, "key.malformed", "/keys/1/kid"),
+    "weak": ({"kty": "RSA", "alg": "RS256", "n": "Aw", "e": "Aw"}, "key.weak_rsa", "/keys/1/n"),
+    "with its private half": ({"d": "AA"}, "key.private_material", "/keys/1/d"),
+    "a secret": ({"kty": "oct"}, "key.private_material", "/keys/1/kty"),
+    "a private key of an unknown type": (
+        {"kty": "AKP", "priv": "AA"},
+        "key.private_material",
+        "/keys/1/priv",
+    ),
+    "a private key for encryption": (
+        {"use": "enc", "d": "AA"},
+        "key.private_material",
+        "/keys/1/d",
+    ),
+}
+
+
+@pytest.mark.parametrize(("members", "code", "path"), BROKEN.values(), ids=BROKEN)
+def test_one_broken_key(
+    es256: PrivateKey, rs256: PrivateKey, members: dict[str, Json], code: str, path: str
+) -> None:
+    """A set with one broken key is refused whole, with the key's place."""
+    broken = {**es256.public.jwk(), **members}
+    assert refusal_of(document(rs256.public.jwk(), broken)) == (code, path)
+
+
+def test_private_material_goes_before_all_else(es256: PrivateKey) -> None:
+    """That a key is compromised is said even where another key is malformed."""
+    private = {**es256.public.jwk(), "d": "AA"}
+    assert refusal_of(document({"kty": 1}, private)) == ("key.private_material", "/keys/1/d")
+
+
+def test_private_keys_pass_joserfc() -> None:
+    """The library beneath would import private halves from a published set."""
+    private = ECKey.generate_key("P-256").as_dict(private=True)
+    assert KeySet.import_key_set({"keys": [private]}).keys[0].is_private
+    assert refusal_of(document(private))[0] == "key.private_material"
+
+
+ELSEWHERE: dict[str, tuple[dict[str, Json], str]] = {
+    "a type of tomorrow": ({"kty": "AKP", "alg": "ML-DSA-65"}, "key.unsupported"),
+    "Ed25519": ({"kty": "OKP", "crv": "Ed25519"}, "key.unsupported"),
+    "another curve": ({"crv": "P-384"}, "key.unsupported"),
+    "another algorithm": ({"alg": "ECDH-ES"}, "key.alg_mismatch"),
+    "for encryption": ({"use": "enc"}, "key.use"),
+    "for no verification": ({"key_ops": ["deriveKey"]}, "key.use"),
+}
+
+
+@pytest.mark.parametrize(("members", "code"), ELSEWHERE.values(), ids=ELSEWHERE)
+def test_key_for_another_purpose(
+    es256: PrivateKey, rs256: PrivateKey, members: dict[str, Json], code: str
+) -> None:
+    """A key that is not for our signatures is passed over and reported, never used."""
+    other = {**es256.public.jwk(), "kid": "other", **members}
+    found = JwkSet.from_bytes(document(other, rs256.public.jwk()))
+    assert found.keys == (rs256.public,)
+    assert found.unsupported == ("other",)
+    assert [skipped.code for skipped in found.skipped] == [code]
+    assert found.find("other") is None
+
+
+@pytest.mark.parametrize("kid", [{}, {"kid": None}, {"kid": 7}, {"kid": "\x1b[2J"}, {"kid": ""}])
+def test_skipped_key_without_a_usable_kid(kid: dict[str, Json]) -> None:
+    """What a report shows of a skipped key's name is harmless, and several may have none."""
+    other = {"kty": "OKP", "crv": "Ed25519", **kid}
+    assert JwkSet.from_bytes(document(other, other)).unsupported == ("", "")
+
+
+def test_duplicate_kid(es256: PrivateKey, rs256: PrivateKey) -> None:
+    """Two keys under one kid are refused in either order; joserfc takes whichever is first."""
+    clash = {**rs256.public.jwk(), "kid": "es"}
+    for keys in itertools.permutations([es256.public.jwk(), clash]):
+        library = KeySet.import_key_set({"keys": [dict(key) for key in keys]})
+        assert library.get_by_kid("es").key_type == keys[0]["kty"]
+        assert refusal_of(document(*keys)) == ("jwks.duplicate_kid", "/keys")
+
+
+def test_same_key_twice(es256: PrivateKey) -> None:
+    """One key twice under one kid is refused too, named or not."""
+    assert refusal_of(document(es256.public.jwk(), es256.public.jwk()))[0] == "jwks.duplicate_kid"
+    numbers = dict(es256.public.numbers)
+    assert refusal_of(document(numbers, numbers))[0] == "jwks.duplicate_kid"
+    with pytest.raises(KeyRefused, match="two keys have the kid 'es'"):
+        JwkSet.of([es256.public, es256.public])
+
+
+def test_thumbprint_of_one_as_kid_of_another(es256: PrivateKey, rs256: PrivateKey) -> None:
+    """A kid may not pretend to be the thumbprint by which a nameless key is found."""
+    pretender = {**rs256.public.jwk(), "kid": es256.public.thumbprint}
+    keys = document(dict(es256.public.numbers), pretender)
+    assert refusal_of(keys)[0] == "jwks.duplicate_kid"
+
+
+def test_duplicate_kid_of_a_skipped_key(es256: PrivateKey) -> None:
+    """A key that we pass over still takes its kid: another reader would use it."""
+    other = {"kty": "OKP", "crv": "Ed25519", "kid": "es"}
+    assert refusal_of(document(other, es256.public.jwk()))[0] == "jwks.duplicate_kid"
+
+
+def test_hundred_keys_of_one_kid(es256: PrivateKey) -> None:
+    """Many keys under one kid are refused at once, not tried in turn."""
+    assert refusal_of(document(*[es256.public.jwk()] * 100))[0] == "jwks.duplicate_kid"
+
+
+def test_two_kids_for_one_key(es256: PrivateKey, rs256: PrivateKey) -> None:
+    """A key may be published under two kids; it is one key, not two that share their primes."""
+    twice = [key.public.jwk() for key in (es256, rs256)]
+    found = JwkSet.from_bytes(
+        document(*twice, *({**jwk, "kid": "b" + jwk["kid"]} for jwk in twice))
+    )
+    assert [key.kid for key in found.keys] == ["es", "rs", "bes", "brs"]
+    assert len({key.thumbprint for key in found.keys}) == 2
+
+
+def test_shared_prime() -> None:
+    """Two RSA keys with a common prime are refused, though each is sound by itself."""
+    first, second = (rsa.generate_private_key(65537, 2048).private_numbers() for _ in range(2))
+    keys: list[dict[str, str]] = []
+    for modulus in (first.p * first.q, first.p * second.q):
+        n = base64url.encode(modulus.to_bytes(256))
+        keys.append({"kty": "RSA", "n": n, "e": "AQAB"})
+        PublicKey.from_jwk(keys[-1])
+    assert refusal_of(document(*keys)) == ("jwks.shared_prime", "/keys")
+
+
+def test_written(es256: PrivateKey, rs256: PrivateKey) -> None:
+    """Every replica writes the same bytes, whatever order it holds the keys in."""
+    written = JwkSet.of([rs256.public, es256.public]).to_bytes(sequence=7, refresh_hint=3600)
+    assert written == JwkSet.of([es256.public, rs256.public]).to_bytes(
+        sequence=7, refresh_hint=3600
+    )
+    assert json.loads(written) == {
+        "keys": [es256.public.jwk(), rs256.public.jwk()],
+        "cardsign_sequence": 7,
+        "cardsign_refresh_hint": 3600,
+    }
+    assert written.startswith(b'{\n  "keys": [\n    {\n      "kty": ')
+    assert written.endswith(b"\n}\n")
+
+
+def test_written_and_read(es256: PrivateKey, rs256: PrivateKey) -> None:
+    """What is written is read back; what was passed over is not written."""
+    read = JwkSet.of([es256.public, rs256.public])
+    wider = JwkSet(read.keys, (SkippedKey("other", "key.use", "for encryption"),))
+    assert JwkSet.from_bytes(wider.to_bytes()) == read
+    assert set(json.loads(wider.to_bytes())) == {"keys"}

@@ -1,0 +1,251 @@
+"""Private keys: every way in, the one way out, and nothing that leaks."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import pickle
+from collections.abc import Callable
+
+import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from joserfc.jwk import ECKey, RSAKey
+
+from cardsign.card.strictjson import Json
+from cardsign.errors import KeyRefused, PassphraseFault, SignerFault
+from cardsign.jose import base64url
+from cardsign.jose.keys import PrivateKey, PublicKey
+
+PEM, DER = serialization.Encoding.PEM, serialization.Encoding.DER
+PKCS8 = serialization.PrivateFormat.PKCS8
+TRADITIONAL = serialization.PrivateFormat.TraditionalOpenSSL
+PLAIN = serialization.NoEncryption()
+LOCKED = serialization.BestAvailableEncryption(b"sesame")
+
+Native = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+
+def native_of(key: PrivateKey) -> Native:
+    """The key as `cryptography` holds it."""
+    native = serialization.load_der_private_key(key.to_pkcs8_der(), None)
+    assert isinstance(native, Native)
+    return native
+
+
+def private_jwk(key: PrivateKey) -> dict[str, Json]:
+    """The key as joserfc writes it."""
+    library = RSAKey if key.public.alg == "RS256" else ECKey
+    return {**library.import_key(native_of(key)).as_dict(private=True), "kid": key.public.kid}
+
+
+def test_generate(key: PrivateKey) -> None:
+    """A new key signs what its public half confirms, under the kid asked for."""
+    assert key.public.kid in ("es", "rs")
+    key.public.check(b"a.b", key.sign(b"a.b"))
+
+
+def test_generated_kid_is_the_thumbprint() -> None:
+    """A key without a name is called by its thumbprint; no two are alike."""
+    first, second = (PrivateKey.generate("ES256").public for _ in range(2))
+    assert first.kid == first.thumbprint != second.kid == second.thumbprint
+
+
+def test_signatures_are_stable(key: PrivateKey) -> None:
+    """The same input gives the same bytes, another input another nonce."""
+    signature = key.sign(b"a.b")
+    assert signature == key.sign(b"a.b")
+    assert len(signature) == key.public.signature_bytes
+    assert key.sign(b"a.c")[:32] != signature[:32]
+
+
+def test_old_openssl(es256: PrivateKey) -> None:
+    """A machine without RFC 6979 gives no signature rather than one with random nonces."""
+
+    class Old:
+        def sign(self, data: bytes, algorithm: ec.ECDSA) -> bytes:
+            assert algorithm.deterministic_signing
+            raise UnsupportedAlgorithm("deterministic signing")
+
+    with pytest.raises(SignerFault) as fault:
+        PrivateKey(es256.public, Old()).sign(b"a.b")  # type: ignore[arg-type]
+    assert fault.value.code == "signer.failed"
+
+
+def test_der_round_trip(key: PrivateKey) -> None:
+    """What is written is read back as the same key."""
+    again = PrivateKey.from_pkcs8_der(key.to_pkcs8_der(), key.public.kid)
+    assert again == key
+    assert again.sign(b"a.b") == key.sign(b"a.b")
+
+
+READABLE: dict[str, Callable[[Native], bytes]] = {
+    "PKCS #8": lambda native: native.private_bytes(PEM, PKCS8, PLAIN),
+    "SEC 1 or PKCS #1": lambda native: native.private_bytes(PEM, TRADITIONAL, PLAIN),
+    "behind text": lambda native: b"from Bob\n" + native.private_bytes(PEM, PKCS8, PLAIN),
+    "with DOS line ends": lambda native: native.private_bytes(PEM, PKCS8, PLAIN).replace(
+        b"\n", b"\r\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("written", READABLE.values(), ids=READABLE)
+@pytest.mark.parametrize("password", [None, b"", b"not needed"])
+def test_pem(key: PrivateKey, written: Callable[[Native], bytes], password: bytes | None) -> None:
+    """Every usual form of an unencrypted PEM is read, whatever password is at hand."""
+    assert PrivateKey.from_pem(written(native_of(key)), password, kid=key.public.kid) == key
+
+
+@pytest.mark.parametrize("form", [PKCS8, TRADITIONAL])
+def test_encrypted_pem(key: PrivateKey, form: serialization.PrivateFormat) -> None:
+    """The right password opens it; the wrong one and none are told apart."""
+    pem = native_of(key).private_bytes(PEM, form, LOCKED)
+    assert PrivateKey.from_pem(pem, b"sesame", kid=key.public.kid) == key
+    for password, code in {
+        b"Sesame": "passphrase.wrong",
+        b"": "passphrase.none",
+        None: "passphrase.none",
+    }.items():
+        with pytest.raises(PassphraseFault) as fault:
+            PrivateKey.from_pem(pem, password)
+        assert fault.value.code == code
+
+
+def test_encrypted_der(es256: PrivateKey) -> None:
+    """An encrypted DER is not what our envelope holds, and says so."""
+    with pytest.raises(PassphraseFault, match=r"passphrase\.none"):
+        PrivateKey.from_pkcs8_der(native_of(es256).private_bytes(DER, PKCS8, LOCKED))
+
+
+def _pem(native: Native | ed25519.Ed25519PrivateKey) -> bytes:
+    return native.private_bytes(PEM, PKCS8, PLAIN)
+
+
+def _public_pem() -> bytes:
+    public = ec.generate_private_key(ec.SECP256R1()).public_key()
+    return public.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def _cut_pem() -> bytes:
+    body = base64.encodebytes(b"\x30\x82\xff\xff" + bytes(60))
+    label = b"PRIVATE " + b"KEY"
+    return b"-----BEGIN %b-----\n%b-----END %b-----\n" % (label, body, label)
+
+
+REFUSED_PEM: dict[str, tuple[Callable[[], bytes], str]] = {
+    "empty": (lambda: b"", "key.malformed"),
+    "no PEM": (lambda: b"secret", "key.malformed"),
+    "a public key": (_public_pem, "key.malformed"),
+    "PEM around junk": (_cut_pem, "key.malformed"),
+    "another curve": (lambda: _pem(ec.generate_private_key(ec.SECP384R1())), "key.unsupported"),
+    "Ed25519": (lambda: _pem(ed25519.Ed25519PrivateKey.generate()), "key.unsupported"),
+    "RSA of 1024 bits": (
+        lambda: _pem(rsa.generate_private_key(65537, 1024)),
+        "key.weak_rsa",
+    ),
+    "RSA with exponent 3": (lambda: _pem(rsa.generate_private_key(3, 2048)), "key.weak_rsa"),
+}
+
+
+@pytest.mark.parametrize(("written", "code"), REFUSED_PEM.values(), ids=REFUSED_PEM)
+def test_refused_pem(written: Callable[[], bytes], code: str) -> None:
+    """What holds no sound private key is refused, not taken for something else."""
+    with pytest.raises(KeyRefused) as refusal:
+        PrivateKey.from_pem(written())
+    assert refusal.value.code == code
+
+
+@pytest.mark.parametrize("change", [lambda der: der[:-1], lambda der: der + b"\0"])
+def test_refused_der(es256: PrivateKey, change: Callable[[bytes], bytes]) -> None:
+    """A DER that was cut, or has something behind it, is refused."""
+    with pytest.raises(KeyRefused, match=r"key\.malformed"):
+        PrivateKey.from_pkcs8_der(change(es256.to_pkcs8_der()))
+
+
+def test_jwk(key: PrivateKey) -> None:
+    """A private JWK is read, with its kid or with another."""
+    jwk = private_jwk(key)
+    assert PrivateKey.from_jwk(jwk) == key
+    assert PrivateKey.from_jwk({**jwk, "use": "sig", "key_ops": ["sign"]}) == key
+    assert PrivateKey.from_jwk(jwk, kid="other").public.kid == "other"
+
+
+def test_rsa_jwk_needs_no_primes(rs256: PrivateKey) -> None:
+    """n, e and d are enough (RFC 7518 6.3.2), and make the same key."""
+    jwk = {name: private_jwk(rs256)[name] for name in ("kty", "n", "e", "d", "kid")}
+    assert PrivateKey.from_jwk(jwk).sign(b"a.b") == rs256.sign(b"a.b")
+
+
+def _number(value: int, size: int) -> str:
+    return base64url.encode(value.to_bytes(size))
+
+
+REFUSED_JWK: dict[str, tuple[str, dict[str, Json], str]] = {
+    "EC, d of another key": ("es256", {"d": _number(5, 32)}, "key.malformed"),
+    "EC, d is zero": ("es256", {"d": _number(0, 32)}, "key.malformed"),
+    "EC, d too short": ("es256", {"d": _number(5, 31)}, "key.malformed"),
+    "EC, d is null": ("es256", {"d": None}, "key.malformed"),
+    "EC, to verify only": ("es256", {"key_ops": ["verify"]}, "key.use"),
+    "EC, for encryption": ("es256", {"use": "enc"}, "key.use"),
+    "EC, another curve": ("es256", {"crv": "P-521"}, "key.unsupported"),
+    "EC, kid with a tab": ("es256", {"kid": "a\tb"}, "key.malformed"),
+    "RSA, d of another key": ("rs256", {"d": _number(2**2000 + 1, 251)}, "key.malformed"),
+    "RSA, d is one": ("rs256", {"d": "AQ"}, "key.malformed"),
+    "RSA, d is huge": ("rs256", {"d": "_" * 43_692}, "key.malformed"),
+    "RSA, p is one": ("rs256", {"p": "AQ"}, "key.malformed"),
+    "RSA, p of another key": ("rs256", {"p": _number(2**1535 + 1, 192)}, "key.malformed"),
+    "RSA, qi of another key": ("rs256", {"qi": "AQ"}, "key.malformed"),
+    "RSA, p without qi": ("rs256", {"qi": None}, "key.malformed"),
+    "RSA, d not minimal": ("rs256", {"d": "AAAB"}, "key.malformed"),
+    "RSA, three primes": ("rs256", {"oth": []}, "key.unsupported"),
+    "RSA, for PS256": ("rs256", {"alg": "PS256"}, "key.alg_mismatch"),
+}
+
+
+@pytest.mark.parametrize(("name", "members", "code"), REFUSED_JWK.values(), ids=REFUSED_JWK)
+def test_refused_jwk(
+    request: pytest.FixtureRequest, name: str, members: dict[str, Json], code: str
+) -> None:
+    """A private JWK whose halves do not belong together, or that is not for us, is refused."""
+    with pytest.raises(KeyRefused) as refusal:
+        PrivateKey.from_jwk({**private_jwk(request.getfixturevalue(name)), **members})
+    assert refusal.value.code == code
+
+
+@pytest.mark.parametrize("d", ["AQ", "Aw", "_" * 43_692])
+def test_wrong_exponent_without_primes(rs256: PrivateKey, d: str) -> None:
+    """Primes cannot be computed from an exponent that is not the key's, however long it is."""
+    jwk = {name: private_jwk(rs256)[name] for name in ("kty", "n", "e")}
+    with pytest.raises(KeyRefused, match=r"key\.malformed"):
+        PrivateKey.from_jwk({**jwk, "d": d})
+
+
+def test_public_jwk_is_no_private_key(key: PrivateKey) -> None:
+    """Without `d` there is nothing to sign with."""
+    with pytest.raises(KeyRefused, match="'d' is missing"):
+        PrivateKey.from_jwk(key.public.jwk())
+
+
+def test_nothing_leaks(key: PrivateKey) -> None:
+    """No way of printing a key shows a private number, in any of the usual spellings."""
+    d = base64url.decode(str(private_jwk(key)["d"]))
+    shown = f"{key} {key!r} {[key]} {key.public} {key.public.jwk()}"
+    assert key.public.kid in shown
+    for secret in (base64url.encode(d), d.hex(), str(int.from_bytes(d)), repr(d)[2:-1]):
+        assert secret not in shown
+
+
+@pytest.mark.parametrize("attempt", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_no_copies(key: PrivateKey, attempt: Callable[[PrivateKey], object]) -> None:
+    """A private key is neither pickled nor copied."""
+    with pytest.raises(TypeError, match="neither pickled nor copied"):
+        attempt(key)
+
+
+def test_equality_is_that_of_the_public_half(es256: PrivateKey) -> None:
+    """Two objects are one key if they are published alike."""
+    again = PrivateKey.from_pkcs8_der(es256.to_pkcs8_der(), "es")
+    assert {again, es256} == {es256}
+    assert again != PrivateKey.from_pkcs8_der(es256.to_pkcs8_der())
+    assert isinstance(again.public, PublicKey)

@@ -1,0 +1,281 @@
+"""Keys from elsewhere come in as what they are, or are refused by name."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_der_private_key,
+)
+
+from cardsign.errors import CardsignError, InputRefused, JsonRefused, KeyRefused, PassphraseFault
+from cardsign.jose import base64url
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.importing import MAX_KEY_FILE_BYTES, import_private_key
+
+PASSWORD = b"of the old tool"
+
+
+def native(private: PrivateKey) -> Any:
+    return load_der_private_key(private.to_pkcs8_der(), None)
+
+
+def pem(
+    key: Any,
+    form: PrivateFormat = PrivateFormat.PKCS8,
+    encryption: KeySerializationEncryption = NoEncryption(),  # noqa: B008
+) -> bytes:
+    return key.private_bytes(Encoding.PEM, form, encryption)
+
+
+def private_jwk(private: PrivateKey, **members: Any) -> bytes:
+    numbers = native(private).private_numbers()
+    d = numbers.private_value if private.public.alg == "ES256" else numbers.d
+    size = 32 if private.public.alg == "ES256" else (d.bit_length() + 7) // 8
+    jwk = {**private.public.numbers, "d": base64url.encode(d.to_bytes(size)), **members}
+    return json.dumps(jwk).encode()
+
+
+def certificate(key: Any) -> bytes:
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cards")])
+    day = datetime(2026, 11, 21, tzinfo=UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, day, day)
+    return builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
+
+
+def unasked() -> bytes:
+    pytest.fail("asked for a password")
+
+
+@pytest.fixture(params=["ES256", "RS256"])
+def private(request, es256, rs256) -> PrivateKey:
+    """A key of either algorithm."""
+    return es256 if request.param == "ES256" else rs256
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param(lambda key: pem(native(key)), id="PKCS #8"),
+        pytest.param(
+            lambda key: pem(native(key), PrivateFormat.TraditionalOpenSSL), id="SEC 1 or PKCS #1"
+        ),
+        pytest.param(lambda key: b"\n\n" + pem(native(key)) + b"\n\n", id="among empty lines"),
+        pytest.param(lambda key: pem(native(key)).replace(b"\n", b"\r\n"), id="with CRLF"),
+        pytest.param(lambda key: "Schlüssel\n".encode() + pem(native(key)), id="after a remark"),
+        pytest.param(
+            lambda key: certificate(native(key)) + pem(native(key)) + certificate(native(key)),
+            id="among certificates",
+        ),
+        pytest.param(
+            lambda key: (
+                b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n"
+                b"-----END EC PARAMETERS-----\n" + pem(native(key))
+            ),
+            id="after the parameters that openssl ecparam writes",
+        ),
+        pytest.param(private_jwk, id="JWK"),
+        pytest.param(lambda key: b" \n" + private_jwk(key), id="JWK after spaces"),
+    ],
+)
+def test_a_private_key_comes_in_under_its_thumbprint(written, private):
+    """Both algorithms, in every form that is read; nobody is asked for a password."""
+    imported = import_private_key(written(private), password=unasked)
+
+    assert imported.public == private.public
+    assert imported.public.kid == private.public.thumbprint
+
+
+@pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
+def test_an_encrypted_key_comes_in_with_its_password(form, private):
+    """Which is asked for once."""
+    asked = []
+
+    def password() -> bytes:
+        asked.append(True)
+        return PASSWORD
+
+    data = pem(native(private), form, BestAvailableEncryption(PASSWORD))
+
+    assert import_private_key(data, kid="card", password=password).public.kid == "card"
+    assert asked == [True]
+
+
+@pytest.mark.parametrize(
+    ("password", "code"),
+    [
+        pytest.param(None, "passphrase.none", id="no password"),
+        pytest.param(lambda: b"", "passphrase.none", id="an empty one"),
+        pytest.param(lambda: b"wrong", "passphrase.wrong", id="a wrong one"),
+    ],
+)
+def test_an_encrypted_key_stays_closed_otherwise(password, code, private):
+    """A local fault: the key may be fine."""
+    data = pem(native(private), PrivateFormat.PKCS8, BestAvailableEncryption(PASSWORD))
+
+    with pytest.raises(PassphraseFault) as caught:
+        import_private_key(data, password=password)
+
+    assert caught.value.code == code
+
+
+def test_a_jwk_keeps_its_published_kid(private):
+    """Peers look the key up by it."""
+    assert import_private_key(private_jwk(private, kid="2024/a")).public.kid == "2024/a"
+
+
+@pytest.mark.parametrize("written", [private_jwk, lambda key: pem(native(key))])
+def test_a_kid_that_is_given_goes_before_any_other(written, private):
+    """For PEM there is no other."""
+    assert import_private_key(written(private), kid="mine").public.kid == "mine"
+
+
+def refused_pem(kind: str) -> bytes:
+    """A private key that is none of ours."""
+    keys = {
+        "Ed25519": lambda: ed25519.Ed25519PrivateKey.generate(),
+        "P-384": lambda: ec.generate_private_key(ec.SECP384R1()),
+        "secp256k1": lambda: ec.generate_private_key(ec.SECP256K1()),
+        "RSA of 1024 bits": lambda: rsa.generate_private_key(65537, 1024),
+        "RSA with e=3": lambda: rsa.generate_private_key(3, 2048),
+        "DSA": lambda: dsa.generate_private_key(1024),
+    }
+    return pem(keys[kind]())
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("Ed25519", "key.unsupported"),
+        ("P-384", "key.unsupported"),
+        ("secp256k1", "key.unsupported"),
+        ("DSA", "key.unsupported"),
+        ("RSA of 1024 bits", "key.weak_rsa"),
+        ("RSA with e=3", "key.weak_rsa"),
+    ],
+)
+def test_a_key_that_peers_would_refuse_does_not_come_in(kind, code):
+    """Found out now, not when the first card is verified."""
+    with pytest.raises(KeyRefused) as caught:
+        import_private_key(refused_pem(kind))
+
+    assert (caught.value.code, caught.value.exit_status) == (code, 1)
+
+
+@pytest.mark.parametrize(
+    ("written", "fault", "hint"),
+    [
+        pytest.param(
+            lambda key: (
+                native(key)
+                .public_key()
+                .public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+            ),
+            "this is a public key",
+            "private half",
+            id="a public PEM",
+        ),
+        pytest.param(
+            lambda key: json.dumps(key.public.jwk()).encode(),
+            "this JWK is a public key",
+            "private half",
+            id="a public JWK",
+        ),
+        pytest.param(
+            lambda key: json.dumps({"keys": [key.public.jwk()]}).encode(),
+            "this is a JWK Set",
+            "one member",
+            id="a JWK Set",
+        ),
+        pytest.param(
+            lambda key: certificate(native(key)), "this is a certificate", "key", id="a certificate"
+        ),
+        pytest.param(
+            lambda key: pem(native(key), PrivateFormat.OpenSSH),
+            "OpenSSH",
+            "ssh-keygen",
+            id="an OpenSSH key",
+        ),
+        pytest.param(lambda key: pem(native(key)) * 2, "several private keys", "Split", id="two"),
+        pytest.param(lambda key: key.to_pkcs8_der(), "neither", "openssl pkey", id="DER"),
+        pytest.param(lambda key: b"", "neither", "", id="nothing"),
+        pytest.param(lambda key: b"\x00\xff" * 99, "neither", "", id="garbage"),
+        pytest.param(
+            lambda key: b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+            "expected a private key",
+            "openssl",
+            id="a PEM of garbage",
+        ),
+        pytest.param(
+            lambda key: pem(native(key))[:150], "expected a private key", "", id="half a PEM"
+        ),
+    ],
+)
+def test_what_is_no_private_key_is_called_what_it_is(written, fault, hint, es256):
+    """With what to do about it."""
+    with pytest.raises(KeyRefused, match=fault) as caught:
+        import_private_key(written(es256), password=unasked)
+
+    assert caught.value.code == "key.malformed"
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"{", id="half-written"),
+        pytest.param(b'{"kty": "EC", "kty": "RSA"}', id="a member twice"),
+        pytest.param(b"{" + b" " * MAX_KEY_FILE_BYTES + b"}", id="too large"),
+    ],
+)
+def test_a_jwk_that_is_not_strict_json_is_refused(data):
+    """By the one JSON reader of the house."""
+    with pytest.raises(JsonRefused):
+        import_private_key(data)
+
+
+@pytest.mark.parametrize("kid", ["", "k" * 257, "ki\nd", "schlüssel"])
+def test_a_kid_that_no_header_could_carry_is_refused(kid, es256):
+    """Wherever it comes from."""
+    for attempt in (
+        lambda: import_private_key(pem(native(es256)), kid=kid),
+        lambda: import_private_key(private_jwk(es256, kid=kid)),
+    ):
+        with pytest.raises(KeyRefused, match="kid"):
+            attempt()
+
+
+def test_a_jwk_for_another_purpose_is_refused(es256):
+    """It says itself what it is for."""
+    with pytest.raises(KeyRefused) as caught:
+        import_private_key(private_jwk(es256, use="enc"))
+
+    assert caught.value.code == "key.use"
+
+
+def test_no_refusal_shows_the_private_half(es256):
+    """Not even of a JWK that is damaged right behind it."""
+    whole = private_jwk(es256)
+    secret = json.loads(whole)["d"]
+
+    for data in (
+        whole[:-1],
+        whole.replace(b'"d"', b'"kty": 1, "d"'),
+        private_jwk(es256, use="enc"),
+    ):
+        with pytest.raises(CardsignError) as caught:
+            import_private_key(data)
+        assert isinstance(caught.value, InputRefused)
+        assert secret not in f"{caught.value!s}{caught.value!r}{caught.value.hint}"

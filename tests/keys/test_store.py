@@ -1,0 +1,725 @@
+"""The key store: one commit point, no lost update, nothing secret shown, nothing half-written."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import stat
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.errors import (
+    CardsignError,
+    FileFault,
+    PassphraseFault,
+    SignerFault,
+    StoreFault,
+)
+from cardsign.files import locked
+from cardsign.jose import base64url
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys import store as store_module
+from cardsign.keys.envelope import KeyLabel, UnsafeScryptCost, seal
+from cardsign.keys.store import DirectoryStore, locate_keystore
+
+PASSPHRASE = b"correct horse battery staple"
+CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
+NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def state_file(store: DirectoryStore) -> Path:
+    return store.path / "keystore.json"
+
+
+def private_file(store: DirectoryStore, private: PrivateKey) -> Path:
+    return store.path / "private" / f"{private.public.thumbprint}.key"
+
+
+def edit_state(store: DirectoryStore, path: str, value: Any) -> None:
+    """Replace (or, with None, remove) one member of the state, `keys.0.kid` say."""
+    document = json.loads(state_file(store).read_bytes())
+    *parents, name = (int(part) if part.isdigit() else part for part in path.split("."))
+    place = document
+    for parent in parents:
+        place = place[parent]
+    if value is None:
+        del place[name]
+    else:
+        place[name] = value
+    state_file(store).write_text(json.dumps(document))
+
+
+def check_whole(path: Path) -> DirectoryStore:
+    """Open a store as the next command would, and every private half that it names."""
+    store = DirectoryStore.open(path)
+    for record in store.state.keys:
+        store.signer(record, PASSPHRASE).sign(b"anything")
+    return store
+
+
+# --- life in order ------------------------------------------------------------------------
+
+
+def test_a_new_store_is_empty(store):
+    """And opens as what it is."""
+    assert DirectoryStore.open(store.path).state == store.state
+    assert (store.state.generation, store.state.keys) == (0, ())
+
+
+def test_a_store_is_not_made_over_another(store, es256):
+    """Unless the caller means the one that is there, whose keys then stay."""
+    store.add(es256)
+
+    with pytest.raises(StoreFault) as caught:
+        DirectoryStore.create(store.path)
+
+    assert caught.value.code == "keystore.exists"
+    assert DirectoryStore.create(store.path, exist_ok=True).state == store.state
+
+
+def test_a_key_that_was_added_signs(store, es256, rs256):
+    """Both algorithms, from the disk, by the public half that is published."""
+    for private in (es256, rs256):
+        store.add(private)
+
+    reopened = DirectoryStore.open(store.path)
+
+    assert reopened.state == store.state
+    for record in reopened.active_keys():
+        entry = sign_payload(b"{}", reopened.signer(record, PASSPHRASE), typ="JOSE")
+        assert entry.keys() == {"protected", "signature"}
+
+
+def test_the_state_is_public_and_says_its_format(store, es256):
+    """Every member is as documented, and none is private."""
+    store.add(es256)
+    document = json.loads(state_file(store).read_bytes())
+    (key,) = document["keys"]
+
+    assert (document["format"], document["generation"]) == (1, 1)
+    assert key == {
+        "kid": es256.public.kid,
+        "thumbprint": es256.public.thumbprint,
+        "alg": "ES256",
+        "state": "active",
+        "roles": ["card"],
+        "custody": f"file:private/{es256.public.thumbprint}.key",
+        "created": "2026-11-21T12:00:00Z",
+        "public": es256.public.jwk(),
+    }
+
+
+def test_private_halves_are_closed_to_others(store, es256):
+    """The state is not: it is public."""
+    before = os.umask(0)
+    try:
+        store.add(es256)
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE(private_file(store, es256).stat().st_mode) == 0o600
+    assert stat.S_IMODE((store.path / "private").stat().st_mode) == 0o700
+    assert stat.S_IMODE(state_file(store).stat().st_mode) == 0o644
+
+
+def test_the_first_key_of_an_algorithm_signs_at_once(store, es256, another_es256, rs256):
+    """A later one waits; all of them are published."""
+    for private in (es256, rs256, another_es256):
+        store.add(private)
+
+    assert [record.state for record in store.state.keys] == ["active", "active", "prepublished"]
+    assert [record.public for record in store.active_keys()] == [es256.public, rs256.public]
+    assert len(store.published_keys()) == 3
+    published = JwkSet.from_bytes(store.jwks().to_bytes())
+    assert {key.thumbprint for key in published.keys} == {
+        key.public.thumbprint for key in (es256, rs256, another_es256)
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "published", "active"),
+    [
+        ("generated", False, False),
+        ("prepublished", True, False),
+        ("active", True, True),
+        ("retiring", True, False),
+        ("retired", False, False),
+        ("revoked", False, False),
+    ],
+)
+def test_the_state_of_a_key_says_where_it_appears(state, published, active, store, es256):
+    """Its kid is ours in every state."""
+    store.add(es256)
+    edit_state(store, "keys.0.state", state)
+
+    reopened = DirectoryStore.open(store.path)
+
+    assert bool(reopened.published_keys()) is published
+    assert bool(reopened.active_keys()) is active
+    assert reopened.ever_held_kids() == {es256.public.kid}
+
+
+def test_an_imported_key_keeps_its_kid(store, es256):
+    """On disk it goes by its thumbprint, whatever characters the kid has."""
+    named = PrivateKey.from_pkcs8_der(es256.to_pkcs8_der(), kid="../../card 2026")
+
+    record = store.add(named)
+
+    assert record.kid == "../../card 2026"
+    assert check_whole(store.path).find("../../card 2026") == record
+    assert private_file(store, es256).exists()
+
+
+def test_the_time_of_entry_is_utc_to_the_second(store, es256):
+    """Whatever zone the clock was read in."""
+    local = datetime(2026, 11, 21, 14, 0, 0, 999, tzinfo=timezone(timedelta(hours=2)))
+
+    assert store.add(es256, now=local).created == NOON
+
+
+def test_a_holder_that_is_recorded_survives(store, es256, another_es256):
+    """Adding a key rewrites the others as they were."""
+    store.add(es256)
+    edit_state(store, "keys.0.holder", "release team")
+
+    store.add(another_es256)
+
+    assert [key.holder for key in check_whole(store.path).state.keys] == ["release team", None]
+
+
+# --- finding ------------------------------------------------------------------------------
+
+
+def test_a_key_is_found_by_kid_thumbprint_or_the_beginning_of_either(store, es256):
+    """As people type them."""
+    named = PrivateKey.from_pkcs8_der(es256.to_pkcs8_der(), kid="card-2026")
+    record = store.add(named)
+
+    for name in ("card-2026", "card", record.thumbprint, record.thumbprint[:6]):
+        assert store.find(name) == record
+
+
+@pytest.mark.parametrize("name", ["", "absent", "card-2026-x", "ard-2026"])
+def test_no_other_name_finds_a_key(name, store, es256):
+    """Not even the empty one, with which every kid begins."""
+    store.add(PrivateKey.from_pkcs8_der(es256.to_pkcs8_der(), kid="card-2026"))
+
+    with pytest.raises(StoreFault) as caught:
+        store.find(name)
+
+    assert caught.value.code == "keystore.unknown_key"
+
+
+def test_an_ambiguous_beginning_finds_nothing_but_a_whole_kid_does(store, es256, another_es256):
+    """The error lists who is meant."""
+    store.add(PrivateKey.from_pkcs8_der(es256.to_pkcs8_der(), kid="card"))
+    store.add(PrivateKey.from_pkcs8_der(another_es256.to_pkcs8_der(), kid="card-2"))
+
+    assert store.find("card").kid == "card"
+    with pytest.raises(StoreFault, match="card, card-2"):
+        store.find("car")
+
+
+# --- refusals -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param(lambda one, other: one, id="the same key"),
+        pytest.param(
+            lambda one, other: PrivateKey.from_pkcs8_der(one.to_pkcs8_der(), kid="new"),
+            id="the same key under another kid",
+        ),
+        pytest.param(
+            lambda one, other: PrivateKey.from_pkcs8_der(other.to_pkcs8_der(), kid=one.public.kid),
+            id="another key under the same kid, which is also the thumbprint",
+        ),
+    ],
+)
+def test_a_key_or_kid_that_is_taken_is_refused(again, store, es256, another_es256):
+    """Peers would find either of two keys; nothing is written."""
+    store.add(es256)
+    before = state_file(store).read_bytes()
+
+    with pytest.raises(StoreFault) as caught:
+        store.add(again(es256, another_es256))
+
+    assert caught.value.code == "keystore.duplicate_key"
+    assert state_file(store).read_bytes() == before
+    assert [path.name for path in (store.path / "private").iterdir()] == [
+        f"{es256.public.thumbprint}.key"
+    ]
+
+
+def test_a_weak_passphrase_makes_nothing(store, es256):
+    """The library holds the line as well, not only the prompt."""
+    with pytest.raises(PassphraseFault) as caught:
+        store.add(es256, passphrase=b"1234567")
+
+    assert caught.value.code == "passphrase.weak"
+    assert not (store.path / "private").exists()
+
+
+def test_a_store_that_went_further_is_not_changed(store, es256, another_es256):
+    """Compare and swap, for who decided by what he had read."""
+    store.add(es256, expect_generation=0)
+
+    with pytest.raises(StoreFault) as caught:
+        store.add(another_es256, expect_generation=0)
+
+    assert caught.value.code == "keystore.changed"
+    assert DirectoryStore.open(store.path).state.generation == 1
+
+
+def test_a_store_that_is_held_is_busy(store, es256, monkeypatch):
+    """After a short wait, not for ever."""
+    monkeypatch.setattr(store_module, "LOCK_PATIENCE", 0.05)
+
+    with (
+        locked(store.path / ".lock", patience=0, busy=StoreFault("keystore.busy", "unused")),
+        pytest.raises(StoreFault, match="another process"),
+    ):
+        store.add(es256)
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        pytest.param(lambda path: None, id="nothing"),
+        pytest.param(lambda path: path.mkdir(), id="an empty directory"),
+        pytest.param(lambda path: path.write_text(""), id="a file"),
+    ],
+)
+def test_where_there_is_no_store_it_is_missing(prepare, tmp_path):
+    """One code, whatever stands there instead."""
+    prepare(tmp_path / "keys")
+
+    with pytest.raises(StoreFault) as caught:
+        DirectoryStore.open(tmp_path / "keys")
+
+    assert (caught.value.code, caught.value.exit_status) == ("keystore.missing", 2)
+
+
+def test_a_store_cannot_be_made_in_a_files_place(tmp_path):
+    """A file where the directory belongs stays as it is."""
+    (tmp_path / "keys").write_text("mine")
+
+    with pytest.raises(FileFault) as caught:
+        DirectoryStore.create(tmp_path / "keys")
+
+    assert caught.value.code == "file.exists"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(lambda whole: b"", id="empty"),
+        pytest.param(lambda whole: whole[: len(whole) // 2], id="half-written"),
+        pytest.param(lambda whole: whole + b"}", id="followed by something"),
+        pytest.param(
+            lambda whole: whole.replace(b'"format"', b'"format": 1, "format"'), id="twice"
+        ),
+        pytest.param(lambda whole: b"\xff" + whole, id="not UTF-8"),
+        pytest.param(lambda whole: b"[]", id="a list"),
+        pytest.param(lambda whole: b"{}", id="an empty object"),
+    ],
+)
+def test_a_damaged_state_is_corrupt(content, store, es256):
+    """A local fault with the file's path; adding to it is refused too, and changes nothing."""
+    store.add(es256)
+    damaged = content(state_file(store).read_bytes())
+    state_file(store).write_bytes(damaged)
+
+    for attempt in (lambda: DirectoryStore.open(store.path), lambda: store.add(es256)):
+        with pytest.raises(StoreFault) as caught:
+            attempt()
+        assert (caught.value.code, caught.value.exit_status) == ("keystore.corrupt", 2)
+        assert caught.value.path == str(state_file(store))
+
+    assert state_file(store).read_bytes() == damaged
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("format", 0),
+        ("format", "1"),
+        ("format", True),
+        ("generation", None),
+        ("generation", -1),
+        ("generation", True),
+        ("audit_head", "of a format to come"),
+        ("keys", {}),
+        ("keys", [1]),
+        ("keys.0.kid", None),
+        ("keys.0.kid", "another"),
+        ("keys.0.thumbprint", "A" * 43),
+        ("keys.0.alg", "RS256"),
+        ("keys.0.state", "Active"),
+        ("keys.0.state", 1),
+        ("keys.0.roles", []),
+        ("keys.0.roles", "card"),
+        ("keys.0.roles", ["admin"]),
+        ("keys.0.roles", ["card", "card"]),
+        ("keys.0.roles", ["card", "root"]),
+        ("keys.0.holder", 1),
+        ("keys.0.custody", "file:private/other.key"),
+        ("keys.0.custody", "file:../../etc/passwd"),
+        ("keys.0.custody", "file:/etc/passwd"),
+        ("keys.0.custody", 1),
+        ("keys.0.created", "yesterday"),
+        ("keys.0.created", "2026-11-21T12:00:00+00:00"),
+        ("keys.0.created", "2026-1-2T12:00:00Z"),
+        ("keys.0.destroyed", True),
+        ("keys.0.public", "none"),
+        ("keys.0.public.x", "A" * 43),
+        ("keys.0.public.kid", "another"),
+        ("keys.0.public.d", "A" * 43),
+        ("keys.0.public.x5c", []),
+        ("keys.0.public.use", None),
+    ],
+)
+def test_a_state_that_was_edited_wrongly_is_corrupt(path, value, store, es256):
+    """Each member is checked, and one that format 1 does not have is refused."""
+    store.add(es256)
+    edit_state(store, path, value)
+
+    with pytest.raises(StoreFault) as caught:
+        DirectoryStore.open(store.path)
+
+    assert caught.value.code == "keystore.corrupt"
+    assert "/" + path.split(".")[0] in caught.value.message
+
+
+def test_another_public_half_under_the_same_record_is_corrupt(store, es256, another_es256):
+    """The record's thumbprint is compared with that of the numbers."""
+    store.add(es256)
+    edit_state(store, "keys.0.public", {**another_es256.public.jwk(), "kid": es256.public.kid})
+
+    with pytest.raises(StoreFault, match="another thumbprint"):
+        DirectoryStore.open(store.path)
+
+
+def test_one_key_twice_is_corrupt(store, es256):
+    """Which of the two states would hold is not guessed."""
+    store.add(es256)
+    (key,) = json.loads(state_file(store).read_bytes())["keys"]
+    edit_state(store, "keys", [key, {**key, "state": "revoked"}])
+
+    with pytest.raises(StoreFault) as caught:
+        DirectoryStore.open(store.path)
+
+    assert caught.value.code == "keystore.corrupt"
+
+
+def test_a_newer_store_is_left_alone(store, es256):
+    """Neither read nor added to."""
+    edit_state(store, "format", 2)
+
+    for attempt in (lambda: DirectoryStore.open(store.path), lambda: store.add(es256)):
+        with pytest.raises(StoreFault) as caught:
+            attempt()
+        assert caught.value.code == "keystore.newer_format"
+
+
+def test_a_directory_in_the_states_place_is_named(store):
+    """It is not mistaken for an absent store."""
+    state_file(store).unlink()
+    state_file(store).mkdir()
+
+    with pytest.raises(FileFault) as caught:
+        DirectoryStore.open(store.path)
+
+    assert caught.value.code == "file.is_directory"
+
+
+# --- private halves -----------------------------------------------------------------------
+
+
+def move_away(path: Path, store: DirectoryStore) -> None:
+    path.rename(path.with_suffix(".away"))
+
+
+def link(path: Path, store: DirectoryStore) -> None:
+    move_away(path, store)
+    path.symlink_to(path.with_suffix(".away"))
+
+
+def make_directory(path: Path, store: DirectoryStore) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("tamper", "code"),
+    [
+        pytest.param(move_away, "file.not_found", id="missing"),
+        pytest.param(lambda path, _: path.chmod(0o640), "file.permissions", id="open to the group"),
+        pytest.param(lambda path, _: path.chmod(0o604), "file.permissions", id="open to others"),
+        pytest.param(link, "file.permissions", id="a link"),
+        pytest.param(make_directory, "file.is_directory", id="a directory"),
+        pytest.param(lambda path, _: path.write_bytes(b"{"), "keystore.envelope", id="damaged"),
+    ],
+)
+def test_a_private_half_that_is_not_safe_to_use_is_refused(tamper, code, store, es256):
+    """Before the passphrase is spent on it."""
+    record = store.add(es256)
+    tamper(private_file(store, es256), store)
+
+    with pytest.raises(CardsignError) as caught:
+        store.signer(record, PASSPHRASE)
+
+    assert (caught.value.code, caught.value.exit_status) == (code, 2)
+
+
+def test_a_wrong_passphrase_opens_no_private_half(store, es256):
+    """And says so."""
+    record = store.add(es256)
+
+    with pytest.raises(PassphraseFault) as caught:
+        store.signer(record, b"incorrect horse")
+
+    assert caught.value.code == "passphrase.wrong"
+
+
+def test_private_files_cannot_be_swapped(store, es256, another_es256):
+    """Each opens, but as what it is."""
+    record = store.add(es256)
+    store.add(another_es256)
+    private_file(store, another_es256).replace(private_file(store, es256))
+
+    with pytest.raises(SignerFault) as caught:
+        store.signer(record, PASSPHRASE)
+
+    assert caught.value.code == "signer.wrong_key"
+
+
+@pytest.mark.parametrize(
+    "pkcs8",
+    [
+        pytest.param(lambda other: other.to_pkcs8_der(), id="another key"),
+        pytest.param(lambda other: b"junk", id="no key"),
+    ],
+)
+def test_what_an_envelope_holds_is_checked_whatever_its_label(pkcs8, store, es256, another_es256):
+    """The public half is derived and compared with the stored one."""
+    record = store.add(es256)
+    private_file(store, es256).write_bytes(
+        seal(
+            pkcs8(another_es256),
+            PASSPHRASE,
+            label=KeyLabel.of(es256.public),
+            cost=CHEAP,
+            random=os.urandom,
+        )
+    )
+
+    with pytest.raises(SignerFault) as caught:
+        store.signer(record, PASSPHRASE)
+
+    assert caught.value.code == "signer.wrong_key"
+
+
+def test_nothing_shows_a_secret(store, es256, caplog, capfd):
+    """Neither repr nor log, output or error holds the private half or the passphrase."""
+    caplog.set_level(logging.DEBUG)
+    record = store.add(es256)
+    signer = store.signer(record, PASSPHRASE)
+    shown = [repr(signer), repr(record), repr(store), repr(store.state)]
+    for attempt in (
+        lambda: store.add(es256),
+        lambda: store.add(es256, passphrase=PASSPHRASE[:7]),
+        lambda: store.signer(record, PASSPHRASE + b"x"),
+    ):
+        with pytest.raises(CardsignError) as caught:
+            attempt()
+        shown.append("".join(traceback.format_exception(caught.value)))
+    output = capfd.readouterr()
+    everything = "\n".join([*shown, caplog.text, output.out, output.err])
+
+    der = es256.to_pkcs8_der()
+    scalar = der[36:68]  # RFC 5915: the 32 bytes of d in a P-256 key
+    assert PrivateKey.from_pkcs8_der(der).public == es256.public
+    for secret in (PASSPHRASE.decode(), scalar.hex(), base64url.encode(scalar), repr(scalar)[2:-1]):
+        assert secret not in everything
+
+
+# --- crashes and races --------------------------------------------------------------------
+
+
+CALLS = ("open", "fsync", "replace", "mkdir", "unlink")
+
+
+def fail_at(monkeypatch: pytest.MonkeyPatch, step: int) -> list[str]:
+    """Let the system call of this number fail, and those after it; returns what was called."""
+    called: list[str] = []
+
+    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            called.append(name)
+            if len(called) > step:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(*arguments, **named)
+
+        return call
+
+    for name in CALLS:
+        monkeypatch.setattr(os, name, counted(name, getattr(os, name)))
+    return called
+
+
+def test_whichever_step_fails_the_store_stays_whole(
+    tmp_path, store, es256, another_es256, monkeypatch
+):
+    """Before the replace the old state stands, after it the new one; and a retry succeeds."""
+    outcomes = []
+    for step in range(100):
+        store = type(store).create(tmp_path / str(step))
+        store.add(es256)
+        with monkeypatch.context() as patch:
+            called = fail_at(patch, step)
+            try:
+                store.add(another_es256)
+            except FileFault:
+                pass
+            else:
+                break
+        reopened = check_whole(store.path)
+        assert len(reopened.state.keys) == (2 if "replace" in called[:step] else 1)
+        outcomes.append(len(reopened.state.keys))
+        if outcomes[-1] == 1:
+            store.add(another_es256)
+            assert len(check_whole(store.path).state.keys) == 2
+
+    assert set(outcomes) == {1, 2}
+    assert len(outcomes) == len(called)
+
+
+def test_the_private_half_is_durable_before_the_state_names_it(store, es256, monkeypatch):
+    """So a power cut leaves no reference to nothing."""
+    called = fail_at(monkeypatch, 10**6)
+
+    store.add(es256)
+
+    before_commit = called[: called.index("replace")]
+    # private/ and the store's directory; the private file and private/; the new state.
+    assert before_commit.count("fsync") == 4
+    assert called[-1] == "fsync"
+
+
+def test_a_private_half_that_no_state_names_does_not_stand_in_the_way(store, es256):
+    """It was left by a crash, perhaps in part, and belongs to nobody."""
+    store.path.joinpath("private").mkdir(mode=0o700)
+    private_file(store, es256).write_bytes(b"half of an env")
+
+    store.add(es256)
+
+    assert len(check_whole(store.path).state.keys) == 1
+
+
+def add_keys(path: Path, count: int) -> list[str]:
+    """Add keys to the store at `path`; run in a process of its own."""
+    store = DirectoryStore.create(path, exist_ok=True)
+    return [
+        store.add_key(
+            PrivateKey.generate("ES256"), PASSPHRASE, now=NOON, random=os.urandom, cost=CHEAP
+        ).kid
+        for _ in range(count)
+    ]
+
+
+def test_two_processes_lose_no_key(tmp_path):
+    """Each generation is one key more, whoever added it; one key alone became active."""
+    path = tmp_path / "keys"
+    with ProcessPoolExecutor(2, mp_context=SPAWN) as pool:
+        added = [kid for kids in pool.map(add_keys, [path] * 2, [20] * 2) for kid in kids]
+
+    store = check_whole(path)
+
+    assert store.ever_held_kids() == set(added)
+    assert store.state.generation == len(added) == 40
+    assert len(store.active_keys()) == 1
+
+
+def test_a_process_that_is_killed_leaves_a_whole_store(tmp_path):
+    """At whatever moment; the lock dies with it."""
+    path = tmp_path / "keys"
+    add_keys(path, 1)
+    sizes = []
+    for attempt in range(5):
+        process = SPAWN.Process(target=add_keys, args=(path, 10**6))
+        process.start()
+        generation = DirectoryStore.open(path).state.generation
+        while process.is_alive() and DirectoryStore.open(path).state.generation == generation:
+            time.sleep(0.01)
+        time.sleep(0.003 * attempt)
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        sizes.append(len(check_whole(path).state.keys))
+
+    assert sizes == sorted(set(sizes))
+    add_keys(path, 1)
+    assert len(check_whole(path).state.keys) == sizes[-1] + 1
+
+
+# --- where the store is -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_the_option_goes_before_the_environment_and_that_before_the_default(create, tmp_path):
+    """Named places are taken as they are: whether a store is there is found out later."""
+    env = {"CARDSIGN_KEYSTORE": "/from/env"}
+    DirectoryStore.create(tmp_path / "keys")
+
+    def located(option: Path | None, env: dict[str, str]) -> Path:
+        return locate_keystore(option, env, tmp_path, create=create)
+
+    assert located(Path("/from/option"), env) == Path("/from/option")
+    assert located(None, env) == Path("/from/env")
+    assert located(None, {}) == tmp_path / "keys"
+    assert located(None, {"CARDSIGN_KEYSTORE": ""}) == tmp_path / "keys"
+
+
+def test_other_peoples_keys_are_not_taken_for_a_store(tmp_path):
+    """A repository's own `keys/` is neither used nor filled; its owner is asked for a name."""
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "README.md").write_text("public keys")
+
+    for create in (False, True):
+        with pytest.raises(StoreFault) as caught:
+            locate_keystore(None, {}, tmp_path, create=create)
+        assert caught.value.code == "keystore.missing"
+    assert "--keystore" in caught.value.hint
+
+
+def test_the_default_is_there_for_the_first_key(tmp_path):
+    """`keys generate` in an empty place needs no option; reading does need a store."""
+    assert locate_keystore(None, {}, tmp_path, create=True) == tmp_path / "keys"
+
+    with pytest.raises(StoreFault) as caught:
+        locate_keystore(None, {}, tmp_path)
+
+    assert caught.value.code == "keystore.missing"
+
+
+def test_a_damaged_default_is_not_passed_over(tmp_path):
+    """It is a store, which :meth:`DirectoryStore.open` will complain about."""
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "keystore.json").symlink_to("absent")
+
+    assert locate_keystore(None, {}, tmp_path) == tmp_path / "keys"

@@ -1,0 +1,89 @@
+"""Cards, keys and publications that the tests of publishing and serving share."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cardsign.generation import Generation
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish import publish
+from cardsign.sign import sign_card
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+
+PUBLIC: dict[str, Any] = {
+    "name": "Tide tables",
+    "description": "Answers when the water comes.",
+    "version": "1.2.0",
+    "supportedInterfaces": [
+        {
+            "url": "https://tides.example/a2a",
+            "protocolBinding": "JSONRPC",
+            "protocolVersion": "1.0",
+        },
+        {
+            "url": "https://tides.example/rest/v1/",
+            "protocolBinding": "HTTP+JSON",
+            "protocolVersion": "1.0",
+        },
+    ],
+    "capabilities": {"extendedAgentCard": True},
+    "securitySchemes": {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+    "securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}],
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "tides", "name": "Tides", "description": "When.", "tags": ["sea"]}],
+}
+
+PUBLIC_0_3: dict[str, Any] = {
+    "name": "Tide tables",
+    "description": "Answers when the water comes.",
+    "version": "1.2.0",
+    "protocolVersion": "0.3.0",
+    "url": "https://tides.example/old",
+    "preferredTransport": "JSONRPC",
+    "additionalInterfaces": [{"url": "https://tides.example/old/rest", "transport": "HTTP+JSON"}],
+    "capabilities": {},
+    "supportsAuthenticatedExtendedCard": True,
+    "securitySchemes": {"harbour": {"type": "oauth2", "flows": {}}},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "tides", "name": "Tides", "description": "When.", "tags": ["sea"]}],
+}
+
+
+def with_skill(card: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The same card with one skill more."""
+    extended = copy.deepcopy(dict(card))
+    extended["skills"].append(
+        {"id": name, "name": name, "description": f"Only for {name}.", "tags": ["sea"]}
+    )
+    return extended
+
+
+def sign(card: Mapping[str, Any], *signers: PrivateKey) -> bytes:
+    """The card's signed bytes."""
+    return sign_card(json.dumps(card).encode(), signers)
+
+
+def publish_cards(
+    directory: Path,
+    key: PrivateKey,
+    card: Mapping[str, Any] = PUBLIC,
+    *audiences: str,
+    now: datetime = NOW,
+) -> Generation:
+    """Sign and publish a card, and one extended card for each audience."""
+    return publish(
+        sign(card, key),
+        jwks=JwkSet.of([key.public]),
+        extended={name: sign(with_skill(card, name), key) for name in audiences},
+        directory=directory,
+        now=now,
+    )

@@ -1,0 +1,289 @@
+"""The rules of the house that no linter knows: rooms, borders, sizes, what an import costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import cardsign
+
+Trees = Mapping[str, ast.Module]
+
+#: A room may import what stands in its own row or in a row above; "cardsign" is the package's
+#: own `__init__`, where the public names stand.
+ROWS = (
+    ("errors", "files", "reasons"),
+    ("card",),
+    ("jose",),
+    ("keys", "trust"),
+    ("verdict", "verify"),
+    ("sign",),
+    ("net",),
+    ("batch", "build", "generation", "publish"),
+    ("cardsign",),
+    ("config", "integrations", "server"),
+    ("__main__", "cli"),
+)
+RANK = {room: rank for rank, row in enumerate(ROWS) for room in row}
+STRANGERS = {"keys", "trust"}  # of one row, and do not know each other
+OUTERMOST = ("cardsign.cli", "cardsign.server")
+
+#: Who may import what comes from elsewhere; a module stands for what is below it as well.
+BORDERS = {
+    "rfc8785": ("cardsign.card.canonical",),
+    "joserfc": ("cardsign.jose",),
+    "socket": ("cardsign.net", "cardsign.server.run"),
+    "http.client": ("cardsign.net",),
+    "urllib.request": ("cardsign.net",),
+    "httpx": ("cardsign.net",),
+    "httpcore": ("cardsign.net",),
+    "requests": (),
+    "flask": ("cardsign.server",),
+    "granian": ("cardsign.server",),
+    "click": ("cardsign.cli",),
+    "rich": ("cardsign.cli",),
+}
+CLOCK = {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today")}
+CLOCK |= {("date", "today"), ("time", "time"), ("time", "time_ns")}
+
+MODULE_LINES = 350
+FUNCTION_LINES = 60
+LONG_TABLES = {"cardsign.card.schema": 420, "cardsign.reasons": 420}
+
+
+def within(module: str, package: str) -> bool:
+    """Whether a dotted name is that package or lies below it."""
+    return module == package or module.startswith(package + ".")
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Every dotted name that a module imports, wherever in it: functions and TYPE_CHECKING too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"line {node.lineno}: relative imports hide the room"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def graph(trees: Trees) -> dict[str, set[str]]:
+    """Which module of ours imports which."""
+    return {
+        importer: {
+            name if name in trees else name.rpartition(".")[0]
+            for name in imported(tree)
+            if within(name, "cardsign")
+        }
+        for importer, tree in trees.items()
+    }
+
+
+def room(module: str) -> str:
+    """The room that a module stands in."""
+    return module.split(".")[1] if "." in module else module
+
+
+def wrong_way(trees: Trees) -> list[str]:
+    """The imports that go to the right, or between strangers."""
+    found = []
+    for importer, imports in graph(trees).items():
+        for name in sorted(imports):
+            rooms = room(importer), room(name)
+            if RANK[rooms[0]] < RANK[rooms[1]] or set(rooms) == STRANGERS:
+                found.append(f"{importer} imports {name}")
+    return found
+
+
+def cycle(trees: Trees) -> list[str]:
+    """One cycle among the modules, or nothing."""
+    try:
+        TopologicalSorter(graph(trees)).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def over_the_border(trees: Trees) -> list[str]:
+    """The imports of a foreign module where it does not belong."""
+    return [
+        f"{importer} imports {name}"
+        for importer, tree in trees.items()
+        for name in imported(tree)
+        for foreign, allowed in BORDERS.items()
+        if within(name, foreign) and not any(within(importer, one) for one in allowed)
+    ]
+
+
+def broad_handlers(trees: Trees) -> list[str]:
+    """`except:`, `except Exception` and `except BaseException` below cli and server."""
+    return [
+        f"{module}, line {node.lineno}"
+        for module, tree in _inner(trees)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ExceptHandler) and (node.type is None or _broad(node.type))
+    ]
+
+
+def _broad(caught: ast.expr) -> bool:
+    names = {node.id for node in ast.walk(caught) if isinstance(node, ast.Name)}
+    return bool(names & {"Exception", "BaseException"})
+
+
+def clock_readers(trees: Trees) -> list[str]:
+    """Where the clock is asked below cli and server, instead of being an argument."""
+    return [
+        f"{module}, line {node.lineno}"
+        for module, tree in _inner(trees)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and (_last(node.value), node.attr) in CLOCK
+    ]
+
+
+def _last(node: ast.expr) -> str:
+    return ast.unparse(node).rpartition(".")[2]
+
+
+def _inner(trees: Trees) -> Iterator[tuple[str, ast.Module]]:
+    for module, tree in trees.items():
+        if not any(within(module, package) for package in OUTERMOST):
+            yield module, tree
+
+
+def long_functions(trees: Trees) -> list[str]:
+    """Functions that do not fit on a screen."""
+    return [
+        f"{module}.{node.name}: {length} lines"
+        for module, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (length := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES
+    ]
+
+
+def test_every_room_has_its_place(trees: Trees) -> None:
+    """A new room is entered in ROWS before anything may import it."""
+    assert {room(module) for module in trees} - set(RANK) == set()
+
+
+RULES = [wrong_way, cycle, over_the_border, broad_handlers, clock_readers, long_functions]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_house_keeps_its_rules(rule, trees: Trees) -> None:
+    """No module breaks a rule."""
+    assert rule(trees) == []
+
+
+BREACHES = {
+    "an import to the right": (wrong_way, {"card.a": "import cardsign.jose.b", "jose.b": ""}),
+    "a name imported to the right": (
+        wrong_way,
+        {"card.a": "from cardsign.jose import b", "jose.b": ""},
+    ),
+    "a package imported to the right": (
+        wrong_way,
+        {"card.a": "from cardsign.jose import Name", "jose": ""},
+    ),
+    "the facade imported from below": (
+        wrong_way,
+        {"verify": "from cardsign import x", "": "x = 1"},
+    ),
+    "an import in a function": (
+        wrong_way,
+        {"trust.a": "def f():\n  import cardsign.sign", "sign": ""},
+    ),
+    "an import for types only": (
+        wrong_way,
+        {"keys.a": "if TYPE_CHECKING:\n  from cardsign.verify import X", "verify": ""},
+    ),
+    "keys that know trust": (wrong_way, {"keys.a": "import cardsign.trust.b", "trust.b": ""}),
+    "trust that knows keys": (wrong_way, {"trust.b": "import cardsign.keys.a", "keys.a": ""}),
+    "a cycle within a room": (
+        cycle,
+        {"card.a": "import cardsign.card.b", "card.b": "from cardsign.card.a import X"},
+    ),
+    "rfc8785 outside canonical": (over_the_border, {"card.a": "import rfc8785"}),
+    "joserfc outside jose": (over_the_border, {"keys.a": "from joserfc import jws"}),
+    "a socket outside net": (over_the_border, {"trust.a": "from urllib import request"}),
+    "a client outside net": (over_the_border, {"cli.a": "import httpx"}),
+    "flask outside the server": (over_the_border, {"publish": "from flask import Flask"}),
+    "a bare except": (broad_handlers, {"net.a": "try: f()\nexcept: pass"}),
+    "a broad except": (broad_handlers, {"net.a": "try: f()\nexcept (E, Exception): pass"}),
+    "the time of day": (clock_readers, {"keys.a": "now = datetime.datetime.now(UTC)"}),
+    "a clock that is handed on": (clock_readers, {"keys.a": "f(clock=time.time)"}),
+    "a long function": (long_functions, {"sign": "def f():\n" + "  x()\n" * FUNCTION_LINES}),
+}
+
+
+@pytest.mark.parametrize(("rule", "sources"), BREACHES.values(), ids=BREACHES)
+def test_a_breach_is_seen(rule, sources: dict[str, str]) -> None:
+    """Each rule can fail."""
+    trees = {f"cardsign.{name}".rstrip("."): ast.parse(text) for name, text in sources.items()}
+    assert rule(trees)
+
+
+KEPT = {
+    "to the left": {"verify": "from cardsign.card.a import X", "card.a": "X = 1"},
+    "within a room": {"card.b": "from cardsign.card import a", "card.a": ""},
+    "the server's own clock": {"server.app": "import flask, time\nnow = time.time()"},
+    "a duration": {"net.a": "import httpx, time\nstart = time.monotonic()"},
+    "a narrow except": {"net.a": "try: f()\nexcept (OSError, ValueError): pass"},
+}
+
+
+@pytest.mark.parametrize("sources", KEPT.values(), ids=KEPT)
+def test_what_is_allowed_passes(sources: dict[str, str]) -> None:
+    """No rule is stricter than it says."""
+    trees = {f"cardsign.{name}": ast.parse(text) for name, text in sources.items()}
+    assert [breach for rule in RULES for breach in rule(trees)] == []
+
+
+def test_modules_can_be_read_in_one_sitting(root: Path, trees: Trees) -> None:
+    """No module is over the limit, but for the two that are tables."""
+    lengths = {}
+    for module in trees:
+        path = root / module.replace(".", "/")
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        lengths[module] = len(path.read_text(encoding="utf-8").splitlines())
+    too_long = {
+        module: lines
+        for module, lines in lengths.items()
+        if lines > LONG_TABLES.get(module, MODULE_LINES)
+    }
+    assert too_long == {}
+
+
+HEAVY = {"flask", "werkzeug", "click", "rich", "granian", "httpx"}
+
+
+def loaded_by(module: str) -> set[str]:
+    """Which heavy libraries an import of the module loads, in an interpreter of its own."""
+    program = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    return set(done.stdout.split()) & HEAVY
+
+
+@pytest.mark.parametrize("module", ["cardsign", "cardsign.verify", "cardsign.sign"])
+def test_a_light_import_stays_light(module: str) -> None:
+    """A verdict or a signature is reached without a web framework or a terminal library."""
+    assert loaded_by(module) == set()
+
+
+def test_a_heavy_import_is_seen() -> None:
+    """The probe can fail: the server does load its framework."""
+    assert "flask" in loaded_by("cardsign.server.app")
+
+
+def test_what_the_package_promises_is_there() -> None:
+    """Every public name can be had and is named once; ruff (RUF022) keeps them sorted."""
+    names = cardsign.__all__
+    assert len(names) == len(set(names)) > 0
+    assert [name for name in names if not hasattr(cardsign, name)] == []

@@ -1,0 +1,73 @@
+"""The reference pages say what the program says, and every command explains itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+
+from cardsign.cli import cli
+
+
+@pytest.fixture(scope="module")
+def reference(root: Path) -> ModuleType:
+    """docs/make_reference.py as a module."""
+    spec = importlib.util.spec_from_file_location("make_reference", root / "docs/make_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def contexts(reference: ModuleType) -> list[click.Context]:
+    """Every command of the tree."""
+    contexts = list(reference.walk(click.Context(cli, info_name="cardsign")))
+    assert len(contexts) > 1
+    return contexts
+
+
+@pytest.mark.parametrize("page", ["cli.md", "reasons.md"])
+def test_a_page_is_what_the_program_says(page: str, reference: ModuleType, root: Path) -> None:
+    """`make reference` would change nothing."""
+    assert (root / "docs" / page).read_text(encoding="utf-8") == reference.PAGES[page]()
+
+
+def test_a_stale_page_is_seen(root: Path, tmp_path: Path) -> None:
+    """--check fails where a page differs, and writing it mends that."""
+    script = shutil.copy(root / "docs/make_reference.py", tmp_path)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, script, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert run("--check").returncode == 2
+    assert run().returncode == 0
+    assert run("--check").returncode == 0
+    (tmp_path / "reasons.md").write_text("# Reason codes\n")
+    assert "docs/reasons.md" in run("--check").stdout
+
+
+def test_every_command_is_documented(contexts: list[click.Context], root: Path) -> None:
+    """Each command has its section."""
+    lines = (root / "docs/cli.md").read_text(encoding="utf-8").splitlines()
+    assert [c.command_path for c in contexts if f"## {c.command_path}" not in lines] == []
+
+
+def test_every_command_and_option_says_what_it_is_for(contexts: list[click.Context]) -> None:
+    """No help text is missing."""
+    silent = [context.command_path for context in contexts if not context.command.help]
+    silent += [
+        f"{context.command_path} {option.opts[0]}"
+        for context in contexts
+        for option in context.command.params
+        if isinstance(option, click.Option) and not option.help
+    ]
+    assert silent == []

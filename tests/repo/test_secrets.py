@@ -1,0 +1,169 @@
+"""Nothing secret and nothing of one machine in any file, nor in what is packaged."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cardsign.jose.keys import PrivateKey
+
+PEM = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY")
+OBJECT = re.compile(rb"\{[^{}]*\}")
+#: `d` of an RSA, EC or OKP key, `k` of a symmetric one (RFC 7518 section 6); a key's worth of it.
+PRIVATE_MEMBER = re.compile(rb"""["'][dk]["']\s*:\s*["'][A-Za-z0-9_-]{16,}""")
+#: A home, a checkout, or a scratch folder with a name of its own.
+MACHINE_PATH = re.compile(rb"(?<![\w.])/(?:home/\w|Users/\w|root/|work/|farm\b|tmp/lab)")
+
+#: The folders that a source distribution carries in full.
+PACKAGED = ("cardsign", "docs", "examples", "tests")
+#: Where somebody's key might lie, under what name. None is in a list of the package.
+DECOYS = (
+    "keys/private/x.key",
+    "keys/demo/y.key",
+    "keys/demo/keystore.json",
+    "cardsign/decoy.pem",
+    "cardsign/keys/decoy.key",
+    "cardsign/decoy.txt",
+    "docs/decoy.pem",
+    "examples/decoy.key",
+    "tests/decoy.pem",
+    "decoy.pem",
+)
+
+
+def holds_private_key(data: bytes) -> bool:
+    """Whether the bytes hold a PEM private key, or a JWK with a private member."""
+    return bool(PEM.search(data)) or any(
+        re.search(rb"""["']kty["']""", text) and PRIVATE_MEMBER.search(text)
+        for text in OBJECT.findall(data)
+    )
+
+
+def private_pem() -> bytes:
+    """The marks of a PEM private key; written so that this file does not hold them."""
+    lines = ("-----BEGIN PRIVATE " + "KEY-----", "TUlJ" * 16, "-----END PRIVATE " + "KEY-----")
+    return "\n".join(lines).encode()
+
+
+def private_jwk() -> bytes:
+    """A private JWK in the spacing that `json` gives."""
+    return json.dumps({"kty": "EC", "crv": "P-256", "d": "A" * 43, "x": "A", "y": "B"}).encode()
+
+
+def test_no_file_holds_a_private_key(tracked: list[Path], root: Path) -> None:
+    """Keys are made when tests and demo run; none is written down."""
+    guilty = [path for path in tracked if holds_private_key(path.read_bytes())]
+    assert [str(path.relative_to(root)) for path in guilty] == []
+
+
+def test_no_file_names_a_place_on_one_machine(tracked: list[Path], root: Path) -> None:
+    """What is published tells nothing about where it was written."""
+    marks = [re.compile(re.escape(str(root).encode() + b"/")), MACHINE_PATH]
+    found = {
+        str(path.relative_to(root)): match[0]
+        for path in tracked
+        for mark in marks
+        if (match := mark.search(path.read_bytes()))
+    }
+    assert found == {}
+
+
+KEYS = {
+    "a PEM key": private_pem(),
+    "an encrypted PEM key": private_pem().replace(b"PRIVATE", b"ENCRYPTED PRIVATE"),
+    "a JWK": private_jwk(),
+    "a JWK as Python writes it": str(json.loads(private_jwk())).encode(),
+    "a JWK within a set": b'{"keys": [' + private_jwk() + b"]}",
+    "a symmetric JWK": b'{"kty":"oct","k":"' + b"A" * 43 + b'"}',
+}
+NO_KEYS = {
+    "a public JWK": json.dumps(PrivateKey.generate("ES256").public.jwk()).encode(),
+    "a PEM public key": private_pem().replace(b"PRIVATE", b"PUBLIC"),
+    "a placeholder": b'{"kty": "EC", "d": "AAAA"}',
+    "another d": b'{"d": "' + b"A" * 43 + b'"}, {"kty": "EC"}',
+}
+
+
+@pytest.mark.parametrize("data", KEYS.values(), ids=KEYS)
+def test_a_private_key_is_seen(data: bytes) -> None:
+    """The search can find something."""
+    assert holds_private_key(b"before\n" + data + b"\nafter")
+
+
+@pytest.mark.parametrize("data", NO_KEYS.values(), ids=NO_KEYS)
+def test_public_material_passes(data: bytes) -> None:
+    """The search does not cry wolf."""
+    assert not holds_private_key(data)
+
+
+@pytest.fixture(scope="module")
+def packaged(
+    tmp_path_factory: pytest.TempPathFactory, tracked: list[Path], root: Path
+) -> Mapping[str, dict[str, bytes]]:
+    """The files of wheel and source distribution, built in a copy that is full of decoys."""
+    copy = tmp_path_factory.mktemp("checkout")
+    for path in tracked:
+        target = copy / path.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    for name in DECOYS:
+        decoy = copy / name
+        decoy.parent.mkdir(parents=True, exist_ok=True)
+        decoy.write_bytes(private_pem())
+    (copy / "keys/demo/.gitignore").write_text("*\n")
+    command = [sys.executable, "-m", "hatchling", "build", "-d", "dist"]
+    subprocess.run(command, cwd=copy, check=True, capture_output=True)
+    (wheel,) = (copy / "dist").glob("*.whl")
+    (sdist,) = (copy / "dist").glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        in_wheel = {name: archive.read(name) for name in archive.namelist()}
+    with tarfile.open(sdist) as archive:
+        members = {m.name.partition("/")[2]: archive.extractfile(m) for m in archive.getmembers()}
+        in_sdist = {name: file.read() for name, file in members.items() if file}
+    return {"wheel": in_wheel, "sdist": in_sdist}
+
+
+@pytest.mark.parametrize("archive", ["wheel", "sdist"])
+def test_no_private_key_is_packaged(packaged: Mapping[str, dict[str, bytes]], archive: str) -> None:
+    """Neither what git ignores nor what nobody ignored is shipped."""
+    files = packaged[archive]
+    assert files
+    assert [name for name in files if name in DECOYS or holds_private_key(files[name])] == []
+
+
+def test_the_wheel_holds_the_package_alone(
+    packaged: Mapping[str, dict[str, bytes]], tracked: list[Path], root: Path
+) -> None:
+    """Every module, the mark that it is typed, and the metadata."""
+    ours = {str(path.relative_to(root)) for path in tracked if within(path, root / "cardsign")}
+    wheel = {name for name in packaged["wheel"] if ".dist-info/" not in name}
+    assert wheel == ours
+    assert "cardsign/py.typed" in wheel
+
+
+def test_the_source_distribution_is_complete(
+    packaged: Mapping[str, dict[str, bytes]], tracked: list[Path], root: Path
+) -> None:
+    """The explicit lists forget nothing: it can be tested and built again."""
+    folders = [root / name for name in PACKAGED]
+    ours = {
+        str(path.relative_to(root))
+        for path in tracked
+        if any(within(path, folder) for folder in folders)
+    }
+    top = {"Makefile", "README.md", "CHANGELOG.md", "LICENSE", "constraints.txt", "pyproject.toml"}
+    assert ours | top == set(packaged["sdist"]) - {"PKG-INFO", ".gitignore"}
+
+
+def within(path: Path, folder: Path) -> bool:
+    """Whether a file lies below a folder."""
+    return path.is_relative_to(folder)

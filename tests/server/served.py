@@ -1,0 +1,39 @@
+"""One server under test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flask.testing import FlaskClient
+
+from cardsign.generation import Generation
+
+
+@dataclass
+class Site:
+    """One server under test.
+
+    Attributes:
+        client: Flask's test client.
+        directory: What it serves.
+        generation: What was published last.
+        tokens: A token by audience; under "" where its line names no audience.
+        seconds: What the server's clock shows.
+        log: What it said to the operator.
+    """
+
+    client: FlaskClient
+    directory: Path
+    generation: Generation
+    tokens: dict[str, str]
+    seconds: list[float]
+    log: list[str] = field(default_factory=list)
+
+    def bearer(self, audience: str = "") -> dict[str, str]:
+        """The header that opens the card of an audience."""
+        return {"Authorization": f"Bearer {self.tokens[audience]}"}
+
+    def wait(self) -> None:
+        """Let the time pass after which the server looks for a newer generation."""
+        self.seconds[0] += 1.5

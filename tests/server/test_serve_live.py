@@ -1,0 +1,191 @@
+"""Following a publication: what is taken, what is refused, what the operator is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from publications import NOW, PUBLIC, publish_cards
+from served import Site
+
+from cardsign.errors import ServeFault
+from cardsign.jose.keys import PrivateKey
+from cardsign.server.app import ServerConfig, create_app
+
+CARD = "/.well-known/agent-card.json"
+
+
+def _version(number: int) -> dict[str, Any]:
+    return {**PUBLIC, "version": f"{number}.0.0"}
+
+
+def _served(site: Site) -> str:
+    version: str = json.loads(site.client.get(CARD).data)["version"]
+    return version
+
+
+def test_a_newer_generation_is_taken_whole(site: Site, key: PrivateKey) -> None:
+    """Card, extended card, tag and health change together, and the operator is told."""
+    old = site.client.get(CARD).headers
+    new = publish_cards(site.directory, key, _version(2), "staff")
+    site.wait()
+
+    answer = site.client.get(CARD)
+    assert answer.data == new.card
+    assert answer.headers["ETag"] != old["ETag"]
+    assert answer.headers["Last-Modified"] == "Sat, 21 Nov 2026 12:00:01 GMT"
+    extended = site.client.get("/extendedAgentCard", headers=site.bearer())
+    assert extended.data == new.extended["staff"]
+    assert site.client.get("/healthz").json == {"status": "ok", "generation": 2}
+    assert site.log == ["serving generation 2"]
+
+
+def test_a_newer_card_brings_its_own_paths_and_challenges(site: Site, key: PrivateKey) -> None:
+    """They are the generation's, not the server's."""
+    interface = {"url": "https://x.example/new", "protocolBinding": "JSONRPC"}
+    schemes = {"quay": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
+    card = {**PUBLIC, "supportedInterfaces": [interface], "securitySchemes": schemes}
+    publish_cards(site.directory, key, card, "staff")
+    site.wait()
+
+    answer = site.client.get("/new/extendedAgentCard")
+    assert answer.headers["WWW-Authenticate"] == 'Bearer realm="quay"'
+    assert site.client.get("/a2a/extendedAgentCard").status_code == 404
+
+
+def _truncate_card(directory: Path) -> None:
+    newest = max(directory.glob("0*"))
+    (newest / "agent-card.json").write_bytes(b"{")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        pytest.param(_truncate_card, "serve.corrupt_generation", id="a damaged card"),
+        pytest.param(
+            lambda d: (d / "current").write_text("{"), "strict JSON", id="a damaged current"
+        ),
+        pytest.param(
+            lambda d: (d / "current").unlink(), "serve.no_generation", id="no current any more"
+        ),
+        pytest.param(shutil.rmtree, "serve.no_generation", id="no directory any more"),
+        pytest.param(
+            lambda d: (d / "current").write_text('{"format": 9}'),
+            "serve.newer_format",
+            id="a format of the future",
+        ),
+    ],
+)
+def test_whatever_is_wrong_with_a_newer_one_the_last_good_one_stays(
+    site: Site, key: PrivateKey, spoil: Callable[[Path], object], words: str
+) -> None:
+    """The operator is told once, however often it is looked at."""
+    publish_cards(site.directory, key, _version(2))
+    spoil(site.directory)
+
+    for _ in range(3):
+        site.wait()
+        assert _served(site) == "1.2.0"
+    (line,) = site.log
+    assert line.startswith("still serving generation 1: ")
+    assert words in line
+
+
+def test_after_a_failure_the_next_good_one_is_taken(site: Site, key: PrivateKey) -> None:
+    """A damaged generation does not stop the server from looking."""
+    publish_cards(site.directory, key, _version(2))
+    _truncate_card(site.directory)
+    site.wait()
+    assert _served(site) == "1.2.0"
+
+    publish_cards(site.directory, key, _version(3))
+    site.wait()
+    assert _served(site) == "3.0.0"
+    assert site.log[-1] == "serving generation 3"
+
+
+def test_a_lower_generation_is_refused(site: Site, key: PrivateKey) -> None:
+    """Going back would revive withdrawn cards and keys."""
+    first = (site.directory / "current").read_bytes()
+    publish_cards(site.directory, key, _version(2))
+    site.wait()
+    assert _served(site) == "2.0.0"
+
+    (site.directory / "current").write_bytes(first)
+    for _ in range(3):
+        site.wait()
+        assert _served(site) == "2.0.0"
+    assert site.log[1:] == ["still serving generation 2: generation 1 is lower and is refused"]
+
+
+def test_another_generation_of_the_same_number_is_refused(site: Site, key: PrivateKey) -> None:
+    """Somebody removed the directory and published anew: a person must look at that."""
+    shutil.rmtree(site.directory)
+    publish_cards(site.directory, key, _version(9), "staff")
+    site.wait()
+
+    assert _served(site) == "1.2.0"
+    assert site.log == ["still serving generation 1: there is another generation 1 now"]
+
+
+def test_a_current_that_is_only_touched_changes_nothing(site: Site) -> None:
+    """The same generation again is no news."""
+    os.utime(site.directory / "current", (1, 1))
+    site.wait()
+    assert _served(site) == "1.2.0"
+    assert site.log == []
+
+
+def test_current_is_looked_at_once_a_second_at_most(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many requests come, on however many threads."""
+    looks = []
+    real_stat = Path.stat
+
+    def count(path: Path, **options: Any) -> os.stat_result:
+        if path.name == "current":
+            looks.append(path)
+        return real_stat(path, **options)
+
+    def get(_: int) -> int:
+        return site.client.application.test_client().get(CARD).status_code
+
+    monkeypatch.setattr(Path, "stat", count)
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        for _ in range(3):
+            site.wait()
+            assert set(pool.map(get, range(40))) == {200}
+    assert len(looks) == 3
+
+
+def test_a_token_whose_card_is_gone_opens_nothing(site: Site, key: PrivateKey) -> None:
+    """The audience was withdrawn while the server ran."""
+    publish_cards(site.directory, key, _version(2), "crew", "cooks")
+    site.wait()
+    answer = site.client.get("/extendedAgentCard", headers=site.bearer())
+
+    assert answer.status_code == 400
+    assert b"NOT_CONFIGURED" in answer.data
+
+
+def test_there_is_no_server_without_a_publication(tmp_path: Path) -> None:
+    """At the start a fault is a fault: nothing good is there to keep."""
+    with pytest.raises(ServeFault) as refused:
+        create_app(ServerConfig(tmp_path))
+    assert refused.value.code == "serve.no_generation"
+
+
+def test_there_is_no_server_on_a_damaged_publication(tmp_path: Path, key: PrivateKey) -> None:
+    """The twin for a directory that holds something."""
+    publish_cards(tmp_path / "pub", key, now=NOW)
+    _truncate_card(tmp_path / "pub")
+    with pytest.raises(ServeFault) as refused:
+        create_app(ServerConfig(tmp_path / "pub"))
+    assert refused.value.code == "serve.corrupt_generation"

@@ -1,0 +1,275 @@
+"""The public documents over HTTP: bytes, validators, caching, CORS."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from publications import PUBLIC, publish_cards, sign
+from served import Site
+from werkzeug.http import http_date
+
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish import publish
+from cardsign.trust.policy import Policy
+from cardsign.trust.subject import Holder
+from cardsign.verify import examine_card
+
+CARD = "/.well-known/agent-card.json"
+JWKS = "/.well-known/jwks.json"
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "media_type"),
+    [
+        (CARD, "agent-card.json", "application/json"),
+        (JWKS, "jwks.json", "application/jwk-set+json"),
+    ],
+)
+def test_a_public_document_is_served_as_published(
+    site: Site, path: str, name: str, media_type: str
+) -> None:
+    """The exact bytes, and every header that a cache or a browser needs."""
+    answer = site.client.get(path)
+
+    body = site.generation.files[name]
+    assert (answer.status_code, answer.data) == (200, body)
+    assert dict(answer.headers) == {
+        "Content-Type": media_type,
+        "Content-Length": str(len(body)),
+        "ETag": f'"{hashlib.sha256(body).hexdigest()}"',
+        "Last-Modified": "Sat, 21 Nov 2026 12:00:00 GMT",
+        "Cache-Control": "public, max-age=300",
+        "Access-Control-Allow-Origin": "*",
+        "Access-Control-Expose-Headers": "ETag",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+def test_the_served_card_verifies_with_the_served_keys(site: Site) -> None:
+    """What a peer does who meets this server."""
+    policy = Policy.holder_of_keys(JwkSet.from_bytes(site.client.get(JWKS).data), name="peer")
+    report = examine_card(
+        site.client.get(CARD).data,
+        expect=Holder(),
+        policy=policy,
+        now=site.generation.published_at,
+    )
+    assert report.verdict == "trusted"
+
+
+@pytest.mark.parametrize("path", [CARD, JWKS])
+def test_head_is_get_without_the_body(site: Site, path: str) -> None:
+    """The same headers, the length included (RFC 9110 9.3.2)."""
+    get, head = site.client.get(path), site.client.head(path)
+
+    assert (head.status_code, head.data) == (200, b"")
+    assert list(head.headers) == list(get.headers)
+
+
+LATER, EARLIER = timedelta(hours=1), timedelta(hours=-1)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    ("make_headers", "status"),
+    [
+        pytest.param(lambda tag, when: {"If-None-Match": tag}, 304, id="the tag"),
+        pytest.param(lambda tag, when: {"If-None-Match": "*"}, 304, id="any tag"),
+        pytest.param(
+            lambda tag, when: {"If-None-Match": f'"old", {tag} , "older"'}, 304, id="a list with it"
+        ),
+        pytest.param(lambda tag, when: {"If-None-Match": f"W/{tag}"}, 304, id="the tag made weak"),
+        pytest.param(lambda tag, when: {"If-None-Match": '"old"'}, 200, id="another tag"),
+        pytest.param(
+            lambda tag, when: {"If-None-Match": tag[:-2] + '"'}, 200, id="a tag cut short"
+        ),
+        pytest.param(lambda tag, when: {"If-None-Match": ""}, 200, id="no tag at all"),
+        pytest.param(
+            lambda tag, when: {"If-None-Match": '"old"', "If-Modified-Since": http_date(when)},
+            200,
+            id="another tag, although the date would do",
+        ),
+        pytest.param(
+            lambda tag, when: {
+                "If-None-Match": tag,
+                "If-Modified-Since": http_date(when + EARLIER),
+            },
+            304,
+            id="the tag, although the date is too old",
+        ),
+        pytest.param(
+            lambda tag, when: {"If-Modified-Since": http_date(when)}, 304, id="the date itself"
+        ),
+        pytest.param(
+            lambda tag, when: {"If-Modified-Since": http_date(when + LATER)}, 304, id="a later date"
+        ),
+        pytest.param(
+            lambda tag, when: {"If-Modified-Since": http_date(when + EARLIER)},
+            200,
+            id="an earlier date",
+        ),
+        pytest.param(
+            lambda tag, when: {"If-Modified-Since": "yesterday"}, 200, id="a date that is none"
+        ),
+    ],
+)
+def test_a_conditional_request_is_answered_by_what_the_client_holds(
+    site: Site, method: str, make_headers: Callable[..., dict[str, str]], status: int
+) -> None:
+    """RFC 9110 13.1.2 and 13.1.3: weak comparison, and a date counts only without a tag."""
+    plain = site.client.get(CARD)
+    headers = make_headers(plain.headers["ETag"], site.generation.published_at)
+
+    answer = site.client.open(CARD, method=method, headers=headers)
+
+    assert answer.status_code == status
+
+
+def test_a_304_repeats_what_a_cache_must_refresh(site: Site) -> None:
+    """ETag, dates and lifetime, but no body and nothing about it (RFC 9110 15.4.5)."""
+    plain = site.client.get(CARD)
+    answer = site.client.get(CARD, headers={"If-None-Match": plain.headers["ETag"]})
+
+    assert (answer.status_code, answer.data) == (304, b"")
+    assert dict(plain.headers) == {
+        **answer.headers,
+        "Content-Type": "application/json",
+        "Content-Length": str(len(plain.data)),
+    }
+
+
+def test_signing_again_changes_the_tag_although_the_card_says_the_same(
+    site: Site, key: PrivateKey
+) -> None:
+    """Else clients would hold a signature by a key that is being withdrawn."""
+    old = site.client.get(CARD).headers["ETag"]
+    new_key = PrivateKey.generate("ES256")
+    publish(
+        sign(PUBLIC, key, new_key),
+        jwks=JwkSet.of([key.public, new_key.public]),
+        extended={},
+        directory=site.directory,
+        now=site.generation.published_at,
+    )
+    site.wait()
+
+    answer = site.client.get(CARD, headers={"If-None-Match": old})
+
+    assert answer.status_code == 200
+    assert answer.headers["ETag"] != old
+    assert len(json.loads(answer.data)["signatures"]) == 2
+
+
+def test_a_preflight_lets_any_page_read_and_revalidate(site: Site) -> None:
+    """Only reading, only the headers that this needs, and no credentials."""
+    answer = site.client.options(
+        CARD,
+        headers={
+            "Origin": "https://page.example",
+            "Access-Control-Request-Method": "GET",
+            "Access-Control-Request-Headers": "if-none-match",
+        },
+    )
+
+    assert (answer.status_code, answer.data) == (204, b"")
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert answer.headers["Access-Control-Allow-Methods"] == "GET, HEAD, OPTIONS"
+    assert "If-None-Match" in answer.headers["Access-Control-Allow-Headers"]
+    assert "Access-Control-Allow-Credentials" not in answer.headers
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+@pytest.mark.parametrize("path", [CARD, JWKS, "/healthz"])
+def test_nobody_writes_to_a_public_path(site: Site, method: str, path: str) -> None:
+    """405 with what is allowed, in JSON."""
+    answer = site.client.open(path, method=method)
+
+    assert answer.status_code == 405
+    assert answer.headers["Allow"] == "GET, HEAD, OPTIONS"
+    assert answer.json is not None
+    assert answer.json["error"]["code"] == 405
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/nothing",
+        "//",
+        "//.well-known/agent-card.json",
+        "/.well-known/agent-card.json/",
+        "/.well-known/",
+        "/.well-known/../healthz",
+        "/static/x",
+        "/000001/extended/staff.json",
+        "/%00",
+        "/größe",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_anything_else_is_404_in_json(site: Site, path: str, method: str) -> None:
+    """No redirects, no HTML, no listing."""
+    answer = site.client.open(f"http://localhost{path}", method=method)
+
+    assert answer.status_code == 404
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.json is not None
+    assert answer.json["error"]["status"] == "NOT_FOUND"
+
+
+def test_health_names_the_generation(site: Site) -> None:
+    """For probes: never cached."""
+    answer = site.client.get("/healthz")
+
+    assert answer.json == {"status": "ok", "generation": 1}
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize("headers", [{}, {"A2A-Version": "99.0"}, {"Authorization": "Bearer no"}])
+def test_a_public_document_needs_neither_version_nor_token(
+    site: Site, headers: dict[str, str]
+) -> None:
+    """Discovery comes before both."""
+    assert site.client.get(CARD, headers=headers).status_code == 200
+
+
+def test_a_shorter_max_age_is_what_caches_are_told(site: Site, key: PrivateKey) -> None:
+    """The lifetime is the publication's."""
+    publish(
+        sign(PUBLIC, key),
+        jwks=JwkSet.of([key.public]),
+        extended={},
+        directory=site.directory,
+        now=site.generation.published_at,
+        max_age=7,
+    )
+    site.wait()
+    assert site.client.get(JWKS).headers["Cache-Control"] == "public, max-age=7"
+
+
+def test_a_card_without_interfaces_on_http_serves_the_public_part_alone(
+    make_site: Callable[..., Site],
+) -> None:
+    """A gRPC url is no path of this server."""
+    grpc = {"url": "tides.example:443", "protocolBinding": "GRPC", "protocolVersion": "1.0"}
+    site = make_site({**PUBLIC, "supportedInterfaces": [grpc]})
+
+    assert site.client.get(CARD).status_code == 200
+    assert site.client.post("/443").status_code == 404
+    assert site.client.get("/extendedAgentCard", headers=site.bearer()).status_code == 200
+
+
+def test_publishing_is_seen_only_after_the_next_look(site: Site, key: PrivateKey) -> None:
+    """One look a second at most, however many requests."""
+    publish_cards(site.directory, key, {**PUBLIC, "version": "2.0.0"})
+
+    assert json.loads(site.client.get(CARD).data)["version"] == "1.2.0"
+    site.wait()
+    assert json.loads(site.client.get(CARD).data)["version"] == "2.0.0"

@@ -1,0 +1,145 @@
+"""Token files and the tokens themselves."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from cardsign.errors import FileFault, ServeFault, UsageFault
+from cardsign.server.tokens import TokenTable, create_token
+
+DIGEST = hashlib.sha256(b"correct").hexdigest()
+OTHER = hashlib.sha256(b"other").hexdigest()
+
+
+def test_a_created_token_opens_what_its_line_says() -> None:
+    """Token and line belong together, and the line does not hold the token."""
+    token, line = create_token("staff")
+
+    entry = TokenTable.from_bytes(line.encode()).find(token)
+
+    assert entry is not None
+    assert entry.audience == "staff"
+    assert token not in line
+    assert re.fullmatch(r"[\w-]{43}", token)  # 32 bytes in base64url
+
+
+def test_no_two_tokens_are_the_same() -> None:
+    """They are random, not derived from anything."""
+    assert len({create_token()[0] for _ in range(100)}) == 100
+
+
+def test_a_token_for_an_impossible_audience_is_refused() -> None:
+    """Its line could not be read back."""
+    with pytest.raises(UsageFault) as refused:
+        create_token("a b")
+    assert refused.value.code == "publish.audience_name"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(f"{DIGEST}\n", [(None, 1)], id="a digest alone"),
+        pytest.param(f"{DIGEST} staff", [("staff", 1)], id="an audience, no newline at the end"),
+        pytest.param(f"{DIGEST.upper()}\t staff\r\n", [("staff", 1)], id="capitals, tabs, CRLF"),
+        pytest.param(
+            f"# who\n\n  {DIGEST} a # Ann\n{OTHER} b\n",
+            [("a", 3), ("b", 4)],
+            id="comments, blank lines and two tokens",
+        ),
+        pytest.param("", [], id="nothing"),
+    ],
+)
+def test_a_token_file_is_read_line_by_line(
+    content: str, expected: list[tuple[str | None, int]]
+) -> None:
+    """Audience and line number of each entry."""
+    table = TokenTable.from_bytes(content.encode())
+    assert [(entry.audience, entry.line) for entry in table.entries] == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        pytest.param("hunter2-is-my-secret", 1, id="a token instead of its digest"),
+        pytest.param(f"{DIGEST}\n{DIGEST[:-1]}", 2, id="a digest cut short"),
+        pytest.param(f"{DIGEST} staff extra", 1, id="a third word"),
+        pytest.param(f"{DIGEST} Staff", 1, id="an impossible audience"),
+        pytest.param(f"{DIGEST}staff", 1, id="no space before the audience"),
+        pytest.param(f"{DIGEST} a\n{OTHER}\n{DIGEST} b", 3, id="the same token twice"),
+        pytest.param("\N{NO-BREAK SPACE}" + DIGEST + "é", 1, id="letters beyond ASCII"),
+    ],
+)
+def test_a_malformed_token_file_is_refused_by_line_without_showing_it(
+    content: str, line: int
+) -> None:
+    """The line may be a secret in the wrong place, so the message must not repeat it."""
+    with pytest.raises(ServeFault) as refused:
+        TokenTable.from_bytes(content.encode(), path="tokens.txt")
+
+    assert refused.value.code == "serve.token_file"
+    assert (refused.value.path, refused.value.line) == ("tokens.txt", line)
+    assert content.splitlines()[line - 1][:12] not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "token", ["", "Correct", "correct ", DIGEST, "correct\x00", "größe", "\udcff"]
+)
+def test_any_other_token_opens_nothing(token: str) -> None:
+    """Neither a near miss nor the digest itself."""
+    table = TokenTable.from_bytes(f"{DIGEST}\n{OTHER}".encode())
+    assert table.find(token) is None
+    assert table.find("correct") is not None
+
+
+def test_bytes_that_are_no_text_are_refused_as_a_line() -> None:
+    """A binary file named by mistake."""
+    with pytest.raises(ServeFault, match="this line"):
+        TokenTable.from_bytes(b"\xff\xfe\x00")
+
+
+def test_a_token_file_is_read_from_disk(tmp_path: Path) -> None:
+    """World-readable is fine: it holds digests."""
+    path = tmp_path / "tokens"
+    path.write_text(f"{DIGEST}\n")
+    path.chmod(0o644)
+
+    assert TokenTable.read(path).find("correct") is not None
+    with pytest.raises(FileFault):
+        TokenTable.read(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("lines", "audiences", "words"),
+    [
+        pytest.param(f"{DIGEST} crew", {"staff"}, "for audience crew", id="an unknown audience"),
+        pytest.param(f"{DIGEST} crew", set(), "published for: none", id="no extended card at all"),
+        pytest.param(DIGEST, {"a", "b"}, "must name one of", id="none named among two"),
+    ],
+)
+def test_a_token_without_a_card_is_refused(lines: str, audiences: set[str], words: str) -> None:
+    """Found at the start, by line, rather than by the client."""
+    with pytest.raises(ServeFault, match=words) as refused:
+        TokenTable.from_bytes(lines.encode()).check_audiences(audiences)
+    assert refused.value.code == "serve.token_file"
+    assert "line 1" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("lines", "audiences", "audience"),
+    [
+        pytest.param(DIGEST, {"staff"}, "staff", id="the only card needs no name"),
+        pytest.param(f"{DIGEST} staff", {"staff", "crew"}, "staff", id="one named among two"),
+        pytest.param(DIGEST, set(), None, id="no card yet"),
+    ],
+)
+def test_a_token_opens_the_card_of_its_audience(
+    lines: str, audiences: set[str], audience: str | None
+) -> None:
+    """The twin of the refusals above."""
+    table = TokenTable.from_bytes(lines.encode())
+    table.check_audiences(audiences)
+    assert table.entries[0].audience_among(audiences) == audience

@@ -1,0 +1,654 @@
+"""Publishing: what makes a generation, what is refused, and what a failure leaves behind."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from publications import NOW, PUBLIC, PUBLIC_0_3, publish_cards, sign, with_skill
+
+from cardsign.errors import CardsignError, FileFault, PublishRefused, ServeFault, UsageFault
+from cardsign.generation import Generation
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish import declares_extended_card, load_current, publish
+from cardsign.trust.policy import Policy
+from cardsign.trust.subject import Holder
+from cardsign.verify import examine_card
+
+
+@pytest.fixture(scope="module")
+def key() -> PrivateKey:
+    return PrivateKey.generate("ES256")
+
+
+@pytest.fixture(scope="module")
+def stranger() -> PrivateKey:
+    return PrivateKey.generate("ES256")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "pub"
+
+
+def _tree(directory: Path) -> dict[str, bytes | None]:
+    """Every entry below a directory, with the bytes of the files."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
+        for path in directory.rglob("*")
+    }
+
+
+# ------------------------------------------------------------------ what is published
+
+
+def test_a_generation_holds_the_signed_bytes_unchanged(directory: Path, key: PrivateKey) -> None:
+    """What was signed is what lies on the disk, under the names that the layout gives."""
+    generation = publish_cards(directory, key, PUBLIC, "staff")
+
+    assert (generation.number, generation.created) == (1, True)
+    assert _tree(directory).keys() == {
+        ".lock",
+        "current",
+        "000001",
+        "000001/agent-card.json",
+        "000001/jwks.json",
+        "000001/extended",
+        "000001/extended/staff.json",
+        "000001/manifest.json",
+    }
+    assert (directory / "000001/agent-card.json").read_bytes() == sign(PUBLIC, key)
+    assert (directory / "000001/extended/staff.json").read_bytes() == generation.extended["staff"]
+    jwks = json.loads((directory / "000001/jwks.json").read_bytes())
+    assert jwks == {"keys": [key.public.jwk()], "cardsign_refresh_hint": 300}
+
+
+def test_the_manifest_names_each_file_by_digest_size_and_type(
+    directory: Path, key: PrivateKey
+) -> None:
+    """The manifest alone tells a static host or an auditor what the generation is."""
+    generation = publish_cards(directory, key, PUBLIC, "staff")
+
+    manifest = json.loads((directory / "000001/manifest.json").read_bytes())
+    files = manifest.pop("files")
+    assert manifest == {
+        "format": 1,
+        "generation": 1,
+        "published_at": "2026-11-21T12:00:00Z",
+        "max_age": 300,
+        "kids": [key.public.kid],
+    }
+    assert files == {
+        name: {
+            "sha256": hashlib.sha256(generation.files[name]).hexdigest(),
+            "size": len(generation.files[name]),
+            "media_type": media_type,
+        }
+        for name, media_type in {
+            "agent-card.json": "application/json",
+            "jwks.json": "application/jwk-set+json",
+            "extended/staff.json": "application/a2a+json",
+        }.items()
+    }
+
+
+def test_what_is_loaded_is_what_was_published(directory: Path, key: PrivateKey) -> None:
+    """Reading gives the same generation, but does not claim to have made it."""
+    published = publish_cards(directory, key, PUBLIC, "staff", "guests")
+
+    loaded = load_current(directory)
+
+    assert loaded.created is False
+    assert loaded.manifest() == published.manifest()
+    assert loaded.files == published.files
+    assert loaded.extended.keys() == {"staff", "guests"}
+
+
+def test_the_same_content_is_the_same_generation(directory: Path, key: PrivateKey) -> None:
+    """Publishing again, even later, changes nothing and says so."""
+    first = publish_cards(directory, key, PUBLIC, "staff")
+    before = _tree(directory)
+
+    again = publish_cards(directory, key, PUBLIC, "staff", now=NOW + timedelta(days=1))
+
+    assert (again.number, again.created) == (1, False)
+    assert again.published_at == first.published_at
+    assert _tree(directory) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"card": with_skill(PUBLIC, "new")}, id="another card"),
+        pytest.param({"second_key": True}, id="a key more in the set"),
+        pytest.param({"extended": "guests"}, id="another audience"),
+        pytest.param({"max_age": 60}, id="another max-age"),
+    ],
+)
+def test_other_content_is_the_next_generation(
+    directory: Path, key: PrivateKey, stranger: PrivateKey, change: dict[str, Any]
+) -> None:
+    """Whatever a client could notice makes a new generation, and the old one stays as it was."""
+
+    def put(
+        card: dict[str, Any] = PUBLIC,
+        second_key: bool = False,
+        extended: str = "staff",
+        max_age: int = 300,
+    ) -> Generation:
+        keys = [key.public, stranger.public] if second_key else [key.public]
+        return publish(
+            sign(card, key),
+            jwks=JwkSet.of(keys),
+            extended={extended: sign(with_skill(PUBLIC, "tugs"), key)},
+            directory=directory,
+            now=NOW,
+            max_age=max_age,
+        )
+
+    put()
+    old = {name: data for name, data in _tree(directory).items() if name.startswith("000001")}
+
+    second = put(**change)
+
+    assert (second.number, second.created) == (2, True)
+    assert load_current(directory).number == 2
+    assert old.items() <= _tree(directory).items()
+
+
+def test_each_published_card_is_trusted_by_the_published_key_set(
+    directory: Path, key: PrivateKey
+) -> None:
+    """A peer who has nothing but the published files reaches `trusted`."""
+    generation = publish_cards(directory, key, PUBLIC, "staff")
+
+    policy = Policy.holder_of_keys(JwkSet.from_bytes(generation.jwks), name="peer")
+    for card in (generation.card, *generation.extended.values()):
+        assert examine_card(card, expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
+
+
+@pytest.mark.parametrize(
+    ("now", "published_at"),
+    [
+        pytest.param(NOW, NOW + timedelta(seconds=1), id="in the same second"),
+        pytest.param(NOW - timedelta(days=1), NOW + timedelta(seconds=1), id="clock set back"),
+        pytest.param(
+            NOW + timedelta(seconds=5, microseconds=9), NOW + timedelta(seconds=5), id="later"
+        ),
+        pytest.param(
+            (NOW + timedelta(hours=1)).astimezone(timezone(timedelta(hours=5))),
+            NOW + timedelta(hours=1),
+            id="told in another time zone",
+        ),
+    ],
+)
+def test_each_generation_is_dated_later_than_the_one_before(
+    directory: Path, key: PrivateKey, now: datetime, published_at: datetime
+) -> None:
+    """Else If-Modified-Since would answer 304 for a card that was replaced."""
+    publish_cards(directory, key)
+
+    second = publish_cards(directory, key, with_skill(PUBLIC, "new"), now=now)
+
+    assert second.published_at == published_at
+    assert second.published_at.tzinfo is UTC
+
+
+# --------------------------------------------------------------------- what is refused
+
+
+def _edited(card: bytes) -> bytes:
+    return card.replace(b"tides.example", b"storm.example")
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "words"),
+    [
+        pytest.param(
+            lambda key, stranger: (json.dumps(PUBLIC).encode(), {}),
+            "publish.not_verifying",
+            "the public card does not verify with the key set to be published: sig.none",
+            id="an unsigned card",
+        ),
+        pytest.param(
+            lambda key, stranger: (sign(PUBLIC, stranger), {}),
+            "publish.not_verifying",
+            "key.unknown",
+            id="a card signed with a key outside the set",
+        ),
+        pytest.param(
+            lambda key, stranger: (_edited(sign(PUBLIC, key)), {}),
+            "publish.not_verifying",
+            "sig.bad",
+            id="a card edited after signing",
+        ),
+        pytest.param(
+            lambda key, stranger: (b"[]", {}),
+            "publish.not_verifying",
+            "json.not_object",
+            id="bytes that are no card",
+        ),
+        pytest.param(
+            lambda key, stranger: (
+                sign(PUBLIC, key),
+                {"staff": sign(with_skill(PUBLIC, "tugs"), stranger)},
+            ),
+            "publish.not_verifying",
+            "the extended card of audience staff does not verify",
+            id="an extended card signed with a key outside the set",
+        ),
+        pytest.param(
+            lambda key, stranger: (sign(PUBLIC, key), {"staff": sign(PUBLIC, key)}),
+            "publish.extended_same",
+            "audience staff says what the public card says",
+            id="an extended card with the public card's bytes",
+        ),
+        pytest.param(
+            lambda key, stranger: (
+                sign(PUBLIC, key),
+                {"staff": sign(dict(reversed(PUBLIC.items())), key)},
+            ),
+            "publish.extended_same",
+            "audience staff says what the public card says",
+            id="an extended card that only orders its members differently",
+        ),
+        pytest.param(
+            lambda key, stranger: (
+                sign({**PUBLIC, "capabilities": {"extendedAgentCard": False}}, key),
+                {"staff": sign(with_skill(PUBLIC, "tugs"), key)},
+            ),
+            "publish.extended_undeclared",
+            "the public card does not declare one",
+            id="an extended card that the public card denies",
+        ),
+    ],
+)
+def test_what_a_peer_could_not_use_is_refused_and_nothing_is_written(
+    directory: Path,
+    key: PrivateKey,
+    stranger: PrivateKey,
+    make: Callable[[PrivateKey, PrivateKey], tuple[bytes, dict[str, bytes]]],
+    code: str,
+    words: str,
+) -> None:
+    """Each refusal names the card and the first reason."""
+    card, extended = make(key, stranger)
+
+    with pytest.raises(PublishRefused, match=words) as refused:
+        publish(
+            card,
+            jwks=JwkSet.of([key.public]),
+            extended=extended,
+            directory=directory,
+            now=NOW,
+        )
+
+    assert refused.value.code == code
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    "audience", ["", "Staff", "../staff", "staff.json", "a/b", "a" * 65, "größe", "staff\n"]
+)
+def test_an_audience_that_is_no_plain_name_is_refused(
+    directory: Path, key: PrivateKey, audience: str
+) -> None:
+    """An audience becomes a file's name and a word of the token file."""
+    with pytest.raises(UsageFault) as refused:
+        publish_cards(directory, key, PUBLIC, audience)
+
+    assert refused.value.code == "publish.audience_name"
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize("audience", ["a", "staff-2", "0", "a" * 64])
+def test_an_audience_that_is_a_plain_name_is_published(
+    directory: Path, key: PrivateKey, audience: str
+) -> None:
+    """The twin of the refusals above."""
+    assert publish_cards(directory, key, PUBLIC, audience).extended.keys() == {audience}
+
+
+@pytest.mark.parametrize("max_age", [-1, 365 * 24 * 3600 + 1])
+def test_a_max_age_beyond_a_year_or_below_zero_is_refused(
+    directory: Path, key: PrivateKey, max_age: int
+) -> None:
+    """Caches do not tell longer times from each other."""
+    with pytest.raises(UsageFault, match="seconds"):
+        publish(
+            sign(PUBLIC, key),
+            jwks=JwkSet.of([key.public]),
+            extended={},
+            directory=directory,
+            now=NOW,
+            max_age=max_age,
+        )
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("document", "declared"),
+    [
+        pytest.param({"capabilities": {"extendedAgentCard": True}}, True, id="1.0 says true"),
+        pytest.param({"supportsAuthenticatedExtendedCard": True}, True, id="0.3 says true"),
+        pytest.param({"capabilities": {"extendedAgentCard": False}}, False, id="1.0 says false"),
+        pytest.param({"capabilities": {"extendedAgentCard": "true"}}, False, id="a string"),
+        pytest.param({"capabilities": None}, False, id="no capabilities"),
+        pytest.param({}, False, id="nothing is said"),
+    ],
+)
+def test_a_card_declares_an_extended_one_in_either_spelling(
+    document: dict[str, Any], declared: bool
+) -> None:
+    """1.0 and 0.3 have a member each; only `true` counts."""
+    assert declares_extended_card(document) is declared
+
+
+def test_a_0_3_card_publishes_an_extended_one(directory: Path, key: PrivateKey) -> None:
+    """The 0.3 declaration is enough from signing to publication."""
+    assert publish_cards(directory, key, PUBLIC_0_3, "staff").extended.keys() == {"staff"}
+
+
+# ------------------------------------------------------------------------ the directory
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        pytest.param(lambda d: (d / "notes.txt").write_text("mine"), id="a file"),
+        pytest.param(lambda d: (d / "src").mkdir(), id="a folder"),
+        pytest.param(lambda d: (d / "12").mkdir(), id="a number without six digits"),
+        pytest.param(lambda d: (d / "000001").write_text("x"), id="a file named as a generation"),
+        pytest.param(lambda d: (d / "000001").symlink_to(d), id="a link named as a generation"),
+        pytest.param(lambda d: (d / "current").symlink_to("000001"), id="a link named current"),
+        pytest.param(lambda d: (d / "current").mkdir(), id="a folder named current"),
+    ],
+)
+def test_a_directory_with_anything_else_in_it_is_left_alone(
+    directory: Path, key: PrivateKey, put: Callable[[Path], object]
+) -> None:
+    """A mistyped -o must not mix a publication into somebody's files."""
+    directory.mkdir()
+    put(directory)
+    before = sorted(os.listdir(directory))
+
+    with pytest.raises(FileFault, match="did not write") as refused:
+        publish_cards(directory, key)
+
+    assert refused.value.code == "publish.malformed"
+    assert sorted(os.listdir(directory)) == before
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["it is empty", "it does not exist"])
+def test_a_directory_of_its_own_is_taken(directory: Path, key: PrivateKey, made: bool) -> None:
+    """The twin: nothing in the way."""
+    if made:
+        directory.mkdir()
+    assert publish_cards(directory / "deeper", key).number == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("current", "serve.no_generation"),
+        ("000001/manifest.json", "serve.corrupt_generation"),
+        ("000001/agent-card.json", "serve.corrupt_generation"),
+        ("000001/jwks.json", "serve.corrupt_generation"),
+        ("000001/extended/staff.json", "serve.corrupt_generation"),
+    ],
+)
+def test_a_file_that_is_gone_is_found_out_and_mended(
+    directory: Path, key: PrivateKey, name: str, code: str
+) -> None:
+    """Nothing of a damaged generation is served; publishing again makes a sound one."""
+    publish_cards(directory, key, PUBLIC, "staff")
+    (directory / name).unlink()
+
+    with pytest.raises(ServeFault) as refused:
+        load_current(directory)
+
+    assert refused.value.code == code
+    assert publish_cards(directory, key, PUBLIC, "staff").number == 2
+    assert load_current(directory).number == 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "current",
+        "000001/manifest.json",
+        "000001/agent-card.json",
+        "000001/jwks.json",
+        "000001/extended/staff.json",
+    ],
+)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda data: data[:-2], id="cut short"),
+        pytest.param(lambda data: b"", id="emptied"),
+        pytest.param(lambda data: data.replace(b"1", b"2"), id="digits changed"),
+        pytest.param(lambda data: b"{}", id="replaced by an empty object"),
+        pytest.param(lambda data: b"[1]", id="replaced by a list"),
+    ],
+)
+def test_a_file_that_was_changed_is_found_out_and_mended(
+    directory: Path, key: PrivateKey, name: str, damage: Callable[[bytes], bytes]
+) -> None:
+    """Every byte that matters is under a digest, from `current` down."""
+    publish_cards(directory, key, PUBLIC, "staff")
+    path = directory / name
+    path.write_bytes(damage(path.read_bytes()))
+
+    with pytest.raises(ServeFault) as refused:
+        load_current(directory)
+
+    assert refused.value.code in ("serve.corrupt_generation", "serve.newer_format")
+    if refused.value.code == "serve.corrupt_generation":
+        mended = publish_cards(directory, key, PUBLIC, "staff")
+        assert mended.number > 1
+        assert load_current(directory).files == mended.files
+
+
+def _rewrite_manifest(directory: Path, **members: object) -> None:
+    """Change the manifest of generation 1 as one would who can write to the directory."""
+    path = directory / "000001/manifest.json"
+    data = json.dumps({**json.loads(path.read_bytes()), **members}).encode()
+    path.write_bytes(data)
+    pointer = {"format": 1, "generation": 1, "manifest": hashlib.sha256(data).hexdigest()}
+    (directory / "current").write_text(json.dumps(pointer))
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        pytest.param({"generation": 2}, id="it is another generation's"),
+        pytest.param({"max_age": -1}, id="its max-age is negative"),
+        pytest.param({"published_at": "yesterday"}, id="its time is none"),
+        pytest.param({"kids": "k1"}, id="its kids are no list"),
+        pytest.param({"files": {}}, id="it names no card"),
+        pytest.param({"format": "1"}, id="its format is a string"),
+    ],
+)
+def test_a_manifest_that_says_nonsense_is_refused(
+    directory: Path, key: PrivateKey, members: dict[str, object]
+) -> None:
+    """Also where its digest is the one that `current` names."""
+    publish_cards(directory, key)
+    _rewrite_manifest(directory, **members)
+
+    with pytest.raises(ServeFault) as refused:
+        load_current(directory)
+
+    assert refused.value.code == "serve.corrupt_generation"
+
+
+def test_a_manifest_cannot_reach_outside_its_folder(
+    directory: Path, key: PrivateKey, tmp_path: Path
+) -> None:
+    """A name that is no file of a generation is never opened, whatever digest stands by it."""
+    publish_cards(directory, key)
+    secret = tmp_path / "secret.json"
+    secret.write_text("{}")
+    files = json.loads((directory / "000001/manifest.json").read_bytes())["files"]
+    entry = {"sha256": hashlib.sha256(b"{}").hexdigest()}
+    _rewrite_manifest(directory, files={**files, "extended/../../../secret.json": entry})
+
+    with pytest.raises(ServeFault, match="which no generation has"):
+        load_current(directory)
+
+
+def test_a_newer_format_is_neither_read_nor_overwritten(directory: Path, key: PrivateKey) -> None:
+    """An older cardsign must not publish over what it does not understand."""
+    publish_cards(directory, key)
+    (directory / "current").write_text('{"format": 2}')
+    before = _tree(directory)
+
+    for act in (lambda: load_current(directory), lambda: publish_cards(directory, key)):
+        with pytest.raises(ServeFault, match="format 2 is newer") as refused:
+            act()
+        assert refused.value.code == "serve.newer_format"
+    assert _tree(directory) == before
+
+
+@pytest.mark.parametrize(
+    ("put", "number"),
+    [
+        pytest.param(lambda d: (d / "000007").mkdir(), 8, id="a folder that never became current"),
+        pytest.param(
+            lambda d: (d / "current").write_text('{"format":1,"generation":41,"manifest":""}'),
+            42,
+            id="a current whose folder is gone",
+        ),
+        pytest.param(lambda d: (d / "current").write_text("?"), 2, id="a current that is garbage"),
+    ],
+)
+def test_a_number_is_never_used_twice(
+    directory: Path, key: PrivateKey, put: Callable[[Path], object], number: int
+) -> None:
+    """Whatever is damaged, the next number is above all that were ever given."""
+    publish_cards(directory, key)
+    put(directory)
+
+    assert publish_cards(directory, key, with_skill(PUBLIC, "new")).number == number
+
+
+def test_processes_that_publish_at_once_take_turns(directory: Path, key: PrivateKey) -> None:
+    """Each gets a number of its own, and the last one is current."""
+    cards = [with_skill(PUBLIC, f"skill-{index}") for index in range(8)]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        numbers = list(pool.map(lambda card: publish_cards(directory, key, card).number, cards))
+
+    assert sorted(numbers) == list(range(1, 9))
+    assert load_current(directory).number == 8
+
+
+# ------------------------------------------------------------------------- failures
+
+
+class _FailingSync:
+    """`os.fsync` that fails at its nth call, as on a full or broken disk."""
+
+    def __init__(self, failing_call: int) -> None:
+        self.calls = 0
+        self._failing_call = failing_call
+
+    def __call__(self, descriptor: int) -> None:
+        self.calls += 1
+        if self.calls == self._failing_call:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def _publish_on_failing_disk(
+    directory: Path, key: PrivateKey, failing_call: int, monkeypatch: pytest.MonkeyPatch
+) -> bool:
+    """Publish a new card; whether it failed. Either way a sound generation is current."""
+    card = with_skill(PUBLIC, f"attempt-{failing_call}")
+    before = load_current(directory)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", _FailingSync(failing_call))
+        try:
+            publish_cards(directory, key, card, "staff")
+            failed = ""
+        except FileFault as fault:
+            failed = fault.code
+    left = load_current(directory)
+    assert not [*directory.glob(".new*"), *directory.glob("*.tmp")]
+    assert failed in ("", "file.unwritable")
+    assert left.card == sign(card, key) or (failed and left.files == before.files)
+    return bool(failed)
+
+
+def test_a_disk_that_fails_at_any_write_leaves_the_old_generation_or_the_new(
+    directory: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every sync of a publication is made to fail once; a reader never sees a mixture."""
+    publish_cards(directory, key, PUBLIC, "staff")
+    failures = 0
+    while _publish_on_failing_disk(directory, key, failures + 1, monkeypatch):
+        failures += 1
+    assert failures >= 10  # 4 files and 3 directories at least, some twice
+
+
+def test_what_a_killed_publication_left_is_swept(directory: Path, key: PrivateKey) -> None:
+    """The next publication starts from nothing, and is not refused for the remains."""
+    (directory / ".new" / "extended").mkdir(parents=True)
+    (directory / ".new" / "agent-card.json").write_text("half a ca")
+    (directory / ".current.0123456789abcdef.tmp").write_text("{")
+
+    generation = publish_cards(directory, key)
+
+    assert not (directory / ".new").exists()
+    assert load_current(directory).files == generation.files
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda path: path.write_text("a file"), id="a file stands there"),
+        pytest.param(lambda path: path.symlink_to(path), id="a link that leads nowhere"),
+    ],
+)
+def test_a_directory_that_cannot_be_made_is_a_local_fault(
+    directory: Path, key: PrivateKey, make: Callable[[Path], object]
+) -> None:
+    """One of ours, exit status 2, never a bare OSError."""
+    make(directory)
+
+    with pytest.raises(FileFault) as refused:
+        publish_cards(directory, key)
+
+    assert (refused.value.code, refused.value.exit_status) == ("file.unwritable", 2)
+
+
+def test_a_read_only_directory_is_a_local_fault_and_stays_as_it_was(
+    directory: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operating system's word is passed on, with the path."""
+    publish_cards(directory, key)
+    before = _tree(directory)
+
+    def refuse(path: Path, *args: object, **options: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "mkdir", lambda path, **_: refuse(path) if ".new" in str(path) else 0)
+    with pytest.raises(FileFault, match="Read-only file system") as refused:
+        publish_cards(directory, key, with_skill(PUBLIC, "new"))
+
+    assert refused.value.path.endswith(".new")
+    assert _tree(directory) == before
+
+
+def test_every_error_of_publishing_is_one_of_ours(key: PrivateKey) -> None:
+    """Even for a directory whose name no file system takes."""
+    with pytest.raises(CardsignError):
+        publish_cards(Path("a\0b"), key)
