@@ -29,6 +29,7 @@ test: $(VENV)/.dev  ## run the tests; T="-k sign" goes to pytest
 	@$(BIN)/python -m pytest $(T)
 
 dev: $(VENV)/.dev  ## make .venv with cardsign (editable) and the development tools
+	@:
 
 check: lint types test  ## what a change has to pass
 
@@ -92,5 +93,5 @@ $(VENV)/.dev: $(VENV)/.installed
 	@cp $^ .judges-js
 	@if command -v npm >/dev/null; then \
 	  echo "installing @a2a-js/sdk into .judges-js ..."; \
-	  npm ci --prefix .judges-js --no-audit --no-fund --loglevel=error && touch $@; \
+	  npm ci --prefix .judges-js --no-audit --no-fund --loglevel=error >/dev/null && touch $@; \
 	else echo "no npm on this machine: the JavaScript SDK is left out"; fi

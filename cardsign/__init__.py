@@ -49,6 +49,9 @@ from cardsign.verify import verify_card as verify_card
 __version__ = "0.1.0"
 
 __all__ = [
+    "DEFAULT_PROFILES",
+    "FULL_PROFILES",
+    "REASONS",
     "Answers",
     "AtOrigin",
     "CanonicalizationError",
@@ -56,9 +59,7 @@ __all__ = [
     "CardRefused",
     "CardUrl",
     "CardsignError",
-    "DEFAULT_PROFILES",
     "Enrolment",
-    "FULL_PROFILES",
     "Holder",
     "InputRefused",
     "Issuer",
@@ -72,7 +73,6 @@ __all__ = [
     "Policy",
     "PrivateKey",
     "PublicKey",
-    "REASONS",
     "Reason",
     "Report",
     "SignatureRefused",

@@ -13,7 +13,7 @@
     │   └── PublishRefused       a publication that would not verify         publish.*
     ├── NotTrusted               verify_card's verdict, in cardsign.verdict  exit 1 or 3
     ├── LocalFault               this machine, this command line             exit 2
-    │   ├── UsageFault           options and settings that do not fit   usage.*, config.*
+    │   ├── UsageFault           options and settings that do not fit        usage.*, config.*
     │   ├── FileFault            a file that cannot be read or written       file.*
     │   ├── PassphraseFault      no passphrase, or the wrong one             passphrase.*
     │   ├── StoreFault           the key store is absent, corrupt or newer   keystore.*
@@ -21,6 +21,9 @@
     │   └── ServeFault           a server that cannot start                  serve.*
     └── NoVerdict                what is needed cannot be had now            exit 3
         └── FetchFailed          a peer that cannot be asked safely          fetch.*
+
+The class says whose fault it is, the code what it is about: what users hand over themselves
+(a key set, a publication directory) is refused under the same code, as a local fault.
 
 Each instance carries a stable ``code`` (listed in :mod:`cardsign.reasons`), the
 place (``path``: a JSON pointer, file or header member), and a ``hint``.

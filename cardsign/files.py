@@ -70,20 +70,21 @@ def read_private(path: Path, *, max_bytes: int) -> bytes:
         FileFault: As :func:`read_secret`; ``file.permissions`` also for a symbolic link,
             for anything but a plain file, and for a file of another user.
     """
-    if path.is_symlink():
-        raise _exposed(path, "this is a symbolic link")
     # O_NONBLOCK: opening a pipe would otherwise wait for its writer before it is refused.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-    with _faults(path, "file.unreadable"), _opened(path, flags) as descriptor:
-        status = os.fstat(descriptor)
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not stat.S_ISREG(status.st_mode):
-            raise _exposed(path, "this is not a plain file")
-        if status.st_uid != os.geteuid():
-            raise _exposed(path, "this file belongs to another user")
-        _refuse_shared(status, path)
-        return _read(descriptor, path, max_bytes)
+    with _faults(path, "file.unreadable"):
+        if path.is_symlink():
+            raise _exposed(path, "this is a symbolic link")
+        with _opened(path, flags) as descriptor:
+            status = os.fstat(descriptor)
+            if stat.S_ISDIR(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not stat.S_ISREG(status.st_mode):
+                raise _exposed(path, "this is not a plain file")
+            if status.st_uid != os.geteuid():
+                raise _exposed(path, "this file belongs to another user")
+            _refuse_shared(status, path)
+            return _read(descriptor, path, max_bytes)
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = PUBLIC_MODE) -> None:
@@ -202,7 +203,7 @@ def sync_directory(path: Path) -> None:
 
 def _create(path: Path, data: bytes, mode: int) -> None:
     """Create, fill and sync a new file; remove it again if that fails half-way."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with open(os.open(path, flags, mode), "wb") as file:
         try:
             file.write(data)

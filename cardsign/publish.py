@@ -93,7 +93,7 @@ def publish(
     _refuse_foreign_entries(directory)
     with _locked(directory):
         newest = _newest(directory)
-        if newest and newest.max_age == max_age and newest.files == files:
+        if newest and newest.files == files:  # the key set tells max_age, too
             return newest
         generation = Generation(
             number=_highest_number(directory) + 1,
@@ -172,7 +172,7 @@ def _commit(directory: Path, generation: Generation) -> None:
     """Write the folder under another name, rename it, then point to it; each step durable."""
     staging = directory / _STAGING
     with _faults(directory):
-        shutil.rmtree(staging, ignore_errors=True)  # of a publication that was killed
+        _sweep(directory)
         try:
             staging.mkdir()
             if generation.extended:
@@ -186,6 +186,14 @@ def _commit(directory: Path, generation: Generation) -> None:
     sync_directory(directory)
     # Should this fail, the folder stays, whole but unnamed, and its number is not used again.
     write_atomic(directory / CURRENT_FILE, generation.pointer())
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what a publication left that was killed; the lock says that it is not under way."""
+    shutil.rmtree(directory / _STAGING, ignore_errors=True)
+    for name in os.listdir(directory):
+        if _LEFTOVER.fullmatch(name):
+            (directory / name).unlink()
 
 
 def _newest(directory: Path) -> Generation | None:

@@ -8,7 +8,7 @@ verified as an outsider would.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -25,6 +25,7 @@ from cardsign.errors import (
     SigningRefused,
     UsageFault,
 )
+from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import (
     TYP_COMPAT,
     TYP_JOSE,
@@ -34,9 +35,9 @@ from cardsign.jose.jws import (
     read_entry,
     sign_payload,
 )
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
+from cardsign.trust.interfaces import check_interfaces
 from cardsign.trust.policy import Policy
 from cardsign.trust.subject import Holder
 from cardsign.verify import examine_card
@@ -46,6 +47,7 @@ _ORDER: Final = ("prune-empty", "prune-empty-upgraded", "rule-1-as-written", "se
 _UNREADABLE: Final = frozenset({"sig.shape", "sig.base64url", "sig.header"})
 # Pinned keys with freshness waived have no deadlines: the time of the self-check decides nothing.
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_OUR_MEMBERS: Final = frozenset({"protected", "signature"})
 _SHOWN: Final = 5  # pointers listed in one note before "and N more"
 
 
@@ -113,17 +115,16 @@ def sign_card(
     Raises:
         JsonRefused, CardRefused: The bytes are no Agent Card that can be read one way only,
             or a schema member has the wrong JSON type.
+        KeyRefused: ``jwks.duplicate_kid``: two signers' keys cannot be told apart.
         SigningRefused: ``sign.no_key``, ``sign.too_many``, ``sign.header_too_long``,
-            ``sign.self_check``.
+            ``sign.self_check``, or the code for which a reader refuses the result.
         SignerFault: A signer failed, or answered with another key's signature.
         UsageFault: A profile is unknown.
     """
     return sign_with_notes(document, signers, SigningOptions(profiles=profiles)).document
 
 
-def sign_with_notes(
-    document: bytes, signers: Sequence[Signer], options: SigningOptions
-) -> Signing:
+def sign_with_notes(document: bytes, signers: Sequence[Signer], options: SigningOptions) -> Signing:
     """Sign a card and say what else there is to know; see :func:`sign_card`.
 
     Raises:
@@ -133,6 +134,7 @@ def sign_with_notes(
     if not signers:
         raise SigningRefused("sign.no_key", "no key to sign with was given")
     _check_profiles((*options.profiles, *options.compat))
+    JwkSet.of(signer.public for signer in signers)
     card = Card.from_bytes(document)
     notes = list(_check_card(card, options))
     plan = _plan(card, options, notes)
@@ -146,7 +148,7 @@ def sign_with_notes(
             path="/signatures",
         )
     entries: list[Json] = [
-        _reuse(card, planned, signer) or dict(_sign(planned, signer))
+        _reuse(card, planned, signer) or _sign(planned, signer)
         for signer in signers
         for planned in plan
     ]
@@ -177,8 +179,11 @@ def _check_card(card: Card, options: SigningOptions) -> Iterator[Reason]:
     if "signature" in document:
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
         problems.append(("card.single_signature_block", block, "/signature"))
-    members = check_members(document, card.generation)
+    unsigned = {name: value for name, value in document.items() if name != "signatures"}
+    members = check_members(unsigned, card.generation)
     problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
+    if not problems:
+        problems.extend(_interface_problems(document))
     for code, message, path in problems:
         if not options.force:
             more = f"; {len(problems) - 1} more such problems" if len(problems) > 1 else ""
@@ -189,6 +194,14 @@ def _check_card(card: Card, options: SigningOptions) -> Iterator[Reason]:
             if options.strict:
                 raise CardRefused("card.missing_required", problem.message, path=problem.pointer)
             yield Reason.of("card.missing_required", problem.message, problem.pointer)
+
+
+def _interface_problems(document: Mapping[str, Json]) -> Iterator[tuple[str, str, str]]:
+    """What would make every verifier refuse the card for its endpoints (rule V4)."""
+    try:
+        check_interfaces(document, None)
+    except CardRefused as refusal:
+        yield refusal.code, refusal.message, refusal.path
 
 
 # ------------------------------------------------------------------ the plan
@@ -212,21 +225,22 @@ def _plan(card: Card, options: SigningOptions, notes: list[Reason]) -> list[_Pla
             claimed[payload.data] = _Planned(payload, TYP_JOSE)
         elif payload.names_an_endpoint or name in options.compat:
             claimed[payload.data] = _Planned(payload, TYP_COMPAT)
-            notes.append(_what_it_loses(card, payload))
+            notes.extend(_what_it_loses(card, payload))
         else:
             lost = f"no {name} signature was made: its payload has lost every endpoint"
             notes.append(Reason.of("sign.compat_no_endpoint", lost))
     return sorted(claimed.values(), key=lambda one: _ORDER.index(one.payload.profile))
 
 
-def _what_it_loses(card: Card, payload: Payload) -> Reason:
+def _what_it_loses(card: Card, payload: Payload) -> Iterator[Reason]:
     parts = uncovered_parts(card.document, payload)
-    parts = tuple(sorted(parts, key=lambda part: not part.security))
-    shown = ", ".join(part.pointer for part in parts[:_SHOWN])
-    more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
-    requirement = any("ecurity" in part.pointer and part.security for part in parts)
-    also = "; that includes who may call" if requirement else ""
-    return Reason.of(
+    if not parts:
+        return
+    pointers = [part.pointer for part in sorted(parts, key=lambda part: not part.security)]
+    shown = ", ".join(pointers[:_SHOWN])
+    more = f" and {len(pointers) - _SHOWN} more" if len(pointers) > _SHOWN else ""
+    also = "; that includes who may call" if any(part.security for part in parts) else ""
+    yield Reason.of(
         "sign.compat_lossy",
         f"verifiers of {payload.profile} will not notice changes of {shown}{more}{also}",
     )
@@ -239,31 +253,34 @@ def _foreign(
     own = {signer.public.kid for signer in signers} | set(options.own_kids)
     kept: list[Json] = []
     for index, untrusted_entry in enumerate(card.signatures):
-        path = f"/signatures/{index}"
         try:
             entry = read_entry(untrusted_entry)
         except SignatureRefused as refusal:
-            if refusal.code in _UNREADABLE or options.drop_foreign:
-                dropped = f"an unreadable signature was dropped: {refusal.message}"
-                notes.append(Reason.of("sign.foreign_dropped", dropped, path))
-            else:  # such as an algorithm that we do not know: not ours to judge
-                unchecked = f"a signature was kept unchecked: {refusal.message}"
-                notes.append(Reason.of("sign.foreign_unchecked", unchecked, path))
-                kept.append(untrusted_entry)
-            continue
-        if entry.header.kid in own or options.drop_foreign:
-            continue
-        key = options.known_keys.find(entry.header.kid) if options.known_keys else None
-        if key is None:
-            unchecked = f"the signature by {entry.header.kid!r} was kept without its key"
-            notes.append(Reason.of("sign.foreign_unchecked", unchecked, path))
-            kept.append(untrusted_entry)
-        elif any(_fits(entry, payload.data, signer_key=key) for payload in _payloads(card)):
-            kept.append(untrusted_entry)
+            # Such as an algorithm that we do not know: not ours to judge, unless it is garbage.
+            fits = False if refusal.code in _UNREADABLE else None
+            what = f"an entry that cannot be verified ({refusal.message})"
         else:
-            dropped = f"the signature by {entry.header.kid!r} no longer fits and was dropped"
-            notes.append(Reason.of("sign.foreign_dropped", dropped, path))
+            if entry.header.kid in own:
+                continue
+            fits = _fits_its_key(card, entry, options.known_keys)
+            what = f"the signature by {entry.header.kid!r}"
+        path = f"/signatures/{index}"
+        if fits is False or options.drop_foreign:
+            why = " and no longer fits" if fits is False else " as asked"
+            notes.append(Reason.of("sign.foreign_dropped", f"{what} was dropped{why}", path))
+            continue
+        if fits is None:
+            notes.append(Reason.of("sign.foreign_unchecked", f"{what} was kept unchecked", path))
+        kept.append(untrusted_entry)
     return kept
+
+
+def _fits_its_key(card: Card, entry: Entry, known_keys: JwkSet | None) -> bool | None:
+    """Whether a signature fits some payload of the card; None where its key is not known."""
+    key = known_keys.find(entry.header.kid) if known_keys else None
+    if key is None:
+        return None
+    return any(_fits(entry, payload.data, signer_key=key) for payload in _payloads(card))
 
 
 def _payloads(card: Card) -> Iterator[Payload]:
@@ -287,22 +304,23 @@ def _fits(entry: Entry, payload: bytes, *, signer_key: PublicKey) -> bool:
 
 def _reuse(card: Card, planned: _Planned, signer: Signer) -> Json:
     """A present signature that is just what the plan asks for, so that bytes stay stable."""
+    key = signer.public
+    header = {"alg": key.alg, "kid": key.kid, "typ": planned.typ}
     for untrusted_entry in card.signatures:
+        if not isinstance(untrusted_entry, dict) or set(untrusted_entry) != _OUR_MEMBERS:
+            continue
         try:
             entry = read_entry(untrusted_entry)
+            if dict(entry.header.members) == header:
+                check_entry(entry, planned.payload.data, key)
+                return untrusted_entry
         except SignatureRefused:
             continue
-        key = signer.public
-        wanted = {"alg": key.alg, "kid": key.kid, "typ": planned.typ}
-        if dict(entry.header.members) != wanted or set(untrusted_entry) != {"protected", "signature"}:
-            continue
-        if _fits(entry, planned.payload.data, signer_key=key):
-            return untrusted_entry
     return None
 
 
-def _sign(planned: _Planned, signer: Signer) -> dict[str, str]:
-    return sign_payload(planned.payload.data, signer, typ=planned.typ)
+def _sign(planned: _Planned, signer: Signer) -> Json:
+    return dict(sign_payload(planned.payload.data, signer, typ=planned.typ))
 
 
 def _render(card: Card, entries: list[Json]) -> bytes:
@@ -311,9 +329,7 @@ def _render(card: Card, entries: list[Json]) -> bytes:
     return text.encode() + b"\n"
 
 
-def check_as_an_outsider(
-    signed: bytes, signers: Sequence[Signer], *, force: bool = False
-) -> None:
+def check_as_an_outsider(signed: bytes, signers: Sequence[Signer], *, force: bool = False) -> None:
     """Verify what was signed with the public keys alone; also worth doing on the file written.
 
     Raises:

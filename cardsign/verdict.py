@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from cardsign.card.canonical import PROFILES
 from cardsign.card.strictjson import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError
 from cardsign.reasons import Reason
@@ -44,12 +45,6 @@ class Answers:
             "complete": self.complete,
         }
 
-    @property
-    def score(self) -> tuple[int, int]:
-        """Orders signatures from worst to best: fewest "no" first, then most "yes"."""
-        given = (self.integrity, self.authorised, self.current, self.complete)
-        return -given.count("no"), given.count("yes")
-
 
 @dataclass(frozen=True, slots=True)
 class SignatureReport:
@@ -60,11 +55,12 @@ class SignatureReport:
         kid: The header's kid, or None where the header could not be read; not verified.
         alg: The header's alg, likewise.
         typ: The header's typ, or None where there is none.
-        profiles: The profiles whose payload it verifies; empty if none, or if no key is known.
         verdict: See the table in `docs/verdicts.md`.
+        reasons: Why, the weightiest first; at least one unless it counts.
+        profiles: The profiles whose payload it verifies; empty if none, or if no key is known.
+        profile: The one of them by which it was judged, or None.
         counts: Whether the signature can make the card trusted.
         uncovered: JSON pointers of what it leaves open, the closed table's rows left out.
-        reasons: Why.
         answers: The four answers if this signature alone were asked.
         document: The object parsed from the payload that it verifies, if it counts.
     """
@@ -73,13 +69,24 @@ class SignatureReport:
     kid: str | None
     alg: str | None
     typ: str | None
-    profiles: tuple[str, ...]
     verdict: SignatureVerdict
-    counts: bool
-    uncovered: tuple[str, ...]
     reasons: tuple[Reason, ...]
+    profiles: tuple[str, ...] = ()
+    profile: str | None = None
+    counts: bool = False
+    uncovered: tuple[str, ...] = ()
     answers: Answers = field(default_factory=Answers)
     document: dict[str, Json] | None = None
+
+    @property
+    def rank(self) -> tuple[bool, int, int, int, int]:
+        """Orders signatures from worst to best: first of all whether one counts, then its answers.
+
+        Only where those are equal does it matter how much of the card is covered.
+        """
+        given = list(self.answers.to_json().values())
+        profile = list(PROFILES).index(self.profile) if self.profile else len(PROFILES)
+        return self.counts, given.count("yes"), -given.count("no"), -len(self.uncovered), -profile
 
     def to_json(self) -> dict[str, Any]:
         """The element of the verdict's `signatures` member."""

@@ -24,7 +24,8 @@ WIDTH = 96  # columns of the help texts, whatever terminal this runs in
 def commands() -> str:
     """docs/cli.md: the help of each command, groups before their members."""
     sections = [NOTE, "# Commands"]
-    for context in walk(click.Context(cli, info_name="cardsign", terminal_width=WIDTH)):
+    settings = {**cli.context_settings, "terminal_width": WIDTH}
+    for context in walk(click.Context(cli, info_name="cardsign", **settings)):
         text = context.command.get_help(context)
         sections.append(f"## {context.command_path}\n\n```text\n{text}\n```")
     return "\n\n".join(sections) + "\n"
@@ -37,9 +38,7 @@ def walk(context: click.Context) -> Iterator[click.Context]:
         for name in context.command.list_commands(context):
             command = context.command.get_command(context, name)
             if command is not None and not command.hidden:
-                yield from walk(
-                    click.Context(command, context, name, terminal_width=context.terminal_width)
-                )
+                yield from walk(click.Context(command, context, name))
 
 
 def reasons() -> str:

@@ -1,27 +1,31 @@
 """What every test may use, and which tests this machine cannot run.
 
 A test that needs something absent is deselected, never skipped, and the last lines of the
-run say how many were left out and why.
+run say how many were left out and why. Where CARDSIGN_CI is set, a skipped test fails the run,
+and so does one that was left out although this machine could run it.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cardsign.jose.keys import PrivateKey
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+#: The SDKs that `needs_judges("py")` and `needs_judges("js")` ask, where they are told to us,
+#: and what `make interop-env` needs to install them; tests/interop/README.md.
+JUDGES = {
+    "py": ("a2a-sdk", "CARDSIGN_JUDGE_PY", "python3"),
+    "js": ("@a2a-js/sdk", "CARDSIGN_JUDGE_JS_HOME", "npm"),
+}
+INSTALLABLE = "`make interop-env` installs it"
 
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
-
-
-def _absent() -> dict[str, str]:
-    """The markers whose tests cannot run here, each with the reason."""
-    absent = {}
-    if not SHARED.is_dir():
-        absent["needs_shared"] = "no folder `shared` beside the checkout"
-    return absent
 
 
 @pytest.fixture(scope="session")
@@ -30,18 +34,40 @@ def shared() -> Path:
     return SHARED
 
 
+@pytest.fixture(scope="session")
+def alice() -> PrivateKey:
+    """The key of the card's publisher."""
+    return PrivateKey.generate("ES256", kid="alice")
+
+
+@pytest.fixture(scope="session")
+def bob() -> PrivateKey:
+    """A key of somebody else."""
+    return PrivateKey.generate("ES256", kid="bob")
+
+
+def _why_left_out(item: pytest.Item) -> str:
+    """Why a test cannot run here; empty if it can."""
+    if item.get_closest_marker("needs_shared") and not SHARED.is_dir():
+        return "no folder `shared` beside the checkout"
+    judges = item.get_closest_marker("needs_judges")
+    for name in (judges.args or JUDGES) if judges else ():
+        sdk, variable, installer = JUDGES[name]
+        if not os.environ.get(variable):
+            remedy = INSTALLABLE if shutil.which(installer) else f"nor {installer} to install it"
+            return f"no {sdk}; {remedy}"
+    return ""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect what cannot run here, and count it by reason."""
-    absent = _absent()
     left_out: dict[str, int] = {}
-    kept, deselected = [], []
+    deselected, kept = [], []
     for item in items:
-        marker = next(filter(item.get_closest_marker, absent), None)
-        if marker is None:
-            kept.append(item)
-        else:
-            deselected.append(item)
-            left_out[absent[marker]] = left_out.get(absent[marker], 0) + 1
+        reason = _why_left_out(item)
+        (deselected if reason else kept).append(item)
+        if reason:
+            left_out[reason] = left_out.get(reason, 0) + 1
     if deselected:
         config.hook.pytest_deselected(items=deselected)
         items[:] = kept
@@ -57,9 +83,28 @@ def pytest_testnodedown(node: Any) -> None:
         node.config.stash[_LEFT_OUT] = left_out
 
 
+def _ci_faults(config: pytest.Config) -> list[str]:
+    """What makes a run of CI fail although every test that ran has passed."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if not os.environ.get("CARDSIGN_CI") or reporter is None:  # None in a worker of xdist
+        return []
+    skipped = len(reporter.stats.get("skipped", []))
+    faults = [f"{skipped} skipped"] if skipped else []
+    left_out = config.stash.get(_LEFT_OUT, {})
+    return faults + [reason for reason in left_out if reason.endswith(INSTALLABLE)]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run of CI that did less than it could."""
+    if session.exitstatus == pytest.ExitCode.OK and _ci_faults(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Say what was left out, so that a green run does not claim more than it ran."""
     for reason, count in config.stash.get(_LEFT_OUT, {}).items():
         terminalreporter.write_line(f"left out: {count} tests ({reason})")
+    for fault in _ci_faults(config):
+        terminalreporter.write_line(f"failed, because CARDSIGN_CI is set: {fault}")

@@ -72,6 +72,7 @@ def test_what_cannot_be_read_is_named(read, prepare, code, tmp_path):
     assert caught.value.exit_status == 2
 
 
+@pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize(
     ("path", "code"),
     [
@@ -80,20 +81,24 @@ def test_what_cannot_be_read_is_named(read, prepare, code, tmp_path):
         pytest.param("/dev/null/file", "file.not_found", id="below something that is no directory"),
     ],
 )
-def test_an_impossible_path_is_a_fault_like_any_other(path, code):
+def test_an_impossible_path_is_a_fault_like_any_other(read, path, code):
     """Nothing but a FileFault comes out."""
     with pytest.raises(FileFault) as caught:
-        files.read_bytes(Path(path), max_bytes=10)
+        read(Path(path), max_bytes=10)
 
     assert caught.value.code == code
 
 
-def test_a_denied_file_is_unreadable(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("read", "module", "call"),
+    [*((read, os, "open") for read in READERS), (files.read_private, Path, "is_symlink")],
+)
+def test_a_denied_file_is_unreadable(read, module, call, tmp_path, monkeypatch):
     """The system's words are passed on (by patch: a test run by root is denied nothing)."""
-    monkeypatch.setattr(os, "open", fail_with(13))
+    monkeypatch.setattr(module, call, fail_with(13))
 
     with pytest.raises(FileFault, match=r"file\.unreadable: .*Permission denied"):
-        files.read_bytes(tmp_path / "file", max_bytes=10)
+        read(tmp_path / "file", max_bytes=10)
 
 
 @pytest.mark.parametrize("read", [files.read_secret, files.read_private])

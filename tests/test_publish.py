@@ -459,6 +459,18 @@ def test_a_file_that_was_changed_is_found_out_and_mended(
         assert load_current(directory).files == mended.files
 
 
+def test_a_manifest_that_was_backdated_is_found_out(directory: Path, key: PrivateKey) -> None:
+    """It is a sound manifest, but not the one that was published."""
+    publish_cards(directory, key)
+    path = directory / "000001/manifest.json"
+    path.write_bytes(path.read_bytes().replace(b"2026-11-21", b"2026-11-20"))
+
+    with pytest.raises(ServeFault, match="its digest is not the one") as refused:
+        load_current(directory)
+
+    assert refused.value.code == "serve.corrupt_generation"
+
+
 def _rewrite_manifest(directory: Path, **members: object) -> None:
     """Change the manifest of generation 1 as one would who can write to the directory."""
     path = directory / "000001/manifest.json"
@@ -607,7 +619,7 @@ def test_what_a_killed_publication_left_is_swept(directory: Path, key: PrivateKe
 
     generation = publish_cards(directory, key)
 
-    assert not (directory / ".new").exists()
+    assert sorted(os.listdir(directory)) == [".lock", "000001", "current"]
     assert load_current(directory).files == generation.files
 
 

@@ -162,11 +162,13 @@ def _prune_empty(node: Node, message: Message) -> Node:
         field = by_name.get(name)
         if field is None or child.value is None:
             continue
-        if field.name in kept:
+        if field.name in kept and field.shape == "one":
             _refuse(child, f"{field.name} is there under both its spellings")
         if field.oneof and chosen is not None:
             _refuse(child, f"{message.name} may hold one of {chosen} and {field.name}, not both")
         chosen = field.name if field.oneof else chosen
+        # A list or map that comes again replaces the first, as a 0.3 `url` does under
+        # prune-empty-upgraded beside `supported_interfaces`.
         kept[field.name] = _prune_field(child, field)
     survivors = {name: child for name, child in kept.items() if not child.is_empty}
     return Node(survivors, node.source)

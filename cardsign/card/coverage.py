@@ -87,8 +87,10 @@ class _Walk:
             if self._has_covered(where, child):
                 yield from self._inside(child, where, field, old_field, below)
             else:
-                exact = [f for f in (field, old_field) if f is not None and f.name == name]
-                excuse = self._excuse(where, child, field, exact, below.security)
+                exact = field if field is not None and field.name == name else None
+                known = exact is not None or old_field is not None
+                absent = (child is None and known) or _is_default(child, exact)
+                excuse = self._excuse(where, child, field, absent and not below.security)
                 yield Uncovered(where, below.security, excuse)
 
     def _inside(
@@ -126,15 +128,13 @@ class _Walk:
         if isinstance(value, dict):
             return any(self._has_covered(append(pointer, k), v) for k, v in value.items())
         if isinstance(value, list):
-            return any(
-                self._has_covered(append(pointer, str(i)), v) for i, v in enumerate(value)
-            )
+            return any(self._has_covered(append(pointer, str(i)), v) for i, v in enumerate(value))
         return False
 
     def _excuse(
-        self, pointer: str, value: Json, field: Field | None, exact: list[Field], security: bool
+        self, pointer: str, value: Json, field: Field | None, as_if_absent: bool
     ) -> Excuse | None:
-        if not security and any(_is_absent(value, field) for field in exact):
+        if as_if_absent:
             return Excuse.SCHEMA_DEFAULT
         if legacy.says_the_same(pointer, value, self.document, self.payload):
             return Excuse.SAME_AS_1_0
@@ -143,9 +143,9 @@ class _Walk:
         return None
 
 
-def _is_absent(value: Json, field: Field) -> bool:
+def _is_default(value: Json, field: Field | None) -> bool:
     """Whether rule 1 reads the value as if the member were not there."""
-    return value is None or (not field.required and field.is_default(value))
+    return field is not None and not field.required and field.is_default(value)
 
 
 def _find(message: Message | None, name: str, *, spelled_snake: bool = False) -> Field | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from cardsign.card.canonical import Payload
+from cardsign.card.canonical import Payload, jcs
 from cardsign.card.pointer import split
 from cardsign.card.strictjson import Json
 
@@ -52,7 +52,8 @@ def says_the_same(
         case ["securitySchemes", _, member]:
             scheme = _at_destination(pointer.rpartition("/")[0], payload)
             flat = _flat_scheme(scheme)
-            return flat is not None and member in flat and flat[member] == value
+            # Not `==`: to Python 1 is True, to JSON it is not.
+            return flat is not None and member in flat and jcs(flat[member]) == jcs(value)
     return False
 
 
@@ -69,12 +70,14 @@ def _same_connection(document: Mapping[str, Json], interface: dict[str, Json]) -
     """One covered 0.x interface must give all three members, so they are judged as one."""
     if not _is_0_3(interface):
         return False
-    transport = document.get("preferredTransport", _DEFAULT_TRANSPORT)
-    version = document.get("protocolVersion", interface.get("protocolVersion"))
+    version = interface.get("protocolVersion")
+    defaults = {"preferredTransport": _DEFAULT_TRANSPORT, "protocolVersion": version}
+    given = {name: document[name] for name in _CONNECTION if document.get(name) is not None}
+    connection = {**defaults, **given}
     return (
-        document.get("url") == interface.get("url")
-        and transport == interface.get("protocolBinding")
-        and _same_version(version, interface.get("protocolVersion"))
+        connection.get("url") == interface.get("url")
+        and connection["preferredTransport"] == interface.get("protocolBinding")
+        and _same_version(connection["protocolVersion"], version)
     )
 
 
@@ -90,8 +93,7 @@ def _same_version(one: Json, other: Json) -> bool:
 def _same_interface(value: Json, payload: Payload) -> bool:
     return isinstance(value, dict) and any(
         _is_0_3(interface)
-        and value
-        == {"url": interface.get("url"), "transport": interface.get("protocolBinding")}
+        and value == {"url": interface.get("url"), "transport": interface.get("protocolBinding")}
         for interface in _interfaces(payload)
     )
 
@@ -126,5 +128,8 @@ def _at_destination(source: str, payload: Payload) -> Json:
         return None
     value: Json = payload.value
     for token in split(places[0]):
-        value = value[int(token)] if isinstance(value, list) else value[token]  # type: ignore[index, call-overload]
+        if isinstance(value, list):
+            value = value[int(token)]
+        elif isinstance(value, dict):
+            value = value[token]
     return value

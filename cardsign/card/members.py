@@ -48,9 +48,7 @@ def check_members(
     return tuple(dict.fromkeys(problems))
 
 
-def _check(
-    document: Mapping[str, Json], message: Message, typed_dict: Any
-) -> list[MemberProblem]:
+def _check(document: Mapping[str, Json], message: Message, typed_dict: Any) -> list[MemberProblem]:
     from pydantic import ValidationError
 
     try:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from cardsign.card.pointer import append
 from cardsign.card.strictjson import Json
 
-Value: TypeAlias = "None | bool | int | float | str | list[Node] | dict[str, Node]"
+Value: TypeAlias = "bool | int | float | str | list[Node] | dict[str, Node] | None"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    Required,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from typing_extensions import Required, TypedDict, is_typeddict
+# pydantic demands these before Python 3.12.
+from typing_extensions import TypedDict, is_typeddict
 
 PRESENCE: Final = "presence"  # proto `optional`: set-to-default differs from unset
 SECURITY: Final = "security"  # who may call, and how; never excused when uncovered

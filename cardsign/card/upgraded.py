@@ -59,9 +59,9 @@ def _upgrade_interfaces(members: dict[str, Node]) -> None:
     transport = members.pop("preferredTransport", Node(_DEFAULT_TRANSPORT))
     version = members.pop("protocolVersion", Node(_DEFAULT_VERSION))
     additional = members.pop("additionalInterfaces", None)
-    extra = [] if additional is None or not additional.value else _list(additional)
     if "supportedInterfaces" in members or url is None or not url.value:
         return
+    extra = [] if additional is None or not additional.value else _list(additional)
     interfaces = [
         Node({"url": url, "protocolBinding": transport, "protocolVersion": version}),
     ]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import click
 
 from cardsign.cli.talk import safe, say
-from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_OK, CardsignError
+from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_OK, CardsignError, UsageFault
 from cardsign.reasons import hint_for
 
 _DEBUG: str = "CARDSIGN_DEBUG"  # set it to see the traceback of a crash
@@ -30,7 +30,7 @@ def run(command: Callable[[], object]) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
-        error.show(file=sys.stderr)
+        complain(_usage_fault(error))
         return EXIT_LOCAL_FAULT
     except (click.Abort, KeyboardInterrupt):
         say("stopped")
@@ -39,12 +39,19 @@ def run(command: Callable[[], object]) -> int:
         # Whoever read our output left; keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_LOCAL_FAULT
-    except Exception as crash:  # noqa: BLE001 - the last resort: a crash must not exit 1
+    except Exception as crash:
         if os.environ.get(_DEBUG):
             raise
         say(f"internal error: {type(crash).__name__}: {safe(str(crash), limit=200)}")
         say(f"  this is a bug in cardsign; set {_DEBUG}=1 to see where")
         return EXIT_LOCAL_FAULT
+
+
+def _usage_fault(error: click.ClickException) -> UsageFault:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = context.command_path if context else "cardsign"
+    message = error.format_message().rstrip(".")
+    return UsageFault("usage.invalid", message, hint=f"See {command} --help.")
 
 
 def complain(error: CardsignError) -> None:

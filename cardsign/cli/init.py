@@ -8,31 +8,44 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.options import json_option, passphrase_options, passphrase_source
+from cardsign.cli.options import (
+    alg_option,
+    json_option,
+    of_the_user,
+    passphrase_options,
+    passphrase_source,
+)
 from cardsign.cli.talk import print_json, say
 from cardsign.config import CONFIG_FILE, render_config
 from cardsign.errors import FileFault
 from cardsign.files import write_atomic
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import Alg, PrivateKey
 from cardsign.keys.passphrase import new_passphrase
 from cardsign.keys.store import DirectoryStore
 from cardsign.trust.origins import parse_origin
 
 
 @click.command()
+@click.option("--issuer", metavar="ORIGIN", help="The https origin that the cards will speak for.")
 @click.option(
-    "--issuer", metavar="ORIGIN", help="The https origin that the cards will speak for."
+    "--keystore", default="keys", show_default=True, metavar="DIR", help="Where the keys will lie."
 )
-@click.option("--keystore", default="keys", show_default=True, metavar="DIR")
-@click.option("--publish", "publish_dir", default="public", show_default=True, metavar="DIR")
-@click.option("--alg", type=click.Choice(["ES256", "RS256"]), default="ES256", show_default=True)
+@click.option(
+    "--publish",
+    "publish_dir",
+    default="public",
+    show_default=True,
+    metavar="DIR",
+    help="Where publications will lie.",
+)
+@alg_option
 @passphrase_options
 @json_option
 def init(
     issuer: str | None,
     keystore: str,
     publish_dir: str,
-    alg: str,
+    alg: Alg,
     passphrase_file: Path | None,
     passphrase_fd: int | None,
     as_json: bool,
@@ -42,13 +55,14 @@ def init(
     The root, release and recovery keys of the full form come with a later version; what is
     made here will be extended then, not replaced.
     """
-    origin = str(parse_origin(issuer)) if issuer is not None else None
+    with of_the_user("--issuer"):
+        origin = str(parse_origin(issuer)) if issuer is not None else None
     config = Path(CONFIG_FILE)
     if config.exists():
         raise FileFault("file.exists", "this folder is set up already", path=CONFIG_FILE)
     passphrase = new_passphrase(passphrase_source(passphrase_file, passphrase_fd))
     store = DirectoryStore.create(Path(keystore))
-    private = PrivateKey.generate("RS256" if alg == "RS256" else "ES256")
+    private = PrivateKey.generate(alg)
     record = store.add_key(private, passphrase, now=datetime.now(UTC), random=os.urandom)
     write_atomic(config, render_config(issuer=origin, keystore=keystore, publish=publish_dir))
     if as_json:

@@ -11,6 +11,7 @@ import click
 
 from cardsign.cli.options import (
     STDIO,
+    alg_option,
     json_option,
     keystore_option,
     keystore_path,
@@ -21,7 +22,7 @@ from cardsign.cli.options import (
     write_output,
 )
 from cardsign.cli.talk import print_json, safe, say
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import Alg, PrivateKey
 from cardsign.keys.importing import import_private_key
 from cardsign.keys.passphrase import (
     PassphraseSource,
@@ -44,12 +45,12 @@ def keys() -> None:
 
 
 @keys.command()
-@click.option("--alg", type=click.Choice(["ES256", "RS256"]), default="ES256", show_default=True)
+@alg_option
 @keystore_option
 @passphrase_options
 @json_option
 def generate(
-    alg: str,
+    alg: Alg,
     keystore: Path | None,
     passphrase_file: Path | None,
     passphrase_fd: int | None,
@@ -62,7 +63,7 @@ def generate(
     """
     path = keystore_path(keystore, create=True)
     passphrase = new_passphrase(passphrase_source(passphrase_file, passphrase_fd))
-    private = PrivateKey.generate("RS256" if alg == "RS256" else "ES256")
+    private = PrivateKey.generate(alg)
     _add(path, private, passphrase, as_json)
 
 
@@ -108,8 +109,10 @@ def _add(path: Path, private: PrivateKey, passphrase: bytes, as_json: bool) -> N
         print_json(_described(record))
         return
     click.echo(record.kid)
-    does = "signs from now on" if record.state == "active" else "is prepublished, signs nothing yet"
-    say(f"the {record.alg} key {record.kid} {does}; key store {path}")
+    does = (
+        "signs from now on" if record.state == "active" else "is prepublished: it signs nothing yet"
+    )
+    say(f"made the {record.alg} key above in {path}; it {does}")
 
 
 @keys.command("list")

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.config import CONFIG_FILE, ProjectConfig, read_config
-from cardsign.errors import SigningRefused
+from cardsign.errors import InputRefused, SigningRefused, UsageFault
 from cardsign.files import read_bytes, write_atomic
 from cardsign.jose.jws import Signer
+from cardsign.jose.keys import Alg
 from cardsign.keys.passphrase import PassphraseSource, read_passphrase, terminal_prompt
-from cardsign.keys.store import DirectoryStore, holds_store, locate_keystore
 from cardsign.keys.store import VARIABLE as KEYSTORE_VARIABLE
+from cardsign.keys.store import DirectoryStore, holds_store, locate_keystore
 
 STDIO: Final = "-"
+ALGORITHMS: Final[tuple[Alg, ...]] = get_args(Alg)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -27,6 +30,17 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def json_option(command: _Command) -> _Command:
     """``--json``: print data for programs."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(command)
+
+
+def alg_option(command: _Command) -> _Command:
+    """``--alg``: what a new key is for."""
+    return click.option(
+        "--alg",
+        type=click.Choice(ALGORITHMS),
+        default="ES256",
+        show_default=True,
+        help="ES256: P-256, small and fast; RS256: RSA, where a verifier knows nothing else.",
+    )(command)
 
 
 def keystore_option(command: _Command) -> _Command:
@@ -95,6 +109,22 @@ def own_keystore(option: Path | None) -> DirectoryStore | None:
         if path and holds_store(Path(path)):
             return DirectoryStore.open(Path(path))
     return None
+
+
+@contextmanager
+def of_the_user(name: str) -> Iterator[None]:
+    """What the user himself hands over is no stranger's card: refusing it is a local fault."""
+    try:
+        yield
+    except InputRefused as refusal:
+        raise UsageFault(
+            refusal.code,
+            refusal.message,
+            path=f"{name}{refusal.path}",
+            line=refusal.line,
+            column=refusal.column,
+            hint=refusal.hint,
+        ) from refusal
 
 
 def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:

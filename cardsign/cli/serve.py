@@ -14,7 +14,13 @@ from cardsign.files import read_bytes, write_atomic
 
 @click.command()
 @click.argument("directory", required=False, type=click.Path(path_type=Path), metavar="DIR")
-@click.option("--bind", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT")
+@click.option(
+    "--bind",
+    default="127.0.0.1:8080",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen; port 0 is any free one.",
+)
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path),

@@ -16,6 +16,7 @@ from cardsign.cli.options import (
     active_signers,
     json_option,
     keystore_option,
+    of_the_user,
     open_keystore,
     passphrase_options,
     passphrase_source,
@@ -79,7 +80,7 @@ def sign(
     if as_json and output == STDIO:
         raise UsageFault("usage.conflict", "--json and the card both want stdout; name -o OUT")
     document = read_input(card)
-    known = JwkSet.from_bytes(read_input(known_keys)) if known_keys is not None else None
+    known = _known_keys(known_keys)
     store = open_keystore(keystore)
     options = SigningOptions(
         profiles=profiles or DEFAULT_PROFILES,
@@ -113,9 +114,18 @@ def sign(
         say("fully signed already; nothing changed")
 
 
+def _known_keys(file: str | None) -> JwkSet | None:
+    if file is None:
+        return None
+    with of_the_user(file):
+        return JwkSet.from_bytes(read_input(file))
+
+
 @click.command()
 @click.argument("card")
-@click.option("--profile", type=click.Choice(DEFAULT_PROFILES), required=True)
+@click.option(
+    "--profile", type=click.Choice(DEFAULT_PROFILES), required=True, help="Under which rule."
+)
 @json_option
 def canonicalize(card: str, profile: str, as_json: bool) -> None:
     """Print exactly the bytes that a signature on CARD ('-' for stdin) covers under a profile."""

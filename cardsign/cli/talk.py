@@ -1,4 +1,4 @@
-"""What goes where: stdout is data, stderr is talk; and nothing a card says reaches a terminal raw."""
+"""What goes where: stdout is data, stderr is talk, and no card's words reach a terminal raw."""
 
 from __future__ import annotations
 

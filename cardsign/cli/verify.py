@@ -11,7 +11,7 @@ import click
 
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES
 from cardsign.cli.failures import complain
-from cardsign.cli.options import STDIO, json_option, read_input
+from cardsign.cli.options import STDIO, json_option, of_the_user, read_input
 from cardsign.cli.render import render_verdict
 from cardsign.cli.talk import print_json
 from cardsign.errors import (
@@ -43,9 +43,7 @@ _WEIGHT: Final = (EXIT_OK, EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_LOCAL_FAULT)
     help="The keys that you trust: the verdict is about the holder of these keys, at any "
     "origin, and revocation is not seen.",
 )
-@click.option(
-    "--origin", metavar="ORIGIN", help="Every interface must stand at this origin."
-)
+@click.option("--origin", metavar="ORIGIN", help="Every interface must stand at this origin.")
 @click.option(
     "--profile",
     "profiles",
@@ -75,7 +73,8 @@ def verify(
     trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict; the weightiest of several.
     """
     if origin is not None:
-        parse_origin(origin)
+        with of_the_user("--origin"):
+            parse_origin(origin)
     policy = _policy(jwks, origin, profiles or FULL_PROFILES)
     statuses = [EXIT_OK]
     for name, untrusted_bytes, failure in _inputs(cards, insecure_loopback_http):
@@ -101,7 +100,8 @@ def verify(
 def _policy(jwks: str | None, origin: str | None, profiles: tuple[str, ...]) -> Policy:
     if jwks is None:
         return Policy()
-    keys = JwkSet.from_bytes(read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES))
+    with of_the_user(jwks):
+        keys = JwkSet.from_bytes(read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES))
     holder = f"the holder of the keys in {Path(jwks).name}"
     name = holder if origin is None else f"{holder}, at {origin}"
     return Policy.holder_of_keys(keys, name=name, origin=origin, profiles=profiles)

@@ -66,7 +66,7 @@ class KeyLabel:
 
 @dataclass(frozen=True, slots=True)
 class ScryptCost:
-    """What one guess at a passphrase costs; by default half a second or so, and 128 MiB.
+    """What one guess at a passphrase costs; by default some 0.7 s and 128 MiB.
 
     Attributes:
         n: Iterations, a power of two from `MIN_WRITTEN_N` to `MAX_N`.

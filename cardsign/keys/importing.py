@@ -12,7 +12,7 @@ from cardsign.jose.keys import PrivateKey
 
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
 
-_PEM_BEGIN: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----")
+_PEM_BEGIN: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
 _PRIVATE_LABELS: Final = frozenset(
     {"PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"}
 )
@@ -51,13 +51,13 @@ def import_private_key(
     """
     if data.lstrip().startswith(b"{"):
         return _from_jwk(data, kid)
-    pem = _private_block(data)
+    _check_labels(data)
     try:
-        return PrivateKey.from_pem(pem, kid=kid)
+        return PrivateKey.from_pem(data, kid=kid)
     except PassphraseFault:
         if password is None:
             raise
-    return PrivateKey.from_pem(pem, password(), kid=kid)
+    return PrivateKey.from_pem(data, password(), kid=kid)
 
 
 def _from_jwk(data: bytes, kid: str | None) -> PrivateKey:
@@ -71,18 +71,16 @@ def _from_jwk(data: bytes, kid: str | None) -> PrivateKey:
     return PrivateKey.from_jwk(jwk, kid=kid)
 
 
-def _private_block(data: bytes) -> bytes:
-    """Return the one block of a PEM file that holds a private key."""
-    text = data.decode("ascii", "replace")
-    blocks = {match.start(): match[1] for match in _PEM_BEGIN.finditer(text)}
-    starts = [start for start, label in blocks.items() if label in _PRIVATE_LABELS]
-    if len(starts) > 1:
+def _check_labels(data: bytes) -> None:
+    """Refuse a file unless just one of its PEM blocks is called a private key."""
+    labels = [label.decode("ascii") for label in _PEM_BEGIN.findall(data)]
+    private = sum(label in _PRIVATE_LABELS for label in labels)
+    if private > 1:
         raise _refused("this file holds several private keys, expected one", "Split it.")
-    if starts:
-        end = f"-----END {blocks[starts[0]]}-----"
-        return "".join(text[starts[0] :].partition(end)[:2]).encode("ascii", "replace")
+    if private:
+        return
     for label, refusal in _OTHER_LABELS.items():
-        if label in blocks.values():
+        if label in labels:
             raise _refused(*refusal)
     raise _refused(
         "this is neither a PEM private key nor a JWK",

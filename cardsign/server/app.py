@@ -19,7 +19,7 @@ from cardsign.server import jsonrpc
 from cardsign.server.access import Credentials, open_extended_card, refuse_version
 from cardsign.server.documents import NO_SNIFF, PREFLIGHT, PRIVATE, Answer, Document
 from cardsign.server.live import LiveGeneration
-from cardsign.server.refusals import TOO_LARGE, Refusal, status_body
+from cardsign.server.refusals import Refusal, status_body
 from cardsign.server.snapshot import Snapshot
 from cardsign.server.tokens import TokenTable
 
@@ -69,7 +69,8 @@ def create_app(
     live = open_publication(config, clock=clock, log=log)
     app = Flask("cardsign", static_folder=None)
     app.extensions["cardsign"] = live
-    app.config["MAX_CONTENT_LENGTH"] = jsonrpc.MAX_REQUEST_BYTES
+    # One byte more, to be told from the limit: a body in chunks is cut off here in silence.
+    app.config["MAX_CONTENT_LENGTH"] = jsonrpc.MAX_REQUEST_BYTES + 1
     # The card decides the paths and a newer one may change them, so none is a rule of Flask's.
     app.before_request(_Site(live, config.tokens).answer)
     app.register_error_handler(HTTPException, _http_error)
@@ -129,6 +130,7 @@ class _Site:
         self._tokens = tokens
 
     def answer(self) -> Response:
+        """Answer the request at hand."""
         snapshot = self._live.snapshot()
         handlers = self._handlers(snapshot, request.path)
         if not handlers:
@@ -144,7 +146,7 @@ class _Site:
         """What answers which methods at a path."""
         handlers: dict[str, Callable[[Snapshot], Response]] = {}
         if path == HEALTH_PATH:
-            return {"GET": self._health, "HEAD": self._health}
+            handlers |= {"GET": self._health, "HEAD": self._health}
         if path in snapshot.extended_paths:
             handlers |= {"GET": self._extended, "HEAD": self._extended}
         if path in snapshot.rpc_paths:
@@ -174,7 +176,7 @@ class _Site:
         try:
             call = jsonrpc.read_call(request.get_data(cache=False))
         except RequestEntityTooLarge:
-            call = jsonrpc.Call(problem=Refusal(TOO_LARGE, "the request is too large"))
+            call = jsonrpc.TOO_LARGE_CALL
         if call.is_notification:
             return _response(204, b"", [])
         outcome = call.problem or self._card_for(snapshot, call)

@@ -16,6 +16,7 @@ from cardsign.server.refusals import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
+    TOO_LARGE,
     UNSUPPORTED_OPERATION,
     CallId,
     Refusal,
@@ -72,11 +73,18 @@ class Call:
     problem: Refusal | None = None
 
 
+TOO_LARGE_CALL: Final = Call(
+    problem=Refusal(TOO_LARGE, f"the request is longer than {MAX_REQUEST_BYTES} bytes")
+)
+
+
 def read_call(untrusted_body: bytes) -> Call:
     """Read one request (JSON-RPC 2.0 section 4)."""
     try:
         envelope = parse_object(untrusted_body, max_bytes=MAX_REQUEST_BYTES)
     except JsonRefused as exc:
+        if exc.code == "json.too_large":
+            return TOO_LARGE_CALL
         if exc.code == "json.not_object":
             return Call(problem=Refusal(INVALID_REQUEST, "the request is not one JSON object"))
         return Call(problem=Refusal(PARSE_ERROR, f"the request is not strict JSON ({exc.code})"))
@@ -110,4 +118,4 @@ def refuse_params(call: Call) -> Refusal | None:
 
 def result(call_id: CallId, card: bytes) -> bytes:
     """The answer to a call; the card's own bytes stand in it as they were signed."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json.dumps(call_id).encode(), card.strip())
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json.dumps(call_id).encode(), card)

@@ -27,10 +27,18 @@ class BadRequest extends Error {
  */
 async function loadSdk(home) {
   const root = join(home, 'node_modules', PACKAGE);
-  const manifest = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
-  const load = (entry) => import(pathToFileURL(join(root, manifest.exports[entry].import)));
+  const { exports } = await manifestOf(home, PACKAGE);
+  const load = (entry) => import(pathToFileURL(join(root, exports[entry].import)));
   const [core, client] = await Promise.all([load('.'), load('./client')]);
-  return { version: manifest.version, ...core, ...client };
+  return { ...core, ...client };
+}
+
+async function manifestOf(home, name) {
+  return JSON.parse(await readFile(join(home, 'node_modules', name, 'package.json'), 'utf8'));
+}
+
+async function versionOf(home, name) {
+  return (await manifestOf(home, name)).version;
 }
 
 /**
@@ -64,13 +72,18 @@ function readOptions(request) {
   if (!Array.isArray(algorithms) || !algorithms.every((name) => typeof name === 'string')) {
     throw new BadRequest("'algorithms' must be an array of strings");
   }
+  const path = pathOf(request);
+  const { keys } = objectMember(request, 'jwks');
+  if (!Array.isArray(keys)) throw new BadRequest("'jwks' must hold an array 'keys'");
+  return { path, keys };
+}
+
+function pathOf(request) {
   const path = request.path ?? 'plain';
   if (path !== 'plain' && path !== 'resolver') {
     throw new BadRequest("'path' must be 'plain' or 'resolver'");
   }
-  const { keys } = objectMember(request, 'jwks');
-  if (!Array.isArray(keys)) throw new BadRequest("'jwks' must hold an array 'keys'");
-  return { path, keys };
+  return path;
 }
 
 // --- verifying --------------------------------------------------------------
@@ -218,7 +231,8 @@ const ACTIONS = {
   async sign(request) {
     const text = textMember(request, 'card');
     const jwk = objectMember(request, 'jwk');
-    const header = { alg: textMember(request, 'alg'), kid: textMember(request, 'kid'), typ: 'JOSE' };
+    const header = { alg: textMember(request, 'alg'), kid: textMember(request, 'kid') };
+    if (request.typ !== null) header.typ = textMember({ typ: 'JOSE', ...request }, 'typ');
     const card = JSON.parse(text);
     if (!isObject(card)) throw new BadRequest('the card is no JSON object');
     if (Object.hasOwn(card, 'signatures') && !Array.isArray(card.signatures)) {
@@ -230,8 +244,18 @@ const ACTIONS = {
     return { card: withSignature(text, signature), signature };
   },
 
+  async canonicalize(request) {
+    const read = reader(textMember(request, 'card'), pathOf(request));
+    try {
+      return { payload: sdk.canonicalizeAgentCard(await read()) };
+    } catch (error) {
+      return { payload: null, why: describe(error) };
+    }
+  },
+
   async version() {
-    return { name: PACKAGE, version: sdk.version };
+    const beside = { Node: process.versions.node, jose: await versionOf(home, 'jose') };
+    return { name: PACKAGE, version: await versionOf(home, PACKAGE), beside };
   },
 };
 

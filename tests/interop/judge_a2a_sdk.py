@@ -16,16 +16,22 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
+from platform import python_version
 from typing import Any, Final, TypeAlias
 
 import httpx
 from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
 from a2a.types import AgentCard
+
+# The payload has no public name in the SDK; asking for it tells where two payloads part.
 from a2a.utils.signing import (
     ProtectedHeader,
+    _canonicalize_agent_card,
     create_agent_card_signer,
     create_signature_verifier,
 )
+from descriptor import describe_messages
+from google.protobuf.json_format import ParseDict
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
@@ -193,13 +199,22 @@ def each_signature_alone(text: str) -> list[str]:
 # --- signing ----------------------------------------------------------------
 
 
-def signature_over(text: str, jwk: Json, kid: str, alg: str) -> dict[str, str]:
+def signature_over(text: str, jwk: Json, header: ProtectedHeader) -> dict[str, str]:
     """The SDK's signature over the card, made as a server of the SDK makes it."""
-    # `jku` stays away: given as None, the SDK signs a literal `"jku":null`.
-    header: ProtectedHeader = {"kid": kid, "alg": alg, "typ": "JOSE"}  # type: ignore[typeddict-item]
-    sign = create_agent_card_signer(PyJWK.from_dict(jwk, algorithm=alg), header)
+    sign = create_agent_card_signer(PyJWK.from_dict(jwk, algorithm=header["alg"]), header)
     made = sign(parse_agent_card(json.loads(text))).signatures[-1]
     return {"protected": made.protected, "signature": made.signature}
+
+
+def header_of(request: Json) -> ProtectedHeader:
+    """The protected header that the request wants; members not asked for stay away.
+
+    Given as None, the SDK would sign a literal `"jku":null`; without `typ` it writes its own.
+    """
+    header = {"kid": text_member(request, "kid"), "alg": text_member(request, "alg")}
+    if request.get("typ", "JOSE") is not None:
+        header["typ"] = text_member({"typ": "JOSE", **request}, "typ")
+    return header  # type: ignore[return-value]
 
 
 def with_signature(text: str, signature: dict[str, str]) -> str:
@@ -238,6 +253,17 @@ def end_of_signatures(text: str) -> int:
     return end
 
 
+# --- explaining -------------------------------------------------------------
+
+
+def parser_of(request: Json) -> Callable[[Json], AgentCard]:
+    """The way in which the request wants the card parsed."""
+    if request.get("path") == "unconverted":
+        return lambda document: ParseDict(document, AgentCard(), ignore_unknown_fields=True)
+    reader_of(request)  # any other path leads through the same parser, or does not exist
+    return parse_agent_card
+
+
 # --- the protocol -----------------------------------------------------------
 
 
@@ -259,20 +285,37 @@ def do_verify_each(request: Json) -> Json:
 
 def do_sign(request: Json) -> Json:
     text = text_member(request, "card")
-    jwk = object_member(request, "jwk")
-    kid, alg = text_member(request, "kid"), text_member(request, "alg")
-    signature = signature_over(text, jwk, kid, alg)
+    signature = signature_over(text, object_member(request, "jwk"), header_of(request))
     return {"card": with_signature(text, signature), "signature": signature}
 
 
+def do_canonicalize(request: Json) -> Json:
+    text, parse = text_member(request, "card"), parser_of(request)
+    try:
+        return {"payload": _canonicalize_agent_card(parse(json.loads(text)))}
+    except Exception as error:  # noqa: BLE001 - the SDK lets many types escape
+        return {"payload": None, "why": describe(error)}
+
+
+def do_schema(_request: Json) -> Json:
+    return {"root": AgentCard.DESCRIPTOR.name, "messages": describe_messages(AgentCard.DESCRIPTOR)}
+
+
 def do_version(_request: Json) -> Json:
-    return {"name": "a2a-sdk", "version": version("a2a-sdk")}
+    beside = {name: version(name) for name in ("protobuf", "PyJWT", "cryptography")}
+    return {
+        "name": "a2a-sdk",
+        "version": version("a2a-sdk"),
+        "beside": {"Python": python_version(), **beside},
+    }
 
 
 ACTIONS: Final[dict[str, Callable[[Json], Json]]] = {
     "verify": do_verify,
     "verify-each": do_verify_each,
     "sign": do_sign,
+    "canonicalize": do_canonicalize,
+    "schema": do_schema,
     "version": do_version,
 }
 

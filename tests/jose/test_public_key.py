@@ -292,6 +292,13 @@ def test_rs256_forgery(rs256: PrivateKey, forged: Callable[[bytes], bytes]) -> N
     _refuses(rs256.public, forged(rs256.sign(b"a.b")))
 
 
+def test_wrong_length_is_named(key: PrivateKey) -> None:
+    """A signature of the wrong length, DER most of all, is told apart from a wrong one."""
+    expected = key.public.signature_bytes
+    with pytest.raises(SignatureRefused, match=f"has 70 bytes, expected {expected} for"):
+        key.public.check(b"a.b", bytes(70))
+
+
 def test_pss_is_not_rs256(rs256: PrivateKey) -> None:
     """A good PS256 signature of the same key and input, as OpenBao makes by default, is refused."""
     native = load_der_private_key(rs256.to_pkcs8_der(), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -213,7 +214,7 @@ def test_a_key_that_peers_would_refuse_does_not_come_in(kind, code):
         pytest.param(lambda key: b"", "neither", "", id="nothing"),
         pytest.param(lambda key: b"\x00\xff" * 99, "neither", "", id="garbage"),
         pytest.param(
-            lambda key: b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+            lambda key: re.sub(rb"\n[A-Za-z0-9+/=\n]+\n", b"\nAAAA\n", pem(native(key))),
             "expected a private key",
             "openssl",
             id="a PEM of garbage",

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cardsign.errors import (
     CardsignError,
@@ -33,6 +35,8 @@ from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import store as store_module
 from cardsign.keys.envelope import KeyLabel, UnsafeScryptCost, seal
+from cardsign.keys.records import KeyRecord, StoreState
+from cardsign.keys.stateformat import dump_state, file_custody, load_state
 from cardsign.keys.store import DirectoryStore, locate_keystore
 
 PASSPHRASE = b"correct horse battery staple"
@@ -88,6 +92,15 @@ def test_a_store_is_not_made_over_another(store, es256):
         DirectoryStore.create(store.path)
 
     assert caught.value.code == "keystore.exists"
+    assert DirectoryStore.create(store.path, exist_ok=True).state == store.state
+
+
+def test_a_store_that_another_process_made_meanwhile_is_kept(store, es256, monkeypatch):
+    """It is looked for once more when nobody else can make one."""
+    store.add(es256)
+    answers = iter([False, True])
+    monkeypatch.setattr(store_module, "holds_store", lambda path: next(answers))
+
     assert DirectoryStore.create(store.path, exist_ok=True).state == store.state
 
 
@@ -266,6 +279,17 @@ def test_a_key_or_kid_that_is_taken_is_refused(again, store, es256, another_es25
     ]
 
 
+def test_a_kid_cannot_be_the_thumbprint_of_another_key(store, es256, another_es256):
+    """Else one name would stand for two keys."""
+    store.add(PrivateKey.from_pkcs8_der(es256.to_pkcs8_der(), kid="card"))
+    thief = PrivateKey.from_pkcs8_der(another_es256.to_pkcs8_der(), kid=es256.public.thumbprint)
+
+    with pytest.raises(StoreFault) as caught:
+        store.add(thief)
+
+    assert caught.value.code == "keystore.duplicate_key"
+
+
 def test_a_weak_passphrase_makes_nothing(store, es256):
     """The library holds the line as well, not only the prompt."""
     with pytest.raises(PassphraseFault) as caught:
@@ -406,6 +430,28 @@ def test_a_state_that_was_edited_wrongly_is_corrupt(path, value, store, es256):
     assert "/" + path.split(".")[0] in caught.value.message
 
 
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
+)
+RECORD_PLACES = ["kid", "thumbprint", "alg", "state", "roles", "custody", "created", "public"]
+
+
+@given(st.sampled_from(RECORD_PLACES), JSON_VALUES)
+def test_whatever_stands_in_a_record_no_foreign_exception_comes_out(es256, place, value):
+    """The reader meets values of any type."""
+    record = KeyRecord(
+        es256.public, "active", ("card",), None, file_custody(es256.public.thumbprint), NOON
+    )
+    document = json.loads(dump_state(StoreState(1, (record,))))
+    document["keys"][0][place] = value
+
+    with pytest.raises(StoreFault) as caught:
+        load_state(json.dumps(document).encode(), where="state")
+
+    assert caught.value.code == "keystore.corrupt"
+
+
 def test_another_public_half_under_the_same_record_is_corrupt(store, es256, another_es256):
     """The record's thumbprint is compared with that of the numbers."""
     store.add(es256)
@@ -510,24 +556,32 @@ def test_private_files_cannot_be_swapped(store, es256, another_es256):
 
 
 @pytest.mark.parametrize(
-    "pkcs8",
+    ("pkcs8", "label"),
     [
-        pytest.param(lambda other: other.to_pkcs8_der(), id="another key"),
-        pytest.param(lambda other: b"junk", id="no key"),
+        pytest.param(
+            lambda own, other: other.to_pkcs8_der(), KeyLabel.of, id="another key, labelled as ours"
+        ),
+        pytest.param(lambda own, other: b"junk", KeyLabel.of, id="no key, labelled as ours"),
+        pytest.param(
+            lambda own, other: own.to_pkcs8_der(),
+            lambda public: KeyLabel("another", public.alg, public.thumbprint),
+            id="our key, labelled with another kid",
+        ),
     ],
 )
-def test_what_an_envelope_holds_is_checked_whatever_its_label(pkcs8, store, es256, another_es256):
-    """The public half is derived and compared with the stored one."""
+def test_what_an_envelope_holds_must_be_its_label_and_our_record(
+    pkcs8, label, store, es256, another_es256
+):
+    """The label is compared, and so is the public half derived from the private one."""
     record = store.add(es256)
-    private_file(store, es256).write_bytes(
-        seal(
-            pkcs8(another_es256),
-            PASSPHRASE,
-            label=KeyLabel.of(es256.public),
-            cost=CHEAP,
-            random=os.urandom,
-        )
+    envelope = seal(
+        pkcs8(es256, another_es256),
+        PASSPHRASE,
+        label=label(es256.public),
+        cost=CHEAP,
+        random=os.urandom,
     )
+    private_file(store, es256).write_bytes(envelope)
 
     with pytest.raises(SignerFault) as caught:
         store.signer(record, PASSPHRASE)

@@ -1,0 +1,225 @@
+"""One signature, examined alone: what it fits, whether it may count, its four answers.
+
+(1) the entry has the right shape and its protected header is strict    ``jose.jws.read_entry``
+(2) its kid names a key that the policy pins for the subject            :func:`examine_signature`
+(3) key and header agree on one algorithm, the signature fits a payload :func:`_match`
+(4) typ and profile are ones that may count (rule V3)                   :func:`_may_count`
+(5) the four answers, from this signature's payload alone (rule V2)     :func:`_judge`
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cardsign.card.canonical import FULL_PROFILES, PROFILES, Payload, canonicalize
+from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
+from cardsign.card.document import Card
+from cardsign.card.strictjson import Json
+from cardsign.errors import CanonicalizationError, CardRefused, InputRefused, SignatureRefused
+from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
+from cardsign.jose.keys import PublicKey
+from cardsign.reasons import Reason
+from cardsign.trust.interfaces import check_interfaces
+from cardsign.trust.policy import Enrolment, Policy
+from cardsign.verdict import Answers, SignatureReport, SignatureVerdict
+
+
+def reason_of(refusal: InputRefused, path: str | None = None) -> Reason:
+    """A refusal as a reason; `path` goes before the refusal's own."""
+    position = f" (line {refusal.line}, column {refusal.column})" if refusal.line else ""
+    where = refusal.path if path is None else path
+    return Reason.of(refusal.code, refusal.message + position, where, refusal.hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Payloads:
+    """The card's payload under each profile, made when first asked for."""
+
+    card: Card
+    _made: dict[str, Payload | None] = field(default_factory=dict)
+
+    def of(self, profile: str) -> Payload | None:
+        """The payload, or None where the profile has none for this card."""
+        if profile not in self._made:
+            try:
+                self._made[profile] = canonicalize(self.card.document, profile)
+            except CanonicalizationError:
+                self._made[profile] = None
+        return self._made[profile]
+
+
+def examine_signature(
+    index: int,
+    untrusted_entry: Json,
+    payloads: Payloads,
+    enrolment: Enrolment | None,
+    policy: Policy,
+) -> SignatureReport:
+    """Say what one entry of `signatures` is worth to the subject of `enrolment`.
+
+    Nothing in the entry makes this function raise.
+    """
+    path = f"/signatures/{index}"
+    try:
+        entry = read_entry(untrusted_entry)  # (1)
+    except SignatureRefused as refusal:
+        reason = reason_of(refusal, path + refusal.path)
+        return _worthless(index, None, "refused", reason, Answers("no"))
+    key = enrolment.keys.find(entry.header.kid) if enrolment else None  # (2)
+    if enrolment is None or key is None:
+        return _without_key(index, entry, enrolment, policy)
+    try:
+        matched = _match(entry, key, payloads)  # (3)
+    except SignatureRefused as refusal:
+        reason = reason_of(refusal, path + refusal.path)
+        return _worthless(index, entry.header, "refused", reason, Answers("no"))
+    if not matched:
+        bad = Reason.of("sig.bad", "the signature fits no payload of this card", path)
+        return _worthless(index, entry.header, "invalid", bad, Answers("no"))
+    return _judge(index, entry.header, matched, payloads.card, enrolment)
+
+
+def _worthless(
+    index: int,
+    header: ProtectedHeader | None,
+    verdict: SignatureVerdict,
+    reason: Reason,
+    answers: Answers,
+) -> SignatureReport:
+    return SignatureReport(
+        index=index,
+        kid=header.kid if header else None,
+        alg=header.alg if header else None,
+        typ=header.typ if header else None,
+        verdict=verdict,
+        reasons=(reason,),
+        answers=answers,
+    )
+
+
+def _without_key(
+    index: int, entry: Entry, enrolment: Enrolment | None, policy: Policy
+) -> SignatureReport:
+    kid = entry.header.kid
+    verdict: SignatureVerdict = "unknown-key"
+    code, message = "key.unknown", f"no accepted key has the kid {kid!r}"
+    if enrolment and kid in enrolment.keys.unsupported:
+        code, message = "key.unsupported", f"the key {kid!r} is of a type that is not supported"
+    elif policy.enrolled_elsewhere(kid, enrolment) is not None:
+        verdict = "not-enrolled"
+        code, message = "key.not_enrolled", f"the key {kid!r} is enrolled, but not for this subject"
+    reason = Reason.of(code, message, f"/signatures/{index}")
+    return _worthless(index, entry.header, verdict, reason, Answers())
+
+
+def _match(entry: Entry, key: PublicKey, payloads: Payloads) -> list[Payload]:
+    """The payloads that the signature verifies; full profiles first.
+
+    Raises:
+        SignatureRefused: Header and key do not go together; no payload is looked at then.
+    """
+    matched: list[Payload] = []
+    for profile in PROFILES:
+        payload = payloads.of(profile)
+        if payload is None:
+            continue
+        if any(payload.data == other.data for other in matched):
+            matched.append(payload)
+            continue
+        try:
+            check_entry(entry, payload.data, key)
+        except SignatureRefused as refusal:
+            if refusal.code != "sig.bad":
+                raise
+        else:
+            matched.append(payload)
+    return matched
+
+
+# ------------------------------------------------------------------ what it is worth
+
+
+def _judge(
+    index: int, header: ProtectedHeader, matched: list[Payload], card: Card, enrolment: Enrolment
+) -> SignatureReport:
+    allowed = [p for p in matched if _may_count(header, p.profile, enrolment)]  # (4)
+    payload = (allowed or matched)[0]
+    parts = uncovered_parts(card.document, payload, accept_lossy=bool(allowed))
+    refusal = _outside(payload, enrolment)  # (5)
+    answers = Answers(
+        integrity="yes" if allowed else "no",
+        authorised="no" if refusal else "yes",
+        complete="yes" if all(part.excuse for part in parts) else "no",
+    )
+    verdict: SignatureVerdict = "valid"
+    reasons = [refusal] if refusal else []
+    if not allowed:
+        verdict, why_not = _why_not(header, matched, f"/signatures/{index}")
+        reasons.insert(0, why_not)
+    reasons.extend(_coverage_reasons(parts, payload))
+    return SignatureReport(
+        index=index,
+        kid=header.kid,
+        alg=header.alg,
+        typ=header.typ,
+        verdict=verdict,
+        reasons=tuple(reasons),
+        profiles=tuple(p.profile for p in matched),
+        profile=payload.profile,
+        counts=bool(allowed),
+        uncovered=tuple(part.pointer for part in parts if _is_open(part)),
+        answers=answers,
+        document=payload.value if allowed else None,
+    )
+
+
+def _may_count(header: ProtectedHeader, profile: str, enrolment: Enrolment) -> bool:
+    """Rule V3: a compat typ never counts, JWT only for what prunes (no claims survive there)."""
+    if profile not in enrolment.profiles or header.kind == "compat":
+        return False
+    return header.kind == "full" or profile not in FULL_PROFILES
+
+
+def _why_not(
+    header: ProtectedHeader, matched: list[Payload], path: str
+) -> tuple[SignatureVerdict, Reason]:
+    fits = [payload.profile for payload in matched]
+    if header.kind == "compat":
+        never = f"a compat signature ({', '.join(fits)}) never counts"
+        return "valid", Reason.of("sig.compat", never, path)
+    if header.kind == "jwt":  # its bytes could be a token's claims under any full profile
+        fits = [profile for profile in fits if profile not in FULL_PROFILES]
+        if not fits:
+            jwt = "typ JWT does not go with a full profile: the payload could be a token's claims"
+            return "refused", Reason.of("sig.typ_forbidden", jwt, path)
+    explained = f"the signature fits {', '.join(fits)}, which is not accepted for this subject"
+    return "other-profile", Reason.of("sig.other_profile", explained, path)
+
+
+def _outside(payload: Payload, enrolment: Enrolment) -> Reason | None:
+    """Why the payload's interfaces are not the subject's (rule V4), or None if they are."""
+    try:
+        check_interfaces(payload.value, enrolment.origins)
+    except CardRefused as refusal:
+        places = payload.destinations.items()
+        received = (source for source, found in places if refusal.path in found)
+        return reason_of(refusal, next(received, refusal.path))
+    return None
+
+
+def _is_open(part: Uncovered) -> bool:
+    return part.excuse in (None, Excuse.DROPPED_BY_VALUE)
+
+
+def _coverage_reasons(parts: tuple[Uncovered, ...], payload: Payload) -> list[Reason]:
+    """What is left open: first what fails the card, then what the policy puts up with."""
+    reasons = []
+    for part in sorted(filter(_is_open, parts), key=lambda part: part.excuse is not None):
+        if part.security:
+            code = "coverage.requirement_unsigned"
+            message = f"{part.pointer} says who may call, and {payload.profile} does not cover it"
+        else:
+            code = "coverage.uncovered"
+            message = f"{part.pointer} is not covered under {payload.profile}"
+        reasons.append(Reason.of(code, message, part.pointer))
+    return reasons

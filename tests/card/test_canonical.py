@@ -1,0 +1,386 @@
+"""The profiles: which bytes each makes of a card, and what it cannot make any of."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
+
+from cardsign.card.canonical import (
+    DEFAULT_PROFILES,
+    FULL_PROFILES,
+    PROFILES,
+    Payload,
+    canonicalize,
+    jcs,
+)
+from cardsign.errors import CanonicalizationError
+
+SERVED, RULE_1, PRUNE, UPGRADED = DEFAULT_PROFILES
+
+# A2A 1.0 8.4.1, the worked example, and what it prints.
+SPEC_EXAMPLE = {
+    "name": "Example Agent",
+    "description": "",
+    "capabilities": {"streaming": False, "pushNotifications": False, "extensions": []},
+    "skills": [],
+}
+SPEC_RESULT = (
+    b'{"capabilities":{"pushNotifications":false,"streaming":false},'
+    b'"description":"","name":"Example Agent","skills":[]}'
+)
+
+
+def test_the_example_of_the_specification() -> None:
+    """Rule 1 as it is written gives exactly what A2A 1.0 8.4.1 prints."""
+    assert canonicalize(SPEC_EXAMPLE, RULE_1).data == SPEC_RESULT
+
+
+def test_no_other_profile_gives_the_example() -> None:
+    """The twin: that is why the readings have names."""
+    others = {profile: canonicalize(SPEC_EXAMPLE, profile).data for profile in PROFILES}
+    del others[RULE_1]
+
+    assert SPEC_RESULT not in others.values()
+    assert others[PRUNE] == (
+        b'{"capabilities":{"pushNotifications":false,"streaming":false},"name":"Example Agent"}'
+    )
+
+
+def test_the_profiles_and_which_are_full() -> None:
+    """Adding one changes what signers emit: DESIGN and docs change with it."""
+    assert DEFAULT_PROFILES == (
+        "served-as-is",
+        "rule-1-as-written",
+        "prune-empty",
+        "prune-empty-upgraded",
+    )
+    assert FULL_PROFILES == ("served-as-is", "rule-1-as-written")
+
+
+@pytest.mark.parametrize("profile", ["", "served_as_is", "SERVED-AS-IS", "sdk-0.3"])
+def test_an_unknown_profile(profile: str) -> None:
+    """Refused by name, with the known ones listed."""
+    with pytest.raises(CanonicalizationError, match="rule-1-as-written") as caught:
+        canonicalize(PORTABLE, profile)
+    assert caught.value.code == "canonical.unknown_profile"
+
+
+@pytest.mark.parametrize("profile", DEFAULT_PROFILES)
+@pytest.mark.parametrize("card", [PORTABLE, LAX, OLD, DUAL])
+def test_signatures_are_no_part_of_any_payload(profile: str, card: dict[str, Any]) -> None:
+    """Whatever stands there; and the document itself is not changed."""
+    plain = canonicalize(card, profile)
+    signed = {"signatures": [{"x": None}], **copy.deepcopy(card)}
+    before = copy.deepcopy(signed)
+
+    assert canonicalize(signed, profile) == plain
+    assert signed == before
+    assert b"signatures" not in plain.data
+
+
+@pytest.mark.parametrize("profile", DEFAULT_PROFILES)
+@pytest.mark.parametrize("card", [PORTABLE, LAX, OLD, DUAL, {}])
+def test_bytes_and_value_are_one(profile: str, card: dict[str, Any]) -> None:
+    """`value` is what a reader of `data` gets, and it is canonical already."""
+    payload = canonicalize(card, profile)
+
+    assert json.loads(payload.data) == payload.value
+    assert jcs(payload.value) == payload.data
+
+
+@pytest.mark.parametrize("profile", DEFAULT_PROFILES)
+@pytest.mark.parametrize("card", [PORTABLE, WITH_DEFAULTS, LAX, DUAL])
+def test_a_profile_is_a_fixed_point(profile: str, card: dict[str, Any]) -> None:
+    """What the caller is handed gives the same payload again."""
+    payload = canonicalize(card, profile)
+
+    assert canonicalize(payload.value, profile).data == payload.data
+
+
+def test_a_portable_card_has_one_payload() -> None:
+    """And a card with no more than a default has two, a lax one three."""
+
+    def payloads(card: dict[str, Any]) -> int:
+        return len({canonicalize(card, profile).data for profile in DEFAULT_PROFILES})
+
+    assert [payloads(card) for card in (PORTABLE, WITH_DEFAULTS, LAX)] == [1, 2, 3]
+
+
+NOT_PORTABLE: dict[str, tuple[str, Any]] = {
+    "an unknown member": ("/x", 1),
+    "a null": ("/provider", None),
+    "an empty text": ("/description", ""),
+    "an empty list": ("/skills/0/examples", []),
+    "an empty message": ("/provider", {}),
+    "an empty text in a list": ("/skills/0/tags", ["sea", ""]),
+    "an empty in free-form content": (
+        "/capabilities/extensions",
+        [{"uri": "u", "params": {"a": [], "b": 1}}],
+    ),
+    "false where presence is not tracked": (
+        "/capabilities/extensions",
+        [{"uri": "u", "required": False}],
+    ),
+    "the protobuf spelling": ("/documentation_url", "https://tides.example"),
+    "a 0.3 member": ("/url", "https://tides.example"),
+    "a scope-less requirement": ("/securityRequirements/0/schemes/harbour/list", []),
+}
+
+
+@pytest.mark.parametrize(("pointer", "value"), NOT_PORTABLE.values(), ids=NOT_PORTABLE)
+def test_what_makes_a_card_not_portable(pointer: str, value: Any) -> None:
+    """Each of these alone parts the profiles."""
+    card = put(PORTABLE, pointer, value)
+
+    assert len({canonicalize(card, profile).data for profile in DEFAULT_PROFILES}) > 1
+
+
+STILL_PORTABLE: dict[str, tuple[str, Any]] = {
+    "an optional false": ("/capabilities/streaming", False),
+    "true": ("/capabilities/extensions", [{"uri": "u", "required": True}]),
+    "false and 0 in free-form content": (
+        "/capabilities/extensions",
+        [{"uri": "u", "params": {"a": False, "b": 0, "c": [0.0]}}],
+    ),
+    "any text": ("/name", "\u20ac \U0001f30a e\u0301 </script> \x07"),
+}
+
+
+@pytest.mark.parametrize(("pointer", "value"), STILL_PORTABLE.values(), ids=STILL_PORTABLE)
+def test_what_leaves_a_card_portable(pointer: str, value: Any) -> None:
+    """The twin: no profile looks at these."""
+    card = put(PORTABLE, pointer, value)
+
+    assert len({canonicalize(card, profile).data for profile in DEFAULT_PROFILES}) == 1
+
+
+# ------------------------------------------------------------------ rule 1
+
+RULE_1_ROWS: dict[str, tuple[Any, Any]] = {
+    "null goes": ({"provider": None}, {}),
+    "null in a REQUIRED member goes": ({"name": None}, {}),
+    "null in an unknown member stays": ({"x": None}, {"x": None}),
+    "null in a list stays": ({"skills": [None]}, {"skills": [None]}),
+    "a REQUIRED default stays": (
+        {"name": "", "skills": [], "capabilities": {}},
+        {"name": "", "skills": [], "capabilities": {}},
+    ),
+    "an optional default stays": (
+        {"iconUrl": "", "capabilities": {"streaming": False}},
+        {"iconUrl": "", "capabilities": {"streaming": False}},
+    ),
+    "another default goes": (
+        {"securitySchemes": {}, "securityRequirements": []},
+        {},
+    ),
+    "in messages of a list": (
+        {"skills": [{"id": "", "examples": [], "inputModes": ["a"]}]},
+        {"skills": [{"id": "", "inputModes": ["a"]}]},
+    ),
+    "in messages of a map": (
+        {"securitySchemes": {"a": {"mtlsSecurityScheme": {"description": ""}}}},
+        {"securitySchemes": {"a": {"mtlsSecurityScheme": {}}}},
+    ),
+    "an empty element stays": ({"skills": [{}]}, {"skills": [{}]}),
+    "an empty message stays": ({"provider": {}}, {"provider": {}}),
+    "free-form content stays": (
+        {"capabilities": {"extensions": [{"required": False, "params": {"a": None, "b": ""}}]}},
+        {"capabilities": {"extensions": [{"params": {"a": None, "b": ""}}]}},
+    ),
+    "the protobuf spelling is unknown": ({"icon_url": None}, {"icon_url": None}),
+    "a value of the wrong type stays": (
+        {"skills": 0, "provider": [], "securitySchemes": ""},
+        {"skills": 0, "provider": [], "securitySchemes": ""},
+    ),
+    "nothing below an unknown member": (
+        {"x": {"examples": [], "provider": None}},
+        {"x": {"examples": [], "provider": None}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("card", "expected"), RULE_1_ROWS.values(), ids=RULE_1_ROWS)
+def test_rule_1(card: dict[str, Any], expected: dict[str, Any]) -> None:
+    """A2A 1.0 8.4.1 rule 1 on what is present; nothing is materialised."""
+    assert canonicalize(card, RULE_1).value == expected
+
+
+# ------------------------------------------------------------------ prune-empty
+
+PRUNE_ROWS: dict[str, tuple[Any, Any]] = {
+    "unknown members go": ({"name": "n", "x": 1}, {"name": "n"}),
+    "at every depth": ({"provider": {"url": "u", "x": 1}}, {"provider": {"url": "u"}}),
+    "empties go, REQUIRED or not": ({"name": "", "skills": [], "iconUrl": ""}, {}),
+    "what becomes empty goes": ({"provider": {"url": ""}, "skills": [{"tags": [""]}]}, {}),
+    "an optional false stays": (
+        {"capabilities": {"streaming": False}},
+        {"capabilities": {"streaming": False}},
+    ),
+    "another false goes": (
+        {"capabilities": {"extensions": [{"uri": "u", "required": False}]}},
+        {"capabilities": {"extensions": [{"uri": "u"}]}},
+    ),
+    "false and 0 in free-form content stay": (
+        {"capabilities": {"extensions": [{"params": {"a": False, "b": 0, "c": "", "d": [{}]}}]}},
+        {"capabilities": {"extensions": [{"params": {"a": False, "b": 0}}]}},
+    ),
+    "the protobuf spelling is the field": (
+        {"supported_interfaces": [{"protocol_binding": "GRPC"}]},
+        {"supportedInterfaces": [{"protocolBinding": "GRPC"}]},
+    ),
+    "a scope-less requirement goes": (
+        {"securityRequirements": [{"schemes": {"b": {"list": []}}}]},
+        {},
+    ),
+    "an empty scheme goes": (
+        {"securitySchemes": {"a": {"mtlsSecurityScheme": {}}, "b": {}}},
+        {},
+    ),
+    "an empty scope's text goes": (
+        {
+            "securitySchemes": {
+                "a": {"oauth2SecurityScheme": {"flows": {"implicit": {"scopes": {"r": "", "w": "W"}}}}}
+            }
+        },
+        {
+            "securitySchemes": {
+                "a": {"oauth2SecurityScheme": {"flows": {"implicit": {"scopes": {"w": "W"}}}}}
+            }
+        },
+    ),
+    "a member named __proto__ in a map stays": (
+        {"securitySchemes": {"__proto__": {"mtlsSecurityScheme": {"description": "d"}}}},
+        {"securitySchemes": {"__proto__": {"mtlsSecurityScheme": {"description": "d"}}}},
+    ),
+    "the interface's order stays": (
+        {"supportedInterfaces": [{}, {"url": "b"}, {"url": "a"}]},
+        {"supportedInterfaces": [{"url": "b"}, {"url": "a"}]},
+    ),
+    "0.3 members go": ({"url": "u", "security": [{"b": ["r"]}]}, {}),
+    "a null second spelling is absent": ({"iconUrl": "i", "icon_url": None}, {"iconUrl": "i"}),
+}
+
+
+@pytest.mark.parametrize(("card", "expected"), PRUNE_ROWS.values(), ids=PRUNE_ROWS)
+def test_prune_empty(card: dict[str, Any], expected: dict[str, Any]) -> None:
+    """As a2a-sdk >= 1.1.4 and a2a-js >= 1.0.1 do, measured with both."""
+    assert canonicalize(card, PRUNE).value == expected
+
+
+NO_FORM: dict[str, tuple[dict[str, Any], str]] = {
+    "a number for a text": ({"name": 5}, "/name"),
+    "a text for true": ({"capabilities": {"streaming": "x"}}, "/capabilities/streaming"),
+    "a list for a message": ({"provider": [1]}, "/provider"),
+    "a number for a message": ({"provider": 5}, "/provider"),
+    "an object for a list": ({"skills": {}}, "/skills"),
+    "a list for a map": ({"securitySchemes": []}, "/securitySchemes"),
+    "a number in a list of texts": ({"skills": [{"tags": [1]}]}, "/skills/0/tags/0"),
+    "a null in a list": ({"skills": [None]}, "/skills/0"),
+    "a text for free-form content": (
+        {"capabilities": {"extensions": [{"params": "x"}]}},
+        "/capabilities/extensions/0/params",
+    ),
+    "both spellings": ({"iconUrl": "a", "icon_url": "a"}, "/icon_url"),
+    "two of a oneof": (
+        {"securitySchemes": {"a": {"mtlsSecurityScheme": {}, "apiKeySecurityScheme": {}}}},
+        "/securitySchemes/a/apiKeySecurityScheme",
+    ),
+}
+
+
+@pytest.mark.parametrize(("card", "path"), NO_FORM.values(), ids=NO_FORM)
+def test_what_prune_empty_cannot_canonicalize(card: dict[str, Any], path: str) -> None:
+    """A schema member of another type has no payload; the full profiles keep it as it is."""
+    with pytest.raises(CanonicalizationError) as caught:
+        canonicalize(card, PRUNE)
+
+    assert (caught.value.code, caught.value.path) == ("canonical.no_form", path)
+    assert canonicalize(card, SERVED).value == card
+
+
+# ------------------------------------------------------------------ RFC 8785
+
+NO_JCS: dict[str, Any] = {
+    "infinity": float("inf"),
+    "not a number": float("nan"),
+    "an integer beyond the doubles": 2**53,
+    "a lone surrogate": "\ud800",
+    "a lone surrogate in a name": {"\udc00": 1},
+}
+
+
+@pytest.mark.parametrize("value", NO_JCS.values(), ids=NO_JCS)
+def test_what_has_no_canonical_form(value: Any) -> None:
+    """One error of ours, whatever the library below raises."""
+    with pytest.raises(CanonicalizationError) as caught:
+        jcs({"a": value})
+    assert caught.value.code == "canonical.no_form"
+
+
+def test_nesting_without_end_has_no_canonical_form() -> None:
+    """The recursion ends in the same error."""
+    value: Any = []
+    for _ in range(20_000):
+        value = [value]
+
+    with pytest.raises(CanonicalizationError):
+        jcs({"a": value})
+    while value:  # let go of it level by level: the interpreter's own recursion is limited too
+        value = value.pop()
+
+
+CANONICAL: dict[str, tuple[Any, bytes]] = {
+    "no white space": ({"a": [1, {"b": None}]}, b'{"a":[1,{"b":null}]}'),
+    "names by UTF-16": (
+        {"\uff01": 1, "\U0001f600": 2, "z": 3},
+        '{"z":3,"\U0001f600":2,"\uff01":1}'.encode(),
+    ),
+    "numbers as ECMAScript": (
+        [1.0, 1e21, 1e-7, 0.000001, -0.0, 1e2, 2**53 - 1],
+        b"[1,1e+21,1e-7,0.000001,0,100,9007199254740991]",
+    ),
+    "the short escapes": ('\x07\n\u2028"\\/', b'"\\u0007\\n\xe2\x80\xa8\\"\\\\/"'),
+    "no normalisation": ("e\u0301", b'"e\xcc\x81"'),
+}
+
+
+@pytest.mark.parametrize(("value", "data"), CANONICAL.values(), ids=CANONICAL)
+def test_canonical_bytes(value: Any, data: bytes) -> None:
+    """RFC 8785 3.2: order, numbers, strings."""
+    assert jcs(value) == data
+
+
+# ------------------------------------------------------------------ where things went
+
+
+def test_destinations_follow_what_is_kept() -> None:
+    """Source pointer to payload pointer, with the shift of a dropped element."""
+    payload = canonicalize({"skills": [{}, {"id": "a", "x": 1}], "icon_url": "i"}, PRUNE)
+
+    assert payload.destinations == {
+        "": ("",),
+        "/skills": ("/skills",),
+        "/skills/1": ("/skills/0",),
+        "/skills/1/id": ("/skills/0/id",),
+        "/icon_url": ("/iconUrl",),
+    }
+
+
+ENDPOINTS: dict[str, tuple[dict[str, Any], bool]] = {
+    "an interface with a url": ({"supportedInterfaces": [{}, {"url": "u"}]}, True),
+    "a url": ({"url": "u"}, True),
+    "interfaces without url": ({"supportedInterfaces": [{"tenant": "t"}, 5]}, False),
+    "interfaces that are no list": ({"supportedInterfaces": {"url": "u"}}, False),
+    "an empty url": ({"url": ""}, False),
+    "neither": ({"name": "n"}, False),
+}
+
+
+@pytest.mark.parametrize(("value", "names"), ENDPOINTS.values(), ids=ENDPOINTS)
+def test_whether_a_client_could_be_built(value: dict[str, Any], names: bool) -> None:
+    """Asked of the payload, not of the card it came from."""
+    assert Payload("x", b"", value, {}).names_an_endpoint is names

@@ -1,0 +1,185 @@
+"""Reading a card: its generation, its signatures, and two names that are one to somebody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put
+
+from cardsign.card.document import MAX_SIGNATURES, Card
+from cardsign.errors import CardRefused, JsonRefused
+
+
+def refusal(card: Mapping[str, Any]) -> CardRefused:
+    """The refusal that a card must meet."""
+    with pytest.raises(CardRefused) as caught:
+        Card.from_bytes(dump(card))
+    return caught.value
+
+
+GENERATIONS = {
+    "interfaces": (PORTABLE, "1.0"),
+    "interfaces under their protobuf name": ({"supported_interfaces": []}, "1.0"),
+    "a url": ({"url": "https://a.example"}, "0.3"),
+    "a version of 0.x": ({"protocolVersion": "0.2.6"}, "0.3"),
+    "an old card": (OLD, "0.3"),
+    "both": (DUAL, "mixed"),
+    "interfaces and a version of 0.x": (
+        {"supportedInterfaces": [], "protocolVersion": "0.3.0"},
+        "mixed",
+    ),
+    "interfaces and a version of 1.0": (
+        {"supportedInterfaces": [], "protocolVersion": "1.0"},
+        "1.0",
+    ),
+    "interfaces and a null url": ({"supportedInterfaces": [], "url": None}, "1.0"),
+    "null interfaces and a url": ({"supportedInterfaces": None, "url": "https://a.example"}, "0.3"),
+    "a version that is a number": ({"protocolVersion": 0.3}, "none"),
+    "neither": ({"name": "x"}, "none"),
+}
+
+
+@pytest.mark.parametrize(("card", "generation"), GENERATIONS.values(), ids=GENERATIONS)
+def test_generation(card: dict[str, Any], generation: str) -> None:
+    """Told from the members that name endpoints, never from a hint outside."""
+    assert Card.from_bytes(dump(card)).generation == generation
+
+
+def test_the_document_is_as_received() -> None:
+    """Unknown members, nulls, order: nothing is normalised."""
+    card = {"b": None, "a": [1, {"x": ""}], "signatures": None}
+
+    document = Card.from_bytes(dump(card)).document
+
+    assert (dict(document), list(document)) == (card, ["b", "a", "signatures"])
+
+
+def test_signatures_are_handed_on_unread() -> None:
+    """What an entry is shows when it is read; here only the list counts."""
+    entries: list[Any] = [None, 5, {"protected": "x"}]
+
+    assert Card.from_bytes(dump({"signatures": entries})).signatures == tuple(entries)
+
+
+@pytest.mark.parametrize("card", [{}, {"signatures": None}, {"signatures": []}])
+def test_a_card_without_signatures(card: dict[str, Any]) -> None:
+    """Absent, null and empty are alike."""
+    assert Card.from_bytes(dump(card)).signatures == ()
+
+
+@pytest.mark.parametrize(
+    ("signatures", "kind"),
+    [({}, "an object"), ("x", "a string"), (True, "true or false"), (1, "a number")],
+)
+def test_signatures_that_are_no_list(signatures: Any, kind: str) -> None:
+    """Refused, naming what was found."""
+    found = refusal({"signatures": signatures})
+
+    assert (found.code, found.path) == ("card.signatures_shape", "/signatures")
+    assert found.message.endswith(kind)
+
+
+def test_the_most_signatures() -> None:
+    """Sixteen are read, seventeen refused before any is looked at."""
+    assert len(Card.from_bytes(dump({"signatures": [{}] * MAX_SIGNATURES})).signatures) == 16
+    assert refusal({"signatures": [{}] * 17}).code == "card.signatures_too_many"
+
+
+def test_bytes_that_are_no_card() -> None:
+    """Strict JSON comes first."""
+    with pytest.raises(JsonRefused):
+        Card.from_bytes(b"[]")
+
+
+def test_has_endpoint() -> None:
+    """Interfaces of either spelling, or a url; empty ones do not count."""
+    for card in (PORTABLE, OLD, {"supported_interfaces": [{}]}):
+        assert Card.from_object(card).has_endpoint
+    for card in ({}, {"url": ""}, {"supportedInterfaces": []}, {"additionalInterfaces": [{}]}):
+        assert not Card.from_object(card).has_endpoint
+
+
+# ------------------------------------------------------------------ two spellings
+
+TWO_SPELLINGS: dict[str, tuple[str, Any]] = {
+    "Go's field name": ("/SupportedInterfaces", []),
+    "upper case": ("/URL", "https://evil.example"),
+    "snake_case": ("/supported_interfaces", []),
+    "another case of an underscore": ("/Default_Input_Modes", []),
+    "a long s for an s": ("/\u017fkills", []),
+    "a Kelvin sign for a k": ("/s\u212aills", []),
+    "with the same value": ("/Name", PORTABLE["name"]),
+    "with null": ("/Name", None),
+    "of the signatures": ("/Signatures", []),
+    "in a message": ("/provider/URL", "https://evil.example"),
+    "in a list of messages": ("/supportedInterfaces/0/protocol_binding", "GRPC"),
+    "in a map of messages": ("/securitySchemes/harbour/HttpAuthSecurityScheme", {}),
+    "in a message of a map": (
+        "/securitySchemes/harbour/httpAuthSecurityScheme/Scheme",
+        "Basic",
+    ),
+    "deep in a requirement": ("/securityRequirements/0/schemes/harbour/List", []),
+    "in a skill": ("/skills/0/Tags", []),
+}
+
+
+@pytest.mark.parametrize(("pointer", "value"), TWO_SPELLINGS.values(), ids=TWO_SPELLINGS)
+def test_two_spellings_are_refused(pointer: str, value: Any) -> None:
+    """Which of the two a lenient reader takes hangs on their order."""
+    card = put({**PORTABLE, "url": "https://tides.example", "signatures": []}, pointer, value)
+
+    found = refusal(card)
+
+    assert (found.code, found.path) == ("card.two_spellings", pointer)
+
+
+def test_the_order_of_two_spellings_does_not_matter() -> None:
+    """The one that comes second is named."""
+    assert refusal({"URL": "x", "url": "y"}).path == "/url"
+    assert refusal({"url": "y", "URL": "x"}).path == "/URL"
+
+
+def test_two_wrong_spellings_are_two_spellings() -> None:
+    """Neither needs to be the schema's own."""
+    assert refusal({"supported_interfaces": [], "SupportedInterfaces": []}).code == (
+        "card.two_spellings"
+    )
+
+
+def test_two_spellings_below_a_respelled_name() -> None:
+    """A lenient reader looks below `Provider` as well."""
+    assert refusal({"Provider": {"url": "x", "URL": "y"}}).path == "/Provider/URL"
+
+
+def test_two_spellings_in_a_0_3_member() -> None:
+    """Both schemas are looked at, each where it reaches."""
+    card = put(OLD, "/additionalInterfaces/0/Transport", "GRPC")
+
+    assert refusal(card).path == "/additionalInterfaces/0/Transport"
+
+
+ONE_SPELLING: dict[str, tuple[str, Any]] = {
+    "two unknown names": ("/x", {"a": 1, "A": 2}),
+    "unknown names of the card": ("/X-Berth", 1),
+    "in free-form content": (
+        "/capabilities/extensions",
+        [{"uri": "u", "params": {"url": 1, "URL": 2}}],
+    ),
+    "two schemes": ("/securitySchemes/Harbour", {"mtlsSecurityScheme": {"description": "x"}}),
+    "two scopes": ("/securityRequirements/0/schemes/HARBOUR", {"list": ["read"]}),
+    "a name of the schema elsewhere": ("/provider/Name", "x"),
+}
+
+
+@pytest.mark.parametrize(("pointer", "value"), ONE_SPELLING.values(), ids=ONE_SPELLING)
+def test_what_is_no_second_spelling(pointer: str, value: Any) -> None:
+    """The twin: keys of maps, free content and unknown names are nobody's schema names."""
+    Card.from_bytes(dump(put(LAX, pointer, value)))
+
+
+@pytest.mark.parametrize("card", [PORTABLE, WITH_DEFAULTS, LAX, OLD, DUAL])
+def test_honest_cards_are_read(card: dict[str, Any]) -> None:
+    """No good card has two spellings; a document for both generations has none either."""
+    assert Card.from_bytes(dump(card)).document == card

@@ -1,0 +1,196 @@
+"""The one description of the fields: the facts of the A2A schemas, as the walks see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
+
+
+def messages(root: Message) -> Iterator[Message]:
+    """The message and all below it, each once."""
+    seen: dict[str, Message] = {}
+    pending = [root]
+    while pending:
+        message = pending.pop()
+        if message.name not in seen:
+            seen[message.name] = message
+            pending.extend(f.message for f in message.fields.values() if f.message is not None)
+    yield from seen.values()
+
+
+def marked(root: Message, mark: str) -> set[str]:
+    """`Message.field` of all fields with that mark."""
+    return {
+        f"{message.name}.{field.name}"
+        for message in messages(root)
+        for field in message.fields.values()
+        if getattr(field, mark)
+    }
+
+
+REQUIRED_1_0 = {
+    "AgentCard10": "name description supportedInterfaces version capabilities "
+    "defaultInputModes defaultOutputModes skills",
+    "AgentInterface": "url protocolBinding protocolVersion",
+    "AgentProvider": "url organization",
+    "AgentSkill": "id name description tags",
+    "APIKeySecurityScheme": "location name",
+    "HTTPAuthSecurityScheme": "scheme",
+    "OAuth2SecurityScheme": "flows",
+    "OpenIdConnectSecurityScheme": "openIdConnectUrl",
+    "AuthorizationCodeOAuthFlow": "authorizationUrl tokenUrl scopes",
+    "ClientCredentialsOAuthFlow": "tokenUrl scopes",
+    "DeviceCodeOAuthFlow": "deviceAuthorizationUrl tokenUrl scopes",
+    "AgentCardSignature": "protected signature",
+}
+
+
+def test_what_1_0_calls_required() -> None:
+    """`field_behavior = REQUIRED` of a2a.proto, message by message."""
+    facts = {f"{m}.{name}" for m, names in REQUIRED_1_0.items() for name in names.split()}
+
+    assert marked(CARD_1_0, "required") == facts
+
+
+def test_what_1_0_calls_optional() -> None:
+    """Only these scalars track presence, so only they keep a default that was set."""
+    scalars = {
+        f"{message.name}.{field.name}"
+        for message in messages(CARD_1_0)
+        for field in message.fields.values()
+        if field.presence and field.kind in ("string", "bool")
+    }
+
+    assert scalars == {
+        "AgentCard10.documentationUrl",
+        "AgentCard10.iconUrl",
+        "AgentCapabilities.streaming",
+        "AgentCapabilities.pushNotifications",
+        "AgentCapabilities.extendedAgentCard",
+    }
+
+
+def test_free_form_places_and_maps() -> None:
+    """Only `params` (and the unsigned `header`) are free; three maps have free keys."""
+    shapes = {
+        f"{message.name}.{field.name}": (field.kind, field.shape)
+        for message in messages(CARD_1_0)
+        for field in message.fields.values()
+    }
+
+    assert {name for name, (kind, _) in shapes.items() if kind == "free"} == {
+        "AgentExtension.params",
+        "AgentCardSignature.header",
+    }
+    assert {name.partition(".")[2] for name, (_, shape) in shapes.items() if shape == "map"} == {
+        "securitySchemes",
+        "schemes",
+        "scopes",
+    }
+
+
+@pytest.mark.parametrize(
+    ("root", "members"),
+    [
+        (
+            CARD_1_0,
+            {
+                "AgentCard10.securitySchemes",
+                "AgentCard10.securityRequirements",
+                "AgentSkill.securityRequirements",
+            },
+        ),
+        (CARD_0_3, {"AgentCard03.securitySchemes", "AgentCard03.security", "AgentSkill03.security"}),
+    ],
+    ids=["1.0", "0.3"],
+)
+def test_the_members_that_say_who_may_call(root: Message, members: set[str]) -> None:
+    """Nothing in them is ever passed over as a default."""
+    assert marked(root, "security") == members
+
+
+def test_oneofs() -> None:
+    """A scheme is one of five, a flow one of five."""
+    owners = [name.partition(".")[0] for name in marked(CARD_1_0, "oneof")]
+
+    assert (owners.count("SecurityScheme"), owners.count("OAuthFlows")) == (5, 5)
+    assert len(owners) == 10
+
+
+@pytest.mark.parametrize("root", [CARD_1_0, CARD_0_3], ids=["1.0", "0.3"])
+def test_no_two_names_of_a_message_fall_together(root: Message) -> None:
+    """Otherwise a good card would be refused for two spellings."""
+    for message in messages(root):
+        assert len(message.folded()) == len(message.fields), message.name
+
+
+SPELLINGS = {
+    "as it is": ("supportedInterfaces", True),
+    "snake_case": ("supported_interfaces", True),
+    "Go's field name": ("SupportedInterfaces", True),
+    "upper case": ("SUPPORTEDINTERFACES", True),
+    "leading and doubled underscores": ("__supported__interfaces_", True),
+    "a long s": ("\u017fupportedInterfaces", True),
+    "another word": ("supportedInterface", False),
+    "a hyphen": ("supported-interfaces", False),
+    "a full-width letter": ("\uff53upportedInterfaces", False),
+    "a Cyrillic letter": ("supportedInterf\u0430ces", False),
+}
+
+
+@pytest.mark.parametrize(("name", "same"), SPELLINGS.values(), ids=SPELLINGS)
+def test_how_a_lenient_reader_sees_a_name(name: str, same: bool) -> None:
+    """Go folds case as Unicode does (the long s is an s), protobuf readers take snake_case."""
+    assert (fold(name) == fold("supportedInterfaces")) is same
+
+
+def test_the_kelvin_sign_is_a_k() -> None:
+    """The other letter that Go's folding maps to ASCII."""
+    assert fold("s\u212aills") == fold("skills")
+
+
+def test_snake_names() -> None:
+    """protobuf's own spelling of each field."""
+    fields = CARD_1_0.fields
+
+    assert fields["supportedInterfaces"].snake_name == "supported_interfaces"
+    assert fields["name"].snake_name == "name"
+
+
+def below(message: Message, name: str) -> Message:
+    """The message that a field holds."""
+    found = message.fields[name].message
+    assert found is not None
+    return found
+
+
+CAPABILITIES = below(CARD_1_0, "capabilities")
+EXTENSION = below(CAPABILITIES, "extensions")
+
+DEFAULTS = {
+    "an empty text": (CARD_1_0, "name", "", True),
+    "an empty list": (CARD_1_0, "skills", [], True),
+    "an empty map": (CARD_1_0, "securitySchemes", {}, True),
+    "false": (EXTENSION, "required", False, True),
+    "an empty optional text": (CARD_1_0, "iconUrl", "", False),
+    "an optional false": (CAPABILITIES, "streaming", False, False),
+    "an empty message": (CARD_1_0, "provider", {}, False),
+    "an empty struct": (EXTENSION, "params", {}, False),
+    "zero for false": (EXTENSION, "required", 0, False),
+    "an empty object for a list": (CARD_1_0, "skills", {}, False),
+    "an empty list for a map": (CARD_1_0, "securitySchemes", [], False),
+    "false for a text": (CARD_1_0, "name", False, False),
+    "true": (EXTENSION, "required", True, False),
+    "a list with an empty text": (CARD_1_0, "defaultInputModes", [""], False),
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "name", "value", "is_default"), DEFAULTS.values(), ids=DEFAULTS
+)
+def test_a_default(message: Message, name: str, value: object, is_default: bool) -> None:
+    """What proto3 JSON leaves out, by type and presence."""
+    assert message.fields[name].is_default(value) is is_default

@@ -1,0 +1,104 @@
+"""The command line, run in this process as a user would: arguments in, status and streams out."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.cli import cli
+from cardsign.cli.failures import run
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.envelope import UnsafeScryptCost
+from cardsign.keys.store import DirectoryStore
+from tests.support import LAX, PORTABLE
+
+PASSPHRASE = "correct horse battery staple"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    status: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        """Standard output as text."""
+        return self.out.decode()
+
+    @property
+    def json(self) -> Any:
+        """Standard output as one JSON value."""
+        return json.loads(self.out)
+
+
+Cardsign = Callable[..., Ended]
+
+
+class _Stream(io.TextIOWrapper):
+    def __init__(self, data: bytes = b"") -> None:
+        super().__init__(io.BytesIO(data), encoding="utf-8", write_through=True)
+
+    def content(self) -> bytes:
+        buffer = self.buffer
+        assert isinstance(buffer, io.BytesIO)
+        return buffer.getvalue()
+
+
+@pytest.fixture
+def cardsign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cardsign:
+    """Run a command in an empty folder with a passphrase in the environment, and no terminal."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
+    monkeypatch.delenv("CARDSIGN_KEYSTORE", raising=False)
+
+    def command(*arguments: str | Path, stdin: bytes = b"", **environment: str | None) -> Ended:
+        out, err = _Stream(), _Stream()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdin", _Stream(stdin))
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            for name, value in environment.items():
+                patch.delenv(name, raising=False)
+                if value is not None:
+                    patch.setenv(name, value)
+            words = [str(argument) for argument in arguments]
+            status = run(lambda: cli.main(words, prog_name="cardsign", standalone_mode=False))
+        return Ended(status, out.content(), err.content().decode())
+
+    return command
+
+
+@pytest.fixture
+def keystore(cardsign: Cardsign, tmp_path: Path) -> DirectoryStore:
+    """`./keys` with one active ES256 key, cheap to open."""
+    store = DirectoryStore.create(tmp_path / "keys")
+    store.add_key(
+        PrivateKey.generate("ES256"),
+        PASSPHRASE.encode(),
+        now=datetime(2026, 11, 21, tzinfo=UTC),
+        random=os.urandom,
+        cost=UnsafeScryptCost(n=2, r=1, p=1),
+    )
+    return store
+
+
+@pytest.fixture
+def signed(cardsign: Cardsign, keystore: DirectoryStore, tmp_path: Path) -> Path:
+    """`signed.json`, a lax card fully signed, with `jwks.json` beside it."""
+    Path("card.json").write_text(json.dumps(LAX))
+    Path("portable.json").write_text(json.dumps(PORTABLE))
+    assert cardsign("sign", "card.json", "-o", "signed.json").status == 0
+    assert cardsign("keys", "jwks", "-o", "jwks.json").status == 0
+    return tmp_path / "signed.json"

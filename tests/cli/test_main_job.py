@@ -1,0 +1,261 @@
+"""The main job on the command line: keys, sign, verify, inspect, publish."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card.document import Card
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.store import DirectoryStore
+from tests.cli.conftest import Cardsign
+from tests.support import LAX, PORTABLE
+
+
+def test_a_new_user_comes_from_nothing_to_a_trusted_card(cardsign: Cardsign) -> None:
+    """Four commands, with the key derivation that users get."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    made = cardsign("keys", "generate")
+    assert made.status == 0
+    assert cardsign("sign", "card.json", "-o", "signed.json").status == 0
+    assert cardsign("keys", "jwks", "-o", "jwks.json").status == 0
+    verdict = cardsign("verify", "signed.json", "--jwks", "jwks.json")
+    assert verdict.status == 0
+    assert verdict.text.startswith("trusted: signed.json\n")
+    assert made.text.strip() in verdict.text
+
+
+def test_init_sets_a_folder_up(cardsign: Cardsign) -> None:
+    """cardsign.toml leads the other commands to the key store and the publication."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    done = cardsign("init", "--issuer", "https://tides.example", "--keystore", "vault", "--json")
+    assert done.status == 0
+    assert done.json["keystore"] == "vault"
+    assert cardsign("sign", "card.json", "-o", "signed.json").status == 0
+    assert cardsign("publish", "signed.json").status == 0
+    assert Path("public/000001/agent-card.json").read_bytes() == Path("signed.json").read_bytes()
+    again = cardsign("init")
+    assert again.status == 2
+    assert "file.exists" in again.err
+
+
+def test_the_environment_beats_cardsign_toml_and_the_option_beats_both(
+    cardsign: Cardsign, keystore: DirectoryStore
+) -> None:
+    """--keystore, then CARDSIGN_KEYSTORE, then cardsign.toml, then ./keys."""
+    Path("cardsign.toml").write_text('format = 1\nkeystore = "absent"\n')
+    here = str(keystore.path)
+    assert cardsign("keys", "list").status == 2
+    assert cardsign("keys", "list", CARDSIGN_KEYSTORE=here).status == 0
+    assert cardsign("keys", "list", "--keystore", "other", CARDSIGN_KEYSTORE=here).status == 2
+    Path("cardsign.toml").unlink()
+    assert cardsign("keys", "list").status == 0
+
+
+@pytest.mark.parametrize("profile", DEFAULT_PROFILES)
+def test_canonicalize_prints_exactly_the_payload(
+    cardsign: Cardsign, signed: Path, profile: str
+) -> None:
+    """No newline is added; --json says the digest and what is left open besides."""
+    payload = canonicalize(LAX, profile)
+    plain = cardsign("canonicalize", signed, "--profile", profile)
+    assert (plain.status, plain.out) == (0, payload.data)
+    described = cardsign("canonicalize", signed, "--profile", profile, "--json").json
+    assert described["payload"].encode() == payload.data
+    assert ("/x-berth" in described["uncovered"]) == profile.startswith("prune")
+
+
+def test_sign_writes_to_stdout_and_talks_on_stderr(cardsign: Cardsign, signed: Path) -> None:
+    """`-` at both ends; what a compat signature leaves open is said."""
+    done = cardsign("sign", "-", stdin=Path("card.json").read_bytes())
+    assert done.status == 0
+    assert done.out == signed.read_bytes()
+    assert "sign.compat_lossy" in done.err
+    assert "/securityRequirements" in done.err
+
+
+def test_signing_again_changes_nothing(cardsign: Cardsign, signed: Path) -> None:
+    """Bytes stay as they are, so ETags do."""
+    before = signed.read_bytes()
+    again = cardsign("sign", signed, "-o", signed)
+    assert "nothing changed" in again.err
+    assert signed.read_bytes() == before
+    said = cardsign("sign", signed, "-o", signed, "--json").json
+    assert said["changed"] is False
+
+
+def test_strict_and_force_are_handed_on(cardsign: Cardsign, keystore: DirectoryStore) -> None:
+    """A missing REQUIRED member is a note, an error under --strict; a wrong type needs --force."""
+    missing = {name: value for name, value in PORTABLE.items() if name != "version"}
+    Path("missing.json").write_text(json.dumps(missing))
+    Path("wrong.json").write_text(json.dumps({**PORTABLE, "name": 5}))
+    assert "card.missing_required" in cardsign("sign", "missing.json", "-o", "m.json").err
+    assert cardsign("sign", "missing.json", "-o", "strict.json", "--strict").status == 1
+    assert not Path("strict.json").exists()
+    assert cardsign("sign", "wrong.json", "-o", "w.json").status == 1
+    assert not Path("w.json").exists()
+    forced = cardsign("sign", "wrong.json", "-o", "w.json", "--force")
+    assert forced.status == 0
+    assert "sign.profile_skipped" in forced.err
+
+
+def test_json_verdicts_are_one_object_or_json_lines(cardsign: Cardsign, signed: Path) -> None:
+    """One card is one object; several are one line each."""
+    one = cardsign("verify", signed, "--jwks", "jwks.json", "--json")
+    assert one.json["schema"] == "cardsign.verdict/1"
+    assert one.json["card"]["name"] == LAX["name"]
+    two = cardsign("verify", signed, "card.json", "--jwks", "jwks.json", "--json")
+    verdicts = [json.loads(line)["verdict"] for line in two.text.splitlines()]
+    assert verdicts == ["trusted", "untrusted"]
+
+
+def test_a_profile_may_be_accepted_by_name(cardsign: Cardsign, signed: Path) -> None:
+    """The list replaces the default; a compat signature counts under none."""
+    full = cardsign("verify", signed, "--jwks", "jwks.json", "--profile", "served-as-is", "--json")
+    assert full.json["coverage"]["profile"] == "served-as-is"
+    lossy = cardsign("verify", signed, "--jwks", "jwks.json", "--profile", "prune-empty", "--json")
+    assert lossy.status == 1
+    assert {one["counts"] for one in lossy.json["signatures"]} == {False}
+
+
+def test_an_origin_narrows_the_holder(cardsign: Cardsign, signed: Path) -> None:
+    """Every interface must stand there."""
+    there = ("verify", signed, "--jwks", "jwks.json", "--origin")
+    assert cardsign(*there, "https://tides.example").status == 0
+    elsewhere = cardsign(*there, "https://other.example")
+    assert elsewhere.status == 1
+    assert "card.origin_mismatch" in elsewhere.text
+
+
+STATUSES = {
+    "all trusted": (["signed.json", "signed.json"], 0),
+    "one of them unsigned": (["signed.json", "card.json"], 1),
+    "one of them not to be had": (["signed.json", "absent.json"], 2),
+    "unsigned and not to be had": (["card.json", "absent.json"], 2),
+    "one of them a forbidden URL": (["signed.json", "https://user@tides.example/"], 3),
+    "unsigned and a forbidden URL": (["card.json", "https://user@tides.example/"], 1),
+}
+
+
+@pytest.mark.parametrize(("cards", "status"), STATUSES.values(), ids=STATUSES)
+def test_of_several_cards_the_weightiest_status_counts(
+    cardsign: Cardsign, signed: Path, cards: list[str], status: int
+) -> None:
+    """2 beats 1 beats 3 beats 0, and no failure hides another card's verdict."""
+    ended = cardsign("verify", *cards, "--jwks", "jwks.json", "--json")
+    assert ended.status == status
+    assert len(ended.text.splitlines()) == len([card for card in cards if card != "absent.json"])
+
+
+def test_without_keys_nobody_is_trusted(cardsign: Cardsign, signed: Path) -> None:
+    """A signed card is indeterminate, an unsigned one untrusted; what to type next is said."""
+    unnamed = cardsign("verify", signed)
+    assert unnamed.status == 3
+    assert "trust.no_expectation" in unnamed.text
+    assert "--jwks" in unnamed.text
+    assert cardsign("verify", signed, "--origin", "https://tides.example").status == 3
+    assert cardsign("verify", "card.json").status == 1
+
+
+def test_inspect_shows_a_card_without_believing_it(cardsign: Cardsign, signed: Path) -> None:
+    """Interfaces, signatures and what each profile leaves open."""
+    described = cardsign("inspect", signed, "--json").json
+    assert described["interfaces"][0]["url"] == "https://tides.example/a2a"
+    assert described["signatures"][0]["typ"] == "cardsign-compat+jws"
+    assert len(described["profiles"]) == len(DEFAULT_PROFILES)
+    assert "not" in cardsign("inspect", signed).text.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        {"capabilities": {"extendedAgentCard": True}},
+        {"supportsAuthenticatedExtendedCard": True},
+        {"supportsExtendedAgentCard": True},
+    ],
+    ids=["as 1.0 spells it", "as 0.3 spells it", "as some documents spell it"],
+)
+def test_every_spelling_of_the_extended_flag_is_read(
+    cardsign: Cardsign, flag: dict[str, object]
+) -> None:
+    """Three spellings are in use."""
+    for card, declared in (({**PORTABLE, **flag}, True), (PORTABLE, False)):
+        ended = cardsign("inspect", "-", "--json", stdin=json.dumps(card).encode())
+        assert ended.json["extended_card"] is declared
+
+
+def test_a_client_sees_capabilities_skills_and_security(cardsign: Cardsign) -> None:
+    """What a developer looks at before calling a peer."""
+    described = cardsign("inspect", "-", "--json", stdin=json.dumps(PORTABLE).encode()).json
+    assert described["skills"] == ["tides"]
+    assert described["schemes"] == ["harbour"]
+    assert described["requirements"] == 1
+
+
+def test_keys_are_imported_listed_and_shown(cardsign: Cardsign, keystore: DirectoryStore) -> None:
+    """A published kid is kept; a second key of an algorithm signs nothing yet."""
+    private = PrivateKey.generate("ES256")
+    pem = _pem(private)
+    ended = cardsign("keys", "import", "-", "--kid", "2024-key", "--json", stdin=pem)
+    assert ended.status == 0
+    assert (ended.json["kid"], ended.json["state"]) == ("2024-key", "prepublished")
+    listed = cardsign("keys", "list", "--json").json
+    assert [key["state"] for key in listed] == ["active", "prepublished"]
+    shown = cardsign("keys", "show", "2024", "--json").json
+    assert shown["thumbprint"] == private.public.thumbprint
+    assert "2024-key" in cardsign("keys", "show", "2024-key").text
+    published = cardsign("keys", "jwks").json
+    assert "2024-key" in {key["kid"] for key in published["keys"]}
+    assert all("d" not in key for key in published["keys"])
+
+
+def _pem(private: PrivateKey) -> bytes:
+    kind = "PRIVATE KEY"
+    body = base64.encodebytes(private.to_pkcs8_der()).decode()
+    return f"-----BEGIN {kind}-----\n{body}-----END {kind}-----\n".encode()
+
+
+def test_published_cards_are_the_bytes_given(cardsign: Cardsign, signed: Path) -> None:
+    """And publishing the same again makes no new generation."""
+    first = cardsign("publish", signed, "-o", "pub", "--json").json
+    assert (first["generation"], first["created"]) == (1, True)
+    again = cardsign("publish", signed, "-o", "pub")
+    assert "nothing changed" in again.err
+    assert Path("pub/000001/agent-card.json").read_bytes() == signed.read_bytes()
+
+
+def test_a_token_is_printed_once_and_its_digest_kept(cardsign: Cardsign) -> None:
+    """The token file never holds a token."""
+    first = cardsign("tokens", "create", "--token-file", "tokens.txt").text.strip()
+    second = cardsign(
+        "tokens", "create", "--audience", "partners", "--token-file", "tokens.txt", "--json"
+    ).json
+    kept = Path("tokens.txt").read_text()
+    assert len(kept.splitlines()) == 2
+    assert first not in kept
+    assert second["token"] not in kept
+    assert second["line"] in kept
+    loose = cardsign("tokens", "create")
+    assert loose.text.strip() not in loose.err
+
+
+def test_a_card_that_reads_two_ways_is_refused_by_every_command(
+    cardsign: Cardsign, signed: Path
+) -> None:
+    """sign, inspect and canonicalize read what verify reads."""
+    doubled = signed.read_bytes().replace(b'"name"', b'"name": "other", "name"', 1)
+    Path("doubled.json").write_bytes(doubled)
+    for command in (
+        ("sign", "doubled.json", "-o", "x.json"),
+        ("inspect", "doubled.json"),
+        ("canonicalize", "doubled.json", "--profile", "served-as-is"),
+    ):
+        ended = cardsign(*command)
+        assert ended.status == 1
+        assert "json.duplicate_member" in ended.err
+    assert cardsign("verify", "doubled.json", "--jwks", "jwks.json").status == 1
+    assert Card.from_bytes(signed.read_bytes()).generation == "1.0"

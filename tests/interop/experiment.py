@@ -1,0 +1,309 @@
+"""The experiment: every shared card signed by us and by a2a-sdk, and judged by all.
+
+It only finds out. The tests hold the findings against what is expected, and measure.py writes
+them down.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final
+
+from judges import Judge, Path_
+from samples import Sample, load_samples, published_keys
+
+from cardsign import (
+    FULL_PROFILES,
+    CanonicalizationError,
+    CardsignError,
+    Holder,
+    JwkSet,
+    Payload,
+    Policy,
+    PrivateKey,
+    Report,
+    SigningOptions,
+    canonicalize,
+    examine_card,
+    sign_with_notes,
+)
+from cardsign.card.coverage import uncovered_parts
+from cardsign.card.strictjson import Json
+
+NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
+LOSSY: Final = ("prune-empty", "prune-empty-upgraded")
+ALGORITHMS: Final = ("ES256", "RS256")
+VERIFIERS: Final = ("a2a-sdk", "a2a-js plain", "a2a-js resolver")
+TYPS: Final = {"JOSE": "JOSE", "none given": None}
+
+ACCEPTED: Final = "accepted"
+CANNOT_PARSE: Final = "cannot parse"
+NO_ENDPOINT: Final = "its payload has no endpoint, so we did not sign it"
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One lossy payload served as the card, with every signature that the card had.
+
+    Attributes:
+        profile: Whose payload it is; it lost something that the card had.
+        requirement: Among that is something that says who may call, and how.
+        ours: Our verdict.
+        judged: The verifiers' outcomes, by `VERIFIERS`.
+    """
+
+    profile: str
+    requirement: bool
+    ours: str
+    judged: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """What we say of a card that a2a-sdk has signed.
+
+    Attributes:
+        profiles: Those that its signature fits.
+        signature: The verdict on the signature, by a policy that accepts full profiles.
+        by_default: The verdict on the card, by the same policy.
+        accepting: The verdict on the card where the policy accepts the lossy profiles instead.
+        requirement_open: Whether ``coverage.requirement_unsigned`` is among the reasons.
+    """
+
+    profiles: tuple[str, ...]
+    signature: str
+    by_default: str
+    accepting: str
+    requirement_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Everything about one card under one algorithm.
+
+    Attributes:
+        refused: The code for which we do not sign it, or empty.
+        profiles: One for each signature that we made, in their order.
+        judged: What the verifiers say of our signed card: ``accepted``, ``cannot parse``, or
+            why it is refused.
+        recognised: By what is given as typ; empty where a2a-sdk cannot sign the card.
+    """
+
+    file: str
+    group: str
+    refused: str = ""
+    profiles: tuple[str, ...] = ()
+    judged: Mapping[str, str] = field(default_factory=dict)
+    attacks: tuple[Attack, ...] = ()
+    recognised: Mapping[str, Recognition] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One signature that a real card came with."""
+
+    file: str
+    index: int
+    keys: str
+    profiles: tuple[str, ...]
+    signature: str
+    verdict: str
+    reasons: tuple[str, ...]
+
+
+class Experiment:
+    """One key, and the judges that know it."""
+
+    def __init__(self, key: PrivateKey, sdk: Judge, js: Judge) -> None:
+        self.key = key
+        self.keys = JwkSet.of([key.public])
+        self._sdk = sdk
+        self._paths: dict[str, tuple[Judge, Path_]] = {
+            "a2a-sdk": (sdk, "resolver"),
+            "a2a-js plain": (js, "plain"),
+            "a2a-js resolver": (js, "resolver"),
+        }
+
+    def row(self, sample: Sample) -> Row:
+        """Find out everything about one card."""
+        recognised = dict(self._recognised(sample))
+        try:
+            signing = sign_with_notes(sample.data, [self.key], SigningOptions(drop_foreign=True))
+        except CardsignError as refusal:
+            return Row(sample.file, sample.group, refusal.code, recognised=recognised)
+        document = json.loads(signing.document)
+        return Row(
+            sample.file,
+            sample.group,
+            profiles=signing.profiles,
+            judged={name: self._judged(name, signing.document) for name in VERIFIERS},
+            attacks=tuple(self._attacks(document)),
+            recognised=recognised,
+        )
+
+    def verdict(self, card: bytes, profiles: tuple[str, ...] = FULL_PROFILES) -> Report:
+        """Ours, where the key is pinned."""
+        return _verdict(card, self.keys, profiles)
+
+    def _judged(self, verifier: str, card: bytes) -> str:
+        judge, path = self._paths[verifier]
+        finding = judge.verify(card, self.keys, path=path)
+        if finding.outcome == "accepted":
+            return ACCEPTED if finding.callable else "accepted, but not callable"
+        if finding.outcome == "cannot-parse":
+            return CANNOT_PARSE
+        return why_refused(json.loads(card), judge.payload(card, path=path))
+
+    def _attacks(self, signed: dict[str, Json]) -> Iterator[Attack]:
+        seen = {canonicalize(signed, profile).data for profile in FULL_PROFILES}
+        for payload in payloads(signed, LOSSY):
+            if payload.data in seen:
+                continue
+            seen.add(payload.data)
+            card = serve(payload, signed)
+            lost = uncovered_parts(signed, payload)
+            yield Attack(
+                payload.profile,
+                any(part.security and part.excuse is None for part in lost),
+                self.verdict(card).verdict,
+                {name: self._outcome(name, card) for name in VERIFIERS},
+            )
+
+    def _outcome(self, verifier: str, card: bytes) -> str:
+        judge, path = self._paths[verifier]
+        return judge.verify(card, self.keys, path=path).outcome
+
+    def _recognised(self, sample: Sample) -> Iterator[tuple[str, Recognition]]:
+        for name, typ in TYPS.items():
+            signed = self._sdk.sign(sample.data, self.key, typ=typ) if _is_text(sample) else None
+            if signed is None:
+                continue
+            report, accepting = self.verdict(signed), self.verdict(signed, LOSSY)
+            last = report.signatures[-1] if report.signatures else None
+            codes = {reason.code for reason in report.reasons}
+            yield (
+                name,
+                Recognition(
+                    last.profiles if last else (),
+                    last.verdict if last else report.reasons[0].code,
+                    report.verdict,
+                    accepting.verdict,
+                    "coverage.requirement_unsigned" in codes,
+                ),
+            )
+
+
+def run(shared: Path, key: PrivateKey, sdk: Judge, js: Judge) -> tuple[Row, ...]:
+    """Find out everything about every card, under one key."""
+    experiment = Experiment(key, sdk, js)
+    return tuple(experiment.row(sample) for sample in load_samples(shared))
+
+
+def signatures_of_others(shared: Path) -> tuple[Found, ...]:
+    """What we say of the signatures that real cards came with, by their publishers' keys."""
+    found = []
+    for sample in load_samples(shared):
+        document = sample.document
+        if document is None or not document.get("signatures") or sample.group == "provocative":
+            continue
+        where, keys = published_keys(sample, shared)
+        report = _verdict(sample.data, keys, FULL_PROFILES)
+        found += [
+            Found(
+                sample.file,
+                one.index,
+                where,
+                one.profiles,
+                one.verdict,
+                report.verdict,
+                tuple(dict.fromkeys(reason.code for reason in report.reasons)),
+            )
+            for one in report.signatures
+        ]
+    return tuple(found)
+
+
+def payloads(document: Mapping[str, Json], profiles: tuple[str, ...]) -> Iterator[Payload]:
+    """The payloads that a card has."""
+    for profile in profiles:
+        try:
+            yield canonicalize(document, profile)
+        except CanonicalizationError:
+            continue
+
+
+def serve(payload: Payload, signed: Mapping[str, Json]) -> bytes:
+    """The payload as a card, with the signatures of another."""
+    return json.dumps({**payload.value, "signatures": signed["signatures"]}).encode()
+
+
+def _verdict(card: bytes, keys: JwkSet, profiles: tuple[str, ...]) -> Report:
+    policy = Policy.holder_of_keys(keys, name="the holder", profiles=profiles)
+    return examine_card(card, expect=Holder(), policy=policy, now=NOW)
+
+
+def _is_text(sample: Sample) -> bool:
+    try:
+        sample.data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# ------------------------------------------------------------------ why one is refused
+
+
+def _forget_schemes(value: Any) -> Any:
+    return {name: child for name, child in value.items() if name != "securitySchemes"}
+
+
+def _forget_versions(value: Any) -> Any:
+    interfaces = [{**one, "protocolVersion": ""} for one in value.get("supportedInterfaces", [])]
+    return {**value, "supportedInterfaces": interfaces}
+
+
+def _forget_proto(value: Any) -> Any:
+    """Without members of that name, and what is empty then."""
+    if isinstance(value, dict):
+        kept = {n: _forget_proto(v) for n, v in value.items() if n != "__proto__"}
+        return {name: child for name, child in kept.items() if child not in ({}, [], "")}
+    return [_forget_proto(child) for child in value] if isinstance(value, list) else value
+
+
+_DIFFERENCES: Final[dict[str, Callable[[Any], Any]]] = {
+    "its payload lacks securitySchemes": _forget_schemes,
+    "its payload lacks members named __proto__": _forget_proto,
+    "its payload has another protocolVersion": _forget_versions,
+}
+
+
+def why_refused(document: Mapping[str, Json], payload: str | None) -> str:
+    """In what the payload of a verifier differs from those that we sign for it.
+
+    Proven, not guessed: what is named, and nothing less, makes the two equal when it is left
+    out of both.
+    """
+    theirs = json.loads(payload) if payload else None
+    if not isinstance(theirs, dict):
+        return "it has no payload"
+    for count in range(len(_DIFFERENCES) + 1):
+        for names in combinations(_DIFFERENCES, count):
+            for ours in payloads(document, LOSSY):
+                if _forget(names, ours.value) == _forget(names, theirs):
+                    return ", and ".join(names) if names else _unsigned(ours)
+    return "unexplained"
+
+
+def _unsigned(payload: Payload) -> str:
+    return "unexplained" if payload.names_an_endpoint else NO_ENDPOINT
+
+
+def _forget(names: tuple[str, ...], value: Any) -> Any:
+    for name in names:
+        value = _DIFFERENCES[name](value)
+    return value

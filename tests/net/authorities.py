@@ -1,0 +1,101 @@
+"""Certificates for peers on this machine, made at run time."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+Issuer = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
+
+
+class Authority:
+    """A certificate authority of this run only."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._issuer = _certificate("Throw-away CA", None, None)
+
+    def client(self) -> ssl.SSLContext:
+        """A client's context that trusts this authority alone."""
+        pem = self._issuer[0].public_bytes(serialization.Encoding.PEM).decode()
+        return ssl.create_default_context(cadata=pem)
+
+    def server(
+        self, *names: str, days: tuple[int, int] = (-1, 1), self_signed: bool = False
+    ) -> ssl.SSLContext:
+        """A server's context with a certificate for these names, valid between these days."""
+        issuer = None if self_signed else self._issuer
+        certificate, key = _certificate(names[0], issuer, names, days)
+        file = self._folder / f"{x509.random_serial_number():x}.pem"
+        file.write_bytes(
+            certificate.public_bytes(serialization.Encoding.PEM)
+            + key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(file)
+        return context
+
+
+def _certificate(
+    name: str,
+    issuer: Issuer | None,
+    names: tuple[str, ...] | None,
+    days: tuple[int, int] = (-1, 1),
+) -> Issuer:
+    """A certificate for a server's names, or, without any, one of an authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signer = issuer[1] if issuer else key
+    noon = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer[0].subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(noon + timedelta(days=days[0]))
+        .not_valid_after(noon + timedelta(days=days[1]))
+        .add_extension(x509.BasicConstraints(ca=names is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
+        .add_extension(_usage(authority=names is None), critical=True)
+    )
+    if names is not None:
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False
+        ).add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    return builder.sign(signer, hashes.SHA256()), key
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )

@@ -1,0 +1,33 @@
+"""No test of this folder reaches beyond this machine."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+from authorities import Authority
+
+
+@pytest.fixture(autouse=True)
+def at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a test that connects to another machine, or asks the system for a foreign name."""
+    connect, getaddrinfo = socket.socket.connect, socket.getaddrinfo
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        assert ip_address(address[0]).is_loopback, address
+        connect(self, address)
+
+    def looked_up(host: Any, *args: Any, **more: Any) -> Any:
+        assert host == "localhost" or ip_address(host).is_loopback, host
+        return getaddrinfo(host, *args, **more)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """A certificate authority that nobody trusts by himself."""
+    return Authority(tmp_path_factory.mktemp("authority"))

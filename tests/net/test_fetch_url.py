@@ -1,0 +1,169 @@
+"""Which URLs are asked at all: everything here is decided before a connection is made."""
+
+from __future__ import annotations
+
+import pytest
+from peers import LOCAL, Names, NoDial
+
+from cardsign.errors import FetchFailed
+from cardsign.net.fetch import DEFAULT_POLICY, FetchPolicy, fetch, fetch_card
+
+PUBLIC = "93.184.215.14"
+
+ODD_URLS = {
+    "nothing": "",
+    "a path": "/card.json",
+    "no scheme": "agent.example/card.json",
+    "ftp": "ftp://agent.example/card.json",
+    "gopher": "gopher://agent.example/",
+    "a file": "file:///etc/passwd",
+    "data": "data:application/json,{}",
+    "a scheme in capitals": "HTTPS://agent.example/",
+    "no host": "https:///card.json",
+    "a user": "https://user@agent.example/",
+    "a user and a password": "https://user:word@agent.example/",
+    "a host that is a user": "https://agent.example@evil.example/",
+    "an escaped @": "https://agent.example%40evil.example/",
+    "an escaped slash and an @": "https://agent.example%2f@evil.example/",
+    "a backslash": "https://agent.example\\@evil.example/",
+    "a backslash in the path": "https://agent.example/\\evil.example",
+    "a fragment and an @": "https://agent.example#@evil.example/",
+    "a fragment": "https://agent.example/card.json#key",
+    "a tab in the scheme": "ht\ttps://agent.example/",
+    "a tab in the host": "https://agent\t.example/",
+    "a space before": " https://agent.example/",
+    "a newline behind": "https://agent.example/\n",
+    "another header": "https://agent.example/ HTTP/1.1\r\nX: y",
+    "a NUL": "https://agent.example/\0",
+    "a trailing dot": "https://agent.example./",
+    "an empty label": "https://agent..example/",
+    "an underscore": "https://_agent.example/",
+    "capitals in the host": "https://Agent.example/",
+    "a Unicode host": "https://\u0430gent.example/",
+    "a compatibility letter": "https://agent.e\u2169ample/",
+    "fullwidth digits": "https://\u2460\u2461\u2466.\u24ea.\u24ea.\u2460/",
+    "a decimal address": "http://2130706433/",
+    "a hexadecimal address": "http://0x7f000001/",
+    "a partly hexadecimal address": "http://0x7f.1/",
+    "an octal address": "http://0177.0.0.1/",
+    "a short address": "http://127.1/",
+    "five numbers": "http://127.0.0.0.1/",
+    "an address with a trailing dot": "http://127.0.0.1./",
+    "a zone": "http://[fe80::1%25lo]/",
+    "an address that is none": "https://[::g]/",
+    "a port that is none": "https://agent.example:x/",
+    "port 0": "https://agent.example:0/",
+    "a port with zeros": "https://agent.example:0443/",
+    "port 65536": "https://agent.example:65536/",
+    "an empty port": "https://agent.example:/",
+    "dots in the path": "https://agent.example/../card.json",
+    "escaped dots": "https://agent.example/%2e%2e/card.json",
+    "an escaped slash": "https://agent.example/a%2fb",
+    "a host of 254 characters": f"https://{'a.' * 123}example0/",
+    "2049 characters": f"https://agent.example/{'a' * 2027}",
+}
+
+
+@pytest.mark.parametrize("ask", [fetch, fetch_card])
+@pytest.mark.parametrize("url", ODD_URLS.values(), ids=ODD_URLS)
+def test_odd_urls(ask, url: str) -> None:
+    """What two parsers could read differently is neither resolved nor connected to."""
+    names, dial = Names([PUBLIC]), NoDial()
+    with pytest.raises(FetchFailed) as refused:
+        ask(url, policy=LOCAL, resolver=names, dial=dial)
+
+    assert refused.value.code == "fetch.url"
+    assert refused.value.message.isprintable()
+    assert (names.asked, dial.asked) == ([], [])
+
+
+GOOD_URLS = {
+    "a host": ("https://agent.example", "agent.example", 443),
+    "a port": ("https://agent.example:8443/a", "agent.example", 8443),
+    "the default port": ("https://agent.example:443/a?b=c", "agent.example", 443),
+    "an IDN": ("https://xn--gent-eed.example/", "xn--gent-eed.example", 443),
+    "a host of 253 characters": (f"https://{'a.' * 123}example/", f"{'a.' * 123}example", 443),
+    "2048 characters": (f"https://agent.example/{'a' * 2026}", "agent.example", 443),
+}
+
+
+@pytest.mark.parametrize(("url", "host", "port"), GOOD_URLS.values(), ids=GOOD_URLS)
+def test_good_urls(url: str, host: str, port: int) -> None:
+    """The honest twins get as far as the connection."""
+    names, dial = Names([PUBLIC]), NoDial()
+    with pytest.raises(FetchFailed, match=r"fetch\.failed: .*Connection refused"):
+        fetch(url, resolver=names, dial=dial)
+
+    assert (names.asked, dial.asked) == ([host], [(PUBLIC, port)])
+
+
+@pytest.mark.parametrize("host", ["agent.example", "127.0.0.1", "localhost"])
+def test_plain_http(host: str) -> None:
+    """Plain http is refused before anything is resolved."""
+    names, dial = Names(["127.0.0.1"]), NoDial()
+    with pytest.raises(FetchFailed, match=r"fetch\.url: .* over plain http") as refused:
+        fetch(f"http://{host}/", resolver=names, dial=dial)
+
+    assert "--insecure-loopback-http" in refused.value.hint
+    assert (names.asked, dial.asked) == ([], [])
+
+
+def answers(*texts: str) -> Names:
+    return Names(list(texts))
+
+
+FORBIDDEN = {
+    "a private literal": ("https://10.0.0.1/", answers(), DEFAULT_POLICY),
+    "a mapped literal": ("https://[::ffff:10.0.0.1]/", answers(), DEFAULT_POLICY),
+    "loopback over https": ("https://127.0.0.1/", answers(), DEFAULT_POLICY),
+    "a name for loopback": ("https://agent.example/", answers("127.0.0.1"), DEFAULT_POLICY),
+    "a name for metadata": ("https://a.example/", answers("169.254.169.254"), DEFAULT_POLICY),
+    "one private among public": ("https://a.example/", answers(PUBLIC, "10.0.0.1"), DEFAULT_POLICY),
+    "private for a test": ("https://a.example/", answers("10.0.0.1"), LOCAL),
+    "metadata for a test": ("http://169.254.169.254/", answers(), LOCAL),
+    "plain http to a public name": ("http://a.example/", answers(PUBLIC), LOCAL),
+    "plain http to both": ("http://a.example/", answers("127.0.0.1", PUBLIC), LOCAL),
+}
+
+
+@pytest.mark.parametrize(("url", "names", "policy"), FORBIDDEN.values(), ids=FORBIDDEN)
+def test_forbidden_addresses(url: str, names: Names, policy: FetchPolicy) -> None:
+    """A forbidden address is refused before any connection is made."""
+    dial = NoDial()
+    with pytest.raises(FetchFailed) as refused:
+        fetch(url, policy=policy, resolver=names, dial=dial)
+
+    assert refused.value.code == "fetch.forbidden_address"
+    assert dial.asked == []
+
+
+def test_rebinding() -> None:
+    """A name that turns to loopback after its first answer is not asked a second time."""
+    names, dial = Names([PUBLIC], ["127.0.0.1"]), NoDial()
+    with pytest.raises(FetchFailed, match=r"fetch\.failed"):
+        fetch("https://agent.example/", resolver=names, dial=dial)
+
+    assert names.asked == ["agent.example"]
+    assert dial.asked == [(PUBLIC, 443)]
+
+
+def test_every_address_is_tried() -> None:
+    """All of a host's addresses are tried, in the resolver's order, before it is given up."""
+    addresses = ["2606:2800:21f:cb07:6820:80da:af6b:8b2c", PUBLIC]
+    dial = NoDial()
+    with pytest.raises(FetchFailed, match=r"fetch\.failed"):
+        fetch("https://agent.example/", resolver=Names(addresses), dial=dial)
+
+    assert dial.asked == [(address, 443) for address in addresses]
+
+
+def test_loopback_hint() -> None:
+    """Only where it would help is the way to a test server told."""
+    hints = {}
+    for host in ("127.0.0.1", "10.0.0.1"):
+        with pytest.raises(FetchFailed) as refused:
+            fetch(f"https://{host}/")
+        hints[host] = refused.value.hint
+
+    assert hints["127.0.0.1"] == ""  # the registry's, which names the option
+    assert "public" in hints["10.0.0.1"]

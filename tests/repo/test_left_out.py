@@ -1,0 +1,111 @@
+"""A run says what it did not run, and CI fails for what it could have run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = """
+import pytest
+
+def test_plain():
+    pass
+
+@pytest.mark.needs_shared
+def test_shared(shared):
+    assert shared.is_dir()
+
+@pytest.mark.needs_judges("py")
+def test_python_judge():
+    pass
+
+@pytest.mark.needs_judges
+def test_both_judges():
+    pass
+"""
+SKIPPED = """
+import pytest
+
+def test_skipped():
+    pytest.skip("no reason")
+"""
+SETTINGS = """
+[pytest]
+addopts = -q --strict-markers
+markers =
+    needs_shared
+    needs_judges
+"""
+JUDGES = {"CARDSIGN_JUDGE_PY": "python", "CARDSIGN_JUDGE_JS_HOME": "folder"}
+
+
+def outcome(
+    checkout: Path, root: Path, *options: str, tests: str = TESTS, **variables: str
+) -> tuple[int, list[str]]:
+    """Exit status and last lines of a run of our conftest over a few tests."""
+    folder = checkout / "tests"
+    folder.mkdir(parents=True)
+    (folder / "conftest.py").write_text((root / "tests/conftest.py").read_text(encoding="utf-8"))
+    (folder / "test_some.py").write_text(tests)
+    (checkout / "pytest.ini").write_text(SETTINGS)
+    outer = {k: v for k, v in os.environ.items() if not k.startswith(("CARDSIGN_", "PYTEST_"))}
+    outer["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # hypothesis alone takes a second to start
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
+        cwd=checkout,
+        env=outer | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("-p", "xdist", "-n", "1")], ids=["in one process", "under xdist"]
+)
+def test_what_is_absent_is_left_out_and_counted(
+    options: tuple[str, ...], tmp_path: Path, root: Path
+) -> None:
+    """Without corpus and SDKs the rest passes, and the summary says so."""
+    status, lines = outcome(tmp_path / "checkout", root, *options)
+    assert status == 0
+    assert "left out: 1 tests (no folder `shared` beside the checkout)" in lines
+    assert "left out: 2 tests (no a2a-sdk; `make interop-env` installs it)" in lines
+    assert "1 passed" in lines[-1]
+
+
+def test_what_is_there_is_run(tmp_path: Path, root: Path) -> None:
+    """With corpus and SDKs nothing is left out."""
+    (tmp_path / "shared").mkdir()
+    status, lines = outcome(tmp_path / "checkout", root, CARDSIGN_CI="1", **JUDGES)
+    assert status == 0
+    assert "4 passed" in lines[-1]
+    assert not [line for line in lines if "left out" in line]
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("-p", "xdist", "-n", "1")], ids=["in one process", "under xdist"]
+)
+def test_ci_fails_for_a_skipped_test(options: tuple[str, ...], tmp_path: Path, root: Path) -> None:
+    """A skip is green elsewhere and red in CI."""
+    ci = outcome(tmp_path / "ci", root, *options, tests=SKIPPED, CARDSIGN_CI="1")
+    elsewhere = outcome(tmp_path / "elsewhere", root, *options, tests=SKIPPED)
+    assert ci[0] == 1
+    assert "failed, because CARDSIGN_CI is set: 1 skipped" in ci[1]
+    assert elsewhere[0] == 0
+
+
+def test_ci_fails_for_an_sdk_that_it_could_have_installed(tmp_path: Path, root: Path) -> None:
+    """The SDKs are a command away; the corpus is not, and its absence is no fault."""
+    status, lines = outcome(tmp_path / "checkout", root, CARDSIGN_CI="1")
+    assert status == 1
+    assert [line for line in lines if line.startswith("failed")] == [
+        "failed, because CARDSIGN_CI is set: no a2a-sdk; `make interop-env` installs it"
+    ]
+    status, _ = outcome(tmp_path / "with judges", root, CARDSIGN_CI="1", **JUDGES)
+    assert status == 0

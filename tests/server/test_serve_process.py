@@ -1,0 +1,312 @@
+"""The real thing: granian on a loopback port, asked over HTTP, stopped by signals."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from publications import PUBLIC, publish_cards
+
+from cardsign.jose.keys import PrivateKey
+from cardsign.server.tokens import create_token
+
+CARD = "/.well-known/agent-card.json"
+CALL = {"jsonrpc": "2.0", "id": "7", "method": "GetExtendedAgentCard"}
+
+# What the command line will do: call the library, print an error as one line, exit 2.
+PROGRAM = """
+import sys
+from pathlib import Path
+from cardsign.errors import CardsignError
+from cardsign.server.app import ServerConfig
+from cardsign.server.run import serve
+from cardsign.server.tokens import TokenTable
+
+directory, tokens, host, port = sys.argv[1:]
+try:
+    serve(ServerConfig(Path(directory), TokenTable.read(Path(tokens))), host, int(port))
+except CardsignError as exc:
+    print(exc, file=sys.stderr)
+    sys.exit(exc.exit_status)
+"""
+
+
+@dataclass
+class Published:
+    """A directory to serve, and who may have the extended card."""
+
+    directory: Path
+    token_file: Path
+    token: str
+
+
+@dataclass
+class Server:
+    """A running server.
+
+    Attributes:
+        process: The parent process; leader of a process group of its own.
+        url: What it said that it serves at.
+        said: The lines of stderr up to that one.
+    """
+
+    process: subprocess.Popen[str]
+    url: str
+    said: list[str]
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Send a signal; the exit status and what else was said on both streams."""
+        self.process.send_signal(how)
+        out, err = self.process.communicate(timeout=10)
+        return self.process.returncode, out + err
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory, key: PrivateKey) -> Published:
+    return _publish(tmp_path_factory.mktemp("served"), key)
+
+
+def _publish(base: Path, key: PrivateKey) -> Published:
+    token, line = create_token()
+    (base / "tokens").write_text(line + "\n")
+    publish_cards(base / "pub", key, PUBLIC, "staff")
+    return Published(base / "pub", base / "tokens", token)
+
+
+def _spawn(published: Published, host: str = "127.0.0.1", port: int = 0) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, published.directory, published.token_file, host, str(port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@contextlib.contextmanager
+def _running(published: Published, host: str = "127.0.0.1", port: int = 0) -> Iterator[Server]:
+    process = _spawn(published, host, port)
+    try:
+        assert process.stderr is not None
+        said: list[str] = []
+        while not said or "serving generation" not in said[-1]:
+            line = process.stderr.readline()
+            assert line, f"the server ended: {said}"
+            said.append(line.rstrip())
+        yield Server(process, said[-1].split()[-1], said)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def server(published: Published) -> Iterator[Server]:
+    with _running(published) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def http(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, trust_env=False) as client:
+        yield client
+
+
+def _wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _is_empty(group: int) -> bool:
+    """Whether no process of the group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+# ------------------------------------------------------------------------ over HTTP
+
+
+def test_it_says_where_it_serves_once_it_does(server: Server) -> None:
+    """One line, and the port that was found for 0."""
+    assert server.said == [f"cardsign: serving generation 1 on http://127.0.0.1:{server.port}"]
+    assert server.port > 0
+
+
+def test_the_public_card_comes_with_its_validators(
+    http: httpx.Client, published: Published
+) -> None:
+    """GET, HEAD and 304 as any cache sees them."""
+    plain = http.get(CARD)
+    head = http.head(CARD)
+    held = http.get(CARD, headers={"If-None-Match": plain.headers["ETag"]})
+
+    assert plain.content == (published.directory / "000001/agent-card.json").read_bytes()
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["Content-Length"] == str(len(plain.content))
+    assert (held.status_code, held.content) == (304, b"")
+    assert held.headers["ETag"] == plain.headers["ETag"]
+
+
+def test_a_preflight_and_an_unknown_path_keep_the_connection(http: httpx.Client) -> None:
+    """Answers without body or entity are framed as HTTP wants them."""
+    assert http.options(CARD).status_code == 204
+    assert http.get("/nothing").status_code == 404
+    assert http.put(CARD).status_code == 405
+    assert http.get("/healthz").json() == {"status": "ok", "generation": 1}
+
+
+def test_the_extended_card_needs_the_token(http: httpx.Client, published: Published) -> None:
+    """By REST and by JSON-RPC."""
+    bearer = {"Authorization": f"Bearer {published.token}"}
+    extended = (published.directory / "000001/extended/staff.json").read_bytes()
+
+    refused = http.get("/extendedAgentCard")
+    assert refused.status_code == 401
+    assert refused.headers["WWW-Authenticate"] == 'Bearer realm="harbour"'
+    assert http.post("/a2a", json=CALL).status_code == 401
+    assert http.get("/extendedAgentCard", headers=bearer).content == extended
+    assert extended.strip() in http.post("/a2a/", json=CALL, headers=bearer).content
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["its length is told", "it comes in chunks"])
+def test_a_body_beyond_the_limit_is_413(http: httpx.Client, chunked: bool) -> None:
+    """Told beforehand or found out while reading."""
+    body = b" " * (64 * 1024 + 1)
+    content = iter([body[:1000], body[1000:]]) if chunked else body
+    assert http.post("/a2a", content=content).status_code == 413
+    assert http.post("/a2a", content=b"{}").json()["error"]["code"] == -32600
+
+
+# ---------------------------------------------------------------- start and stop
+
+
+def test_a_port_in_use_is_one_clear_line(server: Server, published: Published) -> None:
+    """A second server must not share the port without a word."""
+    process = _spawn(published, port=server.port)
+    out, err = process.communicate(timeout=20)
+
+    assert (process.returncode, out) == (2, "")
+    assert err == f"serve.port_in_use: 127.0.0.1:{server.port} is in use\n"
+    assert httpx.get(server.url + CARD, trust_env=False).status_code == 200
+
+
+@pytest.mark.parametrize("option", [None, socket.SO_REUSEADDR, socket.SO_REUSEPORT])
+def test_a_port_in_use_by_somebody_else_is_the_same_line(
+    published: Published, option: int | None
+) -> None:
+    """Whatever the other listener lets others do."""
+    with socket.socket() as other:
+        if option is not None:
+            other.setsockopt(socket.SOL_SOCKET, option, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        process = _spawn(published, port=other.getsockname()[1])
+        _, err = process.communicate(timeout=20)
+
+    assert process.returncode == 2
+    assert err.startswith("serve.port_in_use: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a..b"])
+def test_an_address_that_is_not_ours_is_one_clear_line(published: Published, host: str) -> None:
+    """Neither a traceback nor silence."""
+    process = _spawn(published, host)
+    _, err = process.communicate(timeout=20)
+
+    assert process.returncode == 2
+    assert err.startswith("serve.bind: ")
+    assert err.count("\n") == 1
+
+
+def test_a_directory_without_publication_is_one_clear_line(
+    published: Published, tmp_path: Path
+) -> None:
+    """Found out before anything listens."""
+    process = _spawn(Published(tmp_path, published.token_file, ""))
+    _, err = process.communicate(timeout=20)
+
+    assert process.returncode == 2
+    assert err.startswith("serve.no_generation: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly_and_whole(published: Published, how: signal.Signals) -> None:
+    """Exit 0, no process left, nothing on stdout, no token said; an idle client is no hindrance."""
+    with _running(published) as server, httpx.Client(trust_env=False) as client:
+        headers = {"Authorization": f"Bearer {published.token}"}
+        assert client.get(f"{server.url}/extendedAgentCard", headers=headers).status_code == 200
+        status, said = server.stop(how)
+
+        assert (status, said) == (0, "")
+        assert _is_empty(server.process.pid)
+
+
+def test_a_server_can_be_started_again_at_once(published: Published) -> None:
+    """Closed connections at the port (TIME_WAIT) are nobody who listens."""
+    with _running(published) as first:
+        port = first.port
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            while client.recv(4096):  # the server closes first, so TIME_WAIT is on its side
+                pass
+        assert first.stop()[0] == 0
+    with _running(published, port=port) as second:
+        assert second.port == port
+
+
+def test_the_worker_does_not_outlive_its_parent(published: Published) -> None:
+    """Nobody could stop it, and the port would be taken."""
+    with _running(published) as server:
+        server.process.kill()
+        server.process.wait()
+
+        assert _wait_for(lambda: _is_empty(server.process.pid), seconds=5)
+
+
+def test_an_ipv6_address_is_served(published: Published) -> None:
+    """Written in brackets."""
+    with _running(published, host="::1") as server:
+        assert server.url == f"http://[::1]:{server.port}"
+        assert httpx.get(server.url + CARD, trust_env=False).status_code == 200
+
+
+def test_a_new_generation_is_served_within_three_seconds(tmp_path: Path, key: PrivateKey) -> None:
+    """Without a restart, and a reader in between gets one or the other."""
+    published = _publish(tmp_path, key)
+    with _running(published) as server, httpx.Client(trust_env=False) as client:
+        old = client.get(server.url + CARD).content
+        new = publish_cards(published.directory, key, {**PUBLIC, "version": "2.0.0"}, "staff")
+
+        seen = {old}
+
+        def is_served() -> bool:
+            seen.add(client.get(server.url + CARD).content)
+            return new.card in seen
+
+        assert _wait_for(is_served, seconds=3)
+        assert seen == {old, new.card}
+        status, said = server.stop()
+        assert (status, said) == (0, "cardsign: serving generation 2\n")

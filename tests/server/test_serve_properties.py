@@ -1,0 +1,97 @@
+"""Whatever is sent, the answer is one of ours."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from served import Site
+
+from cardsign.server.documents import Document
+
+DOCUMENT = Document.public(b"{}", "application/json", datetime(2026, 11, 21, tzinfo=UTC), 300)
+VALUES = st.one_of(
+    st.none(),
+    st.text(st.characters(max_codepoint=255)),
+    st.datetimes().map(lambda when: when.strftime("%a, %d %b %Y %H:%M:%S GMT")),
+    st.from_regex(r"(Sat|Mon), [0-9]{1,2} (Jan|Dec) [0-9]{1,5} [0-9]{2}:[0-9]{2}:00 [+-][0-9]{4}"),
+    st.lists(st.sampled_from([DOCUMENT.etag, "*", '"', "W/", ",", '"x"'])).map("".join),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+ENVELOPES = st.fixed_dictionaries(
+    {},
+    optional={
+        "jsonrpc": st.just("2.0") | JSON,
+        "id": JSON,
+        "method": st.sampled_from(["GetExtendedAgentCard", "GetTask", "x"]) | JSON,
+        "params": JSON,
+    },
+).map(lambda envelope: json.dumps(envelope).encode())
+
+within_one_site = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+
+
+@given(if_none_match=VALUES, if_modified_since=VALUES)
+def test_any_condition_is_answered_200_or_304(
+    if_none_match: str | None, if_modified_since: str | None
+) -> None:
+    """Never an exception, and 304 without a matching tag only by a date."""
+    answer = DOCUMENT.answer(if_none_match, if_modified_since)
+
+    assert answer.status in ("200 OK", "304 NOT MODIFIED")
+    if answer.status.startswith("304") and if_none_match is not None:
+        assert DOCUMENT.etag in if_none_match or "*" in if_none_match
+
+
+@within_one_site
+@given(body=st.binary() | ENVELOPES)
+def test_any_body_gets_a_json_rpc_answer_or_none(site: Site, body: bytes) -> None:
+    """Without a token, never a result; an id that came back is the one that was sent."""
+    answer = site.client.post("/a2a", data=body)
+
+    if answer.status_code == 204:
+        assert answer.data == b""
+        assert "id" not in json.loads(body)
+        return
+    assert answer.status_code in (200, 401)
+    answered = json.loads(answer.data)
+    assert answered.keys() == {"jsonrpc", "id", "error"}
+    assert answered["id"] is None or answered["id"] == json.loads(body)["id"]
+
+
+@within_one_site
+@given(value=st.text(st.characters(min_codepoint=32, max_codepoint=255)))
+def test_no_invented_header_opens_the_extended_card(site: Site, value: str) -> None:
+    """401 for whatever is no token, as itself and behind the scheme."""
+    for authorization in (value, f"Bearer {value}"):
+        headers = {"Authorization": authorization}
+        assert site.client.get("/extendedAgentCard", headers=headers).status_code == 401
+
+
+def test_a_fault_of_ours_is_a_plain_500_and_tells_no_token(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """JSON for the client, a traceback for the operator, a token for neither."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("cardsign.server.app.open_extended_card", fail)
+    site.client.application.testing = False
+    answer = site.client.get("/extendedAgentCard", headers=site.bearer())
+
+    assert answer.status_code == 500
+    assert answer.json == {
+        "error": {"code": 500, "status": "INTERNAL", "message": "Internal Server Error"}
+    }
+    assert "RuntimeError: broken" in caplog.text
+    assert site.tokens[""] not in caplog.text

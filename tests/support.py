@@ -1,0 +1,232 @@
+"""Cards, signatures and verdicts in few words, for the tests of signing and verifying."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from cardsign.card.canonical import FULL_PROFILES, canonicalize
+from cardsign.card.pointer import append, split
+from cardsign.jose import base64url
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import Signer, sign_payload
+from cardsign.jose.keys import PrivateKey
+from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.trust.policy import Policy
+from cardsign.trust.subject import Holder
+from cardsign.verdict import Report
+from cardsign.verify import examine_card
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+
+#: The default profiles agree on its bytes.
+PORTABLE: dict[str, Any] = {
+    "name": "Tide tables",
+    "description": "Says when the water comes",
+    "version": "1.2.0",
+    "supportedInterfaces": [
+        {
+            "url": "https://tides.example/a2a",
+            "protocolBinding": "JSONRPC",
+            "protocolVersion": "1.0",
+        }
+    ],
+    "provider": {"url": "https://tides.example/", "organization": "Harbour office"},
+    "capabilities": {"streaming": True},
+    "securitySchemes": {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+    "securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}],
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "tides", "name": "Tides", "description": "When", "tags": ["sea"]}],
+}
+
+#: Holds defaults besides, which rule 1 drops and which leave nothing open.
+WITH_DEFAULTS: dict[str, Any] = {
+    **PORTABLE,
+    "supportedInterfaces": [{**PORTABLE["supportedInterfaces"][0], "tenant": ""}],
+    "skills": [{**PORTABLE["skills"][0], "examples": []}],
+}
+
+#: As most real cards are: empties, a vendor's member, a requirement without scopes.
+LAX: dict[str, Any] = {
+    **PORTABLE,
+    "iconUrl": "",
+    "securityRequirements": [{"schemes": {"harbour": {"list": []}}}],
+    "skills": [{**PORTABLE["skills"][0], "examples": []}],
+    "x-berth": {"pier": 4},
+}
+
+#: A2A 0.3, with a requirement that a2a-sdk's rewriting keeps.
+OLD: dict[str, Any] = {
+    "name": "Tide tables",
+    "description": "Says when the water comes",
+    "version": "1.2.0",
+    "protocolVersion": "0.3.0",
+    "url": "https://tides.example/old",
+    "preferredTransport": "JSONRPC",
+    "additionalInterfaces": [{"url": "https://tides.example/rest", "transport": "HTTP+JSON"}],
+    "capabilities": {"streaming": True},
+    "supportsAuthenticatedExtendedCard": True,
+    "securitySchemes": {"harbour": {"type": "http", "scheme": "Bearer"}},
+    "security": [{"harbour": ["read"]}],
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [
+        {
+            "id": "tides",
+            "name": "Tides",
+            "description": "When",
+            "tags": ["sea"],
+            "security": [{"harbour": ["read"]}],
+        }
+    ],
+}
+
+#: For both generations, as a2a-sdk's server publishes it: the 0.3 members say what the 1.0
+#: ones say, and only those are in its payload.
+DUAL: dict[str, Any] = {
+    **PORTABLE,
+    "supportedInterfaces": [
+        {
+            "url": "https://tides.example/old",
+            "protocolBinding": "JSONRPC",
+            "protocolVersion": "0.3",
+        },
+        {
+            "url": "https://tides.example/rest",
+            "protocolBinding": "HTTP+JSON",
+            "protocolVersion": "0.3",
+        },
+    ],
+    "capabilities": {"streaming": True, "extendedAgentCard": True},
+    "securitySchemes": {
+        "harbour": {
+            "httpAuthSecurityScheme": {"scheme": "Bearer"},
+            "type": "http",
+            "scheme": "Bearer",
+        }
+    },
+    "skills": [
+        {
+            **PORTABLE["skills"][0],
+            "securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}],
+            "security": [{"harbour": ["read"]}],
+        }
+    ],
+    "url": "https://tides.example/old",
+    "preferredTransport": "JSONRPC",
+    "protocolVersion": "0.3.0",
+    "additionalInterfaces": [{"url": "https://tides.example/rest", "transport": "HTTP+JSON"}],
+    "supportsAuthenticatedExtendedCard": True,
+    "security": [{"harbour": ["read"]}],
+}
+
+
+def dump(card: Mapping[str, Any]) -> bytes:
+    """The card as bytes."""
+    return json.dumps(card).encode()
+
+
+def signed(card: Mapping[str, Any], *signers: Signer, **options: Any) -> dict[str, Any]:
+    """The card with our signatures, as :class:`SigningOptions` says."""
+    document = sign_with_notes(dump(card), signers, SigningOptions(**options)).document
+    parsed: dict[str, Any] = json.loads(document)
+    return parsed
+
+
+def one_signature(
+    card: Mapping[str, Any], signer: Signer, profile: str, *, typ: str = "JOSE"
+) -> dict[str, str]:
+    """A signature over one profile's payload under any typ, as other implementations make them."""
+    return sign_payload(canonicalize(card, profile).data, signer, typ=typ)
+
+
+def by_another_sdk(
+    card: Mapping[str, Any], signer: Signer, *profiles: str, typ: str = "JOSE"
+) -> dict[str, Any]:
+    """The card with one unmarked signature for each profile."""
+    entries = [one_signature(card, signer, profile, typ=typ) for profile in profiles]
+    return {**card, "signatures": entries}
+
+
+def under_header(
+    card: Mapping[str, Any], key: PrivateKey, header: Mapping[str, Any], *, profile: str
+) -> dict[str, Any]:
+    """The card with one signature under any protected header at all."""
+    protected = base64url.encode(dump(header))
+    payload = base64url.encode(canonicalize(card, profile).data)
+    signature = base64url.encode(key.sign(f"{protected}.{payload}".encode("ascii")))
+    return {**card, "signatures": [{"protected": protected, "signature": signature}]}
+
+
+def trusting(*keys: PrivateKey, profiles: tuple[str, ...] = FULL_PROFILES) -> Policy:
+    """The policy that pins these keys and waives freshness."""
+    jwks = JwkSet.of(key.public for key in keys)
+    return Policy.holder_of_keys(jwks, name="the harbour", profiles=profiles)
+
+
+def examine(
+    card: Mapping[str, Any] | bytes,
+    *keys: PrivateKey,
+    profiles: tuple[str, ...] = FULL_PROFILES,
+) -> Report:
+    """The verdict of somebody who pins these keys."""
+    document = card if isinstance(card, bytes) else dump(card)
+    policy = trusting(*keys, profiles=profiles)
+    return examine_card(document, expect=Holder(), policy=policy, now=NOW)
+
+
+def codes(report: Report) -> list[str]:
+    """The codes of a verdict's reasons, weightiest first."""
+    return [reason.code for reason in report.reasons]
+
+
+# ------------------------------------------------------------------ editing
+
+
+def pointers(value: Any, base: str = "") -> Iterator[str]:
+    """Every pointer into a JSON value but the root's."""
+    children: Any = ()
+    if isinstance(value, dict):
+        children = value.items()
+    elif isinstance(value, list):
+        children = enumerate(value)
+    for token, child in children:
+        where = append(base, token)
+        yield where
+        yield from pointers(child, where)
+
+
+def at(value: Any, pointer: str) -> Any:
+    """The value at a pointer."""
+    for token in split(pointer):
+        value = value[int(token)] if isinstance(value, list) else value[token]
+    return value
+
+
+def put(card: Mapping[str, Any], pointer: str, value: Any) -> dict[str, Any]:
+    """A copy of the card with a member set, or a list's element replaced."""
+    changed = copy.deepcopy(dict(card))
+    *path, last = split(pointer)
+    parent: Any = changed
+    for token in path:
+        parent = parent[int(token)] if isinstance(parent, list) else parent[token]
+    if isinstance(parent, list):
+        parent[int(last)] = value
+    else:
+        parent[last] = value
+    return changed
+
+
+def without(card: Mapping[str, Any], pointer: str) -> dict[str, Any]:
+    """A copy of the card without a member or element."""
+    changed = copy.deepcopy(dict(card))
+    *path, last = split(pointer)
+    parent: Any = changed
+    for token in path:
+        parent = parent[int(token)] if isinstance(parent, list) else parent[token]
+    del parent[int(last) if isinstance(parent, list) else last]
+    return changed

@@ -1,0 +1,273 @@
+"""The rows of docs/requirements.md that are done, each shown once from the outside.
+
+A test is named after its rows. What a row does in every corner is tested beside its module.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from flask.testing import FlaskClient
+from publications import NOW, PUBLIC, publish_cards, with_skill
+
+from cardsign import (
+    Card,
+    CardRefused,
+    Holder,
+    JsonRefused,
+    JwkSet,
+    Policy,
+    PrivateKey,
+    examine_card,
+    sign_card,
+    verify_card,
+)
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.cli import cli
+from cardsign.errors import FetchFailed
+from cardsign.jose.jws import read_entry
+from cardsign.net.fetch import CARD_PATH, LEGACY_CARD_PATH, FetchPolicy, fetch, fetch_card
+from cardsign.server.app import ServerConfig, create_app
+from cardsign.server.jsonrpc import MAX_REQUEST_BYTES
+from cardsign.server.tokens import TokenTable, create_token
+
+# --------------------------------------------------------------------------- serving
+
+
+@pytest.fixture
+def directory(tmp_path: Path, alice: PrivateKey) -> Path:
+    """A publication: the public card, and extended ones for two audiences."""
+    publish_cards(tmp_path, alice, PUBLIC, "partner", "staff")
+    return tmp_path
+
+
+@pytest.fixture
+def tokens() -> dict[str, str]:
+    """A bearer token by audience; filled by `client`."""
+    return {}
+
+
+@pytest.fixture
+def client(directory: Path, tokens: dict[str, str]) -> FlaskClient:
+    """A server over the publication, with one token for each audience."""
+    lines = []
+    for audience in ("partner", "staff"):
+        tokens[audience], line = create_token(audience)
+        lines.append(line)
+    table = TokenTable.from_bytes("\n".join(lines).encode())
+    return create_app(ServerConfig(directory, table)).test_client()
+
+
+def test_F1_G1_the_card_is_at_the_well_known_path(client: FlaskClient, directory: Path) -> None:
+    """GET answers the published bytes as JSON."""
+    answer = client.get("/.well-known/agent-card.json")
+    assert answer.status_code == 200
+    assert answer.mimetype == "application/json"
+    assert answer.data == (directory / "000001/agent-card.json").read_bytes()
+
+
+@pytest.mark.parametrize("token", ["", "wrong"], ids=["no token", "a wrong token"])
+def test_F6_public_paths_never_ask_who_is_there(client: FlaskClient, token: str) -> None:
+    """They answer whoever asks, where everything else wants a token."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    assert client.get("/.well-known/agent-card.json", headers=headers).status_code == 200
+    assert client.get("/.well-known/jwks.json", headers=headers).status_code == 200
+    assert client.get("/rest/v1/extendedAgentCard", headers=headers).status_code == 401
+
+
+def test_F38_what_is_served_is_fixed_when_it_is_loaded(
+    client: FlaskClient, directory: Path
+) -> None:
+    """A file that changes under the server changes no answer."""
+    before = client.get("/.well-known/agent-card.json").data
+    path = directory / "000001/agent-card.json"
+    path.chmod(0o644)
+    path.write_bytes(b"{}")
+    assert client.get("/.well-known/agent-card.json").data == before
+
+
+def test_O17_a_request_beyond_the_limit_is_refused(client: FlaskClient) -> None:
+    """The server reads no more of a body than a call needs."""
+    call: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
+    assert client.post("/a2a", json=call).status_code == 401
+    call["params"] = {"padding": "x" * MAX_REQUEST_BYTES}
+    assert client.post("/a2a", json=call).status_code == 413
+
+
+@pytest.mark.parametrize("audience", ["partner", "staff"])
+def test_O24_each_audience_sees_its_own_skills(
+    client: FlaskClient, tokens: dict[str, str], audience: str
+) -> None:
+    """The token decides which extended card is answered."""
+    answer = client.get(
+        "/rest/v1/extendedAgentCard", headers={"Authorization": f"Bearer {tokens[audience]}"}
+    )
+    assert json.loads(answer.data)["skills"] == with_skill(PUBLIC, audience)["skills"]
+
+
+# --------------------------------------------------------------- reading and signing
+
+NOT_STRICT = {
+    "no JSON": b"{'name': 1}",
+    "two members of one name": b'{"name": "a", "name": "b"}',
+    "NaN": b'{"name": NaN}',
+    "a byte order mark": b'\xef\xbb\xbf{"name": "a"}',
+}
+
+
+@pytest.mark.parametrize("data", NOT_STRICT.values(), ids=NOT_STRICT)
+def test_B3_a_card_is_strict_json(data: bytes, alice: PrivateKey) -> None:
+    """What two readers could read in two ways is neither read nor signed."""
+    with pytest.raises(JsonRefused):
+        Card.from_bytes(data)
+    with pytest.raises(JsonRefused):
+        sign_card(data, [alice])
+
+
+def test_G11_a_single_signature_block_is_refused_and_explained(alice: PrivateKey) -> None:
+    """It is never taken for a signature, never converted, and the way out is named."""
+    block = {"algorithm": "RS256", "keyId": "key-001", "value": "AAAA"}
+    card = json.dumps({**PUBLIC, "signature": block}).encode()
+    policy = Policy.holder_of_keys(JwkSet.of([alice.public]), name="alice")
+    report = examine_card(card, expect=Holder(), policy=policy, now=NOW)
+    assert report.verdict == "untrusted"
+    assert [reason.code for reason in report.reasons] == ["sig.none", "card.single_signature_block"]
+    with pytest.raises(CardRefused) as refused:
+        sign_card(card, [alice])
+    assert refused.value.code == "card.single_signature_block"
+
+
+def test_G12_RS256_with_a_name_of_the_issuers_own() -> None:
+    """An imported key keeps the kid that it was published under."""
+    key = PrivateKey.generate("RS256", kid="key-001")
+    signed = sign_card(json.dumps(PUBLIC).encode(), [key])
+    header = read_entry(Card.from_bytes(signed).signatures[0]).header
+    assert (header.alg, header.kid) == ("RS256", "key-001")
+    policy = Policy.holder_of_keys(JwkSet.of([key.public]), name="issuer")
+    verify_card(signed, expect=Holder(), policy=policy, now=NOW)
+
+
+def test_G14_inspect_shows_capabilities_skills_and_security(tmp_path: Path) -> None:
+    """What a client wants to know before it calls."""
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(PUBLIC))
+    shown = json.loads(CliRunner().invoke(cli, ["inspect", str(path), "--json"]).stdout)
+    assert shown["extended_card"]
+    assert shown["skills"] == ["tides"]
+    assert (shown["schemes"], shown["requirements"]) == (["harbour"], 1)
+
+
+# -------------------------------------------------------------------- asking a peer
+
+TRYING = FetchPolicy(total_timeout=2.0, insecure_loopback_http=True)
+
+
+@dataclass
+class Peer:
+    """A peer on this machine: what it answers by path, and what it was asked."""
+
+    answers: dict[str, tuple[int, bytes]]
+    url: str = ""
+    paths: list[str] = field(default_factory=list)
+    agents: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    """A peer that answers 404 until told otherwise."""
+    told = Peer({})
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            told.paths.append(self.path)
+            told.agents.append(self.headers["User-Agent"])
+            status, body = told.answers.get(self.path, (404, b""))
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        told.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield told
+        server.shutdown()
+        thread.join()
+
+
+def test_O5_the_canonical_path_is_asked_first_then_the_legacy_one(peer: Peer) -> None:
+    """Whichever answered is named."""
+    peer.answers = {LEGACY_CARD_PATH: (200, b"{}")}
+    assert fetch_card(peer.url, policy=TRYING).url == peer.url + LEGACY_CARD_PATH
+    assert peer.paths == [CARD_PATH, LEGACY_CARD_PATH]
+    peer.answers |= {CARD_PATH: (200, b"{}")}
+    assert fetch_card(peer.url, policy=TRYING).url == peer.url + CARD_PATH
+
+
+def test_O6_O25_a_silent_peer_costs_a_bounded_time() -> None:
+    """The deadline is for all of it: name, connection, answer."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/card.json"
+        policy = FetchPolicy(total_timeout=0.2, insecure_loopback_http=True)
+        with pytest.raises(FetchFailed) as failed:
+            fetch(url, policy=policy)
+    assert failed.value.code == "fetch.timeout"
+
+
+def test_O7_a_request_says_who_asks(peer: Peer) -> None:
+    """Name and, where it is installed, version."""
+    peer.answers = {CARD_PATH: (200, b"{}")}
+    fetch_card(peer.url, policy=TRYING)
+    assert peer.agents[0].partition("/")[0] == "cardsign"
+
+
+PRIVATE = ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "fd00:ec2::254", "::ffff:10.0.0.1"]
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_O15_a_name_that_leads_inside_is_not_asked(address: str) -> None:
+    """What a name resolves to decides, and nothing is connected."""
+    dialled: list[object] = []
+
+    def dial(*where: object) -> socket.socket:
+        dialled.append(where)
+        raise AssertionError
+
+    with pytest.raises(FetchFailed) as failed:
+        fetch_card("https://peer.example", resolver=lambda _: [ip_address(address)], dial=dial)
+    assert failed.value.code == "fetch.forbidden_address"
+    assert dialled == []
+
+
+def test_O15_a_redirect_leads_nowhere(peer: Peer) -> None:
+    """So it cannot lead inside either."""
+    peer.answers = {CARD_PATH: (302, b""), "/elsewhere": (200, b"{}")}
+    with pytest.raises(FetchFailed) as failed:
+        fetch_card(peer.url, policy=TRYING)
+    assert failed.value.code == "fetch.status"
+    assert peer.paths == [CARD_PATH]
+
+
+def test_O17_an_answer_beyond_the_limit_is_refused(peer: Peer) -> None:
+    """A card of the largest size is taken, one byte more is not."""
+    peer.answers = {CARD_PATH: (200, b" " * MAX_CARD_BYTES)}
+    assert len(fetch_card(peer.url, policy=TRYING).body) == MAX_CARD_BYTES
+    peer.answers = {CARD_PATH: (200, b" " * (MAX_CARD_BYTES + 1))}
+    with pytest.raises(FetchFailed) as failed:
+        fetch_card(peer.url, policy=TRYING)
+    assert failed.value.code == "fetch.too_large"

@@ -1,0 +1,671 @@
+"""Signing: which signatures a card gets and in what order, what stays, what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from support import (
+    DUAL,
+    LAX,
+    OLD,
+    PORTABLE,
+    WITH_DEFAULTS,
+    at,
+    codes,
+    dump,
+    examine,
+    one_signature,
+    put,
+    signed,
+    under_header,
+    without,
+)
+
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
+from cardsign.errors import (
+    CardRefused,
+    CardsignError,
+    JsonRefused,
+    KeyRefused,
+    SignerFault,
+    SigningRefused,
+    UsageFault,
+)
+from cardsign.jose import base64url
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import TYP_COMPAT, read_entry
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.sign import Signing, SigningOptions, sign_card, sign_with_notes
+
+CARDS = {
+    "portable": PORTABLE,
+    "with defaults": WITH_DEFAULTS,
+    "lax": LAX,
+    "of 0.3": OLD,
+    "for both generations": DUAL,
+}
+each_card = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
+
+
+@dataclass
+class Counting:
+    """A signer that counts how often it is asked."""
+
+    key: PrivateKey
+    asked: int = 0
+
+    @property
+    def public(self) -> PublicKey:
+        """The public half."""
+        return self.key.public
+
+    def sign(self, signing_input: bytes) -> bytes:
+        """Sign, and count."""
+        self.asked += 1
+        return self.key.sign(signing_input)
+
+
+def headers(card: dict[str, Any]) -> list[tuple[str, str | None]]:
+    """kid and typ of each signature."""
+    entries = [read_entry(entry) for entry in card["signatures"]]
+    return [(entry.header.kid, entry.header.typ) for entry in entries]
+
+
+def sign(card: dict[str, Any], *signers: PrivateKey, **options: Any) -> Signing:
+    """What came of signing."""
+    return sign_with_notes(dump(card), signers, SigningOptions(**options))
+
+
+def refusal(document: bytes, signer: Counting, **options: Any) -> CardsignError:
+    """The error that signing must end in, before the key is used."""
+    with pytest.raises(CardsignError) as caught:
+        sign_with_notes(document, [signer], SigningOptions(**options))
+    assert signer.asked == 0
+    return caught.value
+
+
+def noted(signing: Signing) -> list[str]:
+    """The codes of the notes."""
+    return [note.code for note in signing.notes]
+
+
+# ------------------------------------------------------------------ which signatures
+
+PLANS: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
+    "a portable card": (PORTABLE, [("served-as-is", "JOSE")]),
+    "one with defaults": (
+        WITH_DEFAULTS,
+        [("rule-1-as-written", "JOSE"), ("served-as-is", "JOSE")],
+    ),
+    "a lax one": (
+        LAX,
+        [("prune-empty", TYP_COMPAT), ("rule-1-as-written", "JOSE"), ("served-as-is", "JOSE")],
+    ),
+    "one of 0.3": (OLD, [("prune-empty-upgraded", TYP_COMPAT), ("served-as-is", "JOSE")]),
+    "one for both": (
+        DUAL,
+        [("prune-empty", TYP_COMPAT), ("served-as-is", "JOSE")],
+    ),
+    "one whose lossy payloads differ": (
+        {**PORTABLE, "supportsAuthenticatedExtendedCard": True},
+        [
+            ("prune-empty", TYP_COMPAT),
+            ("prune-empty-upgraded", TYP_COMPAT),
+            ("served-as-is", "JOSE"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("card", "plan"), PLANS.values(), ids=PLANS)
+def test_one_signature_for_each_distinct_payload(
+    card: dict[str, Any], plan: list[tuple[str, str]], alice: PrivateKey
+) -> None:
+    """Full ones say JOSE, lossy ones compat; verifiers that read only one find theirs first."""
+    signing = sign(card, alice)
+    document = json.loads(signing.document)
+
+    assert signing.profiles == tuple(profile for profile, _ in plan)
+    assert headers(document) == [("alice", typ) for _, typ in plan]
+    for entry, (profile, typ) in zip(document["signatures"], plan, strict=True):
+        assert entry == one_signature(card, alice, profile, typ=typ)
+
+
+def test_older_keys_sign_first(alice: PrivateKey, bob: PrivateKey) -> None:
+    """All of one key's signatures, then all of the next key's."""
+    compat, full = TYP_COMPAT, "JOSE"
+
+    assert headers(signed(LAX, bob, alice)) == [
+        ("bob", compat),
+        ("bob", full),
+        ("bob", full),
+        ("alice", compat),
+        ("alice", full),
+        ("alice", full),
+    ]
+
+
+@each_card
+def test_the_header_is_exactly_three_members(card: dict[str, Any], alice: PrivateKey) -> None:
+    """Sorted, compact, nothing that other libraries choke on, and an entry of two members."""
+    for entry in signed(card, alice)["signatures"]:
+        assert set(entry) == {"protected", "signature"}
+        header = base64url.decode(entry["protected"])
+        typ = json.loads(header)["typ"]
+        assert header == f'{{"alg":"ES256","kid":"alice","typ":"{typ}"}}'.encode()
+
+
+def test_rs256(alice: PrivateKey) -> None:
+    """The other algorithm goes the same way, and both stand side by side."""
+    rsa = PrivateKey.generate("RS256", kid="rsa")
+    card = signed(WITH_DEFAULTS, rsa, alice)
+
+    assert [json.loads(base64url.decode(e["protected"]))["alg"] for e in card["signatures"]] == [
+        "RS256",
+        "RS256",
+        "ES256",
+        "ES256",
+    ]
+    for key in (rsa, alice):
+        assert examine(card, key).verdict == "trusted"
+
+
+CHOICES: dict[str, tuple[tuple[str, ...], list[str]]] = {
+    "none but the full one": (("served-as-is",), ["served-as-is"]),
+    "nothing at all": ((), ["served-as-is"]),
+    "rule 1": (("rule-1-as-written",), ["rule-1-as-written", "served-as-is"]),
+    "a lossy one": (("prune-empty",), ["prune-empty", "served-as-is"]),
+}
+
+
+@pytest.mark.parametrize(("profiles", "made"), CHOICES.values(), ids=CHOICES)
+def test_served_as_is_is_always_signed(
+    profiles: tuple[str, ...], made: list[str], alice: PrivateKey
+) -> None:
+    """Whatever else is chosen."""
+    assert list(sign(LAX, alice, profiles=profiles).profiles) == made
+    assert sign_card(dump(LAX), [alice], profiles=profiles) == (
+        sign(LAX, alice, profiles=profiles).document
+    )
+
+
+def test_a_payload_that_only_an_unchosen_full_profile_shares_is_compat(alice: PrivateKey) -> None:
+    """What was made as lossy is marked as lossy."""
+    signing = sign(WITH_DEFAULTS, alice, profiles=("prune-empty",))
+
+    assert headers(json.loads(signing.document)) == [("alice", TYP_COMPAT), ("alice", "JOSE")]
+
+
+# ------------------------------------------------------------------ no endpoint, no compat
+
+
+def test_no_compat_signature_without_an_endpoint(alice: PrivateKey) -> None:
+    """prune-empty keeps nothing of a 0.3 card's url: whoever verifies that verifies nothing."""
+    signing = sign(OLD, alice)
+
+    assert "prune-empty" not in signing.profiles
+    assert noted(signing).count("sign.compat_no_endpoint") == 1
+
+
+def test_one_that_is_named_is_made(alice: PrivateKey) -> None:
+    """The twin: `--compat` is a decision."""
+    signing = sign(OLD, alice, compat=("prune-empty",))
+
+    assert signing.profiles == ("prune-empty", "prune-empty-upgraded", "served-as-is")
+    assert headers(json.loads(signing.document))[0] == ("alice", TYP_COMPAT)
+    assert "sign.compat_no_endpoint" not in noted(signing)
+
+
+def test_what_a_compat_signature_loses_is_said(alice: PrivateKey) -> None:
+    """Requirements go first, whatever comes first in the card."""
+    card = put({"x-a": 1, "x-b": {}, **LAX}, "/iconUrl", "")
+    note = next(n for n in sign(card, alice).notes if n.code == "sign.compat_lossy")
+
+    assert note.message == (
+        "verifiers of prune-empty will not notice changes of /securityRequirements, "
+        "/x-a, /x-b, /iconUrl, /skills/0/examples and 1 more; that includes who may call"
+    )
+
+
+def test_a_compat_signature_that_loses_nothing_is_not_noted(alice: PrivateKey) -> None:
+    """The upgrade moves every member of this card, so there is nothing to warn of."""
+    signing = sign(OLD, alice)
+
+    assert "prune-empty-upgraded" in signing.profiles
+    assert "sign.compat_lossy" not in noted(signing)
+
+
+@pytest.mark.parametrize("where", ["profiles", "compat"])
+def test_an_unknown_profile(where: str, alice: PrivateKey) -> None:
+    """Refused before the card is looked at."""
+    found = refusal(b"no card", Counting(alice), **{where: ("served-as-it-is",)})
+
+    assert isinstance(found, UsageFault)
+    assert "served-as-it-is" in found.message
+
+
+# ------------------------------------------------------------------ the bytes
+
+
+def test_only_signatures_are_changed(alice: PrivateKey) -> None:
+    """Member order, unknown members, nulls and numbers stay; two spaces, UTF-8, a newline."""
+    text = '{"x":null,"url":"https://a.example","name":"é\\u20ac","y":[1,1.0,1e2],"signatures":[]}'
+
+    document = sign_card(text.encode(), [alice]).decode()
+
+    before, _, after = document.partition('"signatures": [')
+    assert before == (
+        '{\n  "x": null,\n  "url": "https://a.example",\n  "name": "é€",\n'
+        '  "y": [\n    1,\n    1.0,\n    100.0\n  ],\n  '
+    )
+    assert after.endswith("\n  ]\n}\n")
+
+
+@each_card
+def test_signing_is_stable(card: dict[str, Any], alice: PrivateKey) -> None:
+    """ES256 by RFC 6979: the same card and key give the same bytes, so ETags stay."""
+    assert sign(card, alice).document == sign(card, alice).document
+
+
+@each_card
+def test_a_fully_signed_card_comes_back_unchanged(card: dict[str, Any], alice: PrivateKey) -> None:
+    """Byte for byte, white space included, and without a call to the key."""
+    compact = json.dumps(signed(card, alice), separators=(",", ":")).encode()
+    signer = Counting(alice)
+
+    again = sign_with_notes(compact, [signer], SigningOptions())
+
+    assert (again.document, again.changed, signer.asked) == (compact, False, 0)
+
+
+def test_a_card_that_was_edited_is_signed_anew(alice: PrivateKey) -> None:
+    """The twin: nothing of the old signatures stays."""
+    card = signed(PORTABLE, alice)
+
+    again = sign({**card, "name": "Other"}, alice)
+
+    assert again.changed
+    assert examine(again.document, alice).verdict == "trusted"
+    assert json.loads(again.document)["signatures"] != card["signatures"]
+
+
+def test_only_what_is_missing_is_signed(alice: PrivateKey, bob: PrivateKey) -> None:
+    """When a key joins, those of the old one are taken over as they are."""
+    old, new = Counting(alice), Counting(bob)
+
+    signing = sign_with_notes(dump(signed(LAX, alice)), [old, new], SigningOptions())
+
+    assert (old.asked, new.asked) == (0, 3)
+    assert json.loads(signing.document)["signatures"][:3] == signed(LAX, alice)["signatures"]
+
+
+@pytest.mark.parametrize("extra", ["jku in the header", "an unprotected header", "another typ"])
+def test_own_signatures_of_another_form_are_replaced(extra: str, alice: PrivateKey) -> None:
+    """They may verify, but they are not what we make."""
+    header = {"alg": "ES256", "kid": "alice", "typ": "JOSE"}
+    if extra == "jku in the header":
+        header["jku"] = "https://evil.example"
+    if extra == "another typ":
+        header["typ"] = "JOSE+JSON"
+    card = under_header(PORTABLE, alice, header, profile="served-as-is")
+    if extra == "an unprotected header":
+        card["signatures"][0]["header"] = {"x": 1}
+    assert examine(card, alice).verdict == "trusted"
+
+    assert json.loads(sign(card, alice).document) == signed(PORTABLE, alice)
+
+
+def test_surplus_own_signatures_go(alice: PrivateKey) -> None:
+    """A duplicate, and one for a profile that is no longer asked for."""
+    card = signed(LAX, alice)
+    card["signatures"].append(card["signatures"][0])
+
+    again = sign(card, alice, profiles=("served-as-is",))
+
+    assert headers(json.loads(again.document)) == [("alice", "JOSE")]
+
+
+# ------------------------------------------------------------------ signatures of others
+
+
+def test_signatures_of_a_key_that_was_ours_are_replaced(
+    alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """Every kid that the store ever held is ours (D7)."""
+    signing = sign(signed(PORTABLE, bob), alice, own_kids={"bob"})
+
+    assert headers(json.loads(signing.document)) == [("alice", "JOSE")]
+    assert noted(signing) == []
+
+
+def test_a_foreign_signature_without_its_key_is_kept_last(
+    alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """And reported, for it may fit or not."""
+    card = signed(LAX, bob)
+
+    signing = sign(card, alice)
+
+    document = json.loads(signing.document)
+    assert [kid for kid, _ in headers(document)] == ["alice"] * 3 + ["bob"] * 3
+    assert document["signatures"][3:] == card["signatures"]
+    assert noted(signing).count("sign.foreign_unchecked") == 3
+    assert examine(document, bob).verdict == "trusted"
+
+
+def test_a_foreign_signature_that_fits_its_known_key_is_kept(
+    alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """Without a word, since it was checked; a lossy one of theirs too."""
+    card = {**LAX, "signatures": [one_signature(LAX, bob, "prune-empty")]}
+
+    signing = sign(card, alice, known_keys=JwkSet.of([bob.public]))
+
+    assert json.loads(signing.document)["signatures"][-1:] == card["signatures"]
+    assert not {"sign.foreign_unchecked", "sign.foreign_dropped"} & set(noted(signing))
+
+
+def test_a_foreign_signature_that_its_known_key_fails_is_dropped(
+    alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """The card was edited since: leaving it would look like an attack to everybody."""
+    card = {**signed(PORTABLE, bob), "name": "Other"}
+
+    signing = sign(card, alice, known_keys=JwkSet.of([bob.public]))
+
+    assert headers(json.loads(signing.document)) == [("alice", "JOSE")]
+    assert noted(signing) == ["sign.foreign_dropped"]
+    assert signing.notes[0].path == "/signatures/0"
+
+
+def test_foreign_signatures_go_on_request(alice: PrivateKey, bob: PrivateKey) -> None:
+    """Known or not, readable or not; each is noted."""
+    card = signed(PORTABLE, bob)
+    card["signatures"].append({"protected": base64url.encode(b'{"alg":"EdDSA"}'), "signature": ""})
+
+    signing = sign(card, alice, drop_foreign=True, known_keys=JwkSet.of([bob.public]))
+
+    assert headers(json.loads(signing.document)) == [("alice", "JOSE")]
+    assert noted(signing) == ["sign.foreign_dropped", "sign.foreign_dropped"]
+
+
+UNREADABLE: dict[str, Any] = {
+    "no object": 5,
+    "null": None,
+    "without protected": {"signature": "AA"},
+    "padded": {"protected": "e30=", "signature": "AA"},
+    "a header that is no JSON": {"protected": base64url.encode(b"{"), "signature": "AA"},
+}
+
+
+@pytest.mark.parametrize("entry", UNREADABLE.values(), ids=UNREADABLE)
+def test_an_entry_that_is_no_signature_is_dropped(entry: Any, alice: PrivateKey) -> None:
+    """Some SDKs fail on the whole card because of it."""
+    signing = sign({**PORTABLE, "signatures": [entry]}, alice)
+
+    assert json.loads(signing.document) == signed(PORTABLE, alice)
+    assert noted(signing) == ["sign.foreign_dropped"]
+
+
+@pytest.mark.parametrize("header", [{"alg": "EdDSA", "kid": "x"}, {"alg": "ES256"}])
+def test_an_entry_that_we_do_not_understand_is_kept(
+    header: dict[str, str], alice: PrivateKey
+) -> None:
+    """The twin: a signature by another algorithm is not ours to judge."""
+    entry = {"protected": base64url.encode(dump(header)), "signature": "AA"}
+
+    signing = sign({**PORTABLE, "signatures": [entry]}, alice)
+
+    assert json.loads(signing.document)["signatures"][-1] == entry
+    assert noted(signing) == ["sign.foreign_unchecked"]
+
+
+# ------------------------------------------------------------------ at most sixteen
+
+
+def test_a_plan_beyond_sixteen_is_refused_before_signing(
+    alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """Three payloads and fourteen kept foreign ones; the key is not asked once."""
+    foreign = [one_signature(LAX, bob, "served-as-is")] * 14
+    signer = Counting(alice)
+
+    found = refusal(dump({**LAX, "signatures": foreign}), signer)
+
+    assert isinstance(found, SigningRefused)
+    assert found.code == "sign.too_many"
+    assert "14 kept foreign" in found.message
+    assert "make 17" in found.message
+
+
+def test_a_plan_of_sixteen_is_carried_out(alice: PrivateKey, bob: PrivateKey) -> None:
+    """The twin, and the way out."""
+    foreign = [one_signature(LAX, bob, "served-as-is")] * 13
+
+    assert len(signed({**LAX, "signatures": foreign}, alice)["signatures"]) == 16
+    assert len(signed({**LAX, "signatures": foreign}, alice, drop_foreign=True)["signatures"]) == 3
+
+
+# ------------------------------------------------------------------ what is refused
+
+REFUSED: dict[str, tuple[bytes, type[CardsignError], str]] = {
+    "no JSON": (b"placeholder", JsonRefused, "json.syntax"),
+    "nothing": (b"", JsonRefused, "json.syntax"),
+    "a list": (b"[]", JsonRefused, "json.not_object"),
+    "a member twice": (b'{"name":"a","name":"b"}', JsonRefused, "json.duplicate_member"),
+    "too large": (b" " * MAX_CARD_BYTES + b"{}", JsonRefused, "json.too_large"),
+    "two spellings": (
+        dump({**PORTABLE, "supported_interfaces": []}),
+        CardRefused,
+        "card.two_spellings",
+    ),
+    "seventeen signatures": (
+        dump({**PORTABLE, "signatures": [{}] * 17}),
+        CardRefused,
+        "card.signatures_too_many",
+    ),
+    "signatures that are no list": (
+        dump({**PORTABLE, "signatures": "x"}),
+        CardRefused,
+        "card.signatures_shape",
+    ),
+}
+
+
+@pytest.mark.parametrize(("document", "error", "code"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("force", [False, True], ids=["without force", "by force"])
+def test_what_cannot_be_read_one_way_only_is_not_signed(
+    document: bytes, error: type[CardsignError], code: str, force: bool, alice: PrivateKey
+) -> None:
+    """Force does not help against ambiguity."""
+    found = refusal(document, Counting(alice), force=force)
+
+    assert (type(found), found.code) == (error, code)
+
+
+FORCIBLE: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no name": (without(PORTABLE, "/name"), "card.not_agent_card", ""),
+    "a null name": ({**PORTABLE, "name": None}, "card.not_agent_card", ""),
+    "no endpoint": (without(PORTABLE, "/supportedInterfaces"), "card.not_agent_card", ""),
+    "no interface in the list": ({**PORTABLE, "supportedInterfaces": []}, "card.not_agent_card", ""),
+    "an interface without url": (
+        put(PORTABLE, "/supportedInterfaces/0/url", ""),
+        "card.interface_url",
+        "/supportedInterfaces/0/url",
+    ),
+    "an empty url beside interfaces": ({**PORTABLE, "url": ""}, "card.interface_url", "/url"),
+    "a signature block": (
+        {**PORTABLE, "signature": {"value": "x"}},
+        "card.single_signature_block",
+        "/signature",
+    ),
+    "a member of the wrong type": (
+        put(PORTABLE, "/capabilities/streaming", "yes"),
+        "card.type",
+        "/capabilities/streaming",
+    ),
+    "capabilities that are a list": ({**PORTABLE, "capabilities": ["x"]}, "card.type", "/capabilities"),
+}
+
+
+@pytest.mark.parametrize(("card", "code", "path"), FORCIBLE.values(), ids=FORCIBLE)
+def test_what_is_no_good_card_is_not_signed(
+    card: dict[str, Any], code: str, path: str, alice: PrivateKey
+) -> None:
+    """Refused with the place, before the key is used."""
+    found = refusal(dump(card), Counting(alice))
+
+    assert isinstance(found, CardRefused)
+    assert (found.code, found.path) == (code, path)
+
+
+@pytest.mark.parametrize(("card", "code", "path"), FORCIBLE.values(), ids=FORCIBLE)
+def test_force_signs_what_has_a_canonical_form(
+    card: dict[str, Any], code: str, path: str, alice: PrivateKey
+) -> None:
+    """The twin: signed as it is served, and each thing passed over is noted."""
+    signing = sign(card, alice, force=True)
+
+    assert "served-as-is" in signing.profiles
+    assert code in noted(signing)
+    report = examine(signing.document, alice)
+    assert (report.answers.integrity, report.answers.complete) == ("yes", "yes")
+
+
+def test_force_names_the_profiles_that_have_no_payload(alice: PrivateKey) -> None:
+    """A type-confused card is signed under the profiles that can (D20)."""
+    signing = sign(put(PORTABLE, "/capabilities/streaming", "yes"), alice, force=True)
+
+    assert signing.profiles == ("served-as-is",)
+    skipped = [note for note in signing.notes if note.code == "sign.profile_skipped"]
+    assert len(skipped) == 2
+    assert {note.path for note in skipped} == {"/capabilities/streaming"}
+
+
+def test_several_problems_are_counted(alice: PrivateKey) -> None:
+    """One is told, and how many more there are."""
+    card = put(put(PORTABLE, "/version", 1), "/description", 2)
+
+    assert refusal(dump(card), Counting(alice)).message == (
+        "expected a string; 1 more such problems"
+    )
+
+
+def test_a_missing_required_member_is_noted(alice: PrivateKey) -> None:
+    """Real cards lack them, so it is a note; null is as good as missing."""
+    for card in (without(PORTABLE, "/version"), {**PORTABLE, "version": None}):
+        signing = sign(card, alice)
+        assert [(n.code, n.path) for n in signing.notes if n.path == "/version"] == [
+            ("card.missing_required", "/version")
+        ]
+        assert examine(signing.document, alice).verdict == "trusted"
+
+
+def test_strict_refuses_a_missing_required_member(alice: PrivateKey) -> None:
+    """The twin."""
+    found = refusal(dump(without(PORTABLE, "/version")), Counting(alice), strict=True)
+
+    assert (found.code, found.path) == ("card.missing_required", "/version")
+    assert sign(PORTABLE, alice, strict=True).profiles == ("served-as-is",)
+
+
+def test_a_null_member_is_absent(alice: PrivateKey) -> None:
+    """Not of the wrong type; the profiles that drop nulls get a signature of their own."""
+    card = {**PORTABLE, "provider": None, "iconUrl": None}
+
+    signing = sign(card, alice)
+
+    assert signing.profiles == ("rule-1-as-written", "served-as-is")
+    assert examine(signing.document, alice).card == card
+
+
+def test_no_key(alice: PrivateKey) -> None:
+    """Refused before anything else."""
+    with pytest.raises(SigningRefused) as caught:
+        sign_card(b"no card", [])
+    assert caught.value.code == "sign.no_key"
+
+
+def test_two_keys_under_one_kid(alice: PrivateKey) -> None:
+    """Nobody could tell their signatures apart; neither key is used."""
+    first, second = Counting(alice), Counting(PrivateKey.generate("ES256", kid="alice"))
+
+    with pytest.raises(KeyRefused) as caught:
+        sign_card(dump(PORTABLE), [first, second])
+
+    assert caught.value.code == "jwks.duplicate_kid"
+    assert first.asked == second.asked == 0
+
+
+def test_a_signer_that_answers_with_another_key(alice: PrivateKey, bob: PrivateKey) -> None:
+    """The stored public key decides; nothing is returned."""
+
+    @dataclass
+    class Swapped:
+        public: PublicKey
+
+        def sign(self, signing_input: bytes) -> bytes:
+            return bob.sign(signing_input)
+
+    with pytest.raises(SignerFault) as caught:
+        sign_card(dump(PORTABLE), [Swapped(alice.public)])
+    assert caught.value.code == "signer.wrong_key"
+
+
+def test_a_signer_that_fails(alice: PrivateKey) -> None:
+    """Its own error comes through; there is no half-signed card."""
+
+    @dataclass
+    class Broken:
+        public: PublicKey
+
+        def sign(self, signing_input: bytes) -> bytes:
+            raise SignerFault("signer.failed", "the token was pulled out")
+
+    with pytest.raises(SignerFault, match="pulled out"):
+        sign_card(dump(PORTABLE), [alice, Broken(PrivateKey.generate("ES256", kid="b").public)])
+
+
+def test_a_kid_that_would_not_fit_a_header(alice: PrivateKey) -> None:
+    """The longest kid is beyond what other libraries verify in a header."""
+    key = PrivateKey.generate("ES256", kid="k" * 256)
+    assert sign(PORTABLE, key).profiles == ("served-as-is",)
+
+    with pytest.raises(SigningRefused) as caught:
+        sign_card(dump(PORTABLE), [PrivateKey.generate("ES256", kid='"' * 256)])
+    assert caught.value.code == "sign.header_too_long"
+
+
+def test_a_result_that_is_too_large(alice: PrivateKey) -> None:
+    """The card fits, the signed card would not: refused here, not by every reader later."""
+    card = dump({**PORTABLE, "x": "a" * (MAX_CARD_BYTES - len(dump({**PORTABLE, "x": ""})))})
+    assert len(card) == MAX_CARD_BYTES
+
+    with pytest.raises(SigningRefused) as caught:
+        sign_card(card, [alice])
+    assert caught.value.code == "json.too_large"
+
+
+def test_a_card_as_deep_as_allowed(alice: PrivateKey) -> None:
+    """Every profile takes what the reader takes."""
+    params: Any = 1
+    for _ in range(MAX_DEPTH - 5):
+        params = {"a": params}
+    card = put(PORTABLE, "/capabilities/extensions", [{"uri": "u", "params": params}])
+
+    assert sign(card, alice).profiles == ("served-as-is",)
+    assert codes(examine(signed(card, alice), alice)) == ["trust.freshness_waived"]
+
+
+def test_the_signed_card_is_read_again_as_by_an_outsider(alice: PrivateKey) -> None:
+    """Each signature verifies alone with the public key; none leans on another."""
+    card = signed(LAX, alice)
+    for entry, profile in zip(card["signatures"], sign(LAX, alice).profiles, strict=True):
+        report = examine({**card, "signatures": [entry]}, alice, profiles=DEFAULT_PROFILES)
+        assert profile in report.signatures[0].profiles
+        assert report.signatures[0].verdict == "valid"
+    assert at(card, "/x-berth") == canonicalize(LAX, "served-as-is").value["x-berth"]

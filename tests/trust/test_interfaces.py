@@ -1,0 +1,117 @@
+"""Where the verified payload's interfaces may stand (rule V4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cardsign.errors import CardRefused
+from cardsign.trust.interfaces import check_interfaces
+from cardsign.trust.origins import parse_origin
+
+HERE = (parse_origin("https://a.example"), parse_origin("https://b.example:8443"))
+IN_A, IN_B, OUT = "https://a.example/x", "https://b.example:8443", "https://evil.example"
+
+INSIDE: dict[str, dict[str, Any]] = {
+    "one interface": {"supportedInterfaces": [{"url": IN_A}]},
+    "one at each origin": {"supportedInterfaces": [{"url": IN_A}, {"url": IN_B}]},
+    "under the protobuf name": {"supported_interfaces": [{"url": IN_A}]},
+    "a url of 0.3": {"url": IN_A},
+    "with additional ones": {"url": IN_A, "additionalInterfaces": [{"url": IN_B}]},
+    "of both generations": {"url": IN_A, "supportedInterfaces": [{"url": IN_B}]},
+    "an authority by GRPC": {
+        "supportedInterfaces": [{"url": "a.example:443", "protocolBinding": "GRPC"}]
+    },
+    "an authority by the protobuf name": {
+        "supported_interfaces": [{"url": "a.example:443", "protocol_binding": "GRPC"}]
+    },
+    "a 0.3 authority": {"url": "a.example:443", "preferredTransport": "GRPC"},
+    "an additional authority": {
+        "url": IN_A,
+        "additionalInterfaces": [{"url": "b.example:8443", "transport": "GRPC"}],
+    },
+    "a null url beside interfaces": {"url": None, "supportedInterfaces": [{"url": IN_A}]},
+}
+
+
+@pytest.mark.parametrize("payload", INSIDE.values(), ids=INSIDE)
+def test_inside(payload: dict[str, Any]) -> None:
+    """Every endpoint of either generation stands at an allowed origin."""
+    check_interfaces(payload, HERE)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "outside": (
+        {"supportedInterfaces": [{"url": OUT}]},
+        "card.origin_mismatch",
+        "/supportedInterfaces/0/url",
+    ),
+    "the second outside": (
+        {"supportedInterfaces": [{"url": IN_A}, {"url": OUT}]},
+        "card.origin_mismatch",
+        "/supportedInterfaces/1/url",
+    ),
+    "the protobuf name outside": (
+        {"url": IN_A, "supported_interfaces": [{"url": OUT}]},
+        "card.origin_mismatch",
+        "/supported_interfaces/0/url",
+    ),
+    "the url outside": (
+        {"url": OUT, "supportedInterfaces": [{"url": IN_A}]},
+        "card.origin_mismatch",
+        "/url",
+    ),
+    "an additional one outside": (
+        {"url": IN_A, "additionalInterfaces": [{"url": OUT}]},
+        "card.origin_mismatch",
+        "/additionalInterfaces/0/url",
+    ),
+    "another port": ({"url": "https://a.example:8443"}, "card.origin_mismatch", "/url"),
+    "http": ({"url": "http://a.example"}, "card.origin_mismatch", "/url"),
+    "a host below": ({"url": "https://x.a.example"}, "card.origin_mismatch", "/url"),
+    "a GRPC authority outside": (
+        {"supportedInterfaces": [{"url": "evil.example:443", "protocolBinding": "GRPC"}]},
+        "card.origin_mismatch",
+        "/supportedInterfaces/0/url",
+    ),
+    "an authority not by GRPC": ({"url": "a.example:443"}, "card.interface_url", "/url"),
+    "outside the grammar": ({"url": "https://a.example\\x"}, "card.interface_url", "/url"),
+    "an empty url": ({"url": ""}, "card.interface_url", "/url"),
+    "an interface without url": (
+        {"supportedInterfaces": [{"url": IN_A}, {}]},
+        "card.interface_url",
+        "/supportedInterfaces/1/url",
+    ),
+    "an interface that is no object": (
+        {"supportedInterfaces": [IN_A]},
+        "card.interface_url",
+        "/supportedInterfaces/0/url",
+    ),
+    "a url that is a list": ({"url": [IN_A]}, "card.interface_url", "/url"),
+    "none": ({"name": "x"}, "card.no_interface", ""),
+    "an empty list": ({"supportedInterfaces": []}, "card.no_interface", ""),
+    "a list that is none": ({"supportedInterfaces": {"url": IN_A}}, "card.no_interface", ""),
+}
+
+
+@pytest.mark.parametrize(("payload", "code", "path"), REFUSED.values(), ids=REFUSED)
+def test_refused(payload: dict[str, Any], code: str, path: str) -> None:
+    """One endpoint elsewhere is enough, and so is none at all."""
+    with pytest.raises(CardRefused) as caught:
+        check_interfaces(payload, HERE)
+    assert (caught.value.code, caught.value.path) == (code, path)
+
+
+def test_anywhere() -> None:
+    """Without origins to compare with, an endpoint must be there and be a text."""
+    check_interfaces({"url": "{{BASE_URL}}/a2a"}, None)
+    for payload in ({"url": ""}, {"url": 5}, {}):
+        with pytest.raises(CardRefused):
+            check_interfaces(payload, None)
+
+
+def test_no_origins_at_all_allow_nothing() -> None:
+    """An empty list is not "anywhere"."""
+    with pytest.raises(CardRefused):
+        check_interfaces({"url": IN_A}, ())

@@ -1,0 +1,109 @@
+"""The policy: which enrolment speaks for whom, and that nobody speaks by default."""
+
+from __future__ import annotations
+
+import pytest
+
+from cardsign.card.canonical import FULL_PROFILES
+from cardsign.errors import CardRefused, UsageFault
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.trust.origins import parse_origin
+from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Holder, Issuer
+
+
+@pytest.fixture(scope="module")
+def policy(alice: PrivateKey, bob: PrivateKey) -> Policy:
+    """The harbour with two origins, the lamp with one, and a mast that may stand anywhere."""
+    return Policy(
+        (
+            Enrolment(
+                "harbour",
+                JwkSet.of([alice.public]),
+                (parse_origin("https://a.example"), parse_origin("https://a.example:8443")),
+            ),
+            Enrolment("lamp", JwkSet.of([bob.public]), (parse_origin("https://b.example"),)),
+            Enrolment("mast", JwkSet.of([]), None),
+        )
+    )
+
+
+FOUND: dict[str, tuple[Expectation | None, str | None]] = {
+    "an issuer": (Issuer("lamp"), "lamp"),
+    "an issuer of anywhere": (Issuer("mast"), "mast"),
+    "an origin": (AtOrigin("https://a.example:8443"), "harbour"),
+    "a card's url": (CardUrl("https://b.example/.well-known/agent-card.json"), "lamp"),
+    "a stranger": (Issuer("Lamp"), None),
+    "an origin of nobody": (AtOrigin("https://c.example"), None),
+    "an origin by http": (AtOrigin("http://a.example"), None),
+    "a url at another port": (CardUrl("https://b.example:8443/x"), None),
+    "the holder of keys": (Holder(), None),
+    "nobody": (None, None),
+}
+
+
+@pytest.mark.parametrize(("expect", "name"), FOUND.values(), ids=FOUND)
+def test_find(policy: Policy, expect: Expectation | None, name: str | None) -> None:
+    """Exactly the enrolment that was meant; one without origins is asked for by name alone."""
+    found = policy.find(expect)
+
+    assert (found.name if found else None) == name
+
+
+def test_an_expectation_outside_the_grammar(policy: Policy) -> None:
+    """An origin is an origin, a card's url a url."""
+    for expect in (AtOrigin("https://a.example/x"), CardUrl("a.example"), AtOrigin("")):
+        with pytest.raises(CardRefused):
+            policy.find(expect)
+
+
+def test_denies_by_default() -> None:
+    """An empty policy has nothing to say about anybody, and freshness is required."""
+    for expect in (Holder(), Issuer("x"), AtOrigin("https://a.example"), None):
+        assert Policy().find(expect) is None
+    enrolment = Enrolment("x", JwkSet.of([]), None)
+    assert (enrolment.freshness, enrolment.profiles) == ("required", FULL_PROFILES)
+
+
+def test_the_holder_of_keys(alice: PrivateKey) -> None:
+    """Freshness is waived, the full profiles count, interfaces may stand anywhere."""
+    holder = Policy.holder_of_keys(JwkSet.of([alice.public]), name="x").find(Holder())
+
+    assert holder is not None
+    assert (holder.freshness, holder.profiles, holder.origins) == ("waived", FULL_PROFILES, None)
+
+
+def test_the_holder_of_keys_at_an_origin(alice: PrivateKey) -> None:
+    """Narrowed to one origin, and found by it as well."""
+    jwks = JwkSet.of([alice.public])
+    policy = Policy.holder_of_keys(jwks, name="x", origin="https://a.example")
+
+    holder = policy.find(Holder())
+    assert holder is not None
+    assert holder.origins == (parse_origin("https://a.example"),)
+    assert policy.find(AtOrigin("https://a.example")) is holder
+    assert policy.find(AtOrigin("https://b.example")) is None
+
+
+@pytest.mark.parametrize("profiles", [(), ("served-as-is", "sdk-0.3"), ("",)])
+def test_profiles_that_are_none(alice: PrivateKey, profiles: tuple[str, ...]) -> None:
+    """A typing error must not quietly accept nothing, or something else."""
+    with pytest.raises(UsageFault, match="rule-1-as-written"):
+        Policy.holder_of_keys(JwkSet.of([alice.public]), name="x", profiles=profiles)
+
+
+def test_a_bad_origin_is_refused(alice: PrivateKey) -> None:
+    """It is read by the same grammar as interfaces are."""
+    with pytest.raises(CardRefused):
+        Policy.holder_of_keys(JwkSet.of([alice.public]), name="x", origin="a.example")
+
+
+def test_enrolled_elsewhere(policy: Policy) -> None:
+    """A key of another subject is known, a stranger's is not."""
+    harbour = policy.find(Issuer("harbour"))
+
+    assert policy.enrolled_elsewhere("bob", harbour) is not None
+    assert policy.enrolled_elsewhere("alice", harbour) is None
+    assert policy.enrolled_elsewhere("carol", harbour) is None
+    assert policy.enrolled_elsewhere("alice", None) is not None
