@@ -13,11 +13,21 @@ DEV_GROUP := import tomllib; \
 
 # Tests that ask another SDK run where `make interop-env` has been.
 CARDSIGN_JUDGE_PY ?= $(if $(wildcard .venv-judges/.installed),$(CURDIR)/.venv-judges/bin/python)
+CARDSIGN_JUDGE_PY11 ?= $(if $(wildcard .venv-judges-1.1/.installed),$(CURDIR)/.venv-judges-1.1/bin/python)
+CARDSIGN_JUDGE_PY03 ?= $(if $(wildcard .venv-judges-0.3/.installed),$(CURDIR)/.venv-judges-0.3/bin/python)
 CARDSIGN_JUDGE_JS_HOME ?= $(if $(wildcard .judges-js/.installed),$(CURDIR)/.judges-js)
-export CARDSIGN_JUDGE_PY CARDSIGN_JUDGE_JS_HOME
+CARDSIGN_JUDGE_RUST ?= $(if $(wildcard .judges-rust/debug/judge),$(CURDIR)/.judges-rust/debug/judge)
+export CARDSIGN_JUDGE_PY CARDSIGN_JUDGE_PY11 CARDSIGN_JUDGE_PY03 CARDSIGN_JUDGE_JS_HOME
+export CARDSIGN_JUDGE_RUST
+
+# The last releases of a2a-sdk that sign as the opt-in profiles sdk-0.3 and sdk-1.0-legacy do.
+RELEASE_0.3 := 0.3.26
+RELEASE_1.1 := 1.1.3
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test dev check lint types format reference interop-env constraints package clean
+.PHONY: help demo test nightly dev check lint types format reference interop interop-env \
+  interop-env-all interop-table measure \
+  measure-page constraints package clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +37,9 @@ demo: $(VENV)/.installed  ## sign, publish, verify and attack a card, on this ma
 
 test: $(VENV)/.dev  ## run the tests; T="-k sign" goes to pytest
 	@$(BIN)/python -m pytest $(T)
+
+nightly: $(VENV)/.dev  ## the tests with many more random inputs; takes long
+	@CARDSIGN_EXAMPLES=40000 $(BIN)/python -m pytest -n 2 --hypothesis-profile nightly $(T)
 
 dev: $(VENV)/.dev  ## make .venv with cardsign (editable) and the development tools
 	@:
@@ -44,10 +57,25 @@ format: $(VENV)/.dev  ## let ruff mend what it can
 	@$(BIN)/ruff check --fix --exit-zero .
 	@$(BIN)/ruff format .
 
-reference: $(VENV)/.dev  ## write docs/cli.md and docs/reasons.md anew
+reference: $(VENV)/.dev  ## write docs/cli.md, lint.md and reasons.md anew
 	@$(BIN)/python docs/make_reference.py
 
-interop-env: .venv-judges/.installed .judges-js/.installed  ## install the SDKs that tests ask
+interop-env: $(addsuffix /.installed,.venv-judges .venv-judges-1.1 .venv-judges-0.3 .judges-js)  ## install the SDKs that tests ask
+
+measure: $(VENV)/.dev interop-env  ## what the official SDKs say of real cards; writes docs/measurements.md
+	@$(MAKE) --no-print-directory measure-page
+
+measure-page:
+	@$(BIN)/python tests/interop/measure.py
+
+interop: $(VENV)/.dev interop-env-all  ## every card before every judge; writes docs/interop.md
+	@$(MAKE) --no-print-directory interop-table
+
+interop-table:  # by a make that finds what the one before has installed
+	@$(BIN)/python tests/interop/table.py $(T)
+
+interop-env-all: interop-env .judges-rust/debug/judge  ## install the judges of other languages too
+	@:
 
 constraints:  ## resolve every dependency anew into constraints.txt (with the oldest Python)
 	@rm -rf .venv-constraints
@@ -64,7 +92,7 @@ package: $(VENV)/.dev  ## build dist/*.tar.gz and dist/*.whl
 	@$(BIN)/python -m hatchling build -d dist
 
 clean:  ## remove everything that make has made
-	rm -rf $(VENV) .venv-* .judges-js dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* .judges-* dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find cardsign docs examples tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -88,6 +116,14 @@ $(VENV)/.dev: $(VENV)/.installed
 	@.venv-judges/bin/$(PIP) install -c constraints.txt 'a2a-sdk[signing]'
 	@touch $@
 
+# An old SDK keeps to our versions but where it cannot.
+.venv-judges-%/.installed: constraints.txt Makefile
+	@echo "installing a2a-sdk $(RELEASE_$*) into $(@D) ..."
+	@$(PYTHON) -m venv $(@D)
+	@grep -v -E '^(a2a-sdk|protobuf)==' constraints.txt > $(@D)/constraints.txt
+	@$(@D)/bin/$(PIP) install -c $(@D)/constraints.txt 'a2a-sdk[signing]==$(RELEASE_$*)'
+	@touch $@
+
 .judges-js/.installed: tests/interop/package.json tests/interop/package-lock.json
 	@mkdir -p .judges-js
 	@cp $^ .judges-js
@@ -95,3 +131,9 @@ $(VENV)/.dev: $(VENV)/.installed
 	  echo "installing @a2a-js/sdk into .judges-js ..."; \
 	  npm ci --prefix .judges-js --no-audit --no-fund --loglevel=error >/dev/null && touch $@; \
 	else echo "no npm on this machine: the JavaScript SDK is left out"; fi
+
+.judges-rust/debug/judge: $(addprefix tests/interop/rust/,Cargo.toml Cargo.lock src/main.rs)
+	@if command -v cargo >/dev/null; then \
+	  echo "building the judge in Rust into .judges-rust ..."; \
+	  cargo build --quiet --locked --manifest-path $< --target-dir .judges-rust && touch $@; \
+	else echo "no cargo on this machine: the judge in Rust is left out"; fi

@@ -9,6 +9,7 @@ Names not listed in ``__all__`` are internal and may change in any release.
 
 from cardsign.card.canonical import DEFAULT_PROFILES as DEFAULT_PROFILES
 from cardsign.card.canonical import FULL_PROFILES as FULL_PROFILES
+from cardsign.card.canonical import OPT_IN_PROFILES as OPT_IN_PROFILES
 from cardsign.card.canonical import Payload as Payload
 from cardsign.card.canonical import canonicalize as canonicalize
 from cardsign.card.document import Card as Card
@@ -51,6 +52,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DEFAULT_PROFILES",
     "FULL_PROFILES",
+    "OPT_IN_PROFILES",
     "REASONS",
     "Answers",
     "AtOrigin",

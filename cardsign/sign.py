@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload, canonicalize
+from cardsign.card.canonical import (
+    DEFAULT_PROFILES,
+    FULL_PROFILES,
+    PROFILES,
+    Payload,
+    canonicalize,
+)
 from cardsign.card.coverage import uncovered_parts
 from cardsign.card.document import MAX_SIGNATURES, Card
 from cardsign.card.members import check_members
@@ -35,15 +41,18 @@ from cardsign.jose.jws import (
     read_entry,
     sign_payload,
 )
-from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
 from cardsign.trust.interfaces import check_interfaces
 from cardsign.trust.policy import Policy
 from cardsign.trust.subject import Holder
 from cardsign.verify import examine_card
+from cardsign.verify.signature import Payloads, matching_payloads
+
+#: The profiles that may be named to be served in any case.
+COMPAT_PROFILES: Final = tuple(name for name in PROFILES if name not in FULL_PROFILES)
 
 # Some verifiers read only the first signatures, and those read the pruning profiles.
-_ORDER: Final = ("prune-empty", "prune-empty-upgraded", "rule-1-as-written", "served-as-is")
+_ORDER: Final = (*COMPAT_PROFILES, "rule-1-as-written", "served-as-is")
 _UNREADABLE: Final = frozenset({"sig.shape", "sig.base64url", "sig.header"})
 # Pinned keys with freshness waived have no deadlines: the time of the self-check decides nothing.
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -56,8 +65,9 @@ class SigningOptions:
     """How a card is to be signed; the defaults are what nearly everybody wants.
 
     Attributes:
-        profiles: Profiles to serve; ``served-as-is`` is always among them.
-        compat: Lossy profiles to sign although their payload has lost every endpoint.
+        profiles: Default profiles to serve; ``served-as-is`` is always among them.
+        compat: Opt-in profiles to serve besides, and lossy ones to serve although their
+            payload has lost every endpoint; of :data:`COMPAT_PROFILES`.
         strict: Refuse a card that lacks REQUIRED members, instead of a note.
         force: Sign what has a canonical form even if it is no Agent Card or has members of
             the wrong type; what was passed over is noted.
@@ -119,7 +129,7 @@ def sign_card(
         SigningRefused: ``sign.no_key``, ``sign.too_many``, ``sign.header_too_long``,
             ``sign.self_check``, or the code for which a reader refuses the result.
         SignerFault: A signer failed, or answered with another key's signature.
-        UsageFault: A profile is unknown.
+        UsageFault: A profile is none of the default ones.
     """
     return sign_with_notes(document, signers, SigningOptions(profiles=profiles)).document
 
@@ -129,11 +139,13 @@ def sign_with_notes(document: bytes, signers: Sequence[Signer], options: Signing
 
     Raises:
         CardRefused: Also ``card.missing_required`` under `strict`.
+        UsageFault: Also if `compat` names what is none of :data:`COMPAT_PROFILES`.
         Everything that :func:`sign_card` raises.
     """
     if not signers:
         raise SigningRefused("sign.no_key", "no key to sign with was given")
-    _check_profiles((*options.profiles, *options.compat))
+    _check_profiles(options.profiles, DEFAULT_PROFILES)
+    _check_profiles(options.compat, COMPAT_PROFILES)
     JwkSet.of(signer.public for signer in signers)
     card = Card.from_bytes(document)
     notes = list(_check_card(card, options))
@@ -148,7 +160,8 @@ def sign_with_notes(document: bytes, signers: Sequence[Signer], options: Signing
             path="/signatures",
         )
     entries: list[Json] = [
-        _reuse(card, planned, signer) or _sign(planned, signer)
+        _reuse(card, planned, signer)
+        or dict(sign_payload(planned.payload.data, signer, typ=planned.typ))
         for signer in signers
         for planned in plan
     ]
@@ -159,11 +172,12 @@ def sign_with_notes(document: bytes, signers: Sequence[Signer], options: Signing
     return Signing(signed, changed, tuple(one.payload.profile for one in plan), tuple(notes))
 
 
-def _check_profiles(names: tuple[str, ...]) -> None:
+def _check_profiles(names: tuple[str, ...], allowed: tuple[str, ...]) -> None:
     for name in names:
-        if name not in PROFILES:
+        if name not in allowed:
             raise UsageFault(
-                "usage.conflict", f"unknown profile {name!r}; known are {', '.join(PROFILES)}"
+                "usage.conflict",
+                f"{name!r} is no profile that can be chosen here; those are {', '.join(allowed)}",
             )
 
 
@@ -211,9 +225,7 @@ def _plan(card: Card, options: SigningOptions, notes: list[Reason]) -> list[_Pla
     """One signature for each distinct payload; full profiles claim a payload first."""
     wanted = {"served-as-is", *options.profiles, *options.compat}
     claimed: dict[bytes, _Planned] = {}
-    for name, profile in PROFILES.items():
-        if name not in wanted:
-            continue
+    for name in filter(wanted.__contains__, PROFILES):
         try:
             payload = canonicalize(card.document, name)
         except CanonicalizationError as refusal:
@@ -221,7 +233,7 @@ def _plan(card: Card, options: SigningOptions, notes: list[Reason]) -> list[_Pla
             continue
         if payload.data in claimed:
             continue
-        if profile.full:
+        if name in FULL_PROFILES:
             claimed[payload.data] = _Planned(payload, TYP_JOSE)
         elif payload.names_an_endpoint or name in options.compat:
             claimed[payload.data] = _Planned(payload, TYP_COMPAT)
@@ -251,6 +263,7 @@ def _foreign(
 ) -> list[Json]:
     """The signatures of others that stay, in their order."""
     own = {signer.public.kid for signer in signers} | set(options.own_kids)
+    payloads = Payloads(card)
     kept: list[Json] = []
     for index, untrusted_entry in enumerate(card.signatures):
         try:
@@ -262,12 +275,12 @@ def _foreign(
         else:
             if entry.header.kid in own:
                 continue
-            fits = _fits_its_key(card, entry, options.known_keys)
+            fits = _fits_its_key(entry, payloads, options.known_keys)
             what = f"the signature by {entry.header.kid!r}"
         path = f"/signatures/{index}"
         if fits is False or options.drop_foreign:
-            why = " and no longer fits" if fits is False else " as asked"
-            notes.append(Reason.of("sign.foreign_dropped", f"{what} was dropped{why}", path))
+            why = "as asked" if fits is not False else "because it does not fit the card"
+            notes.append(Reason.of("sign.foreign_dropped", f"{what} was dropped {why}", path))
             continue
         if fits is None:
             notes.append(Reason.of("sign.foreign_unchecked", f"{what} was kept unchecked", path))
@@ -275,28 +288,15 @@ def _foreign(
     return kept
 
 
-def _fits_its_key(card: Card, entry: Entry, known_keys: JwkSet | None) -> bool | None:
+def _fits_its_key(entry: Entry, payloads: Payloads, known_keys: JwkSet | None) -> bool | None:
     """Whether a signature fits some payload of the card; None where its key is not known."""
     key = known_keys.find(entry.header.kid) if known_keys else None
     if key is None:
         return None
-    return any(_fits(entry, payload.data, signer_key=key) for payload in _payloads(card))
-
-
-def _payloads(card: Card) -> Iterator[Payload]:
-    for name in PROFILES:
-        try:
-            yield canonicalize(card.document, name)
-        except CanonicalizationError:
-            continue
-
-
-def _fits(entry: Entry, payload: bytes, *, signer_key: PublicKey) -> bool:
     try:
-        check_entry(entry, payload, signer_key)
+        return bool(matching_payloads(entry, key, payloads))
     except SignatureRefused:
         return False
-    return True
 
 
 # ------------------------------------------------------------------ carrying it out
@@ -317,10 +317,6 @@ def _reuse(card: Card, planned: _Planned, signer: Signer) -> Json:
         except SignatureRefused:
             continue
     return None
-
-
-def _sign(planned: _Planned, signer: Signer) -> Json:
-    return dict(sign_payload(planned.payload.data, signer, typ=planned.typ))
 
 
 def _render(card: Card, entries: list[Json]) -> bytes:

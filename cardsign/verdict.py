@@ -79,14 +79,16 @@ class SignatureReport:
     document: dict[str, Json] | None = None
 
     @property
-    def rank(self) -> tuple[bool, int, int, int, int]:
-        """Orders signatures from worst to best: first of all whether one counts, then its answers.
+    def rank(self) -> tuple[int, ...]:
+        """Orders signatures from worst to best.
 
-        Only where those are equal does it matter how much of the card is covered.
+        First of all whether one counts, then whether it fits anything, then its answers; only
+        where those are equal does it matter how much of the card is covered.
         """
         given = list(self.answers.to_json().values())
         profile = list(PROFILES).index(self.profile) if self.profile else len(PROFILES)
-        return self.counts, given.count("yes"), -given.count("no"), -len(self.uncovered), -profile
+        fits = self.counts, bool(self.profiles)
+        return *fits, given.count("yes"), -given.count("no"), -len(self.uncovered), -profile
 
     def to_json(self) -> dict[str, Any]:
         """The element of the verdict's `signatures` member."""

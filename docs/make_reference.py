@@ -1,4 +1,4 @@
-"""Write the pages that repeat the program: docs/cli.md and docs/reasons.md.
+"""Write the pages that repeat the program: docs/cli.md, docs/lint.md and docs/reasons.md.
 
 python docs/make_reference.py            write them
 python docs/make_reference.py --check    exit 1 where one differs from the program
@@ -10,15 +10,30 @@ import sys
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
+from textwrap import fill
 
 import click
 
+from cardsign.card.lint import RULES, TARGETS
 from cardsign.cli import cli
 from cardsign.reasons import REASONS
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by `make reference`; change the program instead. -->"
 WIDTH = 96  # columns of the help texts, whatever terminal this runs in
+LINT_INTRODUCTION = (
+    "`cardsign lint CARD --for TARGET` finds what parts the readers of a card: readers that sign "
+    "and verify it by different [profiles](profiles.md). The rules are exact. A card has no "
+    "finding if and only if all readings that its target names make the same bytes of it; random "
+    "cards test that in both directions. What the strict reader refuses anyway, such as a member "
+    "that is there twice or 2^53, needs no rule. Whether a card is complete or true is not asked.",
+    "`--fix -o OUT` mends what loses nothing: a null or default outside everything about who may "
+    "call goes, a protobuf spelling becomes the camelCase one. The payloads of `prune-empty` and "
+    "`prune-empty-upgraded` stay what they were, and that of `rule-1-as-written` but for members "
+    "in protobuf spelling and nulls of 0.3. Unknown members, members of 0.3 that say something, "
+    "empty REQUIRED members and every requirement are left to you. Signatures come off a card that "
+    "is mended, for they were made over other bytes.",
+)
 
 
 def commands() -> str:
@@ -56,11 +71,31 @@ def reasons() -> str:
     return "\n\n".join(sections) + "\n"
 
 
+def wrapped(paragraph: str) -> str:
+    """A paragraph in lines; names with hyphens stay whole."""
+    return fill(paragraph, WIDTH, break_on_hyphens=False)
+
+
+def lint() -> str:
+    """docs/lint.md: what each target promises, and a table of its own rules."""
+    sections = [NOTE, "# Lint", *map(wrapped, LINT_INTRODUCTION)]
+    for target in TARGETS.values():
+        rules = [one for one in RULES.values() if one.id.startswith(f"{target.name}.")]
+        rows = [
+            f"| `{one.id}` | {_cell(one.summary)} | {_cell(one.why)} | {_cell(one.mend)} |"
+            for one in rules
+        ]
+        table = ["| rule | what it finds | why | what to do |", "|---|---|---|---|", *rows]
+        promise = f"A card without findings is {target.summary}."
+        sections.append("\n\n".join([f"## {target.name}", promise, "\n".join(table)]))
+    return "\n\n".join(sections) + "\n"
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {"cli.md": commands, "reasons.md": reasons}
+PAGES = {"cli.md": commands, "lint.md": lint, "reasons.md": reasons}
 
 
 def main(arguments: list[str]) -> int:

@@ -13,17 +13,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from cardsign.jose.keys import PrivateKey
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-#: The SDKs that `needs_judges("py")` and `needs_judges("js")` ask, where they are told to us,
-#: and what `make interop-env` needs to install them; tests/interop/README.md.
+#: The SDKs that `needs_judges("py", ...)` asks, where they are told to us, and what
+#: `make interop-env` needs to install them; tests/interop/README.md.
 JUDGES = {
     "py": ("a2a-sdk", "CARDSIGN_JUDGE_PY", "python3"),
+    "py11": ("a2a-sdk 1.1.3", "CARDSIGN_JUDGE_PY11", "python3"),
+    "py03": ("a2a-sdk 0.3.26", "CARDSIGN_JUDGE_PY03", "python3"),
     "js": ("@a2a-js/sdk", "CARDSIGN_JUDGE_JS_HOME", "npm"),
 }
+TODAYS_JUDGES = ("py", "js")  # what `needs_judges` asks if it names none
 INSTALLABLE = "`make interop-env` installs it"
+
+# Moderate, and without a deadline: a busy machine is no bug. `--hypothesis-profile nightly` digs.
+settings.register_profile("quick", max_examples=60, deadline=None)
+settings.register_profile("nightly", max_examples=5000, deadline=None)
+settings.load_profile("quick")
 
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
@@ -51,7 +60,7 @@ def _why_left_out(item: pytest.Item) -> str:
     if item.get_closest_marker("needs_shared") and not SHARED.is_dir():
         return "no folder `shared` beside the checkout"
     judges = item.get_closest_marker("needs_judges")
-    for name in (judges.args or JUDGES) if judges else ():
+    for name in (judges.args or TODAYS_JUDGES) if judges else ():
         sdk, variable, installer = JUDGES[name]
         if not os.environ.get(variable):
             remedy = INSTALLABLE if shutil.which(installer) else f"nor {installer} to install it"

@@ -523,6 +523,23 @@ def test_interfaces_that_the_subject_may_not_have(
     assert report.signatures[0].verdict == "valid"
 
 
+def test_the_place_of_a_refused_interface_is_the_document_s(alice: PrivateKey) -> None:
+    """Where a profile moves or shifts it, the reader is still told where it stands."""
+    moved = ({**OLD, "url": "https://evil.example"}, "prune-empty-upgraded", "/url")
+    interfaces = [{}, {"url": "https://evil.example"}]
+    shifted = (
+        {**PORTABLE, "supportedInterfaces": interfaces},
+        "prune-empty",
+        "/supportedInterfaces/1/url",
+    )
+    for card, profile, path in (moved, shifted):
+        jwks = JwkSet.of([alice.public])
+        policy = Policy.holder_of_keys(jwks, name="x", origin=TIDES, profiles=(profile,))
+        document = dump(by_another_sdk(card, alice, profile))
+        report = examine_card(document, expect=Holder(), policy=policy, now=NOW)
+        assert (report.reasons[0].code, report.reasons[0].path) == ("card.origin_mismatch", path)
+
+
 def test_a_grpc_authority_inside_is_an_interface(alice: PrivateKey) -> None:
     """The twin: `host:port` of an enrolled origin passes, for GRPC alone."""
     interface = {"url": "tides.example:443", "protocolBinding": "GRPC", "protocolVersion": "1.0"}
@@ -578,7 +595,7 @@ def test_missing_freshness_does_not_soften_a_no(alice: PrivateKey) -> None:
         assert report.verdict == verdict
 
 
-# ------------------------------------------------------------------ what an accepted lossy one excuses
+# ------------------------------------------------------------------ an accepted lossy profile
 
 
 def test_a_lossy_signature_is_not_trusted_by_default(alice: PrivateKey) -> None:
@@ -674,3 +691,23 @@ def test_both_halves_of_the_ecdsa_range_are_accepted(alice: PrivateKey) -> None:
 
     assert twin != card
     assert examine(twin, alice).verdict == examine(card, alice).verdict == "trusted"
+
+
+# ------------------------------------------------------------------ what a hostile card costs
+
+
+def test_a_card_with_countless_open_places_has_a_verdict_of_bounded_size(
+    alice: PrivateKey,
+) -> None:
+    """All places are listed, but reasons are given for the first hundred only."""
+    card = {**PORTABLE, **{f"x{n}": 1 for n in range(5000)}}
+    entry = one_signature(card, alice, "prune-empty")
+
+    report = examine({**card, "signatures": [entry] * 16}, alice)
+
+    assert report.verdict == "untrusted"
+    assert len(report.uncovered) == 5000
+    assert codes(report).count("coverage.uncovered") == 101
+    for one in report.signatures:
+        assert len(one.reasons) == 102
+        assert one.reasons[-1].message == "4900 more places are not covered under prune-empty"

@@ -1,8 +1,10 @@
 """The profiles: which bytes a signature on a card covers.
 
 A2A 1.0 contradicts itself (8.4.1 against 8.4.2 and 8.4.3) and no SDK reproduces its example,
-so each reading has a name. All of them drop the top-level `signatures` and end in RFC 8785
-(JCS). The other rules:
+so each reading has a name. All of them drop the top-level `signatures`, apply a rule, and
+write what is left; where nothing else is said as RFC 8785 (JCS).
+
+By default a signer serves these four, and a verifier may accept them:
 
 ``served-as-is`` (full)
     Nothing else is removed.
@@ -15,7 +17,16 @@ so each reading has a name. All of them drop the top-level `signatures` and end 
 ``prune-empty-upgraded`` (lossy)
     :mod:`cardsign.card.upgraded` first, then ``prune-empty``.
 
-This is the only module that uses rfc8785.
+A signer who names one of these serves it besides; no verifier of ours ever accepts them:
+
+``rule-1-descriptor-scope`` (opt-in)
+    Rule 1 over the schema: unknown members go, absent REQUIRED ones are put in.
+``sdk-0.3`` (opt-in)
+    :mod:`cardsign.card.sdk03`: the A2A 0.3 models of a2a-sdk 0.3, then everything empty goes.
+``sdk-1.0-legacy`` (opt-in)
+    The rule of ``prune-empty-upgraded``, written as a2a-sdk did before it knew RFC 8785.
+``js-instance`` (opt-in)
+    :mod:`cardsign.card.js_instance`: the card as the client of @a2a-js/sdk holds it.
 """
 
 from __future__ import annotations
@@ -23,13 +34,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
-
-import rfc8785
+from typing import Final, Literal
 
 from cardsign.card import node as tree
+from cardsign.card import rule1
+from cardsign.card.js_instance import as_js_client
 from cardsign.card.node import Node
-from cardsign.card.schema import CARD_1_0, Field, Message
+from cardsign.card.prune import prune_empty
+from cardsign.card.schema import CARD_1_0
+from cardsign.card.sdk03 import as_sdk_0_3
+from cardsign.card.serialize import jcs as jcs
+from cardsign.card.serialize import python_json, python_json_of_doubles
 from cardsign.card.strictjson import Json
 from cardsign.card.upgraded import upgrade
 from cardsign.errors import CanonicalizationError
@@ -41,7 +56,7 @@ class Payload:
 
     Attributes:
         profile: The profile's name.
-        data: The canonical bytes (RFC 8785, UTF-8), before base64url.
+        data: The bytes before base64url: RFC 8785, or what an old SDK wrote instead.
         value: The JSON object that `data` spells.
         destinations: For each value of the received document that is in the payload, its
             JSON pointer there -> its pointers in `value`. What is missing is not covered.
@@ -65,12 +80,22 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A named rule that makes the payload; `full` ones lose nothing of meaning."""
+    """A named rule that makes the payload.
+
+    Attributes:
+        name: As the command line, policies and verdicts spell it.
+        standing: ``full`` ones lose nothing of meaning. ``lossy`` ones count where a policy
+            names them, ``opt-in`` ones never.
+        summary: The rule in one line.
+        rewrite: From the document without `signatures` to what is signed.
+        serialize: From that to the bytes.
+    """
 
     name: str
-    full: bool
+    standing: Literal["full", "lossy", "opt-in"]
     summary: str
     rewrite: Callable[[Node], Node]
+    serialize: Callable[[Json], bytes]
 
 
 def canonicalize(document: Mapping[str, Json], profile: str) -> Payload:
@@ -82,8 +107,9 @@ def canonicalize(document: Mapping[str, Json], profile: str) -> Payload:
         profile: A name of :data:`PROFILES`.
 
     Raises:
-        CanonicalizationError: The profile is unknown, or has no payload for this card
-            (`prune-empty` refuses schema members of the wrong JSON type).
+        CanonicalizationError: The profile is unknown, or has no payload for this card (most
+            of those that imitate an SDK refuse schema members of the wrong JSON type, as it
+            does).
     """
     rule = PROFILES.get(profile)
     if rule is None:
@@ -92,139 +118,17 @@ def canonicalize(document: Mapping[str, Json], profile: str) -> Payload:
             "canonical.unknown_profile", f"no profile is called {profile!r}; known are {known}"
         )
     unsigned = {name: value for name, value in document.items() if name != "signatures"}
-    rewritten = rule.rewrite(tree.read(unsigned))
+    try:
+        rewritten = rule.rewrite(tree.read(unsigned))
+    except CanonicalizationError as refusal:
+        message = f"{profile} has no payload for this card: {refusal.message}"
+        raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
     value = tree.write(rewritten)
     assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
-    return Payload(profile, jcs(value), value, tree.destinations(rewritten))
+    return Payload(profile, rule.serialize(value), value, tree.destinations(rewritten))
 
 
-def jcs(value: Json) -> bytes:
-    """RFC 8785 bytes of a JSON value that came through the strict reader.
-
-    Raises:
-        CanonicalizationError: A number or string has no canonical form (not finite, beyond
-            +-(2^53-1), a lone surrogate), or the value is nested too deeply.
-    """
-    try:
-        return rfc8785.dumps(value)
-    except (rfc8785.CanonicalizationError, UnicodeError, RecursionError) as exc:
-        # rfc8785 0.1.4 lets UnicodeError and RecursionError through.
-        raise CanonicalizationError(
-            "canonical.no_form", f"the value has no RFC 8785 form: {exc}"
-        ) from exc
-
-
-# ------------------------------------------------------------ rule 1 as it is written
-
-
-def _rule_1(node: Node, message: Message) -> Node:
-    if not isinstance(node.value, dict):
-        return node  # a wrong type is not a default: nothing is lost by keeping it
-    kept = {}
-    for name, child in node.value.items():
-        field = message.fields.get(name)
-        if field is None:
-            kept[name] = child
-        elif child.value is not None and (field.required or not field.is_default(child.value)):
-            kept[name] = _each(child, field, _rule_1)
-    return Node(kept, node.source)
-
-
-def _each(node: Node, field: Field, rewrite: Callable[[Node, Message], Node]) -> Node:
-    """Apply a message rewrite to the message, messages or map values that a field holds."""
-    if field.message is None:
-        return node
-    if field.shape == "one":
-        return rewrite(node, field.message)
-    if field.shape == "list" and isinstance(node.value, list):
-        return Node([rewrite(child, field.message) for child in node.value], node.source)
-    if field.shape == "map" and isinstance(node.value, dict):
-        entries = {key: rewrite(child, field.message) for key, child in node.value.items()}
-        return Node(entries, node.source)
-    return node
-
-
-# ------------------------------------------------------------------------ prune-empty
-
-
-def _prune_empty(node: Node, message: Message) -> Node:
-    by_name = {f.name: f for f in message.fields.values()}
-    by_name.update({f.snake_name: f for f in message.fields.values()})
-    if isinstance(node.value, list | str) and all(
-        isinstance(child.value, str) and child.value not in by_name for _, child in node.children()
-    ):
-        # Both SDKs read a string, or a list of unknown words, as a message without members.
-        return Node({})
-    _expect(node, dict, f"an object ({message.name})")
-    kept: dict[str, Node] = {}
-    chosen: str | None = None
-    for name, child in node.children():
-        field = by_name.get(name)
-        if field is None or child.value is None:
-            continue
-        if field.name in kept and field.shape == "one":
-            _refuse(child, f"{field.name} is there under both its spellings")
-        if field.oneof and chosen is not None:
-            _refuse(child, f"{message.name} may hold one of {chosen} and {field.name}, not both")
-        chosen = field.name if field.oneof else chosen
-        # A list or map that comes again replaces the first, as a 0.3 `url` does under
-        # prune-empty-upgraded beside `supported_interfaces`.
-        kept[field.name] = _prune_field(child, field)
-    survivors = {name: child for name, child in kept.items() if not child.is_empty}
-    return Node(survivors, node.source)
-
-
-def _prune_field(node: Node, field: Field) -> Node:
-    if field.shape == "list":
-        _expect(node, list, "a list")
-        elements = [_prune_one(child, field) for _, child in node.children()]
-        return Node([child for child in elements if not child.is_empty], node.source)
-    if field.shape == "map":
-        _expect(node, dict, "an object")
-        entries = {key: _prune_one(child, field) for key, child in node.children()}
-        return Node({k: v for k, v in entries.items() if not v.is_empty}, node.source)
-    if field.kind == "bool" and node.value is False and not field.presence:
-        return Node(None)
-    return _prune_one(node, field)
-
-
-def _prune_one(node: Node, field: Field) -> Node:
-    if field.message is not None:
-        return _prune_empty(node, field.message)
-    if field.kind == "string":
-        _expect(node, str, "a string")
-    elif field.kind == "bool":
-        _expect(node, bool, "true or false")
-    else:
-        _expect(node, dict, "an object")
-        return _prune_free(node)
-    return node
-
-
-def _prune_free(node: Node) -> Node:
-    if isinstance(node.value, dict):
-        entries = {key: _prune_free(child) for key, child in node.value.items()}
-        return Node({k: v for k, v in entries.items() if not v.is_empty}, node.source)
-    if isinstance(node.value, list):
-        elements = [_prune_free(child) for child in node.value]
-        return Node([child for child in elements if not child.is_empty], node.source)
-    return node
-
-
-def _expect(node: Node, kind: type, wording: str) -> None:
-    if not isinstance(node.value, kind):
-        _refuse(node, f"expected {wording}")
-
-
-def _refuse(node: Node, problem: str) -> None:
-    raise CanonicalizationError(
-        "canonical.no_form",
-        f"prune-empty has no payload for this card: {problem}",
-        path=node.source or "",
-    )
-
-
-# --------------------------------------------------------------------------- the table
+# -------------------------------------------------------------------------- the table
 
 
 def _as_it_is(node: Node) -> Node:
@@ -232,7 +136,7 @@ def _as_it_is(node: Node) -> Node:
 
 
 def _upgraded(node: Node) -> Node:
-    return _prune_empty(upgrade(node), CARD_1_0)
+    return prune_empty(upgrade(node), CARD_1_0)
 
 
 PROFILES: Final[dict[str, Profile]] = {
@@ -240,30 +144,68 @@ PROFILES: Final[dict[str, Profile]] = {
     for profile in (
         Profile(
             "served-as-is",
-            True,
+            "full",
             "the document without `signatures`, nothing else removed",
             _as_it_is,
+            jcs,
         ),
         Profile(
             "rule-1-as-written",
-            True,
+            "full",
             "A2A 1.0 8.4.1 rule 1: null and non-REQUIRED defaults of schema members removed",
-            partial(_rule_1, message=CARD_1_0),
+            partial(rule1.as_written, message=CARD_1_0),
+            jcs,
         ),
         Profile(
             "prune-empty",
-            False,
+            "lossy",
             "1.0 schema members only, then every empty value removed",
-            partial(_prune_empty, message=CARD_1_0),
+            partial(prune_empty, message=CARD_1_0),
+            jcs,
         ),
         Profile(
             "prune-empty-upgraded",
-            False,
+            "lossy",
             "0.3 members rewritten to 1.0 as a2a-sdk does, then prune-empty",
             _upgraded,
+            jcs,
+        ),
+        Profile(
+            "rule-1-descriptor-scope",
+            "opt-in",
+            "A2A 1.0 8.4.1 rule 1 over the schema: no unknown members, every REQUIRED one",
+            partial(rule1.over_schema, message=CARD_1_0),
+            jcs,
+        ),
+        Profile(
+            "sdk-0.3",
+            "opt-in",
+            "as a2a-sdk 0.3.24 to 0.3.26 signs an A2A 0.3 card",
+            as_sdk_0_3,
+            python_json,
+        ),
+        Profile(
+            "sdk-1.0-legacy",
+            "opt-in",
+            "as a2a-sdk 1.0.0 to 1.1.3 signs: prune-empty-upgraded, written by Python's json",
+            _upgraded,
+            python_json_of_doubles,
+        ),
+        Profile(
+            "js-instance",
+            "opt-in",
+            "as the client of @a2a-js/sdk verifies: mostly prune-empty without securitySchemes",
+            as_js_client,
+            jcs,
         ),
     )
 }
 
-FULL_PROFILES: Final = tuple(name for name, rule in PROFILES.items() if rule.full)
-DEFAULT_PROFILES: Final = tuple(PROFILES)
+
+def _standing(*standings: str) -> tuple[str, ...]:
+    return tuple(name for name, rule in PROFILES.items() if rule.standing in standings)
+
+
+FULL_PROFILES: Final = _standing("full")
+DEFAULT_PROFILES: Final = _standing("full", "lossy")
+OPT_IN_PROFILES: Final = _standing("opt-in")

@@ -80,8 +80,8 @@ class _Walk:
 
     def members(self, value: dict[str, Json], pointer: str, place: _Place) -> Iterator[Uncovered]:
         for name, child in value.items():
-            field = _find(place.current, name, spelled_snake=True)
-            old_field = _find(place.old, name)
+            field = place.current.spelled.get(name) if place.current else None
+            old_field = place.old.fields.get(name) if place.old else None
             below = place.below(field, old_field)
             where = append(pointer, name)
             if self._has_covered(where, child):
@@ -148,16 +148,6 @@ def _is_default(value: Json, field: Field | None) -> bool:
     return field is not None and not field.required and field.is_default(value)
 
 
-def _find(message: Message | None, name: str, *, spelled_snake: bool = False) -> Field | None:
-    if message is None:
-        return None
-    if name in message.fields:
-        return message.fields[name]
-    if spelled_snake:
-        return next((f for f in message.fields.values() if f.snake_name == name), None)
-    return None
-
-
 def _is_empty(value: Json, field: Field, *, whole: bool = False) -> bool:
     """Whether prune-empty leaves nothing of a value because of what it is, not of its names.
 
@@ -171,7 +161,7 @@ def _is_empty(value: Json, field: Field, *, whole: bool = False) -> bool:
         return isinstance(value, dict) and all(_is_empty(c, field) for c in value.values())
     if field.message is not None:
         return isinstance(value, dict) and all(
-            (inner := _find(field.message, name, spelled_snake=True)) is not None
+            (inner := field.message.spelled.get(name)) is not None
             and _is_empty(child, inner, whole=True)
             for name, child in value.items()
         )

@@ -116,17 +116,16 @@ def _two_spellings(document: dict[str, Json]) -> Iterator[tuple[str, str, str]]:
 def _spellings(
     value: dict[str, Json], pointer: str, messages: tuple[Message, ...]
 ) -> Iterator[tuple[str, str, str]]:
-    schema_names = {folded for message in messages for folded in message.folded()}
     seen: dict[str, str] = {}
     for name, child in value.items():
         folded = fold(name)
-        if folded not in schema_names:
+        fields = [message.folded[folded] for message in messages if folded in message.folded]
+        if not fields:
             continue
         where = append(pointer, name)
         if folded in seen:
             yield where, seen[folded], name
         seen[folded] = name
-        fields = [m.fields[m.folded()[folded]] for m in messages if folded in m.folded()]
         below = tuple(f.message for f in fields if f.message is not None)
         if below:
             is_map = any(f.shape == "map" for f in fields)

@@ -7,6 +7,7 @@ what the document gives: the document's 1.0 data may itself be uncovered.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,6 +17,7 @@ from cardsign.card.strictjson import Json
 
 _CONNECTION: Final = frozenset({"url", "preferredTransport", "protocolVersion"})
 _DEFAULT_TRANSPORT: Final = "JSONRPC"  # A2A 0.3.0 5.5: preferredTransport's default
+_VERSION: Final = re.compile(r"(?P<minor>[0-9]+\.[0-9]+)(?:\.[0-9]+)?")
 
 # 1.0 wrapper -> (0.3 `type`, members that the 0.3 form names differently)
 _FLAT: Final[dict[str, tuple[str, dict[str, str]]]] = {
@@ -39,7 +41,7 @@ def says_the_same(
         case [name] if name in _CONNECTION:
             return any(_same_connection(document, one) for one in _interfaces(payload))
         case ["additionalInterfaces"]:
-            return isinstance(value, list) and all(_same_interface(v, payload) for v in value)
+            return isinstance(value, list) and _same_interfaces(value, payload)
         case ["supportsAuthenticatedExtendedCard"]:
             capabilities = payload.value.get("capabilities")
             flag = capabilities.get("extendedAgentCard") if isinstance(capabilities, dict) else None
@@ -83,19 +85,18 @@ def _same_connection(document: Mapping[str, Json], interface: dict[str, Json]) -
 
 def _same_version(one: Json, other: Json) -> bool:
     """0.3 and 0.3.0 are one version (A2A 1.0 3.6: the patch number does not count)."""
-    return (
-        isinstance(one, str)
-        and isinstance(other, str)
-        and one.split(".")[:2] == other.split(".")[:2]
-    )
+    matches = [_VERSION.fullmatch(v) for v in (one, other) if isinstance(v, str)]
+    versions = [match["minor"] for match in matches if match]
+    return len(versions) == 2 and versions[0] == versions[1]
 
 
-def _same_interface(value: Json, payload: Payload) -> bool:
-    return isinstance(value, dict) and any(
-        _is_0_3(interface)
-        and value == {"url": interface.get("url"), "transport": interface.get("protocolBinding")}
-        for interface in _interfaces(payload)
-    )
+def _same_interfaces(additional: list[Json], payload: Payload) -> bool:
+    current = {
+        jcs({"url": one.get("url"), "transport": one.get("protocolBinding")})
+        for one in _interfaces(payload)
+        if _is_0_3(one)
+    }
+    return all(jcs(one) in current for one in additional)
 
 
 def _requirements(owner: dict[str, Json]) -> list[Json] | None:

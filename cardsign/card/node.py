@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from cardsign.card.pointer import append
 from cardsign.card.strictjson import Json
+from cardsign.errors import CanonicalizationError
 
 Value: TypeAlias = "bool | int | float | str | list[Node] | dict[str, Node] | None"
 
@@ -81,3 +82,12 @@ def destinations(tree: Node) -> dict[str, tuple[str, ...]]:
             found.setdefault(node.source, []).append(pointer)
         pending.extend((append(pointer, token), child) for token, child in node.children())
     return {source: tuple(sorted(pointers)) for source, pointers in found.items()}
+
+
+def refuse(node: Node, problem: str) -> NoReturn:
+    """Say that a rewriting cannot go on at a value; :func:`canonicalize` adds the profile.
+
+    Raises:
+        CanonicalizationError: ``canonical.no_form``, with the value's place in the card.
+    """
+    raise CanonicalizationError("canonical.no_form", problem, path=node.source or "")

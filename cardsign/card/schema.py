@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import (
     Annotated,
     Any,
@@ -159,9 +159,9 @@ class OAuthFlows(TypedDict, total=False):
 
     authorizationCode: Annotated[AuthorizationCodeOAuthFlow, ONEOF]
     clientCredentials: Annotated[ClientCredentialsOAuthFlow, ONEOF]
-    deviceCode: Annotated[DeviceCodeOAuthFlow, ONEOF]
     implicit: Annotated[ImplicitOAuthFlow, ONEOF]
     password: Annotated[PasswordOAuthFlow, ONEOF]
+    deviceCode: Annotated[DeviceCodeOAuthFlow, ONEOF]
 
 
 class OAuth2SecurityScheme(TypedDict, total=False):
@@ -321,8 +321,7 @@ class Field:
     """One member of a message, as the walks need it.
 
     `shape` says whether `kind` stands alone, in a list, or as a map's values. A `free` value
-    is not looked into. `default` is the value that proto3 JSON omits, or None where presence
-    is tracked (messages, free-form structs, proto `optional`).
+    is not looked into. `presence` tells set from unset (messages, structs, proto `optional`).
     """
 
     name: str
@@ -337,7 +336,7 @@ class Field:
     @property
     def snake_name(self) -> str:
         """The protobuf spelling, which proto3 JSON parsers accept as well."""
-        return re.sub(r"[A-Z]", lambda match: "_" + match[0].lower(), self.name)
+        return snake(self.name)
 
     def is_default(self, value: object) -> bool:
         """Whether `value` is what proto3 JSON leaves out for a member without presence."""
@@ -350,16 +349,28 @@ class Field:
         return value == "" if self.kind == "string" else value is False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Message:
     """A message: its fields by camelCase name, in schema order."""
 
     name: str
     fields: dict[str, Field] = field(hash=False)
 
-    def folded(self) -> dict[str, str]:
-        """Schema names by :func:`fold`; no two of them fall together."""
-        return {fold(name): name for name in self.fields}
+    @cached_property
+    def spelled(self) -> dict[str, Field]:
+        """The fields by either spelling that proto3 JSON parsers accept."""
+        return {f.snake_name: f for f in self.fields.values()} | self.fields
+
+    @cached_property
+    def folded(self) -> dict[str, Field]:
+        """The fields by :func:`fold` of their names; no two of them fall together."""
+        return {fold(name): f for name, f in self.fields.items()}
+
+
+@cache
+def snake(name: str) -> str:
+    """A camelCase name in snake_case."""
+    return re.sub(r"[A-Z]", lambda match: "_" + match[0].lower(), name)
 
 
 def fold(name: str) -> str:
@@ -377,10 +388,7 @@ def _field(name: str, hint: Any) -> Field:
     required = get_origin(hint) is Required
     if required:
         (hint,) = get_args(hint)
-    marks: tuple[str, ...] = ()
-    if get_origin(hint) is Annotated:
-        hint, *rest = get_args(hint)
-        marks = tuple(rest)
+    hint, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     shape, kind_type = _shape(hint)
     message = _message(kind_type) if is_typeddict(kind_type) else None
     kind: Kind = "string" if kind_type is str else "bool" if kind_type is bool else "free"

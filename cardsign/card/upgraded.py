@@ -1,6 +1,6 @@
 """The 0.3 -> 1.0 rewriting that a2a-sdk's card resolver does before it verifies, frozen.
 
-Signatures of a2a-sdk (1.1.4 to 1.3.0) on 0.3 and mixed cards cover the result of this
+Signatures of a2a-sdk (1.0.0 to 1.3.0) on 0.3 and mixed cards cover the result of this
 rewriting, so its quirks are reproduced, not mended; :mod:`cardsign.card.convert` is the place
 for a good conversion. Quirks worth knowing:
 
@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cardsign.card.node import Node
-from cardsign.errors import CanonicalizationError
+from cardsign.card.node import Node, refuse
 
 _WRAPPERS: Final = {
     "apiKey": "apiKeySecurityScheme",
@@ -114,7 +113,7 @@ def _upgrade_scheme(scheme: Node) -> Node:
     if kind is None:
         return scheme
     if isinstance(kind.value, list | dict):
-        raise _refused(kind, "expected a string")
+        refuse(kind, "expected a string")
     wrapper = _WRAPPERS.get(kind.value) if isinstance(kind.value, str) else None
     if wrapper is None:
         return Node(entries, scheme.source)
@@ -126,19 +125,11 @@ def _upgrade_scheme(scheme: Node) -> Node:
 
 def _object(node: Node) -> dict[str, Node]:
     if not isinstance(node.value, dict):
-        raise _refused(node, "expected an object")
+        refuse(node, "expected an object")
     return node.value
 
 
 def _list(node: Node) -> list[Node]:
     if not isinstance(node.value, list):
-        raise _refused(node, "expected a list")
+        refuse(node, "expected a list")
     return node.value
-
-
-def _refused(node: Node, problem: str) -> CanonicalizationError:
-    return CanonicalizationError(
-        "canonical.no_form",
-        f"prune-empty-upgraded has no payload for this card: {problem}",
-        path=node.source or "",
-    )

@@ -22,6 +22,8 @@ _COMMANDS: Final = {
     "sign": "cardsign.cli.sign:sign",
     "verify": "cardsign.cli.verify:verify",
     "inspect": "cardsign.cli.inspect:inspect",
+    "explain": "cardsign.cli.explain:explain",
+    "lint": "cardsign.cli.lint:lint",
     "publish": "cardsign.cli.publish:publish",
     "serve": "cardsign.cli.serve:serve",
     "tokens": "cardsign.cli.serve:tokens",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cardsign.card.canonical import PROFILES, canonicalize
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
 from cardsign.card.coverage import uncovered_parts
 from cardsign.card.document import Card
 from cardsign.card.members import check_members
@@ -60,7 +60,7 @@ def describe(card: Card) -> dict[str, Any]:
         "requirements": len(_list(document.get("securityRequirements", document.get("security")))),
         "skills": [s.get("id") for s in _list(skills) if isinstance(s, dict)],
         "signatures": [_signature(index, one) for index, one in enumerate(card.signatures)],
-        "profiles": [_profile(card, name) for name in PROFILES],
+        "profiles": [_profile(card, name) for name in DEFAULT_PROFILES],
         "schema": [
             {"path": p.pointer, "problem": p.message}
             for p in check_members(document, card.generation)

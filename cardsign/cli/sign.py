@@ -26,9 +26,12 @@ from cardsign.cli.options import (
 from cardsign.cli.talk import print_json, say, say_notes
 from cardsign.errors import UsageFault
 from cardsign.jose.jwks import JwkSet
-from cardsign.sign import SigningOptions, check_as_an_outsider, sign_with_notes
-
-_LOSSY = [name for name, profile in PROFILES.items() if not profile.full]
+from cardsign.sign import (
+    COMPAT_PROFILES,
+    SigningOptions,
+    check_as_an_outsider,
+    sign_with_notes,
+)
 
 
 @click.command()
@@ -44,8 +47,9 @@ _LOSSY = [name for name, profile in PROFILES.items() if not profile.full]
 @click.option(
     "--compat",
     multiple=True,
-    type=click.Choice(_LOSSY),
-    help="Sign a lossy profile although its payload has lost every endpoint. May be repeated.",
+    type=click.Choice(COMPAT_PROFILES),
+    help="Serve an older or stranger reading as well, or a lossy one although its payload has "
+    "lost every endpoint; what it leaves open is said. May be repeated.",
 )
 @click.option("--strict", is_flag=True, help="Refuse a card that lacks REQUIRED members.")
 @click.option("--force", is_flag=True, help="Sign what is no proper Agent Card, and say why not.")
@@ -124,7 +128,7 @@ def _known_keys(file: str | None) -> JwkSet | None:
 @click.command()
 @click.argument("card")
 @click.option(
-    "--profile", type=click.Choice(DEFAULT_PROFILES), required=True, help="Under which rule."
+    "--profile", type=click.Choice(tuple(PROFILES)), required=True, help="Under which rule."
 )
 @json_option
 def canonicalize(card: str, profile: str, as_json: bool) -> None:

@@ -15,6 +15,7 @@ because to drop what a newer cardsign noted could bring a key back to life.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ _MEMBERS: Final = frozenset({"format", "generation", "keys"})
 _KEY_MEMBERS: Final = frozenset(
     {"kid", "thumbprint", "alg", "state", "roles", "custody", "created", "public"}
 )
+_URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:")  # RFC 3986 3.1, in lower case
 
 
 def file_custody(thumbprint: str) -> str:
@@ -109,6 +111,8 @@ class _Reader:
         self.check_members(untrusted_key, _KEY_MEMBERS, pointer, optional={"holder"})
         public = self.public(untrusted_key, f"{pointer}/public")
         custody = self.text(untrusted_key["custody"], f"{pointer}/custody")
+        if not _URI.match(custody):
+            raise self.corrupt(f"{pointer}/custody", "is not the URI of a signer")
         if custody.startswith("file:") and custody != file_custody(public.thumbprint):
             raise self.corrupt(f"{pointer}/custody", "is not the file of this key")
         holder = untrusted_key.get("holder")

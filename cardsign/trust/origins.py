@@ -114,5 +114,6 @@ def _host(host: str, text: str) -> str:
 
 
 def _refused(text: str) -> CardRefused:
-    shown = text if len(text) <= 80 else text[:77] + "..."
+    shown = re.sub(r"//[^/]*@", "//...@", text)  # userinfo may hold a password
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
     return CardRefused("card.interface_url", f"{shown!r} does not fit the strict URL grammar")

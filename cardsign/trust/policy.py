@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cardsign.card.canonical import FULL_PROFILES, PROFILES
+from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES
 from cardsign.errors import UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
@@ -25,9 +25,12 @@ class Enrolment:
         name: The policy's own name for it; the only name that a verdict puts forward.
         keys: The pinned keys, each with the role card.
         origins: Where its interfaces may stand; None for anywhere.
-        profiles: The profiles whose signatures count.
+        profiles: The profiles whose signatures count; of the default ones.
         freshness: ``waived`` lets a card be trusted without evidence that it is current.
         is_holder: The enrolment is nothing but "the holder of these keys".
+
+    Raises:
+        UsageFault: There is no profile, or one that is unknown or opt-in: nobody may accept it.
     """
 
     name: str
@@ -36,6 +39,15 @@ class Enrolment:
     profiles: tuple[str, ...] = FULL_PROFILES
     freshness: Literal["required", "waived"] = "required"
     is_holder: bool = False
+
+    def __post_init__(self) -> None:
+        refused = [profile for profile in self.profiles if profile not in DEFAULT_PROFILES]
+        if refused or not self.profiles:
+            raise UsageFault(
+                "usage.conflict",
+                f"{', '.join(refused) or 'no profile'} cannot be accepted; what can is "
+                + ", ".join(DEFAULT_PROFILES),
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +73,12 @@ class Policy:
             jwks: The pinned keys.
             name: How verdicts call the holder.
             origin: Narrows the holder to interfaces of this origin.
-            profiles: The profiles whose signatures count.
+            profiles: The profiles whose signatures count; of the default ones.
 
         Raises:
             CardRefused: `origin` is outside the strict grammar.
-            UsageFault: A profile is unknown.
+            UsageFault: As for :class:`Enrolment`.
         """
-        unknown = [profile for profile in profiles if profile not in PROFILES]
-        if unknown or not profiles:
-            raise UsageFault(
-                "usage.conflict",
-                f"unknown profile {', '.join(unknown) or '(none)'}; known are "
-                + ", ".join(PROFILES),
-            )
         origins = None if origin is None else (parse_origin(origin),)
         return cls((Enrolment(name, jwks, origins, profiles, "waived", is_holder=True),))
 

@@ -1,17 +1,24 @@
 """One signature, examined alone: what it fits, whether it may count, its four answers.
 
-(1) the entry has the right shape and its protected header is strict    ``jose.jws.read_entry``
-(2) its kid names a key that the policy pins for the subject            :func:`examine_signature`
-(3) key and header agree on one algorithm, the signature fits a payload :func:`_match`
-(4) typ and profile are ones that may count (rule V3)                   :func:`_may_count`
-(5) the four answers, from this signature's payload alone (rule V2)     :func:`_judge`
+(1) the entry has the right shape, its protected header is strict    ``jose.jws.read_entry``
+(2) its kid names a key that the policy pins for the subject         :func:`examine_signature`
+(3) key and header agree on one algorithm, and it fits a payload     :func:`matching_payloads`
+(4) typ and profile are ones that may count (rule V3)                :func:`_may_count`
+(5) the four answers, from this signature's payload alone (rule V2)  :func:`_judge`
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
-from cardsign.card.canonical import FULL_PROFILES, PROFILES, Payload, canonicalize
+from cardsign.card.canonical import (
+    DEFAULT_PROFILES,
+    FULL_PROFILES,
+    OPT_IN_PROFILES,
+    Payload,
+    canonicalize,
+)
 from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
 from cardsign.card.document import Card
 from cardsign.card.strictjson import Json
@@ -23,6 +30,11 @@ from cardsign.trust.interfaces import check_interfaces
 from cardsign.trust.policy import Enrolment, Policy
 from cardsign.verdict import Answers, SignatureReport, SignatureVerdict
 
+#: Reasons given one by one for what is uncovered; `uncovered` lists all of it. A hostile card
+#: of 256 KiB has some 20,000 such places, and may repeat its signature sixteen times.
+_NAMED: Final = 100
+_ASK_FOR_A_FULL_ONE: Final = "Ask the issuer to sign for served-as-is as well."
+
 
 def reason_of(refusal: InputRefused, path: str | None = None) -> Reason:
     """A refusal as a reason; `path` goes before the refusal's own."""
@@ -33,10 +45,14 @@ def reason_of(refusal: InputRefused, path: str | None = None) -> Reason:
 
 @dataclass(frozen=True, slots=True)
 class Payloads:
-    """The card's payload under each profile, made when first asked for."""
+    """The card's payload under each profile and what that leaves open, made when asked for.
+
+    A card may repeat one signature sixteen times; its work is done once.
+    """
 
     card: Card
     _made: dict[str, Payload | None] = field(default_factory=dict)
+    _open: dict[tuple[str, bool], tuple[Uncovered, ...]] = field(default_factory=dict)
 
     def of(self, profile: str) -> Payload | None:
         """The payload, or None where the profile has none for this card."""
@@ -46,6 +62,15 @@ class Payloads:
             except CanonicalizationError:
                 self._made[profile] = None
         return self._made[profile]
+
+    def uncovered(self, payload: Payload, *, accept_lossy: bool) -> tuple[Uncovered, ...]:
+        """What one of these payloads does not hold of the card."""
+        asked = payload.profile, accept_lossy
+        if asked not in self._open:
+            self._open[asked] = uncovered_parts(
+                self.card.document, payload, accept_lossy=accept_lossy
+            )
+        return self._open[asked]
 
 
 def examine_signature(
@@ -69,14 +94,14 @@ def examine_signature(
     if enrolment is None or key is None:
         return _without_key(index, entry, enrolment, policy)
     try:
-        matched = _match(entry, key, payloads)  # (3)
+        matched = matching_payloads(entry, key, payloads)  # (3)
     except SignatureRefused as refusal:
         reason = reason_of(refusal, path + refusal.path)
         return _worthless(index, entry.header, "refused", reason, Answers("no"))
     if not matched:
         bad = Reason.of("sig.bad", "the signature fits no payload of this card", path)
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
-    return _judge(index, entry.header, matched, payloads.card, enrolment)
+    return _judge(index, entry.header, matched, payloads, enrolment)
 
 
 def _worthless(
@@ -112,14 +137,25 @@ def _without_key(
     return _worthless(index, entry.header, verdict, reason, Answers())
 
 
-def _match(entry: Entry, key: PublicKey, payloads: Payloads) -> list[Payload]:
-    """The payloads that the signature verifies; full profiles first.
+def matching_payloads(entry: Entry, key: PublicKey, payloads: Payloads) -> list[Payload]:
+    """The payloads of the card that the signature verifies; full profiles first.
+
+    An opt-in profile never counts. It is looked at where no other fits, so that what an old
+    SDK has signed is not taken for tampered with.
 
     Raises:
         SignatureRefused: Header and key do not go together; no payload is looked at then.
     """
+    return _matching(entry, key, payloads, DEFAULT_PROFILES) or _matching(
+        entry, key, payloads, OPT_IN_PROFILES
+    )
+
+
+def _matching(
+    entry: Entry, key: PublicKey, payloads: Payloads, profiles: tuple[str, ...]
+) -> list[Payload]:
     matched: list[Payload] = []
-    for profile in PROFILES:
+    for profile in profiles:
         payload = payloads.of(profile)
         if payload is None:
             continue
@@ -140,11 +176,15 @@ def _match(entry: Entry, key: PublicKey, payloads: Payloads) -> list[Payload]:
 
 
 def _judge(
-    index: int, header: ProtectedHeader, matched: list[Payload], card: Card, enrolment: Enrolment
+    index: int,
+    header: ProtectedHeader,
+    matched: list[Payload],
+    payloads: Payloads,
+    enrolment: Enrolment,
 ) -> SignatureReport:
     allowed = [p for p in matched if _may_count(header, p.profile, enrolment)]  # (4)
     payload = (allowed or matched)[0]
-    parts = uncovered_parts(card.document, payload, accept_lossy=bool(allowed))
+    parts = payloads.uncovered(payload, accept_lossy=bool(allowed))
     refusal = _outside(payload, enrolment)  # (5)
     answers = Answers(
         integrity="yes" if allowed else "no",
@@ -192,6 +232,9 @@ def _why_not(
         if not fits:
             jwt = "typ JWT does not go with a full profile: the payload could be a token's claims"
             return "refused", Reason.of("sig.typ_forbidden", jwt, path)
+    if all(profile in OPT_IN_PROFILES for profile in fits):
+        never = f"the signature fits {', '.join(fits)}, which no verifier of ours accepts"
+        return "other-profile", Reason.of("sig.other_profile", never, path, _ASK_FOR_A_FULL_ONE)
     explained = f"the signature fits {', '.join(fits)}, which is not accepted for this subject"
     return "other-profile", Reason.of("sig.other_profile", explained, path)
 
@@ -214,7 +257,8 @@ def _is_open(part: Uncovered) -> bool:
 def _coverage_reasons(parts: tuple[Uncovered, ...], payload: Payload) -> list[Reason]:
     """What is left open: first what fails the card, then what the policy puts up with."""
     reasons = []
-    for part in sorted(filter(_is_open, parts), key=lambda part: part.excuse is not None):
+    found = sorted(filter(_is_open, parts), key=lambda part: part.excuse is not None)
+    for part in found[:_NAMED]:
         if part.security:
             code = "coverage.requirement_unsigned"
             message = f"{part.pointer} says who may call, and {payload.profile} does not cover it"
@@ -222,4 +266,7 @@ def _coverage_reasons(parts: tuple[Uncovered, ...], payload: Payload) -> list[Re
             code = "coverage.uncovered"
             message = f"{part.pointer} is not covered under {payload.profile}"
         reasons.append(Reason.of(code, message, part.pointer))
+    if len(found) > _NAMED:
+        more = f"{len(found) - _NAMED} more places are not covered under {payload.profile}"
+        reasons.append(Reason.of("coverage.uncovered", more))
     return reasons

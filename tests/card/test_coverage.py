@@ -313,6 +313,7 @@ SAYS_OTHERWISE: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "an empty transport": ("/preferredTransport", "", CONNECTION),
     "another minor version": ("/protocolVersion", "0.2.6", CONNECTION),
     "the current version": ("/protocolVersion", "1.0", CONNECTION),
+    "a patch number that is none": ("/protocolVersion", "0.3.x", CONNECTION),
     "a version that is a number": ("/protocolVersion", 0.3, CONNECTION),
     "an additional interface elsewhere": (
         "/additionalInterfaces",
@@ -332,6 +333,11 @@ SAYS_OTHERWISE: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "an additional interface with a member more": (
         "/additionalInterfaces",
         [{"url": "https://tides.example/rest", "transport": "HTTP+JSON", "x": 1}],
+        ("/additionalInterfaces",),
+    ),
+    "an additional interface whose url is a list": (
+        "/additionalInterfaces",
+        [{"url": ["https://tides.example/rest"], "transport": {}}],
         ("/additionalInterfaces",),
     ),
     "no extended card": (
@@ -393,7 +399,11 @@ SAYS_OTHERWISE: dict[str, tuple[str, Any, tuple[str, ...]]] = {
         {"type": "http", "scheme": "Basic"},
         ("/securitySchemes/wind",),
     ),
-    "a member where 0.3 has none": ("/skills/0/url", "https://tides.example/old", ("/skills/0/url",)),
+    "a member where 0.3 has none": (
+        "/skills/0/url",
+        "https://tides.example/old",
+        ("/skills/0/url",),
+    ),
 }
 
 

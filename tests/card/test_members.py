@@ -81,7 +81,9 @@ MISSING = {
 def test_a_missing_required_member(card: dict[str, Any], pointer: str) -> None:
     """Named by the place where it should stand; null counts as missing."""
     for lacking in (without(card, pointer), put(card, pointer, None)):
-        assert problems(lacking) == {pointer: MemberProblem(pointer, True, "a REQUIRED member is missing")}
+        assert problems(lacking) == {
+            pointer: MemberProblem(pointer, True, "a REQUIRED member is missing")
+        }
 
 
 def test_a_null_is_absent_and_not_wrong() -> None:

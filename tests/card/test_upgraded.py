@@ -19,7 +19,11 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a url becomes the first interface": ({"url": "u"}, {"supportedInterfaces": [MAIN]}),
     "with its transport and version": (
         {"url": "u", "preferredTransport": "GRPC", "protocolVersion": "0.2.6"},
-        {"supportedInterfaces": [{"url": "u", "protocolBinding": "GRPC", "protocolVersion": "0.2.6"}]},
+        {
+            "supportedInterfaces": [
+                {"url": "u", "protocolBinding": "GRPC", "protocolVersion": "0.2.6"}
+            ]
+        },
     ),
     "additional interfaces follow, all of one version": (
         {"url": "u", "additionalInterfaces": [{"url": "v", "transport": "GRPC"}, {}]},
@@ -40,7 +44,10 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"supportedInterfaces": [{"url": "w"}], "url": "u", "preferredTransport": "GRPC"},
         {"supportedInterfaces": [{"url": "w"}]},
     ),
-    "even where those are null": ({"supportedInterfaces": None, "url": "u"}, {"supportedInterfaces": None}),
+    "even where those are null": (
+        {"supportedInterfaces": None, "url": "u"},
+        {"supportedInterfaces": None},
+    ),
     "the flag moves into the capabilities": (
         {"supportsAuthenticatedExtendedCard": True, "capabilities": {"streaming": True}},
         {"capabilities": {"streaming": True, "extendedAgentCard": True}},
@@ -181,7 +188,7 @@ def test_what_the_rewriting_makes_up_has_no_source() -> None:
 
 
 def test_a_flag_that_is_not_true_is_not_covered() -> None:
-    """"no" is signed as true; the document does not say that."""
+    """ "no" is signed as true; the document does not say that."""
     card = put(OLD, "/supportsAuthenticatedExtendedCard", "no")
 
     found = canonicalize(card, "prune-empty-upgraded")

@@ -46,12 +46,16 @@ COMPLAINTS: dict[str, tuple[list[str], int, str]] = {
     "both ends of stdout": (["sign", "card.json", "--json"], 2, "usage.conflict"),
     "nothing published": (["serve", "absent"], 2, "serve.no_generation"),
     "no port to bind": (["serve", "pub", "--bind", "localhost"], 2, "usage.conflict"),
-    "a card of others to publish": (["publish", "card.json", "-o", "pub"], 1, "publish.not_verifying"),
+    "a card of others to publish": (
+        ["publish", "card.json", "-o", "pub"], 1, "publish.not_verifying",
+    ),
     "no place to publish": (["publish", "signed.json"], 2, "usage.conflict"),
     "an extended card without a name": (
         ["publish", "signed.json", "-o", "pub", "--extended", "x.json"], 2, "usage.conflict",
     ),
-    "an audience that is a path": (["tokens", "create", "--audience", "../x"], 2, "publish.audience_name"),
+    "an audience that is a path": (
+        ["tokens", "create", "--audience", "../x"], 2, "publish.audience_name",
+    ),
     "a URL with a user": (["verify", "https://me@a.example/"], 3, "fetch.url"),
 }  # fmt: skip
 

@@ -7,19 +7,18 @@ them down.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import combinations
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from judges import Judge, Path_
+from explanations import LOSSY, payloads, why_refused
+from judges import Judge, Path_, private_jwk
 from samples import Sample, load_samples, published_keys
 
 from cardsign import (
     FULL_PROFILES,
-    CanonicalizationError,
     CardsignError,
     Holder,
     JwkSet,
@@ -36,14 +35,12 @@ from cardsign.card.coverage import uncovered_parts
 from cardsign.card.strictjson import Json
 
 NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
-LOSSY: Final = ("prune-empty", "prune-empty-upgraded")
 ALGORITHMS: Final = ("ES256", "RS256")
 VERIFIERS: Final = ("a2a-sdk", "a2a-js plain", "a2a-js resolver")
-TYPS: Final = {"JOSE": "JOSE", "none given": None}
+TYPS: Final = {"JOSE": "JOSE", "JWT": None}  # JWT is what a2a-sdk writes by itself
 
 ACCEPTED: Final = "accepted"
 CANNOT_PARSE: Final = "cannot parse"
-NO_ENDPOINT: Final = "its payload has no endpoint, so we did not sign it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +49,15 @@ class Attack:
 
     Attributes:
         profile: Whose payload it is; it lost something that the card had.
-        requirement: Among that is something that says who may call, and how.
+        security_lost: Among that is a security scheme or requirement, or a part of one.
         ours: Our verdict.
-        judged: The verifiers' outcomes, by `VERIFIERS`.
+        accepted_by: Those of `VERIFIERS` that accept it.
     """
 
     profile: str
-    requirement: bool
+    security_lost: bool
     ours: str
-    judged: Mapping[str, str]
+    accepted_by: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +86,8 @@ class Row:
     Attributes:
         refused: The code for which we do not sign it, or empty.
         profiles: One for each signature that we made, in their order.
-        judged: What the verifiers say of our signed card: ``accepted``, ``cannot parse``, or
-            why it is refused.
+        judged: What each of `VERIFIERS` says of our signed card: ``accepted``, ``cannot
+            parse``, or why it is refused (:func:`explanations.why_refused`).
         recognised: By what is given as typ; empty where a2a-sdk cannot sign the card.
     """
 
@@ -122,6 +119,7 @@ class Experiment:
     def __init__(self, key: PrivateKey, sdk: Judge, js: Judge) -> None:
         self.key = key
         self.keys = JwkSet.of([key.public])
+        self._jwk = private_jwk(key)
         self._sdk = sdk
         self._paths: dict[str, tuple[Judge, Path_]] = {
             "a2a-sdk": (sdk, "resolver"),
@@ -171,16 +169,16 @@ class Experiment:
                 payload.profile,
                 any(part.security and part.excuse is None for part in lost),
                 self.verdict(card).verdict,
-                {name: self._outcome(name, card) for name in VERIFIERS},
+                tuple(name for name in VERIFIERS if self._accepts(name, card)),
             )
 
-    def _outcome(self, verifier: str, card: bytes) -> str:
+    def _accepts(self, verifier: str, card: bytes) -> bool:
         judge, path = self._paths[verifier]
-        return judge.verify(card, self.keys, path=path).outcome
+        return judge.verify(card, self.keys, path=path).outcome == "accepted"
 
     def _recognised(self, sample: Sample) -> Iterator[tuple[str, Recognition]]:
         for name, typ in TYPS.items():
-            signed = self._sdk.sign(sample.data, self.key, typ=typ) if _is_text(sample) else None
+            signed = self._sdk.sign(sample.data, self._jwk, typ=typ) if _is_text(sample) else None
             if signed is None:
                 continue
             report, accepting = self.verdict(signed), self.verdict(signed, LOSSY)
@@ -228,15 +226,6 @@ def signatures_of_others(shared: Path) -> tuple[Found, ...]:
     return tuple(found)
 
 
-def payloads(document: Mapping[str, Json], profiles: tuple[str, ...]) -> Iterator[Payload]:
-    """The payloads that a card has."""
-    for profile in profiles:
-        try:
-            yield canonicalize(document, profile)
-        except CanonicalizationError:
-            continue
-
-
 def serve(payload: Payload, signed: Mapping[str, Json]) -> bytes:
     """The payload as a card, with the signatures of another."""
     return json.dumps({**payload.value, "signatures": signed["signatures"]}).encode()
@@ -253,57 +242,3 @@ def _is_text(sample: Sample) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-# ------------------------------------------------------------------ why one is refused
-
-
-def _forget_schemes(value: Any) -> Any:
-    return {name: child for name, child in value.items() if name != "securitySchemes"}
-
-
-def _forget_versions(value: Any) -> Any:
-    interfaces = [{**one, "protocolVersion": ""} for one in value.get("supportedInterfaces", [])]
-    return {**value, "supportedInterfaces": interfaces}
-
-
-def _forget_proto(value: Any) -> Any:
-    """Without members of that name, and what is empty then."""
-    if isinstance(value, dict):
-        kept = {n: _forget_proto(v) for n, v in value.items() if n != "__proto__"}
-        return {name: child for name, child in kept.items() if child not in ({}, [], "")}
-    return [_forget_proto(child) for child in value] if isinstance(value, list) else value
-
-
-_DIFFERENCES: Final[dict[str, Callable[[Any], Any]]] = {
-    "its payload lacks securitySchemes": _forget_schemes,
-    "its payload lacks members named __proto__": _forget_proto,
-    "its payload has another protocolVersion": _forget_versions,
-}
-
-
-def why_refused(document: Mapping[str, Json], payload: str | None) -> str:
-    """In what the payload of a verifier differs from those that we sign for it.
-
-    Proven, not guessed: what is named, and nothing less, makes the two equal when it is left
-    out of both.
-    """
-    theirs = json.loads(payload) if payload else None
-    if not isinstance(theirs, dict):
-        return "it has no payload"
-    for count in range(len(_DIFFERENCES) + 1):
-        for names in combinations(_DIFFERENCES, count):
-            for ours in payloads(document, LOSSY):
-                if _forget(names, ours.value) == _forget(names, theirs):
-                    return ", and ".join(names) if names else _unsigned(ours)
-    return "unexplained"
-
-
-def _unsigned(payload: Payload) -> str:
-    return "unexplained" if payload.names_an_endpoint else NO_ENDPOINT
-
-
-def _forget(names: tuple[str, ...], value: Any) -> Any:
-    for name in names:
-        value = _DIFFERENCES[name](value)
-    return value

@@ -238,7 +238,8 @@ const ACTIONS = {
     if (Object.hasOwn(card, 'signatures') && !Array.isArray(card.signatures)) {
       throw new BadRequest("the card's 'signatures' must be an array");
     }
-    const signed = await sdk.generateAgentCardSignature(jwk, header)(card);
+    const held = await reader(text, pathOf(request))();
+    const signed = await sdk.generateAgentCardSignature(jwk, header)(held);
     const made = signed.signatures.at(-1);
     const signature = { protected: made.protected, signature: made.signature };
     return { card: withSignature(text, signature), signature };

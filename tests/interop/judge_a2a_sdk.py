@@ -15,23 +15,26 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from platform import python_version
 from typing import Any, Final, TypeAlias
 
 import httpx
-from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
-from a2a.types import AgentCard
-
-# The payload has no public name in the SDK; asking for it tells where two payloads part.
+from a2a.client.card_resolver import A2ACardResolver
 from a2a.utils.signing import (
     ProtectedHeader,
-    _canonicalize_agent_card,
     create_agent_card_signer,
     create_signature_verifier,
 )
-from descriptor import describe_messages
-from google.protobuf.json_format import ParseDict
+from a2a_versions import (
+    AgentCard,
+    describe_card,
+    endpoints,
+    parse,
+    parse_unconverted,
+    payload_of,
+)
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
@@ -145,7 +148,7 @@ def usable_key(jwk: Json) -> PyJWK:
 
 def read_plain(text: str, verifier: Verifier) -> None:
     """The steps of the SDK's resolver, without HTTP."""
-    verifier(parse_agent_card(json.loads(text)))
+    verifier(parse(json.loads(text)))
 
 
 def read_with_resolver(text: str, verifier: Verifier) -> None:
@@ -163,8 +166,8 @@ async def resolve(text: str, verifier: Verifier) -> None:
 
 
 def is_callable(card: AgentCard) -> bool:
-    """Whether a client could be built: some supported interface has a url."""
-    return any(interface.url for interface in card.supported_interfaces)
+    """Whether a client could be built: some interface has a url."""
+    return any(endpoints(card))
 
 
 def verdict_on(text: str, options: Options) -> Verdict:
@@ -201,9 +204,15 @@ def each_signature_alone(text: str) -> list[str]:
 
 def signature_over(text: str, jwk: Json, header: ProtectedHeader) -> dict[str, str]:
     """The SDK's signature over the card, made as a server of the SDK makes it."""
-    sign = create_agent_card_signer(PyJWK.from_dict(jwk, algorithm=header["alg"]), header)
-    made = sign(parse_agent_card(json.loads(text))).signatures[-1]
+    sign = create_agent_card_signer(signing_key(json.dumps(jwk), header["alg"]), header)
+    made = sign(parse(json.loads(text))).signatures[-1]
     return {"protected": made.protected, "signature": made.signature}
+
+
+@cache
+def signing_key(jwk: str, alg: str | None) -> PyJWK:
+    """The private key; kept, since reading an RSA key takes longer than all that follows."""
+    return PyJWK.from_dict(json.loads(jwk), algorithm=alg)
 
 
 def header_of(request: Json) -> ProtectedHeader:
@@ -259,9 +268,9 @@ def end_of_signatures(text: str) -> int:
 def parser_of(request: Json) -> Callable[[Json], AgentCard]:
     """The way in which the request wants the card parsed."""
     if request.get("path") == "unconverted":
-        return lambda document: ParseDict(document, AgentCard(), ignore_unknown_fields=True)
+        return parse_unconverted
     reader_of(request)  # any other path leads through the same parser, or does not exist
-    return parse_agent_card
+    return parse
 
 
 # --- the protocol -----------------------------------------------------------
@@ -290,15 +299,15 @@ def do_sign(request: Json) -> Json:
 
 
 def do_canonicalize(request: Json) -> Json:
-    text, parse = text_member(request, "card"), parser_of(request)
+    text, read = text_member(request, "card"), parser_of(request)
     try:
-        return {"payload": _canonicalize_agent_card(parse(json.loads(text)))}
+        return {"payload": payload_of(read(json.loads(text)))}
     except Exception as error:  # noqa: BLE001 - the SDK lets many types escape
         return {"payload": None, "why": describe(error)}
 
 
 def do_schema(_request: Json) -> Json:
-    return {"root": AgentCard.DESCRIPTOR.name, "messages": describe_messages(AgentCard.DESCRIPTOR)}
+    return describe_card()
 
 
 def do_version(_request: Json) -> Json:

@@ -1,8 +1,9 @@
 """Talks to the judges: one process each, JSON Lines both ways, a time limit on every answer.
 
 README.md beside this file holds the protocol. Which judges this machine has is said by the
-environment: CARDSIGN_JUDGE_PY is an interpreter with ``a2a-sdk[signing]``,
-CARDSIGN_JUDGE_JS_HOME a directory whose ``node_modules`` has ``@a2a-js/sdk``.
+environment: CARDSIGN_JUDGE_PY is an interpreter with ``a2a-sdk[signing]``, CARDSIGN_JUDGE_PY11
+one with its release 1.1.3, CARDSIGN_JUDGE_PY03 one with 0.3.26; CARDSIGN_JUDGE_JS_HOME is a
+directory whose ``node_modules`` has ``@a2a-js/sdk``.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 
 Outcome = Literal["accepted", "refused", "cannot-parse"]
-Path_ = Literal["plain", "resolver", "unconverted"]
+Path_ = Literal["plain", "resolver", "unconverted", "typed"]
 
 #: Seconds. The first answer waits for the SDK to be imported, which takes some two of them.
 ANSWER_SECONDS: Final = 60.0
 ALGORITHMS: Final = ("ES256", "RS256")
 
 _HERE: Final = Path(__file__).resolve().parent
-_JOSE_KEYS: Final = {"ES256": ECKey, "RS256": RSAKey}
+_JOSE_KEYS: Final[dict[str, type[ECKey | RSAKey]]] = {"ES256": ECKey, "RS256": RSAKey}
 
 
 class JudgeFailed(Exception):
@@ -133,23 +134,28 @@ class Judge:
         assert answer["outcome"] in get_args(Outcome)
         return Finding(**answer)
 
-    def sign(self, card: bytes, key: PrivateKey, *, typ: str | None = "JOSE") -> bytes | None:
+    def sign(
+        self,
+        card: bytes,
+        jwk: Mapping[str, Any],
+        *,
+        typ: str | None = "JOSE",
+        path: Path_ = "plain",
+    ) -> bytes | None:
         """The card with the SDK's signature; None where it cannot sign it.
 
         Args:
             card: Its text is kept, the signature goes last.
-            key: Signs under its kid.
+            jwk: From :func:`private_jwk`; its kid and alg go into the header.
             typ: For the header; None leaves it to the SDK.
+            path: How a2a-js comes to hold the card; a2a-sdk has one way only.
         """
-        jwk, alg = private_jwk(key), key.public.alg
+        members = {"jwk": jwk, "kid": jwk["kid"], "alg": jwk["alg"], "typ": typ, "path": path}
         try:
-            answer = self.ask(
-                "sign", card=card.decode(), jwk=jwk, kid=key.public.kid, alg=alg, typ=typ
-            )
+            signed: str = self.ask("sign", card=card.decode(), **members)["card"]
         except JudgeFailed:
-            self.version()  # raises where the judge is gone
+            self.version()  # fails as well where the judge is gone
             return None
-        signed: str = answer["card"]
         return signed.encode()
 
     def payload(self, card: bytes, *, path: Path_ = "plain") -> str | None:
@@ -163,14 +169,14 @@ class Judge:
 
 
 def private_jwk(key: PrivateKey) -> dict[str, Any]:
-    """The key as a private JWK, for a judge to sign with."""
-    kind = _JOSE_KEYS[key.public.alg]
-    return dict(kind.import_key(key.to_pkcs8_der()).as_dict(private=True))
+    """The key as a private JWK, for a judge to sign with; slow for RSA, so make it once."""
+    made = _JOSE_KEYS[key.public.alg].import_key(key.to_pkcs8_der())
+    return {**made.as_dict(private=True), "kid": key.public.kid, "alg": key.public.alg}
 
 
-def a2a_sdk() -> Judge:
-    """The official Python SDK."""
-    return Judge([os.environ["CARDSIGN_JUDGE_PY"], str(_HERE / "judge_a2a_sdk.py")], {})
+def a2a_sdk(variable: str = "CARDSIGN_JUDGE_PY") -> Judge:
+    """The official Python SDK, of the release whose interpreter the variable names."""
+    return Judge([os.environ[variable], str(_HERE / "judge_a2a_sdk.py")], {})
 
 
 def a2a_js() -> Judge:

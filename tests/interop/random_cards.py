@@ -29,7 +29,9 @@ _STRINGS: Final = st.one_of(
     st.sampled_from(["", "a", "é", "𝄞", "e\u0301", '\\"\u2028', "\x00\x1f\x7f"]),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
 )
-_NAMES: Final = st.sampled_from(["", "a", "~1/", "url", "list", "x-vendor", "Name", "é", "𝄞", "\uffff"])
+_NAMES: Final = st.sampled_from(
+    ["", "a", "~1/", "url", "list", "x-vendor", "Name", "é", "𝄞", "\uffff"]
+)
 _SCALARS: Final = st.one_of(
     st.none(),
     st.booleans(),
@@ -38,6 +40,7 @@ _SCALARS: Final = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
     _STRINGS,
 )
+_EMPTIES: Final[dict[str, Json]] = {"string": "", "bool": False}
 _SCHEME_TYPES: Final = st.sampled_from(
     ["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS", "other", ""]
 )
@@ -91,7 +94,7 @@ def _value(field: Field, habit: str, habits: tuple[str, ...]) -> SearchStrategy[
         case "empty", "list":
             return st.just([])
         case "empty", _:
-            return st.just({"string": "", "bool": False}.get(field.kind, {}))
+            return st.just(_EMPTIES.get(field.kind, {}))
         case _, "list":
             return st.lists(_one(field, habits), max_size=2)
         case _, "map":

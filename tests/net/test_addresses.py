@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from ipaddress import IPv4Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import pytest
 from hypothesis import given
@@ -93,8 +93,11 @@ PUBLIC = {
 
 
 @pytest.mark.parametrize("text", FORBIDDEN.values(), ids=FORBIDDEN)
-def test_forbidden(text: str) -> None:
-    """No stranger makes us connect to what is not public."""
+def test_forbidden(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No stranger makes us connect to what is not public, even if Python took it for that."""
+    for family in (IPv4Address, IPv6Address):
+        monkeypatch.setattr(family, "is_global", True)
+        monkeypatch.setattr(family, "is_multicast", False)
     with pytest.raises(FetchFailed) as refused:
         check_address(ip_address(text))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import socket
+import ssl
+import time
 from ipaddress import ip_address
 
 import pytest
@@ -92,8 +94,22 @@ def test_a_peer_who_reads_slowly() -> None:
     with ours, theirs:
         stream.write(b"x" * 100)
         assert theirs.recv(200) == b"x" * 100
+        started = time.monotonic()
         with pytest.raises(TimeoutError):
             stream.write(b"x" * 1_000_000)
+        assert time.monotonic() - started < 2
         clock.now += 1
         with pytest.raises(TimeoutError):
             stream.read(1)
+
+
+def test_too_late_for_tls() -> None:
+    """A connection that no time is left to secure is closed."""
+    clock = Clock()
+    ours, theirs = socket.socketpair()
+    stream = DeadlineStream(ours, 5, Deadline(clock, 10))
+    clock.now += 10
+    with theirs:
+        with pytest.raises(TimeoutError):
+            stream.start_tls(ssl.create_default_context(), "agent.example")
+        assert theirs.recv(1) == b""

@@ -52,7 +52,12 @@ URLS: dict[str, tuple[str, Origin, str, str]] = {
         "/x",
         "",
     ),
-    "a label of digits within a name": ("https://1.2.example", Origin("https", "1.2.example", 443), "/", ""),
+    "a label of digits within a name": (
+        "https://1.2.example",
+        Origin("https", "1.2.example", 443),
+        "/",
+        "",
+    ),
     "a single label": ("http://localhost", Origin("http", "localhost", 80), "/", ""),
 }
 

@@ -107,3 +107,10 @@ def test_enrolled_elsewhere(policy: Policy) -> None:
     assert policy.enrolled_elsewhere("alice", harbour) is None
     assert policy.enrolled_elsewhere("carol", harbour) is None
     assert policy.enrolled_elsewhere("alice", None) is not None
+
+
+@pytest.mark.parametrize("profiles", [(), ("served-as-is", "sdk-0.3"), ("js-instance",)])
+def test_no_enrolment_accepts_what_is_none(profiles: tuple[str, ...]) -> None:
+    """An opt-in profile never counts, however the policy was made."""
+    with pytest.raises(UsageFault):
+        Enrolment("x", JwkSet.of([]), None, profiles=profiles)

@@ -1,0 +1,172 @@
+"""Where the four default profiles part: the structural rules of portability.
+
+A document is clean here exactly if :data:`cardsign.card.canonical.DEFAULT_PROFILES` all make
+the same bytes of it. No payload is computed. The reason that these rules suffice: prune-empty
+changes a document exactly where it is not clean; rule 1 drops nothing that prune-empty keeps;
+and in what prune-empty leaves alone a2a-sdk's rewriting finds no 0.3 member.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cardsign.card.lint.findings import Finding
+from cardsign.card.lint.rules import RULES
+from cardsign.card.pointer import append, split
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Kind, Shape, fold
+from cardsign.card.strictjson import Json
+
+# Beside these, what it means that a 1.0 member is there, be it as null, hangs on the quirks of
+# a2a-sdk's rewriting (cardsign.card.upgraded).
+_REWRITTEN: Final = frozenset(
+    {
+        "url",
+        "preferredTransport",
+        "protocolVersion",
+        "additionalInterfaces",
+        "supportsAuthenticatedExtendedCard",
+        "security",
+        "type",
+    }
+)
+_HANG_ON_THEM: Final = frozenset({"portable.null", "portable.snake-case"})
+
+_CONTAINERS: Final[dict[Shape, type]] = {"list": list, "map": dict}
+_TYPES: Final[dict[Kind, type]] = {"string": str, "bool": bool, "message": dict, "free": dict}
+_WORDING: Final = {str: "a string", bool: "true or false", dict: "an object", list: "a list"}
+
+
+def check_portable(document: Mapping[str, Json]) -> Iterator[Finding]:
+    """Find every place where the default profiles part, in document order.
+
+    Args:
+        document: As :func:`cardsign.card.strictjson.parse_object` reads it; its `signatures`
+            are not looked at.
+    """
+    members = {name: value for name, value in document.items() if name != "signatures"}
+    findings = tuple(_members(members, "", _Place(CARD_1_0.fields, CARD_0_3.fields, False)))
+    rewritten = any(_is_rewritten(finding) for finding in findings)
+    for finding in findings:
+        if rewritten and finding.rule.id in _HANG_ON_THEM:
+            yield replace(finding, mendable=False)
+        else:
+            yield finding
+
+
+def _is_rewritten(finding: Finding) -> bool:
+    if finding.rule.id != "portable.legacy-member" or finding.mendable:
+        return False
+    return split(finding.pointer)[-1] in _REWRITTEN
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What the members of an object may be called, in 1.0 and in 0.3."""
+
+    fields: Mapping[str, Field]
+    old_fields: Mapping[str, Field]
+    security: bool
+
+    def find(self, name: str) -> Field | None:
+        """The 1.0 field of that name in either proto3 JSON spelling."""
+        snake = (field for field in self.fields.values() if field.snake_name == name)
+        return self.fields.get(name) or next(snake, None)
+
+    def below(self, field: Field) -> _Place:
+        """The place of the messages that a 1.0 field holds."""
+        return _Place(
+            _fields(field),
+            _fields(self.old_fields.get(field.name)),
+            self.security or field.security,
+        )
+
+
+def _fields(field: Field | None) -> Mapping[str, Field]:
+    return field.message.fields if field is not None and field.message is not None else {}
+
+
+def _members(value: dict[str, Json], pointer: str, place: _Place) -> Iterator[Finding]:
+    chosen: str | None = None
+    for name, child in value.items():
+        where = append(pointer, name)
+        field = place.find(name)
+        if field is None:
+            yield _stranger(name, child, where, place)
+            continue
+        if field.name != name:
+            spelling = f"the protobuf spelling of {field.name}"
+            yield Finding(RULES["portable.snake-case"], where, spelling, mendable=True)
+        if field.oneof and child is not None:
+            if chosen is not None:
+                both = f"{chosen} and {field.name} in one object"
+                yield Finding(RULES["portable.oneof"], where, both)
+            chosen = field.name
+        yield from _member(child, where, field, place.below(field))
+
+
+def _stranger(name: str, value: Json, pointer: str, place: _Place) -> Finding:
+    """A member that A2A 1.0 does not define at this place."""
+    old = place.old_fields.get(name)
+    if old is not None:
+        says_nothing = value is None and not (place.security or old.security)
+        message = "a null member of A2A 0.3" if value is None else "a member of A2A 0.3"
+        return Finding(RULES["portable.legacy-member"], pointer, message, mendable=says_nothing)
+    meant = next((known for known in place.fields if fold(known) == fold(name)), None)
+    hint = f"; did you mean {meant}?" if meant is not None else ""
+    message = f"A2A 1.0 defines no such member here{hint}"
+    return Finding(RULES["portable.unknown-member"], pointer, message)
+
+
+def _member(value: Json, pointer: str, field: Field, place: _Place) -> Iterator[Finding]:
+    if value is None and not place.security:
+        yield Finding(RULES["portable.null"], pointer, "is null", mendable=True)
+    elif field.is_default(value) and not (field.required or place.security):
+        message = f"is {json.dumps(value)}, its default"
+        yield Finding(RULES["portable.default"], pointer, message, mendable=True)
+    else:
+        yield from _value(value, pointer, field, field.shape, place)
+
+
+def _value(
+    value: Json, pointer: str, field: Field, shape: Shape, place: _Place
+) -> Iterator[Finding]:
+    """What a field holds; its elements and entries again, each in the shape ``one``."""
+    kind = _CONTAINERS.get(shape) or _TYPES[field.kind]
+    if value is not None and not isinstance(value, kind):
+        yield Finding(RULES["portable.wrong-type"], pointer, f"expected {_WORDING[kind]}")
+    elif _is_empty(value) or (value is False and not field.presence):
+        rule = RULES[_empty_rule(field, place)]
+        yield Finding(rule, pointer, f"is {json.dumps(value)}")
+    elif shape != "one":
+        for token, child in _children(value):
+            yield from _value(child, append(pointer, token), field, "one", place)
+    elif field.kind == "free":
+        yield from _free(value, pointer)
+    elif isinstance(value, dict):
+        yield from _members(value, pointer, place)
+
+
+def _empty_rule(field: Field, place: _Place) -> str:
+    if place.security:
+        return "portable.empty-security"
+    return "portable.empty-params" if field.kind == "free" else "portable.empty-value"
+
+
+def _free(value: Json, pointer: str) -> Iterator[Finding]:
+    if _is_empty(value):
+        yield Finding(RULES["portable.empty-params"], pointer, f"is {json.dumps(value)}")
+    for token, child in _children(value):
+        yield from _free(child, append(pointer, token))
+
+
+def _is_empty(value: Json) -> bool:
+    return value is None or value in ("", [], {})
+
+
+def _children(value: Json) -> Iterable[tuple[str | int, Json]]:
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list) else ()

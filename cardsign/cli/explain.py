@@ -1,0 +1,244 @@
+"""``cardsign explain``: what each signature covers, and why one does not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from cardsign.cli.options import STDIO, json_option, of_the_user, read_input
+from cardsign.cli.talk import print_json, safe
+from cardsign.errors import UsageFault
+from cardsign.explain import explain_card
+from cardsign.explain.report import (
+    Change,
+    Explanation,
+    Parting,
+    Place,
+    Problem,
+    ProfilePayload,
+    SignatureExplanation,
+    Signed,
+)
+from cardsign.files import read_bytes
+from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+
+_MAX_POINTERS: Final = 4  # of one line; --json has them all
+_MAX_PARTINGS: Final = 8  # of a text; likewise
+_MAX_CHANGES: Final = 20
+_SHOWN_DIGEST: Final = 12  # hex digits, enough to compare by eye
+
+
+@click.command()
+@click.argument("card")
+@click.option("--jwks", metavar="FILE", help="The keys by which to check the signatures.")
+@click.option(
+    "--against",
+    metavar="FILE",
+    help="What is said to have been signed: the card as its issuer has it, or the payload itself.",
+)
+@json_option
+def explain(card: str, jwks: str | None, against: str | None, as_json: bool) -> int:
+    """Explain CARD ('-' for stdin): what each signature covers, and why one does not fit.
+
+    Shows where our profiles part and at which member. Of a signature that fits nothing it looks
+    for what was signed: in the file of --against, or else by a bounded search for one member
+    more or less, a default, or JSON that is not canonical. What other verifiers would say is
+    predicted; none is asked. No verdict is given: that is what verify is for.
+
+    Exit status 0 if there is nothing to complain of, 1 if the card cannot be read or if a
+    signature is malformed, or is by a key of --jwks and fits nothing.
+    """
+    if card == against == STDIO:
+        raise UsageFault("usage.conflict", "CARD and --against cannot both be standard input")
+    if against is not None and jwks is None:
+        raise UsageFault("usage.conflict", "--against needs the keys of --jwks")
+    untrusted_bytes = read_input(card)
+    keys = None
+    if jwks is not None:
+        with of_the_user(jwks):
+            keys = JwkSet.from_bytes(read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES))
+    signed = None if against is None else read_input(against)
+    explanation = explain_card(untrusted_bytes, jwks=keys, against=signed)
+    if as_json:
+        print_json(explanation.to_json())
+    else:
+        click.echo("\n".join(_lines(card, explanation, against)))
+    return explanation.exit_status
+
+
+def _lines(name: str, explanation: Explanation, against: str | None) -> Iterator[str]:
+    yield f"{safe(name)}: {_kind(explanation)}"
+    for problem in explanation.problems:
+        yield from _problem(problem)
+    if explanation.read_on:
+        yield "  verify goes no further; what follows is how more lenient readers see the card"
+    hinted: set[str] = set()
+    for signature in explanation.signatures:
+        yield from _signature(signature, against, hinted)
+    if explanation.signatures_left_out:
+        yield f"  and {explanation.signatures_left_out} more signatures, not looked at"
+    if explanation.profiles:
+        yield "  payloads"
+        yield from map(_payload, explanation.profiles)
+    if explanation.partings:
+        yield "  where the default profiles part"
+        for parting in explanation.partings[:_MAX_PARTINGS]:
+            yield from _parting(parting)
+        more = len(explanation.partings[_MAX_PARTINGS:]) + explanation.partings_left_out
+        if more:
+            yield f"    and at {more} more; see --json"
+    if explanation.predictions:
+        yield "  predicted for verifiers that hold these keys; none of them was asked"
+    for one in explanation.predictions:
+        yield f"    {one.outcome:<12} {one.verifier}: {safe(one.because, limit=160)}"
+
+
+def _kind(explanation: Explanation) -> str:
+    if explanation.portable is None:
+        return "not a card that can be read"
+    generation = {"mixed": "A2A 1.0 and 0.3", "none": "of no known A2A version", None: "unclear"}
+    kind = generation.get(explanation.generation, f"A2A {explanation.generation}")
+    portable = "portable" if explanation.portable else "not portable"
+    count = len(explanation.signatures) + explanation.signatures_left_out
+    signed = "not signed" if not count else f"{count} signature{'' if count == 1 else 's'}"
+    return f"{kind}, {portable}, {signed}"
+
+
+def _problem(problem: Problem) -> Iterator[str]:
+    position = f"line {problem.line}, column {problem.column}" if problem.line else ""
+    place = ", ".join(part for part in (safe(problem.path, limit=120), position) if part)
+    yield f"  {problem.code}: {safe(problem.message, limit=300)}{f' ({place})' if place else ''}"
+    for line in problem.context:
+        yield f"      {safe(line)}"
+    if problem.hint:
+        yield f"      {problem.hint}"
+
+
+def _payload(payload: ProfilePayload) -> str:
+    if payload.refusal is not None:
+        _, _, why = payload.refusal.message.partition(": ")
+        described = f"none: {safe(why or payload.refusal.message, limit=120)}"
+    elif payload.same_as is not None:
+        described = f"the same as {payload.same_as}"
+    else:
+        described = f"{payload.size} bytes, sha256 {(payload.sha256 or '')[:_SHOWN_DIGEST]}"
+        if payload.uncovered:
+            described += f"; not in it: {_pointers(payload.uncovered)}"
+    return f"    {payload.profile:<24} {described}"
+
+
+def _pointers(pointers: tuple[str, ...]) -> str:
+    listed = ", ".join(safe(one, limit=80) for one in pointers[:_MAX_POINTERS])
+    more = len(pointers[_MAX_POINTERS:])
+    return f"{listed} and {more} more" if more else listed
+
+
+def _parting(parting: Parting) -> Iterator[str]:
+    yield f"    {safe(parting.pointer, limit=120)}"
+    for line in parting.context:
+        yield f"        {safe(line)}"
+    for described, profiles in _by_place(parting):
+        yield f"      {described} {', '.join(profiles)}"
+    if parting.rule:
+        yield f"      {parting.rule}: {parting.why}"
+
+
+def _by_place(parting: Parting) -> Iterable[tuple[str, list[str]]]:
+    groups: dict[str, list[str]] = {}
+    for profile, place in parting.places.items():
+        groups.setdefault(_place(parting.pointer, place), []).append(profile)
+    return groups.items()
+
+
+def _place(pointer: str, place: Place | None) -> str:
+    if place is None:
+        return "not in"
+    if not place.pointers:
+        return "only something inside it in"
+    where = "" if place.pointers[0] == pointer else f"at {safe(place.pointers[0], limit=120)} "
+    return f"{where}as {safe(place.value)} in"
+
+
+# ------------------------------------------------------------------ signatures
+
+
+def _signature(
+    signature: SignatureExplanation, against: str | None, hinted: set[str]
+) -> Iterator[str]:
+    """One signature; `hinted` holds the codes that have been said what to do about."""
+    yield f"  signature {signature.index}: {_header(signature)}"
+    if signature.profiles:
+        yield f"    fits {', '.join(signature.profiles)}"
+    for reason in signature.reasons:
+        yield f"    {reason.code}: {safe(reason.message, limit=300)}"
+        if reason.code not in hinted:
+            hinted.add(reason.code)
+            yield f"        {reason.hint}"
+    if signature.verdict == "invalid":
+        yield from _what_was_signed(signature, against)
+
+
+def _what_was_signed(signature: SignatureExplanation, against: str | None) -> Iterator[str]:
+    if against is not None and (signature.signed is None or signature.signed.source == "search"):
+        yield f"    {safe(against)} is not what was signed: no payload of it verifies either"
+    if signature.signed is not None:
+        yield from _signed(signature.signed, signature.tried, against)
+    elif signature.tried:
+        cut = "" if signature.exhausted else "; the search was cut off there"
+        yield f"    what was signed was not found, {signature.tried} payloads tried{cut}"
+
+
+def _header(signature: SignatureExplanation) -> str:
+    if signature.header is None:
+        return "no header that can be read"
+    first = ("alg", "kid", "typ")
+    parts = [f"{name} {_word(signature.header.get(name))}" for name in first]
+    others = [safe(name, limit=40) for name in signature.header if name not in first]
+    if others:
+        parts.append(f"besides {', '.join(others[:_MAX_POINTERS])}")
+    return ", ".join(parts)
+
+
+def _word(value: object) -> str:
+    if value is None:
+        return "none"
+    return safe(value if isinstance(value, str) else json.dumps(value), limit=64)
+
+
+def _signed(signed: Signed, tried: int, against: str | None) -> Iterator[str]:
+    if signed.source == "search":
+        changes = [_undone(change) for change in signed.changes]
+        found = " and ".join([*changes, *(f"written with {one}" for one in signed.spelling)])
+        yield f"    repaired: it fits {signed.profile} with {found} ({tried} payloads tried)"
+        return
+    what = "" if signed.profile is None else f" under {signed.profile}"
+    yield f"    {safe(against or '')} is what was signed{what}"
+    for spelling in signed.spelling:
+        yield f"      written with {spelling}"
+    if not signed.changes:
+        yield "      its values are the ones received; only the bytes differ"
+    for change in signed.changes[:_MAX_CHANGES]:
+        yield f"      {_change(change)}"
+    more = len(signed.changes[_MAX_CHANGES:]) + signed.changes_left_out
+    if more:
+        yield f"      and {more} more differences"
+
+
+def _undone(change: Change) -> str:
+    pointer = safe(change.pointer, limit=120)
+    if change.signed is None:
+        return f"{pointer} left out, which is {safe(change.received or '')}"
+    return f"{pointer} put in as {safe(change.signed)}"
+
+
+def _change(change: Change) -> str:
+    pointer = safe(change.pointer, limit=120)
+    if change.signed is None:
+        return f"added    {pointer}  {safe(change.received or '')}"
+    if change.received is None:
+        return f"removed  {pointer}  {safe(change.signed)}"
+    return f"changed  {pointer}  {safe(change.signed)} -> {safe(change.received)}"

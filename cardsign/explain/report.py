@@ -1,0 +1,216 @@
+"""An explanation as data: what `explain_card` found, for a person or for a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from cardsign.card.document import Generation
+from cardsign.card.strictjson import Json
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
+from cardsign.reasons import Reason
+from cardsign.verdict import SignatureVerdict
+
+SCHEMA: Final = "cardsign.explanation/1"
+
+Outcome = Literal["accepted", "refused", "cannot-parse", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why the card, or a profile's payload of it, cannot be had as it is.
+
+    Attributes:
+        code: A key of :data:`cardsign.reasons.REASONS`.
+        message: What was found, without a final period.
+        path: JSON pointer of the place; empty for the card as a whole.
+        line: Line of the place, from 1; None where the place is not one of the text.
+        column: Column in characters, from 1, likewise.
+        hint: What to do about it.
+        context: A few lines of the text around the place; the one at fault begins with ``>``.
+    """
+
+    code: str
+    message: str
+    path: str = ""
+    line: int | None = None
+    column: int | None = None
+    hint: str = ""
+    context: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilePayload:
+    """The card's payload under one profile.
+
+    Attributes:
+        profile: The profile's name.
+        standing: ``full``, ``lossy`` or ``opt-in``.
+        size: Bytes of the payload; None where there is none.
+        sha256: Hex digest of the payload, likewise.
+        same_as: The first profile with the very same bytes, if that is another one.
+        uncovered: JSON pointers of what the payload leaves open and nothing excuses.
+        refusal: Why there is no payload.
+    """
+
+    profile: str
+    standing: str
+    size: int | None = None
+    sha256: str | None = None
+    same_as: str | None = None
+    uncovered: tuple[str, ...] = ()
+    refusal: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a payload holds a value of the card.
+
+    Attributes:
+        pointers: JSON pointers into the payload; empty where only something inside is kept.
+        value: The value there as JSON text, shortened.
+    """
+
+    pointers: tuple[str, ...]
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """One member at which the payloads of the default profiles part.
+
+    Attributes:
+        pointer: JSON pointer into the card as received.
+        rule: The lint rule that is broken there (`cardsign lint`), or empty.
+        why: What that rule finds, in one sentence; or empty.
+        places: For each default profile that has a payload, where it has the member, or None.
+        context: A few lines of the card; the member's begins with ``>``.
+    """
+
+    pointer: str
+    rule: str
+    why: str
+    places: Mapping[str, Place | None]
+    context: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between what was signed and what was received.
+
+    Attributes:
+        pointer: JSON pointer into the payload; of an edit of the search, into the card.
+        signed: The value that was signed, as JSON text, shortened; None where there was none.
+        received: The value that was received, likewise.
+    """
+
+    pointer: str
+    signed: str | None
+    received: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """What a signature that does not fit the received card was made over. Checked, not guessed.
+
+    Attributes:
+        source: ``against``: the file given; ``search``: the bounded search.
+        profile: The profile by which the signed payload was made; None for the bytes of the
+            file as they are.
+        spelling: In what the signed bytes are written otherwise than the profile writes them.
+        changes: How the received card differs; empty where only the spelling does.
+        changes_left_out: How many more changes there are.
+    """
+
+    source: Literal["against", "search"]
+    profile: str | None
+    spelling: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    changes_left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureExplanation:
+    """One entry of `signatures`.
+
+    Attributes:
+        index: Its place, from 0.
+        header: The protected header, or None where it cannot be read; not verified.
+        verdict: As `cardsign verify` gives it to the holder of the keys named.
+        profiles: The profiles that verify it, opt-in ones included; `ProfilePayload.uncovered`
+            says what each leaves open.
+        reasons: Why, but for coverage.
+        signed: What it was made over, where it fits nothing here and that was found.
+        tried: Payloads that the search checked in vain, or up to the one that fits.
+        exhausted: Whether the search went through all that it knows; false where it was cut
+            off, and where nothing was searched.
+    """
+
+    index: int
+    header: Mapping[str, Json] | None
+    verdict: SignatureVerdict
+    profiles: tuple[str, ...]
+    reasons: tuple[Reason, ...]
+    signed: Signed | None = None
+    tried: int = 0
+    exhausted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a verifier of other make would say of the card. Predicted; nobody was asked.
+
+    Attributes:
+        verifier: Name and versions.
+        profile: The profile that it verifies by.
+        outcome: ``unknown`` where its behaviour on such a card is not known to us.
+        because: Why, in half a sentence.
+        predicted: Always true, so that no reader of the JSON takes it for a finding.
+    """
+
+    verifier: str
+    profile: str
+    outcome: Outcome
+    because: str
+    predicted: Literal[True] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything that could be said about a card and its signatures.
+
+    Attributes:
+        generation: ``1.0``, ``0.3``, ``mixed`` or ``none``; None where the card is unreadable
+            or ambiguous.
+        read_on: The card is refused, and what follows is what a lenient reader makes of it.
+        portable: Whether the default profiles all give one payload; None without a document.
+        problems: Why `cardsign verify` would refuse the card before any signature.
+        profiles: One for each profile; empty without a document.
+        partings: Where the default profiles part, in document order.
+        partings_left_out: How many more there are.
+        signatures: One for each entry.
+        signatures_left_out: How many more entries there are.
+        predictions: One for each verifier; empty where no keys were named.
+    """
+
+    generation: Generation | None
+    read_on: bool
+    portable: bool | None
+    problems: tuple[Problem, ...]
+    profiles: tuple[ProfilePayload, ...] = ()
+    partings: tuple[Parting, ...] = ()
+    partings_left_out: int = 0
+    signatures: tuple[SignatureExplanation, ...] = ()
+    signatures_left_out: int = 0
+    predictions: tuple[Prediction, ...] = ()
+
+    @property
+    def exit_status(self) -> int:
+        """1 if the card is refused, or a signature is, or one by a known key fits nothing."""
+        bad = any(one.verdict in ("invalid", "refused") for one in self.signatures)
+        return EXIT_NOT_TRUSTED if self.problems or bad else EXIT_OK
+
+    def to_json(self) -> dict[str, Any]:
+        """The explanation as ``cardsign explain --json`` prints it (cardsign.explanation/1)."""
+        return {"schema": SCHEMA, **asdict(self)}

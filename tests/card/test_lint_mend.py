@@ -1,0 +1,198 @@
+"""Mending: what is mended, what never is, and what comes out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support import LAX, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
+
+from cardsign.card.lint import fix, lint
+from cardsign.card.lint.mend import camel_case
+from cardsign.card.schema import CARD_1_0, Field, Message
+from cardsign.errors import CardRefused, JsonRefused
+from cardsign.jose.keys import PrivateKey
+
+EXTENSION = "/capabilities/extensions"
+SCHEME = "/securitySchemes/harbour/httpAuthSecurityScheme"
+
+SCOPED = [{"schemes": {"snake_case": {"list": ["a_b"]}}}]
+
+# What stands where, and the card that comes of it.
+MENDED: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "a null": ("/iconUrl", None, PORTABLE),
+    "a null that is REQUIRED": ("/skills", None, without(PORTABLE, "/skills")),
+    "a null member of 0.3": ("/url", None, PORTABLE),
+    "a default text": ("/supportedInterfaces/0/tenant", "", PORTABLE),
+    "a default list": ("/skills/0/examples", [], PORTABLE),
+    "a default flag": (
+        EXTENSION,
+        [{"uri": "u", "required": False}],
+        put(PORTABLE, EXTENSION, [{"uri": "u"}]),
+    ),
+    "a default that leaves nothing": (EXTENSION, [{"uri": ""}], put(PORTABLE, EXTENSION, [{}])),
+    "a protobuf spelling": ("/icon_url", "i", put(PORTABLE, "/iconUrl", "i")),
+    "a protobuf spelling of a default": ("/skills/0/input_modes", [], PORTABLE),
+    "a protobuf spelling in a scheme": (
+        f"{SCHEME}/bearer_format",
+        "JWT",
+        put(PORTABLE, f"{SCHEME}/bearerFormat", "JWT"),
+    ),
+    "a protobuf spelling above free names": (
+        "/skills/0/security_requirements",
+        SCOPED,
+        put(PORTABLE, "/skills/0/securityRequirements", SCOPED),
+    ),
+}
+
+
+@pytest.mark.parametrize(("at", "value", "expected"), MENDED.values(), ids=MENDED)
+def test_what_is_mended(at: str, value: Any, expected: dict[str, Any]) -> None:
+    """The member is gone or renamed, and nothing else is changed."""
+    card = put(PORTABLE, at, value)
+    mending = fix(dump(card))
+
+    assert json.loads(mending.document) == expected
+    assert mending.mended == tuple(finding for finding in lint(card) if finding.mendable) != ()
+    assert mending.left == lint(expected)
+
+
+KEPT: dict[str, tuple[str, Any]] = {
+    "a requirement without scopes": ("/securityRequirements/0/schemes/harbour/list", []),
+    "a requirement of nothing": ("/securityRequirements/0", {}),
+    "no requirements": ("/securityRequirements", []),
+    "null requirements": ("/securityRequirements", None),
+    "null requirements of 0.3": ("/security", None),
+    "a null in a scheme": (f"{SCHEME}/description", None),
+    "a default in a scheme": (f"{SCHEME}/bearerFormat", ""),
+    "an unknown member": ("/x-berth", {"pier": ""}),
+    "an unknown member that is null": ("/x-berth", None),
+    "a member of 0.3": ("/url", "https://tides.example"),
+    "an empty member of 0.3": ("/url", ""),
+    "an empty REQUIRED text": ("/description", ""),
+    "an empty optional text": ("/iconUrl", ""),
+    "an empty message": ("/provider", {}),
+    "an empty element": ("/skills/0/tags", ["", "sea"]),
+    "a null element": ("/skills/0/tags", [None, "sea"]),
+    "an empty in params": (EXTENSION, [{"uri": "u", "params": {"a": None, "b_c": []}}]),
+    "a wrong type": ("/iconUrl", 1),
+    "two kinds of one scheme": ("/securitySchemes/harbour/mtlsSecurityScheme", {"description": ""}),
+}
+
+
+@pytest.mark.parametrize(("at", "value"), KEPT.values(), ids=KEPT)
+def test_what_is_never_mended(at: str, value: Any) -> None:
+    """It is found, and left: bytes and signatures are those that were given."""
+    document = dump({**put(PORTABLE, at, value), "signatures": [{}]})
+    mending = fix(document)
+
+    assert mending.document is document
+    assert mending.left == lint(put(PORTABLE, at, value)) != ()
+    assert (mending.mended, mending.signatures_removed) == ((), 0)
+
+
+# 1.0 members of which a2a-sdk's rewriting asks whether they are there, and what makes it ask.
+BESIDE: dict[str, tuple[str, Any, str, Any]] = {
+    "null interfaces beside a url": ("/supportedInterfaces", None, "/url", "https://u"),
+    "snake interfaces beside a url": ("/supported_interfaces", [{"url": "u"}], "/url", "https://u"),
+    "a null flag beside the old flag": (
+        "/capabilities/extendedAgentCard",
+        None,
+        "/supportsAuthenticatedExtendedCard",
+        True,
+    ),
+    "snake requirements beside old ones": ("/security_requirements", [{}], "/security", [{}]),
+    "snake schemes of the old form": (
+        "/security_schemes",
+        {"a": {"type": "http"}},
+        "/security_schemes/a/type",
+        "http",
+    ),
+}
+
+
+@pytest.mark.parametrize(("at", "value", "beside", "old"), BESIDE.values(), ids=BESIDE)
+def test_what_hangs_on_members_of_0_3(at: str, value: Any, beside: str, old: Any) -> None:
+    """Nulls and spellings are left there; defaults go all the same, however they are spelled."""
+    bare = {"name": "Tides", "skills": [{"id": "tides", "input_modes": []}], "capabilities": {}}
+    card = put(put(bare, at, value), beside, old)
+    mending = fix(dump(card))
+
+    assert [finding.pointer for finding in mending.mended] == ["/skills/0/input_modes"]
+    assert at in [finding.pointer for finding in mending.left]
+
+
+def test_a_member_of_0_3_that_is_never_rewritten() -> None:
+    """The twin: beside it a null is mended."""
+    card = put(put(PORTABLE, "/iconUrl", None), "/capabilities/stateTransitionHistory", True)
+
+    assert [finding.pointer for finding in fix(dump(card)).mended] == ["/iconUrl"]
+
+
+def test_the_mended_bytes() -> None:
+    """Indented by two, order kept, UTF-8, a newline at the end; numbers keep their value."""
+    card = b'{"skills": null, "icon_url": "\\u00e9", "x": [1e3, 1.0, 5e-324], "name": "n"}'
+    lines = [
+        "{",
+        '  "iconUrl": "é",',
+        '  "x": [',
+        "    1000.0,",
+        "    1.0,",
+        "    5e-324",
+        "  ],",
+        '  "name": "n"',
+        "}",
+        "",
+    ]
+
+    assert fix(card).document.decode().split("\n") == lines
+
+
+def test_signatures_are_taken_off_a_card_that_changes(alice: PrivateKey) -> None:
+    """They were made over other bytes; what is signed anew then needs one signature."""
+    before = signed(WITH_DEFAULTS, alice)
+    mending = fix(dump(before))
+    mended = json.loads(mending.document)
+
+    assert len(before["signatures"]) == mending.signatures_removed == 2
+    assert mended == PORTABLE
+    assert mending.left == ()
+    assert len(signed(mended, alice)["signatures"]) == 1
+
+
+def test_mending_for_another_target() -> None:
+    """What that target alone finds fault with is left."""
+    mending = fix(dump(put(LAX, "/name", "Gezeiten-Büro")), "py-1.1")
+
+    assert {finding.rule.id for finding in mending.mended} == {"portable.default"}
+    assert "py-1.1.non-ascii" in {finding.rule.id for finding in mending.left}
+
+
+@pytest.mark.parametrize(
+    ("untrusted", "refusal"),
+    [
+        (b'{"iconUrl": null, "icon_url": "i"}', CardRefused),
+        (b'{"iconUrl": null, "iconUrl": "i"}', JsonRefused),
+        (b"[]", JsonRefused),
+    ],
+    ids=["two spellings", "two members of one name", "no object"],
+)
+def test_what_can_be_read_two_ways_is_not_mended(untrusted: bytes, refusal: type) -> None:
+    """Nobody knows which of the two was meant."""
+    with pytest.raises(refusal):
+        fix(untrusted)
+
+
+def fields_below(message: Message) -> list[Field]:
+    """Every field of a message and of those below it."""
+    fields = list(message.fields.values())
+    return fields + [f for one in fields if one.message for f in fields_below(one.message)]
+
+
+def test_every_spelling_has_its_way_back() -> None:
+    """No schema name is another after protobuf and back."""
+    fields = fields_below(CARD_1_0)
+
+    assert len(fields) > 50
+    assert [one.name for one in fields if camel_case(one.snake_name) != one.name] == []

@@ -1,0 +1,155 @@
+"""What the lint promises, on random cards: its rules are exact, and mending loses nothing.
+
+`EXAMPLES` says on how many; ``.ci/run`` and ``make nightly`` raise it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spoilt_cards import SHARES, spoilt_card, spoilt_cards
+from support import dump
+
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card.document import Card
+from cardsign.card.lint import RULES, Mending, fix, lint
+from cardsign.card.lint.mend import camel_case
+from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
+
+#: What a target promises besides: this reading, too, makes the same bytes.
+READINGS = {"portable": (), "js-resolver": ("js-instance",), "py-1.1": ("sdk-1.0-legacy",)}
+
+in_shares = pytest.mark.parametrize("share", range(SHARES))
+
+
+def payload(card: Mapping[str, Any], profile: str) -> bytes | None:
+    """The bytes that a profile makes of a card, or None where it makes none."""
+    try:
+        return canonicalize(card, profile).data
+    except CanonicalizationError:
+        return None
+
+
+def agree(card: Mapping[str, Any], target: str) -> bool:
+    """The plain definition: all of the target's readings make bytes, and the same."""
+    payloads = {payload(card, profile) for profile in (*DEFAULT_PROFILES, *READINGS[target])}
+    return len(payloads) == 1 and None not in payloads
+
+
+# ------------------------------------------------------------------ the rules are exact
+
+
+@in_shares
+@pytest.mark.parametrize("target", READINGS)
+def test_a_card_is_clean_exactly_if_its_readings_agree(target: str, share: int) -> None:
+    """Both ways, without exception: no clean card parts them, no card that is found fault with
+    unites them."""
+    wrong = [
+        seed
+        for seed, card in spoilt_cards(share)
+        if agree(card, target) is bool(lint(card, target))
+    ]
+    assert wrong == []
+
+
+def test_the_cards_stand_on_both_sides_of_every_rule() -> None:
+    """Among the first thousand many are clean, and each rule is once decisive."""
+    clean, decisive = Counter[str](), Counter[str]()
+    for seed in range(1000):
+        card = spoilt_card(seed)
+        for target in READINGS:
+            rules = {finding.rule.id for finding in lint(card, target)}
+            clean[target] += not rules
+            if len(rules) == 1:
+                decisive.update(rules)
+
+    assert min(clean.values()) >= 100
+    assert set(decisive) == set(RULES)
+
+
+@pytest.mark.needs_shared
+def test_the_shared_cards_bear_it_out(shared: Path) -> None:
+    """Real cards and provocative ones; those that cannot be read are no matter of lint."""
+    paths = sorted((shared / "corpus/cards").glob("*.json"))
+    paths += sorted((shared / "interop/cards").glob("*.json"))
+    outcomes = Counter[bool]()
+    for path in paths:
+        try:
+            card = Card.from_bytes(path.read_bytes()).document
+        except CardsignError:
+            continue
+        clean = not lint(card)
+        assert clean is agree(card, "portable"), path.name
+        outcomes[clean] += 1
+
+    assert min(outcomes[True], outcomes[False]) >= 5
+
+
+# ------------------------------------------------------------------ mending loses nothing
+
+
+def mendings(share: int) -> Iterator[tuple[dict[str, Any], Mending, dict[str, Any]]]:
+    """Cards that have something to mend, what came of it, and the mended cards."""
+    for _, card in spoilt_cards(share):
+        try:
+            mending = fix(dump(card))
+        except CardRefused:
+            continue  # two spellings of one name
+        if mending.mended:
+            yield card, mending, json.loads(mending.document)
+
+
+@in_shares
+def test_what_the_sdks_sign_stays(share: int) -> None:
+    """The pruning payloads are what they were; one that there was none of may come to be."""
+    for before, _, after in mendings(share):
+        assert payload(after, "prune-empty") == payload(before, "prune-empty")
+        upgraded = payload(before, "prune-empty-upgraded")
+        assert upgraded in (None, payload(after, "prune-empty-upgraded"))
+
+
+@in_shares
+def test_what_rule_1_signs_stays(share: int) -> None:
+    """Its payload changes only where a member in protobuf spelling or a null of 0.3 is mended."""
+    for before, mending, after in mendings(share):
+        mended = {finding.pointer for finding in mending.mended}
+        rules = {finding.rule.id for finding in lint(before) if finding.pointer in mended}
+        if rules.isdisjoint({"portable.snake-case", "portable.legacy-member"}):
+            assert payload(after, "rule-1-as-written") == payload(before, "rule-1-as-written")
+
+
+@in_shares
+def test_only_what_says_nothing_goes(share: int) -> None:
+    """Every value that is gone was null, false or empty, and none was about who may call."""
+    for before, _, after in mendings(share):
+        old, new = dict(values(before)), dict(values(after))
+        gone = {place: value for place, value in old.items() if place not in new}
+
+        assert all(value is None or value is False or value in ("", []) for value in gone.values())
+        assert not any(name.startswith("security") for place in gone for name in place)
+        # What comes instead is what held nothing else.
+        assert all(old.get(place, {}) == value for place, value in new.items())
+
+
+@in_shares
+def test_mending_ends(share: int) -> None:
+    """What is left cannot be mended, and mending again changes no byte."""
+    for _, mending, after in mendings(share):
+        assert lint(after) == mending.left
+        assert not any(finding.mendable for finding in mending.left)
+        assert fix(mending.document).document == mending.document
+
+
+def values(value: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Scalars and empty containers, each with the names that lead to it, all in camelCase."""
+    if not isinstance(value, dict | list) or not value:
+        yield place, value
+        return
+    children = value.items() if isinstance(value, dict) else enumerate(value)
+    for name, child in children:
+        yield from values(child, (*place, camel_case(str(name))))

@@ -1,0 +1,273 @@
+"""The lint rules one by one: what breaks each, alone, and what comes close but is sound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support import DUAL, LAX, OLD, PORTABLE, pointers, put, without
+
+from cardsign.card.lint import RULES, TARGETS, lint
+from cardsign.errors import UsageFault
+
+#: One of everything that a rule looks at, and portable.
+FULL: dict[str, Any] = {
+    **PORTABLE,
+    "capabilities": {
+        "streaming": True,
+        "extensions": [
+            {"uri": "https://tides.example/ext", "required": True, "params": {"a": [0, {"b": "c"}]}}
+        ],
+    },
+    "securitySchemes": {
+        "harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+        "tls": {"mtlsSecurityScheme": {"description": "Client certificates"}},
+        "code": {
+            "oauth2SecurityScheme": {
+                "flows": {
+                    "authorizationCode": {
+                        "authorizationUrl": "https://tides.example/authorize",
+                        "tokenUrl": "https://tides.example/token",
+                        "scopes": {"read": "Read"},
+                        "pkceRequired": True,
+                    }
+                }
+            }
+        },
+    },
+    "skills": [{**PORTABLE["skills"][0], "tags": ["sea", "moon"]}],
+}
+PARAMS = "/capabilities/extensions/0/params"
+SCHEME = "/securitySchemes/harbour"
+FLOWS = "/securitySchemes/code/oauth2SecurityScheme/flows"
+REQUIREMENTS = "/securityRequirements"
+
+# Rule, place, what breaks the rule there, what does not; `...` stands for absence.
+BREACHES: dict[str, tuple[str, str, Any, Any]] = {
+    "a vendor's member": ("unknown-member", "/x-berth", 4, ...),
+    "a vendor's member that is null": ("unknown-member", "/x-berth", None, ...),
+    "a vendor's member of a skill": ("unknown-member", "/skills/0/x", {"y": ""}, ...),
+    "a 1.0 member in another message": ("unknown-member", "/organization", "o", ...),
+    "another case": ("unknown-member", "/iconURL", "https://tides.example/", ...),
+    "a 0.3 member": ("legacy-member", "/url", "https://tides.example", ...),
+    "a 0.3 member that is null": ("legacy-member", "/url", None, ...),
+    "a 0.3 capability": ("legacy-member", "/capabilities/stateTransitionHistory", True, ...),
+    "a 0.3 requirement": ("legacy-member", "/skills/0/security", [{"harbour": ["read"]}], ...),
+    "a 0.3 scheme's type": ("legacy-member", f"{SCHEME}/type", "http", ...),
+    "the protobuf spelling": ("snake-case", "/icon_url", "https://tides.example/", ...),
+    "the protobuf spelling below": (
+        "snake-case",
+        f"{SCHEME}/httpAuthSecurityScheme/bearer_format",
+        "JWT",
+        ...,
+    ),
+    "a null": ("null", "/documentationUrl", None, "https://tides.example/"),
+    "a null that is REQUIRED": ("null", "/description", None, "d"),
+    "a null flag": ("null", "/capabilities/streaming", None, False),
+    "a default text": ("default", "/supportedInterfaces/0/tenant", "", "t"),
+    "a default list": ("default", "/skills/0/examples", [], ["When?"]),
+    "a default flag": ("default", "/capabilities/extensions/0/required", False, True),
+    "an empty REQUIRED text": ("empty-value", "/description", "", " "),
+    "an empty REQUIRED list": ("empty-value", "/skills/0/tags", [], ["sea"]),
+    "an empty `optional` text": ("empty-value", "/iconUrl", "", "https://tides.example/"),
+    "an empty message": ("empty-value", "/capabilities", {}, {"streaming": False}),
+    "an empty message in a list": ("empty-value", "/skills/0", {}, {"id": "tides"}),
+    "an empty element": ("empty-value", "/skills/0/tags/1", "", "tide"),
+    "a null element": ("empty-value", "/skills/0/tags/1", None, "tide"),
+    "empty params": ("empty-params", PARAMS, {}, {"": 0}),
+    "a null in params": ("empty-params", f"{PARAMS}/a/1/b~0~1", None, False),
+    "an empty element in params": ("empty-params", f"{PARAMS}/a/0", [], 0),
+    "no scopes": ("empty-security", f"{REQUIREMENTS}/0/schemes/harbour/list", [], ["a"]),
+    "no scopes, in short": (
+        "empty-security",
+        f"{REQUIREMENTS}/0/schemes/harbour",
+        {},
+        {"list": ["a"]},
+    ),
+    "a requirement of nothing": (
+        "empty-security",
+        f"{REQUIREMENTS}/0",
+        {},
+        {"schemes": {"code": {"list": ["read"]}}},
+    ),
+    "no requirements": ("empty-security", REQUIREMENTS, [], ...),
+    "null requirements": ("empty-security", REQUIREMENTS, None, ...),
+    "no requirements of a skill": ("empty-security", "/skills/0/securityRequirements", [], ...),
+    "no schemes": ("empty-security", "/securitySchemes", {}, ...),
+    "a scheme without members": (
+        "empty-security",
+        "/securitySchemes/tls/mtlsSecurityScheme",
+        {},
+        {"description": "d"},
+    ),
+    "a default in a scheme": (
+        "empty-security",
+        f"{FLOWS}/authorizationCode/pkceRequired",
+        False,
+        True,
+    ),
+    "an empty scope": ("empty-security", f"{FLOWS}/authorizationCode/scopes/read", "", "Read"),
+    "a number for a text": ("wrong-type", "/name", 1, "1"),
+    "a text for a flag": ("wrong-type", "/capabilities/streaming", "yes", True),
+    "zero for a flag": ("wrong-type", "/capabilities/streaming", 0, False),
+    "a text for a message": ("wrong-type", "/capabilities", "none", {"streaming": True}),
+    "words for a message": ("wrong-type", "/capabilities", ["streaming"], {"streaming": True}),
+    "an object for a list": ("wrong-type", "/skills", {}, [{"id": "tides"}]),
+    "a list for a map": ("wrong-type", "/securitySchemes", [], ...),
+    "a number among texts": ("wrong-type", "/skills/0/tags/1", 1, "1"),
+    "params that are a list": ("wrong-type", PARAMS, ["a"], {"a": ["a"]}),
+    "a second kind that is null": ("empty-security", f"{SCHEME}/mtlsSecurityScheme", None, ...),
+    "two kinds of one scheme": (
+        "oneof",
+        f"{SCHEME}/mtlsSecurityScheme",
+        {"description": "d"},
+        ...,
+    ),
+    "two flows of one scheme": ("oneof", f"{FLOWS}/implicit", {"scopes": {"a": "A"}}, ...),
+}
+
+
+def _twin(card: dict[str, Any], at: str, sound: Any) -> dict[str, Any]:
+    if sound is not ...:
+        return put(card, at, sound)
+    return without(card, at) if at in pointers(card) else card
+
+
+@pytest.mark.parametrize(("rule", "at", "spoilt", "sound"), BREACHES.values(), ids=BREACHES)
+def test_a_portable_rule(rule: str, at: str, spoilt: Any, sound: Any) -> None:
+    """It fires once and alone, at that place; the twin is clean."""
+    card, twin = put(FULL, at, spoilt), _twin(FULL, at, sound)
+
+    assert [(one.rule.id, one.pointer) for one in lint(card)] == [(f"portable.{rule}", at)]
+    assert lint(twin) == ()
+
+
+BARE = put(without(FULL, "/securitySchemes"), PARAMS, {"a": "b"})
+TRAP = "__proto__"
+
+SDK_BREACHES: dict[str, tuple[str, str, Any, Any]] = {
+    "security schemes": (
+        "js-resolver.security-schemes",
+        "/securitySchemes",
+        FULL["securitySchemes"],
+        ...,
+    ),
+    "a requirement of a JavaScript trap": (
+        "js-resolver.proto-name",
+        f"{REQUIREMENTS}/0/schemes/{TRAP}",
+        {"list": [TRAP]},
+        ...,
+    ),
+    "a text beyond ASCII": ("py-1.1.non-ascii", "/name", "Gezeiten-Büro", "Tides\n\x1f"),
+    "DEL": ("py-1.1.non-ascii", "/name", "\x7f", "~"),
+    "a name beyond ASCII": (
+        "py-1.1.non-ascii",
+        f"{REQUIREMENTS}/0/schemes/ü",
+        {"list": ["read"]},
+        ...,
+    ),
+    **{
+        f"the number {spoilt}": ("py-1.1.number", f"{PARAMS}/a", spoilt, sound)
+        for spoilt, sound in [
+            (5, "5"),
+            (5.0, 5.5),
+            (0, False),
+            (-0.0, -0.5),
+            (1e-7, 0.0001),
+            (0.00001, 1e-10),
+            (1e16, 1e21),
+            (2**53 - 1, 1.5e300),
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize(("rule", "at", "spoilt", "sound"), SDK_BREACHES.values(), ids=SDK_BREACHES)
+def test_a_rule_for_one_sdk(rule: str, at: str, spoilt: Any, sound: Any) -> None:
+    """It fires once, for its target alone; the twin is clean for all."""
+    card, twin = put(BARE, at, spoilt), _twin(BARE, at, sound)
+    target = rule.rpartition(".")[0]
+
+    assert [(one.rule.id, one.pointer) for one in lint(card, target)] == [(rule, at)]
+    assert [name for name in TARGETS if lint(card, name)] == [target]
+    assert [name for name in TARGETS if lint(twin, name)] == []
+
+
+def test_every_rule_is_shown_to_fire() -> None:
+    """The tables above leave none out, and every rule belongs to a target."""
+    shown = {f"portable.{row[0]}" for row in BREACHES.values()}
+    shown |= {row[0] for row in SDK_BREACHES.values()}
+
+    assert shown == set(RULES)
+    assert {rule.rpartition(".")[0] for rule in RULES} == set(TARGETS)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_rule_explains_itself(rule: Any) -> None:
+    """What, why and what to do, each in whole sentences."""
+    for text in (rule.summary, rule.why, rule.mend):
+        assert text.endswith(".")
+        assert text[0].isupper() or text.startswith(("served-as-is", "a2a-sdk"))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("card", [LAX, OLD, DUAL], ids=["lax", "0.3", "dual"])
+def test_a_target_includes_what_portable_finds(card: dict[str, Any], target: str) -> None:
+    """First the portable findings, then its own."""
+    portable = lint(card)
+
+    assert portable
+    assert lint(card, target)[: len(portable)] == portable
+
+
+def test_an_unknown_target() -> None:
+    """Refused by name, with the known ones listed."""
+    with pytest.raises(UsageFault, match="js-resolver"):
+        lint(PORTABLE, "everybody")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_signatures_are_not_looked_at(target: str) -> None:
+    """Whatever stands there."""
+    card = without(PORTABLE, "/securitySchemes")
+
+    assert lint({**card, "signatures": [{"ü": None, "__proto__": 1}]}, target) == ()
+
+
+def test_a_misspelled_member_is_told_its_name() -> None:
+    """A near miss names what was meant; a far one does not."""
+    near, far = (lint(put(PORTABLE, at, "x"))[0].message for at in ("/IconURL", "/icons"))
+
+    assert near.endswith("did you mean iconUrl?")
+    assert "mean" not in far
+
+
+def test_every_finding_of_a_card_is_there() -> None:
+    """Several rules at once, in document order; nothing is said of what hangs below a stranger."""
+    card = put(put(LAX, "/skills/0/icon", {"a": None}), "/capabilities/push_notifications", None)
+    findings = [(one.rule.id, one.pointer) for one in lint(card)]
+
+    assert findings == [
+        ("portable.snake-case", "/capabilities/push_notifications"),
+        ("portable.null", "/capabilities/push_notifications"),
+        ("portable.empty-security", "/securityRequirements/0/schemes/harbour/list"),
+        ("portable.default", "/skills/0/examples"),
+        ("portable.unknown-member", "/skills/0/icon"),
+        ("portable.empty-value", "/iconUrl"),
+        ("portable.unknown-member", "/x-berth"),
+    ]
+
+
+def test_a_finding_for_programs() -> None:
+    """All that its rule says stands beside the place."""
+    (finding,) = lint(put(PORTABLE, "/iconUrl", ""))
+    rule = RULES["portable.empty-value"]
+
+    assert finding.to_json() == {
+        "rule": "portable.empty-value",
+        "path": "/iconUrl",
+        "message": 'is ""',
+        "why": rule.why,
+        "mend": rule.mend,
+        "mendable": False,
+    }

@@ -1,0 +1,175 @@
+"""``cardsign explain`` on the command line: what a person reads, and the page that shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from tests.cli.conftest import Cardsign
+from tests.support import LAX, OLD, PORTABLE, by_another_sdk, dump, put, signed, without
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explain.md"
+BLOCK = re.compile(r"^```(json|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def _keys(cardsign: Cardsign, alice: PrivateKey) -> None:
+    """`jwks.json` in the empty folder that `cardsign` makes."""
+    Path("jwks.json").write_bytes(JwkSet.of([alice.public]).to_bytes())
+
+
+def written(card: Any, name: str = "card.json") -> str:
+    """The card as a file; its name."""
+    Path(name).write_bytes(card if isinstance(card, bytes) else dump(card))
+    return name
+
+
+def test_the_page_shows_what_is_printed(cardsign: Cardsign) -> None:
+    """Line by line, up to the `...` of a run that goes on."""
+    blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    ((_, card),) = [block for block in blocks if block[0] == "json"]
+    key = PrivateKey.generate("ES256", kid="harbour-2026")
+    Path("jwks.json").write_bytes(JwkSet.of([key.public]).to_bytes())
+    received = json.loads(card)
+    original = by_another_sdk(without(received, "/skills/0/tags/1"), key, "served-as-is")
+    written(original, "original.json")
+    written({**received, "signatures": original["signatures"]})
+    runs = [body for language, body in blocks if language == "console"]
+    assert len(runs) == 2
+    for run in runs:
+        command, _, shown = run.partition("\n")
+        ended = cardsign(*command.removeprefix("$ cardsign ").split())
+        beginning, cut, _ = shown.partition("...\n")
+        assert ended.text.startswith(beginning) if cut else ended.text == beginning
+        assert (ended.status, len(beginning.splitlines()) > 3) == (1, True)
+
+
+STATUSES: dict[str, tuple[Any, int]] = {
+    "our own signatures": (lambda key: signed(LAX, key), 0),
+    "one that only an opt-in profile verifies": (
+        lambda key: by_another_sdk(OLD, key, "sdk-0.3"),
+        0,
+    ),
+    "none at all": (lambda key: PORTABLE, 0),
+    "one that fits nothing": (lambda key: {**signed(LAX, key), "name": "Other"}, 1),
+    "one that is no object": (lambda key: {**LAX, "signatures": [None]}, 1),
+    "seventeen": (lambda key: {**LAX, "signatures": signed(LAX, key)["signatures"][:1] * 17}, 1),
+    "a card that cannot be read": (lambda key: b'{"name": "a", "name": "b"}', 1),
+    "no JSON": (lambda key: b"<html>", 1),
+}
+
+
+@pytest.mark.parametrize(("card", "status"), STATUSES.values(), ids=STATUSES)
+def test_the_status_says_whether_there_is_something_to_complain_of(
+    card: Any, status: int, cardsign: Cardsign, alice: PrivateKey
+) -> None:
+    """And the explanation is printed all the same, as text and as JSON."""
+    name = written(card(alice))
+    text = cardsign("explain", name, "--jwks", "jwks.json")
+    data = cardsign("explain", name, "--jwks", "jwks.json", "--json")
+    assert (text.status, data.status) == (status, status)
+    assert text.text.startswith("card.json: ")
+    assert (text.err, data.err) == ("", "")
+    assert data.json["schema"] == "cardsign.explanation/1"
+
+
+BY_OTHERS = ["prune-empty", "rule-1-descriptor-scope", "sdk-1.0-legacy", "js-instance"]
+
+
+@pytest.mark.parametrize("profile", BY_OTHERS)
+def test_no_signature_by_another_profile_is_called_tampered_with(
+    profile: str, cardsign: Cardsign, alice: PrivateKey
+) -> None:
+    """What somebody else's SDK made is no accusation; a changed card is one."""
+    card = put(LAX, "/description", "Ebbe für alle")
+    accusing = re.compile(r"tamper|changed|sig\.bad|repaired|not found")
+    honest = cardsign(
+        "explain", written(by_another_sdk(card, alice, profile)), "--jwks", "jwks.json"
+    )
+    assert not accusing.search(honest.text.lower())
+    assert f"fits {profile}" in honest.text
+    edited = {**by_another_sdk(card, alice, profile), "name": "Other"}
+    told = cardsign("explain", written(edited), "--jwks", "jwks.json")
+    assert accusing.search(told.text.lower())
+
+
+def test_what_a_card_says_reaches_no_terminal_raw(cardsign: Cardsign, alice: PrivateKey) -> None:
+    """Not in a name, a value, a kid, a header member, nor in the lines of a broken text."""
+    evil = "\x1b[31m\u202e"
+    card = {**signed(LAX, alice), f"x{evil}": evil, "signatures": []}
+    texts = [
+        cardsign("explain", written(card)).text,
+        cardsign("explain", written(b'{"a": "' + evil[4:].encode() + b'" x}')).text,
+        cardsign("explain", written({**card, "signatures": signed(LAX, alice)["signatures"]}),
+                 "--jwks", "jwks.json").text,
+    ]  # fmt: skip
+    for text in texts:
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+    assert "\\u001b" in texts[0]
+    assert "\\u{202e}" in texts[0]
+
+
+def test_predictions_are_called_so(cardsign: Cardsign, alice: PrivateKey) -> None:
+    """In the text by their heading, in JSON one by one; without keys there are none."""
+    name = written(signed(PORTABLE, alice))
+    text = cardsign("explain", name, "--jwks", "jwks.json").text
+    heading = text.index("  predicted for verifiers that hold these keys; none of them was asked")
+    assert text.index("a2a-sdk") > heading
+    data = cardsign("explain", name, "--jwks", "jwks.json", "--json").json
+    assert {one["predicted"] for one in data["predictions"]} == {True}
+    assert "predicted" not in cardsign("explain", name).text
+
+
+def test_standard_input_is_a_card_or_what_was_signed(cardsign: Cardsign, alice: PrivateKey) -> None:
+    """Either, but not both."""
+    original = signed(LAX, alice)
+    edited = written({**original, "name": "Other"})
+    keys = ("--jwks", "jwks.json")
+    card = cardsign("explain", "-", *keys, stdin=dump(original))
+    assert (card.status, "signature 2: " in card.text) == (0, True)
+    against = cardsign("explain", edited, *keys, "--against", "-", stdin=dump(original))
+    assert 'changed  /name  "Tide tables" -> "Other"' in against.text
+    both = cardsign("explain", "-", *keys, "--against", "-", stdin=dump(original))
+    assert (both.status, "usage.conflict" in both.err) == (2, True)
+
+
+def test_a_file_that_was_not_signed_is_named(cardsign: Cardsign, alice: PrivateKey) -> None:
+    """And the search says how far it went."""
+    edited = written({**by_another_sdk(LAX, alice, "served-as-is"), "name": "Other"})
+    other = written(put(LAX, "/name", "Third"), "third.json")
+    text = cardsign("explain", edited, "--jwks", "jwks.json", "--against", other).text
+    assert "third.json is not what was signed: no payload of it verifies either" in text
+    assert re.search(r"what was signed was not found, \d+ payloads tried\n", text)
+
+
+FAULTS: dict[str, tuple[list[str], str]] = {
+    "no such card": (["absent.json"], "file.not_found"),
+    "no such key set": (["card.json", "--jwks", "absent.json"], "file.not_found"),
+    "a card for a key set": (["card.json", "--jwks", "card.json"], "jwks.malformed"),
+    "no such file to compare with": (
+        ["card.json", "--jwks", "jwks.json", "--against", "absent.json"],
+        "file.not_found",
+    ),
+    "a file to compare with but no keys": (
+        ["card.json", "--against", "card.json"],
+        "usage.conflict",
+    ),
+    "no card": ([], "usage.invalid"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_of_the_user_is_status_2(
+    arguments: list[str], code: str, cardsign: Cardsign
+) -> None:
+    """Nothing is said about the card then."""
+    written(LAX)
+    ended = cardsign("explain", *arguments)
+    assert (ended.status, ended.out, code in ended.err) == (2, b"", True)

@@ -1,0 +1,33 @@
+"""Explanations in few words, for the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cardsign.explain import Explanation, explain_card
+from cardsign.explain.report import SignatureExplanation
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey
+from tests.support import dump
+
+
+def explained(
+    card: Mapping[str, Any] | bytes, *keys: PrivateKey, against: bytes | None = None
+) -> Explanation:
+    """The explanation for somebody who has these keys."""
+    document = card if isinstance(card, bytes) else dump(card)
+    jwks = JwkSet.of(key.public for key in keys)
+    return explain_card(document, jwks=jwks, against=against)
+
+
+def over(card: Mapping[str, Any], payload: bytes, key: PrivateKey) -> dict[str, Any]:
+    """The card with one signature, made over any bytes at all."""
+    return {**card, "signatures": [sign_payload(payload, key, typ="JOSE")]}
+
+
+def only(explanation: Explanation) -> SignatureExplanation:
+    """The one signature of an explanation."""
+    (signature,) = explanation.signatures
+    return signature

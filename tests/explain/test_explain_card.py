@@ -1,0 +1,387 @@
+"""Each signature explained, whatever the card is: never a verdict, never an exception."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from explaining import explained, only, over
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cardsign.card.canonical import DEFAULT_PROFILES, OPT_IN_PROFILES, PROFILES, canonicalize
+from cardsign.explain import explain_card, repairs
+from cardsign.explain.reading import MAX_LISTED
+from cardsign.jose import base64url
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.reasons import REASONS
+from tests.support import (
+    DUAL,
+    LAX,
+    OLD,
+    PORTABLE,
+    by_another_sdk,
+    dump,
+    examine,
+    one_signature,
+    put,
+    signed,
+    under_header,
+)
+
+
+def test_each_of_our_signatures_names_its_profiles(alice: PrivateKey) -> None:
+    """Also those that share the bytes, opt-in ones included."""
+    signatures = explained(signed(LAX, alice), alice).signatures
+    assert [one.profiles for one in signatures] == [
+        ("prune-empty", "prune-empty-upgraded", "sdk-1.0-legacy"),
+        ("rule-1-as-written",),
+        ("served-as-is",),
+    ]
+    assert [one.verdict for one in signatures] == ["valid"] * 3
+    assert signatures[2].header == {"alg": "ES256", "kid": "alice", "typ": "JOSE"}
+    assert signatures[2].reasons == ()
+
+
+@pytest.mark.parametrize("card", [PORTABLE, LAX, OLD, DUAL], ids=["portable", "lax", "0.3", "both"])
+def test_each_payload_is_described(card: dict[str, Any], alice: PrivateKey) -> None:
+    """Its digest and size, whose bytes it has, what it leaves open; or why there is none."""
+    described = {one.profile: one for one in explained(card).profiles}
+    assert list(described) == list(PROFILES)
+    for name, one in described.items():
+        if one.refusal is not None:
+            assert (one.refusal.code, one.size, one.sha256) == ("canonical.no_form", None, None)
+            continue
+        payload = canonicalize(card, name)
+        assert (one.size, one.sha256) == (
+            len(payload.data),
+            hashlib.sha256(payload.data).hexdigest(),
+        )
+        first = next(o for o in PROFILES if described[o].sha256 == one.sha256)
+        assert one.same_as == (None if first == name else first)
+    assert described["served-as-is"].uncovered == ()
+
+
+# ------------------------------------------------------------------ nobody is accused
+
+BY_OTHERS: dict[str, tuple[dict[str, Any], str]] = {
+    "a2a-sdk on a card with empties": (LAX, "prune-empty"),
+    "a2a-sdk on a 0.3 card": (OLD, "prune-empty-upgraded"),
+    "a2a-sdk before 1.1.4": (put(LAX, "/description", "Ebbe für alle"), "sdk-1.0-legacy"),
+    "a2a-sdk 0.3": (OLD, "sdk-0.3"),
+    "the client of a2a-js": (LAX, "js-instance"),
+    "a struct that is written out whole": ({**LAX, "version": None}, "rule-1-descriptor-scope"),
+}
+
+
+@pytest.mark.parametrize(("card", "profile"), BY_OTHERS.values(), ids=BY_OTHERS)
+def test_a_signature_by_another_profile_is_no_complaint(
+    card: dict[str, Any], profile: str, alice: PrivateKey
+) -> None:
+    """It is named, nothing is searched, and the status is 0."""
+    explanation = explained(by_another_sdk(card, alice, profile), alice)
+    signature = only(explanation)
+    assert profile in signature.profiles
+    assert (signature.verdict, signature.tried, signature.signed) == ("other-profile", 0, None)
+    assert explanation.exit_status == 0
+
+
+def test_without_keys_nothing_is_claimed(alice: PrivateKey) -> None:
+    """Headers and payloads are shown; what fits, and what others would say, is not known."""
+    explanation = explain_card(dump(signed(LAX, alice)), jwks=None, against=dump(LAX))
+    assert {one.verdict for one in explanation.signatures} == {"unknown-key"}
+    assert {one.profiles for one in explanation.signatures} == {()}
+    assert explanation.predictions == ()
+    assert len(explanation.partings) > 1
+    assert explanation.exit_status == 0
+
+
+def test_a_good_signature_is_no_worse_for_a_bad_one_beside_it(
+    alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """Each is explained alone."""
+    good = one_signature(LAX, alice, "served-as-is")
+    bad = one_signature(put(LAX, "/name", "Other"), alice, "served-as-is")
+    foreign = one_signature(LAX, bob, "served-as-is")
+    explanation = explained({**LAX, "signatures": [good, bad, foreign]}, alice)
+    verdicts = [one.verdict for one in explanation.signatures]
+    assert verdicts == ["valid", "invalid", "unknown-key"]
+    assert explanation.exit_status == 1
+    alone = explained({**LAX, "signatures": [good, foreign]}, alice)
+    assert alone.exit_status == 0
+
+
+# ------------------------------------------------------------------ bad input
+
+Card = Callable[[PrivateKey], bytes]
+
+
+def _entries(*entries: Any) -> Card:
+    """A card whose last signature is good, with these before it."""
+    return lambda key: dump(
+        {**LAX, "signatures": [*entries, one_signature(LAX, key, "served-as-is")]}
+    )
+
+
+def _protected(data: bytes) -> dict[str, str]:
+    return {"protected": base64url.encode(data), "signature": "AA"}
+
+
+#: Whose first signature is of no use: the code that says why.
+ENTRIES: dict[str, tuple[Any, str]] = {
+    "null": (None, "sig.shape"),
+    "a string": ("eyJ", "sig.shape"),
+    "a list": ([], "sig.shape"),
+    "an object without members": ({}, "sig.shape"),
+    "a header that is a list": (_protected(b"[]"), "sig.header"),
+    "a header that is a number": (_protected(b"1"), "sig.header"),
+    "a header that is no JSON": (_protected(b"\xff"), "sig.header"),
+    "a header without members": (_protected(b"{}"), "sig.alg_forbidden"),
+    "a header of another alphabet": ({"protected": "+/", "signature": "AA"}, "sig.base64url"),
+    "an unprotected header that is a list": (
+        {**_protected(b'{"alg":"ES256","kid":"alice"}'), "header": []},
+        "sig.shape",
+    ),
+}
+
+
+@pytest.mark.parametrize(("entry", "code"), ENTRIES.values(), ids=ENTRIES)
+def test_a_malformed_signature_is_named_and_the_rest_explained(
+    entry: Any, code: str, alice: PrivateKey
+) -> None:
+    """A stable code with its place; the good signature beside it is as good as ever."""
+    explanation = explained(_entries(entry)(alice), alice)
+    bad, good = explanation.signatures
+    assert (bad.verdict, bad.profiles, bad.reasons[0].code) == ("refused", (), code)
+    assert bad.reasons[0].path.startswith("/signatures/0")
+    assert good.profiles == ("served-as-is",)
+    assert explanation.problems == ()
+    assert explanation.exit_status == 1
+
+
+def test_a_header_is_shown_even_where_it_is_refused(alice: PrivateKey) -> None:
+    """A person wants to see what is wrong with it."""
+    header = {"alg": "none", "kid": "alice", "typ": "x"}
+    card = under_header(LAX, alice, header, profile="served-as-is")
+    assert only(explained(card, alice)).header == header
+
+
+def test_seventeen_signatures_are_all_explained(alice: PrivateKey) -> None:
+    """verify refuses them; here each is looked at, and the code is the same."""
+    entry = one_signature(LAX, alice, "served-as-is")
+    card = {**LAX, "signatures": [entry] * 17}
+    explanation = explained(card, alice)
+    assert [one.code for one in explanation.problems] == ["card.signatures_too_many"]
+    assert examine(card, alice).reasons[0].code == "card.signatures_too_many"
+    assert [one.profiles for one in explanation.signatures] == [("served-as-is",)] * 17
+    assert (explanation.generation, explanation.exit_status) == ("1.0", 1)
+
+
+def test_a_thousand_signatures_are_counted(alice: PrivateKey) -> None:
+    """Only so many are looked at, and nothing is predicted from them alone."""
+    entry = one_signature(put(LAX, "/name", "x"), alice, "served-as-is")
+    explanation = explained({**LAX, "signatures": [entry] * 1000}, alice)
+    assert len(explanation.signatures) == MAX_LISTED
+    assert explanation.signatures_left_out == 1000 - MAX_LISTED
+    assert sum(one.tried for one in explanation.signatures) <= repairs.MAX_TRIES
+    assert "refused" not in {one.outcome for one in explanation.predictions}
+
+
+def test_one_payload_under_many_profiles_and_a_signature_under_none(alice: PrivateKey) -> None:
+    """The profiles are said to be the same; the signature is said to fit none of them."""
+    explanation = explained(over(PORTABLE, b"something else", alice), alice)
+    same = [one for one in explanation.profiles if one.same_as == "served-as-is"]
+    assert len(same) >= len(DEFAULT_PROFILES) - 1
+    signature = only(explanation)
+    assert (signature.verdict, signature.reasons[0].code) == ("invalid", "sig.bad")
+    assert (signature.signed, signature.exhausted) == (None, True)
+
+
+#: Cards that verify refuses to read: the bytes, the code, whether one may read on.
+UNREADABLE: dict[str, tuple[bytes, str, bool]] = {
+    "nothing": (b"", "json.syntax", False),
+    "no JSON": (b'{"name": }', "json.syntax", False),
+    "a list": (b"[]", "json.not_object", False),
+    "not UTF-8": (b'{"name": "\xff"}', "json.not_utf8", False),
+    "too deep": (b'{"a":' * 40 + b"1" + b"}" * 40, "json.depth", False),
+    "deep beyond any reader": (b'{"a":' * 40_000, "json.depth", False),
+    "too large": (b'{"a": "' + b"x" * 300_000 + b'"}', "json.too_large", False),
+    "a name twice": (b'{"name": "a", "name": "b"}', "json.duplicate_member", True),
+    "a byte order mark": (b'\xef\xbb\xbf{"name": "a"}', "json.bom", True),
+    "something behind it": (b'{"name": "a"} x', "json.trailing", True),
+    "a number beyond all doubles": (b'{"name": "a", "x": 1e999}', "json.number", True),
+    "no number": (b'{"name": "a", "x": NaN}', "json.number", True),
+    "an integer that is rounded": (b'{"x": 9007199254740993}', "json.integer_range", True),
+    "half a character": (b'{"name": "\\ud800"}', "json.surrogate", True),
+}
+
+
+@pytest.mark.parametrize(("data", "code", "read_on"), UNREADABLE.values(), ids=UNREADABLE)
+def test_a_card_that_cannot_be_read_is_explained_as_far_as_it_goes(
+    data: bytes, code: str, read_on: bool, alice: PrivateKey
+) -> None:
+    """The code, the place and the lines around it; nothing is predicted."""
+    explanation = explained(data, alice)
+    problem = explanation.problems[0]
+    assert (problem.code, bool(problem.hint)) == (code, True)
+    assert ((problem.line, problem.column) == (None, None)) == (code == "json.too_large")
+    assert bool([line for line in problem.context if line.startswith("> ")]) == bool(
+        data and problem.line
+    )
+    assert explanation.read_on is read_on
+    assert bool(explanation.profiles) is read_on
+    assert (explanation.predictions, explanation.exit_status) == ((), 1)
+
+
+@pytest.mark.parametrize("text", ["1e999", "NaN", "9007199254740993", '"\\ud800"'])
+def test_a_card_without_any_payload_still_shows_its_signatures(
+    text: str, alice: PrivateKey
+) -> None:
+    """No profile can canonicalize it: a code for the card, one for each profile, each header."""
+    card = dump({**signed(LAX, alice), "x": "HERE"}).replace(b'"HERE"', text.encode())
+    explanation = explained(card, alice, against=dump(LAX))
+    assert len(explanation.problems) == 1
+    refusals = {one.refusal.code for one in explanation.profiles if one.refusal}
+    assert refusals == {"canonical.no_form"}
+    assert len(explanation.profiles) == len(PROFILES)
+    assert [one.verdict for one in explanation.signatures] == ["invalid"] * 3
+    assert {(one.header or {}).get("kid") for one in explanation.signatures} == {"alice"}
+    assert {(one.tried, one.signed) for one in explanation.signatures} == {(0, None)}
+
+
+def test_a_name_that_is_there_twice_is_read_as_others_read_it(alice: PrivateKey) -> None:
+    """The last one counts for most readers, so signatures may fit; the card is refused still."""
+    doubled = dump(signed(PORTABLE, alice)).replace(b'"name"', b'"name": "x", "name"', 1)
+    explanation = explained(doubled, alice)
+    assert "served-as-is" in only(explanation).profiles
+    assert (explanation.read_on, explanation.exit_status) == (True, 1)
+    assert examine(doubled, alice).verdict == "invalid"
+
+
+AMBIGUOUS: dict[str, tuple[dict[str, Any], list[str], str | None]] = {
+    "two spellings of one name": ({**LAX, "Name": "x"}, ["card.two_spellings"], None),
+    "signatures that are an object": ({**LAX, "signatures": {}}, ["card.signatures_shape"], "1.0"),
+    "signatures that are a text": ({**OLD, "signatures": "x"}, ["card.signatures_shape"], "0.3"),
+    "a signature block of its own kind": (
+        {**LAX, "signature": {"algorithm": "RS256"}},
+        ["card.single_signature_block"],
+        "1.0",
+    ),
+    "no signatures": (LAX, [], "1.0"),
+    "null for signatures": ({**LAX, "signatures": None}, [], "1.0"),
+    "no card": ({}, [], "none"),
+}
+
+
+@pytest.mark.parametrize(("card", "codes", "generation"), AMBIGUOUS.values(), ids=AMBIGUOUS)
+def test_what_is_wrong_with_the_card_comes_first(
+    card: dict[str, Any], codes: list[str], generation: str | None
+) -> None:
+    """Its payloads are shown all the same."""
+    explanation = explained(card)
+    assert [one.code for one in explanation.problems] == codes
+    assert explanation.generation == generation
+    assert (explanation.signatures, explanation.read_on) == ((), False)
+    assert explanation.profiles[0].size is not None
+    assert explanation.exit_status == (1 if codes else 0)
+
+
+# ------------------------------------------------------------------ as JSON
+
+
+def test_the_json_is_plain_and_complete(alice: PrivateKey) -> None:
+    """What a program reads; every member is there whatever the card."""
+    found = explained(over({**LAX, "x": 1}, canonicalize(LAX, "served-as-is").data, alice), alice)
+    shown = json.loads(json.dumps(found.to_json()))
+    nothing = json.loads(json.dumps(explained(b"").to_json()))
+    assert shown["schema"] == nothing["schema"] == "cardsign.explanation/1"
+    assert (
+        list(shown)
+        == list(nothing)
+        == [
+            "schema",
+            "generation",
+            "read_on",
+            "portable",
+            "problems",
+            "profiles",
+            "partings",
+            "partings_left_out",
+            "signatures",
+            "signatures_left_out",
+            "predictions",
+        ]
+    )
+    (signature,) = shown["signatures"]
+    assert list(signature) == [
+        "index",
+        "header",
+        "verdict",
+        "profiles",
+        "reasons",
+        "signed",
+        "tried",
+        "exhausted",
+    ]
+    assert signature["reasons"][0]["code"] == "sig.bad"
+    assert signature["signed"] == {
+        "source": "search",
+        "profile": "served-as-is",
+        "spelling": [],
+        "changes": [{"pointer": "/x", "signed": None, "received": "1"}],
+        "changes_left_out": 0,
+    }
+    assert list(shown["partings"][0]) == ["pointer", "rule", "why", "places", "context"]
+    assert {one["predicted"] for one in shown["predictions"]} == {True}
+
+
+# ------------------------------------------------------------------ nothing makes it raise
+
+_BASES = [dump(card) for card in (PORTABLE, LAX, OLD, DUAL)]
+_SNIPPETS = [
+    b"NaN",
+    b"1e999",
+    b'"\\ud800"',
+    b"null",
+    b"{}",
+    b"[]",
+    b'""',
+    b"\xff",
+    b'{"a":1,"a":2}',
+]
+
+
+def _explains(data: bytes, key: PrivateKey, against: bytes | None) -> None:
+    explanation = explain_card(data, jwks=JwkSet.of([key.public]), against=against)
+    json.dumps(explanation.to_json())
+    for problem in explanation.problems:
+        assert problem.code in REASONS
+    for signature in explanation.signatures:
+        assert set(signature.profiles) <= set(DEFAULT_PROFILES) | set(OPT_IN_PROFILES)
+
+
+@given(data=st.binary(max_size=200), against=st.none() | st.binary(max_size=50))
+def test_no_bytes_make_it_raise(data: bytes, against: bytes | None, alice: PrivateKey) -> None:
+    """Whatever they are."""
+    _explains(data, alice, against)
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_no_spoilt_card_makes_it_raise(data: st.DataObject, alice: PrivateKey) -> None:
+    """Real cards with something put in anywhere, and signatures of any kind."""
+    card = data.draw(st.sampled_from(_BASES))
+    entry, _ = data.draw(st.sampled_from(list(ENTRIES.values())))
+    entries = [entry, one_signature(LAX, alice, "served-as-is")]
+    text = bytearray(card[:-1] + b', "signatures": ' + json.dumps(entries).encode() + b"}")
+    for _ in range(data.draw(st.integers(0, 2))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 30)))
+        text[start:end] = data.draw(st.sampled_from(_SNIPPETS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repairs, "MAX_TRIES", 3)
+        _explains(bytes(text), alice, data.draw(st.none() | st.just(card)))

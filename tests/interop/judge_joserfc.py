@@ -1,0 +1,148 @@
+"""A judge: what somebody writes by hand with joserfc and rfc8785, without any SDK of A2A.
+
+The payload is the card as it was served, without its signatures, in RFC 8785. Reads one JSON
+request a line on stdin and writes one JSON answer a line on stdout, in the same order;
+README.md beside this file holds the protocol.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from platform import python_version
+from typing import Any, Final, TypeAlias
+
+import rfc8785
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import import_key
+
+Json: TypeAlias = dict[str, Any]
+
+# --- the card ---------------------------------------------------------------
+
+
+def parse(text: str) -> Json:
+    """The card, if it is a JSON object."""
+    card = json.loads(text)
+    if not isinstance(card, dict):
+        raise TypeError("the card is no JSON object")
+    return card
+
+
+def payload_of(card: Json) -> bytes:
+    """RFC 8785 of the card without its signatures."""
+    return rfc8785.dumps({name: value for name, value in card.items() if name != "signatures"})
+
+
+def entries_of(card: Json) -> list[Any]:
+    """The card's signatures, whatever they are."""
+    entries = card.get("signatures")
+    return entries if isinstance(entries, list) else []
+
+
+def is_callable(card: Json) -> bool:
+    """Whether a client could be built: an interface of 1.0 has a url, or the card of 0.3."""
+    interfaces = card.get("supportedInterfaces")
+    holders = [card, *interfaces] if isinstance(interfaces, list) else [card]
+    return any(isinstance(one, dict) and bool(one.get("url")) for one in holders)
+
+
+# --- its signatures ---------------------------------------------------------
+
+
+def check(entry: Any, payload: bytes, request: Json) -> None:
+    """Raise unless an entry is a signature over the payload by a key of the request."""
+    token = f"{entry['protected']}.{base64url(payload)}.{entry['signature']}"
+    kid = jws.extract_compact(token.encode()).headers().get("kid")
+    key = next((key for key in request["jwks"]["keys"] if key.get("kid") == kid), None)
+    if key is None:
+        raise LookupError(f"no key with kid {kid!r}")
+    algorithms = request.get("algorithms", ["ES256", "RS256"])
+    jws.deserialize_compact(token, import_key(key), algorithms=algorithms)
+
+
+def base64url(data: bytes) -> str:
+    """Without padding, as a JWS has it."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def verdict_on(text: str, request: Json) -> Json:
+    """Any good signature will do."""
+    try:
+        card = parse(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        return {"outcome": "cannot-parse", "why": describe(error), "callable": False}
+    faults = []
+    for entry in entries_of(card):
+        try:
+            check(entry, payload_of(card), request)
+        except (JoseError, LookupError, TypeError, ValueError) as error:
+            faults.append(describe(error))
+        else:
+            return {"outcome": "accepted", "why": "", "callable": is_callable(card)}
+    why = "; ".join(faults) or "no signatures"
+    return {"outcome": "refused", "why": why, "callable": is_callable(card)}
+
+
+# --- the protocol -----------------------------------------------------------
+
+
+def do_verify(request: Json) -> Json:
+    return verdict_on(request["card"], request)
+
+
+def do_verify_each(request: Json) -> Json:
+    card = parse(request["card"])
+    texts = [json.dumps({**card, "signatures": [entry]}) for entry in entries_of(card)]
+    verdicts = [verdict_on(text, request) for text in texts]
+    return {"outcomes": [v["outcome"] for v in verdicts], "whys": [v["why"] for v in verdicts]}
+
+
+def do_sign(request: Json) -> Json:
+    header = {"alg": request["alg"], "kid": request["kid"], "typ": "JOSE"}
+    key, payload = import_key(request["jwk"]), payload_of(parse(request["card"]))
+    token = jws.serialize_compact(header, payload, key, algorithms=[request["alg"]])
+    protected, _, signature = token.split(".")
+    return {"signature": {"protected": protected, "signature": signature}}
+
+
+def do_canonicalize(request: Json) -> Json:
+    return {"payload": payload_of(parse(request["card"])).decode()}
+
+
+def do_version(_request: Json) -> Json:
+    beside = {"rfc8785": version("rfc8785"), "Python": python_version()}
+    return {"name": "joserfc", "version": version("joserfc"), "beside": beside}
+
+
+ACTIONS: Final[dict[str, Callable[[Json], Json]]] = {
+    "verify": do_verify,
+    "verify-each": do_verify_each,
+    "sign": do_sign,
+    "canonicalize": do_canonicalize,
+    "version": do_version,
+}
+
+
+def answer(line: bytes) -> Json:
+    """The answer to one line, whatever it holds."""
+    try:
+        request = json.loads(line)
+        return ACTIONS[request["do"]](request)
+    except Exception as error:  # noqa: BLE001 - a judge answers every line
+        return {"error": describe(error)}
+
+
+def describe(error: BaseException) -> str:
+    """The type and message of ``error``, in one string."""
+    return f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    for line in sys.stdin.buffer:
+        sys.stdout.write(json.dumps(answer(line)) + "\n")
+        sys.stdout.flush()

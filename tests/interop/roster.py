@@ -1,0 +1,198 @@
+"""Which judges there are, as data: what each runs, where it is installed, how it is asked.
+
+A *program* is one process, a *verifier* one way of asking it; the table has one row for each.
+README.md says how to add one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from judges import ALGORITHMS, Judge, Path_
+
+_HERE: Final = Path(__file__).resolve().parent
+_REGISTRY_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """Where packages come from.
+
+    Attributes:
+        name: For people.
+        request: A small request by its ordinary client; it fails where the registry, or the
+            client, is missing.
+    """
+
+    name: str
+    request: tuple[str, ...]
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether nothing can be installed from it on this machine."""
+        try:
+            asked = subprocess.run(
+                self.request, capture_output=True, timeout=_REGISTRY_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return True
+        return asked.returncode != 0
+
+
+PYPI: Final = Registry("PyPI", (sys.executable, "-m", "pip", "index", "versions", "rfc8785"))
+NPM: Final = Registry("npm", ("npm", "view", "jose", "version"))
+CRATES: Final = Registry("crates.io", ("cargo", "info", "--quiet", "itoa"))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One judge.
+
+    Attributes:
+        name: Stays when the version changes.
+        language: What it is written in.
+        payload: What it signs, in a few words.
+        variable: The environment variable that says where `make interop-env-all` has put it;
+            empty where it runs under our own interpreter.
+        command: Its words; ``{}`` stands for the variable's value.
+        environment: Likewise.
+        registry: Where it is installed from.
+        algorithms: Those that it knows.
+    """
+
+    name: str
+    language: str
+    payload: str
+    variable: str
+    command: tuple[str, ...]
+    registry: Registry
+    environment: Mapping[str, str]
+    algorithms: tuple[str, ...] = ALGORITHMS
+
+    @property
+    def place(self) -> str | None:
+        """Where it is; None if it is not installed."""
+        return os.environ.get(self.variable) or None if self.variable else sys.executable
+
+    def start(self) -> Judge:
+        """Start it; only where it is installed."""
+        place = self.place or ""
+        words = [word.format(place, here=_HERE) for word in self.command]
+        return Judge(words, {name: value.format(place) for name, value in self.environment.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """One way of asking a program whether a card is good.
+
+    Attributes:
+        name: As the table and exceptions.json spell it.
+        program: Which one.
+        path: The request's `path`.
+        asked: How, in a few words.
+    """
+
+    name: str
+    program: str
+    path: Path_
+    asked: str
+
+
+def _a2a_sdk(name: str, payload: str, variable: str) -> Program:
+    command = ("{}", "{here}/judge_a2a_sdk.py")
+    return Program(name, "Python", payload, variable, command, PYPI, {})
+
+
+def _node(name: str, payload: str, file: str) -> Program:
+    variable = "CARDSIGN_JUDGE_JS_HOME"
+    command, home = ("node", f"{{here}}/{file}"), {"A2A_JS_HOME": "{}"}
+    return Program(name, "JavaScript", payload, variable, command, NPM, home)
+
+
+PROGRAMS: Final = {
+    program.name: program
+    for program in (
+        _a2a_sdk("a2a-sdk", "`prune-empty-upgraded`", "CARDSIGN_JUDGE_PY"),
+        _a2a_sdk("a2a-sdk 1.1", "`sdk-1.0-legacy`", "CARDSIGN_JUDGE_PY11"),
+        _a2a_sdk("a2a-sdk 0.3", "`sdk-0.3`", "CARDSIGN_JUDGE_PY03"),
+        _node("a2a-js", "`prune-empty`, `js-instance`", "judge_a2a_js.mjs"),
+        Program(
+            "a2a-protocol-types",
+            "Rust",
+            "`rule-1-as-written`",
+            "CARDSIGN_JUDGE_RUST",
+            ("{}",),
+            CRATES,
+            {},
+            algorithms=("ES256",),
+        ),
+        Program(
+            "joserfc",
+            "Python",
+            "`served-as-is`",
+            "",
+            ("{}", "{here}/judge_joserfc.py"),
+            PYPI,
+            {},
+        ),
+        _node("jose", "`served-as-is`", "judge_jose.mjs"),
+    )
+}
+
+VERIFIERS: Final = {
+    verifier.name: verifier
+    for verifier in (
+        Verifier("a2a-sdk", "a2a-sdk", "resolver", "its card resolver"),
+        Verifier("a2a-sdk 1.1", "a2a-sdk 1.1", "resolver", "its card resolver"),
+        Verifier("a2a-sdk 0.3", "a2a-sdk 0.3", "resolver", "its card resolver"),
+        Verifier("a2a-js plain", "a2a-js", "plain", "the JSON, as fetched by hand"),
+        Verifier("a2a-js resolver", "a2a-js", "resolver", "its card resolver"),
+        Verifier("a2a-protocol-types", "a2a-protocol-types", "plain", "the JSON, as received"),
+        Verifier("a2a-protocol-types typed", "a2a-protocol-types", "typed", "its `AgentCard`"),
+        Verifier("joserfc", "joserfc", "plain", "the JSON, written by hand"),
+        Verifier("jose", "jose", "plain", "the JSON, written by hand"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A library that was asked for and cannot judge, and why; looked into by hand."""
+
+    name: str
+    language: str
+    version: str
+    why: str
+
+
+ABSENT: Final = (
+    Absent(
+        "a2a-go",
+        "Go",
+        "2.4.0",
+        "No release that the Go module proxy hands out has a signing package, this being the "
+        "newest. The proposed one, `a2acrypto`, verifies one given signature, so it would be "
+        "driven signature by signature.",
+    ),
+    Absent(
+        "a2a-java",
+        "Java",
+        "1.0.0.Alpha3",
+        "The newest release on Maven Central has the type of a signature, and nothing that makes "
+        "or verifies one; nor has the source of 1.2.0.Final.",
+    ),
+    Absent(
+        "car-a2a",
+        "Rust",
+        "0.60.0",
+        "It depends on the runtime that it is a part of, some 590 crates, and builds only beside "
+        "D-Bus, CUDA's compiler and libclang. By its source it signs its own struct with every "
+        "default filled in, and cannot read a card without a top-level `url`.",
+    ),
+)

@@ -1,0 +1,136 @@
+"""Every card before every judge: holds it against exceptions.json, writes docs/interop.md, .json.
+
+    python tests/interop/table.py            all judges, the shared cards and 2,000 random ones
+    python tests/interop/table.py --quick    Python and JavaScript, 200 random ones; no writing
+    python tests/interop/table.py --propose  all of it, into exceptions.json, to be explained
+
+A run fails where it finds an exception that was not written down or lacks one that was, and
+where a judge is not there although its registry can be reached: `make interop-env-all`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+import exceptions  # noqa: E402
+from interop_page import Results, page, record  # noqa: E402
+from judges import Version  # noqa: E402
+from population import CLASSES, population  # noqa: E402
+from roster import PROGRAMS, Program  # noqa: E402
+from samples import Sample  # noqa: E402
+from trial import Row, Trial  # noqa: E402
+
+from cardsign import PrivateKey  # noqa: E402
+
+SHARED: Final = ROOT.parent / "shared"
+PAGE: Final = ROOT / "docs" / "interop.md"
+RECORD: Final = ROOT / "docs" / "interop.json"
+
+RANDOM_CARDS: Final = 2_000
+QUICK_RANDOM_CARDS: Final = 200
+QUICK_LANGUAGES: Final = ("Python", "JavaScript")
+#: RS256 is tried on the shared cards and on each tenth random one; all else stays the same.
+RS256_STEP: Final = 10
+WORKERS: Final = 2
+
+
+def main() -> int:
+    """Run, compare, write; 1 where anything is not as it was written down."""
+    options = _arguments()
+    programs, faults = _programs(quick=options.quick)
+    results = gather(programs, QUICK_RANDOM_CARDS if options.quick else RANDOM_CARDS)
+    written = exceptions.load()
+    found = exceptions.found_in(results.rows, written)
+    if options.propose:
+        exceptions.save(found)
+        return 0
+    whole = SHARED.is_dir()
+    sampled = [
+        name for name in CLASSES if (options.quick if name.startswith("random") else not whole)
+    ]
+    faults += exceptions.deviations(found, written, sampled)
+    faults += [f"{file}: RS256 finds something else" for file in results.differing]
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    if not faults and whole and not options.quick and len(programs) == len(PROGRAMS):
+        PAGE.write_text(page(results, written), encoding="utf-8")
+        RECORD.write_text(record(results), encoding="utf-8")
+    judged = sum(bool(row.judged) for row in results.rows)
+    print(f"{judged} cards before {len(programs)} judges: {len(faults)} faults")
+    return 1 if faults else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="put every card before every judge")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--quick", action="store_true", help="fewer judges and cards, no writing")
+    choice.add_argument("--propose", action="store_true", help="write exceptions.json anew")
+    return parser.parse_args()
+
+
+def _programs(*, quick: bool) -> tuple[list[Program], list[str]]:
+    """The programs to run, and why others cannot be run that should be."""
+    wanted = [one for one in PROGRAMS.values() if not quick or one.language in QUICK_LANGUAGES]
+    faults = []
+    for program in wanted:
+        if program.place is None and program.registry.is_missing:
+            print(f"left out: {program.name}, for want of {program.registry.name}")
+        elif program.place is None:
+            faults.append(f"{program.name} is not installed, and {program.registry.name} is there")
+    return [program for program in wanted if program.place is not None], faults
+
+
+# ------------------------------------------------------------------ the run
+
+
+def gather(programs: Sequence[Program], random_cards: int) -> Results:
+    """Put every card before these programs."""
+    samples = list(population(SHARED, random_cards))
+    shared = [one for one in samples if not one.group.startswith("random")]
+    rows = _conduct("ES256", programs, samples)
+    again = _conduct("RS256", programs, shared + samples[len(shared) :: RS256_STEP])
+    return Results(
+        versions={program.name: _version(program) for program in programs},
+        rows=rows,
+        rs256_cards=sum(bool(row.judged) for row in again),
+        differing=tuple(_differing(rows, again)),
+    )
+
+
+def _conduct(alg: str, programs: Sequence[Program], samples: Sequence[Sample]) -> tuple[Row, ...]:
+    key = PrivateKey.generate(alg)
+
+    def share(worker: int) -> list[Row]:
+        with Trial(key, programs) as trial:
+            return [trial.row(sample) for sample in samples[worker::WORKERS]]
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        shares = [iter(rows) for rows in pool.map(share, range(WORKERS))]
+    return tuple(next(shares[index % WORKERS]) for index in range(len(samples)))
+
+
+def _version(program: Program) -> Version:
+    with program.start() as judge:
+        return judge.version()
+
+
+def _differing(rows: Sequence[Row], again: Sequence[Row]) -> Iterator[str]:
+    """The files for which a judge that knows both algorithms finds something else."""
+    by_name = {row.file: row for row in rows}
+    for row in again:
+        first = by_name[row.file]
+        pairs = ((first.judged, row.judged), (first.recognised, row.recognised))
+        if any(one[name] != other[name] for one, other in pairs for name in other):
+            yield row.file
+
+
+if __name__ == "__main__":
+    sys.exit(main())

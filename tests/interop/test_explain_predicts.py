@@ -1,0 +1,258 @@
+"""What `explain` predicts of a named SDK is what that SDK says, or is called unknown.
+
+Each verifier of the table is asked about the same cards: real ones, provocative ones and random
+ones, signed under every profile that each has, and edited afterwards.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import judges
+import pytest
+from judges import Judge, Path_
+from samples import Sample
+from spoilt_cards import spoilt_card
+from support import DUAL, LAX, OLD, PORTABLE, dump, one_signature, put, under_header
+
+from cardsign import CanonicalizationError, JwkSet, PrivateKey
+from cardsign.card.canonical import PROFILES
+from cardsign.explain import explain_card, repairs
+from cardsign.explain.predictions import VERIFIERS
+
+RANDOM_CARDS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How a verifier of the table is asked: the judge by its mark, its start, its path."""
+
+    mark: str
+    start: Callable[[], Judge]
+    path: Path_ = "resolver"
+
+
+def by_hand() -> Judge:
+    """RFC 8785 and a JOSE library, and nothing that knows of agents."""
+    return Judge([sys.executable, str(Path(__file__).with_name("judge_joserfc.py"))], {})
+
+
+ASKED: Final[dict[str, Asked]] = {
+    "a2a-sdk 1.1.4 to 1.3.0": Asked("py", judges.a2a_sdk),
+    "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON": Asked("js", judges.a2a_js, "plain"),
+    "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver": Asked("js", judges.a2a_js),
+    "a2a-sdk 1.0.0 to 1.1.3": Asked("py11", lambda: judges.a2a_sdk("CARDSIGN_JUDGE_PY11")),
+    "a2a-sdk 0.3.24 to 0.3.26": Asked("py03", lambda: judges.a2a_sdk("CARDSIGN_JUDGE_PY03")),
+    "RFC 8785 of the card as served, by hand": Asked("", by_hand, "plain"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A verifier of the table, with what it says of a card if it holds alice's key."""
+
+    name: str
+    profile: str
+    says: Callable[[bytes], str]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=pytest.mark.needs_judges(asked.mark) if asked.mark else ())
+        for name, asked in ASKED.items()
+    ],
+)
+def witness(request: pytest.FixtureRequest, alice: PrivateKey) -> Iterator[Witness]:
+    """Each verifier in turn, where it is installed."""
+    name, asked, keys = request.param, ASKED[request.param], JwkSet.of([alice.public])
+    (profile,) = [one.profile for one in VERIFIERS if one.name == name]
+    with asked.start() as judge:
+        yield Witness(name, profile, lambda card: judge.verify(card, keys, path=asked.path).outcome)
+
+
+def predict(card: bytes, key: PrivateKey) -> dict[str, str]:
+    """The outcomes that are predicted, by verifier; nothing is searched."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repairs, "MAX_TRIES", 0)
+        explanation = explain_card(card, jwks=JwkSet.of([key.public]))
+    return {one.verifier: one.outcome for one in explanation.predictions}
+
+
+def variants(card: Mapping[str, Any], key: PrivateKey, random: Random) -> Iterator[bytes]:
+    """Signed for everybody, in any order and under any typ; signed for one; edited since."""
+    unsigned = {name: value for name, value in card.items() if name != "signatures"}
+    entries = []
+    for profile in PROFILES:
+        try:
+            typ = random.choice(("JOSE", "JWT"))
+            entries.append(one_signature(unsigned, key, profile, typ=typ))
+        except CanonicalizationError:
+            continue
+    random.shuffle(entries)
+    yield dump({**unsigned, "signatures": entries})
+    yield dump({**unsigned, "signatures": entries[:1]})
+    yield dump({**unsigned, "name": "edited", "signatures": entries})
+
+
+Predicted = list[tuple[bytes, dict[str, str]]]
+
+
+@pytest.fixture(scope="module")
+def of_random_cards(alice: PrivateKey) -> Predicted:
+    """Signed random cards, and what is predicted of each."""
+    cards = (
+        card
+        for seed in range(RANDOM_CARDS)
+        for card in variants(spoilt_card(seed), alice, Random(seed))
+    )
+    return [(card, predict(card, alice)) for card in cards]
+
+
+@pytest.fixture(scope="module")
+def of_shared_cards(samples: tuple[Sample, ...], alice: PrivateKey) -> Predicted:
+    """The shared cards that we can read, signed, and what is predicted of each."""
+    cards = (
+        card
+        for number, sample in enumerate(samples)
+        if sample.document is not None
+        for card in list(variants(sample.document, alice, Random(number)))[number % 2 :: 2]
+    )
+    return [(card, predict(card, alice)) for card in cards]
+
+
+def check(cards: Predicted, witness: Witness) -> Counter[str]:
+    """Hold each prediction against the truth; how often each outcome was predicted."""
+    made: Counter[str] = Counter()
+    for card, outcomes in cards:
+        if not outcomes:
+            continue  # ambiguous, and nothing is predicted
+        outcome = outcomes[witness.name]
+        made[outcome] += 1
+        if outcome != "unknown":
+            assert outcome == witness.says(card), card[:2000]
+    return made
+
+
+def test_predictions_of_random_cards_come_true(
+    of_random_cards: Predicted, witness: Witness
+) -> None:
+    """Whatever is predicted; and most of the time something is."""
+    made = check(of_random_cards, witness)
+    assert made["unknown"] < made.total() / 3
+    assert made.total() - made["unknown"] > 100
+
+
+@pytest.mark.needs_shared
+def test_predictions_of_shared_cards_come_true(
+    of_shared_cards: Predicted, witness: Witness
+) -> None:
+    """Real cards and provocative ones."""
+    made = check(of_shared_cards, witness)
+    assert made["unknown"] < made.total() / 4
+    assert min(made["accepted"], made["refused"]) > 10
+
+
+# ------------------------------------------------------------------ headers
+
+#: Members of a protected header that are set, or left out where null.
+HEADERS: dict[str, dict[str, Any]] = {
+    "as we write it": {},
+    "without typ": {"typ": None},
+    "with typ JWT": {"typ": "JWT"},
+    "with another typ": {"typ": "application/example"},
+    "without kid": {"kid": None},
+    "with an unknown kid": {"kid": "bob"},
+    "with a number for a kid": {"kid": 7},
+    "with a jku": {"jku": "https://keys.example/jwks.json"},
+    "that has expired": {"exp": 1},
+    "with a critical member": {"crit": ["x"], "x": 1},
+    "with an empty crit": {"crit": []},
+    "with b64": {"b64": False},
+    "without alg": {"alg": None},
+    "with alg none": {"alg": "none"},
+    "with the alg of another key": {"alg": "RS256"},
+}
+KNOWN_HEADERS = ("as we write it", "without typ", "with typ JWT", "with an unknown kid")
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_predictions_of_headers_come_true(case: str, witness: Witness, alice: PrivateKey) -> None:
+    """One of typ and kid is predicted; where we refuse to read a header it is called unknown."""
+    header = {"alg": "ES256", "kid": "alice", "typ": "JOSE", **HEADERS[case]}
+    header = {name: value for name, value in header.items() if value is not None}
+    card = dump(under_header(OLD, alice, header, profile=witness.profile))
+    outcome = predict(card, alice)[witness.name]
+    assert outcome in {"unknown", witness.says(card)}
+    if case in KNOWN_HEADERS:
+        assert outcome != "unknown"
+
+
+#: What is done to the list of one good signature.
+LISTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "none": lambda good: [],
+    "no list": lambda good: None,
+    "null before it": lambda good: [None, good],
+    "a string before it": lambda good: ["x", good],
+    "an empty object before it": lambda good: [{}, good],
+    "a bad one before it": lambda good: [{**good, "signature": "AAAA"}, good],
+    "an undecodable one before it": lambda good: [{**good, "protected": "!"}, good],
+    "seventeen of them": lambda good: [good] * 17,
+    "padding": lambda good: [{**good, "signature": good["signature"] + "=="}],
+    "an unprotected header": lambda good: [{**good, "header": {"x": 1}}],
+    "an empty unprotected header": lambda good: [{**good, "header": {}}],
+    "an unprotected kid": lambda good: [{**good, "header": {"kid": "alice"}}],
+    "an unprotected header that is a list": lambda good: [{**good, "header": []}],
+}
+KNOWN_LISTS = ("none", "no list", "a bad one before it", "an unprotected header")
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_predictions_of_signature_lists_come_true(
+    case: str, witness: Witness, alice: PrivateKey
+) -> None:
+    """What stands beside a good signature may spoil it for some."""
+    good = one_signature(OLD, alice, witness.profile)
+    card = dump({**OLD, "signatures": LISTS[case](good)})
+    outcome = predict(card, alice)[witness.name]
+    assert outcome in {"unknown", witness.says(card)}
+    if case in KNOWN_LISTS:
+        assert outcome != "unknown"
+
+
+# ------------------------------------------------------------------ cards worth a name
+
+CARDS: dict[str, dict[str, Any]] = {
+    "portable": PORTABLE,
+    "lax": LAX,
+    "of 0.3": OLD,
+    "of both": DUAL,
+    "not ASCII": put(PORTABLE, "/name", "Ebbe für alle"),
+    "of a wrong type": {**PORTABLE, "name": 5},
+    "with a member named __proto__": put(
+        PORTABLE, "/securitySchemes/__proto__", {"mtlsSecurityScheme": {"description": "x"}}
+    ),
+    "with a member in brackets": {**PORTABLE, "[x.y]": 1},
+    "of which nothing is left": {"x-vendor": 1},
+    "of which nothing was ever there": {},
+}
+
+
+@pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
+def test_predictions_of_named_cards_come_true(
+    card: dict[str, Any], witness: Witness, alice: PrivateKey
+) -> None:
+    """The oddities that are known."""
+    for signed in variants(card, alice, Random(1)):
+        assert predict(signed, alice)[witness.name] in {"unknown", witness.says(signed)}
+
+
+def test_every_verifier_is_asked() -> None:
+    """No name stands in the table that no test holds it to."""
+    assert [verifier.name for verifier in VERIFIERS] == list(ASKED)

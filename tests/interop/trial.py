@@ -1,0 +1,172 @@
+"""One card before every judge: what they say of our signatures, and we of theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from experiment import NOW
+from judges import Judge, JudgeFailed, private_jwk
+from roster import VERIFIERS, Program, Verifier
+from samples import Sample
+
+from cardsign import (
+    FULL_PROFILES,
+    CanonicalizationError,
+    CardsignError,
+    Holder,
+    JwkSet,
+    Policy,
+    PrivateKey,
+    SigningOptions,
+    canonicalize,
+    examine_card,
+    sign_with_notes,
+)
+from cardsign.card.canonical import PROFILES
+from cardsign.card.strictjson import Json
+from cardsign.jose.jws import TYP_JOSE, sign_payload
+
+ACCEPTED: Final = "accepted"
+CANNOT_PARSE: Final = "cannot parse"
+OWN_PAYLOAD: Final = "own payload"
+NOTHING: Final = "nothing satisfies it"
+DISTURBED: Final = "disturbed by another signature"
+
+COUNTS: Final = "counts"
+NO_PROFILE: Final = "no profile"
+CANNOT_SIGN: Final = "cannot sign"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What became of one card under one algorithm.
+
+    Attributes:
+        refused: The code for which we do not sign it, or empty.
+        profiles: One for each signature that we made, in their order.
+        judged: By verifier: ``accepted``, which means that a client could be built from what
+            was verified, or why not, which says whether any signature could satisfy it.
+        recognised: By program that signed the card: ``counts``, the profiles that its
+            signature fits, ``no profile``, ``cannot sign``, or the code for which we do not
+            read the card.
+    """
+
+    file: str
+    group: str
+    refused: str = ""
+    profiles: tuple[str, ...] = ()
+    judged: Mapping[str, str] = field(default_factory=dict)
+    recognised: Mapping[str, str] = field(default_factory=dict)
+
+
+class Trial:
+    """One key of ours, and the judges that know it. Use it in a ``with`` statement."""
+
+    def __init__(self, key: PrivateKey, programs: Iterable[Program]) -> None:
+        self._key = key
+        self._keys = JwkSet.of([key.public])
+        self._jwk = private_jwk(key)
+        self._exit = ExitStack()
+        self.judges: Mapping[str, Judge] = {
+            program.name: self._exit.enter_context(program.start())
+            for program in programs
+            if key.public.alg in program.algorithms
+        }
+        self.verifiers = [one for one in VERIFIERS.values() if one.program in self.judges]
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
+
+    def row(self, sample: Sample) -> Row:
+        """Everything about one card."""
+        recognised = dict(self._recognised(sample.document))
+        try:
+            signing = sign_with_notes(sample.data, [self._key], SigningOptions())
+        except CardsignError as refusal:
+            return Row(sample.file, sample.group, refusal.code, recognised=recognised)
+        judged = {
+            verifier.name: self._judged(verifier, signing.document, signing.profiles)
+            for verifier in self.verifiers
+        }
+        return Row(sample.file, sample.group, "", signing.profiles, judged, recognised)
+
+    # -------------------------------------------------------------- our signatures
+
+    def _judged(self, verifier: Verifier, card: bytes, signed: tuple[str, ...]) -> str:
+        judge = self.judges[verifier.program]
+        finding = judge.verify(card, self._keys, path=verifier.path)
+        if finding.outcome == "cannot-parse":
+            return CANNOT_PARSE
+        if finding.outcome == "accepted":
+            return ACCEPTED if finding.callable else "no endpoint in what it verified"
+        return self._what_would_do(verifier, json.loads(card), signed)
+
+    def _what_would_do(
+        self, verifier: Verifier, document: dict[str, Json], signed: tuple[str, ...]
+    ) -> str:
+        """Which single signature satisfies a verifier that has refused all of ours."""
+        for name, payload in self._candidates(verifier, document):
+            entry = sign_payload(payload, self._key, typ=TYP_JOSE)
+            card = json.dumps({**document, "signatures": [entry]}).encode()
+            finding = self.judges[verifier.program].verify(card, self._keys, path=verifier.path)
+            if finding.outcome == "accepted":
+                return _what_it_takes(name, signed, finding.callable)
+        return NOTHING
+
+    def _candidates(
+        self, verifier: Verifier, document: Mapping[str, Json]
+    ) -> Iterator[tuple[str, bytes]]:
+        for profile in PROFILES:
+            try:
+                yield profile, canonicalize(document, profile).data
+            except CanonicalizationError:
+                continue
+        card = json.dumps(document).encode()
+        payload = self.judges[verifier.program].payload(card, path=verifier.path)
+        if payload is not None:
+            yield OWN_PAYLOAD, payload.encode("utf-8", "surrogatepass")
+
+    # -------------------------------------------------------------- their signatures
+
+    def _recognised(self, document: Mapping[str, Json] | None) -> Iterator[tuple[str, str]]:
+        if document is None:
+            return
+        unsigned = {name: value for name, value in document.items() if name != "signatures"}
+        for name, judge in self.judges.items():
+            entry = self._signature_of(judge, unsigned)
+            signed = json.dumps({**unsigned, "signatures": [entry]}).encode()
+            yield name, CANNOT_SIGN if entry is None else self._recognise(signed)
+
+    def _signature_of(self, judge: Judge, unsigned: Mapping[str, Json]) -> Any:
+        alg, kid = self._key.public.alg, self._key.public.kid
+        try:
+            answer = judge.ask("sign", card=json.dumps(unsigned), jwk=self._jwk, kid=kid, alg=alg)
+        except JudgeFailed:
+            judge.version()  # fails as well where the judge is gone
+            return None
+        return answer["signature"]
+
+    def _recognise(self, card: bytes) -> str:
+        policy = Policy.holder_of_keys(self._keys, name="the judge", profiles=FULL_PROFILES)
+        report = examine_card(card, expect=Holder(), policy=policy, now=NOW)
+        if not report.signatures:
+            return report.reasons[0].code
+        (signature,) = report.signatures
+        if signature.verdict == "valid":
+            return COUNTS
+        return ", ".join(signature.profiles) or NO_PROFILE
+
+
+def _what_it_takes(name: str, signed: tuple[str, ...], callable_: bool) -> str:
+    if name in signed:
+        return DISTURBED
+    if not callable_:
+        return f"no endpoint in {name}"
+    return name if name == OWN_PAYLOAD else f"asks for {name}"

@@ -1,0 +1,573 @@
+"""What an editor in transit can do to a card that was signed well, and what he gets for it.
+
+He holds no key. He may edit, delete, rename, repeat and reorder anything, signatures included.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from support import (
+    DUAL,
+    LAX,
+    NOW,
+    OLD,
+    PORTABLE,
+    WITH_DEFAULTS,
+    at,
+    by_another_sdk,
+    codes,
+    dump,
+    examine,
+    one_signature,
+    pointers,
+    put,
+    signed,
+    trusting,
+    without,
+)
+
+from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, canonicalize
+from cardsign.card.document import Card
+from cardsign.card.pointer import append, split
+from cardsign.card.schema import CARD_1_0, Field, Message
+from cardsign.errors import CanonicalizationError
+from cardsign.jose.keys import PrivateKey
+from cardsign.trust.subject import Holder
+from cardsign.verdict import Report
+from cardsign.verify import examine_card
+
+LOSSY = tuple(profile for profile in DEFAULT_PROFILES if profile not in FULL_PROFILES)
+CARDS = {
+    "portable": PORTABLE,
+    "with defaults": WITH_DEFAULTS,
+    "lax": LAX,
+    "of 0.3": OLD,
+    "for both generations": DUAL,
+}
+each_card = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
+
+
+def assert_noticed(report: Report, pointer: str | None = None) -> None:
+    """Invalid, or at least not trusted, with the place in what is uncovered."""
+    assert report.verdict in ("invalid", "untrusted")
+    assert report.card is None
+    if report.verdict == "untrusted" and pointer is not None:
+        assert any(
+            pointer == where or pointer.startswith(where + "/") for where in report.uncovered
+        )
+
+
+# ------------------------------------------------------------------ 1: deleting
+
+
+@each_card
+@pytest.mark.parametrize("profile", LOSSY)
+def test_a_lossy_payload_served_as_the_card(
+    card: dict[str, Any], profile: str, alice: PrivateKey
+) -> None:
+    """Our own compat signatures attest the pruned card, and still it is not trusted."""
+    honest = signed(card, alice, compat=LOSSY)
+    assert examine(honest, alice).verdict == "trusted"
+    pruned = canonicalize(card, profile)
+    full = [canonicalize(card, name).data for name in FULL_PROFILES]
+
+    report = examine({**pruned.value, "signatures": honest["signatures"]}, alice)
+
+    if pruned.data in full:  # nothing but defaults was dropped, if anything
+        assert report.verdict == "trusted"
+    else:
+        assert_noticed(report)
+        assert "sig.bad" in codes(report)
+
+
+def test_the_requirement_cannot_be_taken_away(alice: PrivateKey) -> None:
+    """The finding itself: the endpoint stays, the scope-less requirement is gone."""
+    honest = signed(LAX, alice)
+    for edited in (
+        without(honest, "/securityRequirements"),
+        put(honest, "/securityRequirements", []),
+        put(honest, "/securityRequirements", [{}]),
+        put(honest, "/securityRequirements", [{"schemes": {}}]),
+    ):
+        report = examine(edited, alice)
+        assert report.verdict == "untrusted"
+        assert codes(report)[0] == "sig.bad"
+        assert [one.verdict for one in report.signatures] == ["valid", "invalid", "invalid"]
+
+
+def test_signatures_may_be_dropped_without_gain(alice: PrivateKey) -> None:
+    """With only the compat signature left there is nothing that counts."""
+    honest = signed(LAX, alice)
+    only_compat = {**honest, "signatures": honest["signatures"][:1]}
+
+    report = examine(only_compat, alice)
+
+    assert (report.verdict, codes(report)[0]) == ("untrusted", "sig.compat")
+
+
+def test_a_compat_typ_cannot_be_edited_away(alice: PrivateKey) -> None:
+    """The typ is in the protected header: changing it breaks the signature."""
+    compat = signed(LAX, alice)["signatures"][0]
+    full = signed(PORTABLE, alice)["signatures"][0]
+    pruned = canonicalize(LAX, "prune-empty").value
+    entry = {"protected": full["protected"], "signature": compat["signature"]}
+
+    assert examine({**pruned, "signatures": [entry]}, alice).verdict == "invalid"
+
+
+@each_card
+def test_every_single_removal(card: dict[str, Any], alice: PrivateKey) -> None:
+    """Not trusted, unless a full payload is unchanged by it (C7)."""
+    honest = signed(card, alice, compat=LOSSY)
+    kept = [canonicalize(card, name).data for name in FULL_PROFILES]
+    removed = 0
+    for pointer in pointers(card):
+        edited = without(honest, pointer)
+        report = examine(edited, alice)
+        unchanged = {canonicalize(edited, name).data for name in FULL_PROFILES} & set(kept)
+        if report.verdict == "trusted":
+            assert report.card is not None
+            assert canonicalize(report.card, "served-as-is").data in unchanged
+        else:
+            assert report.verdict in ("invalid", "untrusted"), pointer
+            assert not unchanged or "coverage.requirement_unsigned" in codes(report), pointer
+            assert "sig.bad" in codes(report), pointer
+            removed += 1
+    assert removed > 20
+
+
+# ------------------------------------------------------------------ 4: two publications merged
+
+
+def test_two_publications_merged(alice: PrivateKey) -> None:
+    """The type-tagged scheme of one and the wrapped one of the other, each signed honestly."""
+    flat = {
+        "type": "oauth2",
+        "flows": {
+            "clientCredentials": {"tokenUrl": "https://old.example/token", "scopes": {"r": "R"}}
+        },
+    }
+    wrapped = {
+        "oauth2SecurityScheme": {
+            "flows": {
+                "clientCredentials": {
+                    "tokenUrl": "https://new.example/token",
+                    "scopes": {"r": "R"},
+                }
+            }
+        }
+    }
+    first = signed(put(PORTABLE, "/securitySchemes/harbour", flat), alice)
+    second = signed(put(PORTABLE, "/securitySchemes/harbour", wrapped), alice)
+    merged = put(first, "/securitySchemes/harbour", {**flat, **wrapped})
+    merged["signatures"] = [*first["signatures"], *second["signatures"]]
+    assert examine(first, alice).verdict == examine(second, alice).verdict == "trusted"
+
+    for profiles in (FULL_PROFILES, DEFAULT_PROFILES, LOSSY):
+        assert_noticed(examine(merged, alice, profiles=profiles))
+
+
+def test_two_publications_merged_by_a_signer_of_lossy_payloads(alice: PrivateKey) -> None:
+    """The same where the signatures are unmarked and both lossy profiles are accepted."""
+    flat = {"type": "http", "scheme": "Basic"}
+    wrapped = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
+    first = put(PORTABLE, "/securitySchemes/harbour", flat)
+    second = put(PORTABLE, "/securitySchemes/harbour", wrapped)
+    merged = put(PORTABLE, "/securitySchemes/harbour", {**flat, **wrapped})
+    merged["signatures"] = [
+        one_signature(first, alice, "prune-empty-upgraded"),
+        one_signature(second, alice, "prune-empty"),
+    ]
+
+    report = examine(merged, alice, profiles=DEFAULT_PROFILES)
+
+    assert report.verdict == "untrusted"
+    assert [one.profile for one in report.signatures] == ["prune-empty-upgraded", "prune-empty"]
+    left_open = [set(one.uncovered) for one in report.signatures]
+    assert left_open[0] & left_open[1] == set()  # all is covered by one or the other: no matter
+
+
+def test_a_stranger_s_full_and_a_known_key_s_lossy_signature(
+    alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """Coverage by one and authority by the other do not make a card of either."""
+    edited = {**LAX, "x-berth": {"pier": 66}}
+    entries = [one_signature(edited, bob, "served-as-is"), *signed(LAX, alice)["signatures"]]
+
+    report = examine({**edited, "signatures": entries}, alice)
+
+    assert report.verdict == "untrusted"
+    assert report.uncovered[-1] == "/x-berth"
+
+
+# ------------------------------------------------------------------ 7: every path of the schema
+
+
+def specimens(message: Message) -> list[dict[str, Any]]:
+    """Messages with every member of the schema set, one for each alternative of a oneof."""
+    plain: dict[str, Any] = {}
+    varied: list[dict[str, Any]] = []
+    for field in message.fields.values():
+        if field.name == "signatures":
+            continue
+        first, *others = values(field)
+        if field.oneof:
+            varied.extend({field.name: value} for value in (first, *others))
+        else:
+            plain[field.name] = first
+            varied.extend({field.name: value} for value in others)
+    if not any(field.oneof for field in message.fields.values()):
+        varied.insert(0, {})
+    return [{**plain, **one} for one in varied]
+
+
+def values(field: Field) -> list[Any]:
+    """Values that a field may have, which together hold every member below it."""
+    if field.message is None:
+        ones: list[Any] = [{"string": "x", "bool": True, "free": {"a": [1]}}[field.kind]]
+    else:
+        ones = specimens(field.message)
+    if field.shape == "list":
+        return [ones]
+    return [{f"k{n}": one for n, one in enumerate(ones)}] if field.shape == "map" else ones
+
+
+(SPECIMEN,) = specimens(CARD_1_0)
+EVERY_PATH = put(SPECIMEN, "/supportedInterfaces/0/url", "https://tides.example/a2a")
+EVERY_PATH_LAX = put({**EVERY_PATH, "x-berth": {"pier": 4}}, "/description", "")
+
+
+def objects(card: Any) -> Iterator[str]:
+    """The pointers of all objects, the root's included."""
+    yield ""
+    yield from (where for where in pointers(card) if isinstance(at(card, where), dict))
+
+
+def is_schema_name(card: Mapping[str, Any], pointer: str) -> bool:
+    """Whether the member's name is the schema's, not a map's key or free-form content."""
+    message: Message | None = CARD_1_0
+    in_map = False
+    for token in split(pointer):
+        if message is None:
+            return False
+        if in_map or token.isdigit():
+            in_map = False
+            is_name = False
+            continue
+        field = message.fields.get(token)
+        if field is None:
+            return False
+        is_name = True
+        in_map = field.shape == "map"
+        message = field.message
+    return is_name
+
+
+def test_the_specimen_is_what_it_should_be() -> None:
+    """It holds every name of the schema, and the default profiles agree on it."""
+    names = {split(where)[-1] for where in pointers(EVERY_PATH)}
+    pending, seen = [CARD_1_0], set[str]()
+    while pending:
+        message = pending.pop()
+        for field in message.fields.values():
+            if field.name != "signatures":
+                assert field.name in names
+                if field.message and field.message.name not in seen:
+                    seen.add(field.message.name)
+                    pending.append(field.message)
+    assert len(seen) > 15
+    assert len({canonicalize(EVERY_PATH, profile).data for profile in DEFAULT_PROFILES}) == 1
+    assert len({canonicalize(EVERY_PATH_LAX, profile).data for profile in DEFAULT_PROFILES}) > 1
+    assert Card.from_bytes(dump(EVERY_PATH)).generation == "1.0"
+
+
+SPECIMENS = {"portable": EVERY_PATH, "not portable": EVERY_PATH_LAX}
+
+
+@pytest.fixture(scope="module", params=SPECIMENS.values(), ids=SPECIMENS)
+def honest(request: pytest.FixtureRequest, alice: PrivateKey) -> dict[str, Any]:
+    """The specimen, signed by us and trusted."""
+    card = signed(request.param, alice)
+    assert examine(card, alice).verdict == "trusted"
+    return card
+
+
+def unsigned(card: Mapping[str, Any]) -> dict[str, Any]:
+    """The card without its signatures."""
+    return {name: value for name, value in card.items() if name != "signatures"}
+
+
+ADDITIONS = {
+    "a vendor's member": ("x-vendor", {"a": 1}),
+    "an empty one": ("x-empty", {}),
+    "a null": ("x-null", None),
+    "a 0.3 member": ("security", [{"none": []}]),
+    "a prototype": ("__proto__", {"url": "https://evil.example"}),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), ADDITIONS.values(), ids=ADDITIONS)
+def test_an_unknown_member_added_anywhere(
+    name: str, value: Any, honest: dict[str, Any], alice: PrivateKey
+) -> None:
+    """To every object of the card, map and free-form content included."""
+    tried = 0
+    for where in objects(unsigned(honest)):
+        pointer = append(where, name)
+        assert_noticed(examine(put(honest, pointer, value), alice), pointer)
+        tried += 1
+    assert tried > 30
+
+
+def respellings(name: str) -> set[str]:
+    """The name as Go's and protobuf's readers also take it, and as a typist might."""
+    snake = "".join("_" + c.lower() if c.isupper() else c for c in name)
+    return {name[0].upper() + name[1:], name.upper(), snake, name + "_", "_" + name} - {name}
+
+
+def test_a_second_spelling_beside_any_name(honest: dict[str, Any], alice: PrivateKey) -> None:
+    """Refused at once, whatever stands under it and whoever would read it."""
+    tried = 0
+    for where in pointers(unsigned(honest)):
+        if not is_schema_name(honest, where):
+            continue
+        *_, name = split(where)
+        for other in sorted(respellings(name)):
+            report = examine(put(honest, where.removesuffix(name) + other, "evil"), alice)
+            assert (report.verdict, codes(report)) == ("invalid", ["card.two_spellings"])
+            tried += 1
+    assert tried > 300
+
+
+def renamed(card: dict[str, Any], pointer: str, name: str) -> dict[str, Any]:
+    """The card with one member under another name, in its old place."""
+    parent, _, _ = pointer.rpartition("/")
+    owner = at(card, parent) if parent else card
+    *_, old = split(pointer)
+    changed = {name if member == old else member: value for member, value in owner.items()}
+    return put(card, parent, changed) if parent else changed
+
+
+def test_any_name_respelled(honest: dict[str, Any], alice: PrivateKey) -> None:
+    """Renamed instead of repeated: gone for us, still there for a lenient reader."""
+    tried = 0
+    for where in pointers(unsigned(honest)):
+        if not is_schema_name(honest, where):
+            continue
+        *_, name = split(where)
+        for other in sorted(respellings(name))[::2]:
+            report = examine(renamed(honest, where, other), alice)
+            assert report.verdict in ("invalid", "untrusted"), (where, other)
+            assert report.card is None
+            tried += 1
+    assert tried > 150
+
+
+def test_an_empty_element_first_in_any_list(honest: dict[str, Any], alice: PrivateKey) -> None:
+    """The first interface is the preferred one to a raw reader, and pruning drops it."""
+    tried = 0
+    for where in pointers(unsigned(honest)):
+        value = at(honest, where)
+        if isinstance(value, list):
+            for empty in ({}, "", [], None):
+                report = examine(put(honest, where, [empty, *value]), alice)
+                assert_noticed(report, f"{where}/0")
+                tried += 1
+    assert tried > 40
+
+
+def test_any_value_altered(honest: dict[str, Any], alice: PrivateKey) -> None:
+    """Every leaf of the schema is signed, by every signature that looks at it."""
+    tried = 0
+    for where in pointers(unsigned(honest)):
+        value = at(honest, where)
+        if isinstance(value, str | bool | int):
+            other = not value if isinstance(value, bool) else f"{value}x"
+            assert_noticed(examine(put(honest, where, other), alice), where)
+            tried += 1
+    assert tried > 50
+
+
+#: What today's verifiers let through, by name (threats.md 7 and 17).
+NOTORIOUS: dict[str, tuple[str, Any]] = {  # pointer, value; what is added to a list is its last
+    "Url beside no url": ("/Url", "https://evil.example"),
+    "SupportedInterfaces": ("/SupportedInterfaces", [{"url": "https://evil.example"}]),
+    "endpoint": ("/endpoint", "https://evil.example"),
+    "interfaces": ("/interfaces", [{"url": "https://evil.example"}]),
+    "authentication": ("/authentication", {"schemes": ["none"]}),
+    "protocolVersion": ("/protocolVersion", "0.3.0"),
+    "a url": ("/url", "https://evil.example"),
+    "an extended card": ("/supportsAuthenticatedExtendedCard", True),
+    "keys": ("/jwks_uri", "https://evil.example"),
+    "a skill's schema": ("/skills/0/inputSchema", {}),
+    "a scope-less requirement": (
+        "/securityRequirements",
+        [*PORTABLE["securityRequirements"], {"schemes": {"harbour": {"list": []}}}],
+    ),
+    "no requirement as an alternative": (
+        "/securityRequirements",
+        [*PORTABLE["securityRequirements"], {}],
+    ),
+    "an empty skill": ("/skills", [*PORTABLE["skills"], {}]),
+    "an empty scheme": ("/securitySchemes/tls", {"mtlsSecurityScheme": {}}),
+    "an extension that is not required": ("/capabilities/extensions", [{"required": False}]),
+    "a signature block": ("/signature", {"value": "x"}),
+}
+
+
+EXCUSED = {
+    "/securityRequirements/1",
+    "/skills/1",
+    "/securitySchemes/tls",
+    "/capabilities/extensions",
+}
+
+
+@pytest.mark.parametrize(("pointer", "value"), NOTORIOUS.values(), ids=NOTORIOUS)
+@pytest.mark.parametrize("policy", ["by default", "with the lossy profiles accepted"])
+def test_what_others_let_through(pointer: str, value: Any, policy: str, alice: PrivateKey) -> None:
+    """Added beside one honest portable signature."""
+    profiles = FULL_PROFILES if policy == "by default" else DEFAULT_PROFILES
+    honest = signed(PORTABLE, alice)
+    assert examine(honest, alice, profiles=profiles).verdict == "trusted"
+
+    report = examine(put(honest, pointer, value), alice, profiles=profiles)
+
+    last = len(value) - 1 if isinstance(value, list) else 0
+    where = f"{pointer}/{last}" if last else pointer
+    if policy != "by default" and where in EXCUSED:
+        # Accepting the profile means to put up with this; it is named, and not handed on.
+        assert report.verdict == "trusted"
+        assert where in report.uncovered
+        assert report.card == PORTABLE
+    else:
+        assert_noticed(report, where)
+
+
+# ------------------------------------------------------------------ C7: additions and alterations
+
+
+@each_card
+def test_an_addition_shows_what_was_added(card: dict[str, Any], alice: PrivateKey) -> None:
+    """Where a lossy signature is left, the verdict names the place and the loss."""
+    honest = signed(card, alice)
+
+    report = examine({**honest, "x-evil": 1}, alice)
+
+    assert report.verdict in ("invalid", "untrusted")
+    if report.verdict == "untrusted":
+        assert "/x-evil" in report.uncovered
+        assert "coverage.uncovered" in codes(report)
+    if len(honest["signatures"]) > 1 and report.verdict == "untrusted":
+        assert codes(report)[0] == "sig.bad"
+        assert "sig.coverage_reduced" in codes(report)
+
+
+def test_an_alteration_of_what_the_compat_signature_leaves_open(alice: PrivateKey) -> None:
+    """Full ones break, the compat one stays: uncovered, and the lost coverage is told."""
+    report = examine(put(signed(LAX, alice), "/x-berth/pier", 5), alice)
+
+    assert report.verdict == "untrusted"
+    assert "/x-berth" in report.uncovered
+    assert codes(report)[:3] == ["sig.bad", "sig.bad", "sig.coverage_reduced"]
+    assert report.profile == "prune-empty"
+
+
+def test_two_unmarked_signatures_and_an_edited_url(alice: PrivateKey) -> None:
+    """Signed under two profiles by somebody else: the url was covered by one of them only."""
+    card = by_another_sdk(DUAL, alice, "prune-empty", "served-as-is")
+    assert examine(card, alice).verdict == "trusted"
+
+    for profiles in (FULL_PROFILES, DEFAULT_PROFILES):
+        report = examine({**card, "url": "https://evil.example"}, alice, profiles=profiles)
+        assert report.verdict == "untrusted"
+        assert "/url" in report.uncovered
+        assert "sig.coverage_reduced" in codes(report)
+
+
+def test_a_default_may_be_added_where_rule_1_drops_it(alice: PrivateKey) -> None:
+    """A full payload is unchanged, so the card is trusted, and the broken signature reported."""
+    report = examine(put(signed(WITH_DEFAULTS, alice), "/skills/0/inputModes", []), alice)
+
+    assert report.verdict == "trusted"
+    assert codes(report) == ["sig.bad", "sig.coverage_reduced", "trust.freshness_waived"]
+    assert report.card == PORTABLE
+
+
+def test_a_security_default_may_not_be_added(alice: PrivateKey) -> None:
+    """The twin: to some readers an empty list of requirements lifts those of the card."""
+    report = examine(put(signed(WITH_DEFAULTS, alice), "/skills/0/securityRequirements", []), alice)
+
+    assert report.verdict == "untrusted"
+    assert report.uncovered == ("/skills/0/securityRequirements",)
+    assert "coverage.requirement_unsigned" in codes(report)
+
+
+# ------------------------------------------------------------------ 3: another subject
+
+
+def test_the_same_bytes_without_a_subject(alice: PrivateKey) -> None:
+    """A card that everybody trusts is nobody's answer to no question."""
+    document = dump(signed(PORTABLE, alice))
+    policy = trusting(alice)
+
+    assert examine_card(document, expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
+    report = examine_card(document, expect=None, policy=policy, now=NOW)
+    assert (report.verdict, report.card) == ("indeterminate", None)
+
+
+def test_swapped_signatures_of_two_cards(alice: PrivateKey) -> None:
+    """A signature belongs to its payload, not to the key's other cards."""
+    one, other = signed(PORTABLE, alice), signed({**PORTABLE, "name": "Winds"}, alice)
+
+    for card, entries in ((one, other), (other, one)):
+        swapped = {**card, "signatures": entries["signatures"]}
+        assert examine(swapped, alice).verdict == "invalid"
+
+
+# ------------------------------------------------------------------ what does no harm
+
+
+@each_card
+def test_order_and_white_space_do_not_matter(card: dict[str, Any], alice: PrivateKey) -> None:
+    """Registries re-indent and sort; the verdict and the card handed on stay."""
+
+    def reversed_order(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: reversed_order(v) for k, v in reversed(value.items())}
+        if isinstance(value, list):
+            return [reversed_order(v) for v in value]
+        return value
+
+    honest = signed(card, alice)
+    for document in (
+        json.dumps(reversed_order(honest), indent="\t"),
+        json.dumps(honest, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
+        "\r\n " + json.dumps(honest) + " \t\n",
+    ):
+        report = examine(document.encode(), alice)
+        assert (report.verdict, report.card) == ("trusted", card)
+
+
+@each_card
+def test_the_order_of_signatures_does_not_matter(card: dict[str, Any], alice: PrivateKey) -> None:
+    """Nor does a repetition of one."""
+    honest = signed(card, alice)
+    entries = honest["signatures"]
+
+    for order in (entries[::-1], [*entries, *entries]):
+        report = examine({**honest, "signatures": order}, alice)
+        assert (report.verdict, report.profile) == ("trusted", "served-as-is")
+
+
+def test_a_profile_without_payload_hides_none_of_the_others(alice: PrivateKey) -> None:
+    """A type-confused card has no lossy payload; its full signature is judged all the same."""
+    card = put(PORTABLE, "/capabilities/streaming", "yes")
+    with pytest.raises(CanonicalizationError):
+        canonicalize(card, "prune-empty")
+
+    assert examine(by_another_sdk(card, alice, "served-as-is"), alice).verdict == "trusted"

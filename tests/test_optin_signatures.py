@@ -1,0 +1,240 @@
+"""Signatures under the opt-in profiles: made where they are named, explained, never trusted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support import (
+    DUAL,
+    LAX,
+    OLD,
+    PORTABLE,
+    by_another_sdk,
+    codes,
+    dump,
+    examine,
+    one_signature,
+    put,
+    trusting,
+)
+
+from cardsign.card.canonical import DEFAULT_PROFILES, OPT_IN_PROFILES, canonicalize
+from cardsign.errors import UsageFault
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import TYP_COMPAT, read_entry
+from cardsign.jose.keys import PrivateKey
+from cardsign.sign import COMPAT_PROFILES, Signing, SigningOptions, sign_with_notes
+from cardsign.trust.policy import Enrolment
+
+#: Cards whose payload under the profile is that of no other.
+CARDS: dict[str, dict[str, Any]] = {
+    "rule-1-descriptor-scope": put(OLD, "/name", "\u20ac"),
+    "sdk-0.3": put(OLD, "/name", "\u20ac"),
+    "sdk-1.0-legacy": put(LAX, "/name", "\u20ac"),
+    "js-instance": LAX,
+}
+each_profile = pytest.mark.parametrize(("profile", "card"), CARDS.items(), ids=CARDS)
+
+
+def sign(card: dict[str, Any], *signers: PrivateKey, **options: Any) -> Signing:
+    """What came of signing."""
+    return sign_with_notes(dump(card), signers, SigningOptions(**options))
+
+
+def notes(signing: Signing, code: str) -> list[str]:
+    """The messages of the notes of one code."""
+    return [note.message for note in signing.notes if note.code == code]
+
+
+# ------------------------------------------------------------------ verifying
+
+
+@each_profile
+@pytest.mark.parametrize("typ", ["JOSE", "JWT"])
+def test_a_signature_that_only_such_a_profile_explains(
+    profile: str, card: dict[str, Any], typ: str, alice: PrivateKey
+) -> None:
+    """It is named, whatever the policy accepts; nobody is said to have tampered with the card."""
+    signed = by_another_sdk(card, alice, profile, typ=typ)
+
+    for accepted in (("served-as-is",), DEFAULT_PROFILES):
+        report = examine(signed, alice, profiles=accepted)
+        (signature,) = report.signatures
+        assert (signature.verdict, signature.counts) == ("other-profile", False)
+        assert (signature.profiles, signature.document) == ((profile,), None)
+        assert (report.verdict, report.card, report.answers.integrity) == ("untrusted", None, "no")
+        first = report.reasons[0]
+        assert (first.code, first.path) == ("sig.other_profile", "/signatures/0")
+        assert profile in first.message
+        assert "--profile" not in first.hint  # it cannot be named there
+
+
+@each_profile
+def test_a_changed_card_is_explained_by_none(
+    profile: str, card: dict[str, Any], alice: PrivateKey
+) -> None:
+    """The twin: what the profile covers was edited."""
+    report = examine(put(by_another_sdk(card, alice, profile), "/version", "9"), alice)
+
+    assert (report.verdict, codes(report)[0]) == ("invalid", "sig.bad")
+
+
+@each_profile
+def test_a_compat_signature_never_counts(
+    profile: str, card: dict[str, Any], alice: PrivateKey
+) -> None:
+    """Ours are marked, and valid for what they are."""
+    report = examine(by_another_sdk(card, alice, profile, typ=TYP_COMPAT), alice)
+
+    (signature,) = report.signatures
+    assert (signature.verdict, signature.counts) == ("valid", False)
+    assert signature.profiles == (profile,)
+    assert (report.verdict, codes(report)[0]) == ("untrusted", "sig.compat")
+
+
+def test_it_is_looked_at_only_where_no_default_profile_fits(alice: PrivateKey) -> None:
+    """sdk-1.0-legacy has the bytes of prune-empty here, and would only be noise."""
+    assert canonicalize(LAX, "sdk-1.0-legacy").data == canonicalize(LAX, "prune-empty").data
+
+    report = examine(by_another_sdk(LAX, alice, "sdk-1.0-legacy"), alice)
+
+    assert report.signatures[0].profiles == ("prune-empty", "prune-empty-upgraded")
+    assert "--profile" in report.reasons[0].hint
+
+
+@each_profile
+def test_beside_a_full_signature_it_does_no_harm(
+    profile: str, card: dict[str, Any], alice: PrivateKey
+) -> None:
+    """The best single signature decides."""
+    report = examine(by_another_sdk(card, alice, profile, "served-as-is"), alice)
+
+    assert report.verdict == "trusted"
+    assert [one.counts for one in report.signatures] == [False, True]
+
+
+@each_profile
+def test_it_does_not_hide_that_a_full_signature_broke(
+    profile: str, card: dict[str, Any], alice: PrivateKey
+) -> None:
+    """An edit of what it leaves open is reported as such."""
+    signed = by_another_sdk(card, alice, profile, "served-as-is")
+
+    report = examine({**signed, "x-added": 1}, alice)
+
+    assert report.verdict == "untrusted"
+    assert [one.verdict for one in report.signatures] == ["other-profile", "invalid"]
+    assert codes(report)[:2] == ["sig.bad", "sig.coverage_reduced"]
+
+
+@pytest.mark.parametrize("profile", OPT_IN_PROFILES)
+def test_no_policy_accepts_it(profile: str, alice: PrivateKey) -> None:
+    """By neither way to an enrolment, nor beside others."""
+    for profiles in ((profile,), ("served-as-is", profile)):
+        with pytest.raises(UsageFault, match=f"{profile} cannot be accepted"):
+            trusting(alice, profiles=profiles)
+        with pytest.raises(UsageFault, match=f"{profile} cannot be accepted"):
+            Enrolment("x", JwkSet.of([alice.public]), None, profiles)
+
+
+# ------------------------------------------------------------------ signing
+
+
+@each_profile
+def test_it_is_made_where_it_is_named(
+    profile: str, card: dict[str, Any], alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """Of each key, marked as compat, after the pruning profiles and before the full ones."""
+    plain, named = sign(card, alice, bob), sign(card, alice, bob, compat=(profile,))
+
+    full = [name for name in plain.profiles if not name.startswith("prune")]
+    assert named.profiles == (*plain.profiles[: -len(full)], profile, *full)
+    entries = [read_entry(entry) for entry in json.loads(named.document)["signatures"]]
+    place = named.profiles.index(profile)
+    own = entries[place :: len(named.profiles)]
+    assert [(one.header.kid, one.header.typ) for one in own] == [
+        ("alice", TYP_COMPAT),
+        ("bob", TYP_COMPAT),
+    ]
+    report = examine(named.document, alice, bob)
+    assert (report.verdict, report.profile) == ("trusted", "served-as-is")
+    assert report.signatures[place].profiles == (profile,)
+
+
+@pytest.mark.parametrize(
+    ("profile", "card", "lost"),
+    [
+        ("rule-1-descriptor-scope", CARDS["sdk-0.3"], "/security"),
+        ("sdk-0.3", DUAL, "/supportedInterfaces"),
+        ("sdk-1.0-legacy", CARDS["sdk-1.0-legacy"], "/securityRequirements"),
+        ("js-instance", PORTABLE, "/securitySchemes"),
+    ],
+)
+def test_what_it_leaves_open_is_said(
+    profile: str, card: dict[str, Any], lost: str, alice: PrivateKey
+) -> None:
+    """By name, and that it is about who may call."""
+    said = notes(sign(card, alice, compat=(profile,)), "sign.compat_lossy")
+
+    (about,) = [message for message in said if f"verifiers of {profile} " in message]
+    assert lost in about
+    assert about.endswith("; that includes who may call")
+
+
+def test_it_may_have_lost_every_endpoint(alice: PrivateKey) -> None:
+    """Who names it insists."""
+    card = CARDS["rule-1-descriptor-scope"]
+    assert not canonicalize(card, "rule-1-descriptor-scope").names_an_endpoint
+
+    signing = sign(card, alice, compat=("rule-1-descriptor-scope",))
+
+    assert "rule-1-descriptor-scope" in signing.profiles
+    assert not any("rule-1" in note for note in notes(signing, "sign.compat_no_endpoint"))
+
+
+def test_one_with_the_bytes_of_another_needs_no_signature(alice: PrivateKey) -> None:
+    """Its verifiers accept the other's: sdk-1.0-legacy on ASCII, rule 1 on a complete card."""
+    named = sign(PORTABLE, alice, compat=("rule-1-descriptor-scope", "sdk-1.0-legacy"))
+
+    assert named.profiles == ("served-as-is",)
+
+
+def test_one_without_a_payload_is_passed_over(alice: PrivateKey) -> None:
+    """And noted; the card is signed all the same."""
+    signing = sign(PORTABLE, alice, compat=("sdk-0.3",))
+
+    assert signing.profiles == ("served-as-is",)
+    (note,) = notes(signing, "sign.profile_skipped")
+    assert note.startswith("sdk-0.3 has no payload for this card: ")
+
+
+def test_signing_again_changes_nothing(alice: PrivateKey) -> None:
+    """With the same names; without them the signature goes."""
+    first = sign(LAX, alice, compat=("js-instance",))
+
+    again = sign_with_notes(first.document, [alice], SigningOptions(compat=("js-instance",)))
+    assert (again.document, again.changed) == (first.document, False)
+    without = sign_with_notes(first.document, [alice], SigningOptions())
+    assert "js-instance" not in without.profiles
+
+
+def test_a_strangers_signature_under_it_still_fits(alice: PrivateKey, bob: PrivateKey) -> None:
+    """Of a signer whose key is known it is kept; after an edit it is dropped."""
+    card = CARDS["sdk-0.3"]
+    entry = one_signature(card, bob, "sdk-0.3")
+    options = {"known_keys": JwkSet.of([bob.public])}
+
+    kept = json.loads(sign({**card, "signatures": [entry]}, alice, **options).document)
+    assert kept["signatures"][-1] == entry
+    edited = sign({**card, "version": "9", "signatures": [entry]}, alice, **options)
+    assert entry not in json.loads(edited.document)["signatures"]
+
+
+def test_which_profiles_may_be_named_where(alice: PrivateKey) -> None:
+    """What is served by default by `profiles`, what loses something by `compat`."""
+    assert (*COMPAT_PROFILES,) == ("prune-empty", "prune-empty-upgraded", *OPT_IN_PROFILES)
+    for options in ({"profiles": ("sdk-0.3",)}, {"compat": ("served-as-is",)}):
+        with pytest.raises(UsageFault, match="no profile that can be chosen here"):
+            sign(PORTABLE, alice, **options)

@@ -1,0 +1,272 @@
+"""The verdict as data: its JSON is a contract, its order says what weighs most."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from support import LAX, PORTABLE, codes, dump, examine, one_signature, signed
+
+from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
+from cardsign.jose.keys import PrivateKey
+from cardsign.reasons import REASONS, Reason
+from cardsign.verdict import Answer, Answers, NotTrusted, Report, SignatureReport, Verdict
+
+ANSWERS = {"yes", "no", "unknown"}
+VERDICTS = {"trusted", "untrusted", "invalid", "indeterminate"}
+SIGNATURE_VERDICTS = {
+    "valid",
+    "invalid",
+    "unknown-key",
+    "not-enrolled",
+    "revoked",
+    "other-profile",
+    "refused",
+}
+
+
+def assert_contract(document: dict[str, Any]) -> None:
+    """Hold a verdict's JSON against the schema `cardsign.verdict/1`."""
+    assert list(document) == [
+        "schema",
+        "verdict",
+        "subject",
+        "answers",
+        "reasons",
+        "signatures",
+        "coverage",
+        "issuer",
+        "valid_until",
+        "historic",
+        "card",
+    ]
+    assert document["schema"] == "cardsign.verdict/1"
+    assert document["verdict"] in VERDICTS
+    assert list(document["answers"]) == ["integrity", "authorised", "current", "complete"]
+    assert set(document["answers"].values()) <= ANSWERS
+    assert list(document["coverage"]) == ["profile", "uncovered"]
+    assert isinstance(document["historic"], bool)
+    assert (document["card"] is not None) == (document["verdict"] == "trusted")
+    assert document["reasons"]
+    for index, signature in enumerate(document["signatures"]):
+        assert list(signature) == [
+            "index",
+            "kid",
+            "alg",
+            "typ",
+            "profiles",
+            "verdict",
+            "counts",
+            "uncovered",
+            "reasons",
+        ]
+        assert signature["index"] == index
+        assert signature["verdict"] in SIGNATURE_VERDICTS
+        assert signature["counts"] or signature["reasons"]
+    for reason in document["reasons"] + [r for s in document["signatures"] for r in s["reasons"]]:
+        assert list(reason) == ["code", "message", "path", "hint"]
+        assert reason["code"] in REASONS
+        assert reason["message"]
+        assert not reason["message"].endswith(".")
+        assert reason["hint"]
+
+
+def cards(alice: PrivateKey, bob: PrivateKey) -> dict[str, bytes]:
+    """A card for each way to a verdict."""
+    honest = signed(LAX, alice)
+    return {
+        "trusted": dump(honest),
+        "unsigned": dump(LAX),
+        "edited": dump({**honest, "name": "x"}),
+        "added to": dump({**honest, "x": 1}),
+        "a stranger's": dump(signed(LAX, bob)),
+        "lossy": dump({**LAX, "signatures": [one_signature(LAX, alice, "prune-empty")]}),
+        "no entry at all": dump({**LAX, "signatures": [None, 5, {}]}),
+        "without interface": dump(signed({**LAX, "supportedInterfaces": []}, alice, force=True)),
+        "no JSON": b"\xff",
+        "nothing": b"",
+    }
+
+
+WAYS = (
+    "trusted",
+    "unsigned",
+    "edited",
+    "added to",
+    "a stranger's",
+    "lossy",
+    "no entry at all",
+    "without interface",
+    "no JSON",
+    "nothing",
+)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_json_of_every_verdict_keeps_the_contract(
+    way: str, alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """Members, their order, their values; and it is JSON."""
+    assert set(cards(alice, bob)) == set(WAYS)
+    report = examine(cards(alice, bob)[way], alice)
+
+    document = report.to_json()
+
+    assert_contract(document)
+    assert json.loads(json.dumps(document)) == document
+    assert (document["verdict"] == "trusted") == (way == "trusted")
+
+
+def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
+    """Word for word, so that a change of the contract is seen."""
+    hint = REASONS["trust.freshness_waived"].hint
+
+    assert examine(signed(PORTABLE, alice), alice).to_json() == {
+        "schema": "cardsign.verdict/1",
+        "verdict": "trusted",
+        "subject": "the harbour",
+        "answers": {
+            "integrity": "yes",
+            "authorised": "yes",
+            "current": "unknown",
+            "complete": "yes",
+        },
+        "reasons": [
+            {
+                "code": "trust.freshness_waived",
+                "message": "there is no evidence that the card is current",
+                "path": "",
+                "hint": hint,
+            }
+        ],
+        "signatures": [
+            {
+                "index": 0,
+                "kid": "alice",
+                "alg": "ES256",
+                "typ": "JOSE",
+                "profiles": [
+                    "served-as-is",
+                    "rule-1-as-written",
+                    "prune-empty",
+                    "prune-empty-upgraded",
+                ],
+                "verdict": "valid",
+                "counts": True,
+                "uncovered": [],
+                "reasons": [],
+            }
+        ],
+        "coverage": {"profile": "served-as-is", "uncovered": []},
+        "issuer": None,
+        "valid_until": None,
+        "historic": False,
+        "card": PORTABLE,
+    }
+
+
+def test_a_deadline_is_written_with_its_zone() -> None:
+    """ISO 8601, so that another machine reads the same moment."""
+    until = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    report = Report("trusted", "x", Answers(), (), valid_until=until)
+
+    assert report.to_json()["valid_until"] == "2026-11-21T12:00:00+00:00"
+
+
+EXITS: dict[Verdict, int] = {
+    "trusted": EXIT_OK,
+    "untrusted": EXIT_NOT_TRUSTED,
+    "invalid": EXIT_NOT_TRUSTED,
+    "indeterminate": EXIT_NO_VERDICT,
+}
+
+
+@pytest.mark.parametrize(("verdict", "status"), EXITS.items())
+def test_exit_status(verdict: Verdict, status: int) -> None:
+    """0, 1, 1 and 3; the error that carries the report exits alike."""
+    report = Report(verdict, None, Answers(), (Reason.of("sig.none", "unsigned"),))
+
+    assert report.exit_status == status
+    assert NotTrusted(report).exit_status == status
+
+
+def test_the_error_says_what_the_first_reason_says(alice: PrivateKey) -> None:
+    """Code, message, place and hint."""
+    report = examine({**signed(PORTABLE, alice), "name": "x"}, alice)
+    error = NotTrusted(report)
+
+    first = report.reasons[0]
+    assert (error.code, error.message, error.path, error.hint) == (
+        first.code,
+        first.message,
+        first.path,
+        first.hint,
+    )
+
+
+def test_reasons_are_not_repeated(alice: PrivateKey) -> None:
+    """One thing is said once, however many signatures lead to it."""
+    honest = signed(PORTABLE, alice)
+    report = examine({**honest, "x": 1, "signatures": honest["signatures"] * 3}, alice)
+
+    assert len(set(report.reasons)) == len(report.reasons)
+    assert codes(report).count("coverage.uncovered") == 1
+
+
+# ------------------------------------------------------------------ which signature is best
+
+
+def one(
+    *given: Answer, counts: bool = False, uncovered: int = 0, profile: str | None = None
+) -> SignatureReport:
+    """A signature with these answers."""
+    return SignatureReport(
+        profiles=(profile,) if profile else (),
+        index=0,
+        kid=None,
+        alg=None,
+        typ=None,
+        verdict="valid",
+        reasons=(),
+        counts=counts,
+        uncovered=("/x",) * uncovered,
+        answers=Answers(*given),
+        profile=profile,
+    )
+
+
+BETTER: dict[str, tuple[SignatureReport, SignatureReport]] = {
+    "one that counts than one with more yes": (
+        one("yes", "no", "unknown", "no", counts=True),
+        one("no", "yes", "yes", "yes"),
+    ),
+    "three times yes than two": (
+        one("yes", "yes", "unknown", "yes", counts=True),
+        one("yes", "yes", "unknown", "no", counts=True),
+    ),
+    "one that fits something than an unknown key": (
+        one("no", "no", "unknown", "no", uncovered=9, profile="prune-empty"),
+        one(),
+    ),
+    "one that fits something than one that fits nothing": (
+        one("no", "no", "unknown", "no", uncovered=9, profile="prune-empty"),
+        one("no"),
+    ),
+    "an unknown key than a bad signature": (one(), one("no")),
+    "less uncovered than more": (
+        one("no", "yes", "unknown", "no", uncovered=1),
+        one("no", "yes", "unknown", "no", uncovered=2),
+    ),
+    "the document itself than what rule 1 makes of it": (
+        one("yes", "yes", "unknown", "yes", counts=True, profile="served-as-is"),
+        one("yes", "yes", "unknown", "yes", counts=True, profile="rule-1-as-written"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("better", "worse"), BETTER.values(), ids=BETTER)
+def test_a_better_signature(better: SignatureReport, worse: SignatureReport) -> None:
+    """How much is covered orders only what is equal otherwise."""
+    assert better.rank > worse.rank
