@@ -38,8 +38,9 @@ demo: $(VENV)/.installed  ## sign, publish, verify and attack a card, on this ma
 test: $(VENV)/.dev  ## run the tests; T="-k sign" goes to pytest
 	@$(BIN)/python -m pytest $(T)
 
-nightly: $(VENV)/.dev  ## the tests with many more random inputs; takes long
+nightly: $(VENV)/.dev  ## the tests with many more random inputs, and interop; takes long
 	@CARDSIGN_EXAMPLES=40000 $(BIN)/python -m pytest -n 2 --hypothesis-profile nightly $(T)
+	@$(MAKE) --no-print-directory interop T=
 
 dev: $(VENV)/.dev  ## make .venv with cardsign (editable) and the development tools
 	@:

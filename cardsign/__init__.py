@@ -23,6 +23,8 @@ from cardsign.errors import LocalFault as LocalFault
 from cardsign.errors import NoVerdict as NoVerdict
 from cardsign.errors import SignatureRefused as SignatureRefused
 from cardsign.errors import SigningRefused as SigningRefused
+from cardsign.explain import explain_card as explain_card
+from cardsign.explain.report import Explanation as Explanation
 from cardsign.jose.jwks import JwkSet as JwkSet
 from cardsign.jose.jws import Signer as Signer
 from cardsign.jose.keys import PrivateKey as PrivateKey
@@ -62,6 +64,7 @@ __all__ = [
     "CardUrl",
     "CardsignError",
     "Enrolment",
+    "Explanation",
     "Holder",
     "InputRefused",
     "Issuer",
@@ -87,6 +90,7 @@ __all__ = [
     "__version__",
     "canonicalize",
     "examine_card",
+    "explain_card",
     "sign_card",
     "sign_with_notes",
     "verify_card",

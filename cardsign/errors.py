@@ -9,6 +9,7 @@
     │   ├── CanonicalizationError  a profile has no payload for the card     canonical.*
     │   ├── KeyRefused           a key or JWK Set that we do not accept      key.*, jwks.*
     │   ├── SignatureRefused     a signature that is malformed or forbidden  sig.*
+    │   ├── StatementRefused     a keyset or release statement, in jose      statement.*
     │   ├── SigningRefused       a signing plan that we do not carry out     sign.*
     │   └── PublishRefused       a publication that would not verify         publish.*
     ├── NotTrusted               verify_card's verdict, in cardsign.verdict  exit 1 or 3

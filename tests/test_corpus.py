@@ -255,7 +255,6 @@ def test_edits_of_every_card(honest: dict[str, dict[str, Any]], alice: PrivateKe
         before = payloads(card, *DEFAULT_PROFILES)
         for what, where, edited in edits(card, chance, each=1):
             verdicts[assert_c7(what, where, examine(edited, alice), edited, before)] += 1
-    assert set(verdicts) <= {"trusted", "untrusted", "invalid"}
     assert verdicts["invalid"] > 50
     assert verdicts["untrusted"] > 50
 

@@ -27,6 +27,7 @@ from cardsign.jose.jws import TYP_COMPAT, read_entry
 from cardsign.jose.keys import PrivateKey
 from cardsign.sign import COMPAT_PROFILES, Signing, SigningOptions, sign_with_notes
 from cardsign.trust.policy import Enrolment
+from cardsign.verify.signature import MAX_EXPLAINED_VALUES
 
 #: Cards whose payload under the profile is that of no other.
 CARDS: dict[str, dict[str, Any]] = {
@@ -238,3 +239,12 @@ def test_which_profiles_may_be_named_where(alice: PrivateKey) -> None:
     for options in ({"profiles": ("sdk-0.3",)}, {"compat": ("served-as-is",)}):
         with pytest.raises(UsageFault, match="no profile that can be chosen here"):
             sign(PORTABLE, alice, **options)
+
+
+def test_the_opt_in_profiles_are_looked_at_in_cards_of_real_size_only(alice: PrivateKey) -> None:
+    """What an old SDK signed is named; a hostile card does not buy seconds of its reader."""
+    for skills, verdict in ((100, "other-profile"), (MAX_EXPLAINED_VALUES, "invalid")):
+        card = {**PORTABLE, "x": ["y"] * skills}
+        report = examine(by_another_sdk(card, alice, "js-instance"), alice)
+        assert report.signatures[0].verdict == verdict
+        assert report.verdict != "trusted"

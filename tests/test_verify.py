@@ -608,6 +608,14 @@ def test_a_lossy_signature_is_not_trusted_by_default(alice: PrivateKey) -> None:
     assert report.uncovered == ("/securityRequirements", "/iconUrl", "/x-berth")
 
 
+def test_nothing_is_excused_under_a_profile_that_is_not_accepted(alice: PrivateKey) -> None:
+    """What acceptance would put up with counts against the card without it."""
+    card = by_another_sdk(without(LAX, "/x-berth"), alice, "prune-empty")
+
+    assert examine(card, alice).answers.complete == "no"
+    assert examine(card, alice, profiles=("prune-empty",)).answers.complete == "yes"
+
+
 def test_an_accepted_lossy_signature_says_what_it_leaves_open(alice: PrivateKey) -> None:
     """Empty schema members are excused, and named; the caller gets what was signed."""
     card = by_another_sdk(without(LAX, "/x-berth"), alice, "prune-empty")

@@ -38,7 +38,13 @@ def python_json(value: Json) -> bytes:
     """
     if not value:
         raise CanonicalizationError("canonical.no_form", "nothing of the card is left to sign")
-    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode("ascii")
+    try:
+        text = json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise CanonicalizationError(
+            "canonical.no_form", f"the value has no form in Python's json: {exc}"
+        ) from exc
+    return text.encode("ascii")
 
 
 def python_json_of_doubles(value: Json) -> bytes:

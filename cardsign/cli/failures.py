@@ -50,7 +50,7 @@ def run(command: Callable[[], object]) -> int:
 def _usage_fault(error: click.ClickException) -> UsageFault:
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = context.command_path if context else "cardsign"
-    message = error.format_message().rstrip(".")
+    message = " ".join(error.format_message().split()).rstrip(".")
     return UsageFault("usage.invalid", message, hint=f"See {command} --help.")
 
 

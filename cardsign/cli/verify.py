@@ -69,8 +69,10 @@ def verify(
     """Verify each CARD (a file, '-' for stdin) or URL, and say why or why not.
 
     A URL without a path is asked for /.well-known/agent-card.json, then for the legacy path.
-    With --json one verdict is printed for each card; several are JSON Lines. Exit status: 0
-    trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict; the weightiest of several.
+    With --json one object is printed for each card, with the card's name as `input`; several
+    are JSON Lines. Where a fault of this machine kept a card from being read, the object has an
+    `error` instead of a verdict. Exit status: 0 trusted, 1 not trusted, 2 a fault of this
+    machine, 3 no verdict; the weightiest of several.
     """
     if origin is not None:
         with of_the_user("--origin"):
@@ -78,23 +80,31 @@ def verify(
     policy = _policy(jwks, origin, profiles or FULL_PROFILES)
     statuses = [EXIT_OK]
     for name, untrusted_bytes, failure in _inputs(cards, insecure_loopback_http):
+        indent = None if len(cards) > 1 else 2
         if isinstance(failure, LocalFault):
             complain(failure)
             statuses.append(failure.exit_status)
+            if as_json:
+                print_json({"input": name, "error": _reason(failure).to_json()}, indent=indent)
             continue
+        expect = _expectation(name, jwks, origin)
         if failure is not None:
-            reason = Reason.of(failure.code, failure.message, failure.path, failure.hint)
-            report = Report("indeterminate", name, Answers(), (reason,))
+            enrolled = policy.find(expect) if jwks is not None else None
+            subject = enrolled.name if enrolled else origin or name
+            report = Report("indeterminate", subject, Answers(), (_reason(failure),))
         else:
-            expect = _expectation(name, jwks, origin)
             now = datetime.now(UTC)
             report = examine_card(untrusted_bytes, expect=expect, policy=policy, now=now)
         statuses.append(report.exit_status)
         if as_json:
-            print_json(report.to_json(), indent=None if len(cards) > 1 else 2)
+            print_json({"input": name, **report.to_json()}, indent=indent)
         else:
             click.echo(render_verdict(name, report))
     return max(statuses, key=_WEIGHT.index)
+
+
+def _reason(failure: LocalFault | NoVerdict) -> Reason:
+    return Reason.of(failure.code, failure.message, failure.path, failure.hint)
 
 
 def _policy(jwks: str | None, origin: str | None, profiles: tuple[str, ...]) -> Policy:

@@ -23,11 +23,11 @@ from cardsign.jose.jws import Entry, check_entry
 from cardsign.jose.keys import PublicKey
 
 #: Signature checks for one card, shared by its signatures; one takes 0.1 ms. One signature on a
-#: card of 3 KiB needs some 1,400 to go through everything.
+#: card of 3 KiB needs some 700 to go through everything.
 MAX_TRIES: Final = 4_000
-#: Bytes of payloads made for one card, equal ones included, for making them costs more than
-#: checking them: 0.4 s a MiB. Beyond cards of some 6 KiB this limit ends the search.
-MAX_MADE_BYTES: Final = 8 * 1024 * 1024
+#: Bytes read to make payloads for one card, which costs more than checking them: 0.2 s a MiB.
+#: Beyond cards of some 7 KiB this limit ends the search, by the number of payloads made.
+MAX_READ_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,12 @@ def search(
     """
     found = [Search() for _ in suspects]
     left = list(zip(suspects, found, strict=True))
-    seen = {payload.data for payload in payloads_of(document)}
-    tries, made = 0, 0
-    for candidate in _candidates(document, is_0_3=is_0_3):
-        made += len(candidate.data)
-        if not left or made > MAX_MADE_BYTES or tries + len(left) > MAX_TRIES:
+    as_received = tuple(payloads_of(document))
+    seen = {payload.data for payload in as_received}
+    size = max(map(len, seen))
+    tries = 0
+    for made, candidate in enumerate(_candidates(document, as_received, is_0_3=is_0_3), 1):
+        if not left or made * size > MAX_READ_BYTES or tries + len(left) > MAX_TRIES:
             break
         if candidate.data in seen:
             continue
@@ -140,9 +141,10 @@ def respelt(payloads: Iterable[Payload], spellings: Iterable[Spelling]) -> Itera
             yield Candidate(payload, spelling.write(payload.value), spelling)
 
 
-def _candidates(document: Mapping[str, Json], *, is_0_3: bool) -> Iterator[Candidate]:
+def _candidates(
+    document: Mapping[str, Json], as_received: Sequence[Payload], *, is_0_3: bool
+) -> Iterator[Candidate]:
     """All that the search knows, cheapest first; the same bytes may come again."""
-    as_received = tuple(payloads_of(document))
     yield from respelt(as_received, COMMON)
     for change, card in single_edits(document, is_0_3=is_0_3):
         for payload in payloads_of(card):

@@ -6,6 +6,7 @@ Nothing here logs a request, so no token reaches a log.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -27,9 +28,18 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 HEALTH_PATH: Final = "/healthz"
+#: Bodies read at a time; whoever sends theirs slowly holds no more threads than these, and
+#: never those that answer a GET. A proxy in front that buffers bodies is the full remedy.
+MAX_BODIES_AT_ONCE: Final = 16
 _JSON: Final = ("Content-Type", "application/json")
 _UNCACHED: Final = ("Cache-Control", "no-store")
-_GRPC_STATUSES: Final = {404: "NOT_FOUND", 405: "UNIMPLEMENTED", 500: "INTERNAL"}
+_RETRY_AFTER: Final = ("Retry-After", "1")
+_GRPC_STATUSES: Final = {
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +138,7 @@ class _Site:
     def __init__(self, live: LiveGeneration, tokens: TokenTable | None) -> None:
         self._live = live
         self._tokens = tokens
+        self._bodies = threading.BoundedSemaphore(MAX_BODIES_AT_ONCE)
 
     def answer(self) -> Response:
         """Answer the request at hand."""
@@ -173,10 +184,14 @@ class _Site:
 
     def _rpc(self, snapshot: Snapshot) -> Response:
         """JSON-RPC (A2A 1.0 9.4)."""
+        if not self._bodies.acquire(blocking=False):
+            return _error(503, "too many requests are being sent slowly", _RETRY_AFTER)
         try:
             call = jsonrpc.read_call(request.get_data(cache=False))
         except RequestEntityTooLarge:
             call = jsonrpc.TOO_LARGE_CALL
+        finally:
+            self._bodies.release()
         if call.is_notification:
             return _response(204, b"", [])
         outcome = call.problem or self._card_for(snapshot, call)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
+from cardsign.card.pointer import append
+from cardsign.card.schema import fold
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused
 from cardsign.trust.origins import Origin, interface_origin
 
-# Where a payload may name endpoints, and which member names the transport beside each url.
-_LISTS = (
-    ("supportedInterfaces", ("protocolBinding", "protocol_binding")),
-    ("supported_interfaces", ("protocolBinding", "protocol_binding")),
-    ("additionalInterfaces", ("transport",)),
-)
+# Members that list endpoints, folded: a lenient reader takes `URL` or `SupportedInterfaces` too.
+_LISTS: Final = ("supportedinterfaces", "additionalinterfaces")
+_BINDINGS: Final = ("protocolbinding", "transport")
 
 
 def check_interfaces(payload: Mapping[str, Json], origins: tuple[Origin, ...] | None) -> None:
@@ -53,13 +53,26 @@ def check_interfaces(payload: Mapping[str, Json], origins: tuple[Origin, ...] | 
 
 
 def _endpoints(payload: Mapping[str, Json]) -> Iterator[tuple[str, Json, str]]:
-    if payload.get("url") is not None:
-        yield "/url", payload["url"], str(payload.get("preferredTransport", ""))
-    for member, binding_names in _LISTS:
-        interfaces = payload.get(member)
-        if not isinstance(interfaces, list):
+    """Every endpoint that some reader may find: its pointer, url and binding."""
+    for name, value in payload.items():
+        folded = fold(name)
+        if value is None:
             continue
-        for index, one in enumerate(interfaces):
-            entry = one if isinstance(one, dict) else {}
-            binding = next((entry[name] for name in binding_names if name in entry), "")
-            yield f"/{member}/{index}/url", entry.get("url"), str(binding)
+        if folded == "url":
+            yield append("", name), value, str(payload.get("preferredTransport", ""))
+        elif folded in _LISTS:
+            if not isinstance(value, list):
+                raise CardRefused(
+                    "card.interface_url", "expected a list of interfaces", path=append("", name)
+                )
+            for index, one in enumerate(value):
+                yield _interface(one, append(append("", name), str(index)))
+
+
+def _interface(value: Json, pointer: str) -> tuple[str, Json, str]:
+    members = (
+        {fold(name): (name, v) for name, v in value.items()} if isinstance(value, dict) else {}
+    )
+    spelled, url = members.get("url", ("url", None))
+    binding = next((members[name][1] for name in _BINDINGS if name in members), "")
+    return append(pointer, spelled), url, str(binding)

@@ -33,6 +33,9 @@ from cardsign.verdict import Answers, SignatureReport, SignatureVerdict
 #: Reasons given one by one for what is uncovered; `uncovered` lists all of it. A hostile card
 #: of 256 KiB has some 20,000 such places, and may repeat its signature sixteen times.
 _NAMED: Final = 100
+#: Values of a card, containers included; the largest real card that we know has under 2,000.
+MAX_EXPLAINED_VALUES: Final = 20_000
+
 _ASK_FOR_A_FULL_ONE: Final = "Ask the issuer to sign for served-as-is as well."
 
 
@@ -47,21 +50,22 @@ def reason_of(refusal: InputRefused, path: str | None = None) -> Reason:
 class Payloads:
     """The card's payload under each profile and what that leaves open, made when asked for.
 
-    A card may repeat one signature sixteen times; its work is done once.
+    A card may repeat one signature sixteen times; its work is done once. Who has made payloads
+    of this card already may hand them over as `made`, by profile.
     """
 
     card: Card
-    _made: dict[str, Payload | None] = field(default_factory=dict)
+    made: dict[str, Payload | None] = field(default_factory=dict)
     _open: dict[tuple[str, bool], tuple[Uncovered, ...]] = field(default_factory=dict)
 
     def of(self, profile: str) -> Payload | None:
         """The payload, or None where the profile has none for this card."""
-        if profile not in self._made:
+        if profile not in self.made:
             try:
-                self._made[profile] = canonicalize(self.card.document, profile)
+                self.made[profile] = canonicalize(self.card.document, profile)
             except CanonicalizationError:
-                self._made[profile] = None
-        return self._made[profile]
+                self.made[profile] = None
+        return self.made[profile]
 
     def uncovered(self, payload: Payload, *, accept_lossy: bool) -> tuple[Uncovered, ...]:
         """What one of these payloads does not hold of the card."""
@@ -141,14 +145,17 @@ def matching_payloads(entry: Entry, key: PublicKey, payloads: Payloads) -> list[
     """The payloads of the card that the signature verifies; full profiles first.
 
     An opt-in profile never counts. It is looked at where no other fits, so that what an old
-    SDK has signed is not taken for tampered with.
+    SDK has signed is not taken for tampered with; not in a card of more than
+    :data:`MAX_EXPLAINED_VALUES`, for which that would cost a hostile card's reader seconds.
 
     Raises:
         SignatureRefused: Header and key do not go together; no payload is looked at then.
     """
-    return _matching(entry, key, payloads, DEFAULT_PROFILES) or _matching(
-        entry, key, payloads, OPT_IN_PROFILES
-    )
+    matched = _matching(entry, key, payloads, DEFAULT_PROFILES)
+    whole = payloads.of("served-as-is")
+    if matched or whole is None or len(whole.destinations) > MAX_EXPLAINED_VALUES:
+        return matched
+    return _matching(entry, key, payloads, OPT_IN_PROFILES)
 
 
 def _matching(

@@ -306,6 +306,14 @@ def test_a_connection_may_leave_out_what_has_a_default(pointer: str, absent: str
     assert excuses(card, "prune-empty")["/url"] is SAME
 
 
+def test_a_1_0_interface_excuses_no_additional_one() -> None:
+    """0.3 readers would speak 0.3 to an endpoint that was signed for 1.0."""
+    current = put(DUAL, "/supportedInterfaces/1/protocolVersion", "1.0")
+
+    assert excuses(DUAL, "prune-empty")["/additionalInterfaces"] is SAME
+    assert excuses(current, "prune-empty")["/additionalInterfaces"] is None
+
+
 SAYS_OTHERWISE: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "another url": ("/url", "https://evil.example/old", CONNECTION),
     "the url of another interface": ("/url", "https://tides.example/rest", CONNECTION),
@@ -448,6 +456,15 @@ def test_the_connection_needs_an_interface_of_0_x() -> None:
     card = put(DUAL, "/supportedInterfaces/0/protocolVersion", "1.0")
 
     assert excuses(card, "prune-empty")["/url"] is None
+
+
+def test_an_additional_interface_needs_one_of_0_x_too() -> None:
+    """The same of the second interface, which the main one's version does not speak for."""
+    card = put(DUAL, "/supportedInterfaces/1/protocolVersion", "1.0")
+
+    found = excuses(card, "prune-empty")
+
+    assert (found["/url"], found["/additionalInterfaces"]) == (SAME, None)
 
 
 def test_only_covered_1_0_data_counts() -> None:

@@ -148,7 +148,9 @@ def test_of_several_cards_the_weightiest_status_counts(
     """2 beats 1 beats 3 beats 0, and no failure hides another card's verdict."""
     ended = cardsign("verify", *cards, "--jwks", "jwks.json", "--json")
     assert ended.status == status
-    assert len(ended.text.splitlines()) == len([card for card in cards if card != "absent.json"])
+    said = [json.loads(line) for line in ended.text.splitlines()]
+    assert [one["input"] for one in said] == cards
+    assert ["error" in one for one in said] == [card == "absent.json" for card in cards]
 
 
 def test_without_keys_nobody_is_trusted(cardsign: Cardsign, signed: Path) -> None:

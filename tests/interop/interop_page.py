@@ -6,13 +6,16 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from textwrap import wrap
 from typing import Any, Final
 
 from exceptions import Exceptions
 from judges import Version
 from population import CLASSES
 from roster import ABSENT, PROGRAMS, VERIFIERS
-from trial import ACCEPTED, CANNOT_PARSE, CANNOT_SIGN, COUNTS, NO_PROFILE, NOTHING, OWN_PAYLOAD, Row
+from trial import ACCEPTED, CANNOT_PARSE, COUNTS, NO_PROFILE, NOTHING, OWN_PAYLOAD, Row
+
+_WIDTH: Final = 98  # columns of prose, without the indent of an item
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ def record(results: Results) -> str:
         "verifiers": list(VERIFIERS),
         "rs256": {"cards": results.rs256_cards, "differing": list(results.differing)},
     }
-    rows = ",\n".join(json.dumps(_plain(row)) for row in results.rows)
+    rows = ",\n".join(json.dumps(_plain(row), separators=(",", ":")) for row in results.rows)
     return f'{json.dumps(head, indent=1)[:-2]},\n "cards": [\n{rows}\n ]\n}}\n'
 
 
@@ -90,42 +93,52 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _judges(versions: Mapping[str, Version]) -> Iterator[str]:
-    yield from _header("judge", "language", "package", "asked through", "what it signs")
+    yield from _header("judge", "language", "package", "what is put to it", "what it verifies")
     for verifier in VERIFIERS.values():
         program, version = PROGRAMS[verifier.program], versions[verifier.program]
         package = f"{version.name} {version.version}"
-        yield _line(verifier.name, program.language, package, verifier.asked, program.payload)
+        payload = f"`{verifier.payload}`"
+        yield _line(verifier.name, program.language, package, verifier.asked, payload)
     yield ""
-    yield "joserfc and jose are no SDKs: each runs a verifier of some hundred lines, as somebody"
-    yield "writes it who has only the specification. [profiles.md](profiles.md) says what the names"
-    yield "of the payloads mean."
+    yield from _prose(
+        "joserfc and jose are no SDKs of A2A: each runs a verifier of some fifty lines, such as "
+        "people write by hand. What is verified has the names of [our profiles](profiles.md)."
+    )
 
 
 def _ours(results: Results) -> Iterator[str]:
     signed = [row for row in results.rows if row.judged]
-    yield f"Of {len(results.rows):,} cards we sign {len(signed):,}. The others we refuse to sign:"
     refused = Counter(row.refused for row in results.rows if row.refused)
-    yield ", ".join(f"{count} × `{code}`" for code, count in refused.most_common()) + "."
+    codes = ", ".join(f"`{code}` {count}" for code, count in refused.most_common())
+    classes = [name for name in CLASSES if any(row.group == name for row in signed)]
+    yield from _prose(
+        f"Of {len(results.rows):,} cards we sign {len(signed):,}, which are judged. The others we "
+        f"refuse to sign, for these reasons: {codes}."
+    )
     yield ""
-    yield from _header("accepted by", *CLASSES, "all")
-    yield _line("*signed by us*", *_by_class(signed))
+    yield from _header("accepted by", *classes, "all")
+    yield _line("*of those signed*", *_by_class(signed, classes))
     for name in VERIFIERS:
         accepted = [row for row in signed if row.judged[name] == ACCEPTED]
-        yield _line(name, *_by_class(accepted))
+        yield _line(name, *_by_class(accepted, classes))
     yield ""
-    yield f"That is ES256. {results.rs256_cards} of these cards were tried with RS256 too, and"
-    yield "every judge that knows it found the same; a2a-protocol-types does not know it."
+    without = " and ".join(one.name for one in PROGRAMS.values() if "RS256" not in one.algorithms)
+    yield from _prose(
+        f"That is ES256. {results.rs256_cards} of these cards were tried with RS256 too, and every "
+        f"judge that knows it found the same; {without} does not know it."
+    )
 
 
-def _by_class(rows: Sequence[Row]) -> list[str]:
+def _by_class(rows: Sequence[Row], classes: Sequence[str]) -> list[str]:
     counts = Counter(row.group for row in rows)
-    return [*(str(counts[name]) for name in CLASSES), f"{len(rows):,}"]
+    return [*(str(counts[name]) for name in classes), f"{len(rows):,}"]
 
 
+_OTHER: Final = "another profile"
 _REMEDIES: Final = {
-    CANNOT_PARSE: "It cannot read the card: no signature could satisfy it",
-    OWN_PAYLOAD: "Only a signature over a payload of its own would do, which is no profile of ours",
-    NOTHING: "No signature could satisfy it",
+    CANNOT_PARSE: "It cannot read the card, so no signature satisfies it",
+    OWN_PAYLOAD: "Only one over a payload of its own does, which is no profile of ours",
+    NOTHING: "No signature satisfies it",
 }
 
 
@@ -134,57 +147,65 @@ def _remedy(why: str) -> str:
     if why in _REMEDIES:
         return _REMEDIES[why]
     if why.startswith("asks for "):
-        return f"A signature over its `{why.removeprefix('asks for ')}` payload does"
+        return f"A signature of the profile `{why.removeprefix('asks for ')}` does"
     name = why.removeprefix("no endpoint in ")
-    payload = "its own payload" if name == OWN_PAYLOAD else f"the `{name}` payload"
-    return f"One over {payload} would, but names no endpoint to build a client from"
+    which = "over a payload of its own" if name == OWN_PAYLOAD else f"of the profile `{name}`"
+    return f"One {which} would, but leaves no endpoint to build a client from"
 
 
 def _refusals(written: Exceptions) -> Iterator[str]:
-    yield "These exceptions were written down before the run, with their numbers; it has found them"
-    yield "and no others. What would satisfy a verifier was tried: each of our profiles alone, then"
-    yield "the verifier's own payload."
+    yield from _prose(
+        "These exceptions were written down before the run, with their numbers; it has found them "
+        "and no others. What satisfies a verifier was tried: a signature of each of our profiles "
+        "alone, then one over the payload that the verifier says it makes."
+    )
     for name in VERIFIERS:
         yield ""
         whys = written.get(name, {})
-        if not whys:
-            yield f"**{name}** accepts all."
-            continue
-        yield f"**{name}**"
-        yield ""
+        yield f"**{name}**" if whys else f"**{name}** accepts all."
+        yield from [""] if whys else []
         for why, one in whys.items():
+            cards = f"{sum(one.cards.values()):,} cards"
             classes = ", ".join(f"{group} {count}" for group, count in one.cards.items())
-            yield f"- {sum(one.cards.values())} cards ({classes}): {one.because}."
-            yield f"  {_remedy(why)}."
+            yield from _item(f"{cards}, since {one.because}. *{_remedy(why)}.* ({classes})")
 
 
 def _theirs(rows: Sequence[Row]) -> Iterator[str]:
-    read = [row for row in rows if row.recognised]
-    yield f"Each judge signs what it can of the {len(read):,} cards that we can read; we verify it."
-    yield "A signature *counts* by default if it covers the whole card. If it fits the payload of a"
-    yield "profile that does not, we say which (`other-profile`), and a policy may accept the lossy"
-    yield "ones. *No profile* means that we cannot tell such a signature from a bad one."
+    read = sum(bool(row.recognised) for row in rows)
+    yield from _prose(
+        f"Each judge signs what it can of the {read:,} cards that we can read, and we verify that. "
+        "A signature *counts* by default if it covers the whole card. If it fits a profile that "
+        "does not, we say which, and a policy may accept the lossy ones. *No profile* means that "
+        "we cannot tell such a signature from a bad one: of a2a-js where it coerces values to "
+        "another type or loses members named `__proto__`, of a2a-protocol-types where it writes "
+        "security schemes of A2A 0.3 as those of 1.0, of a2a-sdk where it finds nothing of its "
+        "schema and signs `null`."
+    )
     yield ""
-    yield from _header("signed by", "cards", "counts", "other profile", "no profile", "not read")
+    yield from _header("signed by", "cards", "counts", "another profile", "no profile")
     for name in PROGRAMS:
-        yield _line(name, *_tally([row.recognised[name] for row in read if name in row.recognised]))
-
-
-def _tally(found: Sequence[str]) -> list[str]:
-    signed = [one for one in found if one != CANNOT_SIGN]
-    kinds = Counter(_kind(one) for one in signed)
-    return [str(len(signed)), *(str(kinds[kind]) for kind in (COUNTS, "other", NO_PROFILE, "code"))]
+        kinds = Counter(_kind(row.recognised[name]) for row in rows if name in row.recognised)
+        cells = (kinds.total(), *(kinds[kind] for kind in (COUNTS, _OTHER, NO_PROFILE)))
+        yield _line(name, *(f"{cell:,}" for cell in cells))
 
 
 def _kind(found: str) -> str:
-    if found in (COUNTS, NO_PROFILE):
-        return found
-    return "code" if found.startswith(("card.", "json.", "sig.")) else "other"
+    return found if found in (COUNTS, NO_PROFILE) else _OTHER
 
 
 def _absent() -> Iterator[str]:
     for one in ABSENT:
-        yield f"- **{one.name}** ({one.language}, {one.version}). {one.why}"
+        yield from _item(f"**{one.name}** {one.version} ({one.language}). {one.why}")
+
+
+def _prose(text: str) -> list[str]:
+    return wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _item(text: str) -> Iterator[str]:
+    first, *rest = _prose(text)
+    yield f"- {first}"
+    yield from (f"  {line}" for line in rest)
 
 
 def _header(*names: str) -> tuple[str, str]:

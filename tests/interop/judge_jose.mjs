@@ -26,6 +26,10 @@ function payloadOf({ signatures: _, ...unsigned }) {
   return Buffer.from(jcs(unsigned));
 }
 
+function entriesOf({ signatures }) {
+  return Array.isArray(signatures) ? signatures : [];
+}
+
 /** Whether a client could be built: an interface of 1.0 has a url, or the card of 0.3. */
 function isCallable(card) {
   const interfaces = Array.isArray(card.supportedInterfaces) ? card.supportedInterfaces : [];
@@ -64,10 +68,9 @@ async function fault(entry, payload, { jwks, algorithms = ['ES256', 'RS256'] }) 
 
 async function verdictOn(card, request) {
   const callable = isCallable(card);
-  const entries = Array.isArray(card.signatures) ? card.signatures : [];
   const payload = payloadOf(card);
   const faults = [];
-  for (const entry of entries) {
+  for (const entry of entriesOf(card)) {
     const why = await fault(entry, payload, request);
     if (!why) return { outcome: 'accepted', why, callable };
     faults.push(why);
@@ -89,10 +92,16 @@ const ACTIONS = {
   },
 
   async 'verify-each'(request) {
-    const card = parse(request.card);
-    const entries = Array.isArray(card.signatures) ? card.signatures : [];
+    let card;
+    try {
+      card = parse(request.card);
+    } catch (error) {
+      return { outcomes: [], whys: [], why: describe(error) };
+    }
     const verdicts = [];
-    for (const one of entries) verdicts.push(await verdictOn({ ...card, signatures: [one] }, request));
+    for (const one of entriesOf(card)) {
+      verdicts.push(await verdictOn({ ...card, signatures: [one] }, request));
+    }
     return { outcomes: verdicts.map((v) => v.outcome), whys: verdicts.map((v) => v.why) };
   },
 

@@ -96,7 +96,10 @@ def do_verify(request: Json) -> Json:
 
 
 def do_verify_each(request: Json) -> Json:
-    card = parse(request["card"])
+    try:
+        card = parse(request["card"])
+    except (ValueError, TypeError, RecursionError) as error:
+        return {"outcomes": [], "whys": [], "why": describe(error)}
     texts = [json.dumps({**card, "signatures": [entry]}) for entry in entries_of(card)]
     verdicts = [verdict_on(text, request) for text in texts]
     return {"outcomes": [v["outcome"] for v in verdicts], "whys": [v["why"] for v in verdicts]}

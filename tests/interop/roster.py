@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -57,7 +57,6 @@ class Program:
     Attributes:
         name: Stays when the version changes.
         language: What it is written in.
-        payload: What it signs, in a few words.
         variable: The environment variable that says where `make interop-env-all` has put it;
             empty where it runs under our own interpreter.
         command: Its words; ``{}`` stands for the variable's value.
@@ -68,11 +67,10 @@ class Program:
 
     name: str
     language: str
-    payload: str
     variable: str
     command: tuple[str, ...]
     registry: Registry
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
     algorithms: tuple[str, ...] = ALGORITHMS
 
     @property
@@ -96,67 +94,71 @@ class Verifier:
         program: Which one.
         path: The request's `path`.
         asked: How, in a few words.
+        payload: Our profile of what it verifies.
     """
 
     name: str
     program: str
     path: Path_
     asked: str
+    payload: str
 
 
-def _a2a_sdk(name: str, payload: str, variable: str) -> Program:
-    command = ("{}", "{here}/judge_a2a_sdk.py")
-    return Program(name, "Python", payload, variable, command, PYPI, {})
+def _a2a_sdk(name: str, variable: str) -> Program:
+    return Program(name, "Python", variable, ("{}", "{here}/judge_a2a_sdk.py"), PYPI)
 
 
-def _node(name: str, payload: str, file: str) -> Program:
-    variable = "CARDSIGN_JUDGE_JS_HOME"
+def _node(name: str, file: str) -> Program:
     command, home = ("node", f"{{here}}/{file}"), {"A2A_JS_HOME": "{}"}
-    return Program(name, "JavaScript", payload, variable, command, NPM, home)
+    return Program(name, "JavaScript", "CARDSIGN_JUDGE_JS_HOME", command, NPM, home)
 
 
 PROGRAMS: Final = {
     program.name: program
     for program in (
-        _a2a_sdk("a2a-sdk", "`prune-empty-upgraded`", "CARDSIGN_JUDGE_PY"),
-        _a2a_sdk("a2a-sdk 1.1", "`sdk-1.0-legacy`", "CARDSIGN_JUDGE_PY11"),
-        _a2a_sdk("a2a-sdk 0.3", "`sdk-0.3`", "CARDSIGN_JUDGE_PY03"),
-        _node("a2a-js", "`prune-empty`, `js-instance`", "judge_a2a_js.mjs"),
+        _a2a_sdk("a2a-sdk", "CARDSIGN_JUDGE_PY"),
+        _a2a_sdk("a2a-sdk 1.1", "CARDSIGN_JUDGE_PY11"),
+        _a2a_sdk("a2a-sdk 0.3", "CARDSIGN_JUDGE_PY03"),
+        _node("a2a-js", "judge_a2a_js.mjs"),
         Program(
             "a2a-protocol-types",
             "Rust",
-            "`rule-1-as-written`",
             "CARDSIGN_JUDGE_RUST",
             ("{}",),
             CRATES,
-            {},
             algorithms=("ES256",),
         ),
-        Program(
-            "joserfc",
-            "Python",
-            "`served-as-is`",
-            "",
-            ("{}", "{here}/judge_joserfc.py"),
-            PYPI,
-            {},
-        ),
-        _node("jose", "`served-as-is`", "judge_jose.mjs"),
+        Program("joserfc", "Python", "", ("{}", "{here}/judge_joserfc.py"), PYPI),
+        _node("jose", "judge_jose.mjs"),
     )
 }
 
+_RESOLVER: Final = "its card resolver"
+_BY_HAND: Final = "the JSON as served, by hand"
 VERIFIERS: Final = {
     verifier.name: verifier
     for verifier in (
-        Verifier("a2a-sdk", "a2a-sdk", "resolver", "its card resolver"),
-        Verifier("a2a-sdk 1.1", "a2a-sdk 1.1", "resolver", "its card resolver"),
-        Verifier("a2a-sdk 0.3", "a2a-sdk 0.3", "resolver", "its card resolver"),
-        Verifier("a2a-js plain", "a2a-js", "plain", "the JSON, as fetched by hand"),
-        Verifier("a2a-js resolver", "a2a-js", "resolver", "its card resolver"),
-        Verifier("a2a-protocol-types", "a2a-protocol-types", "plain", "the JSON, as received"),
-        Verifier("a2a-protocol-types typed", "a2a-protocol-types", "typed", "its `AgentCard`"),
-        Verifier("joserfc", "joserfc", "plain", "the JSON, written by hand"),
-        Verifier("jose", "jose", "plain", "the JSON, written by hand"),
+        Verifier("a2a-sdk", "a2a-sdk", "resolver", _RESOLVER, "prune-empty-upgraded"),
+        Verifier("a2a-sdk 1.1", "a2a-sdk 1.1", "resolver", _RESOLVER, "sdk-1.0-legacy"),
+        Verifier("a2a-sdk 0.3", "a2a-sdk 0.3", "resolver", _RESOLVER, "sdk-0.3"),
+        Verifier("a2a-js plain", "a2a-js", "plain", "the JSON as served", "prune-empty"),
+        Verifier("a2a-js resolver", "a2a-js", "resolver", _RESOLVER, "js-instance"),
+        Verifier(
+            "a2a-protocol-types",
+            "a2a-protocol-types",
+            "plain",
+            "the JSON as served",
+            "rule-1-as-written",
+        ),
+        Verifier(
+            "a2a-protocol-types typed",
+            "a2a-protocol-types",
+            "typed",
+            "its `AgentCard`",
+            "rule-1-descriptor-scope",
+        ),
+        Verifier("joserfc", "joserfc", "plain", _BY_HAND, "served-as-is"),
+        Verifier("jose", "jose", "plain", _BY_HAND, "served-as-is"),
     )
 }
 

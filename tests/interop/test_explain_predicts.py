@@ -26,7 +26,7 @@ from cardsign.card.canonical import PROFILES
 from cardsign.explain import explain_card, repairs
 from cardsign.explain.predictions import VERIFIERS
 
-RANDOM_CARDS: Final = 100
+RANDOM_CARDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +117,11 @@ def of_random_cards(alice: PrivateKey) -> Predicted:
 
 @pytest.fixture(scope="module")
 def of_shared_cards(samples: tuple[Sample, ...], alice: PrivateKey) -> Predicted:
-    """The shared cards that we can read, signed, and what is predicted of each."""
+    """Of each shared card that we can read one variant, and what is predicted of it."""
     cards = (
-        card
+        tuple(variants(sample.document, alice, Random(number)))[number % 3]
         for number, sample in enumerate(samples)
         if sample.document is not None
-        for card in list(variants(sample.document, alice, Random(number)))[number % 2 :: 2]
     )
     return [(card, predict(card, alice)) for card in cards]
 
@@ -146,7 +145,7 @@ def test_predictions_of_random_cards_come_true(
     """Whatever is predicted; and most of the time something is."""
     made = check(of_random_cards, witness)
     assert made["unknown"] < made.total() / 3
-    assert made.total() - made["unknown"] > 100
+    assert made.total() - made["unknown"] > RANDOM_CARDS
 
 
 @pytest.mark.needs_shared
@@ -156,7 +155,7 @@ def test_predictions_of_shared_cards_come_true(
     """Real cards and provocative ones."""
     made = check(of_shared_cards, witness)
     assert made["unknown"] < made.total() / 4
-    assert min(made["accepted"], made["refused"]) > 10
+    assert min(made["accepted"], made["refused"]) > 5
 
 
 # ------------------------------------------------------------------ headers

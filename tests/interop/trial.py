@@ -38,7 +38,6 @@ DISTURBED: Final = "disturbed by another signature"
 
 COUNTS: Final = "counts"
 NO_PROFILE: Final = "no profile"
-CANNOT_SIGN: Final = "cannot sign"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,8 @@ class Row:
         judged: By verifier: ``accepted``, which means that a client could be built from what
             was verified, or why not, which says whether any signature could satisfy it.
         recognised: By program that signed the card: ``counts``, the profiles that its
-            signature fits, ``no profile``, ``cannot sign``, or the code for which we do not
-            read the card.
+            signature fits, ``no profile``, or the code for which we do not read the card;
+            without a program that cannot sign it.
     """
 
     file: str
@@ -141,8 +140,9 @@ class Trial:
         unsigned = {name: value for name, value in document.items() if name != "signatures"}
         for name, judge in self.judges.items():
             entry = self._signature_of(judge, unsigned)
-            signed = json.dumps({**unsigned, "signatures": [entry]}).encode()
-            yield name, CANNOT_SIGN if entry is None else self._recognise(signed)
+            if entry is not None:
+                signed = json.dumps({**unsigned, "signatures": [entry]}).encode()
+                yield name, self._recognise(signed)
 
     def _signature_of(self, judge: Judge, unsigned: Mapping[str, Json]) -> Any:
         alg, kid = self._key.public.alg, self._key.public.kid

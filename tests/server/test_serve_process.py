@@ -18,6 +18,8 @@ import pytest
 from publications import PUBLIC, publish_cards
 
 from cardsign.jose.keys import PrivateKey
+from cardsign.server.app import MAX_BODIES_AT_ONCE
+from cardsign.server.run import WORKER_THREADS
 from cardsign.server.tokens import create_token
 
 CARD = "/.well-known/agent-card.json"
@@ -196,6 +198,21 @@ def test_a_body_beyond_the_limit_is_413(http: httpx.Client, chunked: bool) -> No
     content = iter([body[:1000], body[1000:]]) if chunked else body
     assert http.post("/a2a", content=content).status_code == 413
     assert http.post("/a2a", content=b"{}").json()["error"]["code"] == -32600
+
+
+def test_slow_senders_do_not_silence_the_server(published: Published) -> None:
+    """Whoever dribbles bodies holds some threads, never those that answer everybody else."""
+    with _running(published) as server, contextlib.ExitStack() as senders:
+        request = b"POST /a2a HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"
+        for _ in range(WORKER_THREADS + MAX_BODIES_AT_ONCE):
+            sender = senders.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            sender.sendall(request)
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=5) as client:
+            assert _wait_for(lambda: client.post("/a2a", json=CALL).status_code == 503, seconds=5)
+            assert client.get("/healthz").status_code == 200
+            assert client.get(CARD).status_code == 200
+            senders.close()
+            assert _wait_for(lambda: client.post("/a2a", json=CALL).status_code == 401, seconds=5)
 
 
 # ---------------------------------------------------------------- start and stop

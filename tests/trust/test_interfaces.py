@@ -91,7 +91,26 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "a url that is a list": ({"url": [IN_A]}, "card.interface_url", "/url"),
     "none": ({"name": "x"}, "card.no_interface", ""),
     "an empty list": ({"supportedInterfaces": []}, "card.no_interface", ""),
-    "a list that is none": ({"supportedInterfaces": {"url": IN_A}}, "card.no_interface", ""),
+    "a list that is none": (
+        {"supportedInterfaces": {"url": IN_A}},
+        "card.interface_url",
+        "/supportedInterfaces",
+    ),
+    "a url that a lenient reader takes": (
+        {"URL": OUT, "supportedInterfaces": [{"url": IN_A}]},
+        "card.origin_mismatch",
+        "/URL",
+    ),
+    "interfaces that a lenient reader takes": (
+        {"SupportedInterfaces": [{"Url": OUT}], "url": IN_A},
+        "card.origin_mismatch",
+        "/SupportedInterfaces/0/Url",
+    ),
+    "additional ones in protobuf's spelling": (
+        {"additional_interfaces": [{"url": OUT}], "url": IN_A},
+        "card.origin_mismatch",
+        "/additional_interfaces/0/url",
+    ),
 }
 
 

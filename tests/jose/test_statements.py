@@ -1,0 +1,497 @@
+"""The form of statements: K1 to K4, the spans of K9, and how they are put together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from statement_making import (
+    DAY,
+    NOW,
+    T0,
+    URL,
+    Members,
+    entry,
+    forged_entry,
+    key,
+    keyset_members,
+    quorum,
+    refusal,
+    release_members,
+    signed_keyset,
+    signed_release,
+    thumbprint,
+)
+
+from cardsign.card.serialize import jcs
+from cardsign.errors import SigningRefused
+from cardsign.jose import base64url
+from cardsign.jose.assembly import add_signature, sign_statement
+from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keyset import draft_keyset, read_keyset
+from cardsign.jose.release import draft_release, read_release
+from cardsign.jose.statements import (
+    MAX_SIGNATURES,
+    MAX_STATEMENT_BYTES,
+    TYP_KEYSET,
+    TYP_RELEASE,
+    Counted,
+    StatementRefused,
+    check_times,
+    count,
+)
+
+
+def honest() -> bytes:
+    """A keyset statement as it is published."""
+    return sign_statement(draft_keyset(keyset_members()), [key("ann"), key("bob")], TYP_KEYSET)
+
+
+def test_keyset_is_read_as_it_was_written() -> None:
+    """Every member arrives, and the payload is kept as octets."""
+    members = keyset_members(revoked=sorted([thumbprint("x"), thumbprint("y")]))
+    payload = draft_keyset(members)
+    found = read_keyset(sign_statement(payload, [key("ann")], TYP_KEYSET))
+    assert found.envelope.payload == payload
+    assert (found.issuer, found.origins) == ("tides.example", ("https://tides.example",))
+    assert (found.epoch, found.version, found.prev) == (1, 1, None)
+    assert (found.iat, found.exp) == (T0, T0 + 90 * DAY)
+    assert found.root.threshold == 2
+    assert [one.holder for one in found.root.keys] == ["ann", "bob", "cat"]
+    assert found.recovery is not None
+    assert found.recovery.keys[0].public == key("rita").public
+    assert [one.roles for one in found.keys] == [("card",), ("release",), ("release",)]
+    assert found.revoked == {thumbprint("x"), thumbprint("y")}
+
+
+def test_release_is_read_as_it_was_written() -> None:
+    """Every member arrives."""
+    keyset = signed_keyset("ann", "bob")
+    found = signed_release(keyset, "rel", audit_head="a" * 64)
+    assert (found.keyset.epoch, found.keyset.version) == (1, 1)
+    assert found.keyset.digest == keyset.digest
+    assert (found.seq, found.order) == (5, (1, 1, 5))
+    assert [(card.url, card.seq) for card in found.cards] == [(URL, 3)]
+    assert dict(found.floor) == {URL: 3, "extended": 2}
+    assert found.audit_head == "a" * 64
+
+
+def outside(change: Callable[[dict[str, Any]], object]) -> bytes:
+    """An honest statement whose envelope was changed."""
+    document = json.loads(honest())
+    change(document)
+    return json.dumps(document).encode()
+
+
+def header(**changes: Any) -> bytes:
+    """An honest statement whose first protected header was changed; None removes a member."""
+    members = {"alg": "ES256", "kid": thumbprint("ann"), "typ": TYP_KEYSET, **changes}
+    kept = {name: value for name, value in members.items() if value is not None}
+    protected = base64url.encode(json.dumps(kept).encode())
+    return outside(lambda document: document["signatures"][0].update(protected=protected))
+
+
+ENVELOPES: dict[str, tuple[Callable[[], bytes], str]] = {
+    "no JSON": (lambda: b"{", "statement.shape"),
+    "a member twice": (lambda: b'{"payload":"","payload":""}', "statement.shape"),
+    "too large": (lambda: honest() + b" " * MAX_STATEMENT_BYTES, "statement.shape"),
+    "an unknown member": (lambda: outside(lambda d: d.update(header={})), "statement.shape"),
+    "no payload": (lambda: outside(lambda d: d.pop("payload")), "statement.shape"),
+    "a payload that is an object": (
+        lambda: outside(lambda d: d.update(payload={})),
+        "statement.shape",
+    ),
+    "a padded payload": (lambda: outside(lambda d: d.update(payload="e30=")), "statement.shape"),
+    "a payload that is a list": (
+        lambda: outside(lambda d: d.update(payload="W10")),
+        "statement.shape",
+    ),
+    "no signature": (lambda: outside(lambda d: d.update(signatures=[])), "statement.shape"),
+    "too many signatures": (
+        lambda: outside(lambda d: d.update(signatures=d["signatures"][:1] * (MAX_SIGNATURES + 1))),
+        "statement.shape",
+    ),
+    "a signature that is text": (
+        lambda: outside(lambda d: d.update(signatures=["x"])),
+        "statement.shape",
+    ),
+    "an unprotected header": (
+        lambda: outside(lambda d: d["signatures"][0].update(header={})),
+        "statement.shape",
+    ),
+    "a header without kid": (lambda: header(kid=None), "statement.header"),
+    "a header with jku": (lambda: header(jku="https://x.example"), "statement.header"),
+    "a header with crit": (lambda: header(crit=["exp"]), "statement.header"),
+    "alg none": (lambda: header(alg="none"), "statement.header"),
+    "a kid with a line break": (lambda: header(kid="a\nb"), "statement.header"),
+    "no typ": (lambda: header(typ=None), "statement.header"),
+    "the typ of a card": (lambda: header(typ="JOSE"), "statement.typ"),
+    "the typ of a release": (lambda: header(typ=TYP_RELEASE), "statement.typ"),
+    "the typ in capitals": (lambda: header(typ=TYP_KEYSET.upper()), "statement.typ"),
+}
+
+
+@pytest.mark.parametrize(("untrusted", "code"), ENVELOPES.values(), ids=ENVELOPES)
+def test_envelope_is_refused(untrusted: Callable[[], bytes], code: str) -> None:
+    """K1: an envelope has exactly its members, and headers exactly theirs."""
+    assert refusal(lambda: read_keyset(untrusted())) == code
+
+
+def test_envelope_passes_where_only_its_spelling_differs() -> None:
+    """The envelope is no JCS: white space and order say nothing. The twin of the refusals."""
+    document = json.loads(honest())
+    turned = dict(reversed(document.items()))
+    assert read_keyset(json.dumps(turned, indent=4).encode()) == read_keyset(honest())
+    assert read_keyset(header()).digest == read_keyset(honest()).digest
+
+
+def test_statement_is_never_read_as_the_other() -> None:
+    """K1: a wrong typ is not tried as anything else."""
+    release = sign_statement(
+        draft_release(release_members(signed_keyset("ann"))), [key("rel")], TYP_RELEASE
+    )
+    assert refusal(lambda: read_keyset(release)) == "statement.typ"
+    assert refusal(lambda: read_release(honest())) == "statement.typ"
+    assert read_release(release).seq == 5
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [
+        lambda payload: payload + b"\n",
+        lambda payload: payload.replace(b'":', b'": ', 1),
+        lambda payload: payload.replace(b'"epoch":1', b'"epoch":1.0'),
+        lambda payload: payload.replace(b"tides", b"\\u0074ides", 1),
+        lambda payload: json.dumps(dict(reversed(json.loads(payload).items()))).encode(),
+    ],
+    ids=["line break", "space", "1.0 for 1", "escape", "other order"],
+)
+def test_payload_in_another_spelling(spell: Callable[[bytes], bytes]) -> None:
+    """K2: one value has one digest."""
+    payload = draft_keyset(keyset_members())
+    entry_of_ann = forged_entry(spell(payload), "ann", thumbprint("ann"))
+
+    def statement(body: bytes) -> bytes:
+        document = {"payload": base64url.encode(body), "signatures": [entry_of_ann]}
+        return json.dumps(document).encode()
+
+    assert spell(payload) != payload
+    assert refusal(lambda: read_keyset(statement(spell(payload)))) == "statement.not_canonical"
+    assert read_keyset(statement(payload)).version == 1
+
+
+def public(name: str, **changes: Any) -> Members:
+    """A root's entry with a changed JWK; None removes a member."""
+    jwk = {**key(name).public.jwk(), **changes}
+    kept = {member: value for member, value in jwk.items() if value is not None}
+    return {"public": kept, "holder": name}
+
+
+def root_with(*entries: Members) -> Members:
+    """A root of these, one of whom must sign."""
+    return {"threshold": 1, "keys": list(entries)}
+
+
+MEMBERS = "statement.members"
+KEYSETS: dict[str, tuple[Callable[[], Members], str]] = {
+    "an unknown format": (lambda: {"format": "cardsign-keyset/2"}, "statement.format"),
+    "an unknown member": (lambda: {"jwks_uri": "https://x.example"}, MEMBERS),
+    "an issuer with a space": (lambda: {"issuer": "tides example"}, MEMBERS),
+    "no origin": (lambda: {"origins": []}, MEMBERS),
+    "an origin twice": (lambda: {"origins": ["https://a.example"] * 2}, MEMBERS),
+    "an origin with a path": (lambda: {"origins": ["https://a.example/"]}, MEMBERS),
+    "an origin in capitals": (lambda: {"origins": ["https://A.example"]}, MEMBERS),
+    "an origin with userinfo": (lambda: {"origins": ["https://b@a.example"]}, MEMBERS),
+    "an origin with its default port": (lambda: {"origins": ["https://a.example:443"]}, MEMBERS),
+    "epoch 0": (lambda: {"epoch": 0}, MEMBERS),
+    "epoch true": (lambda: {"epoch": True}, MEMBERS),
+    "version 1.5": (lambda: {"version": 1.5}, MEMBERS),
+    "version 1 with prev": (lambda: {"prev": "0" * 64}, MEMBERS),
+    "version 2 without prev": (lambda: {"version": 2}, MEMBERS),
+    "version 2 with prev in capitals": (lambda: {"version": 2, "prev": "A" * 64}, MEMBERS),
+    "a time as text": (lambda: {"iat": "2026-11-21T12:00:00Z"}, MEMBERS),
+    "a time after the year 9999": (lambda: {"exp": 253402300800}, MEMBERS),
+    "exp at iat": (lambda: {"exp": T0}, "statement.time_span"),
+    "400 days and a second": (lambda: {"exp": T0 + 400 * DAY + 1}, "statement.time_span"),
+    "threshold 0": (lambda: {"root": quorum(0, "ann")}, MEMBERS),
+    "threshold above the holders": (lambda: {"root": quorum(2, "ann")}, "statement.threshold"),
+    "two keys of one holder for two": (
+        lambda: {"root": quorum(2, "ann", "bob:ann")},
+        "statement.threshold",
+    ),
+    "seventeen holders": (
+        lambda: {"root": quorum(1, *(f"r{number}" for number in range(17)))},
+        "statement.threshold",
+    ),
+    "no root": (lambda: {"root": quorum(1)}, "statement.threshold"),
+    "root null": (lambda: {"root": None}, MEMBERS),
+    "a holder in capitals": (lambda: {"root": quorum(1, "ann:Ann")}, MEMBERS),
+    "a root twice": (lambda: {"root": quorum(1, "ann", "ann:eve")}, "statement.bad_key"),
+    "a root twice under an alias": (
+        lambda: {"root": root_with(public("ann"), public("ann", kid="alias"))},
+        "statement.bad_key",
+    ),
+    "two keys under one kid": (
+        lambda: {"root": root_with(public("ann", kid="k"), public("bob", kid="k"))},
+        "statement.bad_key",
+    ),
+    "a root in recovery": (lambda: {"recovery": quorum(1, "ann")}, "statement.bad_key"),
+    "a root in keys": (lambda: {"keys": [entry("ann", "card")]}, "statement.bad_key"),
+    "a recovery key in keys": (lambda: {"keys": [entry("rita", "card")]}, "statement.bad_key"),
+    "a key twice in keys": (
+        lambda: {"keys": [entry("card", "card"), entry("card", "release")]},
+        "statement.bad_key",
+    ),
+    "a revoked key": (lambda: {"revoked": [thumbprint("card")]}, "statement.bad_key"),
+    "a revoked root": (lambda: {"revoked": [thumbprint("ann")]}, "statement.bad_key"),
+    "a key with a private half": (
+        lambda: {"root": root_with(public("ann", d="AA"))},
+        "statement.bad_key",
+    ),
+    "a key with a certificate": (
+        lambda: {"root": root_with(public("ann", x5c=[]))},
+        "statement.bad_key",
+    ),
+    "a key without kid": (
+        lambda: {"root": root_with(public("ann", kid=None))},
+        "statement.bad_key",
+    ),
+    "a key that is text": (
+        lambda: {"root": root_with({"public": "x", "holder": "ann"})},
+        "statement.bad_key",
+    ),
+    "a number with a zero before": (
+        lambda: {"root": root_with(public("ann", x="AA" + key("ann").public.numbers["x"]))},
+        "statement.bad_key",
+    ),
+    "role root": (lambda: {"keys": [entry("card", "root")]}, MEMBERS),
+    "no role": (lambda: {"keys": [entry("card")]}, MEMBERS),
+    "roles in another order": (lambda: {"keys": [entry("card", "release", "card")]}, MEMBERS),
+    "a key that ends before it begins": (
+        lambda: {"keys": [entry("card", "card", exp=T0 - 2 * DAY)]},
+        "statement.time_span",
+    ),
+    "revoked in another order": (
+        lambda: {"revoked": sorted([thumbprint("x"), thumbprint("y")], reverse=True)},
+        MEMBERS,
+    ),
+    "revoked twice": (lambda: {"revoked": [thumbprint("x")] * 2}, MEMBERS),
+    "revoked by a kid": (lambda: {"revoked": ["card"]}, MEMBERS),
+    "revoked in another spelling": (lambda: {"revoked": ["A" * 42 + "B"]}, MEMBERS),
+    "revoked null": (lambda: {"revoked": None}, MEMBERS),
+}
+
+
+@pytest.mark.parametrize(("changes", "code"), KEYSETS.values(), ids=KEYSETS)
+def test_keyset_is_refused(changes: Callable[[], Members], code: str) -> None:
+    """K2 to K4 and K9: neither drafted nor, where it was signed elsewhere, read."""
+    members = keyset_members(**changes())
+    assert refusal(lambda: draft_keyset(members)) == code
+    payload = jcs(members)
+    forged = {
+        "payload": base64url.encode(payload),
+        "signatures": [forged_entry(payload, "ann", thumbprint("ann"))],
+    }
+    assert refusal(lambda: read_keyset(json.dumps(forged).encode())) == code
+
+
+HONEST_KEYSETS: dict[str, Callable[[], Members]] = {
+    "400 days": lambda: {"exp": T0 + 400 * DAY},
+    "no recovery": lambda: {"recovery": None},
+    "no keys": lambda: {"keys": []},
+    "version 2": lambda: {"version": 2, "prev": "0" * 64},
+    "sixteen holders": lambda: {"root": quorum(16, *(f"r{number}" for number in range(16)))},
+    "a holder of two keys": lambda: {"root": quorum(2, "ann", "ann2:ann", "bob")},
+    "a holder in root and recovery": lambda: {"recovery": quorum(1, "rita:ann")},
+    "both roles": lambda: {"keys": [entry("card", "card", "release")]},
+    "an RSA key": lambda: {"keys": [entry("rsa", "card")]},
+    "a kid of one's own": lambda: {"root": root_with(public("ann", kid="the blue token"))},
+    "a port and an address": lambda: {"origins": ["http://127.0.0.1:8000", "https://[::1]:4430"]},
+}
+
+
+@pytest.mark.parametrize("changes", HONEST_KEYSETS.values(), ids=HONEST_KEYSETS)
+def test_keyset_passes(changes: Callable[[], Members]) -> None:
+    """The honest twins."""
+    payload = draft_keyset(keyset_members(**changes()))
+    assert read_keyset(sign_statement(payload, [key("ann")], TYP_KEYSET)).epoch == 1
+
+
+def test_member_left_out() -> None:
+    """K2: each member is needed."""
+    for name in keyset_members():
+        members = keyset_members()
+        del members[name]
+        assert refusal(lambda members=members: draft_keyset(members)) in (
+            MEMBERS,
+            "statement.format",
+        )
+
+
+def card(**changes: Any) -> Members:
+    """An entry of `cards`."""
+    return {"url": URL, "kind": "public", "payload_sha256": "0" * 64, "seq": 3, **changes}
+
+
+RELEASES: dict[str, tuple[Members, str]] = {
+    "an unknown format": ({"format": "cardsign-keyset/1"}, "statement.format"),
+    "an unknown member": ({"jwks": []}, MEMBERS),
+    "a keyset by its version alone": ({"keyset": {"epoch": 1, "version": 1}}, MEMBERS),
+    "seq 0": ({"seq": 0}, MEMBERS),
+    "14 days and a second": ({"exp": T0 + 14 * DAY + 1}, "statement.time_span"),
+    "exp before iat": ({"exp": T0 - 1}, "statement.time_span"),
+    "an extended card": ({"cards": [card(kind="extended")]}, MEMBERS),
+    "a card without a path": ({"cards": [card(url="https://tides.example")]}, MEMBERS),
+    "a card above the release": ({"cards": [card(seq=6)]}, MEMBERS),
+    "a card twice": ({"cards": [card(), card(seq=4)]}, MEMBERS),
+    "a digest in base64url": ({"cards": [card(payload_sha256="A" * 43)]}, MEMBERS),
+    "a floor that is a list": ({"floor": []}, MEMBERS),
+    "a floor for no url": ({"floor": {"tides": 1}}, MEMBERS),
+    "a floor of text": ({"floor": {URL: "1"}}, MEMBERS),
+    "a floor above the release": ({"floor": {URL: 6}}, "statement.floor"),
+    "an audit head in words": ({"audit_head": "none"}, MEMBERS),
+}
+
+
+@pytest.mark.parametrize(("changes", "code"), RELEASES.values(), ids=RELEASES)
+def test_release_is_refused(changes: Members, code: str) -> None:
+    """K2, K9 and K10: what a release may say."""
+    members = release_members(signed_keyset("ann"), **changes)
+    assert refusal(lambda: draft_release(members)) == code
+    payload = jcs(members)
+    forged = {
+        "payload": base64url.encode(payload),
+        "signatures": [forged_entry(payload, "rel", thumbprint("rel"), TYP_RELEASE)],
+    }
+    assert refusal(lambda: read_release(json.dumps(forged).encode())) == code
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"exp": T0 + 14 * DAY},
+        {"cards": [], "floor": {}},
+        {"cards": [card(), card(payload_sha256="1" * 64, seq=5)], "floor": {URL: 5}},
+    ],
+    ids=["14 days", "no card", "old and new payload while caches hold either"],
+)
+def test_release_passes(changes: Members) -> None:
+    """The honest twins."""
+    assert signed_release(signed_keyset("ann"), "rel", **changes).seq == 5
+
+
+TIMES: dict[str, tuple[int, str]] = {
+    "on the second of issue": (0, ""),
+    "a clock behind by the skew": (-300, ""),
+    "a second more": (-301, "statement.not_yet"),
+    "1970": (-T0, "statement.not_yet"),
+    "the last second": (90 * DAY - 1, ""),
+    "at exp": (90 * DAY, "statement.expired"),
+    "2100": (75 * 365 * DAY, "statement.expired"),
+}
+
+
+@pytest.mark.parametrize(("offset", "code"), TIMES.values(), ids=TIMES)
+def test_times(offset: int, code: str) -> None:
+    """K9: iat - skew <= now < exp; the skew forgives a future iat and no expiry."""
+    statement = signed_keyset("ann")
+
+    def check() -> None:
+        now = NOW + timedelta(seconds=offset)
+        check_times(statement, now=now, skew=timedelta(seconds=300))
+
+    if code:
+        assert refusal(check) == code
+    else:
+        check()
+
+
+def test_count_looks_at_each_signature_alone() -> None:
+    """K5: unknown ones are skipped, bad ones by known keys reported; good ones stay good."""
+    payload = draft_keyset(keyset_members())
+    document = {
+        "payload": base64url.encode(payload),
+        "signatures": [
+            forged_entry(payload, "eve", thumbprint("eve")),
+            forged_entry(payload, "eve", thumbprint("bob")),
+            forged_entry(payload, "rsa", thumbprint("bob")),
+            forged_entry(payload, "ann", "alias of ann"),
+            forged_entry(payload, "ann", thumbprint("ann")),
+            forged_entry(payload, "ann", thumbprint("ann")),
+        ],
+    }
+    statement = read_keyset(json.dumps(document).encode())
+    counted = count(statement.envelope, [key("ann").public, key("bob").public])
+    assert counted.good == {thumbprint("ann")}
+    assert counted.bad == (thumbprint("bob"),) * 2
+    assert counted.unknown == (thumbprint("eve"), "alias of ann")
+    assert statement.root.holders(counted) == {"ann"}
+
+
+def test_header_names_the_alg_of_the_key() -> None:
+    """A signature that fits its key is bad if its header says another alg."""
+    payload = draft_keyset(keyset_members())
+
+    def counted(alg: str) -> Counted:
+        header = {"alg": alg, "kid": thumbprint("ann"), "typ": TYP_KEYSET}
+        protected = base64url.encode(json.dumps(header).encode())
+        signed = key("ann").sign(f"{protected}.{base64url.encode(payload)}".encode())
+        entries = [{"protected": protected, "signature": base64url.encode(signed)}]
+        document = {"payload": base64url.encode(payload), "signatures": entries}
+        return count(read_keyset(json.dumps(document).encode()).envelope, [key("ann").public])
+
+    assert counted("ES256").good == {thumbprint("ann")}
+    assert counted("RS256").bad == (thumbprint("ann"),)
+
+
+def test_signature_over_another_payload_is_bad() -> None:
+    """A signature is lifted from one statement to another."""
+    lifted = json.loads(honest())["signatures"]
+    other = json.loads(
+        sign_statement(draft_keyset(keyset_members(iat=T0 + 1)), [key("cat")], TYP_KEYSET)
+    )
+    other["signatures"] += lifted
+    counted = count(
+        read_keyset(json.dumps(other).encode()).envelope,
+        [key(name).public for name in ("ann", "bob", "cat")],
+    )
+    assert counted.good == {thumbprint("cat")}
+    assert counted.bad == (thumbprint("ann"), thumbprint("bob"))
+
+
+def test_signatures_are_added_one_by_one() -> None:
+    """Holders sign one after the other; who signs again replaces his own."""
+    alone = sign_statement(draft_keyset(keyset_members()), [key("ann")], TYP_KEYSET)
+    both = add_signature(alone, key("bob"), TYP_KEYSET)
+    assert both == honest()
+    assert (
+        add_signature(add_signature(both, key("ann"), TYP_KEYSET), key("bob"), TYP_KEYSET) == both
+    )
+
+
+def test_kid_is_the_thumbprint_whatever_the_key_is_called() -> None:
+    """A signer's own name for a key does not get into a statement."""
+    named = PrivateKey.from_pkcs8_der(key("ann").to_pkcs8_der(), kid="blue token")
+    statement = read_keyset(sign_statement(draft_keyset(keyset_members()), [named], TYP_KEYSET))
+    assert [one.kid for one in statement.envelope.signatures] == [thumbprint("ann")]
+    assert count(statement.envelope, [key("ann").public]).good == {thumbprint("ann")}
+
+
+def test_nobody_signs_what_is_no_statement() -> None:
+    """K12: a typ stands only over what it names."""
+    payload = draft_keyset(keyset_members())
+    assert refusal(lambda: sign_statement(b"{}", [key("ann")], TYP_KEYSET)) == "statement.format"
+    assert refusal(lambda: sign_statement(payload, [key("ann")], TYP_RELEASE)) == "statement.format"
+    with pytest.raises(SigningRefused, match=r"sign\.no_key"):
+        sign_statement(payload, [], TYP_KEYSET)
+
+
+def test_refusal_says_where() -> None:
+    """A place inside the payload is a JSON pointer into it."""
+    members = keyset_members(recovery=root_with(public("rita"), public("bo", alg="RS256")))
+    with pytest.raises(StatementRefused) as refused:
+        draft_keyset(members)
+    assert refused.value.path == "/recovery/keys/1/public/alg"

@@ -1,0 +1,132 @@
+"""Sign, verify, attack: on random cards, and every edit of ten base cards (threats.md 1 and 7)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from spoilt_cards import EXAMPLES, SHARES, spoilt_card
+from support import (
+    DUAL,
+    LAX,
+    OLD,
+    PORTABLE,
+    WITH_DEFAULTS,
+    at,
+    dump,
+    examine,
+    pointers,
+    put,
+    signed,
+)
+from test_attacks_in_transit import EVERY_PATH_LAX, assert_noticed, renamed, respellings
+
+from cardsign.card.canonical import FULL_PROFILES, PROFILES, canonicalize
+from cardsign.card.document import Card
+from cardsign.card.pointer import append, split
+from cardsign.errors import CanonicalizationError, CardsignError
+from cardsign.jose.keys import PrivateKey
+from cardsign.sign import SigningOptions, sign_with_notes
+
+#: A thousand in ``.ci/run``; fewer where nobody asks for more.
+CARDS: Final = min(EXAMPLES, 1000)
+LOSSY: Final = tuple(name for name, rule in PROFILES.items() if rule.standing == "lossy")
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_what_is_signed_is_trusted_and_its_lossy_payloads_are_not(
+    share: int, alice: PrivateKey
+) -> None:
+    """Sign then verify is trusted; a lossy payload served as the card is not, unless it is full."""
+    seen: Counter[str] = Counter()
+    for seed in range(share, CARDS, SHARES):
+        card = spoilt_card(seed)
+        try:
+            document = sign_with_notes(dump(card), [alice], SigningOptions()).document
+        except CardsignError:
+            seen["refused"] += 1
+            continue
+        assert examine(document, alice).verdict == "trusted", seed
+        seen["trusted"] += 1
+        signatures = json.loads(document)["signatures"]
+        for served, is_full in _lossy_payloads(card):
+            report = examine({**served, "signatures": signatures}, alice)
+            assert (report.verdict == "trusted") is is_full, seed
+            seen["served, full" if is_full else "served, lossy"] += 1
+    assert min(seen[kind] for kind in ("trusted", "served, full", "served, lossy")) > 0
+
+
+def _full_payloads(card: dict[str, Any]) -> set[bytes]:
+    return {canonicalize(card, profile).data for profile in FULL_PROFILES}
+
+
+def _lossy_payloads(card: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
+    full = _full_payloads(card)
+    for profile in LOSSY:
+        try:
+            payload = canonicalize(card, profile)
+        except CanonicalizationError:
+            continue
+        yield payload.value, payload.data in full
+
+
+def _more_base_cards() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Four random cards that can be signed and are not portable."""
+    found = 0
+    for seed in range(1000):
+        card = spoilt_card(seed)
+        try:
+            signing = sign_with_notes(dump(card), [PrivateKey.generate("ES256")], SigningOptions())
+        except CardsignError:
+            continue
+        if len(signing.profiles) > 1 and found < 4:
+            found += 1
+            yield f"random card {seed}", card
+
+
+BASE_CARDS: Final = {
+    "portable": PORTABLE,
+    "with defaults": WITH_DEFAULTS,
+    "lax": LAX,
+    "of A2A 0.3": OLD,
+    "for both generations": DUAL,
+    "with every path of the schema": EVERY_PATH_LAX,
+    **dict(_more_base_cards()),
+}
+
+
+def test_there_are_ten_base_cards() -> None:
+    """Of both generations, portable and not."""
+    assert len(BASE_CARDS) == 10
+    generations = {Card.from_object(card).generation for card in BASE_CARDS.values()}
+    assert generations >= {"1.0", "0.3", "mixed"}
+
+
+@pytest.mark.parametrize("base", BASE_CARDS.values(), ids=BASE_CARDS)
+def test_every_edit_of_a_base_card_is_noticed(base: dict[str, Any], alice: PrivateKey) -> None:
+    """Members added, renamed, respelled and emptied at every path: never trusted, never silent."""
+    card = signed(base, alice)
+    assert examine(card, alice).verdict == "trusted"
+    tried: Counter[str] = Counter()
+    for where in pointers(base):
+        value = at(base, where)
+        *_, name = split(where)
+        if isinstance(value, dict):
+            added = append(where, "x-added")
+            assert_noticed(examine(put(card, added, 1), alice), added)
+            tried["added"] += 1
+        if not name.isdigit():
+            for other in ["x-renamed", *sorted(respellings(name) if name else ())[:1]]:
+                assert examine(renamed(card, where, other), alice).verdict != "trusted", where
+                tried["renamed"] += 1
+        for empty in ("", None, [], {}, False):
+            edited = put(base, where, empty)
+            if _full_payloads(edited) & _full_payloads(base):
+                continue  # rule 1 reads nothing else in it (decisions C7)
+            report = examine({**edited, "signatures": card["signatures"]}, alice)
+            assert report.verdict != "trusted", (where, empty)
+            tried["emptied"] += 1
+    assert min(tried[kind] for kind in ("added", "renamed", "emptied")) > 3
