@@ -160,6 +160,8 @@ _TABLE: Final = (
      "Nothing to do for our verifier; other SDKs will not notice changes there."),
     ("sign.compat_no_endpoint", "No compat signature was made: its payload has no endpoint left.",
      "Serve a 1.0 card, or name the profile with --compat."),
+    ("sign.dual_document", "One document for A2A 0.3 and 1.0 was signed.",
+     "Better serve two, each with its own signatures: one of 1.0 and one of 0.3."),
     ("sign.foreign_unchecked", "A signature of another signer was kept without its key.",
      "Drop it with --drop-foreign if you do not know it."),
     ("sign.foreign_dropped", "A signature of another signer no longer fits and was dropped.",

@@ -208,6 +208,9 @@ def _check_card(card: Card, options: SigningOptions) -> Iterator[Reason]:
             if options.strict:
                 raise CardRefused("card.missing_required", problem.message, path=problem.pointer)
             yield Reason.of("card.missing_required", problem.message, problem.pointer)
+    if card.generation == "mixed":
+        dual = "one document for A2A 0.3 and 1.0: SDKs leave its 0.3 members, such as `url`, open"
+        yield Reason.of("sign.dual_document", dual)
 
 
 def _interface_problems(document: Mapping[str, Json]) -> Iterator[tuple[str, str, str]]:

@@ -675,3 +675,12 @@ def test_the_signed_card_is_read_again_as_by_an_outsider(alice: PrivateKey) -> N
         assert profile in report.signatures[0].profiles
         assert report.signatures[0].verdict == "valid"
     assert at(card, "/x-berth") == canonicalize(LAX, "served-as-is").value["x-berth"]
+
+
+@pytest.mark.parametrize(("card", "noted"), [(DUAL, True), (PORTABLE, False), (OLD, False)])
+def test_a_document_for_both_generations_is_noted(
+    card: dict[str, Any], noted: bool, alice: PrivateKey
+) -> None:
+    """It is signed as it is, and what that costs is said."""
+    notes = sign_with_notes(dump(card), [alice], SigningOptions()).notes
+    assert ("sign.dual_document" in [note.code for note in notes]) is noted

@@ -21,8 +21,9 @@ from cardsign.verify import examine_card
 
 pytestmark = pytest.mark.needs_shared
 
-#: The vectors' readings that are ours, by their names and by ours. The others (materialising
-#: absent members, refusing unknown ones, collapsing elements, ...) are nobody's profile here.
+#: The vectors' readings that are default profiles of ours, by their names and by ours.
+#: `rule-1-descriptor-scope` is an opt-in one (test_optin); the others (refusing unknown members,
+#: collapsing elements, ...) are nobody's profile here.
 READINGS = {
     "rule-1-as-written": "rule-1-as-written",
     "rule-1-served-scope": "rule-1-as-written",

@@ -28,12 +28,14 @@ from cardsign.files import read_bytes, write_atomic
     help="SHA-256 lines of the bearer tokens that open the extended card; "
     "see cardsign tokens create.",
 )
-def serve(directory: Path | None, bind: str, token_file: Path | None) -> None:
+@json_option
+def serve(directory: Path | None, bind: str, token_file: Path | None, as_json: bool) -> None:
     """Serve the publication in DIR, and follow it as it changes.
 
     Public: the card at /.well-known/agent-card.json, the key set at /.well-known/jwks.json,
     /healthz. Behind bearer tokens: the extended card, by GET .../extendedAgentCard and by
     JSON-RPC GetExtendedAgentCard. The server holds no private key; put TLS in front of it.
+    --json says on stdout where it serves.
     """
     from cardsign.server.app import ServerConfig
     from cardsign.server.run import serve as serve_generation
@@ -46,7 +48,8 @@ def serve(directory: Path | None, bind: str, token_file: Path | None) -> None:
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise UsageFault("usage.conflict", f"--bind takes HOST:PORT, not {bind!r}")
     tokens = TokenTable.read(token_file) if token_file is not None else None
-    serve_generation(ServerConfig(published, tokens), host.strip("[]"), int(port))
+    config = ServerConfig(published, tokens)
+    serve_generation(config, host.strip("[]"), int(port), as_json=as_json)
 
 
 @click.group()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import socket
 import sys
@@ -36,13 +37,14 @@ _LOG_CONFIG: Final[dict[str, Any]] = {
 }
 
 
-def serve(config: ServerConfig, host: str, port: int) -> None:
+def serve(config: ServerConfig, host: str, port: int, *, as_json: bool = False) -> None:
     """Serve until SIGTERM or SIGINT; says on stderr where, once requests are accepted.
 
     Args:
         config: What to serve to whom.
         host: A name or address of this machine.
         port: 0 for any free one.
+        as_json: Say where as one JSON object on stdout as well, for programs that start this.
 
     Raises:
         ServeFault: ``serve.port_in_use``, ``serve.bind``, ``serve.worker_died``, and what
@@ -53,10 +55,10 @@ def serve(config: ServerConfig, host: str, port: int) -> None:
     for line in _warnings(live.snapshot(), config.tokens):
         to_stderr(f"warning: {line}")
     with _reserved(host, port) as (address, free_port):
-        _run(config, address, free_port)
+        _run(config, address, free_port, as_json)
 
 
-def _run(config: ServerConfig, address: str, port: int) -> None:
+def _run(config: ServerConfig, address: str, port: int, as_json: bool) -> None:
     from granian import Granian
     from granian.constants import Interfaces
     from granian.log import LogLevels
@@ -73,22 +75,21 @@ def _run(config: ServerConfig, address: str, port: int) -> None:
         workers_kill_timeout=SHUTDOWN_SECONDS,
     )
     try:
-        server.serve(
-            target_loader=partial(_load, config, (address, port), os.getpid()), wrap_loader=False
-        )
+        loader = partial(_load, config, (address, port), os.getpid(), as_json)
+        server.serve(target_loader=loader, wrap_loader=False)
     except SystemExit as exc:  # granian's way to say that the worker ended unasked
         raise ServeFault("serve.worker_died", "the worker process ended by itself") from exc
 
 
-def _load(config: ServerConfig, address: tuple[str, int], parent: int) -> Flask:
+def _load(config: ServerConfig, address: tuple[str, int], parent: int, as_json: bool) -> Flask:
     """Make the application; called in the worker process, which need not be a fork."""
     app = create_app(config)
     live: LiveGeneration = app.extensions["cardsign"]
-    threading.Thread(target=_watch, args=(live, address, parent), daemon=True).start()
+    threading.Thread(target=_watch, args=(live, address, parent, as_json), daemon=True).start()
     return app
 
 
-def _watch(live: LiveGeneration, address: tuple[str, int], parent: int) -> None:
+def _watch(live: LiveGeneration, address: tuple[str, int], parent: int, as_json: bool) -> None:
     """Say when requests are accepted; then end this worker if its parent was killed.
 
     A worker left alone would go on answering at the port, with nobody to stop it.
@@ -96,7 +97,10 @@ def _watch(live: LiveGeneration, address: tuple[str, int], parent: int) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while not _accepts(address) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
-    to_stderr(f"serving generation {live.snapshot().number} on {_url(address)}")
+    number = live.snapshot().number
+    if as_json:
+        print(json.dumps({"generation": number, "url": _url(address)}), flush=True)
+    to_stderr(f"serving generation {number} on {_url(address)}")
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)

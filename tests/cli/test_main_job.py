@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
@@ -228,6 +231,26 @@ def test_published_cards_are_the_bytes_given(cardsign: Cardsign, signed: Path) -
     again = cardsign("publish", signed, "-o", "pub")
     assert "nothing changed" in again.err
     assert Path("pub/000001/agent-card.json").read_bytes() == signed.read_bytes()
+
+
+def test_serve_says_where_it_serves(cardsign: Cardsign, signed: Path) -> None:
+    """On stdout as JSON for a program that started it; a real server on a free port."""
+    assert cardsign("publish", signed, "-o", "pub").status == 0
+    command = [sys.executable, "-m", "cardsign", "serve", "pub", "--bind", "127.0.0.1:0", "--json"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert server.stdout is not None
+        said = json.loads(server.stdout.readline())
+        assert said["generation"] == 1
+        card = httpx.get(f"{said['url']}/.well-known/agent-card.json", trust_env=False)
+        assert card.content == signed.read_bytes()
+        verdict = cardsign("verify", said["url"], "--jwks", "jwks.json", "--insecure-loopback-http")
+        assert verdict.status == 0
+        assert cardsign("verify", said["url"], "--jwks", "jwks.json").status == 3
+    finally:
+        server.terminate()
+        assert server.wait(timeout=10) == 0
+        server.stdout.close()
 
 
 def test_a_token_is_printed_once_and_its_digest_kept(cardsign: Cardsign) -> None:
