@@ -7,7 +7,6 @@ verified as an outsider would.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from cardsign.card.canonical import (
     canonicalize,
 )
 from cardsign.card.coverage import uncovered_parts
-from cardsign.card.document import MAX_SIGNATURES, Card
+from cardsign.card.document import MAX_SIGNATURES, Card, render
 from cardsign.card.members import check_members
 from cardsign.card.strictjson import Json
 from cardsign.errors import (
@@ -167,7 +166,7 @@ def sign_with_notes(document: bytes, signers: Sequence[Signer], options: Signing
     ]
     entries.extend(kept)
     changed = entries != list(card.signatures)
-    signed = _render(card, entries) if changed else document
+    signed = render({**card.document, "signatures": entries}) if changed else document
     check_as_an_outsider(signed, signers, force=options.force)
     return Signing(signed, changed, tuple(one.payload.profile for one in plan), tuple(notes))
 
@@ -320,12 +319,6 @@ def _reuse(card: Card, planned: _Planned, signer: Signer) -> Json:
         except SignatureRefused:
             continue
     return None
-
-
-def _render(card: Card, entries: list[Json]) -> bytes:
-    document = {**card.document, "signatures": entries}
-    text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
-    return text.encode() + b"\n"
 
 
 def check_as_an_outsider(signed: bytes, signers: Sequence[Signer], *, force: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -65,6 +66,12 @@ class Card:
         """Whether the document names interfaces (1.0) or a url (0.3) at all."""
         members = ("supportedInterfaces", "supported_interfaces", "url")
         return any(bool(self.document.get(name)) for name in members)
+
+
+def render(document: Mapping[str, Json]) -> bytes:
+    """A card as we write it: UTF-8, two spaces, member order kept, a newline at the end."""
+    text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
+    return text.encode() + b"\n"
 
 
 def _generation(document: Mapping[str, Json]) -> Generation:

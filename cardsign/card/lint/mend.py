@@ -8,13 +8,12 @@ payload of ``prune-empty`` and that of ``prune-empty-upgraded`` stay what they w
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cardsign.card.document import Card
+from cardsign.card.document import Card, render
 from cardsign.card.lint.findings import Finding
 from cardsign.card.lint.targets import lint
 from cardsign.card.pointer import append
@@ -62,9 +61,8 @@ def fix(untrusted_bytes: bytes, target: str = "portable") -> Mending:
     renamed = {one.pointer for one in mended if one.rule.id == _RENAMED}
     dropped = {one.pointer for one in mended if one.rule.id != _RENAMED}
     document = _members(unsigned, "", renamed, dropped)
-    text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
     left = lint(document, target)
-    return Mending(text.encode() + b"\n", mended, left, len(card.signatures))
+    return Mending(render(document), mended, left, len(card.signatures))
 
 
 def _members(
