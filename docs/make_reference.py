@@ -29,8 +29,9 @@ LINT_INTRODUCTION = (
     "that is there twice or 2^53, needs no rule. Whether a card is complete or true is not asked.",
     "`--fix -o OUT` mends what loses nothing: a null or default outside everything about who may "
     "call goes, a protobuf spelling becomes the camelCase one. The payloads of `prune-empty` and "
-    "`prune-empty-upgraded` stay what they were, and that of `rule-1-as-written` but for members "
-    "in protobuf spelling and nulls of 0.3. Unknown members, members of 0.3 that say something, "
+    "`prune-empty-upgraded` stay what they were where there is one, and that of "
+    "`rule-1-as-written` but for members in protobuf spelling and nulls of 0.3. Unknown members, "
+    "members of 0.3 that say something, "
     "empty REQUIRED members and every requirement are left to you. Signatures come off a card that "
     "is mended, for they were made over other bytes.",
 )

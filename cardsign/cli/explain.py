@@ -213,7 +213,8 @@ def _signed(signed: Signed, tried: int, against: str | None) -> Iterator[str]:
     if signed.source == "search":
         changes = [_undone(change) for change in signed.changes]
         found = " and ".join([*changes, *(f"written with {one}" for one in signed.spelling)])
-        yield f"    repaired: it fits {signed.profile} with {found} ({tried} payloads tried)"
+        how = found if not changes else f"with {found}"
+        yield f"    repaired: it fits {signed.profile} {how} ({tried} payloads tried)"
         return
     what = "" if signed.profile is None else f" under {signed.profile}"
     yield f"    {safe(against or '')} is what was signed{what}"

@@ -25,9 +25,11 @@ from cardsign.jose.keys import PublicKey
 #: Signature checks for one card, shared by its signatures; one takes 0.1 ms. One signature on a
 #: card of 3 KiB needs some 700 to go through everything.
 MAX_TRIES: Final = 4_000
-#: Bytes read to make payloads for one card, which costs more than checking them: 0.2 s a MiB.
-#: Beyond cards of some 7 KiB this limit ends the search, by the number of payloads made.
-MAX_READ_BYTES: Final = 16 * 1024 * 1024
+#: Bytes read to make payloads for one card, which costs more than checking them; each JSON value
+#: counts for :data:`VALUE_BYTES` more, since a card of many small values costs the most. Beyond
+#: cards of some 7 KiB this limit ends the search, by the number of payloads made.
+MAX_READ_BYTES: Final = 32 * 1024 * 1024
+VALUE_BYTES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,8 @@ def search(
     left = list(zip(suspects, found, strict=True))
     as_received = tuple(payloads_of(document))
     seen = {payload.data for payload in as_received}
-    size = max(map(len, seen))
+    values = max(len(payload.destinations) for payload in as_received)
+    size = max(map(len, seen)) + VALUE_BYTES * values
     tries = 0
     for made, candidate in enumerate(_candidates(document, as_received, is_0_3=is_0_3), 1):
         if not left or made * size > MAX_READ_BYTES or tries + len(left) > MAX_TRIES:

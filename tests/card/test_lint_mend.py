@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from support import LAX, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
+from support import LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
 
+from cardsign.card.canonical import canonicalize
 from cardsign.card.lint import fix, lint
 from cardsign.card.lint.mend import camel_case
 from cardsign.card.schema import CARD_1_0, Field, Message
@@ -196,3 +197,15 @@ def test_every_spelling_has_its_way_back() -> None:
 
     assert len(fields) > 50
     assert [one.name for one in fields if camel_case(one.snake_name) != one.name] == []
+
+
+@pytest.mark.parametrize("member", ["preferredTransport", "protocolVersion"])
+def test_a_null_that_the_rewriting_reads_is_left(member: str) -> None:
+    """Beside a url it says "no transport", and its absence would say JSONRPC to a2a-sdk."""
+    card = put(OLD, f"/{member}", None)
+    mending = fix(dump(card))
+
+    before = canonicalize(card, "prune-empty-upgraded").data
+    assert canonicalize(json.loads(mending.document), "prune-empty-upgraded").data == before
+    assert f"/{member}" in [one.pointer for one in mending.left]
+    assert member not in json.loads(fix(dump(put(PORTABLE, f"/{member}", None))).document)

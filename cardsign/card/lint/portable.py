@@ -50,16 +50,20 @@ def check_portable(document: Mapping[str, Json]) -> Iterator[Finding]:
     findings = tuple(_members(members, "", _Place(CARD_1_0.fields, CARD_0_3.fields, False)))
     rewritten = any(_is_rewritten(finding) for finding in findings)
     for finding in findings:
-        if rewritten and finding.rule.id in _HANG_ON_THEM:
+        if rewritten and (finding.rule.id in _HANG_ON_THEM or _is_of_rewriting(finding)):
             yield replace(finding, mendable=False)
         else:
             yield finding
 
 
 def _is_rewritten(finding: Finding) -> bool:
-    if finding.rule.id != "portable.legacy-member" or finding.mendable:
-        return False
-    return split(finding.pointer)[-1] in _REWRITTEN
+    return _is_of_rewriting(finding) and not finding.mendable
+
+
+def _is_of_rewriting(finding: Finding) -> bool:
+    """Whether it is a 0.3 member that the rewriting reads: its null, too, is not its absence."""
+    is_legacy = finding.rule.id == "portable.legacy-member"
+    return is_legacy and split(finding.pointer)[-1] in _REWRITTEN
 
 
 @dataclass(frozen=True, slots=True)
