@@ -1,8 +1,8 @@
 """The 0.3 -> 1.0 rewriting that a2a-sdk's card resolver does before it verifies, frozen.
 
 Signatures of a2a-sdk (1.0.0 to 1.3.0) on 0.3 and mixed cards cover the result of this
-rewriting, so its quirks are reproduced, not mended; :mod:`cardsign.card.convert` is the place
-for a good conversion. Quirks worth knowing:
+rewriting, so its quirks are reproduced, not mended; a conversion that serves people belongs in a
+module of its own. Quirks worth knowing:
 
 * `url` and `preferredTransport`, `protocolVersion`, `additionalInterfaces` are dropped whenever
   `supportedInterfaces` is there, even as null; without `url` they are dropped as well.
