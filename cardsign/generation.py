@@ -6,6 +6,8 @@ A publication directory belongs to cardsign alone::
         agent-card.json
         jwks.json
         extended/AUDIENCE.json
+        keyset/1.1.json          the issuer's statements, if there are any
+        release.json
         manifest.json            the digest of every file, the kids, the time, max-age
     current                      which generation is the newest, and its manifest's digest
     .lock                        held by the one process that publishes
@@ -25,16 +27,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NoReturn
 
+from cardsign.card.extended import AUDIENCE as AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
 from cardsign.errors import FileFault, JsonRefused, ServeFault
 from cardsign.files import read_bytes
 
 CARD_FILE: Final = "agent-card.json"
 JWKS_FILE: Final = "jwks.json"
+RELEASE_FILE: Final = "release.json"
 MANIFEST_FILE: Final = "manifest.json"
 CURRENT_FILE: Final = "current"
-#: An audience is part of a file's name and of a line of the token file.
-AUDIENCE: Final = re.compile(r"[a-z0-9-]{1,64}")
 #: Six digits sort by name; the millionth generation has seven.
 FOLDER: Final = re.compile(r"[0-9]{6,9}")
 #: Seconds: one year, more than which caches do not tell from "for ever".
@@ -42,9 +44,18 @@ MAX_MAX_AGE: Final = 365 * 24 * 3600
 
 _FORMAT: Final = 1
 _MAX_STATE_BYTES: Final = 256 * 1024  # a manifest of 1000 audiences has 160 KiB
-_FILE: Final = re.compile(rf"agent-card\.json|jwks\.json|extended/({AUDIENCE.pattern})\.json")
+_NUMBER: Final = "[1-9][0-9]{0,15}"
+_FILE: Final = re.compile(
+    r"agent-card\.json|jwks\.json|release\.json"
+    rf"|extended/(?P<audience>{AUDIENCE.pattern})\.json|keyset/(?P<keyset>{_NUMBER}\.{_NUMBER})\.json"
+)
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
-_MEDIA_TYPES: Final = {CARD_FILE: "application/json", JWKS_FILE: "application/jwk-set+json"}
+STATEMENT_MEDIA_TYPE: Final = "application/jose+json"  # RFC 7515 9.2.2
+_MEDIA_TYPES: Final = {
+    CARD_FILE: "application/json",
+    JWKS_FILE: "application/jwk-set+json",
+    RELEASE_FILE: STATEMENT_MEDIA_TYPE,
+}
 _EXTENDED_MEDIA_TYPE: Final = "application/a2a+json"  # A2A 1.0.1 11.1
 
 
@@ -60,6 +71,8 @@ class Generation:
         kids: The kids of the published key set, in its order.
         created: Whether this call of :func:`cardsign.publish.publish` made it; False where
             it was there already.
+        settled_at: Aware UTC; from then on no cache holds another public card than this one.
+            None in generations of old.
     """
 
     number: int
@@ -68,6 +81,7 @@ class Generation:
     files: Mapping[str, bytes] = field(repr=False)
     kids: tuple[str, ...]
     created: bool = False
+    settled_at: datetime | None = None
 
     @property
     def folder(self) -> str:
@@ -87,8 +101,26 @@ class Generation:
     @property
     def extended(self) -> dict[str, bytes]:
         """The extended cards, as signed, by audience."""
+        return self._files_of("audience")
+
+    @property
+    def keysets(self) -> dict[str, bytes]:
+        """The issuer's keyset statements, by `epoch.version`."""
+        return self._files_of("keyset")
+
+    @property
+    def release(self) -> bytes | None:
+        """The issuer's newest release statement, if there is one."""
+        return self.files.get(RELEASE_FILE)
+
+    @property
+    def statement_files(self) -> tuple[str, ...]:
+        """The names of the files that are statements."""
+        return tuple(name for name in self.files if _media_type(name) == STATEMENT_MEDIA_TYPE)
+
+    def _files_of(self, group: str) -> dict[str, bytes]:
         names = ((_FILE.fullmatch(name), data) for name, data in self.files.items())
-        return {match[1]: data for match, data in names if match and match[1]}
+        return {match[group]: data for match, data in names if match and match[group]}
 
     def manifest(self) -> bytes:
         """The bytes of ``manifest.json``; the same for the same generation."""
@@ -102,11 +134,12 @@ class Generation:
                     name: {
                         "sha256": _sha256(data),
                         "size": len(data),
-                        "media_type": _MEDIA_TYPES.get(name, _EXTENDED_MEDIA_TYPE),
+                        "media_type": _media_type(name),
                     }
                     for name, data in self.files.items()
                 },
                 "kids": list(self.kids),
+                **({"settled_at": self.settled_at.strftime(_TIME)} if self.settled_at else {}),
             }
         )
 
@@ -126,6 +159,11 @@ def extended_file(audience: str) -> str:
     return f"extended/{audience}.json"
 
 
+def keyset_file(epoch: int, version: int) -> str:
+    """The name of the file that holds a keyset statement."""
+    return f"keyset/{epoch}.{version}.json"
+
+
 def load_current(directory: Path) -> Generation:
     """Read the newest generation and check every digest; signatures are not checked.
 
@@ -140,7 +178,9 @@ def load_current(directory: Path) -> Generation:
     manifest = _read(path, _MAX_STATE_BYTES)
     if _sha256(manifest) != digest:
         _corrupt(path, f"its digest is not the one that `{CURRENT_FILE}` names")
-    match _state(manifest, path):
+    state = _state(manifest, path)
+    settled_at = state.get("settled_at")
+    match state:
         case {
             "generation": int(named),
             "published_at": str(published_at),
@@ -154,6 +194,7 @@ def load_current(directory: Path) -> Generation:
                 max_age=max_age,
                 files=_read_files(folder, entries),
                 kids=tuple(str(kid) for kid in kids),
+                settled_at=None if settled_at is None else _time(str(settled_at), path),
             )
         case _:
             _corrupt(path, f"it is not the manifest of generation {number}")
@@ -196,6 +237,12 @@ def _read_files(folder: Path, entries: dict[str, Json]) -> dict[str, bytes]:
         if not isinstance(entry, dict) or entry.get("sha256") != _sha256(files[name]):
             _corrupt(folder / name, "it does not have the digest that the manifest names")
     return files
+
+
+def _media_type(name: str) -> str:
+    if name.startswith("keyset/"):
+        return STATEMENT_MEDIA_TYPE
+    return _MEDIA_TYPES.get(name, _EXTENDED_MEDIA_TYPE)
 
 
 def _read(path: Path, max_bytes: int) -> bytes:

@@ -17,13 +17,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from cardsign.card.canonical import jcs
-from cardsign.card.document import Card
-from cardsign.card.strictjson import Json
-from cardsign.errors import FileFault, PublishRefused, ServeFault, UsageFault
-from cardsign.files import sync_directory, write_atomic
+from cardsign.admission import check_cards
+from cardsign.errors import FileFault, ServeFault, UsageFault
+from cardsign.files import make_directory, sync_directory, write_atomic
 from cardsign.generation import (
-    AUDIENCE,
     CARD_FILE,
     CURRENT_FILE,
     FOLDER,
@@ -35,10 +32,8 @@ from cardsign.generation import (
     extended_file,
 )
 from cardsign.generation import load_current as load_current
+from cardsign.issued import CheckedIssued, Issued
 from cardsign.jose.jwks import JwkSet
-from cardsign.trust.policy import Policy
-from cardsign.trust.subject import Holder
-from cardsign.verify import examine_card
 
 #: Seconds that a consumer may use what it fetched without asking again. Short, because it
 #: bounds how long a withdrawn card or key lives on; asking again costs only a 304.
@@ -58,19 +53,26 @@ def publish(
     directory: Path,
     now: datetime,
     max_age: int = DEFAULT_MAX_AGE,
+    issued: Issued | None = None,
+    sequence: int | None = None,
 ) -> Generation:
     """Make the next generation, unless the newest one is the same already.
 
-    Every card must be trusted by one who has nothing but the key set as it is published. A
+    Every card must be trusted by one who has nothing but the key set as it is published. An
+    extended card must say in its marker for whom it is, and a public one must have none. A
     damaged generation counts as different, so publishing again mends it.
 
     Args:
         card: The signed public card; its bytes are published unchanged.
         jwks: The keys to publish.
-        extended: The signed extended cards, by audience (``[a-z0-9-]{1,64}``).
+        extended: The signed extended cards, by the audience that their markers name.
         directory: Made if absent.
-        now: Aware UTC; recorded as the time of publication.
+        now: Aware UTC; recorded as the time of publication. No marker may have expired then.
         max_age: Seconds, 0 to :data:`cardsign.generation.MAX_MAX_AGE`.
+        issued: The issuer's statements. With them, or where the newest generation carries some,
+            which stay then, the cards must be trusted by whoever pinned the first of them, and
+            the keys be listed in the newest.
+        sequence: How often the key set has changed, if that is known; it is published with it.
 
     Returns:
         The newest generation; its ``created`` says whether it is new.
@@ -78,7 +80,10 @@ def publish(
     Raises:
         KeyRefused: The key set is larger than others would read.
         PublishRefused: ``publish.not_verifying`` (also for a card that cannot be read),
-            ``publish.extended_undeclared``, ``publish.extended_same``.
+            ``publish.extended_as_public``, ``publish.extended_undeclared``,
+            ``publish.extended_unmarked``, ``publish.extended_audience``,
+            ``publish.extended_expired``, ``publish.extended_same``; of the statements:
+            ``publish.statements``, ``publish.key_unlisted``, ``publish.unlisted``.
         UsageFault: ``publish.audience_name``; ``usage.conflict`` for `max_age`.
         FileFault: ``publish.malformed`` where the directory holds anything else, which is
             then untouched; ``file.unwritable``.
@@ -86,74 +91,88 @@ def publish(
     """
     if not 0 <= max_age <= MAX_MAX_AGE:
         raise UsageFault("usage.conflict", f"max_age is {max_age}, not 0 to {MAX_MAX_AGE} seconds")
-    files = {CARD_FILE: card, JWKS_FILE: jwks.to_bytes(refresh_hint=max_age)}
+    files = {CARD_FILE: card, JWKS_FILE: jwks.to_bytes(sequence=sequence, refresh_hint=max_age)}
     published_keys = JwkSet.from_bytes(files[JWKS_FILE])
-    _check_cards(card, extended, published_keys, now)
+    check_cards(card, extended, published_keys, now)
     files |= {extended_file(audience): extended[audience] for audience in sorted(extended)}
     _refuse_foreign_entries(directory)
     with _locked(directory):
         newest = _newest(directory)
-        if newest and newest.files == files:  # the key set tells max_age, too
-            return newest
-        generation = Generation(
-            number=_highest_number(directory) + 1,
-            published_at=_later_than(newest, now),
-            max_age=max_age,
-            files=files,
-            kids=tuple(key.kid for key in published_keys.keys),
-            created=True,
-        )
-        _commit(directory, generation)
+        statements = _statements(issued, newest, now)
+        if statements is not None:
+            statements.check_keys(published_keys)
+            statements.check_cards(card, extended, now=now)
+            files |= statements.files()
+        kids = tuple(key.kid for key in published_keys.keys)
+        return _next(directory, newest, files, kids, max_age, now)
+
+
+def publish_statements(issued: Issued, *, directory: Path, now: datetime) -> Generation | None:
+    """Make the next generation of what is published already and of newer statements.
+
+    This is how a keyset and a release come before the card that needs them. The published cards
+    are not judged again: a revocation must not wait for a card that is signed anew.
+
+    Returns:
+        The newest generation; None where there is none to put statements into.
+
+    Raises:
+        PublishRefused: ``publish.statements``: they do not follow the published ones.
+        FileFault, ServeFault: As :func:`publish`.
+    """
+    if not directory.exists():
+        return None
+    _refuse_foreign_entries(directory)
+    with _locked(directory):
+        newest = _newest(directory)
+        if newest is None:
+            return None
+        statements = _statements(issued, newest, now)
+        kept = newest.files.keys() - newest.statement_files
+        files = {name: data for name, data in newest.files.items() if name in kept}
+        files |= statements.files() if statements else {}
+        return _next(directory, newest, files, newest.kids, newest.max_age, now)
+
+
+def _statements(
+    issued: Issued | None, newest: Generation | None, now: datetime
+) -> CheckedIssued | None:
+    """The statements to publish, which follow those that are; None where there are none."""
+    before = Issued.of(newest) if newest else None
+    if issued is None or before is None:
+        chosen = issued or before
+        return chosen.checked(now=now) if chosen else None
+    statements = issued.checked(now=now)
+    statements.check_follows(before.checked(now=now))
+    return statements
+
+
+def _next(
+    directory: Path,
+    newest: Generation | None,
+    files: dict[str, bytes],
+    kids: tuple[str, ...],
+    max_age: int,
+    now: datetime,
+) -> Generation:
+    if newest and newest.files == files:  # the key set tells max_age, too
+        return newest
+    published_at = _later_than(newest, now)
+    settled_at = newest.settled_at if newest else None
+    if newest is None or newest.card != files[CARD_FILE] or settled_at is None:
+        oldest_copy = max(max_age, newest.max_age if newest else 0)
+        settled_at = published_at + timedelta(seconds=oldest_copy)
+    generation = Generation(
+        number=_highest_number(directory) + 1,
+        published_at=published_at,
+        max_age=max_age,
+        files=files,
+        kids=kids,
+        created=True,
+        settled_at=settled_at,
+    )
+    _commit(directory, generation)
     return generation
-
-
-def declares_extended_card(document: Mapping[str, Json]) -> bool:
-    """Whether a public card announces an extended one, as 1.0 or as 0.3 says it."""
-    capabilities = document.get("capabilities")
-    if isinstance(capabilities, dict) and capabilities.get("extendedAgentCard") is True:
-        return True
-    return document.get("supportsAuthenticatedExtendedCard") is True
-
-
-# ------------------------------------------------------------ what may be published
-
-
-def _check_cards(card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None:
-    for audience in extended:
-        if not AUDIENCE.fullmatch(audience):
-            raise UsageFault(
-                "publish.audience_name", f"audience {audience!r} is not {AUDIENCE.pattern}"
-            )
-    policy = Policy.holder_of_keys(jwks, name="the key set to be published")
-    _check_verifies(card, "the public card", policy, now)
-    public = Card.from_bytes(card)
-    if extended and not declares_extended_card(public.document):
-        raise PublishRefused(
-            "publish.extended_undeclared",
-            "there is an extended card, but the public card does not declare one",
-            path="/capabilities/extendedAgentCard",
-        )
-    for audience, data in extended.items():
-        name = f"the extended card of audience {audience}"
-        _check_verifies(data, name, policy, now)
-        if _content(Card.from_bytes(data)) == _content(public):
-            raise PublishRefused("publish.extended_same", f"{name} says what the public card says")
-
-
-def _check_verifies(card: bytes, name: str, policy: Policy, now: datetime) -> None:
-    report = examine_card(card, expect=Holder(), policy=policy, now=now)
-    if report.verdict != "trusted":
-        reason = report.reasons[0]
-        raise PublishRefused(
-            "publish.not_verifying",
-            f"{name} does not verify with the key set to be published: "
-            f"{reason.code}: {reason.message}",
-            path=reason.path,
-        )
-
-
-def _content(card: Card) -> bytes:
-    return jcs({name: value for name, value in card.document.items() if name != "signatures"})
 
 
 def _later_than(newest: Generation | None, now: datetime) -> datetime:
@@ -175,9 +194,8 @@ def _commit(directory: Path, generation: Generation) -> None:
         _sweep(directory)
         try:
             staging.mkdir()
-            if generation.extended:
-                (staging / "extended").mkdir()
             for name, data in {**generation.files, MANIFEST_FILE: generation.manifest()}.items():
+                make_directory((staging / name).parent)
                 write_atomic(staging / name, data)
             sync_directory(staging)
             staging.rename(directory / generation.folder)
@@ -240,7 +258,9 @@ def _is_ours(entry: os.DirEntry[str]) -> bool:
 def _locked(directory: Path) -> Iterator[None]:
     """Make the directory if needed, and let no other process publish into it meanwhile."""
     with _faults(directory):
-        directory.mkdir(parents=True, exist_ok=True)
+        if not directory.is_dir():
+            directory.mkdir(parents=True, exist_ok=True)
+            sync_directory(directory.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(directory / _LOCK, flags, 0o644)
     try:

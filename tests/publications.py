@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from cardsign.card.extended import ExtendedMarker, with_marker
 from cardsign.generation import Generation
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
@@ -72,6 +73,14 @@ def sign(card: Mapping[str, Any], *signers: PrivateKey) -> bytes:
     return sign_card(json.dumps(card).encode(), signers)
 
 
+def extended_card(
+    card: Mapping[str, Any], audience: str, exp: datetime = NOW + timedelta(days=30)
+) -> dict[str, Any]:
+    """The card with one skill more, marked for an audience."""
+    marker = ExtendedMarker(audience, seq=1, exp=int(exp.timestamp()))
+    return with_marker(with_skill(card, audience), marker)
+
+
 def publish_cards(
     directory: Path,
     key: PrivateKey,
@@ -83,7 +92,7 @@ def publish_cards(
     return publish(
         sign(card, key),
         jwks=JwkSet.of([key.public]),
-        extended={name: sign(with_skill(card, name), key) for name in audiences},
+        extended={name: sign(extended_card(card, name), key) for name in audiences},
         directory=directory,
         now=now,
     )

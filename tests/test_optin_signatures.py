@@ -26,6 +26,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT, read_entry
 from cardsign.jose.keys import PrivateKey
 from cardsign.sign import COMPAT_PROFILES, Signing, SigningOptions, sign_with_notes
+from cardsign.trust.anchors import KeysAnchor
 from cardsign.trust.policy import Enrolment
 from cardsign.verify.signature import MAX_EXPLAINED_VALUES
 
@@ -137,7 +138,7 @@ def test_no_policy_accepts_it(profile: str, alice: PrivateKey) -> None:
         with pytest.raises(UsageFault, match=f"{profile} cannot be accepted"):
             trusting(alice, profiles=profiles)
         with pytest.raises(UsageFault, match=f"{profile} cannot be accepted"):
-            Enrolment("x", JwkSet.of([alice.public]), None, profiles)
+            Enrolment("x", KeysAnchor(JwkSet.of([alice.public])), None, profiles)
 
 
 # ------------------------------------------------------------------ signing

@@ -13,15 +13,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publications import NOW, PUBLIC, PUBLIC_0_3, publish_cards, sign, with_skill
+from publications import (
+    NOW,
+    PUBLIC,
+    PUBLIC_0_3,
+    extended_card,
+    publish_cards,
+    sign,
+    with_skill,
+)
+from support import without
 
+from cardsign.admission import declares_extended_card
+from cardsign.card.extended import ExtendedMarker, with_marker
 from cardsign.errors import CardsignError, FileFault, PublishRefused, ServeFault, UsageFault
 from cardsign.generation import Generation
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.publish import declares_extended_card, load_current, publish
+from cardsign.publish import load_current, publish
 from cardsign.trust.policy import Policy
-from cardsign.trust.subject import Holder
+from cardsign.trust.subject import Extended, Holder
 from cardsign.verify import examine_card
 
 
@@ -86,6 +97,7 @@ def test_the_manifest_names_each_file_by_digest_size_and_type(
         "published_at": "2026-11-21T12:00:00Z",
         "max_age": 300,
         "kids": [key.public.kid],
+        "settled_at": "2026-11-21T12:05:00Z",
     }
     assert files == {
         name: {
@@ -149,7 +161,7 @@ def test_other_content_is_the_next_generation(
         return publish(
             sign(card, key),
             jwks=JwkSet.of(keys),
-            extended={extended: sign(with_skill(PUBLIC, "tugs"), key)},
+            extended={extended: sign(extended_card(PUBLIC, extended), key)},
             directory=directory,
             now=NOW,
             max_age=max_age,
@@ -172,8 +184,11 @@ def test_each_published_card_is_trusted_by_the_published_key_set(
     generation = publish_cards(directory, key, PUBLIC, "staff")
 
     policy = Policy.holder_of_keys(JwkSet.from_bytes(generation.jwks), name="peer")
-    for card in (generation.card, *generation.extended.values()):
-        assert examine_card(card, expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
+    for card, expect in (
+        (generation.card, Holder()),
+        (generation.extended["staff"], Extended(Holder(), "staff")),
+    ):
+        assert examine_card(card, expect=expect, policy=policy, now=NOW).verdict == "trusted"
 
 
 @pytest.mark.parametrize(
@@ -206,8 +221,17 @@ def test_each_generation_is_dated_later_than_the_one_before(
 # --------------------------------------------------------------------- what is refused
 
 
+MARKER = ExtendedMarker("staff", seq=1, exp=int(NOW.timestamp()) + 1)
+
+
 def _edited(card: bytes) -> bytes:
     return card.replace(b"tides.example", b"storm.example")
+
+
+def _damaged(card: bytes) -> bytes:
+    """The card with a marker that does not say when it expires."""
+    path = "/capabilities/extensions/0/params/exp"
+    return json.dumps(without(json.loads(card), path)).encode()
 
 
 @pytest.mark.parametrize(
@@ -240,22 +264,25 @@ def _edited(card: bytes) -> bytes:
         pytest.param(
             lambda key, stranger: (
                 sign(PUBLIC, key),
-                {"staff": sign(with_skill(PUBLIC, "tugs"), stranger)},
+                {"staff": sign(extended_card(PUBLIC, "staff"), stranger)},
             ),
             "publish.not_verifying",
             "the extended card of audience staff does not verify",
             id="an extended card signed with a key outside the set",
         ),
         pytest.param(
-            lambda key, stranger: (sign(PUBLIC, key), {"staff": sign(PUBLIC, key)}),
+            lambda key, stranger: (
+                sign(PUBLIC, key),
+                {"staff": sign(with_marker(PUBLIC, MARKER), key)},
+            ),
             "publish.extended_same",
             "audience staff says what the public card says",
-            id="an extended card with the public card's bytes",
+            id="an extended card that adds nothing but its marker",
         ),
         pytest.param(
             lambda key, stranger: (
                 sign(PUBLIC, key),
-                {"staff": sign(dict(reversed(PUBLIC.items())), key)},
+                {"staff": sign(with_marker(dict(reversed(PUBLIC.items())), MARKER), key)},
             ),
             "publish.extended_same",
             "audience staff says what the public card says",
@@ -264,11 +291,65 @@ def _edited(card: bytes) -> bytes:
         pytest.param(
             lambda key, stranger: (
                 sign({**PUBLIC, "capabilities": {"extendedAgentCard": False}}, key),
-                {"staff": sign(with_skill(PUBLIC, "tugs"), key)},
+                {"staff": sign(extended_card(PUBLIC, "staff"), key)},
             ),
             "publish.extended_undeclared",
             "the public card does not declare one",
             id="an extended card that the public card denies",
+        ),
+        pytest.param(
+            lambda key, stranger: (sign(PUBLIC, key), {"staff": sign(PUBLIC, key)}),
+            "publish.extended_unmarked",
+            "the extended card of audience staff has no extended-card marker",
+            id="the public card for an extended one",
+        ),
+        pytest.param(
+            lambda key, stranger: (
+                sign(PUBLIC, key),
+                {"staff": sign(with_skill(PUBLIC, "staff"), key)},
+            ),
+            "publish.extended_unmarked",
+            "the extended card of audience staff has no extended-card marker",
+            id="an extended card without a marker",
+        ),
+        pytest.param(
+            lambda key, stranger: (
+                sign(PUBLIC, key),
+                {"staff": sign(extended_card(PUBLIC, "crew"), key)},
+            ),
+            "publish.extended_audience",
+            "the extended card of audience staff is marked for audience crew",
+            id="the extended card of another audience",
+        ),
+        pytest.param(
+            lambda key, stranger: (
+                sign(PUBLIC, key),
+                {"staff": sign(extended_card(PUBLIC, "staff", NOW), key)},
+            ),
+            "publish.extended_expired",
+            "expired at 2026-11-21 12:00:00 UTC",
+            id="an extended card that expires at this second",
+        ),
+        pytest.param(
+            lambda key, stranger: (
+                sign(PUBLIC, key),
+                {"staff": _damaged(sign(extended_card(PUBLIC, "staff"), key))},
+            ),
+            "publish.not_verifying",
+            "the extended card of audience staff does not verify .*: extended.marker",
+            id="an extended card with a malformed marker",
+        ),
+        pytest.param(
+            lambda key, stranger: (sign(extended_card(PUBLIC, "staff"), key), {}),
+            "publish.extended_as_public",
+            "the public card is marked as the extended card of audience staff",
+            id="an extended card for the public one",
+        ),
+        pytest.param(
+            lambda key, stranger: (_damaged(sign(extended_card(PUBLIC, "staff"), key)), {}),
+            "publish.not_verifying",
+            "the public card does not verify .*: extended.marker",
+            id="a public card with a malformed marker",
         ),
     ],
 )
@@ -296,6 +377,18 @@ def test_what_a_peer_could_not_use_is_refused_and_nothing_is_written(
     assert not directory.exists()
 
 
+def test_a_card_that_expires_in_a_second_is_published(directory: Path, key: PrivateKey) -> None:
+    """The twin: everything about the extended card is right, if barely."""
+    card = sign(with_marker(with_skill(PUBLIC, "tugs"), MARKER), key)
+    jwks = JwkSet.of([key.public])
+
+    generation = publish(
+        sign(PUBLIC, key), jwks=jwks, extended={"staff": card}, directory=directory, now=NOW
+    )
+
+    assert generation.extended == {"staff": card}
+
+
 @pytest.mark.parametrize(
     "audience", ["", "Staff", "../staff", "staff.json", "a/b", "a" * 65, "größe", "staff\n"]
 )
@@ -304,7 +397,13 @@ def test_an_audience_that_is_no_plain_name_is_refused(
 ) -> None:
     """An audience becomes a file's name and a word of the token file."""
     with pytest.raises(UsageFault) as refused:
-        publish_cards(directory, key, PUBLIC, audience)
+        publish(
+            sign(PUBLIC, key),
+            jwks=JwkSet.of([key.public]),
+            extended={audience: sign(extended_card(PUBLIC, "staff"), key)},
+            directory=directory,
+            now=NOW,
+        )
 
     assert refused.value.code == "publish.audience_name"
     assert not directory.exists()
@@ -314,7 +413,7 @@ def test_an_audience_that_is_no_plain_name_is_refused(
 def test_an_audience_that_is_a_plain_name_is_published(
     directory: Path, key: PrivateKey, audience: str
 ) -> None:
-    """The twin of the refusals above."""
+    """The twin of the refusals above; a marker takes the same names as a file."""
     assert publish_cards(directory, key, PUBLIC, audience).extended.keys() == {audience}
 
 

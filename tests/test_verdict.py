@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from support import LAX, PORTABLE, codes, dump, examine, one_signature, signed
+from support import LAX, NOW, PORTABLE, codes, dump, examine, one_signature, signed
 
+from cardsign.card.canonical import canonicalize
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.jose.keys import PrivateKey
 from cardsign.reasons import REASONS, Reason
@@ -38,6 +40,8 @@ def assert_contract(document: dict[str, Any]) -> None:
         "signatures",
         "coverage",
         "issuer",
+        "statements",
+        "checked_at",
         "valid_until",
         "historic",
         "card",
@@ -59,6 +63,8 @@ def assert_contract(document: dict[str, Any]) -> None:
             "profiles",
             "verdict",
             "counts",
+            "holder",
+            "payload_sha256",
             "uncovered",
             "reasons",
         ]
@@ -122,6 +128,7 @@ def test_the_json_of_every_verdict_keeps_the_contract(
 def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
     """Word for word, so that a change of the contract is seen."""
     hint = REASONS["trust.freshness_waived"].hint
+    payload = canonicalize(PORTABLE, "served-as-is")
 
     assert examine(signed(PORTABLE, alice), alice).to_json() == {
         "schema": "cardsign.verdict/1",
@@ -155,12 +162,16 @@ def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
                 ],
                 "verdict": "valid",
                 "counts": True,
+                "holder": None,
+                "payload_sha256": hashlib.sha256(payload.data).hexdigest(),
                 "uncovered": [],
                 "reasons": [],
             }
         ],
         "coverage": {"profile": "served-as-is", "uncovered": []},
         "issuer": None,
+        "statements": {"keyset": None, "release": None},
+        "checked_at": NOW.isoformat(),
         "valid_until": None,
         "historic": False,
         "card": PORTABLE,

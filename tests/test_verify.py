@@ -32,7 +32,8 @@ from cardsign.jose import base64url
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT
 from cardsign.jose.keys import PrivateKey
-from cardsign.trust.origins import parse_origin
+from cardsign.trust.anchors import KeysAnchor
+from cardsign.trust.places import parse_place
 from cardsign.trust.policy import Enrolment, Policy
 from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Holder, Issuer
 from cardsign.verdict import NotTrusted, Report
@@ -253,7 +254,7 @@ def test_a_bad_signature_beside_a_good_one_is_reported(alice: PrivateKey) -> Non
 
 def test_an_unsupported_key_is_named(alice: PrivateKey, bob: PrivateKey) -> None:
     """A signature by a pinned key of a type to come is unknown, and the reason says why."""
-    document = b'{"keys":[{"kty":"OKP","crv":"Ed25519","x":"AA","kid":"bob"}]}'
+    document = b'{"keys":[{"kty":"AKP","alg":"ML-DSA-44","pub":"AA","kid":"bob"}]}'
     policy = Policy.holder_of_keys(JwkSet.from_bytes(document), name="x")
     report = examine_card(dump(signed(PORTABLE, bob)), expect=Holder(), policy=policy, now=NOW)
 
@@ -315,8 +316,16 @@ def test_the_answers_are_those_of_one_signature(alice: PrivateKey, bob: PrivateK
     merged = signed(PORTABLE, alice, bob)
     policy = Policy(
         (
-            Enrolment("tides", JwkSet.of([alice.public]), (parse_origin("https://tides.example"),)),
-            Enrolment("winds", JwkSet.of([bob.public]), (parse_origin("https://winds.example"),)),
+            Enrolment(
+                "tides",
+                KeysAnchor(JwkSet.of([alice.public])),
+                (parse_place("https://tides.example"),),
+            ),
+            Enrolment(
+                "winds",
+                KeysAnchor(JwkSet.of([bob.public])),
+                (parse_place("https://winds.example"),),
+            ),
         )
     )
 
@@ -428,10 +437,10 @@ def policy_for(
     *keys: PrivateKey, origins: tuple[str, ...] | None = (TIDES,), freshness: Any = "waived"
 ) -> Policy:
     """The harbour is enrolled with these keys at these origins, the lighthouse with none."""
-    parsed = None if origins is None else tuple(parse_origin(one) for one in origins)
+    parsed = None if origins is None else tuple(parse_place(one) for one in origins)
     jwks = JwkSet.of(key.public for key in keys)
-    harbour = Enrolment("harbour", jwks, parsed, freshness=freshness)
-    lamp = Enrolment("lamp", JwkSet.of([]), (parse_origin("https://lamp.example"),))
+    harbour = Enrolment("harbour", KeysAnchor(jwks), parsed, freshness=freshness)
+    lamp = Enrolment("lamp", KeysAnchor(JwkSet.of([])), (parse_place("https://lamp.example"),))
     return Policy((harbour, lamp))
 
 
@@ -557,13 +566,38 @@ def test_a_card_without_interface_is_untrusted_by_any_holder(alice: PrivateKey) 
     assert codes(examine(card, alice))[0] == "card.no_interface"
 
 
+def test_a_narrower_place_of_another_issuer_is_his(alice: PrivateKey, bob: PrivateKey) -> None:
+    """On a shared host who may stand anywhere may not stand where another is at home."""
+    lodger = replace_interface(f"{TIDES}/agents/geo/a2a")
+
+    def of(name: str, key: PrivateKey, place: str) -> Enrolment:
+        anchor = KeysAnchor(JwkSet.of([key.public]))
+        return Enrolment(name, anchor, (parse_place(place),), freshness="waived")
+
+    landlord = of("landlord", alice, TIDES)
+    shared = Policy((landlord, of("lodger", bob, f"{TIDES}/agents/geo/")))
+    card = dump(signed(lodger, alice))
+
+    alone = examine_card(card, expect=Issuer("landlord"), policy=Policy((landlord,)), now=NOW)
+    assert alone.verdict == "trusted"
+    report = examine_card(card, expect=Issuer("landlord"), policy=shared, now=NOW)
+    assert (report.verdict, codes(report)[0]) == ("untrusted", "card.origin_mismatch")
+    his = examine_card(dump(signed(lodger, bob)), expect=Issuer("lodger"), policy=shared, now=NOW)
+    assert his.verdict == "trusted"
+
+
+def replace_interface(url: str) -> dict[str, Any]:
+    """The portable card with its one interface elsewhere."""
+    return {**PORTABLE, "supportedInterfaces": [{**PORTABLE["supportedInterfaces"][0], "url": url}]}
+
+
 # ------------------------------------------------------------------ freshness (V5, V7)
 
 
 def test_without_evidence_of_freshness_there_is_no_verdict(alice: PrivateKey) -> None:
     """A pinned key cannot show that the card is current, and a policy demands it by default."""
     jwks = JwkSet.of([alice.public])
-    policy = Policy((Enrolment("harbour", jwks, (parse_origin(TIDES),)),))
+    policy = Policy((Enrolment("harbour", KeysAnchor(jwks), (parse_place(TIDES),)),))
 
     report = examine_card(
         dump(signed(PORTABLE, alice)), expect=Issuer("harbour"), policy=policy, now=NOW
@@ -661,8 +695,8 @@ def test_the_failing_reason_goes_first(alice: PrivateKey) -> None:
     card = by_another_sdk(without(card, "/x-berth"), alice, "prune-empty")
     enrolment = Enrolment(
         "harbour",
-        JwkSet.of([alice.public]),
-        (parse_origin(TIDES),),
+        KeysAnchor(JwkSet.of([alice.public])),
+        (parse_place(TIDES),),
         profiles=("prune-empty",),
         freshness="waived",
     )

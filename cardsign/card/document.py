@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from cardsign.card.pointer import append
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
 from cardsign.errors import CardRefused
 
 Generation = Literal["1.0", "0.3", "mixed", "none"]
@@ -33,15 +33,28 @@ class Card:
     signatures: tuple[Json, ...]
 
     @classmethod
-    def from_bytes(cls, untrusted_bytes: bytes) -> Card:
+    def from_bytes(
+        cls,
+        untrusted_bytes: bytes,
+        *,
+        max_bytes: int = MAX_CARD_BYTES,
+        max_signatures: int = MAX_SIGNATURES,
+    ) -> Card:
         """Read a card.
+
+        Args:
+            untrusted_bytes: The card as received.
+            max_bytes: Bytes that are read at most.
+            max_signatures: Entries of `signatures` that are read at most.
 
         Raises:
             JsonRefused: The bytes are not one strict JSON object (see `card.strictjson`).
             CardRefused: ``card.two_spellings``, ``card.signatures_shape`` or
                 ``card.signatures_too_many``.
         """
-        return cls.from_object(parse_object(untrusted_bytes))
+        card = cls.from_object(parse_object(untrusted_bytes, max_bytes=max_bytes))
+        _check_count(card.signatures, max_signatures)
+        return card
 
     @classmethod
     def from_object(cls, document: Mapping[str, Json]) -> Card:
@@ -97,13 +110,17 @@ def _signatures(document: Mapping[str, Json]) -> tuple[Json, ...]:
             f"expected a list of signature objects, found {_kind(signatures)}",
             path="/signatures",
         )
-    if len(signatures) > MAX_SIGNATURES:
+    _check_count(signatures, MAX_SIGNATURES)
+    return tuple(signatures)
+
+
+def _check_count(signatures: Sequence[Json], most: int) -> None:
+    if len(signatures) > most:
         raise CardRefused(
             "card.signatures_too_many",
-            f"{len(signatures)} signatures; at most {MAX_SIGNATURES} are read",
+            f"{len(signatures)} signatures; at most {most} are read",
             path="/signatures",
         )
-    return tuple(signatures)
 
 
 def _kind(value: Json) -> str:

@@ -18,9 +18,13 @@ from cardsign.cli.failures import run
 _COMMANDS: Final = {
     "init": "cardsign.cli.init:init",
     "keys": "cardsign.cli.keys:keys",
+    "keyset": "cardsign.cli.keyset:keyset",
+    "release": "cardsign.cli.release:release",
     "canonicalize": "cardsign.cli.sign:canonicalize",
     "sign": "cardsign.cli.sign:sign",
     "verify": "cardsign.cli.verify:verify",
+    "bundle": "cardsign.cli.bundle:bundle",
+    "trust": "cardsign.cli.trust:trust",
     "inspect": "cardsign.cli.inspect:inspect",
     "explain": "cardsign.cli.explain:explain",
     "lint": "cardsign.cli.lint:lint",

@@ -5,9 +5,11 @@ click's own statuses are remapped, for 1 means "not trusted" here and nothing el
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
+from typing import Final
 
 import click
 
@@ -16,6 +18,8 @@ from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_OK, CardsignError, UsageFault
 from cardsign.reasons import hint_for
 
 _DEBUG: str = "CARDSIGN_DEBUG"  # set it to see the traceback of a crash
+# Files are written elsewhere, under a name: here these can only mean standard output.
+_UNWRITTEN: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def run(command: Callable[[], object]) -> int:
@@ -35,16 +39,26 @@ def run(command: Callable[[], object]) -> int:
     except (click.Abort, KeyboardInterrupt):
         say("stopped")
         return EXIT_LOCAL_FAULT
-    except BrokenPipeError:
-        # Whoever read our output left; keep the interpreter from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_LOCAL_FAULT
+    except SystemExit:
+        # Without its standalone mode click ends so in one case: whoever read our output has left.
+        return _unwritten(OSError(errno.EPIPE, os.strerror(errno.EPIPE)))
     except Exception as crash:
+        if isinstance(crash, OSError) and crash.errno in _UNWRITTEN:
+            return _unwritten(crash)
         if os.environ.get(_DEBUG):
             raise
         say(f"internal error: {type(crash).__name__}: {safe(str(crash), limit=200)}")
         say(f"  this is a bug in cardsign; set {_DEBUG}=1 to see where")
         return EXIT_LOCAL_FAULT
+
+
+def _unwritten(fault: OSError) -> int:
+    """The verdict was not heard, so the exit status must not be taken for one."""
+    if fault.errno != errno.EPIPE:  # whoever has left, as head does, need not be told
+        say(f"file.unwritable: standard output cannot be written: {fault.strerror}")
+    # What is still buffered would fail again when the interpreter ends, with a status of its own.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_LOCAL_FAULT
 
 
 def _usage_fault(error: click.ClickException) -> UsageFault:

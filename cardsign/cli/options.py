@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -13,11 +14,12 @@ import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.config import CONFIG_FILE, ProjectConfig, read_config
-from cardsign.errors import InputRefused, SigningRefused, UsageFault
+from cardsign.errors import InputRefused, UsageFault
 from cardsign.files import read_bytes, write_atomic
-from cardsign.jose.jws import Signer
 from cardsign.jose.keys import Alg
-from cardsign.keys.passphrase import PassphraseSource, read_passphrase, terminal_prompt
+from cardsign.keys.opening import AnyStore, Place, open_store
+from cardsign.keys.passphrase import PassphraseSource, terminal_prompt
+from cardsign.keys.postgres.address import DatabaseUrl, is_database_url, parse_database_url
 from cardsign.keys.store import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.store import DirectoryStore, holds_store, locate_keystore
 
@@ -43,13 +45,19 @@ def alg_option(command: _Command) -> _Command:
     )(command)
 
 
+def _place(text: str) -> Place:
+    """A directory, or the URL of a database."""
+    return parse_database_url(text) if is_database_url(text) else Path(text)
+
+
 def keystore_option(command: _Command) -> _Command:
     """``--keystore``: which key store."""
     return click.option(
         "--keystore",
-        type=click.Path(path_type=Path),
+        type=_place,
         metavar="DIR",
-        help=f"The key store [default: {KEYSTORE_VARIABLE}, then {CONFIG_FILE}, then ./keys].",
+        help="The key store, or the URL of its database "
+        f"[default: {KEYSTORE_VARIABLE}, then {CONFIG_FILE}, then ./keys].",
     )(command)
 
 
@@ -80,34 +88,57 @@ def project_config() -> ProjectConfig:
     return read_config(Path.cwd() / CONFIG_FILE)
 
 
-def keystore_path(option: Path | None, *, create: bool = False) -> Path:
-    """The key store's directory: option, environment, ``cardsign.toml``, ``./keys``."""
-    configured = project_config().keystore
-    if option is None and KEYSTORE_VARIABLE not in os.environ and configured is not None:
-        return configured
+def keystore_place(option: Place | None, *, create: bool = False) -> Place:
+    """Where the key store is: option, environment, ``cardsign.toml``, ``./keys``."""
+    if option is None:
+        named = os.environ.get(KEYSTORE_VARIABLE)
+        if named and is_database_url(named):
+            return parse_database_url(named)
+        configured = project_config().keystore
+        if KEYSTORE_VARIABLE not in os.environ and configured is not None:
+            return configured
+    if isinstance(option, DatabaseUrl):
+        return option
     return locate_keystore(option, os.environ, Path.cwd(), create=create)
 
 
-def open_keystore(option: Path | None) -> DirectoryStore:
-    """Open the key store that a command is about."""
-    return DirectoryStore.open(keystore_path(option))
+def keystore_path(option: Place | None, *, create: bool = False) -> Path:
+    """The key store's directory, for commands that need one."""
+    place = keystore_place(option, create=create)
+    if isinstance(place, DatabaseUrl):
+        raise UsageFault(
+            "usage.conflict",
+            f"this command needs a key store in a directory, and {place} is a database",
+        )
+    return place
 
 
-def active_signers(store: DirectoryStore, source: PassphraseSource) -> list[Signer]:
-    """Unlock every key that signs now, older first; the passphrase is asked for once."""
-    active = store.active_keys()
-    if not active:
-        raise SigningRefused("sign.no_key", "the key store has no active key", path=str(store.path))
-    passphrase = read_passphrase(source)
-    return [store.signer(record, passphrase) for record in active]
+def open_keystore(option: Place | None) -> DirectoryStore:
+    """Open the key store that a command is about, which lies in a directory."""
+    return DirectoryStore.open(keystore_path(option), actor=actor())
 
 
-def own_keystore(option: Path | None) -> DirectoryStore | None:
+def open_any_keystore(option: Place | None) -> AnyStore:
+    """Open the key store that a command is about, wherever it lies."""
+    return open_store(keystore_place(option), actor=actor())
+
+
+def actor() -> str:
+    """Who the audit log shall say it was: the account and the machine."""
+    try:
+        account = getpass.getuser()
+    except (KeyError, OSError):  # a container's user has often no name
+        account = f"uid {os.getuid()}"
+    return f"{account}@{os.uname().nodename}"
+
+
+def own_keystore(option: Place | None) -> AnyStore | None:
     """The key store if there is one; for commands that only profit from it."""
-    configured = project_config().keystore
-    for path in (option, os.environ.get(KEYSTORE_VARIABLE), configured, Path.cwd() / "keys"):
-        if path and holds_store(Path(path)):
-            return DirectoryStore.open(Path(path))
+    named = os.environ.get(KEYSTORE_VARIABLE)
+    places = (option, named and _place(named), project_config().keystore, Path.cwd() / "keys")
+    for place in places:
+        if isinstance(place, DatabaseUrl) or (place and holds_store(place)):
+            return open_store(place, actor=actor())
     return None
 
 

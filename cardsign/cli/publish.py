@@ -7,17 +7,22 @@ from pathlib import Path
 
 import click
 
+from cardsign.cli.issuing import issued_of
 from cardsign.cli.options import (
     json_option,
     keystore_option,
-    open_keystore,
+    open_any_keystore,
     project_config,
     read_input,
 )
 from cardsign.cli.talk import print_json, say
-from cardsign.errors import UsageFault
+from cardsign.errors import LocalFault, UsageFault
+from cardsign.generation import Generation
+from cardsign.keys.opening import AnyStore, Place
+from cardsign.keys.store import DirectoryStore
 from cardsign.publish import DEFAULT_MAX_AGE
 from cardsign.publish import publish as publish_generation
+from cardsign.recorded import publication_of
 
 
 @click.command()
@@ -26,7 +31,7 @@ from cardsign.publish import publish as publish_generation
     "--extended",
     multiple=True,
     metavar="NAME=FILE",
-    help="A signed extended card for the audience NAME. May be repeated.",
+    help="An extended card that was signed for the audience NAME. May be repeated.",
 )
 @click.option(
     "-o",
@@ -50,25 +55,32 @@ def publish(
     extended: tuple[str, ...],
     output: Path | None,
     max_age: int,
-    keystore: Path | None,
+    keystore: Place | None,
     as_json: bool,
 ) -> None:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
-    Refused unless every card verifies with the keys that are published beside it. A running
+    Refused unless every card verifies with the keys that are published beside it, and unless
+    each extended card, but not CARD, is marked as one (cardsign sign --extended). A running
     server takes the new generation up within seconds. The same content makes no new one.
+    Where there is a keyset statement, it must list those keys, and the newest release the card.
+    The key store notes what was published, since all waits of a key rotation run from there.
     """
     directory = output or project_config().publish
     if directory is None:
         raise UsageFault("usage.conflict", "no publication directory is named; use -o DIR")
+    store = open_any_keystore(keystore)
     generation = publish_generation(
         read_input(card),
-        jwks=open_keystore(keystore).jwks(),
+        jwks=store.jwks(),
         extended=dict(_extended(one) for one in extended),
         directory=directory,
         now=datetime.now(UTC),
         max_age=max_age,
+        sequence=store.state.jwks_sequence(),
+        issued=issued_of(store) if isinstance(store, DirectoryStore) else None,
     )
+    _record(store, generation)
     if as_json:
         print_json(
             {
@@ -82,6 +94,18 @@ def publish(
         say(f"published generation {generation.number} in {directory}")
     else:
         say(f"generation {generation.number} in {directory} is the same; nothing changed")
+
+
+def _record(store: AnyStore, generation: Generation) -> None:
+    try:
+        store.record_publication(publication_of(generation), now=datetime.now(UTC))
+    except LocalFault as fault:
+        raise type(fault)(
+            fault.code,
+            f"generation {generation.number} is published, but not on record: {fault.message}",
+            path=fault.path,
+            hint="Mend this and publish the same again; no key rotation goes on before.",
+        ) from fault
 
 
 def _extended(option: str) -> tuple[str, bytes]:

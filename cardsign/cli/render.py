@@ -1,25 +1,47 @@
 """A verdict for a person: what is true, what is not, what to do next.
 
-The subject comes first, in the policy's own words; what the card says of itself is marked as
-its own words and escaped.
+The issuer comes first, by the policy's own name for it; what the card says of itself is marked
+as its own words. Whatever a stranger may have written is escaped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 from cardsign.card.strictjson import Json
 from cardsign.cli.talk import safe
 from cardsign.reasons import Reason
-from cardsign.verdict import Report, SignatureReport
+from cardsign.verdict import Report, SignatureReport, StatementUsed
 
-_QUESTIONS: Final = {
-    "integrity": "are the bytes as they were signed?",
-    "authorised": "may the key speak for the subject, and for these endpoints?",
-    "current": "is it known that the card is not revoked or outdated?",
-    "complete": "is everything in the card signed?",
+_ANSWERS: Final = {
+    "integrity": {
+        "yes": "the card is as it was signed",
+        "no": "no signature fits the card as it is",
+        "unknown": "there is no key to check a signature with",
+    },
+    "authorised": {
+        "yes": "the key may sign for the subject, and every endpoint stands where it may",
+        "no": "the key may not sign this card for the subject, or an endpoint stands elsewhere",
+        "unknown": "cannot be said without a signature that fits",
+    },
+    "current": {
+        "yes": "the issuer still calls the card current",
+        "no": "the key is revoked, or the card is not what the issuer calls current",
+        "unknown": "nobody has said that card and key are not outdated or revoked",
+    },
+    "complete": {
+        "yes": "everything in the card is signed",
+        "no": "not everything in the card is signed as the policy demands",
+        "unknown": "cannot be said without a signature that fits",
+    },
 }
+# It would read like tampering otherwise, which a signature that fits does not show.
+_FITS_OTHERWISE: Final = "a signature fits what it covers, but by rules that do not count here"
+_OF_ANOTHER_KIND: Final = frozenset(
+    {"extended.served_as_public", "extended.not_marked", "extended.audience_mismatch"}
+)
 _MAX_REASONS: Final = 12  # lines; --json has them all
 
 
@@ -30,11 +52,15 @@ def render_verdict(name: str, report: Report) -> str:
 
 def _lines(name: str, report: Report) -> Iterator[str]:
     yield f"{report.verdict}: {safe(name)}"
-    yield f"  subject     {safe(report.subject) if report.subject else 'nobody was named'}"
+    if report.issuer is not None:
+        yield f"  issuer      {safe(report.issuer)}"
+    if report.issuer is None or report.subject != report.issuer:
+        yield f"  subject     {safe(report.subject) if report.subject else 'nobody was named'}"
     if report.card is not None:
         yield f"  card says   {_claims(report.card)}"
     for question, answer in report.answers.to_json().items():
-        yield f"  {question:<11} {answer:<8} {_QUESTIONS[question]}"
+        yield f"  {question:<11} {answer:<8} {_said(report, question, str(answer))}"
+    yield from _grounds(report)
     for signature in report.signatures:
         yield f"  signature {signature.index} {_signature(signature)}"
     grouped = _grouped(report.reasons)
@@ -42,6 +68,39 @@ def _lines(name: str, report: Report) -> Iterator[str]:
         yield from _reason(reason, paths)
     if len(grouped) > _MAX_REASONS:
         yield f"  and {len(grouped) - _MAX_REASONS} more; see --json"
+
+
+def _said(report: Report, question: str, answer: str) -> str:
+    """An answer in words; "no" to integrity sounds like tampering where it need not be."""
+    fitting = any(one.profiles for one in report.signatures)
+    bad = any(one.verdict == "invalid" for one in report.signatures)
+    if (question, answer) == ("integrity", "no") and fitting and not bad:
+        return _FITS_OTHERWISE
+    if (question, answer) == ("authorised", "no") and any(
+        reason.code in _OF_ANOTHER_KIND for reason in report.reasons
+    ):
+        return "the card is not of the kind, or not for the audience, that was asked for"
+    return _ANSWERS[question][answer]
+
+
+def _grounds(report: Report) -> Iterator[str]:
+    """What the verdict rests on, and for how long it holds."""
+    used = {"keyset": report.keyset, "release": report.release}
+    statements = [_statement(name, one) for name, one in used.items() if one is not None]
+    if statements:
+        yield f"  statements  {', '.join(statements)}"
+    if report.valid_until is not None:
+        yield f"  valid until {_moment(report.valid_until)}"
+    if report.historic and report.checked_at is not None:
+        yield f"  historic    about {_moment(report.checked_at)}, a time of your choice"
+
+
+def _statement(name: str, used: StatementUsed) -> str:
+    return f"{name} {used.number} until {_moment(datetime.fromtimestamp(used.exp, UTC))}"
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _grouped(reasons: tuple[Reason, ...]) -> list[tuple[Reason, list[str]]]:
@@ -62,7 +121,8 @@ def _signature(signature: SignatureReport) -> str:
     kid = safe(signature.kid, limit=64) if signature.kid is not None else "no kid"
     profiles = f" under {', '.join(signature.profiles)}" if signature.profiles else ""
     counts = "" if signature.counts else ", does not count"
-    return f"{signature.verdict} ({signature.alg or 'no alg'}, {kid}){profiles}{counts}"
+    holder = f", held by {safe(signature.holder)}" if signature.holder else ""
+    return f"{signature.verdict} ({signature.alg or 'no alg'}, {kid}{holder}){profiles}{counts}"
 
 
 def _reason(reason: Reason, paths: list[str]) -> Iterator[str]:
@@ -72,4 +132,4 @@ def _reason(reason: Reason, paths: list[str]) -> Iterator[str]:
     where = f" ({', '.join(places)})" if places else ""
     yield f"  {reason.code}: {shown}{where}"
     if reason.hint:
-        yield f"      {reason.hint}"
+        yield f"      {safe(reason.hint, limit=300)}"

@@ -2,146 +2,311 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Final
 
 import click
 
-from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES
+from cardsign.card.canonical import DEFAULT_PROFILES
+from cardsign.card.extended import AUDIENCE
+from cardsign.card.serialize import jcs
+from cardsign.cli.evidence import statements_option
 from cardsign.cli.failures import complain
-from cardsign.cli.options import STDIO, json_option, of_the_user, read_input
+from cardsign.cli.inquiry import Inquiry, Named
+from cardsign.cli.options import STDIO, json_option, read_input, write_output
+from cardsign.cli.outcome import Outcome, weightiest
+from cardsign.cli.policy import trust_options
 from cardsign.cli.render import render_verdict
-from cardsign.cli.talk import print_json
-from cardsign.errors import (
-    EXIT_LOCAL_FAULT,
-    EXIT_NO_VERDICT,
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    LocalFault,
-    NoVerdict,
-)
-from cardsign.files import read_bytes
-from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.reasons import Reason
-from cardsign.trust.origins import parse_origin
-from cardsign.trust.policy import Policy
-from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Holder
-from cardsign.verdict import Answers, Report
-from cardsign.verify import examine_card
+from cardsign.cli.talk import print_json, say
+from cardsign.errors import BundleRefused, LocalFault, NoVerdict, UsageFault
+from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
+from cardsign.trust.evidence import NO_EVIDENCE, Evidence
 
-# Several cards, one exit status: the weightiest of theirs.
-_WEIGHT: Final = (EXIT_OK, EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_LOCAL_FAULT)
+FORMATS: Final = ("text", "json", "sarif", "junit")
 
 
 @click.command()
 @click.argument("cards", nargs=-1, required=True, metavar="CARD|URL...")
+@click.option("--issuer", metavar="NAME", help="The subject, by the policy's own name for it.")
+@click.option(
+    "--origin",
+    metavar="ORIGIN",
+    help="The subject is whoever the policy enrols for this origin; beside --jwks alone, every "
+    "interface must stand there.",
+)
 @click.option(
     "--jwks",
     metavar="FILE",
-    help="The keys that you trust: the verdict is about the holder of these keys, at any "
-    "origin, and revocation is not seen.",
+    help="Alone: the subject is the holder of these keys, at any origin; no policy is read and "
+    "revocation is not seen. With --issuer or --trust: what the URL of the issuer's `jwks` anchor "
+    "answers; any other anchor is a conflict.",
 )
-@click.option("--origin", metavar="ORIGIN", help="Every interface must stand at this origin.")
+@trust_options
+@statements_option
+@click.option(
+    "--extended",
+    metavar="FILE",
+    help="Verify this extended card beside its public CARD; with --audience.",
+)
+@click.option("--audience", metavar="ID", help="For whom the extended card must be.")
+@click.option(
+    "--at",
+    metavar="TIME",
+    help="Ask about another time than now: YYYY-MM-DD, its first second in UTC, or ISO 8601 with "
+    "an offset. Nothing is trusted by such a verdict, and nothing remembered.",
+)
 @click.option(
     "--profile",
     "profiles",
     multiple=True,
     type=click.Choice(DEFAULT_PROFILES),
-    help="The profiles that count, instead of the two full ones. May be repeated; "
-    "--profile served-as-is is the strictest choice.",
+    help="The profiles that count, instead of the two full ones; of those that the policy "
+    "accepts, where there is one. May be repeated; --profile served-as-is is the strictest choice.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    help="Write the verified payload of the one CARD, or with --extended of the extended card, "
+    "if it is trusted and only then; '-' for stdout.",
 )
 @click.option(
     "--insecure-loopback-http",
     is_flag=True,
     help="Ask URLs of this machine, over plain HTTP too; for trying things out.",
 )
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="How verdicts are printed [default: text]; SARIF 2.1.0 and JUnit XML are one document "
+    "for all cards.",
+)
 @json_option
 def verify(
     cards: tuple[str, ...],
-    jwks: str | None,
+    issuer: str | None,
     origin: str | None,
+    jwks: str | None,
+    trust_file: Path | None,
+    state_dir: Path | None,
+    no_state: bool,
+    statements: tuple[Path, ...],
+    extended: str | None,
+    audience: str | None,
+    at: str | None,
     profiles: tuple[str, ...],
+    output: str | None,
     insecure_loopback_http: bool,
+    form: str | None,
     as_json: bool,
 ) -> int:
     """Verify each CARD (a file, '-' for stdin) or URL, and say why or why not.
 
+    Whose card it should be is said by --issuer, --origin or --jwks; a URL is its own subject.
     A URL without a path is asked for /.well-known/agent-card.json, then for the legacy path.
+    A file may be a bundle, which is judged with the statements in it; they bring no trust.
+
     With --json one object is printed for each card, with the card's name as `input`; several
     are JSON Lines. Where a fault of this machine kept a card from being read, the object has an
     `error` instead of a verdict. Exit status: 0 trusted, 1 not trusted, 2 a fault of this
-    machine, 3 no verdict; the weightiest of several.
+    machine, 3 no verdict; the weightiest of several. A fault of policy or memory ends the
+    command before anything is printed.
     """
-    if origin is not None:
-        with of_the_user("--origin"):
-            parse_origin(origin)
-    policy = _policy(jwks, origin, profiles or FULL_PROFILES)
-    statuses = [EXIT_OK]
-    for name, untrusted_bytes, failure in _inputs(cards, insecure_loopback_http):
-        indent = None if len(cards) > 1 else 2
-        if isinstance(failure, LocalFault):
-            complain(failure)
-            statuses.append(failure.exit_status)
-            if as_json:
-                print_json({"input": name, "error": _reason(failure).to_json()}, indent=indent)
-            continue
-        expect = _expectation(name, jwks, origin)
-        if failure is not None:
-            enrolled = policy.find(expect) if jwks is not None else None
-            subject = enrolled.name if enrolled else origin or name
-            report = Report("indeterminate", subject, Answers(), (_reason(failure),))
-        else:
-            now = datetime.now(UTC)
-            report = examine_card(untrusted_bytes, expect=expect, policy=policy, now=now)
-        statuses.append(report.exit_status)
-        if as_json:
-            print_json({"input": name, **report.to_json()}, indent=indent)
-        else:
-            click.echo(render_verdict(name, report))
-    return max(statuses, key=_WEIGHT.index)
+    chosen = _format(form, as_json)
+    _check_together(cards, extended, audience, output, chosen)
+    named = Named(
+        issuer, origin, jwks, trust_file, state_dir, no_state, statements, profiles, _time(at)
+    )
+    inquiry = Inquiry.prepare(named)
+    if extended is not None and audience is not None:
+        found = _beside(inquiry, cards[0], extended, audience, insecure_loopback_http)
+    else:
+        found = (_judged(inquiry, name, insecure_loopback_http) for name in cards)
+    outcomes = list(found)
+    _raise_lock(inquiry)
+    if output is not None:
+        _write_verified(output, outcomes[-1])
+    for one in outcomes:
+        if isinstance(one.result, LocalFault):
+            complain(one.result)
+    _PRINTERS[chosen](outcomes, output == STDIO)
+    return weightiest(outcomes)
 
 
-def _reason(failure: LocalFault | NoVerdict) -> Reason:
-    return Reason.of(failure.code, failure.message, failure.path, failure.hint)
+def _raise_lock(inquiry: Inquiry) -> None:
+    """Say what there is to commit; a lock that cannot be written takes no verdict away."""
+    try:
+        for name in inquiry.raise_lock():
+            say(f"trust.lock holds a newer keyset statement of {name}; commit it")
+    except LocalFault as fault:
+        say(f"trust.lock was not brought up to date: {fault}")
 
 
-def _policy(jwks: str | None, origin: str | None, profiles: tuple[str, ...]) -> Policy:
-    if jwks is None:
-        return Policy()
-    with of_the_user(jwks):
-        keys = JwkSet.from_bytes(read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES))
-    holder = f"the holder of the keys in {Path(jwks).name}"
-    name = holder if origin is None else f"{holder}, at {origin}"
-    return Policy.holder_of_keys(keys, name=name, origin=origin, profiles=profiles)
+# ------------------------------------------------------------------ options
 
 
-def _expectation(name: str, jwks: str | None, origin: str | None) -> Expectation | None:
-    if jwks is not None:
-        return Holder()
-    if origin is not None:
-        return AtOrigin(origin)
-    return CardUrl(name) if _is_url(name) else None
+def _format(form: str | None, as_json: bool) -> str:
+    if as_json and form not in (None, "json"):
+        raise UsageFault("usage.conflict", f"--json and --format {form} ask for two formats")
+    return "json" if as_json else form or "text"
+
+
+def _check_together(
+    cards: tuple[str, ...],
+    extended: str | None,
+    audience: str | None,
+    output: str | None,
+    form: str,
+) -> None:
+    if (extended is None) != (audience is None):
+        raise UsageFault("usage.conflict", "--extended FILE and --audience ID need one another")
+    if audience is not None and not AUDIENCE.fullmatch(audience):
+        raise UsageFault("usage.invalid", f"--audience {audience!r} is not {AUDIENCE.pattern}")
+    if len(cards) > 1 and (extended is not None or output is not None):
+        which = "--extended" if extended is not None else "-o"
+        raise UsageFault("usage.conflict", f"{which} is about one CARD, and {len(cards)} are named")
+    if [*cards, extended].count(STDIO) > 1:
+        raise UsageFault("usage.conflict", "standard input can be read once")
+    if output not in (None, STDIO) and any(_is_file(name, output) for name in (*cards, extended)):
+        raise UsageFault(
+            "usage.conflict", f"-o {output} would put the payload in place of the signed card"
+        )
+    if output == STDIO and form != "text":
+        raise UsageFault("usage.conflict", f"-o - and --format {form} would both print on stdout")
+
+
+def _is_file(name: str | None, output: str) -> bool:
+    """Whether both name one file, however they are spelt."""
+    try:
+        return name is not None and os.path.samefile(name, output)
+    except OSError:  # one of them is not there
+        return name == output
+
+
+def _time(text: str | None) -> datetime | None:
+    """The moment that ``--at`` names, in UTC."""
+    if text is None:
+        return None
+    try:
+        try:
+            return datetime.combine(date.fromisoformat(text), time(), UTC)
+        except ValueError:
+            moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError) as exc:
+        raise UsageFault("usage.invalid", f"--at takes an ISO date or time, not {text!r}") from exc
+    raise UsageFault(
+        "usage.invalid",
+        f"--at {text!r} says no offset from UTC",
+        hint="Write it as 2026-01-31T18:00:00Z, for instance.",
+    )
+
+
+# ------------------------------------------------------------------ cards
+
+
+def _judged(inquiry: Inquiry, name: str, insecure_loopback_http: bool) -> Outcome:
+    """What came of one card; a card that cannot be read hides no other one."""
+    subject = inquiry.subject(name if _is_url(name) else None)
+    try:
+        name, untrusted_bytes = _received(name, insecure_loopback_http)
+        subject = inquiry.subject(name if _is_url(name) else None)
+        opened, bundled = _opened(name, untrusted_bytes)
+    except (NoVerdict, BundleRefused) as failure:
+        return Outcome(name, inquiry.without_card(failure, name, subject))
+    except LocalFault as fault:
+        return Outcome(name, fault)
+    report = inquiry.examine(opened, subject, bundled)
+    return Outcome(name, report, b"" if opened is not untrusted_bytes else untrusted_bytes)
+
+
+def _beside(
+    inquiry: Inquiry, public: str, extended: str, audience: str, insecure_loopback_http: bool
+) -> Iterator[Outcome]:
+    """What came of a public card, then of the extended one, which is worth nothing without it."""
+    subject = inquiry.subject(public if _is_url(public) else None)
+    if subject is None:
+        raise UsageFault(
+            "usage.conflict",
+            "--extended asks whether two cards are of one subject, and nobody is named",
+            hint="Name the subject with --issuer, --origin or --jwks.",
+        )
+    untrusted_extended = read_input(extended)
+    try:
+        public, untrusted_bytes = _received(public, insecure_loopback_http)
+        subject = inquiry.subject(public if _is_url(public) else None) or subject
+        opened, bundled = _opened(public, untrusted_bytes)
+    except (NoVerdict, BundleRefused) as failure:
+        yield Outcome(public, inquiry.without_card(failure, public, subject))
+        return
+    reports = inquiry.examine_beside(opened, untrusted_extended, subject, audience, bundled)
+    yield Outcome(public, reports[0], opened if opened is untrusted_bytes else b"")
+    yield Outcome(extended, reports[1], untrusted_extended)
 
 
 def _is_url(name: str) -> bool:
     return name.startswith(("https://", "http://"))
 
 
-def _inputs(
-    cards: tuple[str, ...], insecure_loopback_http: bool
-) -> Iterator[tuple[str, bytes, LocalFault | NoVerdict | None]]:
-    """Each card's bytes, or why they could not be had; one failure hides no other card."""
-    for name in cards:
-        try:
-            if _is_url(name):
-                from cardsign.net.fetch import FetchPolicy, fetch_card
+def _received(name: str, insecure_loopback_http: bool) -> tuple[str, bytes]:
+    """What a file or server gave, and what verdicts call it."""
+    if not _is_url(name):
+        untrusted_bytes = read_input(name, max_bytes=MAX_BUNDLE_BYTES)
+        return name if name != STDIO else "(stdin)", untrusted_bytes
+    from cardsign.net.fetch import FetchPolicy, fetch_card
 
-                allowed = FetchPolicy(insecure_loopback_http=insecure_loopback_http)
-                fetched = fetch_card(name, policy=allowed)
-                yield fetched.url, fetched.body, None
-            else:
-                yield name if name != STDIO else "(stdin)", read_input(name), None
-        except (LocalFault, NoVerdict) as failure:
-            yield name, b"", failure
+    fetched = fetch_card(name, policy=FetchPolicy(insecure_loopback_http=insecure_loopback_http))
+    return fetched.url, fetched.body
+
+
+def _opened(name: str, untrusted_bytes: bytes) -> tuple[bytes, Evidence]:
+    """The card, and the statements beside it where a file is a bundle."""
+    if _is_url(name) or not is_bundle(untrusted_bytes):
+        return untrusted_bytes, NO_EVIDENCE
+    bundle = read_bundle(untrusted_bytes)
+    return bundle.untrusted_card, bundle.evidence
+
+
+# ------------------------------------------------------------------ output
+
+
+def _write_verified(output: str, outcome: Outcome) -> None:
+    """The octets of the verified payload: their SHA-256 is the signature's `payload_sha256`."""
+    if not isinstance(outcome.result, LocalFault) and outcome.result.card is not None:
+        write_output(output, jcs(outcome.result.card))
+
+
+def _print_text(outcomes: list[Outcome], to_stderr: bool) -> None:
+    for one in outcomes:
+        if not isinstance(one.result, LocalFault):
+            click.echo(render_verdict(one.name, one.result), err=to_stderr)
+
+
+def _print_json(outcomes: list[Outcome], _: bool) -> None:
+    for one in outcomes:
+        print_json(one.to_json(), indent=None if len(outcomes) > 1 else 2)
+
+
+def _print_sarif(outcomes: list[Outcome], _: bool) -> None:
+    from cardsign.cli.sarif import sarif_log
+
+    print_json(sarif_log(outcomes))
+
+
+def _print_junit(outcomes: list[Outcome], _: bool) -> None:
+    from cardsign.cli.junit import junit_xml
+
+    click.echo(junit_xml(outcomes))
+
+
+_PRINTERS: Final[dict[str, Callable[[list[Outcome], bool], None]]] = {
+    "text": _print_text,
+    "json": _print_json,
+    "sarif": _print_sarif,
+    "junit": _print_junit,
+}

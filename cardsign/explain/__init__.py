@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final
 
 from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload, canonicalize, jcs
@@ -30,13 +31,20 @@ from cardsign.explain.report import Explanation, ProfilePayload, SignatureExplan
 from cardsign.jose.header import MAX_HEADER_BYTES, MAX_HEADER_DEPTH, decode_part
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
-from cardsign.trust.policy import Policy
+from cardsign.trust.establish import establish
+from cardsign.trust.evidence import NO_EVIDENCE
+from cardsign.trust.known import NO_MEMORY
+from cardsign.trust.policy import Enrolment, Limits, Policy
+from cardsign.trust.standing import Standing
 from cardsign.trust.subject import Holder
-from cardsign.verify.signature import Payloads, examine_signature, reason_of
+from cardsign.verify.signature import Payloads, Question, examine_signature, reason_of
 
 __all__ = ["Explanation", "explain_card"]
 
 _HOLDER: Final = "the holder of the keys named"
+_ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
+# Said of what a card leaves open or is; this is about what its signatures are.
+_ABOUT_THE_CARD: Final = ("coverage.", "extended.")
 
 
 def explain_card(
@@ -128,11 +136,12 @@ def _signatures(
     reading: Reading, payloads: Mapping[str, Payload], jwks: JwkSet | None
 ) -> Iterator[SignatureExplanation]:
     policy = Policy() if jwks is None else Policy.holder_of_keys(jwks, name=_HOLDER)
-    enrolment = policy.find(Holder())
+    expect = Holder()
     card = Card(reading.document or {}, reading.generation or "none", reading.signatures)
     known = Payloads(card, {name: payloads.get(name) for name in PROFILES})
+    question = Question(known, expect, _standing(policy.find(expect)), policy)
     for index, entry in enumerate(reading.signatures):
-        report = examine_signature(index, entry, known, enrolment, policy)
+        report = examine_signature(index, entry, question)
         # A signature fits one byte string, and so all the profiles that make it.
         fitting = {payloads[profile].data for profile in report.profiles}
         yield SignatureExplanation(
@@ -140,8 +149,16 @@ def _signatures(
             _header(entry),
             report.verdict,
             tuple(name for name, payload in payloads.items() if payload.data in fitting),
-            tuple(one for one in report.reasons if not one.code.startswith("coverage.")),
+            tuple(one for one in report.reasons if not one.code.startswith(_ABOUT_THE_CARD)),
         )
+
+
+def _standing(enrolment: Enrolment | None) -> Standing | None:
+    """Pinned keys have no deadlines, so that the time decides nothing."""
+    if enrolment is None:
+        return None
+    with NO_MEMORY.of(enrolment) as memo:
+        return establish(enrolment, Limits(), NO_EVIDENCE, memo, now=_ANY_TIME)
 
 
 def _header(untrusted_entry: Json) -> dict[str, Json] | None:

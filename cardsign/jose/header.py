@@ -6,14 +6,15 @@ ever asked which key or which rules of verification to use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, SignatureRefused
 from cardsign.jose import base64url
-from cardsign.jose.keys import KID_FORM, Alg
+from cardsign.jose.algorithms import Algorithm, VerifyAlg, named
+from cardsign.jose.keys import KID_FORM
 
 TYP_JOSE: Final = "JOSE"
 TYP_JOSE_JSON: Final = "JOSE+JSON"
@@ -31,7 +32,6 @@ MAX_HEADER_BYTES: Final = 4 * 1024
 #: Levels of the header's JSON: a chain inside a JWK inside the header, with room to spare.
 MAX_HEADER_DEPTH: Final = 8
 
-_ALGS: Final[tuple[Alg, ...]] = get_args(Alg)
 # Media types are compared without regard to case (RFC 7515 4.1.9, RFC 2045 5.1).
 _KINDS: Final[dict[str, Kind]] = {
     TYP_JOSE.lower(): "full",
@@ -48,22 +48,23 @@ class ProtectedHeader:
     """What a signer says about his signature, in the part that the signature covers.
 
     Attributes:
-        alg: A claim until the key confirms it.
+        alg: One that was allowed, ``EdDSA`` also where the header says ``Ed25519``; a claim until
+            the key confirms it.
         kid: Opaque, 1 to 256 printable ASCII characters.
         typ: Exactly as received; None where absent.
         kind: What `typ` makes of the signature.
         members: The whole header, unknown members included; they carry no weight.
     """
 
-    alg: Alg
+    alg: VerifyAlg
     kid: str
     typ: str | None
     kind: Kind
     members: Mapping[str, Json] = field(hash=False)
 
 
-def read_protected(untrusted_protected: str) -> ProtectedHeader:
-    """Read a protected header, given as base64url.
+def read_protected(untrusted_protected: str, algorithms: Collection[Algorithm]) -> ProtectedHeader:
+    """Read a protected header, given as base64url, whose alg is one of `algorithms`.
 
     Raises:
         SignatureRefused: ``sig.base64url``, ``sig.header``, ``sig.crit``, ``sig.b64``,
@@ -71,9 +72,10 @@ def read_protected(untrusted_protected: str) -> ProtectedHeader:
     """
     members = _read_members(untrusted_protected)
     _refuse_extensions(members, "/protected")
-    alg = next((known for known in _ALGS if known == members.get("alg")), None)
-    if alg is None:
-        raise _refused("sig.alg_forbidden", members, "alg", f"expected {' or '.join(_ALGS)}")
+    algorithm = named(members.get("alg"), algorithms)
+    if algorithm is None:
+        allowed = " or ".join(one.name for one in algorithms)
+        raise _refused("sig.alg_forbidden", members, "alg", f"expected {allowed}")
     kid = members.get("kid")
     if kid is None:
         raise _refused("sig.kid_missing", members, "kid", "expected the name of a key")
@@ -81,7 +83,7 @@ def read_protected(untrusted_protected: str) -> ProtectedHeader:
         raise _refused(
             "sig.kid_form", members, "kid", "expected 1 to 256 printable ASCII characters"
         )
-    return ProtectedHeader(alg, kid, *_read_typ(members), members)
+    return ProtectedHeader(algorithm.name, kid, *_read_typ(members), members)
 
 
 def read_unprotected(untrusted_header: Json, protected: ProtectedHeader) -> Mapping[str, Json]:

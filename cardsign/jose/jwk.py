@@ -1,7 +1,7 @@
 """One JWK, read and written strictly (RFC 7517, RFC 7518 section 6, RFC 7638).
 
 Two spellings of one key would be two identities, and a denylist could be walked around by the
-other one. So every number is read in one spelling only: full length for P-256, shortest for
+other one. So every number is read in one spelling only: full length on a curve, shortest for
 RSA. Unknown members are ignored; what a key says about its purpose is obeyed.
 """
 
@@ -9,22 +9,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NoReturn, TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from cardsign.card.strictjson import Json
 from cardsign.errors import KeyRefused
-from cardsign.jose import base64url
+from cardsign.jose import base64url, ed25519
+from cardsign.jose.algorithms import Algorithm, named
 from cardsign.jose.rsa import MAX_MODULUS_BITS, refuse_weak, weak
 
-NativePublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
+NativePublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | Ed25519PublicKey
 NativePrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
-#: Bytes of a P-256 coordinate or scalar, which JWK and JWS write at full length.
-P256_BYTES: Final = 32
-
+_CURVES: Final[dict[str, ec.EllipticCurve]] = {
+    "P-256": ec.SECP256R1(),
+    "P-384": ec.SECP384R1(),
+    "P-521": ec.SECP521R1(),
+}
+_CURVE_NAMES: Final = {curve.name: crv for crv, curve in _CURVES.items()}
 # Of every registered key type; `priv` is that of AKP.
 _PRIVATE_MEMBERS: Final = ("d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv")
 _MAX_MODULUS_CHARS: Final = base64url.encoded_length(MAX_MODULUS_BITS // 8)
@@ -47,20 +52,17 @@ def refuse_private_members(untrusted_jwk: Mapping[str, Json]) -> None:
         raise KeyRefused("key.private_material", "a key of type oct is a secret", path="/kty")
 
 
-def check_purpose(untrusted_jwk: Mapping[str, Json], *, operation: str) -> None:
-    """Refuse a JWK whose type, curve, ``alg``, ``use`` or ``key_ops`` is not for our signatures.
+def check_purpose(
+    untrusted_jwk: Mapping[str, Json], algorithms: Collection[Algorithm], *, operation: str
+) -> Algorithm:
+    """The one of `algorithms` that a JWK serves; it must be meant for our signatures.
+
+    Type and curve name it, and for RSA the member ``alg``: without it, the key is for RS256.
 
     Raises:
         KeyRefused: ``key.unsupported``, ``key.alg_mismatch``, ``key.use``, ``key.malformed``.
     """
-    kty = text_member(untrusted_jwk, "kty")
-    if kty not in ("EC", "RSA"):
-        raise KeyRefused("key.unsupported", "expected a key of type EC or RSA", path="/kty")
-    if kty == "EC" and text_member(untrusted_jwk, "crv") != "P-256":
-        raise KeyRefused("key.unsupported", "expected the curve P-256", path="/crv")
-    alg = "ES256" if kty == "EC" else "RS256"
-    if "alg" in untrusted_jwk and text_member(untrusted_jwk, "alg") != alg:
-        raise KeyRefused("key.alg_mismatch", f"this {kty} key is not for {alg}", path="/alg")
+    algorithm = _algorithm(untrusted_jwk, algorithms)
     if "use" in untrusted_jwk and text_member(untrusted_jwk, "use") != "sig":
         raise KeyRefused("key.use", "expected a key with use=sig", path="/use")
     operations = untrusted_jwk.get("key_ops", [operation])
@@ -68,28 +70,46 @@ def check_purpose(untrusted_jwk: Mapping[str, Json], *, operation: str) -> None:
         _malformed("key_ops", "is no list")
     if operation not in operations:
         raise KeyRefused("key.use", f"expected {operation!r} among key_ops", path="/key_ops")
+    return algorithm
+
+
+def _algorithm(untrusted_jwk: Mapping[str, Json], algorithms: Collection[Algorithm]) -> Algorithm:
+    kty = text_member(untrusted_jwk, "kty")
+    fitting = [one for one in algorithms if one.kty == kty]
+    if not fitting:
+        types = _alternatives(one.kty for one in algorithms)
+        raise KeyRefused("key.unsupported", f"expected a key of type {types}", path="/kty")
+    alg = "RS256"  # of an RSA key that names none: type and curve say nothing about it
+    if kty != "RSA":
+        crv, curves = text_member(untrusted_jwk, "crv"), _alternatives(one.crv for one in fitting)
+        fitting = [one for one in fitting if one.crv == crv]
+        if not fitting:
+            raise KeyRefused("key.unsupported", f"expected the curve {curves}", path="/crv")
+        alg = fitting[0].name
+    if "alg" in untrusted_jwk:
+        alg = text_member(untrusted_jwk, "alg")
+    if (algorithm := named(alg, fitting)) is None:
+        expected = _alternatives(one.name for one in fitting)
+        raise KeyRefused("key.alg_mismatch", f"this {kty} key is not for {expected}", path="/alg")
+    return algorithm
+
+
+def _alternatives(names: Iterable[str]) -> str:
+    return " or ".join(dict.fromkeys(names))
 
 
 def native_public_key(untrusted_jwk: Mapping[str, Json]) -> NativePublicKey:
-    """The key that the public numbers of an EC or RSA JWK make.
+    """The key that the public numbers of an EC, OKP or RSA JWK make.
 
     Raises:
         KeyRefused: ``key.malformed`` or ``key.weak_rsa``.
     """
-    if untrusted_jwk["kty"] == "EC":
-        x, y = (scalar_member(untrusted_jwk, name) for name in ("x", "y"))
-        try:
-            return ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
-        except ValueError as exc:
-            raise KeyRefused(
-                "key.malformed", "x and y are no point of the curve P-256", path="/x"
-            ) from exc
-    # Before it becomes a number: arithmetic with a 131,072-bit modulus is the attack.
-    if len(text_member(untrusted_jwk, "n")) > _MAX_MODULUS_CHARS:
-        raise weak(f"the modulus has more than {MAX_MODULUS_BITS} bits")
-    modulus, exponent = (number_member(untrusted_jwk, name) for name in ("n", "e"))
-    refuse_weak(modulus, exponent)
-    return rsa.RSAPublicNumbers(exponent, modulus).public_key()
+    match untrusted_jwk["kty"]:
+        case "EC":
+            return _ec_key(untrusted_jwk)
+        case "OKP":
+            return ed25519.read_key(_decoded(untrusted_jwk, "x"))
+    return _rsa_key(untrusted_jwk)
 
 
 def native_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
@@ -102,11 +122,12 @@ def native_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
         KeyRefused: ``key.malformed``, also where the private half does not belong to the
             public one; ``key.weak_rsa``; ``key.unsupported`` (more than two primes).
     """
-    public = native_public_key(jwk).public_numbers()
     try:
-        if isinstance(public, ec.EllipticCurvePublicNumbers):
-            scalar = scalar_member(jwk, "d")
-            return ec.EllipticCurvePrivateNumbers(scalar, public).private_key()
+        if jwk["kty"] == "EC":
+            point = _ec_key(jwk).public_numbers()
+            scalar = scalar_member(jwk, "d", point.curve)
+            return ec.EllipticCurvePrivateNumbers(scalar, point).private_key()
+        public = _rsa_key(jwk).public_numbers()
         if "oth" in jwk:
             raise KeyRefused("key.unsupported", "expected an RSA key of two primes", path="/oth")
         return _rsa_private_numbers(jwk, public).private_key()
@@ -117,16 +138,28 @@ def native_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
 
 
 def public_numbers(native: NativePublicKey) -> dict[str, str]:
-    """The members that RFC 7518 6 requires of a public JWK, and no others."""
+    """The members that RFC 7518 6 and RFC 8037 2 require of a public JWK, and no others."""
+    if isinstance(native, Ed25519PublicKey):
+        return {
+            "kty": "OKP",
+            "crv": "Ed25519",
+            "x": base64url.encode(native.public_bytes_raw()),
+        }
     values = native.public_numbers()
     if isinstance(values, ec.EllipticCurvePublicNumbers):
-        x, y = (base64url.encode(value.to_bytes(P256_BYTES)) for value in (values.x, values.y))
-        return {"kty": "EC", "crv": "P-256", "x": x, "y": y}
+        size = coordinate_bytes(values.curve)
+        x, y = (base64url.encode(value.to_bytes(size)) for value in (values.x, values.y))
+        return {"kty": "EC", "crv": _CURVE_NAMES[values.curve.name], "x": x, "y": y}
     n, e = (
         base64url.encode(value.to_bytes((value.bit_length() + 7) // 8))
         for value in (values.n, values.e)
     )
     return {"kty": "RSA", "n": n, "e": e}
+
+
+def coordinate_bytes(curve: ec.EllipticCurve) -> int:
+    """The bytes of a coordinate or scalar, which JWK and JWS write at full length."""
+    return (curve.key_size + 7) // 8
 
 
 def thumbprint_of(numbers: Mapping[str, str]) -> str:
@@ -143,11 +176,11 @@ def text_member(untrusted_jwk: Mapping[str, Json], name: str) -> str:
     return value
 
 
-def scalar_member(untrusted_jwk: Mapping[str, Json], name: str) -> int:
-    """A coordinate or private scalar of P-256: base64url of exactly 32 bytes."""
-    data = _decoded(untrusted_jwk, name)
-    if len(data) != P256_BYTES:
-        _malformed(name, f"has {len(data)} bytes, expected {P256_BYTES}")
+def scalar_member(untrusted_jwk: Mapping[str, Json], name: str, curve: ec.EllipticCurve) -> int:
+    """A coordinate or private scalar: base64url of exactly as many bytes as the curve's have."""
+    data, expected = _decoded(untrusted_jwk, name), coordinate_bytes(curve)
+    if len(data) != expected:
+        _malformed(name, f"has {len(data)} bytes, expected {expected}")
     return int.from_bytes(data)
 
 
@@ -168,6 +201,31 @@ def _decoded(untrusted_jwk: Mapping[str, Json], name: str) -> bytes:
 
 def _malformed(name: str, fault: str) -> NoReturn:
     raise KeyRefused("key.malformed", f"the member {name!r} {fault}", path=f"/{name}")
+
+
+def _ec_key(untrusted_jwk: Mapping[str, Json]) -> ec.EllipticCurvePublicKey:
+    crv = text_member(untrusted_jwk, "crv")
+    curve = _CURVES[crv]
+    x, y = (scalar_member(untrusted_jwk, name, curve) for name in ("x", "y"))
+    point = ec.EllipticCurvePublicNumbers(x, y, curve)
+    try:
+        key = point.public_key()
+    except ValueError as exc:
+        raise KeyRefused(
+            "key.malformed", f"x and y are no point of the curve {crv}", path="/x"
+        ) from exc
+    if key.public_numbers() != point:  # OpenSSL reduces a coordinate that is not below the prime
+        raise KeyRefused("key.malformed", f"x or y lies outside the field of {crv}", path="/x")
+    return key
+
+
+def _rsa_key(untrusted_jwk: Mapping[str, Json]) -> rsa.RSAPublicKey:
+    # Before it becomes a number: arithmetic with a 131,072-bit modulus is the attack.
+    if len(text_member(untrusted_jwk, "n")) > _MAX_MODULUS_CHARS:
+        raise weak(f"the modulus has more than {MAX_MODULUS_BITS} bits")
+    modulus, exponent = (number_member(untrusted_jwk, name) for name in ("n", "e"))
+    refuse_weak(modulus, exponent)
+    return rsa.RSAPublicNumbers(exponent, modulus).public_key()
 
 
 def _rsa_private_numbers(

@@ -3,6 +3,10 @@
 A set whose answer could depend on its reader is refused whole: two keys under one kid, a
 private half, a broken key. A key that is merely for something else (another type, curve, alg
 or use) is passed over and reported, so that an issuer may publish keys of tomorrow today.
+
+A set holds the keys of every algorithm that some policy may name. That a key is here does not
+let it verify: :func:`cardsign.jose.jws.read_entry` refuses a signature by an algorithm that has
+not been named.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, KeyRefused
+from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwk import refuse_private_members
 from cardsign.jose.keys import KID_FORM, PublicKey
 from cardsign.jose.rsa import refuse_shared_primes
@@ -147,7 +152,7 @@ def _jwks(untrusted_bytes: bytes) -> Iterator[Mapping[str, Json]]:
 
 def _read(jwk: Mapping[str, Json]) -> PublicKey | SkippedKey:
     try:
-        return PublicKey.from_jwk(jwk)
+        return PublicKey.from_jwk(jwk, algorithms=ALGORITHMS)
     except KeyRefused as exc:
         if exc.code not in _FOR_ANOTHER_PURPOSE:
             raise

@@ -1,16 +1,19 @@
 """Detached signatures, one entry of a card's ``signatures`` at a time (RFC 7515, A2A 1.0 8.4).
 
-An entry is read before any key is looked up, and what the reading refuses no key can mend.
-joserfc then verifies; which algorithm it may use is said by the key, never by the header.
+An entry is read before any key is looked up, and what the reading refuses no key can mend: an
+algorithm that is not allowed least of all. ES256 and RS256 are then verified by joserfc, the
+others by `cryptography`; which algorithm it is, is said by the key, never by the header.
 Nothing that a header says about keys (``jku``, ``jwk``, ``x5u``, ``x5c``) is followed.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final, Protocol, get_args
+from typing import Final, Protocol
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from joserfc import jws
 from joserfc.errors import JoseError
@@ -18,8 +21,9 @@ from joserfc.jwk import ECKey, RSAKey
 from joserfc.registry import JWS_HEADER_REGISTRY
 
 from cardsign.card.strictjson import Json
-from cardsign.errors import SignatureRefused, SignerFault, SigningRefused
+from cardsign.errors import KeyRefused, SignatureRefused, SignerFault, SigningRefused
 from cardsign.jose import base64url
+from cardsign.jose.algorithms import DEFAULT_ALGORITHMS, choose
 from cardsign.jose.header import (
     MAX_HEADER_BYTES,
     TYP_COMPAT,
@@ -32,7 +36,7 @@ from cardsign.jose.header import (
     read_protected,
     read_unprotected,
 )
-from cardsign.jose.keys import Alg, PublicKey
+from cardsign.jose.keys import PublicKey
 from cardsign.jose.rsa import MAX_MODULUS_BITS
 
 __all__ = [
@@ -58,7 +62,7 @@ _KEY_MEMBERS: Final = ("jku", "jwk", "x5c", "x5u")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A well-formed signature of which nothing has been verified.
+    """A well-formed signature, by an algorithm that is allowed; nothing has been verified.
 
     Attributes:
         protected: base64url, as received: these characters are signed.
@@ -86,7 +90,7 @@ class Signer(Protocol):
         ...
 
 
-def _registry(alg: Alg) -> jws.JWSRegistry:
+def _registry(alg: str) -> jws.JWSRegistry:
     registry = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
     # `read_entry` has checked the header. joserfc must neither take offence at a `jku` that
     # counts for nothing, nor refuse for its size what is within our limits.
@@ -96,26 +100,33 @@ def _registry(alg: Alg) -> jws.JWSRegistry:
     return registry
 
 
-_REGISTRIES: Final[dict[Alg, jws.JWSRegistry]] = {alg: _registry(alg) for alg in get_args(Alg)}
+_REGISTRIES: Final = {alg: _registry(alg) for alg in DEFAULT_ALGORITHMS}
 
 
-def read_entry(untrusted_entry: Json) -> Entry:
+def read_entry(untrusted_entry: Json, *, algorithms: Collection[str] = DEFAULT_ALGORITHMS) -> Entry:
     """Read one member of a card's ``signatures`` (RFC 7515 7.2.1, A2A 1.0 8.4.2).
 
     Of the entry, members besides ``protected``, ``signature`` and ``header`` are not read;
     of the protected header, unknown ones are kept and carry no weight (RFC 7515 4).
 
+    Args:
+        untrusted_entry: The member.
+        algorithms: Names of those that the policy accepts. An entry by any other is refused
+            here, so that no key, whatever it is for, can verify it.
+
     Raises:
+        UsageFault: ``usage.conflict``: an algorithm that nobody may accept, or none at all.
         SignatureRefused: ``sig.shape``; ``sig.base64url``; ``sig.header``; ``sig.crit``;
             ``sig.b64``; ``sig.header_overlap``; ``sig.alg_forbidden``; ``sig.kid_missing``;
             ``sig.kid_form``; ``sig.typ_forbidden``. ``path`` is a JSON pointer into the entry.
     """
+    allowed = choose(algorithms)
     if not isinstance(untrusted_entry, dict):
         raise SignatureRefused("sig.shape", "the entry is no object")
     protected = _text(untrusted_entry, "protected")
     signature = _text(untrusted_entry, "signature")
     decode_part(signature, "signature")
-    header = read_protected(protected)
+    header = read_protected(protected, allowed)
     unprotected = read_unprotected(untrusted_entry.get("header"), header)
     return Entry(
         protected,
@@ -131,7 +142,7 @@ def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
     Not checked: that the entry's kid is the key's, whose the key is, and what the typ means.
 
     Args:
-        entry: From :func:`read_entry`.
+        entry: From :func:`read_entry`, which has seen to it that its algorithm is allowed.
         payload: The bytes that a profile gives, before base64url.
         key: The one key to try; its algorithm is the one used.
 
@@ -144,11 +155,15 @@ def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
             f"the header says {entry.header.alg}, the key is for {key.alg}",
             path="/protected",
         )
-    key.check_length(decode_part(entry.signature, "signature"))
+    signature = decode_part(entry.signature, "signature")
+    if (jose_key := _jose_key(key)) is None:
+        key.check(_signing_input(entry.protected, payload), signature)
+        return
+    key.check_length(signature)
     detached = f"{entry.protected}..{entry.signature}"
     registry = _REGISTRIES[key.alg]
     try:
-        jws.deserialize_compact(detached, _jose_key(key), registry=registry, payload=payload)
+        jws.deserialize_compact(detached, jose_key, registry=registry, payload=payload)
     except (JoseError, ValueError, TypeError) as exc:
         raise SignatureRefused(
             "sig.bad", "the signature does not fit this payload and this key", path="/signature"
@@ -163,14 +178,21 @@ def sign_payload(payload: bytes, signer: Signer, *, typ: str) -> dict[str, str]:
 
     Args:
         payload: The bytes that a profile gives, before base64url.
-        signer: Holds the private half.
+        signer: Holds the private half of a key for ES256 or RS256.
         typ: What the payload is; each kind of document has its own.
 
     Raises:
+        KeyRefused: ``key.unsupported``: the key is for an algorithm that we only verify.
         SigningRefused: ``sign.header_too_long``.
         SignerFault: ``signer.wrong_key``, or what the signer itself raises.
     """
     key = signer.public
+    if key.alg not in DEFAULT_ALGORITHMS:
+        raise KeyRefused(
+            "key.unsupported",
+            f"the key {key.kid!r} is for {key.alg}, expected {' or '.join(DEFAULT_ALGORITHMS)}",
+            path="/alg",
+        )
     header = {"alg": key.alg, "kid": key.kid, "typ": typ}
     text = json.dumps(header, sort_keys=True, separators=(",", ":"))
     protected = base64url.encode(text.encode("ascii"))
@@ -181,7 +203,7 @@ def sign_payload(payload: bytes, signer: Signer, *, typ: str) -> dict[str, str]:
             f"expected at most {MAX_EMITTED_HEADER_CHARS}",
             path="/kid",
         )
-    signing_input = f"{protected}.{base64url.encode(payload)}".encode("ascii")
+    signing_input = _signing_input(protected, payload)
     signature = signer.sign(signing_input)
     try:
         key.check(signing_input, signature)
@@ -197,7 +219,15 @@ def _text(untrusted_entry: dict[str, Json], name: str) -> str:
     return value
 
 
-def _jose_key(key: PublicKey) -> ECKey | RSAKey:
-    if isinstance(key.native, RSAPublicKey):
-        return RSAKey.import_key(key.native)
-    return ECKey.import_key(key.native)
+def _signing_input(protected: str, payload: bytes) -> bytes:
+    return f"{protected}.{base64url.encode(payload)}".encode("ascii")
+
+
+def _jose_key(key: PublicKey) -> ECKey | RSAKey | None:
+    """The key for joserfc, or None where it is not asked: it warns of EdDSA (RFC 9864)."""
+    match key.alg, key.native:
+        case "ES256", EllipticCurvePublicKey() as native:
+            return ECKey.import_key(native)
+        case "RS256", RSAPublicKey() as native:
+            return RSAKey.import_key(native)
+    return None

@@ -1,4 +1,4 @@
-"""Public and private keys, each of one algorithm: ES256 on P-256, or RS256.
+"""Keys, each of one algorithm: public ones to verify with, and private ones of ES256 and RS256.
 
 Everything that is said about a key is computed from its numbers, never copied from the
 document it came in; and a private half is shown nowhere but in :meth:`PrivateKey.to_pkcs8_der`.
@@ -7,28 +7,28 @@ document it came in; and a private half is shown nowhere but in :meth:`PrivateKe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Literal, NoReturn, TypeAlias
+from typing import Final, NoReturn
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.utils import (
-    decode_dss_signature,
-    encode_dss_signature,
-)
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from cardsign.card.strictjson import Json
 from cardsign.errors import KeyRefused, PassphraseFault, SignatureRefused, SignerFault
+from cardsign.jose.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS, VerifyAlg, choose
+from cardsign.jose.algorithms import Alg as Alg
+from cardsign.jose.ecdsa import der_from_raw, raw_from_der
+from cardsign.jose.ed25519 import SIGNATURE_BYTES
 from cardsign.jose.jwk import (
-    P256_BYTES,
     NativePrivateKey,
     NativePublicKey,
     check_purpose,
+    coordinate_bytes,
     native_private_key,
     native_public_key,
     public_numbers,
@@ -37,8 +37,6 @@ from cardsign.jose.jwk import (
     thumbprint_of,
 )
 from cardsign.jose.rsa import EXPONENT, NEW_MODULUS_BITS, refuse_weak
-
-Alg: TypeAlias = Literal["ES256", "RS256"]
 
 #: What a kid may be: short enough for a header, and nothing that a terminal or log would obey.
 #: It is opaque otherwise, and no path: ``../../etc/passwd`` is a kid.
@@ -54,67 +52,80 @@ class PublicKey:
 
     Attributes:
         kid: The name under which its issuer publishes it, or the thumbprint. Only a hint.
-        alg: ES256 (P-256) or RS256 (RSA of 2048 to 8192 bits, exponent 65537).
+        alg: Of :data:`~cardsign.jose.algorithms.ALGORITHMS`; RSA has 2048 to 8192 bits and the
+            exponent 65537, whichever of its algorithms this is.
         thumbprint: RFC 7638, SHA-256, of the numbers: the key's identity.
-        numbers: ``kty, crv, x, y`` or ``kty, n, e``, as JWK writes them.
+        numbers: ``kty, crv, x, y``, ``kty, crv, x`` or ``kty, n, e``, as JWK writes them.
         native: The key as `cryptography` holds it.
     """
 
     kid: str
-    alg: Alg
+    alg: VerifyAlg
     thumbprint: str
     numbers: Mapping[str, str] = field(repr=False, compare=False)
     native: NativePublicKey = field(repr=False, compare=False)
 
     @classmethod
-    def from_jwk(cls, untrusted_jwk: Mapping[str, Json], *, kid: str | None = None) -> PublicKey:
+    def from_jwk(
+        cls,
+        untrusted_jwk: Mapping[str, Json],
+        *,
+        kid: str | None = None,
+        algorithms: Collection[str] = DEFAULT_ALGORITHMS,
+    ) -> PublicKey:
         """Read one JWK (RFC 7517); unknown members, certificates among them, are ignored.
 
         Args:
             untrusted_jwk: The object; its ``kid`` may be absent.
             kid: The name to use instead of the JWK's own.
+            algorithms: What the key may be for; by default what cardsign itself signs with.
 
         Raises:
+            UsageFault: ``usage.conflict``: an algorithm that nobody may accept.
             KeyRefused: ``key.private_material``; ``key.unsupported``, ``key.use`` and
                 ``key.alg_mismatch`` (a key for another purpose); ``key.weak_rsa``;
                 ``key.malformed``. ``path`` is a JSON pointer into the JWK.
         """
         refuse_private_members(untrusted_jwk)
-        check_purpose(untrusted_jwk, operation="verify")
-        return cls._of(native_public_key(untrusted_jwk), _kid(untrusted_jwk, kid))
+        algorithm = check_purpose(untrusted_jwk, choose(algorithms), operation="verify")
+        return cls._of(native_public_key(untrusted_jwk), algorithm.name, _kid(untrusted_jwk, kid))
 
     @classmethod
     def from_cryptography(cls, public_key: object, *, kid: str | None = None) -> PublicKey:
-        """Take over a key object of `cryptography`.
+        """Take over a key object of `cryptography`, for ES256 or RS256.
 
         Raises:
             KeyRefused: ``key.unsupported``, ``key.weak_rsa``, or ``key.malformed`` (the kid).
         """
         match public_key:
             case ec.EllipticCurvePublicKey(curve=ec.SECP256R1()):
-                return cls._of(public_key, kid)
+                return cls._of(public_key, "ES256", kid)
             case rsa.RSAPublicKey():
                 refuse_weak(public_key.public_numbers().n, public_key.public_numbers().e)
-                return cls._of(public_key, kid)
+                return cls._of(public_key, "RS256", kid)
         raise KeyRefused("key.unsupported", "expected a key on the curve P-256, or an RSA key")
 
     @classmethod
-    def _of(cls, native: NativePublicKey, kid: str | None) -> PublicKey:
+    def _of(cls, native: NativePublicKey, alg: VerifyAlg, kid: str | None) -> PublicKey:
         numbers = public_numbers(native)
         thumbprint = thumbprint_of(numbers)
         if kid is not None and not KID_FORM.fullmatch(kid):
             raise KeyRefused(
                 "key.malformed", "the kid is not 1 to 256 printable ASCII characters", path="/kid"
             )
-        alg: Alg = "ES256" if numbers["kty"] == "EC" else "RS256"
         return cls(
             thumbprint if kid is None else kid, alg, thumbprint, MappingProxyType(numbers), native
         )
 
     @property
     def signature_bytes(self) -> int:
-        """The exact length of this key's signatures: r and s, or that of the modulus."""
-        return 2 * P256_BYTES if self.alg == "ES256" else (self.native.key_size + 7) // 8
+        """The exact length of this key's signatures: r and s, R and S, or that of the modulus."""
+        match self.native:
+            case ec.EllipticCurvePublicKey(curve=curve):
+                return 2 * coordinate_bytes(curve)
+            case rsa.RSAPublicKey(key_size=bits):
+                return (bits + 7) // 8
+        return SIGNATURE_BYTES
 
     def jwk(self) -> dict[str, str]:
         """The key as a JWK, built anew: numbers, ``kid``, ``use`` and ``alg``, nothing else."""
@@ -128,19 +139,21 @@ class PublicKey:
 
         Args:
             signing_input: ``protected.payload``, both base64url (RFC 7515 5.2).
-            signature: ES256: r and s, 32 bytes each, never DER. RS256: PKCS #1 v1.5.
+            signature: On P-256, P-384 and P-521 r and s at full length, never DER. RSA: PKCS #1
+                v1.5, or PSS with a salt as long as the hash (RFC 7518 3.5). Ed25519: R and S.
 
         Raises:
             SignatureRefused: ``sig.bad``.
         """
         self.check_length(signature)
+        native, how = self.native, ALGORITHMS[self.alg]
         try:
-            if isinstance(self.native, rsa.RSAPublicKey):
-                self.native.verify(signature, signing_input, PKCS1v15(), SHA256())
+            if isinstance(native, rsa.RSAPublicKey):
+                native.verify(signature, signing_input, how.padding, how.hash)
+            elif isinstance(native, ed25519.Ed25519PublicKey):
+                native.verify(signature, signing_input)
             else:
-                r, s = signature[:P256_BYTES], signature[P256_BYTES:]
-                der = encode_dss_signature(int.from_bytes(r), int.from_bytes(s))
-                self.native.verify(der, signing_input, ec.ECDSA(SHA256()))
+                native.verify(der_from_raw(signature), signing_input, ec.ECDSA(how.hash))
         except InvalidSignature as exc:
             raise SignatureRefused(
                 "sig.bad", "the signature does not fit these bytes and this key", path="/signature"
@@ -162,7 +175,7 @@ class PublicKey:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as a JWK, so that another process reads it as strictly as this one did."""
-        return PublicKey.from_jwk, (self.jwk(),)
+        return _unpickled, (self.jwk(),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +190,17 @@ class PrivateKey:
 
     @classmethod
     def generate(cls, alg: Alg, *, kid: str | None = None) -> PrivateKey:
-        """Make a new key: P-256 for ES256, RSA of 3072 bits for RS256."""
-        if alg == "ES256":
-            return cls._of(ec.generate_private_key(ec.SECP256R1()), kid)
-        return cls._of(rsa.generate_private_key(EXPONENT, NEW_MODULUS_BITS), kid)
+        """Make a new key: P-256 for ES256, RSA of 3072 bits for RS256.
+
+        No thumbprint begins with a hyphen, for as a kid on a command line it would be an option.
+        """
+        while True:
+            if alg == "ES256":
+                made = cls._of(ec.generate_private_key(ec.SECP256R1()), kid)
+            else:
+                made = cls._of(rsa.generate_private_key(EXPONENT, NEW_MODULUS_BITS), kid)
+            if not made.public.thumbprint.startswith("-"):
+                return made
 
     @classmethod
     def from_pkcs8_der(cls, der: bytes, kid: str | None = None) -> PrivateKey:
@@ -217,7 +237,7 @@ class PrivateKey:
             KeyRefused: As :meth:`PublicKey.from_jwk`; ``key.malformed`` also where ``d`` is
                 missing or does not belong to the public numbers.
         """
-        check_purpose(jwk, operation="sign")
+        check_purpose(jwk, choose(DEFAULT_ALGORITHMS), operation="sign")
         return cls._of(native_private_key(jwk), _kid(jwk, kid))
 
     @classmethod
@@ -253,11 +273,15 @@ class PrivateKey:
                 "this machine's OpenSSL cannot sign by RFC 6979, expected OpenSSL 3.2 or later",
                 hint="Install cryptography from its wheel, which brings an OpenSSL of its own.",
             ) from exc
-        return b"".join(number.to_bytes(P256_BYTES) for number in decode_dss_signature(der))
+        return raw_from_der(der, size=coordinate_bytes(self._native.curve))
 
     def __reduce__(self) -> NoReturn:
         """Refuse: a pickle would carry the private half to wherever it is written."""
         raise TypeError("a private key is neither pickled nor copied")
+
+
+def _unpickled(jwk: Mapping[str, Json]) -> PublicKey:
+    return PublicKey.from_jwk(jwk, algorithms=ALGORITHMS)
 
 
 def _kid(jwk: Mapping[str, Json], kid: str | None) -> str | None:

@@ -169,10 +169,7 @@ def keyset_of(envelope: Envelope) -> KeysetStatement:
 
 
 def _origins(value: Json) -> tuple[str, ...]:
-    found = tuple(
-        read.text(item, read.ORIGIN, path, "an origin such as https://agents.example")
-        for item, path in read.items(value, "/origins")
-    )
+    found = tuple(read.origin(item, path) for item, path in read.items(value, "/origins"))
     if not found or len(set(found)) < len(found):
         raise read.refused("/origins", "at least one origin, each once")
     return found

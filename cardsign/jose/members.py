@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final
 
 from cardsign.card.strictjson import Json
@@ -31,10 +32,12 @@ _ORIGIN: Final = "(?:{})".format(
         for scheme, default in (("https", 443), ("http", 80))
     )
 )
-#: Scheme, host and port, the default port left out: one spelling. What of it is trusted, and
-#: whether the port and address exist, :mod:`cardsign.trust` decides.
+#: Scheme, host and port, the default port left out; :func:`origin` looks at number and address.
+#: What of it is trusted, :mod:`cardsign.trust` decides.
 ORIGIN: Final = re.compile(_ORIGIN)
 URL: Final = re.compile(_ORIGIN + r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]{0,1024}")
+_AUTHORITY: Final = re.compile(r"https?://(?P<host>\[[^]]*\]|[^:/]*)(?::(?P<port>[0-9]+))?")
+_MAX_PORT: Final = 65535
 ISSUER: Final = re.compile(r"[\x21-\x7e]{1,256}")
 #: Lower case alone: "Ann" and "ann" must not count as two persons.
 HOLDER: Final = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
@@ -67,6 +70,38 @@ def text(value: Json, form: re.Pattern[str], path: str, expected: str) -> str:
     if not isinstance(value, str) or not form.fullmatch(value):
         raise refused(path, expected)
     return value
+
+
+def origin(value: Json, path: str) -> str:
+    """An origin in its one spelling."""
+    expected = "an origin such as https://agents.example"
+    return _one_spelling(text(value, ORIGIN, path, expected), path, expected)
+
+
+def url(value: Json, path: str, expected: str) -> str:
+    """A URL without query and fragment, its origin in its one spelling."""
+    return _one_spelling(text(value, URL, path, expected), path, expected)
+
+
+def _one_spelling(found: str, path: str, expected: str) -> str:
+    """What a verifier's stricter grammar of URLs will not refuse, nor spell otherwise."""
+    authority = _AUTHORITY.match(found)
+    if authority is None or int(authority["port"] or 0) > _MAX_PORT:
+        raise refused(path, f"{expected}, its port up to {_MAX_PORT}")
+    host = authority["host"]
+    last = host.rpartition(".")[2]
+    try:
+        if host.startswith("["):
+            address = IPv6Address(host[1:-1])
+            if address.ipv4_mapped is None and f"[{address.compressed}]" == host:
+                return found
+        elif (not last.isdigit() and not re.fullmatch(r"0x[0-9a-f]*", last)) or str(
+            IPv4Address(host)
+        ) == host:
+            return found
+    except AddressValueError:
+        pass
+    raise refused(path, f"{expected}, an address in its shortest form (RFC 5952) or four numbers")
 
 
 def integer(value: Json, path: str, *, most: int = MAX_INTEGER) -> int:

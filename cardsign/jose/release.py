@@ -43,6 +43,9 @@ class KeysetReference:
     version: int
     digest: str
 
+    def __str__(self) -> str:
+        return f"keyset {self.epoch}.{self.version} ({self.digest})"
+
 
 @dataclass(frozen=True, slots=True)
 class ListedCard:
@@ -176,12 +179,15 @@ def check_release(
         StatementRefused: ``statement.issuer``; ``statement.keyset``: another keyset is named;
             ``statement.revoked``: it revokes its own signer, or what is no key of the keyset's
             `keys`; ``statement.unsigned``; ``statement.fork``; ``statement.rollback``;
-            ``statement.floor``: a floor falls within one keyset version.
+            ``statement.unrevoked``, ``statement.floor``: within one keyset version a key is
+            revoked no longer, or a floor falls.
     """
     if release.issuer != keyset.issuer:
         raise StatementRefused("statement.issuer", f"expected {keyset.issuer!r}", path="/issuer")
     if release.keyset != _reference(keyset):
-        raise StatementRefused("statement.keyset", f"expected {_reference(keyset)}", path="/keyset")
+        raise StatementRefused(
+            "statement.keyset", f"expected it to name {_reference(keyset)}", path="/keyset"
+        )
     revocable = {key.public.thumbprint for key in keyset.keys}
     if strangers := release.revoked - revocable:
         raise StatementRefused(
@@ -214,7 +220,9 @@ def effective_revoked(keyset: KeysetStatement, release: ReleaseStatement | None)
             return keyset.revoked | release.revoked
         if release.order[:2] < (keyset.epoch, keyset.version):
             return keyset.revoked
-    raise StatementRefused("statement.keyset", f"expected {_reference(keyset)}", path="/keyset")
+    raise StatementRefused(
+        "statement.keyset", f"expected it to name {_reference(keyset)}", path="/keyset"
+    )
 
 
 def _reference(keyset: KeysetStatement) -> KeysetReference:
@@ -259,6 +267,10 @@ def _check_order(release: ReleaseStatement, previous: ReleaseStatement) -> None:
         )
     if release.keyset != previous.keyset:
         return
+    if restored := previous.revoked - release.revoked:  # only a keyset takes it back (K11)
+        raise StatementRefused(
+            "statement.unrevoked", f"{min(restored)} is no longer revoked", path="/revoked"
+        )
     for url, least in previous.floor.items():
         if release.floor.get(url, 0) < least:
             raise StatementRefused(
@@ -278,7 +290,7 @@ def _card(value: Json, path: str, seq: int) -> ListedCard:
     if members["kind"] != KIND_PUBLIC:
         raise read.refused(f"{path}/kind", KIND_PUBLIC)
     return ListedCard(
-        read.text(members["url"], read.URL, f"{path}/url", "the url of a card"),
+        read.url(members["url"], f"{path}/url", "the url of a card"),
         KIND_PUBLIC,
         read.digest(members["payload_sha256"], f"{path}/payload_sha256"),
         read.integer(members["seq"], f"{path}/seq", most=seq),
@@ -291,7 +303,7 @@ def _floor(value: Json, seq: int) -> Mapping[str, int]:
     floor = {}
     for url, least in value.items():
         if url != FLOOR_EXTENDED:
-            read.text(url, read.URL, "/floor", f"urls of cards, or {FLOOR_EXTENDED}")
+            read.url(url, "/floor", f"urls of cards, or {FLOOR_EXTENDED}")
         floor[url] = read.integer(least, "/floor")
         if floor[url] > seq:
             raise StatementRefused(

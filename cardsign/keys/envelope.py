@@ -175,7 +175,7 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, Key
     ciphertext = _decoded(members, "ciphertext")
     if members["cipher"] != CIPHER or len(nonce) != _NONCE_BYTES:
         raise _malformed(f"`cipher` and `nonce` are not those of {CIPHER}")
-    label = KeyLabel(*(_text(members, name) for name in ("kid", "alg", "thumbprint")))
+    label = _label(members)
     associated = {name: value for name, value in members.items() if name != "ciphertext"}
     try:
         cipher = AESGCM(_derive(passphrase, salt, cost))
@@ -185,6 +185,19 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, Key
             "passphrase.wrong",
             f"the passphrase does not open key `{label.kid}`, or its file was changed",
         ) from exc
+
+
+def read_label(untrusted_bytes: bytes) -> KeyLabel:
+    """Return the label of an envelope, which nobody has proved until it is opened.
+
+    Raises:
+        StoreFault: As :func:`open_envelope`.
+    """
+    return _label(_members(untrusted_bytes))
+
+
+def _label(members: Mapping[str, Json]) -> KeyLabel:
+    return KeyLabel(*(_text(members, name) for name in ("kid", "alg", "thumbprint")))
 
 
 def _members(untrusted_bytes: bytes) -> dict[str, Json]:

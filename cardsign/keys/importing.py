@@ -1,10 +1,14 @@
-"""Keys that were made elsewhere: PEM files and JWKs, read as what they are or refused by name."""
+"""Keys that were made elsewhere: PEM, PKCS #12 and JWK, read as what they are or refused."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from typing import Final
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import KeyRefused, PassphraseFault
@@ -13,6 +17,8 @@ from cardsign.jose.keys import PrivateKey
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
 
 _PEM_BEGIN: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
+# A sequence, of whatever length, that begins with version 3 (RFC 7292 4).
+_PKCS12: Final = re.compile(rb"\x30(?:[\x00-\x80]|\x81.|\x82..|\x83...)\x02\x01\x03", re.DOTALL)
 _PRIVATE_LABELS: Final = frozenset(
     {"PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"}
 )
@@ -38,7 +44,7 @@ def import_private_key(
 
     Args:
         data: A PEM file (PKCS #8, SEC 1 or PKCS #1, encrypted or not; certificates beside the
-            key are passed over), or one private JWK.
+            key are passed over), a PKCS #12 file (RFC 7292), or one private JWK.
         kid: The kid to publish, instead of the above.
         password: Asked for what opens an encrypted key, and only then.
 
@@ -51,6 +57,8 @@ def import_private_key(
     """
     if data.lstrip().startswith(b"{"):
         return _from_jwk(data, kid)
+    if _PKCS12.match(data):
+        return _from_pkcs12(data, kid, password)
     _check_labels(data)
     try:
         return PrivateKey.from_pem(data, kid=kid)
@@ -69,6 +77,26 @@ def _from_jwk(data: bytes, kid: str | None) -> PrivateKey:
     if jwk.get("kty") in ("EC", "RSA") and "d" not in jwk:
         raise _refused("this JWK is a public key, expected a private one", "Give the private half.")
     return PrivateKey.from_jwk(jwk, kid=kid)
+
+
+def _from_pkcs12(data: bytes, kid: str | None, password: Callable[[], bytes] | None) -> PrivateKey:
+    """The one key of a PKCS #12 file, which always has a passphrase, be it an empty one."""
+    try:
+        native, _, _ = pkcs12.load_key_and_certificates(data, password() if password else b"")
+    except ValueError as exc:  # it does not tell a wrong passphrase from a damaged file
+        raise PassphraseFault(
+            "passphrase.wrong", "the passphrase does not open the PKCS #12 file, or it is damaged"
+        ) from exc
+    except UnsupportedAlgorithm as exc:
+        raise KeyRefused("key.unsupported", "the file's encryption is unknown here") from exc
+    if native is None:
+        raise _refused("this PKCS #12 file holds no private key", "Export it with its key.")
+    plain = native.private_bytes(
+        serialization.Encoding.DER,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return PrivateKey.from_pkcs8_der(plain, kid=kid)
 
 
 def _check_labels(data: bytes) -> None:

@@ -2,20 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Literal, get_args
 
-from cardsign.card.strictjson import Json
 from cardsign.errors import StoreFault
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.states import PUBLISHED, KeyState
 
 Role = Literal["root", "recovery", "card", "release"]
+PrivateHalf = Literal["held", "elsewhere", "destroyed"]
+Reason = Literal["compromised", "superseded", "ceased"]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
+PRIVATE_HALVES: Final[tuple[PrivateHalf, ...]] = get_args(PrivateHalf)
+REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
+ROTATING: Final[frozenset[Role]] = frozenset({"card", "release"})
+"""The roles of online keys, of which one a role and algorithm is active; roots may be several."""
 
 TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
+MAX_PUBLICATIONS: Final = 32  # kept to be shown; no wait is reckoned from an older one
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTimes:
+    """When each step of a key's life was recorded: aware UTC to the second, or None.
+
+    Attributes:
+        prepublished: Since when the JWK Set that the store gives out holds it.
+        seen: Since when every newest publication holds it; None again if one lacks it.
+        activated: Since when it signs.
+        stops_signing: Until when it signs beside its successor.
+        relieved: Since when every published card is signed by its successor as well.
+        retired: When it left the JWK Set in good order.
+        revoked: When it was revoked.
+        dropped: Since when no newest publication holds it any more.
+        destroyed: When its private half was destroyed.
+    """
+
+    prepublished: datetime | None = None
+    seen: datetime | None = None
+    activated: datetime | None = None
+    stops_signing: datetime | None = None
+    relieved: datetime | None = None
+    retired: datetime | None = None
+    revoked: datetime | None = None
+    dropped: datetime | None = None
+    destroyed: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +65,9 @@ class KeyRecord:
         custody: Where the private half lies: a signer URI, a ``file:`` being relative to
             the store.
         created: When it entered the store: UTC, to the second.
+        times: When the rest of its life happened.
+        revoked_because: Why it was revoked; None if it was not.
+        private: Whether the store holds the private half, somebody else does, or nobody.
     """
 
     public: PublicKey
@@ -39,6 +76,9 @@ class KeyRecord:
     holder: str | None
     custody: str
     created: datetime
+    times: KeyTimes = field(default_factory=KeyTimes)
+    revoked_because: Reason | None = None
+    private: PrivateHalf = "held"
 
     @property
     def kid(self) -> str:
@@ -60,20 +100,91 @@ class KeyRecord:
         """Kid and thumbprint: no other key of the store may answer to either."""
         return frozenset({self.kid, self.thumbprint})
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the record as it stands in the state."""
-        holder: dict[str, Json] = {} if self.holder is None else {"holder": self.holder}
-        return {
-            "kid": self.kid,
-            "thumbprint": self.thumbprint,
-            "alg": self.alg,
-            "state": self.state,
-            "roles": list(self.roles),
-            **holder,
-            "custody": self.custody,
-            "created": self.created.strftime(TIME_FORMAT),
-            "public": dict(self.public.jwk()),
-        }
+    @property
+    def rotates(self) -> bool:
+        """Whether it is an online key, which a successor replaces by the timeline."""
+        return not ROTATING.isdisjoint(self.roles)
+
+    def succeeds(self, other: KeyRecord) -> bool:
+        """Whether only one of the two may be active: same algorithm, a rotating role in common."""
+        shared = ROTATING.intersection(self.roles, other.roles)
+        return self.thumbprint != other.thumbprint and self.alg == other.alg and bool(shared)
+
+    def signs_at(self, now: datetime) -> bool:
+        """Whether it signs: it is active, or retiring and not yet done."""
+        stops = self.times.stops_signing
+        still = self.state == "retiring" and stops is not None and now < stops
+        return self.state == "active" or still
+
+    def at(self, state: KeyState | None = None, **times: datetime | None) -> KeyRecord:
+        """Return the record in another state, or at other times; whether it may is not asked."""
+        return replace(self, state=state or self.state, times=replace(self.times, **times))
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCard:
+    """A card of a publication.
+
+    Attributes:
+        name: Its file in the publication.
+        url: The first endpoint that it names, if any.
+        payload_sha256: SHA-256 of its ``served-as-is`` payload, lower-case hex.
+        kids: The keys whose signatures on it verify.
+    """
+
+    name: str
+    url: str | None
+    payload_sha256: str
+    kids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A generation that was published with keys of this store.
+
+    Attributes:
+        generation: Its number in the publication directory; 0 for a look at a live URL.
+        at: When it was published.
+        max_age: Seconds for which caches were allowed to keep it.
+        kids: The keys of the published JWK Set.
+        cards: The cards, the public one first.
+    """
+
+    generation: int
+    at: datetime
+    max_age: int
+    kids: tuple[str, ...]
+    cards: tuple[PublishedCard, ...]
+
+    @property
+    def series(self) -> str:
+        """What it is a newer version of: the endpoint of the public card."""
+        return next((card.url or card.name for card in self.cards), "")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditHead:
+    """The newest line of the audit log that counts: how many there are, and its SHA-256."""
+
+    seq: int = 0
+    digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldKeyset:
+    """Which keyset statement the store's issuer published last."""
+
+    epoch: int
+    version: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatementsHeld:
+    """How far the issuer's signed statements have gone."""
+
+    keyset: HeldKeyset | None = None
+    release_seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +194,45 @@ class StoreState:
     Attributes:
         generation: The number of commits; a new store has 0.
         keys: Every key that the store ever held, oldest first.
+        audit: The head of the audit log.
+        publications: The newest `MAX_PUBLICATIONS`, oldest first, and the newest of each series.
+        statements: The issuer's statements.
     """
 
     generation: int
     keys: tuple[KeyRecord, ...]
+    audit: AuditHead = AuditHead()
+    publications: tuple[Publication, ...] = ()
+    statements: StatementsHeld = StatementsHeld()
 
-    def active_keys(self) -> tuple[KeyRecord, ...]:
-        """Return the keys that sign, oldest first."""
-        return tuple(key for key in self.keys if key.state == "active")
+    def active_keys(self, role: Role = "card") -> tuple[KeyRecord, ...]:
+        """Return the active keys of a role, oldest first."""
+        return tuple(key for key in self.keys if key.state == "active" and role in key.roles)
+
+    def signing_keys(self, now: datetime, role: Role = "card") -> tuple[KeyRecord, ...]:
+        """Return the keys that sign at `now`, the longest known to peers first."""
+        signing = [key for key in self.keys if role in key.roles and key.signs_at(now)]
+        return tuple(sorted(signing, key=lambda key: key.times.activated or key.created))
 
     def published_keys(self) -> tuple[KeyRecord, ...]:
-        """Return the keys whose public halves belong in the JWK Set, oldest first."""
-        return tuple(key for key in self.keys if key.state in PUBLISHED)
+        """Return the keys whose public halves belong in the JWK Set, oldest first.
+
+        Card keys only: whoever reads a JWK Set would let any key of it sign a card.
+        """
+        return tuple(key for key in self.keys if key.state in PUBLISHED and "card" in key.roles)
+
+    def jwks_sequence(self) -> int:
+        """Return how often the JWK Set has changed, for ``cardsign_sequence``."""
+        cards = [key.times for key in self.keys if "card" in key.roles and key.times.prepublished]
+        return len(cards) + sum(1 for times in cards if times.retired or times.revoked)
 
     def ever_held_kids(self) -> frozenset[str]:
         """Return every kid that is or was ours; signatures under them are ours to replace."""
         return frozenset(key.kid for key in self.keys)
+
+    def newest_publications(self) -> tuple[Publication, ...]:
+        """Return the newest publication of each series."""
+        return tuple({one.series: one for one in self.publications}.values())
 
     def find(self, name: str) -> KeyRecord:
         """Return the key called `name`: its kid, its thumbprint, or a beginning of either.
@@ -121,7 +255,7 @@ class StoreState:
         return fitting[0]
 
     def with_key(self, record: KeyRecord) -> StoreState:
-        """Return the state of the next generation, which holds `record` as well.
+        """Return the state that holds `record` as well.
 
         Raises:
             StoreFault: ``keystore.duplicate_key``: the store holds this key already, or
@@ -136,4 +270,9 @@ class StoreState:
                 raise StoreFault(
                     "keystore.duplicate_key", f"another key answers to the kid {record.kid!r}"
                 )
-        return StoreState(self.generation + 1, (*self.keys, record))
+        return replace(self, keys=(*self.keys, record))
+
+    def replacing(self, records: Iterable[KeyRecord]) -> StoreState:
+        """Return the state with these records in the places of those of the same keys."""
+        new = {record.thumbprint: record for record in records}
+        return replace(self, keys=tuple(new.get(key.thumbprint, key) for key in self.keys))

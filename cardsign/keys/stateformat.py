@@ -1,59 +1,146 @@
-"""The bytes of a key store's state, format 1.
+"""The bytes of a key store's state, format 2; format 1 is still read.
 
 ::
 
-    {"format": 1, "generation": 1, "keys": [
-      {"kid": ..., "thumbprint": ..., "alg": ..., "state": "active", "roles": ["card"],
-       "custody": "file:private/<thumbprint>.key", "created": "2026-11-21T22:00:00Z",
-       "public": {"kty": ..., ...}}]}
+    {"format": 2, "generation": 1,
+     "audit": {"seq": 1, "digest": "<SHA-256>"},
+     "keys": [
+       {"kid": ..., "thumbprint": ..., "alg": ..., "state": "active", "roles": ["card"],
+        "custody": "file:private/<thumbprint>.key", "private": "held",
+        "created": "2026-11-21T22:00:00Z", "times": {"activated": ..., ...},
+        "public": {"kty": ..., ...}}],
+     "publications": [{"generation": ..., "at": ..., "max_age": ..., "kids": [...],
+       "cards": [{"name": ..., "url": ..., "payload_sha256": ..., "kids": [...]}]}],
+     "statements": {"keyset": null, "release_seq": 0}}
 
 Read as strictly as a stranger's file, since whoever can edit it may be one: public halves
-are read and thumbprints computed anew, and a member that format 1 does not have is refused,
-because to drop what a newer cardsign noted could bring a key back to life.
+are read and thumbprints computed anew, what a state implies must be there, and a member that
+the format does not have is refused, because to drop what a newer cardsign noted could bring a
+key back to life.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable
+from dataclasses import fields, replace
 from typing import Final
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, KeyRefused, StoreFault
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.records import ROLES, TIME_FORMAT, KeyRecord, Role, StoreState
-from cardsign.keys.states import STATES, KeyState
+from cardsign.keys.custody import file_custody
+from cardsign.keys.reading import Place
+from cardsign.keys.records import (
+    PRIVATE_HALVES,
+    REASONS,
+    ROLES,
+    TIME_FORMAT,
+    AuditHead,
+    HeldKeyset,
+    KeyRecord,
+    KeyTimes,
+    Publication,
+    PublishedCard,
+    Role,
+    StatementsHeld,
+    StoreState,
+)
+from cardsign.keys.states import ENDED, STATES, KeyState
 
-FORMAT: Final = 1
-MAX_STATE_BYTES: Final = 1024 * 1024  # bytes; some 500 keys of the largest kind
+FORMAT: Final = 2
+MAX_STATE_BYTES: Final = 8 * 1024 * 1024  # bytes; 32 publications of 1000 extended cards
 
-_MEMBERS: Final = frozenset({"format", "generation", "keys"})
-_KEY_MEMBERS: Final = frozenset(
+_STATE_OF_1: Final = frozenset({"format", "generation", "keys"})
+_STATE: Final = _STATE_OF_1 | {"audit", "publications", "statements"}
+_KEY_OF_1: Final = frozenset(
     {"kid", "thumbprint", "alg", "state", "roles", "custody", "created", "public"}
 )
+_KEY: Final = _KEY_OF_1 | {"private", "times"}
+_TIMES: Final = tuple(field.name for field in fields(KeyTimes))
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:")  # RFC 3986 3.1, in lower case
 
+#: For each state the time that must be there, and those that cannot be.
+_LATER: Final = ("activated", "stops_signing", "retired", "revoked")
+_IMPLIED: Final[dict[KeyState, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "generated": ((), ("prepublished", *_LATER)),
+    "prepublished": (("prepublished",), _LATER),
+    "active": (("activated",), _LATER[1:]),
+    "retiring": (("activated", "stops_signing"), _LATER[2:]),
+    "retired": (("activated", "stops_signing", "retired"), _LATER[3:]),
+    "revoked": (("revoked",), ()),
+}
 
-def file_custody(thumbprint: str) -> str:
-    """Return the only ``file:`` URI that the key of this thumbprint may have."""
-    return f"file:private/{thumbprint}.key"
+
+# ------------------------------------------------------------------------------ writing
 
 
 def dump_state(state: StoreState) -> bytes:
     """Return the bytes to keep; equal states give equal bytes."""
-    document = {
+    document: dict[str, Json] = {
         "format": FORMAT,
         "generation": state.generation,
-        "keys": [key.to_json() for key in state.keys],
+        "audit": {"seq": state.audit.seq, "digest": state.audit.digest},
+        "keys": [_key(key) for key in state.keys],
+        "publications": [_publication(one) for one in state.publications],
+        "statements": _statements(state.statements),
     }
     return (json.dumps(document, indent=2) + "\n").encode("ascii")
 
 
+def _key(key: KeyRecord) -> Json:
+    optional: dict[str, Json] = {"holder": key.holder, "revoked_because": key.revoked_because}
+    times = {name: getattr(key.times, name) for name in _TIMES}
+    return {
+        "kid": key.kid,
+        "thumbprint": key.thumbprint,
+        "alg": key.alg,
+        "state": key.state,
+        "roles": list(key.roles),
+        **{name: value for name, value in optional.items() if value is not None},
+        "custody": key.custody,
+        "private": key.private,
+        "created": key.created.strftime(TIME_FORMAT),
+        "times": {name: time.strftime(TIME_FORMAT) for name, time in times.items() if time},
+        "public": dict(key.public.jwk()),
+    }
+
+
+def _statements(held: StatementsHeld) -> Json:
+    keyset: Json = None
+    if held.keyset:
+        keyset = {
+            "epoch": held.keyset.epoch,
+            "version": held.keyset.version,
+            "digest": held.keyset.digest,
+        }
+    return {"keyset": keyset, "release_seq": held.release_seq}
+
+
+def _publication(publication: Publication) -> Json:
+    return {
+        "generation": publication.generation,
+        "at": publication.at.strftime(TIME_FORMAT),
+        "max_age": publication.max_age,
+        "kids": list(publication.kids),
+        "cards": [
+            {
+                "name": card.name,
+                "url": card.url,
+                "payload_sha256": card.payload_sha256,
+                "kids": list(card.kids),
+            }
+            for card in publication.cards
+        ],
+    }
+
+
+# ------------------------------------------------------------------------------ reading
+
+
 def load_state(untrusted_bytes: bytes, *, where: str) -> StoreState:
-    """Read what :func:`dump_state` wrote.
+    """Read what :func:`dump_state` wrote, or a cardsign of format 1.
 
     Args:
         untrusted_bytes: What was kept.
@@ -72,117 +159,170 @@ def load_state(untrusted_bytes: bytes, *, where: str) -> StoreState:
             line=exc.line,
             column=exc.column,
         ) from exc
-    return _Reader(where).state(document)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Checks the parsed state; carries what every error must name."""
-
-    where: str
-
-    def state(self, document: Mapping[str, Json]) -> StoreState:
-        version = self.count(document.get("format"), "/format")
-        if version > FORMAT:
-            raise StoreFault(
-                "keystore.newer_format",
-                f"this key store is of format {version}, and this cardsign knows {FORMAT}",
-                path=self.where,
-            )
-        if version != FORMAT:
-            raise self.corrupt("/format", f"is not {FORMAT}")
-        self.check_members(document, _MEMBERS, "")
-        keys = document["keys"]
-        if not isinstance(keys, list):
-            raise self.corrupt("/keys", "is not a list")
-        state = StoreState(0, ())
-        for index, untrusted_key in enumerate(keys):
-            pointer = f"/keys/{index}"
-            record = self.record(untrusted_key, pointer)
-            try:
-                state = state.with_key(record)
-            except StoreFault as exc:
-                raise self.corrupt(pointer, f"is there twice: {exc.message}") from exc
-        return StoreState(self.count(document["generation"], "/generation"), state.keys)
-
-    def record(self, untrusted_key: Json, pointer: str) -> KeyRecord:
-        if not isinstance(untrusted_key, dict):
-            raise self.corrupt(pointer, "is not an object")
-        self.check_members(untrusted_key, _KEY_MEMBERS, pointer, optional={"holder"})
-        public = self.public(untrusted_key, f"{pointer}/public")
-        custody = self.text(untrusted_key["custody"], f"{pointer}/custody")
-        if not _URI.match(custody):
-            raise self.corrupt(f"{pointer}/custody", "is not the URI of a signer")
-        if custody.startswith("file:") and custody != file_custody(public.thumbprint):
-            raise self.corrupt(f"{pointer}/custody", "is not the file of this key")
-        holder = untrusted_key.get("holder")
-        return KeyRecord(
-            public=public,
-            state=self.key_state(untrusted_key["state"], f"{pointer}/state"),
-            roles=self.roles(untrusted_key["roles"], f"{pointer}/roles"),
-            holder=None if holder is None else self.text(holder, f"{pointer}/holder"),
-            custody=custody,
-            created=self.time(untrusted_key["created"], f"{pointer}/created"),
+    whole = Place(document, where)
+    version = whole.at("format").count()
+    if version > FORMAT:
+        raise StoreFault(
+            "keystore.newer_format",
+            f"this key store is of format {version}, and this cardsign knows {FORMAT}",
+            path=where,
         )
+    if version < 1:
+        whole.at("format").refuse(f"is not 1 to {FORMAT}")
+    return _read_format_1(whole) if version == 1 else _read_state(whole)
 
-    def public(self, untrusted_key: Mapping[str, Json], pointer: str) -> PublicKey:
-        untrusted_jwk = untrusted_key["public"]
-        if not isinstance(untrusted_jwk, dict):
-            raise self.corrupt(pointer, "is not an object")
+
+def _read_state(whole: Place) -> StoreState:
+    members = whole.members(_STATE)
+    audit = members["audit"].members({"seq", "digest"})
+    head = AuditHead(audit["seq"].count(), audit["digest"].digest_or_none())
+    if (head.seq == 0) is not (head.digest is None):
+        members["audit"].refuse("has a digest without a line, or a line without one")
+    statements = members["statements"].members({"keyset", "release_seq"})
+    return replace(
+        _with_keys(members["keys"], _read_key),
+        generation=members["generation"].count(),
+        audit=head,
+        publications=members["publications"].items(_read_publication),
+        statements=StatementsHeld(
+            _read_keyset(statements["keyset"]), statements["release_seq"].count()
+        ),
+    )
+
+
+def _read_format_1(whole: Place) -> StoreState:
+    """A store of the time before keys had a timeline; its waits begin with what is recorded now."""
+    members = whole.members(_STATE_OF_1)
+    state = _with_keys(members["keys"], _read_key_of_format_1)
+    return replace(state, generation=members["generation"].count())
+
+
+def _with_keys(keys: Place, read: Callable[[Place], KeyRecord]) -> StoreState:
+    """A state that holds just the keys, of which no two are one or claim one place."""
+    state = StoreState(0, ())
+    for place, record in keys.items(lambda place: (place, read(place))):
+        rivals = [key for key in state.keys if key.state == "active" and key.succeeds(record)]
+        if record.state == "active" and rivals:
+            place.refuse(f"is active, and so is key {rivals[0].kid!r}")
         try:
-            public = PublicKey.from_jwk(untrusted_jwk)
-        except KeyRefused as exc:
-            raise self.corrupt(pointer, f"is refused: {exc.message}") from exc
-        if public.jwk() != untrusted_jwk:
-            raise self.corrupt(pointer, "is not written as cardsign writes a public key")
-        for name in ("kid", "alg", "thumbprint"):
-            if untrusted_key[name] != getattr(public, name):
-                raise self.corrupt(pointer, f"has another {name} than the record that it is in")
-        return public
+            state = state.with_key(record)
+        except StoreFault as exc:
+            place.refuse(f"is there twice: {exc.message}")
+    return state
 
-    def key_state(self, value: Json, pointer: str) -> KeyState:
-        for state in STATES:
-            if value == state:
-                return state
-        raise self.corrupt(pointer, f"is none of {', '.join(STATES)}")
 
-    def roles(self, value: Json, pointer: str) -> tuple[Role, ...]:
-        roles = tuple(role for role in ROLES if isinstance(value, list) and role in value)
-        if not roles or list(roles) != value:
-            raise self.corrupt(pointer, f"is not a list of roles in the order {', '.join(ROLES)}")
-        return roles
+def _read_key(place: Place) -> KeyRecord:
+    members = place.members(_KEY, optional={"holder", "revoked_because"})
+    record = _read_common(members)
+    times = {
+        name: at.time()
+        for name, at in members["times"].members(set(), optional=set(_TIMES)).items()
+    }
+    required, forbidden = _IMPLIED[record.state]
+    for name in required:
+        if name not in times:
+            members["times"].at(name).refuse(f"is missing, and the key is {record.state}")
+    for name in forbidden:
+        if name in times:
+            members["times"].at(name).refuse(f"is there, and the key is {record.state}")
+    because = members.get("revoked_because")
+    if (record.state == "revoked") is not (because is not None):
+        place.at("revoked_because").refuse(f"does not fit a key that is {record.state}")
+    private = members["private"].one_of(PRIVATE_HALVES)
+    destroyed = "destroyed" in times
+    held = record.custody.startswith("file:")
+    if private != ("destroyed" if destroyed else "held" if held else "elsewhere"):
+        members["private"].refuse("does not fit the custody and the times")
+    if destroyed and record.state not in ENDED:
+        members["private"].refuse(f"is destroyed, and the key is {record.state}")
+    return replace(
+        record,
+        times=KeyTimes(**times),
+        revoked_because=because.one_of(REASONS) if because else None,
+        private=private,
+    )
 
-    def time(self, value: Json, pointer: str) -> datetime:
-        try:
-            time = datetime.strptime(self.text(value, pointer), TIME_FORMAT).replace(tzinfo=UTC)
-        except ValueError:
-            time = None
-        if time is None or time.strftime(TIME_FORMAT) != value:
-            raise self.corrupt(pointer, "is not a time like 2026-11-21T22:00:00Z")
-        return time
 
-    def text(self, value: Json, pointer: str) -> str:
-        if not isinstance(value, str):
-            raise self.corrupt(pointer, "is not a string")
-        return value
+def _read_key_of_format_1(place: Place) -> KeyRecord:
+    record = _read_common(place.members(_KEY_OF_1, optional={"holder"}))
+    known = dict.fromkeys(_IMPLIED[record.state][0], record.created)
+    if record.state != "generated":
+        known["prepublished"] = record.created
+    return replace(
+        record,
+        times=KeyTimes(**known),
+        revoked_because="compromised" if record.state == "revoked" else None,
+        private="held" if record.custody.startswith("file:") else "elsewhere",
+    )
 
-    def count(self, value: Json, pointer: str) -> int:
-        if type(value) is not int or value < 0:  # a bool is an int as well
-            raise self.corrupt(pointer, "is not a count")
-        return value
 
-    def check_members(
-        self,
-        members: Mapping[str, Json],
-        required: Set[str],
-        pointer: str,
-        *,
-        optional: Set[str] = frozenset(),
-    ) -> None:
-        if missing := sorted(required - members.keys()):
-            raise self.corrupt(f"{pointer}/{missing[0]}", "is missing")
-        if unknown := sorted(members.keys() - required - optional):
-            raise self.corrupt(f"{pointer}/{unknown[0]}", f"is no member of format {FORMAT}")
+def _read_common(members: dict[str, Place]) -> KeyRecord:
+    public = _read_public(members)
+    custody = members["custody"].text()
+    if not _URI.match(custody):
+        members["custody"].refuse("is not the URI of a signer")
+    if custody.startswith("file:") and custody != file_custody(public.thumbprint):
+        members["custody"].refuse("is not the file of this key")
+    return KeyRecord(
+        public=public,
+        state=members["state"].one_of(STATES),
+        roles=_read_roles(members["roles"]),
+        holder=members["holder"].text() if "holder" in members else None,
+        custody=custody,
+        created=members["created"].time(),
+    )
 
-    def corrupt(self, pointer: str, what: str) -> StoreFault:
-        return StoreFault("keystore.corrupt", f"`{pointer}` {what}", path=self.where)
+
+def _read_public(members: dict[str, Place]) -> PublicKey:
+    place = members["public"]
+    untrusted_jwk = place.value
+    if not isinstance(untrusted_jwk, dict):
+        place.refuse("is not an object")
+    try:
+        public = PublicKey.from_jwk(untrusted_jwk)
+    except KeyRefused as exc:
+        place.refuse(f"is refused: {exc.message}")
+    if public.jwk() != untrusted_jwk:
+        place.refuse("is not written as cardsign writes a public key")
+    for name in ("kid", "alg", "thumbprint"):
+        if members[name].value != getattr(public, name):
+            place.refuse(f"has another {name} than the record that it is in")
+    return public
+
+
+def _read_roles(place: Place) -> tuple[Role, ...]:
+    value = place.value
+    roles = tuple(role for role in ROLES if isinstance(value, list) and role in value)
+    if not roles or list(roles) != value:
+        place.refuse(f"is not a list of roles in the order {', '.join(ROLES)}")
+    return roles
+
+
+def _read_publication(place: Place) -> Publication:
+    members = place.members({"generation", "at", "max_age", "kids", "cards"})
+    return Publication(
+        members["generation"].count(),
+        members["at"].time(),
+        members["max_age"].count(),
+        members["kids"].texts(),
+        members["cards"].items(_read_card),
+    )
+
+
+def _read_card(place: Place) -> PublishedCard:
+    members = place.members({"name", "url", "payload_sha256", "kids"})
+    return PublishedCard(
+        members["name"].text(),
+        members["url"].text_or_none(),
+        members["payload_sha256"].digest(),
+        members["kids"].texts(),
+    )
+
+
+def _read_keyset(place: Place) -> HeldKeyset | None:
+    if place.value is None:
+        return None
+    members = place.members({"epoch", "version", "digest"})
+    return HeldKeyset(
+        members["epoch"].count(), members["version"].count(), members["digest"].digest()
+    )

@@ -28,11 +28,14 @@ TRANSITIONS: Final[Mapping[KeyState, tuple[KeyState, ...]]] = {
 PUBLISHED: Final[frozenset[KeyState]] = frozenset({"prepublished", "active", "retiring"})
 """The states whose public halves stand in the JWK Set."""
 
+ENDED: Final[frozenset[KeyState]] = frozenset({"retired", "revoked"})
+"""The states in which a private half is of no use any more and may be destroyed."""
+
 
 def check_transition(old: KeyState, new: KeyState) -> None:
     """Refuse to take a key from `old` to `new` unless the table has that way.
 
-    Not checked: *when* a transition may happen; that is the rotation timeline's business.
+    Not checked: *when* a transition may happen; that is :mod:`cardsign.keys.timeline`'s business.
 
     Raises:
         StoreFault: ``keystore.illegal_transition``, naming the ways that exist.

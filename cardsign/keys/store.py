@@ -1,83 +1,103 @@
-"""The key store: a directory whose one commit point is the atomic replace of one file.
+"""The key store in a directory, whose one commit point is the atomic replace of one file.
 
 ::
 
     keys/
-      keystore.json               public: every key's public half, state and custody
+      keystore.json               public: every key's public half, its life, publications
       private/<thumbprint>.key    0600, encrypted (see envelope.py)
+      audit.jsonl                 0600, hash-chained (see audit.py)
       .lock                       held while writing
 
-A private half is durable before the state names it. So a crash leaves at most a private
-file that nothing refers to, which is replaced when that key is added again; it never leaves
-a reference to nothing. Readers take no lock: they see one commit or the next.
+A private half and the lines of the log are durable before the state names them. So a crash
+leaves at most a private file that nothing refers to, which is replaced when that key is added
+again, and lines that do not count; it never leaves a reference to nothing. Readers take no
+lock: they see one commit or the next.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from cardsign.errors import FileFault, StoreFault
 from cardsign.files import (
+    append_private,
     create_private,
     locked,
     make_directory,
     read_bytes,
+    read_private,
     remove,
+    truncate,
     write_atomic,
 )
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.envelope import DEFAULT_COST, KeyLabel, ScryptCost, seal
-from cardsign.keys.passphrase import check_strength
+from cardsign.keys.audit import AuditEvent, extend
+from cardsign.keys.custody import file_custody
+from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
+from cardsign.keys.operations import KeyOperations
 from cardsign.keys.records import KeyRecord, StoreState
-from cardsign.keys.signers import Signer, open_signer
-from cardsign.keys.stateformat import MAX_STATE_BYTES, dump_state, file_custody, load_state
+from cardsign.keys.signers import Access, Signer, open_signer
+from cardsign.keys.stateformat import MAX_STATE_BYTES, dump_state, load_state
 
 VARIABLE: Final = "CARDSIGN_KEYSTORE"
 DEFAULT_DIRECTORY: Final = "keys"
 STATE_FILE: Final = "keystore.json"
+AUDIT_FILE: Final = "audit.jsonl"
+PRIVATE_DIRECTORY: Final = "private"
 LOCK_FILE: Final = ".lock"
 LOCK_PATIENCE: Final = 5.0  # seconds; a commit takes milliseconds, as keys are sealed before
+MAX_AUDIT_BYTES: Final = 256 * 1024 * 1024  # bytes; some 500,000 changes
 
 
-class DirectoryStore:
+class DirectoryStore(KeyOperations):
     """A key store in a directory of a local file system.
 
-    Holds the state as it was last read or written; other processes may have gone further.
     Get one by :meth:`open` or :meth:`create`.
 
     Attributes:
         path: The directory.
+        actor: Who the audit log shall say made the changes.
     """
 
-    __slots__ = ("_state", "path")
+    __slots__ = ("_random", "actor", "path")
 
-    def __init__(self, path: Path, state: StoreState) -> None:
+    def __init__(
+        self,
+        path: Path,
+        state: StoreState,
+        *,
+        actor: str = "",
+        random: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        super().__init__(state)
         self.path = path
-        self._state = state
+        self.actor = actor
+        self._random = random
 
     @classmethod
-    def open(cls, path: Path) -> DirectoryStore:
+    def open(cls, path: Path, *, actor: str = "") -> DirectoryStore:
         """Return the store in the directory `path`, its state read strictly.
 
         Raises:
             StoreFault: ``keystore.missing``, ``keystore.corrupt`` or ``keystore.newer_format``.
             FileFault: The state is there but cannot be read.
         """
-        return cls(path, _load(path))
+        return cls(path, _load(path), actor=actor)
 
     @classmethod
-    def create(cls, path: Path, *, exist_ok: bool = False) -> DirectoryStore:
+    def create(cls, path: Path, *, exist_ok: bool = False, actor: str = "") -> DirectoryStore:
         """Make an empty store in the directory `path`, which may exist.
 
         Args:
             path: The directory; missing parents are made as well.
             exist_ok: Open the store that may be there already, instead of refusing.
+            actor: Who the audit log shall say made the changes.
 
         Raises:
             StoreFault: ``keystore.exists``, ``keystore.busy``, or as :meth:`open`.
@@ -85,114 +105,118 @@ class DirectoryStore:
         """
         if not holds_store(path):
             make_directory(path)
-            with _alone(path):
+            with alone(path):
                 if not holds_store(path):
-                    store = cls(path, StoreState(0, ()))
-                    store._commit(store.state)
+                    store = cls(path, StoreState(0, ()), actor=actor)
+                    write_atomic(path / STATE_FILE, dump_state(store.state))
                     return store
         if not exist_ok:
             raise StoreFault("keystore.exists", "there is a key store here", path=str(path))
-        return cls.open(path)
+        return cls.open(path, actor=actor)
 
     @property
-    def state(self) -> StoreState:
-        """The state as last read or written here."""
-        return self._state
+    def place(self) -> str:
+        """Where it is, for people."""
+        return str(self.path)
 
-    def active_keys(self) -> tuple[KeyRecord, ...]:
-        """See :meth:`StoreState.active_keys`."""
-        return self._state.active_keys()
+    @property
+    def log_place(self) -> str:
+        """Where the audit log is, for people."""
+        return str(self.path / AUDIT_FILE)
 
-    def published_keys(self) -> tuple[KeyRecord, ...]:
-        """See :meth:`StoreState.published_keys`."""
-        return self._state.published_keys()
+    def load(self) -> StoreState:
+        """Return the state as it is on disk now; see :meth:`open`."""
+        return _load(self.path)
 
-    def ever_held_kids(self) -> frozenset[str]:
-        """See :meth:`StoreState.ever_held_kids`."""
-        return self._state.ever_held_kids()
-
-    def find(self, kid_or_prefix: str) -> KeyRecord:
-        """See :meth:`StoreState.find`."""
-        return self._state.find(kid_or_prefix)
-
-    def jwks(self) -> JwkSet:
-        """Return the public halves to publish, oldest first."""
-        return JwkSet.of([key.public for key in self.published_keys()])
-
-    def add_key(
+    def commit(
         self,
-        private: PrivateKey,
-        passphrase: bytes,
+        state: StoreState,
+        events: Sequence[AuditEvent],
         *,
+        expect_generation: int,
         now: datetime,
-        random: Callable[[int], bytes],
-        cost: ScryptCost = DEFAULT_COST,
-        expect_generation: int | None = None,
-    ) -> KeyRecord:
-        """Take a key in: its private half encrypted, its public half in the state.
+        envelopes: Mapping[str, bytes],
+    ) -> StoreState:
+        """See :meth:`cardsign.keys.interface.KeyStore.commit`."""
+        with alone(self.path):
+            before = self.load()
+            if before.generation != expect_generation:
+                raise StoreFault(
+                    "keystore.changed",
+                    f"the store is at generation {before.generation}, not {expect_generation}",
+                    path=str(self.path),
+                )
+            log = self.path / AUDIT_FILE
+            logged: int | None = None
+            head, lines = extend(
+                before.audit, events, now=now, actor=self.actor, random=self._random
+            )
+            committed = replace(state, generation=expect_generation + 1, audit=head)
+            try:
+                self._keep(envelopes)
+                logged = append_private(log, lines)
+                write_atomic(self.path / STATE_FILE, dump_state(committed))
+            except FileFault:
+                self._undo(envelopes, logged, expect_generation)
+                raise
+        return committed
 
-        The store's first key of an algorithm is active at once; a later one is prepublished.
-
-        Args:
-            private: The key, with the kid that it is to be published under.
-            passphrase: Encrypts the private half.
-            now: The time of entry, with its zone.
-            random: Gives that many fresh bytes: ``os.urandom``.
-            cost: What a guess at the passphrase shall cost.
-            expect_generation: Refuse if the store has gone further than this; by default the
-                key is added to whatever the store holds by then.
-
-        Raises:
-            PassphraseFault: ``passphrase.weak``.
-            StoreFault: ``keystore.duplicate_key``, ``keystore.changed``, ``keystore.busy``, or
-                as :meth:`open`.
-            FileFault: ``file.unwritable``; the store is then as it was.
-        """
-        check_strength(passphrase)
-        public = private.public
-        envelope = seal(
-            private.to_pkcs8_der(), passphrase, label=KeyLabel.of(public), cost=cost, random=random
-        )
-        with self._writing(expect_generation) as state:
-            record = _new_record(state, public, now)
-            extended = state.with_key(record)
-            private_file = self.path / record.custody.removeprefix("file:")
+    def _keep(self, envelopes: Mapping[str, bytes]) -> None:
+        for thumbprint, envelope in envelopes.items():
+            private_file = self.private_file(thumbprint)
             make_directory(private_file.parent, mode=0o700)
             remove(private_file)  # left by an attempt that never came to commit this key
             create_private(private_file, envelope)
-            self._commit(extended)
-        return record
 
-    def signer(self, record: KeyRecord, passphrase: bytes) -> Signer:
-        """Open the private half of a key.
+    def _undo(self, envelopes: Mapping[str, bytes], logged: int | None, generation: int) -> None:
+        """Leave nothing of a commit that failed, a full disk say; as far as that can be done."""
+        with contextlib.suppress(FileFault, StoreFault):
+            if self.load().generation != generation:
+                return  # all that failed was to sync the directory
+            for thumbprint in envelopes:
+                remove(self.private_file(thumbprint))
+            if logged is not None:
+                truncate(self.path / AUDIT_FILE, logged)
+
+    def private_file(self, thumbprint: str) -> Path:
+        """Where the private half of a key lies, if the store holds it."""
+        return self.path / file_custody(thumbprint).removeprefix("file:")
+
+    def read_private(self, thumbprint: str) -> bytes:
+        """See :meth:`cardsign.keys.interface.KeyStore.read_private`."""
+        return read_private(self.private_file(thumbprint), max_bytes=MAX_ENVELOPE_BYTES)
+
+    def remove_private(self, thumbprint: str) -> None:
+        """See :meth:`cardsign.keys.interface.KeyStore.remove_private`."""
+        remove(self.private_file(thumbprint))
+
+    def read_audit(self) -> bytes:
+        """See :meth:`cardsign.keys.interface.KeyStore.read_audit`."""
+        try:
+            return read_bytes(self.path / AUDIT_FILE, max_bytes=MAX_AUDIT_BYTES)
+        except FileFault as fault:
+            if fault.code != "file.not_found":
+                raise
+            return b""
+
+    def signer(self, record: KeyRecord, access: Access | bytes) -> Signer:
+        """Open the private half of a key, or what reaches it.
 
         Not checked: that the key's state lets it sign; take it from :meth:`active_keys`.
 
+        Args:
+            record: Of this store.
+            access: What signers may use; a passphrase is enough for a key in a file.
+
         Raises:
-            PassphraseFault: ``passphrase.wrong``.
-            SignerFault: ``signer.wrong_key`` or ``signer.unsupported``.
+            PassphraseFault: ``passphrase.wrong``, or what the secrets of `access` raise.
+            SignerFault: As :func:`cardsign.keys.signers.open_signer`.
             FileFault: ``file.not_found``, ``file.permissions`` or ``file.unreadable``.
             StoreFault: ``keystore.envelope`` or ``keystore.newer_format``.
         """
-        return open_signer(record.custody, record.public, lambda: passphrase, base=self.path)
-
-    @contextmanager
-    def _writing(self, expect_generation: int | None) -> Iterator[StoreState]:
-        """Hold the store alone, and give its state as it now is."""
-        with _alone(self.path):
-            state = _load(self.path)
-            if expect_generation not in (None, state.generation):
-                raise StoreFault(
-                    "keystore.changed",
-                    f"the store is at generation {state.generation}, not {expect_generation}",
-                    path=str(self.path),
-                )
-            yield state
-
-    def _commit(self, state: StoreState) -> None:
-        """The one commit point; to be called within :meth:`_writing`."""
-        write_atomic(self.path / STATE_FILE, dump_state(state))
-        self._state = state
+        if isinstance(access, bytes):
+            access = Access.by_passphrase(access)
+        return open_signer(record.custody, record.public, access, base=self.path)
 
 
 def holds_store(path: Path) -> bool:
@@ -236,19 +260,12 @@ def locate_keystore(
     )
 
 
-def _new_record(state: StoreState, public: PublicKey, now: datetime) -> KeyRecord:
-    first = all(key.alg != public.alg for key in state.keys)
-    return KeyRecord(
-        public=public,
-        state="active" if first else "prepublished",
-        roles=("card",),
-        holder=None,
-        custody=file_custody(public.thumbprint),
-        created=now.astimezone(UTC).replace(microsecond=0),
-    )
+def alone(path: Path) -> AbstractContextManager[None]:
+    """Hold the store in the directory `path` alone among processes.
 
-
-def _alone(path: Path) -> AbstractContextManager[None]:
+    Raises:
+        StoreFault: ``keystore.busy``.
+    """
     busy = StoreFault("keystore.busy", "another process is changing the store", path=str(path))
     return locked(path / LOCK_FILE, patience=LOCK_PATIENCE, busy=busy)
 

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from cardsign.admission import declares_extended_card
 from cardsign.card.strictjson import Json, parse_object
-from cardsign.generation import Generation
-from cardsign.publish import declares_extended_card
+from cardsign.generation import STATEMENT_MEDIA_TYPE, Generation
 from cardsign.server.documents import Document
 
 CARD_PATH: Final = "/.well-known/agent-card.json"
 JWKS_PATH: Final = "/.well-known/jwks.json"
+STATEMENTS_PATH: Final = "/.well-known/cardsign/"
+#: Seconds; what says that a key is revoked must not be older than this in any cache.
+MAX_STATEMENT_AGE: Final = 300
 EXTENDED_PATH: Final = "/extendedAgentCard"
 
 # 1.0 wraps a scheme in a member of this name; 0.3 names its type (A2A 1.0 4.5, 0.3 5.5.3).
@@ -62,6 +65,15 @@ class Snapshot:
                 JWKS_PATH: Document.public(
                     generation.jwks, "application/jwk-set+json", published, max_age
                 ),
+                **{
+                    STATEMENTS_PATH + name: Document.public(
+                        generation.files[name],
+                        STATEMENT_MEDIA_TYPE,
+                        published,
+                        min(max_age, MAX_STATEMENT_AGE),
+                    )
+                    for name in generation.statement_files
+                },
             },
             extended={
                 audience: Document.private(data, "application/a2a+json", published)

@@ -1,5 +1,5 @@
-"""The verifier's side: whom to believe about which card. Pure: bytes in, findings out.
+"""The verifier's side: whom to believe about which card. Bytes in, findings out.
 
-This version knows pinned keys only. Policies in `trust.toml`, keyset and release statements,
-revocation and rollback protection are to come; until then `current` is never "yes".
+Pure, but for the files that a verifier owns: the policy (`policyfile`, `policyedit`), the lock
+(`lock`) and what is remembered on this machine (`state`).
 """

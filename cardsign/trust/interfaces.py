@@ -2,54 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from cardsign.card.pointer import append
 from cardsign.card.schema import fold
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused
-from cardsign.trust.origins import Origin, interface_origin
+from cardsign.trust.origins import Origin, Url, interface_url
+from cardsign.trust.places import Place, may_stand_at
 
 # Members that list endpoints, folded: a lenient reader takes `URL` or `SupportedInterfaces` too.
 _LISTS: Final = ("supportedinterfaces", "additionalinterfaces")
 _BINDINGS: Final = ("protocolbinding", "transport")
 
 
-def check_interfaces(payload: Mapping[str, Json], origins: tuple[Origin, ...] | None) -> None:
-    """Hold every endpoint of a payload, of both generations, against the allowed origins.
+def check_interfaces(
+    payload: Mapping[str, Json],
+    places: tuple[Place, ...] | None,
+    origins: tuple[Origin, ...] | None = None,
+    reserved: tuple[Place, ...] = (),
+) -> None:
+    """Hold every endpoint of a payload, of both generations, against where it may stand.
 
     Args:
         payload: The object that the signature covers.
-        origins: The origins allowed, exactly; None for anywhere. Without origins to compare
-            with, an endpoint must be a non-empty string and its grammar is not looked at.
+        places: Where the verifier's policy allows interfaces; None for anywhere.
+        origins: Where the issuer's keyset statement does, besides; None without a statement.
+            Where both are None, an endpoint must be a non-empty string and its grammar is not
+            looked at.
+        reserved: Where other issuers' interfaces may stand: not here, where that is narrower.
 
     Raises:
         CardRefused: ``card.no_interface`` (there must be one), ``card.interface_url``,
             ``card.origin_mismatch``.
     """
     found = False
-    for pointer, url, binding in _endpoints(payload):
+    for pointer, untrusted_url, binding in _endpoints(payload):
         found = True
-        if not isinstance(url, str) or not url:
+        if not isinstance(untrusted_url, str) or not untrusted_url:
             raise CardRefused(
                 "card.interface_url", "an interface's url is not a non-empty string", path=pointer
             )
-        if origins is None:
+        if places is None and origins is None:
             continue
         try:
-            origin = interface_origin(url, binding)
+            url = interface_url(untrusted_url, binding)
         except CardRefused as refusal:
             raise CardRefused(refusal.code, refusal.message, path=pointer) from refusal
-        if origin not in origins:
-            allowed = ", ".join(str(one) for one in origins)
-            raise CardRefused(
-                "card.origin_mismatch",
-                f"the interface at {origin} lies outside {allowed}",
-                path=pointer,
-            )
+        if places is not None and not may_stand_at(url, places, reserved):
+            raise _outside(url, places, "the policy's", pointer)
+        if origins is not None and url.origin not in origins:
+            raise _outside(url, origins, "the keyset statement's", pointer)
     if not found:
         raise CardRefused("card.no_interface", "the verified payload names no endpoint")
+
+
+def _outside(url: Url, allowed: Iterable[object], whose: str, pointer: str) -> CardRefused:
+    return CardRefused(
+        "card.origin_mismatch",
+        f"the interface at {url} lies outside {whose} {', '.join(map(str, allowed))}",
+        path=pointer,
+    )
 
 
 def _endpoints(payload: Mapping[str, Json]) -> Iterator[tuple[str, Json, str]]:

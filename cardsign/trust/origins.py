@@ -27,7 +27,11 @@ _AUTHORITY: Final = re.compile(
     rf"(?P<host>{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\]):(?P<port>[1-9][0-9]{{0,4}})"
 )
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_SLIPPERY_PATH: Final = re.compile(r"(?:^|/)\.{1,2}(?:/|$)|%2[ef]|%5c|%(?![0-9a-f]{2})", re.I)
+# Dot segments, also as servlet containers read them (`..;`); escapes of what separates segments,
+# of the escape itself and of controls; what is no escape.
+_SLIPPERY_PATH: Final = re.compile(
+    r"(?:^|/)\.{1,2}(?:[/;]|$)|%2[5ef]|%5c|%[01][0-9a-f]|%7f|%(?![0-9a-f]{2})", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +94,15 @@ def parse_origin(untrusted_text: str) -> Origin:
     return url.origin
 
 
-def interface_origin(untrusted_url: str, binding: str) -> Origin:
-    """The origin of an interface; a GRPC one may be ``host:port``, which is read as https.
+def interface_url(untrusted_url: str, binding: str) -> Url:
+    """The URL of an interface; a GRPC one may be ``host:port``, which is read as https.
 
     Raises:
         CardRefused: ``card.interface_url``.
     """
     if binding.upper() == "GRPC" and (match := _AUTHORITY.fullmatch(untrusted_url)):
-        return parse_origin(f"https://{match['host']}:{match['port']}")
-    return parse_url(untrusted_url).origin
+        return parse_url(f"https://{match['host']}:{match['port']}")
+    return parse_url(untrusted_url)
 
 
 def _host(host: str, text: str) -> str:

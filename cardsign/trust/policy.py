@@ -1,20 +1,65 @@
 """The verifier's policy: which keys speak for which subject, and what they may leave open.
 
-Thin in this version: one anchor kind (`keys`, pinned), no files. `trust.toml`, statements and
-locks will make the same objects.
+`trust.toml` (:mod:`cardsign.trust.policyfile`) makes these objects; so may any program.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import hashlib
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES
+from cardsign.card.document import MAX_SIGNATURES
+from cardsign.card.serialize import jcs
+from cardsign.card.strictjson import MAX_CARD_BYTES, Json
 from cardsign.errors import UsageFault
+from cardsign.jose.algorithms import DEFAULT_ALGORITHMS, EXPLICIT_ALGORITHMS
 from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PublicKey
-from cardsign.trust.origins import Origin, parse_origin, parse_url
-from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Holder, Issuer
+from cardsign.jose.keyset import MAX_KEYSET_LIFETIME
+from cardsign.jose.release import MAX_RELEASE_LIFETIME
+from cardsign.trust.anchors import Anchor, KeysAnchor
+from cardsign.trust.origins import Url, parse_origin, parse_url
+from cardsign.trust.places import Place
+from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Holder, Issuer, public_subject
+
+#: Seconds that an issuer's clock may be ahead of ours.
+DEFAULT_SKEW: Final = 300
+#: Seconds. More would make `iat` and `nbf` mean little.
+MAX_SKEW: Final = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Ceilings of one policy; it may lower the built-in ones and never raise them.
+
+    Attributes:
+        card_bytes: Bytes of a card.
+        signatures: Entries of `signatures`.
+        skew: Seconds that an issuer's clock may be ahead of ours.
+        keyset_age: Seconds after `iat` for which a keyset statement is believed at most, or
+            None: until its `exp`.
+        release_age: The same of a release statement.
+    """
+
+    card_bytes: int = MAX_CARD_BYTES
+    signatures: int = MAX_SIGNATURES
+    skew: int = DEFAULT_SKEW
+    keyset_age: int | None = None
+    release_age: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, least, most in (
+            ("card_bytes", self.card_bytes, 1, MAX_CARD_BYTES),
+            ("signatures", self.signatures, 1, MAX_SIGNATURES),
+            ("skew", self.skew, 0, MAX_SKEW),
+            ("keyset_age", self.keyset_age, 1, MAX_KEYSET_LIFETIME),
+            ("release_age", self.release_age, 1, MAX_RELEASE_LIFETIME),
+        ):
+            if value is not None and not least <= value <= most:
+                raise UsageFault(
+                    "policy.malformed", f"{name} is {value}, expected {least} to {most}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,31 +68,47 @@ class Enrolment:
 
     Attributes:
         name: The policy's own name for it; the only name that a verdict puts forward.
-        keys: The pinned keys, each with the role card.
-        origins: Where its interfaces may stand; None for anywhere.
+        anchor: The one source of its keys.
+        places: Where its cards and interfaces may stand; None for anywhere.
         profiles: The profiles whose signatures count; of the default ones.
         freshness: ``waived`` lets a card be trusted without evidence that it is current.
+        algorithms: The algorithms whose signatures count.
+        require: Holders who must all have signed the same payload.
+        unsigned: What an unsigned card gets: ``refuse`` (untrusted), or ``unknown``
+            (indeterminate) for as long as no signed card was seen.
         is_holder: The enrolment is nothing but "the holder of these keys".
 
     Raises:
-        UsageFault: There is no profile, or one that is unknown or opt-in: nobody may accept it.
+        UsageFault: ``policy.malformed``: there is no profile or algorithm, or one that nobody
+            may accept.
     """
 
     name: str
-    keys: JwkSet
-    origins: tuple[Origin, ...] | None
+    anchor: Anchor
+    places: tuple[Place, ...] | None
     profiles: tuple[str, ...] = FULL_PROFILES
     freshness: Literal["required", "waived"] = "required"
+    algorithms: tuple[str, ...] = DEFAULT_ALGORITHMS
+    require: tuple[str, ...] = ()
+    unsigned: Literal["refuse", "unknown"] = "refuse"
     is_holder: bool = False
 
     def __post_init__(self) -> None:
-        refused = [profile for profile in self.profiles if profile not in DEFAULT_PROFILES]
-        if refused or not self.profiles:
-            raise UsageFault(
-                "usage.conflict",
-                f"{', '.join(refused) or 'no profile'} cannot be accepted; what can is "
-                + ", ".join(DEFAULT_PROFILES),
-            )
+        _check_names("profile", self.profiles, DEFAULT_PROFILES)
+        _check_names("algorithm", self.algorithms, (*DEFAULT_ALGORITHMS, *EXPLICIT_ALGORITHMS))
+
+    def to_json(self) -> dict[str, Json]:
+        """What it says, for its digest."""
+        return {
+            "name": self.name,
+            "anchor": self.anchor.to_json(),
+            "places": None if self.places is None else [str(place) for place in self.places],
+            "profiles": list(self.profiles),
+            "freshness": self.freshness,
+            "algorithms": list(self.algorithms),
+            "require": list(self.require),
+            "unsigned": self.unsigned,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +116,7 @@ class Policy:
     """All enrolments of one verifier. What no enrolment allows is denied."""
 
     enrolments: tuple[Enrolment, ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
     @classmethod
     def holder_of_keys(
@@ -79,31 +141,71 @@ class Policy:
             CardRefused: `origin` is outside the strict grammar.
             UsageFault: As for :class:`Enrolment`.
         """
-        origins = None if origin is None else (parse_origin(origin),)
-        return cls((Enrolment(name, jwks, origins, profiles, "waived", is_holder=True),))
+        places = None if origin is None else (Place(parse_origin(origin)),)
+        anchor = KeysAnchor(jwks)
+        return cls((Enrolment(name, anchor, places, profiles, "waived", is_holder=True),))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, in hex, of all that the policy says."""
+        enrolments: list[Json] = [one.to_json() for one in self.enrolments]
+        limits = [
+            self.limits.card_bytes,
+            self.limits.signatures,
+            self.limits.skew,
+            self.limits.keyset_age,
+            self.limits.release_age,
+        ]
+        return hashlib.sha256(jcs({"issuers": enrolments, "limits": [*limits]})).hexdigest()
 
     def find(self, expect: Expectation | None) -> Enrolment | None:
-        """The enrolment that speaks for a subject, or None if the policy has none."""
-        match expect:
+        """The enrolment that speaks for a subject, or None if the policy has none.
+
+        Raises:
+            CardRefused: The expectation's own origin or URL is outside the strict grammar.
+        """
+        match public_subject(expect):
             case Holder():
                 return next((one for one in self.enrolments if one.is_holder), None)
             case Issuer(name):
                 return next((one for one in self.enrolments if one.name == name), None)
             case AtOrigin(origin):
-                return self._at(parse_origin(origin))
+                whole = Url(parse_origin(origin), "/", "")
+                return self._at(whole)
             case CardUrl(url):
-                return self._at(parse_url(url).origin)
+                return self._at(parse_url(url))
         return None
 
-    def _at(self, origin: Origin) -> Enrolment | None:
-        return next(
-            (one for one in self.enrolments if one.origins is not None and origin in one.origins),
-            None,
+    def _at(self, url: Url) -> Enrolment | None:
+        """The enrolment with the longest prefix that holds the URL."""
+        found = [
+            (len(place.prefix), one)
+            for one in self.enrolments
+            for place in one.places or ()
+            if place.holds(url)
+        ]
+        return max(found, key=lambda pair: pair[0])[1] if found else None
+
+    def reserved_from(self, subject: Enrolment) -> tuple[Place, ...]:
+        """The places of all others; where one is narrower than the subject's own, it is theirs."""
+        return tuple(
+            place for one in self.enrolments if one is not subject for place in one.places or ()
         )
 
-    def enrolled_elsewhere(self, kid: str, subject: Enrolment | None) -> PublicKey | None:
-        """A key of that kid that another enrolment pins; it has no say about `subject`."""
-        for one in self.enrolments:
-            if one is not subject and (key := one.keys.find(kid)) is not None:
-                return key
-        return None
+    def pinned_elsewhere(self, kid: str, subject: Enrolment | None) -> bool:
+        """Whether another enrolment pins a key of that kid; it has no say about `subject`."""
+        return any(
+            one.anchor.keys.find(kid) is not None
+            for one in self.enrolments
+            if one is not subject and isinstance(one.anchor, KeysAnchor)
+        )
+
+
+def _check_names(what: str, named: tuple[str, ...], allowed: tuple[str, ...]) -> None:
+    refused = [name for name in named if name not in allowed]
+    if refused or not named:
+        raise UsageFault(
+            "policy.malformed",
+            f"{', '.join(refused) or f'no {what}'} cannot be accepted; what can is "
+            + ", ".join(allowed),
+        )

@@ -24,16 +24,37 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True)
 class AtOrigin:
-    """Whoever the policy enrols for this origin, such as ``https://agent.example``."""
+    """Whoever the policy enrols for this whole origin, such as ``https://agent.example``."""
 
     origin: str
 
 
 @dataclass(frozen=True, slots=True)
 class CardUrl:
-    """Whoever the policy enrols for the origin of the URL that the card was asked from."""
+    """Whoever the policy enrols for the place of the URL that the card was asked from."""
 
     url: str
 
 
-Expectation: TypeAlias = Holder | Issuer | AtOrigin | CardUrl
+PublicSubject: TypeAlias = Holder | Issuer | AtOrigin | CardUrl
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """The extended card of one audience; any other card is refused.
+
+    Attributes:
+        of: Whose extended card.
+        audience: The id of the audience, as the issuer gave it to this verifier.
+    """
+
+    of: PublicSubject
+    audience: str
+
+
+Expectation: TypeAlias = PublicSubject | Extended
+
+
+def public_subject(expect: Expectation | None) -> PublicSubject | None:
+    """Whose card is expected, whatever its kind."""
+    return expect.of if isinstance(expect, Extended) else expect

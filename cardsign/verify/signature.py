@@ -1,7 +1,7 @@
 """One signature, examined alone: what it fits, whether it may count, its four answers.
 
 (1) the entry has the right shape, its protected header is strict    ``jose.jws.read_entry``
-(2) its kid names a key that the policy pins for the subject         :func:`examine_signature`
+(2) its kid names a key of the source that the anchor names          :func:`examine_signature`
 (3) key and header agree on one algorithm, and it fits a payload     :func:`matching_payloads`
 (4) typ and profile are ones that may count (rule V3)                :func:`_may_count`
 (5) the four answers, from this signature's payload alone (rule V2)  :func:`_judge`
@@ -9,7 +9,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 from cardsign.card.canonical import (
@@ -21,14 +23,19 @@ from cardsign.card.canonical import (
 )
 from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
 from cardsign.card.document import Card
+from cardsign.card.extended import ExtendedMarker
 from cardsign.card.strictjson import Json
 from cardsign.errors import CanonicalizationError, CardRefused, InputRefused, SignatureRefused
+from cardsign.jose.algorithms import DEFAULT_ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
 from cardsign.trust.interfaces import check_interfaces
 from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.standing import AcceptedKey, Standing
+from cardsign.trust.subject import Expectation
 from cardsign.verdict import Answers, SignatureReport, SignatureVerdict
+from cardsign.verify.currency import currency, kind_of, may_sign_now
 
 #: Reasons given one by one for what is uncovered; `uncovered` lists all of it. A hostile card
 #: of 256 KiB has some 20,000 such places, and may repeat its signature sixteen times.
@@ -77,35 +84,48 @@ class Payloads:
         return self._open[asked]
 
 
-def examine_signature(
-    index: int,
-    untrusted_entry: Json,
-    payloads: Payloads,
-    enrolment: Enrolment | None,
-    policy: Policy,
-) -> SignatureReport:
-    """Say what one entry of `signatures` is worth to the subject of `enrolment`.
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of every signature of one card (rule V1).
+
+    Attributes:
+        payloads: The card's.
+        expect: Whose card it should be, and of which kind.
+        standing: Who may speak for that subject now; None where the policy enrols nobody.
+        policy: The whole policy; other enrolments only explain.
+    """
+
+    payloads: Payloads
+    expect: Expectation | None
+    standing: Standing | None
+    policy: Policy
+
+
+def examine_signature(index: int, untrusted_entry: Json, question: Question) -> SignatureReport:
+    """Say what one entry of `signatures` is worth to the subject.
 
     Nothing in the entry makes this function raise.
     """
     path = f"/signatures/{index}"
+    standing = question.standing
+    allowed = standing.enrolment.algorithms if standing else DEFAULT_ALGORITHMS
     try:
-        entry = read_entry(untrusted_entry)  # (1)
+        entry = read_entry(untrusted_entry, algorithms=allowed)  # (1)
     except SignatureRefused as refusal:
         reason = reason_of(refusal, path + refusal.path)
         return _worthless(index, None, "refused", reason, Answers("no"))
-    key = enrolment.keys.find(entry.header.kid) if enrolment else None  # (2)
-    if enrolment is None or key is None:
-        return _without_key(index, entry, enrolment, policy)
+    key = standing.find(entry.header.kid) if standing else None  # (2)
+    if standing is None or key is None:
+        return _without_key(index, entry, question)
     try:
-        matched = matching_payloads(entry, key, payloads)  # (3)
+        matched = matching_payloads(entry, key.public, question.payloads)  # (3)
     except SignatureRefused as refusal:
         reason = reason_of(refusal, path + refusal.path)
         return _worthless(index, entry.header, "refused", reason, Answers("no"))
     if not matched:
         bad = Reason.of("sig.bad", "the signature fits no payload of this card", path)
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
-    return _judge(index, entry.header, matched, payloads, enrolment)
+    return _judge(index, entry.header, key, matched, question, standing)
 
 
 def _worthless(
@@ -126,19 +146,26 @@ def _worthless(
     )
 
 
-def _without_key(
-    index: int, entry: Entry, enrolment: Enrolment | None, policy: Policy
-) -> SignatureReport:
-    kid = entry.header.kid
+def _without_key(index: int, entry: Entry, question: Question) -> SignatureReport:
+    """A signature of which nothing can be checked; its kid is a claim, and explains only."""
+    kid, standing = entry.header.kid, question.standing
     verdict: SignatureVerdict = "unknown-key"
+    answers = Answers()
     code, message = "key.unknown", f"no accepted key has the kid {kid!r}"
-    if enrolment and kid in enrolment.keys.unsupported:
+    if standing is not None and kid in standing.revoked:
+        verdict, answers = "revoked", Answers(current="no")
+        code, message = "key.revoked", f"the key {kid!r} is revoked"
+    elif standing is not None and kid in standing.unsupported:
         code, message = "key.unsupported", f"the key {kid!r} is of a type that is not supported"
-    elif policy.enrolled_elsewhere(kid, enrolment) is not None:
+    elif standing is not None and standing.offered and standing.offered.find(kid) is not None:
+        answers = Answers(authorised="no")
+        code = "trust.key_changed"
+        message = f"the key {kid!r} is published, and nothing that you trust endorses it"
+    elif question.policy.pinned_elsewhere(kid, standing.enrolment if standing else None):
         verdict = "not-enrolled"
         code, message = "key.not_enrolled", f"the key {kid!r} is enrolled, but not for this subject"
     reason = Reason.of(code, message, f"/signatures/{index}")
-    return _worthless(index, entry.header, verdict, reason, Answers())
+    return _worthless(index, entry.header, verdict, reason, answers)
 
 
 def matching_payloads(entry: Entry, key: PublicKey, payloads: Payloads) -> list[Payload]:
@@ -185,24 +212,30 @@ def _matching(
 def _judge(
     index: int,
     header: ProtectedHeader,
+    key: AcceptedKey,
     matched: list[Payload],
-    payloads: Payloads,
-    enrolment: Enrolment,
+    question: Question,
+    standing: Standing,
 ) -> SignatureReport:
+    path = f"/signatures/{index}"
+    enrolment = standing.enrolment
     allowed = [p for p in matched if _may_count(header, p.profile, enrolment)]  # (4)
     payload = (allowed or matched)[0]
-    parts = payloads.uncovered(payload, accept_lossy=bool(allowed))
-    refusal = _outside(payload, enrolment)  # (5)
-    answers = Answers(
-        integrity="yes" if allowed else "no",
-        authorised="no" if refusal else "yes",
-        complete="yes" if all(part.excuse for part in parts) else "no",
-    )
+    parts = question.payloads.uncovered(payload, accept_lossy=bool(allowed))
+    kind = kind_of(payload.value, question.expect)  # (5)
+    refusals = [may_sign_now(key, standing), kind.refusal, _outside(payload, standing)]
+    against = [reason for reason in refusals if reason is not None]
+    whole = question.payloads.of("served-as-is")
+    current, why = currency(whole.data if whole else None, kind.marker, standing, question.expect)
     verdict: SignatureVerdict = "valid"
-    reasons = [refusal] if refusal else []
-    if not allowed:
-        verdict, why_not = _why_not(header, matched, f"/signatures/{index}")
+    reasons = [*against, *([why] if why else [])]
+    if key.public.thumbprint in standing.revoked:
+        verdict, current = "revoked", "no"
+        reasons.insert(0, Reason.of("key.revoked", f"the key {header.kid!r} is revoked", path))
+    elif not allowed:
+        verdict, why_not = _why_not(header, matched, path)
         reasons.insert(0, why_not)
+    counts = bool(allowed) and verdict == "valid"
     reasons.extend(_coverage_reasons(parts, payload))
     return SignatureReport(
         index=index,
@@ -213,11 +246,27 @@ def _judge(
         reasons=tuple(reasons),
         profiles=tuple(p.profile for p in matched),
         profile=payload.profile,
-        counts=bool(allowed),
+        counts=counts,
         uncovered=tuple(part.pointer for part in parts if _is_open(part)),
-        answers=answers,
-        document=payload.value if allowed else None,
+        holder=key.holder or None,
+        payload_sha256=hashlib.sha256(payload.data).hexdigest(),
+        answers=Answers(
+            integrity="yes" if allowed else "no",
+            authorised="no" if against else "yes",
+            current=current,
+            complete="yes" if all(part.excuse for part in parts) else "no",
+        ),
+        ends=_ends(key, kind.marker, standing),
+        document=payload.value if counts else None,
     )
+
+
+def _ends(key: AcceptedKey, marker: ExtendedMarker | None, standing: Standing) -> datetime | None:
+    """The least of all deadlines (rule V8)."""
+    ends = [*standing.deadlines, *([key.exp] if key.exp is not None else [])]
+    if marker is not None:
+        ends.append(marker.exp)
+    return datetime.fromtimestamp(min(ends), UTC) if ends else None
 
 
 def _may_count(header: ProtectedHeader, profile: str, enrolment: Enrolment) -> bool:
@@ -246,13 +295,14 @@ def _why_not(
     return "other-profile", Reason.of("sig.other_profile", explained, path)
 
 
-def _outside(payload: Payload, enrolment: Enrolment) -> Reason | None:
+def _outside(payload: Payload, standing: Standing) -> Reason | None:
     """Why the payload's interfaces are not the subject's (rule V4), or None if they are."""
     try:
-        check_interfaces(payload.value, enrolment.origins)
+        places, reserved = standing.enrolment.places, standing.reserved
+        check_interfaces(payload.value, places, standing.origins, reserved)
     except CardRefused as refusal:
-        places = payload.destinations.items()
-        received = (source for source, found in places if refusal.path in found)
+        destinations = payload.destinations.items()
+        received = (source for source, found in destinations if refusal.path in found)
         return reason_of(refusal, next(received, refusal.path))
     return None
 

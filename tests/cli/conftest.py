@@ -58,10 +58,12 @@ class _Stream(io.TextIOWrapper):
 
 @pytest.fixture
 def cardsign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cardsign:
-    """Run a command in an empty folder with a passphrase in the environment, and no terminal."""
+    """Run a command in an empty folder with a passphrase, an empty home and no terminal."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
-    monkeypatch.delenv("CARDSIGN_KEYSTORE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("CARDSIGN_KEYSTORE", "CARDSIGN_TRUST", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
 
     def command(*arguments: str | Path, stdin: bytes = b"", **environment: str | None) -> Ended:
         out, err = _Stream(), _Stream()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +209,38 @@ def test_no_ending_but_a_verdict_exits_with_one(
 
     assert run(command) == status
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["text", "json"])
+@pytest.mark.parametrize(
+    ("shell", "why"),
+    [
+        ("{} | true", None),
+        (
+            "{} > /dev/full",
+            "file.unwritable: standard output cannot be written: No space left on device",
+        ),
+    ],
+    ids=["whoever read it has left", "the disk is full"],
+)
+def test_a_verdict_that_is_not_heard_is_a_fault_of_this_machine(
+    cardsign: Cardsign, signed: Path, shell: str, why: str | None, options: tuple[str, ...]
+) -> None:
+    """Exit 2, and one line unless the reader left; the interpreter adds nothing at its end."""
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no full disk to write to")
+    words = [sys.executable, "-m", "cardsign", "verify", "signed.json", "--jwks", "jwks.json"]
+    # Longer than a pipe holds, so that the reader has certainly left.
+    command = shlex.join([*words, *options]).replace("signed.json", " ".join(["signed.json"] * 99))
+    piped = shell.format(f"({command}; echo $? > status)")
+    ended = subprocess.run(
+        ["/bin/sh", "-c", piped],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        capture_output=True,
+        check=False,
+    )
+    assert Path("status").read_text() == "2\n"
+    assert ended.stderr.decode() == ("" if why is None else f"cardsign: {why}\n")
 
 
 def test_a_crash_shows_its_traceback_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:

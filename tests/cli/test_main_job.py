@@ -35,7 +35,8 @@ def test_a_new_user_comes_from_nothing_to_a_trusted_card(cardsign: Cardsign) -> 
 def test_init_sets_a_folder_up(cardsign: Cardsign) -> None:
     """cardsign.toml leads the other commands to the key store and the publication."""
     Path("card.json").write_text(json.dumps(PORTABLE))
-    done = cardsign("init", "--issuer", "https://tides.example", "--keystore", "vault", "--json")
+    origin = ("--issuer", "https://tides.example")
+    done = cardsign("init", "--simple", *origin, "--keystore", "vault", "--json")
     assert done.status == 0
     assert done.json["keystore"] == "vault"
     assert cardsign("sign", "card.json", "-o", "signed.json").status == 0

@@ -7,12 +7,14 @@ import json
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
+from explicit_making import HEADER_ALGS, PAYLOAD, made
 from joserfc.jwk import ECKey, KeySet
 
 from cardsign.card.strictjson import Json
-from cardsign.errors import KeyRefused
+from cardsign.errors import KeyRefused, SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet, SkippedKey
+from cardsign.jose.jws import check_entry, read_entry
 from cardsign.jose.keys import PrivateKey, PublicKey
 
 
@@ -126,10 +128,60 @@ def test_private_keys_pass_joserfc() -> None:
     assert refusal_of(document(private))[0] == "key.private_material"
 
 
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+def test_keys_for_a_policy_to_name(alg: str, es256: PrivateKey) -> None:
+    """A set holds the keys of every algorithm that may be accepted, and finds them alike."""
+    key = made(alg)
+    found = JwkSet.from_bytes(document(key.jwk, es256.public.jwk()))
+    assert found == JwkSet.of([key.public, es256.public])
+    assert found.find("k") == key.public
+    assert found.keys[0].alg == key.name
+    assert JwkSet.from_bytes(found.to_bytes()).find("k") == key.public
+
+
+def test_what_it_holds_it_does_not_let_in(es256: PrivateKey) -> None:
+    """A pinned key of an algorithm that nobody has named verifies nothing."""
+    entry = made("Ed25519").sign()
+    key = JwkSet.from_bytes(document(made("Ed25519").jwk, es256.public.jwk())).find("k")
+    assert key is not None
+    with pytest.raises(SignatureRefused, match=r"sig\.alg_forbidden"):
+        read_entry(entry)
+    check_entry(read_entry(entry, algorithms=["EdDSA"]), PAYLOAD, key)
+
+
+EXPLICIT_BROKEN: dict[str, tuple[str, dict[str, Json], str, str]] = {
+    "an Ed25519 key that is none": ("Ed25519", {"x": "AA"}, "key.malformed", "/keys/1/x"),
+    "an Ed25519 key under which anybody signs": (
+        "Ed25519",
+        {"x": base64url.encode(b"\1" + bytes(31))},
+        "key.malformed",
+        "/keys/1/x",
+    ),
+    "P-384 off the curve": ("ES384", {"x": "A" * 64}, "key.malformed", "/keys/1/x"),
+    "a weak key for PS256": ("PS256", {"n": "Aw"}, "key.weak_rsa", "/keys/1/n"),
+    "a private half": ("Ed25519", {"d": "AA"}, "key.private_material", "/keys/1/d"),
+}
+
+
+@pytest.mark.parametrize(
+    ("alg", "members", "code", "path"), EXPLICIT_BROKEN.values(), ids=EXPLICIT_BROKEN
+)
+def test_one_broken_key_that_a_policy_could_name(
+    es256: PrivateKey, alg: str, members: dict[str, Json], code: str, path: str
+) -> None:
+    """These keys are held to the same: one that is broken, and the set is refused whole."""
+    broken = {**made(alg).jwk, **members}
+    assert refusal_of(document(es256.public.jwk(), broken)) == (code, path)
+
+
 ELSEWHERE: dict[str, tuple[dict[str, Json], str]] = {
     "a type of tomorrow": ({"kty": "AKP", "alg": "ML-DSA-65"}, "key.unsupported"),
-    "Ed25519": ({"kty": "OKP", "crv": "Ed25519"}, "key.unsupported"),
-    "another curve": ({"crv": "P-384"}, "key.unsupported"),
+    "Ed448": ({"kty": "OKP", "crv": "Ed448", "alg": "EdDSA"}, "key.unsupported"),
+    "another curve": ({"crv": "secp256k1"}, "key.unsupported"),
+    "RSA for an algorithm that is not verified": (
+        {"kty": "RSA", "alg": "PS384"},
+        "key.alg_mismatch",
+    ),
     "another algorithm": ({"alg": "ECDH-ES"}, "key.alg_mismatch"),
     "for encryption": ({"use": "enc"}, "key.use"),
     "for no verification": ({"key_ops": ["deriveKey"]}, "key.use"),
@@ -152,7 +204,7 @@ def test_key_for_another_purpose(
 @pytest.mark.parametrize("kid", [{}, {"kid": None}, {"kid": 7}, {"kid": "\x1b[2J"}, {"kid": ""}])
 def test_skipped_key_without_a_usable_kid(kid: dict[str, Json]) -> None:
     """What a report shows of a skipped key's name is harmless, and several may have none."""
-    other = {"kty": "OKP", "crv": "Ed25519", **kid}
+    other = {"kty": "OKP", "crv": "X25519", **kid}
     assert JwkSet.from_bytes(document(other, other)).unsupported == ("", "")
 
 
@@ -183,7 +235,7 @@ def test_thumbprint_of_one_as_kid_of_another(es256: PrivateKey, rs256: PrivateKe
 
 def test_duplicate_kid_of_a_skipped_key(es256: PrivateKey) -> None:
     """A key that we pass over still takes its kid: another reader would use it."""
-    other = {"kty": "OKP", "crv": "Ed25519", "kid": "es"}
+    other = {"kty": "OKP", "crv": "X25519", "kid": "es"}
     assert refusal_of(document(other, es256.public.jwk()))[0] == "jwks.duplicate_kid"
 
 
@@ -210,6 +262,16 @@ def test_shared_prime() -> None:
         n = base64url.encode(modulus.to_bytes(256))
         keys.append({"kty": "RSA", "n": n, "e": "AQAB"})
         PublicKey.from_jwk(keys[-1])
+    assert refusal_of(document(*keys)) == ("jwks.shared_prime", "/keys")
+
+
+def test_shared_prime_across_algorithms() -> None:
+    """A common prime gives both keys away, whatever each is for."""
+    first, second = (rsa.generate_private_key(65537, 2048).private_numbers() for _ in range(2))
+    keys: list[dict[str, str]] = [
+        {"kty": "RSA", "alg": alg, "n": base64url.encode(modulus.to_bytes(256)), "e": "AQAB"}
+        for alg, modulus in (("PS256", first.p * first.q), ("RS512", first.p * second.q))
+    ]
     assert refusal_of(document(*keys)) == ("jwks.shared_prime", "/keys")
 
 

@@ -46,6 +46,13 @@ def test_generate(key: PrivateKey) -> None:
     key.public.check(b"a.b", key.sign(b"a.b"))
 
 
+def test_no_generated_kid_is_taken_for_an_option() -> None:
+    """One thumbprint in 64 begins with a hyphen; of 400 hardly ever none would."""
+    kids = [PrivateKey.generate("ES256").public.kid for _ in range(400)]
+
+    assert not [kid for kid in kids if kid.startswith("-")]
+
+
 def test_generated_kid_is_the_thumbprint() -> None:
     """A key without a name is called by its thumbprint; no two are alike."""
     first, second = (PrivateKey.generate("ES256").public for _ in range(2))

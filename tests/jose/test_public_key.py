@@ -20,6 +20,7 @@ from cardsign.jose.keys import PrivateKey, PublicKey
 # The order of the P-256 group (SEC 2, section 2.4.2).
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 FIELD = 2**256 - 2**224 + 2**192 + 2**96 - 1
+Y_AT_5 = "RZJDuapYGAb-kTvOmYF63hHKUDxk2aPFM0FcCDJI-8w"  # of the point of P-256 with x = 5
 
 Change = Callable[[dict[str, Json]], None]
 
@@ -70,6 +71,11 @@ REFUSED_EC: dict[str, tuple[Change, str, str]] = {
     "x with stray bits": (put(x="A" * 42 + "B"), "key.malformed", "/x"),
     "x is the field's order": (
         put(x=base64url.encode(FIELD.to_bytes(32))),
+        "key.malformed",
+        "/x",
+    ),
+    "x of a point of the curve, not reduced": (
+        put(x=base64url.encode((FIELD + 5).to_bytes(32)), y=Y_AT_5),
         "key.malformed",
         "/x",
     ),

@@ -206,6 +206,22 @@ KEYSETS: dict[str, tuple[Callable[[], Members], str]] = {
     "an origin in capitals": (lambda: {"origins": ["https://A.example"]}, MEMBERS),
     "an origin with userinfo": (lambda: {"origins": ["https://b@a.example"]}, MEMBERS),
     "an origin with its default port": (lambda: {"origins": ["https://a.example:443"]}, MEMBERS),
+    **{
+        f"an origin with {what}": (lambda origin=origin: {"origins": [origin]}, MEMBERS)
+        for what, origin in {
+            "a port above 65535": "https://a.example:65536",
+            "a number for its host": "https://2130706433",
+            "a hexadecimal number for its host": "https://a.0x7f",
+            "three numbers": "https://127.0.1",
+            "a number too many": "https://127.0.0.1.1",
+            "a leading zero": "https://127.0.0.01",
+            "a long IPv6 address": "https://[0:0:0:0:0:0:0:1]",
+            "zeros in an IPv6 address": "https://[2001:0db8::1]",
+            "no IPv6 address": "https://[1:2]",
+            "an IPv4 address as IPv6": "https://[::ffff:127.0.0.1]",
+            "the same in hexadecimal": "https://[::ffff:7f00:1]",
+        }.items()
+    },
     "epoch 0": (lambda: {"epoch": 0}, MEMBERS),
     "epoch true": (lambda: {"epoch": True}, MEMBERS),
     "version 1.5": (lambda: {"version": 1.5}, MEMBERS),
@@ -310,6 +326,8 @@ HONEST_KEYSETS: dict[str, Callable[[], Members]] = {
     "an RSA key": lambda: {"keys": [entry("rsa", "card")]},
     "a kid of one's own": lambda: {"root": root_with(public("ann", kid="the blue token"))},
     "a port and an address": lambda: {"origins": ["http://127.0.0.1:8000", "https://[::1]:4430"]},
+    "the last port": lambda: {"origins": ["https://a.example:65535", "https://[2001:db8::1]"]},
+    "hosts with numbers": lambda: {"origins": ["https://1.2.3.example", "https://0x7f.a0"]},
 }
 
 
@@ -345,6 +363,8 @@ RELEASES: dict[str, tuple[Members, str]] = {
     "exp before iat": ({"exp": T0 - 1}, "statement.time_span"),
     "an extended card": ({"cards": [card(kind="extended")]}, MEMBERS),
     "a card without a path": ({"cards": [card(url="https://tides.example")]}, MEMBERS),
+    "a card at a long IPv6 address": ({"cards": [card(url="https://[0:0::1]/a.json")]}, MEMBERS),
+    "a floor at a port that is none": ({"floor": {"https://a.example:70000/a": 1}}, MEMBERS),
     "a card above the release": ({"cards": [card(seq=6)]}, MEMBERS),
     "a card twice": ({"cards": [card(), card(seq=4)]}, MEMBERS),
     "a digest in base64url": ({"cards": [card(payload_sha256="A" * 43)]}, MEMBERS),
@@ -487,6 +507,13 @@ def test_nobody_signs_what_is_no_statement() -> None:
     assert refusal(lambda: sign_statement(payload, [key("ann")], TYP_RELEASE)) == "statement.format"
     with pytest.raises(SigningRefused, match=r"sign\.no_key"):
         sign_statement(payload, [], TYP_KEYSET)
+
+
+def test_nobody_adds_his_signature_to_what_is_no_statement() -> None:
+    """K12: nor where the envelope is in good form and somebody has signed it already."""
+    theirs = forged_entry(b"{}", "ann", thumbprint("ann"))
+    others = json.dumps({"payload": base64url.encode(b"{}"), "signatures": [theirs]}).encode()
+    assert refusal(lambda: add_signature(others, key("bob"), TYP_KEYSET)) == "statement.format"
 
 
 def test_refusal_says_where() -> None:

@@ -468,6 +468,19 @@ def test_release_after_another(first: KeysetStatement, changes: Members, code: s
         assert check(release, first, previous).good == {thumbprint("rel")}
 
 
+def test_a_release_takes_no_revocation_back(first: KeysetStatement) -> None:
+    """K11: what a release revoked, every later one of the same keyset version repeats."""
+    card = sorted([thumbprint("card")])
+    previous = signed_release(first, "rel", revoked=card)
+    forgetful = signed_release(first, "rel", seq=6)
+    faithful = signed_release(first, "rel", seq=6, revoked=card)
+
+    assert refusal(lambda: check(forgetful, first, previous)) == "statement.unrevoked"
+    assert check(faithful, first, previous).good == {thumbprint("rel")}
+    under_the_next = signed_release(second(first), "rel2", seq=6)
+    assert check(under_the_next, second(first), previous).good == {thumbprint("rel2")}
+
+
 def test_new_keyset_ends_a_fast_forward(first: KeysetStatement) -> None:
     """K10: a thief counts to 2^53-1; the next keyset version starts again, floors included."""
     most = 2**53 - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,11 +14,15 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys.envelope import UnsafeScryptCost
 from cardsign.keys.records import KeyRecord
 from cardsign.keys.store import DirectoryStore
+from tests.keys import openbao as bao
+from tests.keys import postgres as pg
+from tests.keys import softhsm as hsm
 
 
-class QuickStore(DirectoryStore):
-    """A key store to which a test adds keys in little time and few words."""
+class Quick:
+    """What a test asks of a store, in little time and few words."""
 
+    add_key: Any
     DEFAULTS: ClassVar[dict[str, Any]] = {
         "passphrase": b"correct horse battery staple",
         "now": datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC),
@@ -27,7 +32,33 @@ class QuickStore(DirectoryStore):
 
     def add(self, private: PrivateKey, **changes: Any) -> KeyRecord:
         """Add a key; what is not given is as in `DEFAULTS`."""
-        return self.add_key(private, **{**self.DEFAULTS, **changes})
+        record: KeyRecord = self.add_key(private, **{**self.DEFAULTS, **changes})
+        return record
+
+
+class QuickStore(Quick, DirectoryStore):
+    """A key store in a directory."""
+
+    def again(self) -> DirectoryStore:
+        """Open it as the next process would."""
+        return DirectoryStore.open(self.path)
+
+
+def quick_postgres_store(url: str) -> Any:
+    """A key store in PostgreSQL, made at `url`."""
+    from cardsign.keys.postgres.store import PostgresStore
+
+    class QuickPostgresStore(Quick, PostgresStore):
+        def again(self) -> PostgresStore:
+            return PostgresStore.open(url)
+
+    return QuickPostgresStore.create(url)
+
+
+#: For a test that holds wherever the store lies.
+in_each_store = pytest.mark.parametrize(
+    "store", ["files", pytest.param("postgres", marks=pytest.mark.needs_postgres)], indirect=True
+)
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +80,24 @@ def rs256() -> PrivateKey:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> QuickStore:
-    """An empty key store."""
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """An empty key store, in a directory unless the test is marked `in_each_store`."""
+    if getattr(request, "param", "files") == "postgres":
+        server: pg.Server = request.getfixturevalue("postgres")
+        return quick_postgres_store(server.new_url())
     return QuickStore.create(tmp_path / "keys")
+
+
+@pytest.fixture(scope="session")
+def softhsm(tmp_path_factory: pytest.TempPathFactory) -> hsm.SoftHsm:
+    """SoftHSM with keys on a token; only for tests marked `needs_softhsm`."""
+    found = hsm.library()
+    assert found is not None
+    return hsm.make_tokens(tmp_path_factory.mktemp("softhsm"), found)
+
+
+@pytest.fixture(scope="session")
+def openbao(tmp_path_factory: pytest.TempPathFactory) -> Iterator[bao.OpenBao]:
+    """An OpenBao server behind TLS; only for tests marked `needs_openbao`."""
+    with bao.running(tmp_path_factory.mktemp("openbao"), tls=True) as server:
+        yield server

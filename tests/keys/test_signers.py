@@ -1,15 +1,42 @@
-"""A signer is opened by the URI of its custody."""
+"""A signer is opened by the URI of its custody, and what its URI may do is the user's choice."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
 import pytest
 
-from cardsign.errors import SignerFault
-from cardsign.keys.signers import open_signer
+from cardsign.errors import CardsignError, PassphraseFault, SignerFault
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.keys import signers
+from cardsign.keys.passphrase import PassphraseSource
+from cardsign.keys.signers import (
+    Access,
+    BoundSigner,
+    SignerPolicy,
+    check_possession,
+    custody_of,
+    fetch_public,
+    open_signer,
+)
+from cardsign.keys.signers.access import Ask
+from cardsign.keys.signers.secrets import UserSecrets
+from cardsign.keys.signers.userfile import read_signer_policy, user_file
+
+PASSPHRASE = b"correct horse battery staple"
+ROOT = Path("/")
 
 
-def unasked() -> bytes:
+def unasked(kind: str, of: str) -> bytes:
+    """Fail where a secret is asked for."""
     pytest.fail("asked for a secret")
+
+
+SHUT = Access(unasked)
 
 
 def test_the_file_is_found_below_the_store(store, es256):
@@ -17,30 +44,340 @@ def test_the_file_is_found_below_the_store(store, es256):
     record = store.add(es256)
     asked = []
 
-    def secrets() -> bytes:
-        asked.append(True)
-        return store.DEFAULTS["passphrase"]
+    def secrets(kind: str, of: str) -> bytes:
+        asked.append(kind)
+        return PASSPHRASE
 
-    signer = open_signer(record.custody, record.public, secrets, base=store.path)
+    signer = open_signer(record.custody, record.public, Access(secrets), base=store.path)
 
     record.public.check(b"input", signer.sign(b"input"))
-    assert asked == [True]
+    assert asked == ["passphrase"]
 
 
 @pytest.mark.parametrize(
     ("uri", "fault"),
     [
-        ("pkcs11:token=cards;object=k1", "not in this version"),
-        ("awskms:///alias/cards", "not in this version"),
-        ("exec:/bin/sh", "not in this version"),
+        ("azure://vault/key/version", "no scheme"),
         ("ftp://host/key", "no scheme"),
-        ("private/key.key", "no scheme"),
-        ("", "no scheme"),
+        ("EXEC:/bin/sh", "no scheme"),
+        ("private/key.key", "no colon"),
+        ("", "no colon"),
     ],
 )
-def test_another_custody_is_named_and_not_tried(uri, fault, es256, tmp_path):
+def test_another_custody_is_named_and_not_tried(uri, fault, es256):
     """Nobody is asked for a PIN, and nothing is run."""
-    with pytest.raises(SignerFault, match=fault) as caught:
-        open_signer(uri, es256.public, unasked, base=tmp_path)
+    for attempt in (
+        lambda: open_signer(uri, es256.public, SHUT, base=ROOT),
+        lambda: fetch_public(uri, SHUT),
+        lambda: custody_of(uri),
+    ):
+        with pytest.raises(SignerFault, match=fault) as caught:
+            attempt()
+        assert (caught.value.code, caught.value.exit_status) == ("signer.unsupported", 2)
 
-    assert (caught.value.code, caught.value.exit_status) == ("signer.unsupported", 2)
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "exec:/bin/true",
+        "pkcs11:token=cards;object=k?module-path=/lib.so",
+        "pkcs11:token=cards;object=k?pin-source=/etc/passwd",
+    ],
+)
+def test_what_runs_loads_or_reads_needs_leave(uri, es256):
+    """The word of a key store is not enough for it."""
+    for attempt in (
+        lambda: open_signer(uri, es256.public, SHUT, base=ROOT),
+        lambda: fetch_public(uri, SHUT),
+    ):
+        with pytest.raises(SignerFault) as caught:
+            attempt()
+        assert caught.value.code == "signer.not_allowed"
+
+
+def test_a_token_without_a_library_of_the_user_is_not_reached(es256):
+    """No library is guessed."""
+    with pytest.raises(SignerFault, match="no PKCS#11 library") as caught:
+        open_signer("pkcs11:token=cards;object=k", es256.public, SHUT, base=ROOT)
+    assert caught.value.code == "signer.not_allowed"
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "uri"),
+    [
+        ("pkcs11", "pkcs11", "pkcs11:token=cards;object=k"),
+        ("hvac", "vault", "hashivault://transit/k?version=1"),
+        ("boto3", "aws", "awskms:///01234567-89ab-cdef-0123-456789abcdef"),
+        (
+            "google.cloud.kms",
+            "gcp",
+            "gcpkms://projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1",
+        ),
+        (
+            "azure.keyvault.keys.crypto",
+            "azure",
+            "azurekms://cards/k/0123456789abcdef0123456789abcdef",
+        ),
+    ],
+)
+def test_a_missing_library_is_one_helpful_line(module, extra, uri, es256, monkeypatch):
+    """It says what to install."""
+    monkeypatch.setitem(sys.modules, module, None)
+    access = Access(unasked, SignerPolicy(pkcs11_module=Path("/lib.so")))
+    with pytest.raises(SignerFault, match=module) as caught:
+        open_signer(uri, es256.public, access, base=ROOT).sign(b"input")
+    assert caught.value.code == "signer.not_installed"
+    assert caught.value.hint == f"pip install 'cardsign[{extra}]'"
+
+
+MALFORMED = {
+    "a relative program": "exec:bin/sign",
+    "a program with a host": "exec://host/bin/sign",
+    "an unknown attribute of a program": "exec:/bin/sign?shell=1",
+    "an attribute without a value": "exec:/bin/sign?arg",
+    "a fragment": "exec:/bin/sign#x",
+    "a space": "exec:/bin/my sign",
+    "a lone percent": "exec:/bin/100%",
+    "a NUL": "exec:/bin/sign%00",
+    "a newline": "exec:/bin/sign?arg=a%0Ab",
+    "no UTF-8": "exec:/bin/%FF",
+    "too long": "exec:/" + "a" * 2048,
+    "no version": "hashivault://transit/key",
+    "an empty version": "hashivault://transit/key?version=",
+    "version 0, the newest": "hashivault://transit/key?version=0",
+    "a version that is a word": "hashivault://transit/key?version=latest",
+    "two versions": "hashivault://transit/key?version=1&version=2",
+    "an unknown attribute": "hashivault://transit/key?version=1&x=1",
+    "no key": "hashivault://transit?version=1",
+    "a way up": "hashivault://transit/../sys/key?version=1",
+    "an escaped slash": "hashivault://transit%2Fsys/key?version=1",
+    "an alias": "awskms:///alias/cards",
+    "an alias by its ARN": "awskms:///arn:aws:kms:eu-north-1:111122223333:alias/cards",
+    "an endpoint": "awskms://localhost:4566/01234567-89ab-cdef-0123-456789abcdef",
+    "no id of a key": "awskms:///cards",
+    "no version of Google's": "gcpkms://projects/p/locations/l/keyRings/r/cryptoKeys/k",
+    "another resource of Google's": "gcpkms://projects/p/locations/l/keyRings/r",
+    "no version of Azure's": "azurekms://cards/key",
+    "somebody else's host": "azurekms://vault.example/key/0123456789abcdef0123456789abcdef",
+    "a host that looks like Azure's": (
+        "azurekms://cards.vault.azure.net.example/key/0123456789abcdef0123456789abcdef"
+    ),
+    "no token": "pkcs11:object=k",
+    "no key of the token": "pkcs11:token=cards",
+    "a public key object": "pkcs11:token=cards;object=k;type=public",
+    "an unknown attribute of a token": "pkcs11:token=cards;object=k;slot-id=1",
+    "the same attribute twice": "pkcs11:token=cards;token=other;object=k",
+    "two ids": "pkcs11:token=cards;id=%01;id=%02",
+    "a relative library": "pkcs11:token=cards;object=k?module-path=lib.so",
+    "a PIN that a program gives": "pkcs11:token=cards;object=k?pin-source=%7Cprogram",
+    "an attribute of a token without a value": "pkcs11:token;object=k",
+}
+
+
+@pytest.mark.parametrize("uri", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_uri_is_refused(uri):
+    """Nothing in it is passed over; it never gets as far as a store."""
+    with pytest.raises(SignerFault) as caught:
+        custody_of(uri)
+    assert caught.value.code == "signer.uri"
+
+
+def test_a_pin_in_a_uri_is_refused_and_not_repeated():
+    """Every user of the machine can read a command line."""
+    with pytest.raises(SignerFault) as caught:
+        custody_of("pkcs11:token=cards;object=k?pin-value=4711")
+    assert caught.value.code == "signer.uri"
+    assert "4711" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "stored"),
+    [
+        ("exec:/bin/my%20sign?arg=a%20b&env=SLOT", "exec:/bin/my%20sign?arg=a%20b&env=SLOT"),
+        ("hashivault://a/b/key?version=12", "hashivault://a/b/key?version=12"),
+        ("pkcs11:serial=1f;id=%0A%ff?module-path=/l.so", "pkcs11:serial=1f;id=%0A%ff"),
+        ("file:private/k.key", "file:private/k.key"),
+    ],
+)
+def test_a_store_keeps_what_holds_on_every_machine(uri, stored):
+    """A library and a PIN's file are this machine's."""
+    assert custody_of(uri) == stored
+
+
+DEVIATIONS = {
+    "another key's": lambda key, other, data: other.sign(data),
+    "short": lambda key, other, data: key.sign(data)[:-1],
+    "empty": lambda key, other, data: b"",
+    "of other bytes": lambda key, other, data: key.sign(data + b"."),
+}
+
+
+@pytest.mark.parametrize("answer", DEVIATIONS.values(), ids=DEVIATIONS)
+def test_a_wrong_answer_is_not_given_out(answer, es256, another_es256):
+    """Not even to who asks the signer directly."""
+    honest = BoundSigner(es256.public, es256.sign)
+    assert sign_payload(b"{}", honest, typ="JOSE") == sign_payload(b"{}", es256, typ="JOSE")
+    check_possession(honest)
+
+    wrong = BoundSigner(es256.public, lambda data: answer(es256, another_es256, data))
+    for attempt in (lambda: wrong.sign(b"input"), lambda: check_possession(wrong)):
+        with pytest.raises(SignerFault) as caught:
+            attempt()
+        assert caught.value.code == "signer.wrong_key"
+
+
+@dataclass
+class Remote:
+    """A kind of signer of another package."""
+
+    key: PrivateKey
+
+    def custody(self, uri: str) -> str:
+        """All of it."""
+        return uri
+
+    def needs_leave(self, uri: str) -> bool:
+        """It says so; it is not believed."""
+        return False
+
+    def fetch_public(self, uri: str, access: Access, *, kid: str | None) -> PublicKey:
+        """The public half."""
+        return self.key.public
+
+    def open(self, uri: str, public: PublicKey, access: Access) -> Ask:
+        """What signs."""
+        return self.key.sign
+
+
+@pytest.fixture
+def plugin(es256: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A package that brings `remote:`; the list grows when it is loaded."""
+    loaded: list[str] = []
+
+    class Point(EntryPoint):
+        def load(self) -> Remote:
+            loaded.append(self.name)
+            return Remote(es256)
+
+    point = Point("remote", "somewhere:scheme", signers.ENTRY_POINTS)
+    monkeypatch.setattr(signers, "entry_points", lambda **how: EntryPoints([point]).select(**how))
+    return loaded
+
+
+def test_another_package_adds_a_scheme(plugin, es256, another_es256):
+    """It signs with the user's leave, and is verified as ours are."""
+    access = Access(unasked, SignerPolicy(uris=frozenset({"remote:k"})))
+    public = fetch_public("remote:k", access)
+    public.check(b"input", open_signer("remote:k", public, access, base=ROOT).sign(b"input"))
+    with pytest.raises(SignerFault) as caught:
+        open_signer("remote:k", another_es256.public, access, base=ROOT).sign(b"input")
+    assert caught.value.code == "signer.wrong_key"
+
+
+def test_another_packages_scheme_is_not_even_loaded_without_leave(plugin, es256):
+    """Whatever it says of itself."""
+    with pytest.raises(SignerFault) as caught:
+        open_signer("remote:k", es256.public, SHUT, base=ROOT)
+    assert caught.value.code == "signer.not_allowed"
+    assert plugin == []
+
+
+FILE = """
+format = 1
+allow = ["exec:/bin/sign?arg=2", "remote:k"]
+pkcs11_module = "/usr/lib/p11.so"
+insecure_loopback_http = true
+"""
+
+
+def written(path: Path, text: str, mode: int = 0o600) -> Path:
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_the_users_own_file_gives_leave(tmp_path):
+    """Exactly what it lists."""
+    assert read_signer_policy(written(tmp_path / "signers.toml", FILE)) == SignerPolicy(
+        frozenset({"exec:/bin/sign?arg=2", "remote:k"}), Path("/usr/lib/p11.so"), True
+    )
+    assert read_signer_policy(written(tmp_path / "signers.toml", "format = 1")) == SignerPolicy()
+    assert read_signer_policy(tmp_path / "absent") == SignerPolicy()
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "code"),
+    [
+        pytest.param(FILE, 0o644, "file.permissions", id="readable by others"),
+        pytest.param("format = ", 0o600, "config.malformed", id="no TOML"),
+        pytest.param("", 0o600, "config.malformed", id="no format"),
+        pytest.param("format = 2", 0o600, "config.malformed", id="another format"),
+        pytest.param("format = true", 0o600, "config.malformed", id="a format that is no number"),
+        pytest.param("format = 1\nalow = []", 0o600, "config.malformed", id="a misspelt member"),
+        pytest.param('format = 1\nallow = "x"', 0o600, "config.malformed", id="no list"),
+        pytest.param("format = 1\nallow = [1]", 0o600, "config.malformed", id="no URI"),
+        pytest.param(
+            'format = 1\npkcs11_module = "p11.so"', 0o600, "config.malformed", id="no path"
+        ),
+    ],
+)
+def test_a_file_that_gives_no_leave(text, mode, code, tmp_path):
+    """What is not understood allows nothing."""
+    with pytest.raises(CardsignError) as caught:
+        read_signer_policy(written(tmp_path / "signers.toml", text, mode))
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("environment", "path"),
+    [
+        ({"HOME": "/h"}, "/h/.config/cardsign/signers.toml"),
+        ({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}, "/c/cardsign/signers.toml"),
+        ({"HOME": "/h", "XDG_CONFIG_HOME": "c"}, "/h/.config/cardsign/signers.toml"),
+        ({}, None),
+    ],
+)
+def test_where_the_users_own_file_lies(environment, path):
+    """Never relative to where a command is run."""
+    assert user_file(environment) == (None if path is None else Path(path))
+
+
+def test_each_secret_comes_from_its_own_place_and_once():
+    """A passphrase is no PIN, and a PIN no token."""
+    asked = []
+
+    def prompt(question: str) -> str:
+        asked.append(question)
+        return "typed"
+
+    environment = {"CARDSIGN_PASSPHRASE": "phrase", "CARDSIGN_PIN": "pin", "VAULT_TOKEN": "token"}
+    told = UserSecrets(PassphraseSource(environment=environment, prompt=prompt))
+    assert [told(kind, "x") for kind in ("passphrase", "pin", "token")] == [
+        b"phrase",
+        b"pin",
+        b"token",
+    ]
+    assert asked == []
+
+    secrets = UserSecrets(PassphraseSource(prompt=prompt))
+    for kind, of in (("pin", "a"), ("pin", "a"), ("pin", "b"), ("passphrase", "a")) * 2:
+        assert secrets(kind, of) == b"typed"
+    assert asked == ["PIN of a: ", "PIN of b: ", "Passphrase: "]
+    assert "typed" not in repr(secrets)
+
+
+@pytest.mark.parametrize(("kind", "hint"), [("pin", "CARDSIGN_PIN"), ("token", "BAO_TOKEN")])
+def test_a_secret_that_is_not_to_be_had(kind, hint):
+    """The hint names its own place."""
+    with pytest.raises(PassphraseFault, match=f"(?i)no {kind}") as caught:
+        UserSecrets(PassphraseSource())(kind, "the token")
+    assert hint in caught.value.hint
+
+
+def test_a_passphrase_serves_files_alone():
+    """It is never offered as a PIN."""
+    access = Access.by_passphrase(PASSPHRASE)
+    assert access.secrets("passphrase", "k") == PASSPHRASE
+    with pytest.raises(SignerFault) as caught:
+        access.secrets("pin", "token 'cards'")
+    assert caught.value.code == "signer.credentials"

@@ -34,14 +34,21 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import store as store_module
+from cardsign.keys.custody import file_custody
 from cardsign.keys.envelope import KeyLabel, UnsafeScryptCost, seal
 from cardsign.keys.records import KeyRecord, StoreState
-from cardsign.keys.stateformat import dump_state, file_custody, load_state
+from cardsign.keys.stateformat import dump_state, load_state
+from cardsign.keys.states import STATES
 from cardsign.keys.store import DirectoryStore, locate_keystore
+from tests.keys.conftest import in_each_store
 
 PASSPHRASE = b"correct horse battery staple"
 CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+STAMP = "2026-11-21T12:00:00Z"
+PUBLICATION: dict[str, Any] = {
+    "generation": 1, "at": STAMP, "max_age": 300, "kids": [], "cards": []
+}  # fmt: skip
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -67,6 +74,12 @@ def edit_state(store: DirectoryStore, path: str, value: Any) -> None:
     state_file(store).write_text(json.dumps(document))
 
 
+def first_key(store: DirectoryStore) -> dict[str, Any]:
+    """The first key of the state as it is on disk."""
+    key: dict[str, Any] = json.loads(state_file(store).read_bytes())["keys"][0]
+    return key
+
+
 def check_whole(path: Path) -> DirectoryStore:
     """Open a store as the next command would, and every private half that it names."""
     store = DirectoryStore.open(path)
@@ -78,9 +91,10 @@ def check_whole(path: Path) -> DirectoryStore:
 # --- life in order ------------------------------------------------------------------------
 
 
+@in_each_store
 def test_a_new_store_is_empty(store):
     """And opens as what it is."""
-    assert DirectoryStore.open(store.path).state == store.state
+    assert store.again().state == store.state
     assert (store.state.generation, store.state.keys) == (0, ())
 
 
@@ -104,12 +118,13 @@ def test_a_store_that_another_process_made_meanwhile_is_kept(store, es256, monke
     assert DirectoryStore.create(store.path, exist_ok=True).state == store.state
 
 
+@in_each_store
 def test_a_key_that_was_added_signs(store, es256, rs256):
     """Both algorithms, from the disk, by the public half that is published."""
     for private in (es256, rs256):
         store.add(private)
 
-    reopened = DirectoryStore.open(store.path)
+    reopened = store.again()
 
     assert reopened.state == store.state
     for record in reopened.active_keys():
@@ -121,9 +136,16 @@ def test_the_state_is_public_and_says_its_format(store, es256):
     """Every member is as documented, and none is private."""
     store.add(es256)
     document = json.loads(state_file(store).read_bytes())
-    (key,) = document["keys"]
+    (key,) = document.pop("keys")
+    head = document.pop("audit")
 
-    assert (document["format"], document["generation"]) == (1, 1)
+    assert document == {
+        "format": 2,
+        "generation": 1,
+        "publications": [],
+        "statements": {"keyset": None, "release_seq": 0},
+    }
+    assert head["seq"] == 1
     assert key == {
         "kid": es256.public.kid,
         "thumbprint": es256.public.thumbprint,
@@ -131,7 +153,9 @@ def test_the_state_is_public_and_says_its_format(store, es256):
         "state": "active",
         "roles": ["card"],
         "custody": f"file:private/{es256.public.thumbprint}.key",
+        "private": "held",
         "created": "2026-11-21T12:00:00Z",
+        "times": {"prepublished": "2026-11-21T12:00:00Z", "activated": "2026-11-21T12:00:00Z"},
         "public": es256.public.jwk(),
     }
 
@@ -149,6 +173,7 @@ def test_private_halves_are_closed_to_others(store, es256):
     assert stat.S_IMODE(state_file(store).stat().st_mode) == 0o644
 
 
+@in_each_store
 def test_the_first_key_of_an_algorithm_signs_at_once(store, es256, another_es256, rs256):
     """A later one waits; all of them are published."""
     for private in (es256, rs256, another_es256):
@@ -177,7 +202,12 @@ def test_the_first_key_of_an_algorithm_signs_at_once(store, es256, another_es256
 def test_the_state_of_a_key_says_where_it_appears(state, published, active, store, es256):
     """Its kid is ours in every state."""
     store.add(es256)
-    edit_state(store, "keys.0.state", state)
+    implied = ("prepublished", "activated", "stops_signing", "retired")
+    times = dict.fromkeys(implied[: max(0, STATES.index(state))], "2026-11-21T12:00:00Z")
+    if state == "revoked":
+        times = {"revoked": "2026-11-21T12:00:00Z"}
+        edit_state(store, "keys.0.revoked_because", "ceased")
+    edit_state(store, "keys.0", {**first_key(store), "state": state, "times": times})
 
     reopened = DirectoryStore.open(store.path)
 
@@ -197,6 +227,7 @@ def test_an_imported_key_keeps_its_kid(store, es256):
     assert private_file(store, es256).exists()
 
 
+@in_each_store
 def test_the_time_of_entry_is_utc_to_the_second(store, es256):
     """Whatever zone the clock was read in."""
     local = datetime(2026, 11, 21, 14, 0, 0, 999, tzinfo=timezone(timedelta(hours=2)))
@@ -217,6 +248,7 @@ def test_a_holder_that_is_recorded_survives(store, es256, another_es256):
 # --- finding ------------------------------------------------------------------------------
 
 
+@in_each_store
 def test_a_key_is_found_by_kid_thumbprint_or_the_beginning_of_either(store, es256):
     """As people type them."""
     named = PrivateKey.from_pkcs8_der(es256.to_pkcs8_der(), kid="card-2026")
@@ -279,6 +311,7 @@ def test_a_key_or_kid_that_is_taken_is_refused(again, store, es256, another_es25
     ]
 
 
+@in_each_store
 def test_a_kid_cannot_be_the_thumbprint_of_another_key(store, es256, another_es256):
     """Else one name would stand for two keys."""
     store.add(PrivateKey.from_pkcs8_der(es256.to_pkcs8_der(), kid="card"))
@@ -299,6 +332,7 @@ def test_a_weak_passphrase_makes_nothing(store, es256):
     assert not (store.path / "private").exists()
 
 
+@in_each_store
 def test_a_store_that_went_further_is_not_changed(store, es256, another_es256):
     """Compare and swap, for who decided by what he had read."""
     store.add(es256, expect_generation=0)
@@ -307,7 +341,7 @@ def test_a_store_that_went_further_is_not_changed(store, es256, another_es256):
         store.add(another_es256, expect_generation=0)
 
     assert caught.value.code == "keystore.changed"
-    assert DirectoryStore.open(store.path).state.generation == 1
+    assert store.again().state.generation == 1
 
 
 def test_a_store_that_is_held_is_busy(store, es256, monkeypatch):
@@ -410,6 +444,31 @@ def test_a_damaged_state_is_corrupt(content, store, es256):
         ("keys.0.created", "2026-11-21T12:00:00+00:00"),
         ("keys.0.created", "2026-1-2T12:00:00Z"),
         ("keys.0.destroyed", True),
+        ("keys.0.times", None),
+        ("keys.0.times", {"prepublished": STAMP}),
+        ("keys.0.times.activated", "soon"),
+        ("keys.0.times.retired", STAMP),
+        ("keys.0.times.revoked", STAMP),
+        ("keys.0.times.reborn", STAMP),
+        ("keys.0.state", "retiring"),
+        ("keys.0.revoked_because", "compromised"),
+        ("keys.0.private", None),
+        ("keys.0.private", "elsewhere"),
+        ("keys.0.private", "destroyed"),
+        ("keys.0.times.destroyed", STAMP),
+        ("audit", None),
+        ("audit.seq", 0),
+        ("audit.digest", None),
+        ("audit.digest", "A" * 64),
+        ("publications", {}),
+        ("publications", [{**PUBLICATION, "at": "now"}]),
+        ("publications", [{**PUBLICATION, "kids": "k"}]),
+        ("publications", [{**PUBLICATION, "max_age": -1}]),
+        ("publications", [{**PUBLICATION, "cards": [{"name": "agent-card.json"}]}]),
+        ("publications", [{**PUBLICATION, "more": 1}]),
+        ("statements.release_seq", -1),
+        ("statements.keyset", {"epoch": 1, "version": 1}),
+        ("statements.keyset", {"epoch": 1, "version": 1, "digest": "x"}),
         ("keys.0.public", "none"),
         ("keys.0.public.x", "A" * 43),
         ("keys.0.public.kid", "another"),
@@ -452,6 +511,47 @@ def test_whatever_stands_in_a_record_no_foreign_exception_comes_out(es256, place
     assert caught.value.code == "keystore.corrupt"
 
 
+def test_two_active_keys_of_one_algorithm_are_corrupt(store, es256, another_es256):
+    """Which of them signs is not guessed."""
+    store.add(es256)
+    store.add(another_es256)
+    second = json.loads(state_file(store).read_bytes())["keys"][1]
+    second["times"]["activated"] = STAMP
+    edit_state(store, "keys.1", {**second, "state": "active"})
+
+    with pytest.raises(StoreFault, match="is active, and so is"):
+        DirectoryStore.open(store.path)
+
+
+def test_a_whole_publication_is_read(store, es256):
+    """The negative twin of the rows above."""
+    store.add(es256)
+    card = {"name": "agent-card.json", "url": None, "payload_sha256": "0" * 64, "kids": ["k"]}
+    edit_state(store, "publications", [{**PUBLICATION, "cards": [card]}])
+
+    (publication,) = DirectoryStore.open(store.path).state.publications
+
+    assert publication.cards[0].kids == ("k",)
+
+
+@pytest.mark.parametrize("state", ["generated", "prepublished", "active", "retiring", "revoked"])
+def test_a_store_of_format_1_is_read_and_upgraded(state, store, es256, another_es256):
+    """Its keys live on; what was never recorded then is not invented."""
+    store.add(es256)
+    old = {
+        name: value for name, value in first_key(store).items() if name not in ("times", "private")
+    }
+    document = {"format": 1, "generation": 7, "keys": [{**old, "state": state}]}
+    state_file(store).write_text(json.dumps(document))
+
+    assert DirectoryStore.open(store.path).state.keys[0].times.seen is None
+    store.add(another_es256)
+
+    upgraded = DirectoryStore.open(store.path).state
+    assert (upgraded.generation, upgraded.keys[0].state) == (8, state)
+    assert json.loads(state_file(store).read_bytes())["format"] == 2
+
+
 def test_another_public_half_under_the_same_record_is_corrupt(store, es256, another_es256):
     """The record's thumbprint is compared with that of the numbers."""
     store.add(es256)
@@ -475,7 +575,7 @@ def test_one_key_twice_is_corrupt(store, es256):
 
 def test_a_newer_store_is_left_alone(store, es256):
     """Neither read nor added to."""
-    edit_state(store, "format", 2)
+    edit_state(store, "format", 3)
 
     for attempt in (lambda: DirectoryStore.open(store.path), lambda: store.add(es256)):
         with pytest.raises(StoreFault) as caught:
@@ -533,6 +633,7 @@ def test_a_private_half_that_is_not_safe_to_use_is_refused(tamper, code, store, 
     assert (caught.value.code, caught.value.exit_status) == (code, 2)
 
 
+@in_each_store
 def test_a_wrong_passphrase_opens_no_private_half(store, es256):
     """And says so."""
     record = store.add(es256)
@@ -589,6 +690,7 @@ def test_what_an_envelope_holds_must_be_its_label_and_our_record(
     assert caught.value.code == "signer.wrong_key"
 
 
+@in_each_store
 def test_nothing_shows_a_secret(store, es256, caplog, capfd):
     """Neither repr nor log, output or error holds the private half or the passphrase."""
     caplog.set_level(logging.DEBUG)
@@ -616,7 +718,7 @@ def test_nothing_shows_a_secret(store, es256, caplog, capfd):
 # --- crashes and races --------------------------------------------------------------------
 
 
-CALLS = ("open", "fsync", "replace", "mkdir", "unlink")
+CALLS = ("open", "write", "fsync", "replace", "mkdir", "unlink")
 
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, step: int) -> list[str]:
@@ -671,8 +773,9 @@ def test_the_private_half_is_durable_before_the_state_names_it(store, es256, mon
     store.add(es256)
 
     before_commit = called[: called.index("replace")]
-    # private/ and the store's directory; the private file and private/; the new state.
-    assert before_commit.count("fsync") == 4
+    # private/ and the store's directory; the private file and private/; the log and the store's
+    # directory again; the new state.
+    assert before_commit.count("fsync") == 6
     assert called[-1] == "fsync"
 
 

@@ -39,6 +39,9 @@ addopts = -q --strict-markers
 markers =
     needs_shared
     needs_judges
+    needs_openbao
+    needs_postgres
+    needs_softhsm
 """
 JUDGES = {"CARDSIGN_JUDGE_PY": "python", "CARDSIGN_JUDGE_JS_HOME": "folder"}
 
@@ -109,3 +112,55 @@ def test_ci_fails_for_an_sdk_that_it_could_have_installed(tmp_path: Path, root: 
     ]
     status, _ = outcome(tmp_path / "with judges", root, CARDSIGN_CI="1", **JUDGES)
     assert status == 0
+
+
+SIGNERS = """
+import pytest
+
+@pytest.mark.needs_softhsm
+def test_token():
+    pass
+
+@pytest.mark.needs_openbao
+def test_server():
+    pass
+
+def test_plain():
+    pass
+"""
+
+
+def test_signers_that_are_absent_are_left_out_and_counted(tmp_path: Path, root: Path) -> None:
+    """Without SoftHSM on the path its tests are left out, and CI fails for it."""
+    status, lines = outcome(tmp_path / "here", root, tests=SIGNERS, PATH="/nowhere")
+    assert status == 0
+    assert "left out: 1 tests (no SoftHSM; `make signers-env` installs it)" in lines
+    status, lines = outcome(tmp_path / "ci", root, tests=SIGNERS, PATH="/nowhere", CARDSIGN_CI="1")
+    assert status == 1
+    assert "failed, because CARDSIGN_CI is set: no SoftHSM; `make signers-env` installs it" in lines
+
+
+DATABASE = """
+import sys
+
+import pytest
+
+sys.modules["psycopg"] = None  # as if it were not installed
+
+@pytest.mark.needs_postgres
+def test_database():
+    pass
+
+def test_plain():
+    pass
+"""
+
+
+def test_a_database_that_is_absent_is_left_out_and_counted(tmp_path: Path, root: Path) -> None:
+    """Without the driver its tests are left out, and CI fails for it."""
+    status, lines = outcome(tmp_path / "here", root, tests=DATABASE)
+    assert status == 0
+    assert "left out: 1 tests (no PostgreSQL; `make postgres-env` installs it)" in lines
+    status, lines = outcome(tmp_path / "ci", root, tests=DATABASE, CARDSIGN_CI="1")
+    assert status == 1
+    assert any(line.startswith("failed, because CARDSIGN_CI is set: no Post") for line in lines)

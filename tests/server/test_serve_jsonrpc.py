@@ -12,7 +12,7 @@ from served import Site
 
 from cardsign.jose.jwks import JwkSet
 from cardsign.trust.policy import Policy
-from cardsign.trust.subject import Holder
+from cardsign.trust.subject import Extended, Holder
 from cardsign.verify import examine_card
 
 METHODS = ("GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard")
@@ -61,7 +61,7 @@ def test_the_result_verifies_after_a_client_wrote_it_anew(site: Site) -> None:
     policy = Policy.holder_of_keys(JwkSet.from_bytes(site.generation.jwks), name="peer")
     report = examine_card(
         json.dumps(answer.json["result"]).encode(),
-        expect=Holder(),
+        expect=Extended(Holder(), "staff"),
         policy=policy,
         now=site.generation.published_at,
     )

@@ -8,9 +8,9 @@ import pytest
 
 from cardsign.errors import CardRefused
 from cardsign.trust.interfaces import check_interfaces
-from cardsign.trust.origins import parse_origin
+from cardsign.trust.places import parse_place
 
-HERE = (parse_origin("https://a.example"), parse_origin("https://b.example:8443"))
+HERE = (parse_place("https://a.example"), parse_place("https://b.example:8443"))
 IN_A, IN_B, OUT = "https://a.example/x", "https://b.example:8443", "https://evil.example"
 
 INSIDE: dict[str, dict[str, Any]] = {

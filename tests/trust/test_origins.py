@@ -10,7 +10,7 @@ from cardsign.errors import CardRefused
 from cardsign.trust.origins import (
     MAX_URL_LENGTH,
     Origin,
-    interface_origin,
+    interface_url,
     parse_origin,
     parse_url,
 )
@@ -110,6 +110,11 @@ REFUSED = {
     "a trailing dot segment": "https://a.example/x/..",
     "an escaped dot": "https://a.example/%2e%2E/y",
     "an escaped slash": "https://a.example/x%2Fy",
+    "a dot segment with parameters": "https://a.example/x/..;/y",
+    "a dot segment with parameters at the end": "https://a.example/x/..;v=1",
+    "an escape that is escaped": "https://a.example/x/%252e%252e/y",
+    "an escaped tab": "https://a.example/x%09/y",
+    "an escaped delete": "https://a.example/x%7F",
     "an escaped backslash": "https://a.example/x%5cy",
     "half an escape": "https://a.example/%e",
     "an address as one number": "http://2130706433",
@@ -177,9 +182,9 @@ def test_the_origin_of_an_interface(url: str, binding: str, origin: str | None) 
     """`host:port` is what GRPC clients are given; nobody else may be."""
     if origin is None:
         with pytest.raises(CardRefused):
-            interface_origin(url, binding)
+            interface_url(url, binding)
     else:
-        assert str(interface_origin(url, binding)) == origin
+        assert str(interface_url(url, binding).origin) == origin
 
 
 @given(st.text(max_size=40))

@@ -8,7 +8,8 @@ from cardsign.card.canonical import FULL_PROFILES
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.trust.origins import parse_origin
+from cardsign.trust.anchors import KeysAnchor
+from cardsign.trust.places import parse_place
 from cardsign.trust.policy import Enrolment, Policy
 from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Holder, Issuer
 
@@ -20,11 +21,13 @@ def policy(alice: PrivateKey, bob: PrivateKey) -> Policy:
         (
             Enrolment(
                 "harbour",
-                JwkSet.of([alice.public]),
-                (parse_origin("https://a.example"), parse_origin("https://a.example:8443")),
+                KeysAnchor(JwkSet.of([alice.public])),
+                (parse_place("https://a.example"), parse_place("https://a.example:8443")),
             ),
-            Enrolment("lamp", JwkSet.of([bob.public]), (parse_origin("https://b.example"),)),
-            Enrolment("mast", JwkSet.of([]), None),
+            Enrolment(
+                "lamp", KeysAnchor(JwkSet.of([bob.public])), (parse_place("https://b.example"),)
+            ),
+            Enrolment("mast", KeysAnchor(JwkSet.of([])), None),
         )
     )
 
@@ -62,7 +65,7 @@ def test_denies_by_default() -> None:
     """An empty policy has nothing to say about anybody, and freshness is required."""
     for expect in (Holder(), Issuer("x"), AtOrigin("https://a.example"), None):
         assert Policy().find(expect) is None
-    enrolment = Enrolment("x", JwkSet.of([]), None)
+    enrolment = Enrolment("x", KeysAnchor(JwkSet.of([])), None)
     assert (enrolment.freshness, enrolment.profiles) == ("required", FULL_PROFILES)
 
 
@@ -71,7 +74,7 @@ def test_the_holder_of_keys(alice: PrivateKey) -> None:
     holder = Policy.holder_of_keys(JwkSet.of([alice.public]), name="x").find(Holder())
 
     assert holder is not None
-    assert (holder.freshness, holder.profiles, holder.origins) == ("waived", FULL_PROFILES, None)
+    assert (holder.freshness, holder.profiles, holder.places) == ("waived", FULL_PROFILES, None)
 
 
 def test_the_holder_of_keys_at_an_origin(alice: PrivateKey) -> None:
@@ -81,7 +84,7 @@ def test_the_holder_of_keys_at_an_origin(alice: PrivateKey) -> None:
 
     holder = policy.find(Holder())
     assert holder is not None
-    assert holder.origins == (parse_origin("https://a.example"),)
+    assert holder.places == (parse_place("https://a.example"),)
     assert policy.find(AtOrigin("https://a.example")) is holder
     assert policy.find(AtOrigin("https://b.example")) is None
 
@@ -99,18 +102,18 @@ def test_a_bad_origin_is_refused(alice: PrivateKey) -> None:
         Policy.holder_of_keys(JwkSet.of([alice.public]), name="x", origin="a.example")
 
 
-def test_enrolled_elsewhere(policy: Policy) -> None:
+def test_pinned_elsewhere(policy: Policy) -> None:
     """A key of another subject is known, a stranger's is not."""
     harbour = policy.find(Issuer("harbour"))
 
-    assert policy.enrolled_elsewhere("bob", harbour) is not None
-    assert policy.enrolled_elsewhere("alice", harbour) is None
-    assert policy.enrolled_elsewhere("carol", harbour) is None
-    assert policy.enrolled_elsewhere("alice", None) is not None
+    assert policy.pinned_elsewhere("bob", harbour)
+    assert not policy.pinned_elsewhere("alice", harbour)
+    assert not policy.pinned_elsewhere("carol", harbour)
+    assert policy.pinned_elsewhere("alice", None)
 
 
 @pytest.mark.parametrize("profiles", [(), ("served-as-is", "sdk-0.3"), ("js-instance",)])
 def test_no_enrolment_accepts_what_is_none(profiles: tuple[str, ...]) -> None:
     """An opt-in profile never counts, however the policy was made."""
     with pytest.raises(UsageFault):
-        Enrolment("x", JwkSet.of([]), None, profiles=profiles)
+        Enrolment("x", KeysAnchor(JwkSet.of([])), None, profiles=profiles)

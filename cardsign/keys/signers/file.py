@@ -10,20 +10,18 @@ from cardsign.files import read_private
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES, KeyLabel, open_envelope
 
-Secrets = Callable[[], bytes]
-"""Gives the passphrase or PIN; called once, and only when it is needed."""
 
-
-def open_file(path: Path, public: PublicKey, secrets: Secrets) -> PrivateKey:
+def open_file(path: Path, public: PublicKey, passphrase: Callable[[], bytes]) -> PrivateKey:
     """Return the private half in the envelope at `path`, which must be that of `public`.
 
-    The file must be a plain one of this user's own, closed to everybody else.
+    The file must be a plain one of this user's own, closed to everybody else; `passphrase` is
+    asked for when it is there.
 
     Raises:
         FileFault: ``file.not_found``, ``file.permissions``, ``file.unreadable``,
             ``file.is_directory``.
         StoreFault: ``keystore.envelope`` or ``keystore.newer_format``.
-        PassphraseFault: ``passphrase.wrong``, or whatever `secrets` raises.
+        PassphraseFault: ``passphrase.wrong``, or whatever `passphrase` raises.
         SignerFault: ``signer.wrong_key``: the file is, or holds, another key's.
     """
     try:
@@ -37,17 +35,30 @@ def open_file(path: Path, public: PublicKey, secrets: Secrets) -> PrivateKey:
             path=str(path),
             hint="Restore it from a backup, or sign on the machine that holds it.",
         ) from exc
-    pkcs8, label = open_envelope(untrusted_bytes, secrets())
+    return open_sealed(untrusted_bytes, public, passphrase(), where=str(path))
+
+
+def open_sealed(
+    untrusted_bytes: bytes, public: PublicKey, passphrase: bytes, *, where: str
+) -> PrivateKey:
+    """Return the private half in an envelope, which must be that of `public`.
+
+    Raises:
+        StoreFault: ``keystore.envelope`` or ``keystore.newer_format``.
+        PassphraseFault: ``passphrase.wrong``.
+        SignerFault: ``signer.wrong_key``: the envelope is, or holds, another key's.
+    """
+    pkcs8, label = open_envelope(untrusted_bytes, passphrase)
     if label != KeyLabel.of(public):
-        raise _wrong_key(path, f"holds key {label.kid!r}, not {public.kid!r}")
+        raise _wrong_key(where, f"holds key {label.kid!r}, not {public.kid!r}")
     try:
         private = PrivateKey.from_pkcs8_der(pkcs8, kid=public.kid)
     except KeyRefused as exc:
-        raise _wrong_key(path, f"holds no acceptable private key: {exc.message}") from exc
+        raise _wrong_key(where, f"holds no acceptable private key: {exc.message}") from exc
     if private.public != public:
-        raise _wrong_key(path, f"holds a private half that is not that of {public.kid!r}")
+        raise _wrong_key(where, f"holds a private half that is not that of {public.kid!r}")
     return private
 
 
-def _wrong_key(path: Path, what: str) -> SignerFault:
-    return SignerFault("signer.wrong_key", f"the key file {what}", path=str(path))
+def _wrong_key(where: str, what: str) -> SignerFault:
+    return SignerFault("signer.wrong_key", f"the key file {what}", path=where)

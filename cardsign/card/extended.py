@@ -1,0 +1,196 @@
+"""The extended-card marker: how a card says, under its signature, that it is no public one.
+
+A public card and an extended one have the same form and are signed with the same keys; without
+a word of their own an extended card at the public URL, or another audience's, would verify. The
+word is an extension of ours in `capabilities.extensions`, where every default profile keeps it;
+`docs/formats.md` specifies it. Here it is read and written. Whether its number and its time are
+good, and for whom, is for the verifier to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeGuard
+
+from cardsign.card.document import Card
+from cardsign.card.pointer import append
+from cardsign.card.strictjson import Json
+from cardsign.errors import CardRefused
+
+_UUID: Final = "46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda"
+#: Drawn at random once (RFC 9562 5.4), for ever: it hangs on no host or name that could change
+#: hands. It has no version, so that a reader refuses what a later one would write, instead of
+#: taking that card for a public one.
+EXTENDED_URI: Final = f"urn:uuid:{_UUID}"
+#: An audience is part of a file's name and of a line of the token file, too.
+AUDIENCE: Final = re.compile(r"[a-z0-9-]{1,64}")
+#: The largest integer that every JSON reader holds exactly (RFC 7493 2.2).
+MAX_SEQ: Final = 2**53 - 1
+#: Seconds; the end of the year 9999, beyond which calendars of common languages end.
+MAX_EXP: Final = 253_402_300_799
+
+_DESCRIPTION: Final = (
+    "Marks an extended card: for one audience of authenticated callers, not public"
+)
+_KIND: Final = "extended"
+_PARAMS: Final = ("kind", "audience", "seq", "exp")
+_MEMBERS: Final = frozenset({"uri", "description", "params"})
+_EXTENSIONS: Final = "/capabilities/extensions"
+_NOISE: Final = re.compile(r"[^0-9A-Za-z-]+")  # white space, control and format characters
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedMarker:
+    """What an extended card says of itself. Its values are checked when it is read or written.
+
+    Attributes:
+        audience: For whom it is: :data:`AUDIENCE`, best a random id.
+        seq: The number of the release for which it was made, 1 to :data:`MAX_SEQ`.
+        exp: Seconds since 1970 UTC, 1 to :data:`MAX_EXP`; from then on it is not to be used.
+    """
+
+    audience: str
+    seq: int
+    exp: int
+
+
+def find_marker(document: Mapping[str, Json]) -> ExtendedMarker | None:
+    """Read the marker of a card.
+
+    Any text or member name that holds our UUID counts as an attempt at one, whatever else it
+    holds, and in either case of letters: what only looks like a marker must not pass for the
+    absence of one. `signatures` are not looked at, for no payload holds them. Nothing is
+    verified.
+
+    Args:
+        document: A card of A2A 1.0 or 0.3, or a payload made of one.
+
+    Returns:
+        The marker, or None where the card does not have any.
+
+    Raises:
+        CardRefused: ``extended.marker``: it is malformed, there twice, or out of its place.
+    """
+    card = {name: value for name, value in document.items() if name != "signatures"}
+    mentions = {where for where, text in _texts(card, "") if _names_us(text)}
+    extensions = enumerate(_extensions(card))
+    ours = {append(_EXTENSIONS, index): one for index, one in extensions if _is_marker(one)}
+    for where in sorted(mentions - {append(place, "uri") for place in ours}):
+        raise _refused(f"expected {EXTENDED_URI} as uri of an extension, or not at all", where)
+    for where in list(ours)[1:]:
+        raise _refused("expected one, found several", where)
+    return next((_read(one, where) for where, one in ours.items()), None)
+
+
+def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[str, Json]:
+    """A copy of a card with this marker in the place of its own, or after its extensions.
+
+    Nothing else changes, nor its order; `capabilities` and `extensions` are made where they are
+    absent or null. `signatures` stay, and fit no longer.
+
+    Raises:
+        CardRefused: ``extended.marker``: the card's marker, or the one given, is malformed;
+            ``card.not_agent_card``: it is neither of A2A 1.0 nor of 0.3; ``card.type``:
+            `capabilities` or `extensions` cannot hold it; and what :class:`Card` refuses.
+    """
+    find_marker(document)
+    capabilities = document.get("capabilities")
+    if not isinstance(capabilities, dict | None):
+        raise CardRefused("card.type", "expected an object", path="/capabilities")
+    capabilities = capabilities or {}
+    if not isinstance(capabilities.get("extensions"), list | None):
+        raise CardRefused("card.type", "expected a list", path=_EXTENSIONS)
+    ours = _written(marker)
+    extensions = [ours if _is_marker(one) else one for one in _extensions(document)]
+    if ours not in extensions:
+        extensions.append(ours)
+    marked = {**document, "capabilities": {**capabilities, "extensions": extensions}}
+    if Card.from_object(marked).generation == "none":
+        lacking = "expected a card of A2A 1.0 or 0.3: it has neither interfaces nor a url"
+        raise CardRefused("card.not_agent_card", lacking)
+    find_marker(marked)
+    return marked
+
+
+def mark(card: Card, marker: ExtendedMarker | None) -> Card:
+    """The card with this marker; the very card given where it has it already, or for None.
+
+    Raises:
+        CardRefused: As for :func:`with_marker`; a malformed marker is refused for None, too.
+    """
+    if find_marker(card.document) == marker or marker is None:
+        return card
+    return Card.from_object(with_marker(card.document, marker))
+
+
+def _texts(value: Json, pointer: str) -> Iterator[tuple[str, str]]:
+    """Every string of a value and every member name, each with its pointer."""
+    if isinstance(value, str):
+        yield pointer, value
+    elif isinstance(value, dict):
+        for name, child in value.items():
+            where = append(pointer, name)
+            yield where, name
+            yield from _texts(child, where)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _texts(child, append(pointer, index))
+
+
+def _names_us(text: str) -> bool:
+    return len(text) >= len(_UUID) and _UUID in _NOISE.sub("", text).lower()
+
+
+def _extensions(document: Mapping[str, Json]) -> list[Json]:
+    """The elements of `capabilities.extensions`; none where that is no list."""
+    capabilities = document.get("capabilities")
+    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
+    return extensions if isinstance(extensions, list) else []
+
+
+def _is_marker(extension: Json) -> TypeGuard[dict[str, Json]]:
+    return isinstance(extension, dict) and extension.get("uri") == EXTENDED_URI
+
+
+def _written(marker: ExtendedMarker) -> Json:
+    params = (_KIND, marker.audience, marker.seq, marker.exp)
+    return {
+        "uri": EXTENDED_URI,
+        "description": _DESCRIPTION,
+        "params": dict(zip(_PARAMS, params, strict=True)),
+    }
+
+
+def _read(extension: Mapping[str, Json], where: str) -> ExtendedMarker:
+    for name in sorted(set(extension) - _MEMBERS):
+        raise _refused("expected no other members than uri, description, params", where, name)
+    if not isinstance(extension.get("description", ""), str):
+        raise _refused("expected a string", where, "description")
+    params, where = extension.get("params"), append(where, "params")
+    if not isinstance(params, dict) or set(params) != set(_PARAMS):
+        raise _refused(f"expected an object of exactly {', '.join(_PARAMS)}", where)
+    if params["kind"] != _KIND:
+        raise _refused(f"expected {_KIND!r}", where, "kind")
+    audience = params["audience"]
+    if not isinstance(audience, str) or not AUDIENCE.fullmatch(audience):
+        raise _refused(f"expected {AUDIENCE.pattern}", where, "audience")
+    return ExtendedMarker(
+        audience, _whole(params, "seq", MAX_SEQ, where), _whole(params, "exp", MAX_EXP, where)
+    )
+
+
+def _whole(params: Mapping[str, Json], name: str, most: int, where: str) -> int:
+    """A whole number. ``7.0`` is one: it has the payload of ``7`` (RFC 8785 3.2.2.3)."""
+    value = params[name]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _refused("expected a number", where, name)
+    if value % 1 or not 1 <= value <= most:
+        raise _refused(f"expected a whole number from 1 to {most}", where, name)
+    return int(value)
+
+
+def _refused(message: str, where: str, member: str | None = None) -> CardRefused:
+    path = where if member is None else append(where, member)
+    return CardRefused("extended.marker", f"the extended-card marker: {message}", path=path)

@@ -1,0 +1,42 @@
+"""``cardsign bundle``: a card and its issuer's statements in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cardsign.cli.evidence import read_evidence, statements_option
+from cardsign.cli.options import STDIO, read_input, write_output
+from cardsign.cli.talk import say
+from cardsign.errors import UsageFault
+from cardsign.trust.bundle import write_bundle
+
+
+@click.command()
+@click.argument("card")
+@statements_option
+@click.option(
+    "-o", "--output", metavar="OUT", default=STDIO, help="Where the bundle goes [default: stdout]."
+)
+def bundle(card: str, statements: tuple[Path, ...], output: str) -> None:
+    """Put CARD ('-' for stdin) and its issuer's statements into one file.
+
+    For a verifier without a network: `cardsign verify BUNDLE --issuer NAME` judges the card with
+    the statements beside it. A bundle brings no trust. It is worth what the verifier's own policy
+    makes of it, so name all keyset statements from the one that he pins on, and the newest
+    release.
+    """
+    if not statements:
+        raise UsageFault("usage.conflict", "a bundle needs --statements: keyset and release")
+    evidence = read_evidence(statements)
+    releases = set(evidence.untrusted_releases)
+    if len(releases) > 1:
+        raise UsageFault(
+            "usage.conflict",
+            f"a bundle holds one release, and --statements name {len(releases)}",
+            hint="Name the newest one.",
+        )
+    release = next(iter(releases), None)
+    write_output(output, write_bundle(read_input(card), evidence.untrusted_keysets, release))
+    say("bundled; it brings no trust, the verifier's own policy does")

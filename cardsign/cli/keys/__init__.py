@@ -1,0 +1,41 @@
+"""``cardsign keys``: the key store, and the life of the keys in it.
+
+Each command's module is imported when the group is used, all of them cheap.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from cardsign.cli.keys.copies import backup, restore_
+from cardsign.cli.keys.exporting import export
+from cardsign.cli.keys.health import audit, doctor
+from cardsign.cli.keys.making import generate, import_
+from cardsign.cli.keys.showing import jwks, list_, show
+from cardsign.cli.keys.steps import activate, destroy, look, retire, revoke, rotate
+from cardsign.cli.keys.timeline import timeline
+
+_IN_ORDER: Final = (
+    *(generate, import_, export, list_, show),
+    *(activate, rotate, retire, revoke, destroy, look),
+    *(backup, restore_, jwks, timeline, audit, doctor),
+)
+
+
+class _InOrder(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [command.name or "" for command in _IN_ORDER]
+
+
+@click.group(cls=_InOrder)
+def keys() -> None:
+    """Make, import and show keys, and take them through their lives.
+
+    Private halves lie encrypted in the key store, or wherever a signer keeps them.
+    """
+
+
+for _command in _IN_ORDER:
+    keys.add_command(_command)

@@ -1,0 +1,161 @@
+"""``cardsign keys generate`` and ``keys import``."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from cardsign.cli.keys.showing import described
+from cardsign.cli.options import (
+    STDIO,
+    actor,
+    alg_option,
+    json_option,
+    keystore_option,
+    keystore_place,
+    passphrase_options,
+    passphrase_source,
+    read_input,
+)
+from cardsign.cli.signers import enrol, public_option
+from cardsign.cli.talk import print_json, say
+from cardsign.errors import UsageFault
+from cardsign.jose.keys import Alg, PrivateKey
+from cardsign.keys.custody import same_custody
+from cardsign.keys.importing import MAX_KEY_FILE_BYTES, import_private_key
+from cardsign.keys.opening import Place, create_store, open_store
+from cardsign.keys.passphrase import (
+    PassphraseSource,
+    new_passphrase,
+    read_passphrase,
+    terminal_prompt,
+)
+from cardsign.keys.records import ROLES, KeyRecord, Role
+from cardsign.keys.signers import custody_of
+
+_DOES: Final = {
+    "active": "it signs from now on",
+    "prepublished": "it is prepublished: it signs nothing yet",
+}
+
+role_option = click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    default="card",
+    show_default=True,
+    help="What it shall sign: cards, or the issuer's statements; a root or recovery key should "
+    "lie apart from every other.",
+)
+standby_option = click.option(
+    "--standby", is_flag=True, help="Let it wait to be activated, even if it is the first."
+)
+
+
+@click.command()
+@alg_option
+@role_option
+@standby_option
+@keystore_option
+@passphrase_options
+@json_option
+def generate(
+    alg: Alg,
+    role: Role,
+    standby: bool,
+    keystore: Place | None,
+    passphrase_file: Path | None,
+    passphrase_fd: int | None,
+    as_json: bool,
+) -> None:
+    """Make a key. A store's first key of a role and algorithm signs at once.
+
+    A later one is prepublished: it stands in the JWK Set and signs nothing yet. Publish it, and
+    activate it when the caches of others hold it: cardsign keys rotate.
+    """
+    path = keystore_place(keystore, create=True)
+    passphrase = new_passphrase(passphrase_source(passphrase_file, passphrase_fd))
+    private = PrivateKey.generate(alg)
+    _add(path, private, passphrase, as_json, roles=(role,), standby=standby)
+
+
+@click.command("import")
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option("--kid", help="The kid to publish [default: a JWK's own, else the thumbprint].")
+@click.option(
+    "--import-passphrase-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The passphrase of FILE itself, if it is encrypted.",
+)
+@click.option(
+    "--custody",
+    metavar="URI",
+    help="Instead of FILE: where the private half lies and stays; docs/signers.md.",
+)
+@public_option
+@role_option
+@standby_option
+@keystore_option
+@passphrase_options
+@json_option
+def import_(
+    file: str | None,
+    kid: str | None,
+    import_passphrase_file: Path | None,
+    custody: str | None,
+    public: str | None,
+    role: Role,
+    standby: bool,
+    keystore: Place | None,
+    passphrase_file: Path | None,
+    passphrase_fd: int | None,
+    as_json: bool,
+) -> None:
+    """Take a key in: from a PEM, PKCS #12 or JWK FILE ('-' for stdin), or as one that lies
+    elsewhere.
+
+    A kid that peers know already is kept, since they look the key up by it. With --custody the
+    store keeps the public half and the URI only; the signer there proves that it has the key.
+    """
+    if (file is None) == (custody is None) or (public is not None and custody is None):
+        raise UsageFault("usage.conflict", "name FILE, or --custody with or without --public")
+    path = keystore_place(keystore, create=True)
+    source = passphrase_source(passphrase_file, passphrase_fd)
+    options: dict[str, Any] = {"roles": (role,), "standby": standby}
+    if custody is not None:
+        key = enrol(custody, public, kid, source)
+        store = create_store(path, exist_ok=True, actor=actor())
+        place, now = custody_of(custody), datetime.now(UTC)
+        _made(store.add_remote_key(key, place, now=now, **options), path, as_json)
+        return
+    own = PassphraseSource(import_passphrase_file, None, {}, terminal_prompt())
+    private = import_private_key(
+        read_input(file or STDIO, max_bytes=MAX_KEY_FILE_BYTES),
+        kid=kid,
+        password=lambda: read_passphrase(own, question="Passphrase of the imported file: "),
+    )
+    _add(path, private, new_passphrase(source), as_json, **options)
+
+
+def _add(
+    path: Place, private: PrivateKey, passphrase: bytes, as_json: bool, **options: Any
+) -> None:
+    store = create_store(path, exist_ok=True, actor=actor())
+    now = datetime.now(UTC)
+    record = store.add_key(private, passphrase, now=now, random=os.urandom, **options)
+    _made(record, path, as_json)
+
+
+def _made(record: KeyRecord, path: Place, as_json: bool) -> None:
+    if as_json:
+        print_json(described(record))
+        return
+    click.echo(record.kid)
+    say(f"the {record.alg} key above is in {path}; {_DOES[record.state]}")
+    active = open_store(path).state.active_keys()
+    if record.state == "prepublished" and any(same_custody(record, key) for key in active):
+        say("  it lies beside the active key: good for rotation, not for the day of a theft")

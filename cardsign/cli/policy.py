@@ -1,0 +1,175 @@
+"""Which policy and which memory a command works with, and the options that say so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from cardsign.errors import FileFault, UsageFault
+from cardsign.trust.known import NO_MEMORY, Floor, Memory, WithoutMemory
+from cardsign.trust.lock import POLICY_FILE, lock_of, read_lock
+from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.state import DirectoryMemory
+
+VARIABLE: Final = "CARDSIGN_TRUST"
+_FOLDER: Final = "cardsign"  # below the XDG folders
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPolicy:
+    """A policy, and where it stands.
+
+    Attributes:
+        policy: What it says.
+        path: The file.
+        floors: The lock beside it, by issuer.
+        text: The file's text, for naming the line that decides.
+    """
+
+    policy: Policy
+    path: Path
+    floors: Mapping[str, Floor]
+    text: str
+
+    def enrolment(self, name: str) -> Enrolment:
+        """The enrolment of that name.
+
+        Raises:
+            UsageFault: ``policy.unknown_issuer``.
+        """
+        found = next((one for one in self.policy.enrolments if one.name == name), None)
+        if found is None:
+            raise UsageFault(
+                "policy.unknown_issuer", f"nobody is enrolled as {name!r}", path=str(self.path)
+            )
+        return found
+
+
+def trust_option(command: _Command) -> _Command:
+    """``--trust``: which policy."""
+    return click.option(
+        "--trust",
+        "trust_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help=f"The policy [default: {VARIABLE}, then ./{POLICY_FILE}, then "
+        f"$XDG_CONFIG_HOME/{_FOLDER}/{POLICY_FILE}].",
+    )(command)
+
+
+def state_option(command: _Command) -> _Command:
+    """``--state``: where the verifier remembers."""
+    return click.option(
+        "--state",
+        "state_dir",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help=f"Where issuers are remembered [default: $XDG_STATE_HOME/{_FOLDER}].",
+    )(command)
+
+
+def trust_options(command: _Command) -> _Command:
+    """``--trust``, ``--state`` and ``--no-state``."""
+    command = click.option(
+        "--no-state",
+        is_flag=True,
+        help="Remember nothing: only what trust.lock names cannot be rolled back.",
+    )(command)
+    return trust_option(state_option(command))
+
+
+def load_policy(option: Path | None) -> LoadedPolicy | None:
+    """Read the policy and its lock; None where none is named and none is found.
+
+    Raises:
+        UsageFault: ``policy.not_found``: the one that is named; ``policy.malformed``,
+            ``lock.malformed``.
+        FileFault: It cannot be read.
+    """
+    path = find_policy(option)
+    if path is None:
+        return None
+    from cardsign.trust.policyfile import read_policy  # needs pydantic, which --jwks does not
+
+    try:
+        policy, text = read_policy(path)
+    except FileFault as fault:
+        if fault.code != "file.not_found":
+            raise
+        raise UsageFault(
+            "policy.not_found", "there is no such policy file", path=str(path)
+        ) from fault
+    return LoadedPolicy(policy, path, read_lock(lock_of(path)), text)
+
+
+def needed_policy(option: Path | None) -> LoadedPolicy:
+    """Read the policy of a command that is about one.
+
+    Raises:
+        UsageFault: ``trust.no_anchor`` where there is none, or as :func:`load_policy`.
+        FileFault: As :func:`load_policy`.
+    """
+    loaded = load_policy(option)
+    if loaded is None:
+        raise UsageFault(
+            "trust.no_anchor",
+            f"no policy: there is no {POLICY_FILE} here, nor in {_xdg('CONFIG', '.config')}",
+            hint="Make one: cardsign trust init, then cardsign trust add NAME --origin ORIGIN "
+            "--keyset FILE.",
+        )
+    return loaded
+
+
+def find_policy(option: Path | None) -> Path | None:
+    """The policy file: option, environment, working directory, XDG configuration.
+
+    Named ones are returned whether or not they are there.
+    """
+    if option is not None:
+        return option
+    if named := os.environ.get(VARIABLE):
+        return Path(named)
+    candidates = (Path(POLICY_FILE), _xdg("CONFIG", ".config") / POLICY_FILE)
+    return next((path for path in candidates if path.exists()), None)
+
+
+def directory_memory(state_dir: Path | None, floors: Mapping[str, Floor]) -> DirectoryMemory:
+    """The memory on this machine's disk."""
+    return DirectoryMemory(state_dir or _xdg("STATE", ".local/state"), floors)
+
+
+def memory_of(loaded: LoadedPolicy | None, state_dir: Path | None, no_state: bool) -> Memory:
+    """The memory that a verdict under this policy rests on.
+
+    Raises:
+        UsageFault: ``usage.conflict``.
+    """
+    if no_state and state_dir is not None:
+        raise UsageFault("usage.conflict", "--state and --no-state contradict one another")
+    if loaded is None:
+        return NO_MEMORY
+    if no_state:
+        return WithoutMemory(loaded.floors)
+    return directory_memory(state_dir, loaded.floors)
+
+
+def _xdg(kind: str, default: str) -> Path:
+    """Our folder below an XDG base directory; a relative one is ignored, as its rules say."""
+    base = Path(os.environ.get(f"XDG_{kind}_HOME", ""))
+    if base.is_absolute():
+        return base / _FOLDER
+    try:
+        return Path.home() / default / _FOLDER
+    except RuntimeError as exc:
+        raise UsageFault(
+            "usage.conflict",
+            f"this user has no home folder, and XDG_{kind}_HOME is not set",
+            hint="Name the policy with --trust FILE and the memory with --state DIR.",
+        ) from exc

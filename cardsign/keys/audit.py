@@ -1,0 +1,178 @@
+"""The audit log: hash-chained JSON lines, of which the store's state holds the head.
+
+::
+
+    {"actor": ..., "details": {...}, "event": ..., "id": ..., "kid": ...,
+     "prev": "<SHA-256 of the line before>", "seq": 7, "time": "2026-11-21T22:00:00Z"}
+
+A line is written before the state that it tells of is committed. So what counts is what the
+head reaches by `prev`; any other line is of an attempt that came to nothing. The chain shows
+that a line was changed or lost since the head was made, not that the head is genuine: for
+that, a release statement carries it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+from cardsign.card.strictjson import Json, parse_object
+from cardsign.errors import JsonRefused, StoreFault
+from cardsign.keys.records import TIME_FORMAT, AuditHead
+
+MAX_LINE_BYTES: Final = 64 * 1024  # bytes; a publication of many cards is the longest line
+
+_MEMBERS: Final = frozenset({"actor", "details", "event", "id", "kid", "prev", "seq", "time"})
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """Something that happened to a key or the store.
+
+    Attributes:
+        event: What, in the past tense: ``key-activated``.
+        kid: The key's kid, or None where it is about no single key.
+        details: Whatever else there is to know; public data only.
+    """
+
+    event: str
+    kid: str | None = None
+    details: Mapping[str, Json] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLine:
+    """A line of the log that counts."""
+
+    seq: int
+    time: str
+    actor: str
+    event: str
+    kid: str | None
+    details: Mapping[str, Json] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """A log whose chain is whole.
+
+    Attributes:
+        lines: Those that the head reaches, oldest first.
+        aborted: How many others there are: attempts that were never committed.
+    """
+
+    lines: tuple[AuditLine, ...]
+    aborted: int
+
+
+def extend(
+    head: AuditHead,
+    events: Iterable[AuditEvent],
+    *,
+    now: datetime,
+    actor: str,
+    random: Callable[[int], bytes],
+) -> tuple[AuditHead, bytes]:
+    """Return the lines for `events`, and the head that the log has with them.
+
+    Args:
+        head: That of the log so far.
+        events: What happened, in order.
+        now: The time of all of it, with its zone.
+        actor: Who did it, as the operating system calls them; proves nothing.
+        random: Gives that many fresh bytes: ``os.urandom``.
+    """
+    lines = bytearray()
+    for event in events:
+        line = _canonical(
+            {
+                "actor": actor,
+                "details": dict(event.details),
+                "event": event.event,
+                "id": str(_uuid7(now, random)),
+                "kid": event.kid,
+                "prev": head.digest,
+                "seq": head.seq + 1,
+                "time": now.astimezone(UTC).strftime(TIME_FORMAT),
+            }
+        )
+        head = AuditHead(head.seq + 1, _sha256(line))
+        lines += line + b"\n"
+    return head, bytes(lines)
+
+
+def verify_chain(untrusted_log: bytes, head: AuditHead, *, where: str) -> AuditReport:
+    """Check the log from the head back to its first line.
+
+    Args:
+        untrusted_log: The whole log.
+        head: What the state says of it.
+        where: The log's path, for errors.
+
+    Raises:
+        StoreFault: ``keystore.audit_broken``: a line that counts is missing or was changed.
+    """
+    known = {_sha256(line): line for line in untrusted_log.split(b"\n") if line}
+    total = sum(1 for line in untrusted_log.split(b"\n") if line)
+    found: list[AuditLine] = []
+    digest, seq = head.digest, head.seq
+    while digest is not None:
+        line = known.get(digest)
+        if line is None or seq < 1:
+            raise _broken(f"line {seq} is missing or was changed", where)
+        members = _parsed(line, seq, where)
+        if members["seq"] != seq:
+            raise _broken(f"line {seq} says that it is line {members['seq']}", where)
+        found.append(_line(members))
+        prev = members["prev"]
+        digest, seq = prev if isinstance(prev, str) else None, seq - 1
+    if seq:
+        raise _broken(f"it begins with line {seq + 1}", where)
+    return AuditReport(tuple(reversed(found)), total - len(found))
+
+
+def _parsed(line: bytes, seq: int, where: str) -> dict[str, Json]:
+    try:
+        members = parse_object(line, max_bytes=MAX_LINE_BYTES)
+    except JsonRefused as exc:
+        raise _broken(f"line {seq} is not strict JSON: {exc.message}", where) from exc
+    if members.keys() != _MEMBERS or not isinstance(members["details"], dict):
+        raise _broken(f"line {seq} has other members than a line of the log", where)
+    return members
+
+
+def _line(members: Mapping[str, Json]) -> AuditLine:
+    details, kid = members["details"], members["kid"]
+    return AuditLine(
+        seq=int(str(members["seq"])),
+        time=str(members["time"]),
+        actor=str(members["actor"]),
+        event=str(members["event"]),
+        kid=None if kid is None else str(kid),
+        details=details if isinstance(details, dict) else {},
+    )
+
+
+def _uuid7(now: datetime, random: Callable[[int], bytes]) -> UUID:
+    """A time-ordered identifier (RFC 9562 5.7)."""
+    milliseconds = int(now.timestamp() * 1000) & (1 << 48) - 1
+    noise = int.from_bytes(random(10))
+    number = milliseconds << 80 | 7 << 76 | (noise >> 62 & 0xFFF) << 64 | 2 << 62
+    return UUID(int=number | noise & (1 << 62) - 1)
+
+
+def _canonical(members: Mapping[str, Json]) -> bytes:
+    return json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _broken(message: str, where: str) -> StoreFault:
+    return StoreFault("keystore.audit_broken", f"the audit log is broken: {message}", path=where)

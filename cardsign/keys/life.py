@@ -1,0 +1,303 @@
+"""The life of a key: every change that a store's state may undergo.
+
+Pure: each function takes a state and gives the next one, with what happened for the audit log,
+or refuses and names what is lawful. The store commits the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from cardsign.card.strictjson import Json
+from cardsign.errors import StoreFault
+from cardsign.jose.keys import PublicKey
+from cardsign.keys.audit import AuditEvent
+from cardsign.keys.custody import file_custody, suspects
+from cardsign.keys.records import (
+    MAX_PUBLICATIONS,
+    KeyRecord,
+    KeyTimes,
+    PrivateHalf,
+    Publication,
+    Reason,
+    Role,
+    StoreState,
+)
+from cardsign.keys.states import ENDED, check_transition
+from cardsign.keys.timeline import (
+    TimelineSettings,
+    unsigned_cards,
+    until_activation,
+    until_destruction,
+    until_retirement,
+)
+
+Change = tuple[StoreState, tuple[AuditEvent, ...]]
+
+_HOLDS_FILE: Final = "file:"
+
+
+def enter(
+    state: StoreState,
+    public: PublicKey,
+    *,
+    now: datetime,
+    roles: tuple[Role, ...] = ("card",),
+    holder: str | None = None,
+    custody: str | None = None,
+    standby: bool = False,
+) -> Change:
+    """Take a key in.
+
+    A store's first key of a role and algorithm is active at once, unless it is to stand by; a
+    later one is prepublished. Root and recovery keys do not rotate and are active at once.
+
+    Args:
+        state: The state before.
+        public: The public half, with the kid to publish.
+        now: The time of entry, with its zone.
+        roles: What the key may sign.
+        holder: Who holds the private half, if that matters.
+        custody: A signer's URI; by default the file of the store that is this key's.
+        standby: Let even a first key wait to be activated.
+
+    Raises:
+        StoreFault: ``keystore.duplicate_key``.
+    """
+    now = _second(now)
+    custody = custody or file_custody(public.thumbprint)
+    private: PrivateHalf = "held" if custody.startswith(_HOLDS_FILE) else "elsewhere"
+    times = KeyTimes(prepublished=now)
+    record = KeyRecord(public, "prepublished", roles, holder, custody, now, times, private=private)
+    if not record.rotates:
+        record = record.at("active", prepublished=None, activated=now)
+    elif not standby and not any(record.succeeds(other) for other in state.keys):
+        record = record.at("active", activated=now)
+    details: dict[str, Json] = {
+        "alg": record.alg,
+        "custody": custody,
+        "roles": list(roles),
+        "state": record.state,
+        "thumbprint": record.thumbprint,
+    }
+    event = AuditEvent("key-entered", record.kid, details)
+    return _marked(state.with_key(record), now), (event,)
+
+
+def prepublish(state: StoreState, name: str, *, now: datetime) -> Change:
+    """Let the JWK Set hold a key that was only generated so far.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key`` or ``keystore.illegal_transition``.
+    """
+    now, key = _second(now), state.find(name)
+    check_transition(key.state, "prepublished")
+    return _changed(state, now, key.at("prepublished", prepublished=now))
+
+
+def activate(
+    state: StoreState,
+    name: str,
+    *,
+    now: datetime,
+    settings: TimelineSettings,
+    same_custody_accepted: bool = False,
+) -> Change:
+    """Let a prepublished key sign; the one that it succeeds becomes retiring.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``,
+            ``keystore.not_seen``, ``keystore.too_early``, or ``keystore.same_custody``: a thief
+            of a compromised key may have this one as well.
+    """
+    now, key = _second(now), state.find(name)
+    check_transition(key.state, "active")
+    waiting = until_activation(state, key, settings, accept_custody=same_custody_accepted)
+    waiting.refuse(key.kid, "activated", now)
+    stops = now + settings.as_published(state).drain
+    superseded = [
+        other.at("retiring", stops_signing=stops)
+        for other in state.keys
+        if other.state == "active" and other.succeeds(key)
+    ]
+    return _changed(state, now, key.at("active", activated=now), *superseded)
+
+
+def retire(state: StoreState, name: str, *, now: datetime, settings: TimelineSettings) -> Change:
+    """Take a retiring key out of the JWK Set; a root or recovery key ends at once.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``,
+            ``keystore.too_early``, ``keystore.not_seen``, or ``keystore.cards_unsigned``.
+    """
+    now, key = _second(now), state.find(name)
+    if key.state == "active" and not key.rotates:
+        return _changed(state, now, key.at("retired", stops_signing=now, retired=now))
+    check_transition(key.state, "retired")
+    until_retirement(state, key, settings).refuse(key.kid, "retired", now)
+    return _changed(state, now, key.at("retired", retired=now))
+
+
+def revoke(
+    state: StoreState,
+    name: str,
+    *,
+    reason: Reason,
+    now: datetime,
+    same_custody_accepted: bool = False,
+) -> Change:
+    """Revoke a key, in whatever state it is; its standby is activated at once.
+
+    Nothing hinders the revocation itself. Where `reason` is ``compromised``, a standby of the
+    same custody is activated only if that is accepted, else no key of the line is active.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key`` or ``keystore.illegal_transition``.
+    """
+    now, key = _second(now), state.find(name)
+    check_transition(key.state, "revoked")
+    revoked = replace(key.at("revoked", revoked=now), revoked_because=reason)
+    after = state.replacing([revoked])
+    successor = None
+    if key.state == "active" and key.rotates:
+        suspect = frozenset() if same_custody_accepted else suspects(after)
+        successor = standby_of(after, revoked, but=suspect)
+    started = [successor.at("active", activated=now)] if successor else []
+    return _changed(state, now, revoked, *started)
+
+
+def standby_of(
+    state: StoreState, key: KeyRecord, *, but: frozenset[str] = frozenset()
+) -> KeyRecord | None:
+    """Return the key to activate when `key` is lost: of another custody if there is one."""
+    candidates = [
+        other
+        for other in state.keys
+        if other.state == "prepublished" and other.succeeds(key) and other.thumbprint not in but
+    ]
+    endangered = suspects(state)
+    return min(candidates, key=lambda one: one.thumbprint in endangered, default=None)
+
+
+def destroy(state: StoreState, name: str, *, now: datetime, settings: TimelineSettings) -> Change:
+    """Record that an ended key's private half is gone; the store then removes it.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key``, ``keystore.not_seen``, ``keystore.too_early``, or
+            ``keystore.illegal_transition``: the key may still be needed, or has none.
+    """
+    now, key = _second(now), state.find(name)
+    if key.state not in ENDED or key.private == "destroyed":
+        raise StoreFault(
+            "keystore.illegal_transition",
+            f"the private half of a key that is {key.state} and {key.private} cannot be "
+            f"destroyed, only that of one that is {' or '.join(sorted(ENDED))} and not destroyed",
+        )
+    until_destruction(state, key, settings).refuse(key.kid, "destroyed", now)
+    return _changed(state, now, replace(key.at(destroyed=now), private="destroyed"))
+
+
+def record_publication(state: StoreState, publication: Publication) -> Change:
+    """Note what was published: all waits run from here.
+
+    One that is recorded already, or older than its series is known to be, changes nothing.
+    """
+    at = _second(publication.at)
+    publication = replace(publication, at=at)
+    before = {one.series: one for one in state.publications}.get(publication.series)
+    if before is not None and (before == publication or at < before.at):
+        return state, ()
+    newest = {one.series for one in state.publications} | {publication.series}
+    kept = _newest_of([*state.publications, publication], len(newest))
+    details: dict[str, Json] = {
+        "cards": {card.name: card.payload_sha256 for card in publication.cards},
+        "generation": publication.generation,
+        "kids": list(publication.kids),
+    }
+    event = AuditEvent("publication-recorded", None, details)
+    after = replace(state, publications=kept)
+    # As another series may have been published later, it is then that the newest had been.
+    return _marked(after, max(one.at for one in after.newest_publications())), (event,)
+
+
+def withdraw(state: StoreState, series: str, *, now: datetime) -> Change:
+    """Forget the publications of cards that are no longer served, so that nothing waits for them.
+
+    Args:
+        state: The state before.
+        series: The endpoint that the public card named, :attr:`Publication.series`.
+        now: The time of it.
+
+    Raises:
+        StoreFault: ``keystore.not_seen``: none is recorded.
+    """
+    kept = tuple(one for one in state.publications if one.series != series)
+    if kept == state.publications:
+        known = ", ".join(sorted({one.series for one in kept})) or "none"
+        raise StoreFault(
+            "keystore.not_seen", f"no publication of {series!r} is recorded; known are {known}"
+        )
+    event = AuditEvent("publication-withdrawn", None, {"series": series})
+    return _marked(replace(state, publications=kept), _second(now)), (event,)
+
+
+# ---------------------------------------------------------------- what a change brings along
+
+
+def _changed(state: StoreState, now: datetime, *records: KeyRecord) -> Change:
+    """The state with changed keys, and one event for each."""
+    return _marked(state.replacing(records), now), tuple(_event(record) for record in records)
+
+
+def _event(record: KeyRecord) -> AuditEvent:
+    destroyed = record.private == "destroyed"
+    what = "destroyed" if destroyed else _TELLS.get(record.state, record.state)
+    details: dict[str, Json] = {"thumbprint": record.thumbprint}
+    if record.revoked_because and not destroyed:
+        details["reason"] = record.revoked_because
+    return AuditEvent(f"key-{what}", record.kid, details)
+
+
+_TELLS: Final = {"active": "activated"}
+
+
+def _marked(state: StoreState, at: datetime) -> StoreState:
+    """Bring the marks from which waits run up to date.
+
+    A mark is the time since when something holds; it goes when that ceases to hold. Those of
+    an ended key stay as they were, but for `dropped`.
+    """
+    newest = state.newest_publications()
+
+    def marked(key: KeyRecord) -> KeyRecord:
+        times = key.times
+        if key.state in ENDED:
+            gone = all(key.kid not in one.kids for one in newest)
+            return key.at(dropped=_since(times.dropped, gone, at))
+        in_all = bool(newest) and all(key.kid in one.kids for one in newest)
+        drains = bool(newest) and key.state == "retiring" and "card" in key.roles
+        relieved = drains and not unsigned_cards(state, key)
+        return key.at(
+            seen=_since(times.seen, in_all, at), relieved=_since(times.relieved, relieved, at)
+        )
+
+    return state.replacing(marked(key) for key in state.keys)
+
+
+def _since(mark: datetime | None, holds: bool, at: datetime) -> datetime | None:
+    return (mark or at) if holds else None
+
+
+def _newest_of(publications: list[Publication], series: int) -> tuple[Publication, ...]:
+    """The newest ones, of each series at least one."""
+    newest = {one.series: one for one in publications}
+    room = max(MAX_PUBLICATIONS, series) - len(newest)
+    others = [one for one in publications if newest[one.series] is not one]
+    kept = {id(one) for one in [*newest.values(), *(others[-room:] if room else ())]}
+    return tuple(one for one in publications if id(one) in kept)
+
+
+def _second(now: datetime) -> datetime:
+    return now.astimezone(UTC).replace(microsecond=0)

@@ -1,0 +1,48 @@
+"""A key store by the place that it is in: a directory, or the URL of a database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from cardsign.errors import StoreFault
+from cardsign.keys.postgres.address import DatabaseUrl
+from cardsign.keys.store import DirectoryStore
+
+if TYPE_CHECKING:
+    from cardsign.keys.postgres.store import PostgresStore
+
+Place: TypeAlias = Path | DatabaseUrl
+AnyStore: TypeAlias = "DirectoryStore | PostgresStore"
+
+
+def open_store(place: Place, *, actor: str = "") -> AnyStore:
+    """Open the key store at `place`.
+
+    Raises:
+        StoreFault: As :meth:`DirectoryStore.open` or :meth:`PostgresStore.open`.
+        FileFault: As :meth:`DirectoryStore.open`.
+    """
+    if isinstance(place, Path):
+        return DirectoryStore.open(place, actor=actor)
+    return _postgres().open(place, actor=actor)
+
+
+def create_store(place: Place, *, exist_ok: bool = False, actor: str = "") -> AnyStore:
+    """Make an empty key store at `place`.
+
+    Raises:
+        StoreFault: As :meth:`DirectoryStore.create` or :meth:`PostgresStore.create`.
+        FileFault: As :meth:`DirectoryStore.create`.
+    """
+    if isinstance(place, Path):
+        return DirectoryStore.create(place, exist_ok=exist_ok, actor=actor)
+    return _postgres().create(place, exist_ok=exist_ok, actor=actor)
+
+
+def _postgres() -> type[PostgresStore]:
+    try:
+        from cardsign.keys.postgres.store import PostgresStore
+    except ImportError as exc:
+        raise StoreFault("keystore.not_installed", f"SQLAlchemy cannot be loaded: {exc}") from exc
+    return PostgresStore

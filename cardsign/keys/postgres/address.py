@@ -1,0 +1,102 @@
+"""The URL of a key store in PostgreSQL, taken apart strictly so that its password is never shown.
+
+::
+
+    postgresql+psycopg://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full
+
+A character that means something in a URL has to be percent-encoded: what one reader takes for
+the end of a password, another would print as the name of a host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+from cardsign.errors import StoreFault
+
+SCHEME: Final = "postgresql+psycopg"
+FORM: Final = f"{SCHEME}://USER@HOST:PORT/DATABASE"
+
+#: Parameters of libpq that say where and how to connect; none of them is a secret.
+PARAMETERS: Final = frozenset(
+    {
+        *("application_name", "channel_binding", "connect_timeout", "host", "options", "passfile"),
+        *("sslcert", "sslcrl", "sslkey", "sslmode", "sslrootcert", "target_session_attrs"),
+    }
+)
+CONNECT_PATIENCE: Final = 10  # seconds to connect, unless the URL says otherwise
+
+_URL: Final = re.compile(
+    rf"{re.escape(SCHEME)}://"
+    r"(?:(?P<username>[^:@/?#]*)(?::(?P<password>[^:@/?#]*))?@)?"
+    r"(?P<host>[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
+    r"/(?P<database>[^:@/?#]+)(?:\?(?P<query>[^@?#]*))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """Where a database is, and how to get in.
+
+    Attributes:
+        shown: The place, for people; neither user nor password.
+        username: The role, or None for the one that the operating system suggests.
+        password: None where a password file, the environment or a certificate stands for it.
+        host: A name or address; None for the local socket.
+        port: None for the usual one.
+        database: Its name.
+        query: Parameters of libpq, each of :data:`PARAMETERS`.
+    """
+
+    shown: str
+    username: str | None = field(repr=False)
+    password: str | None = field(repr=False)
+    host: str | None
+    port: int | None
+    database: str
+    query: Mapping[str, str] = field(hash=False)
+
+    def __str__(self) -> str:
+        return self.shown
+
+    def without_password(self, text: str) -> str:
+        """Return what somebody else wrote about the connection, the password taken out."""
+        return text.replace(self.password, "***") if self.password else text
+
+
+def is_database_url(text: str) -> bool:
+    """Say whether a place is meant as a URL rather than as a directory."""
+    return "://" in text
+
+
+def parse_database_url(text: str) -> DatabaseUrl:
+    """Take the URL of a key store apart.
+
+    Raises:
+        StoreFault: ``keystore.url``; the text is not repeated, since a password may stand in it.
+    """
+    match = _URL.fullmatch(text)
+    if match is None:
+        raise StoreFault("keystore.url", f"the URL of the key store is not of the form {FORM}")
+    query = dict(parse_qsl(match["query"] or "", keep_blank_values=True))
+    if not query.keys() <= PARAMETERS:
+        known = ", ".join(sorted(PARAMETERS))
+        raise StoreFault("keystore.url", f"a parameter of the URL is none of {known}")
+    port = f":{match['port']}" if match["port"] else ""
+    return DatabaseUrl(
+        shown=f"{SCHEME}://{match['host']}{port}/{match['database']}",
+        username=_decoded(match["username"]),
+        password=_decoded(match["password"]),
+        host=match["host"].strip("[]") or None,
+        port=int(match["port"]) if match["port"] else None,
+        database=unquote(match["database"]),
+        query=query,
+    )
+
+
+def _decoded(part: str | None) -> str | None:
+    return unquote(part) if part else None

@@ -1,0 +1,184 @@
+"""Release statements as their issuer drafts them: which cards are current from now on.
+
+Pure. A release lists a new card before it is served and the old one for as long as caches may
+hold it, so that none of the orders in which copies expire refuses an honest card
+(threats.md 15).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from cardsign.card.canonical import canonicalize
+from cardsign.card.document import Card
+from cardsign.card.strictjson import Json
+from cardsign.jose.keyset import KeysetStatement
+from cardsign.jose.release import (
+    FLOOR_EXTENDED,
+    KIND_PUBLIC,
+    RELEASE_FORMAT,
+    KeysetReference,
+    ListedCard,
+    ReleaseStatement,
+    draft_release,
+    release_of,
+)
+from cardsign.jose.statements import TYP_RELEASE, Envelope
+
+#: How long a release is believed: a week, renewed at its half, so a dead cron has days to be seen.
+DEFAULT_LIFETIME: Final = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePlan:
+    """What the next release is to say besides what the one before said.
+
+    Attributes:
+        cards: (url, payload digest) of the cards to list; the listed ones stay.
+        settled: By url, the digest of the only card that caches can still hold: what was listed
+            before it no longer is, and the floor rises to it.
+        withdrawn: Urls of which nothing is current any more.
+        extended_floor: The least seq of an extended card that is still current, if it rises.
+        revoked: Thumbprints; those that are no keys of the keyset are left out.
+        audit_head: The newest line of the audit log, or None.
+    """
+
+    cards: tuple[tuple[str, str], ...] = ()
+    settled: Mapping[str, str] = field(default_factory=dict)
+    withdrawn: frozenset[str] = frozenset()
+    extended_floor: int | None = None
+    revoked: frozenset[str] = frozenset()
+    audit_head: str | None = None
+
+
+def card_digest(card: bytes) -> str:
+    """SHA-256 of a card's ``served-as-is`` payload in lower-case hex, as releases list it.
+
+    Raises:
+        JsonRefused, CardRefused: It cannot be read in one way only.
+        CanonicalizationError: It has no such payload.
+    """
+    return hashlib.sha256(
+        canonicalize(Card.from_bytes(card).document, "served-as-is").data
+    ).hexdigest()
+
+
+def draft_following(
+    plan: ReleasePlan,
+    keyset: KeysetStatement,
+    previous: ReleaseStatement | None,
+    *,
+    seq: int,
+    now: datetime,
+    lifetime: timedelta = DEFAULT_LIFETIME,
+) -> ReleaseStatement:
+    """Draft the next release; unsigned.
+
+    Args:
+        plan: What it is to say.
+        keyset: The newest keyset statement.
+        previous: The newest release, under this keyset statement or an older one.
+        seq: Its number, higher than any that was used.
+        now: Its time of issue, with its zone.
+        lifetime: At most 14 days.
+
+    Raises:
+        StatementRefused: What a verifier would refuse however it is signed.
+    """
+    floor = dict(previous.floor) if previous else {}
+    if plan.extended_floor is not None:
+        floor[FLOOR_EXTENDED] = max(plan.extended_floor, floor.get(FLOOR_EXTENDED, 0))
+    cards = _settled(_listed(plan, previous, floor, seq), plan, floor)
+    reference = KeysetReference(keyset.epoch, keyset.version, keyset.digest)
+    revoked = plan.revoked
+    if previous is not None and previous.keyset == reference:
+        revoked = revoked | previous.revoked
+    iat = int(now.timestamp())
+    payload = draft_release(
+        {
+            "format": RELEASE_FORMAT,
+            "issuer": keyset.issuer,
+            "keyset": {
+                "epoch": reference.epoch,
+                "version": reference.version,
+                "digest": reference.digest,
+            },
+            "seq": seq,
+            "iat": iat,
+            "exp": iat + int(lifetime.total_seconds()),
+            "cards": [
+                {
+                    "url": card.url,
+                    "kind": card.kind,
+                    "payload_sha256": card.payload_sha256,
+                    "seq": card.seq,
+                }
+                for card in cards
+            ],
+            "floor": dict(floor),
+            "revoked": list[Json](sorted(revoked & {key.public.thumbprint for key in keyset.keys})),
+            "audit_head": plan.audit_head,
+        }
+    )
+    return release_of(Envelope(TYP_RELEASE, payload, ()))
+
+
+def is_needed(draft: ReleaseStatement, previous: ReleaseStatement | None, *, now: datetime) -> bool:
+    """Whether a release says anything new, or the one before has lived half its life.
+
+    A longer audit log alone is nothing new: each release makes it longer itself.
+    """
+    if previous is None or past_half_life(previous, now=now):
+        return True
+    return _content(draft) != _content(previous)
+
+
+def past_half_life(release: ReleaseStatement, *, now: datetime) -> bool:
+    """Whether less than half of a release's life is left: cron should have renewed it."""
+    return now.timestamp() >= (release.iat + release.exp) / 2
+
+
+def _content(release: ReleaseStatement) -> tuple[object, ...]:
+    return (
+        release.issuer,
+        release.keyset,
+        frozenset(release.cards),
+        dict(release.floor),
+        release.revoked,
+    )
+
+
+def _listed(
+    plan: ReleasePlan, previous: ReleaseStatement | None, floor: Mapping[str, int], seq: int
+) -> list[ListedCard]:
+    """Cards that are current and those to come; who was listed first when stays so.
+
+    To return to a card before the newest is to list it anew: else its floor would let the newer
+    one pass for ever.
+    """
+    listed = {
+        (card.url, card.payload_sha256): card
+        for card in (previous.cards if previous else ())
+        if card.seq >= floor.get(card.url, 0)
+    }
+    newest = {card.url: card for card in sorted(listed.values(), key=lambda card: card.seq)}
+    for url, digest in plan.cards:
+        if url not in newest or newest[url].payload_sha256 != digest:
+            listed[url, digest] = ListedCard(url, KIND_PUBLIC, digest, seq)
+    return sorted(listed.values(), key=lambda card: (card.url, card.seq, card.payload_sha256))
+
+
+def _settled(cards: list[ListedCard], plan: ReleasePlan, floor: dict[str, int]) -> list[ListedCard]:
+    """Leave out what no cache holds any more, and raise the floors to what is left."""
+    for card in cards:
+        if plan.settled.get(card.url) == card.payload_sha256:
+            floor[card.url] = max(floor.get(card.url, 0), card.seq)
+    return [
+        card
+        for card in cards
+        if card.url not in plan.withdrawn and card.seq >= floor.get(card.url, 0)
+    ]

@@ -1,0 +1,179 @@
+"""What is to be done next with the keys of a store, and when.
+
+A plan is reckoned from the state alone, so any number of hosts may ask for it at any time:
+who comes second finds the step done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from cardsign.errors import StoreFault
+from cardsign.keys.custody import same_custody, suspects
+from cardsign.keys.life import Change, activate, destroy, retire, standby_of
+from cardsign.keys.records import ROTATING, KeyRecord, Role, StoreState
+from cardsign.keys.states import ENDED
+from cardsign.keys.timeline import (
+    TimelineSettings,
+    Waiting,
+    until_activation,
+    until_destruction,
+    until_retirement,
+)
+
+Action = Literal["activate", "retire", "destroy", "generate"]
+
+MIN_REFRESH: Final = 60  # seconds; a change of keys is no reason to be asked at every turn
+_URGENCY: Final = ("retire", "activate", "generate", "destroy")  # one rotation ends first
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a rotation.
+
+    Attributes:
+        action: What is to be done; ``generate``: make the next key of the role and algorithm.
+        role: The role that it is about.
+        alg: The algorithm.
+        key: The key that it changes; None where there is to be a new one.
+        why: What it waits for, or why it is due, in words.
+        due: From when on; None while it waits for something that has no date.
+    """
+
+    action: Action
+    role: Role
+    alg: str
+    key: KeyRecord | None
+    why: str
+    due: datetime | None
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether it can and should be done at `now`."""
+        return self.due is not None and self.due <= now
+
+
+def steps(
+    state: StoreState, settings: TimelineSettings, now: datetime, *, asked: bool = False
+) -> tuple[Step, ...]:
+    """Return every step ahead, the next one first; one for each key at most.
+
+    Args:
+        state: The state of the store.
+        settings: What is assumed of caches, and how often keys are replaced.
+        now: The time, with its zone.
+        asked: Rotate as soon as that is lawful, instead of when it is due.
+    """
+    found = [*_endings(state, settings), *_beginnings(state, settings, now, asked)]
+
+    def order(step: Step) -> tuple[bool, bool, float, int]:
+        ready = step.is_due(now)
+        when = step.due.timestamp() if step.due and not ready else 0.0
+        return not ready, step.due is None, when, _URGENCY.index(step.action)
+
+    return tuple(sorted(found, key=order))
+
+
+def next_step(
+    state: StoreState, settings: TimelineSettings, now: datetime, *, asked: bool = False
+) -> Step | None:
+    """Return the step to do now, else the one that comes next; None if there is none."""
+    return next(iter(steps(state, settings, now, asked=asked)), None)
+
+
+def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetime) -> Change:
+    """Take a step that changes a key of the store.
+
+    Raises:
+        StoreFault: As the function of :mod:`cardsign.keys.life` that `step` names;
+            ``keystore.changed``: the step would make a new key.
+    """
+    if step.key is None:
+        raise StoreFault("keystore.changed", "the next step makes a new key")
+    taken = {"activate": activate, "retire": retire, "destroy": destroy}[step.action]
+    return taken(state, step.key.thumbprint, now=now, settings=settings)
+
+
+def successor_of(state: StoreState, key: KeyRecord) -> KeyRecord | None:
+    """Return the key that a rotation activates next: the oldest prepublished one of its custody.
+
+    One of another custody is kept for the day on which this custody is lost, and one that lay
+    beside a compromised key is passed over.
+    """
+    endangered = suspects(state)
+    return next(
+        (
+            other
+            for other in state.keys
+            if other.state == "prepublished"
+            and other.succeeds(key)
+            and same_custody(other, key)
+            and other.thumbprint not in endangered
+        ),
+        None,
+    )
+
+
+def _endings(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
+    """Keys on their way out."""
+    for key in state.keys:
+        if key.state == "retiring":
+            yield _step("retire", key, until_retirement(state, key, settings))
+        elif key.state in ENDED and key.private == "held" and key.rotates:
+            yield _step("destroy", key, until_destruction(state, key, settings))
+
+
+def _beginnings(
+    state: StoreState, settings: TimelineSettings, now: datetime, asked: bool
+) -> Iterator[Step]:
+    """For each active key its successor, or that one is to be made; for a lost one likewise."""
+    for key in state.keys:
+        if key.state == "active" and key.rotates:
+            yield _succession(state, key, settings, now, asked)
+        elif _was_the_last(state, key) and (standby := standby_of(state, key)):
+            yield _step("activate", standby, until_activation(state, standby, settings))
+
+
+def _succession(
+    state: StoreState, key: KeyRecord, settings: TimelineSettings, now: datetime, asked: bool
+) -> Step:
+    successor = successor_of(state, key)
+    if successor is None:
+        role = next(role for role in key.roles if role in ROTATING)
+        why = f"key {key.kid!r} has no successor"
+        return Step("generate", role, key.alg, None, why, key.times.activated)
+    waiting = until_activation(state, successor, settings)
+    wanted = (key.times.activated or key.created) + timedelta(seconds=settings.rotate_every)
+    if asked or waiting.until is None or waiting.until >= wanted:
+        return _step("activate", successor, waiting)
+    return _step("activate", successor, Waiting(waiting.code, "it is not its turn", wanted))
+
+
+def _was_the_last(state: StoreState, key: KeyRecord) -> bool:
+    """Whether a key was revoked while it was the active one, and has no successor yet."""
+    if key.state != "revoked" or key.times.activated is None or not key.rotates:
+        return False
+    others = [other for other in state.keys if other.succeeds(key)]
+    return all(other.state != "active" and _activated(other) <= _activated(key) for other in others)
+
+
+def _activated(key: KeyRecord) -> float:
+    return key.times.activated.timestamp() if key.times.activated else 0.0
+
+
+def _step(action: Action, key: KeyRecord, waiting: Waiting) -> Step:
+    role = next(role for role in key.roles if role in ROTATING)
+    return Step(action, role, key.alg, key, waiting.what, waiting.until)
+
+
+def refresh_hint(state: StoreState, settings: TimelineSettings, now: datetime) -> int:
+    """Return for how many seconds a JWK Set may be kept: less shortly before it is needed anew."""
+    ahead = [
+        (step.due - now).total_seconds()
+        for step in steps(state, settings, now)
+        if step.due is not None and step.action in ("activate", "retire") and step.role == "card"
+    ]
+    soonest = max(MIN_REFRESH, int(min(ahead, default=settings.max_age)))
+    return min(settings.max_age, soonest)

@@ -1,0 +1,242 @@
+"""``pkcs11:`` (RFC 7512): keys in smart cards, HSMs and SoftHSM, by python-pkcs11.
+
+ES256 is CKM_ECDSA over our own SHA-256, which gives r and s as JWS wants them; RS256 is
+CKM_SHA256_RSA_PKCS, or CKM_RSA_PKCS over our DigestInfo where a token has only that. A session
+lasts for one signature, so that nobody stays logged in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from cardsign.errors import SignerFault
+from cardsign.files import read_secret
+from cardsign.jose.keys import PublicKey
+from cardsign.keys.signers.access import Access, Ask, require
+from cardsign.keys.signers.pkcs11uri import Pkcs11Uri, parse_pkcs11
+
+EXTRA: Final = "pkcs11"
+MAX_PIN_BYTES: Final = 1024  # a longer file is not the one that was meant
+
+_DIGEST_INFO: Final = bytes.fromhex("3031300d060960864801650304020105000420")  # RFC 8017 9.2
+_KEY_TYPES: Final = {"ES256": "EC", "RS256": "RSA"}
+_LOGGED_IN: Final = threading.Lock()  # a login is the process's, not the session's
+
+_ABSENT: Final = ("NoSuchToken", "TokenNotPresent", "TokenNotRecognised", "DeviceRemoved")
+_PIN: Final = {
+    "PinIncorrect": "the PIN is wrong; after a few wrong ones the token locks itself",
+    "PinInvalid": "the PIN has characters that the token does not take",
+    "PinLenRange": "the PIN is too short or too long for the token",
+    "PinLocked": "the PIN is locked after too many wrong ones",
+    "PinExpired": "the PIN has expired",
+    "UserPinNotInitialized": "the token has no user PIN yet",
+}
+
+
+def custody(uri: str) -> str:
+    """Token and key, without the library and the PIN's file, which are this machine's."""
+    return parse_pkcs11(uri).place
+
+
+def needs_leave(uri: str) -> bool:
+    """Where it names a library to load, or a file to read."""
+    parsed = parse_pkcs11(uri)
+    return parsed.module is not None or parsed.pin_source is not None
+
+
+def fetch_public(uri: str, access: Access, *, kid: str | None) -> PublicKey:
+    """Read the public key object that stands beside the private one.
+
+    Raises:
+        SignerFault: As :func:`open` and its signer; ``signer.no_public``.
+        KeyRefused: As :meth:`PublicKey.from_cryptography`.
+    """
+    token = _Token.of(uri, access)
+    with token.session() as (_, session):
+        found = token.find(session, "PUBLIC_KEY")
+        if found is None:
+            raise SignerFault(
+                "signer.no_public", "the token shows no public key there", path=token.uri.place
+            )
+        spki = _encoded(token.library, found)
+    try:
+        native = load_der_public_key(spki)
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        raise SignerFault(
+            "signer.no_key",
+            "expected a key on the curve P-256, or an RSA key",
+            path=token.uri.place,
+        ) from exc
+    return PublicKey.from_cryptography(native, kid=kid)
+
+
+def open(uri: str, public: PublicKey, access: Access) -> Ask:
+    """Return what signs on the token.
+
+    Raises:
+        SignerFault: ``signer.uri``, ``signer.not_installed``, ``signer.not_allowed`` (no library
+            is named). The signer: ``signer.unreachable`` (library or token), ``signer.credentials``
+            (the PIN), ``signer.no_key``, ``signer.ambiguous``, ``signer.failed``.
+        PassphraseFault: No PIN can be had; raised by the signer.
+        FileFault: The file with the PIN cannot be read, or is open to others.
+    """
+    token = _Token.of(uri, access)
+    return lambda signing_input: token.sign(public, signing_input)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A token that is yet to be found, and the key on it."""
+
+    uri: Pkcs11Uri
+    library: Any
+    module: Path
+    access: Access
+
+    @classmethod
+    def of(cls, text: str, access: Access) -> _Token:
+        uri = parse_pkcs11(text)
+        module = uri.module or access.policy.pkcs11_module
+        if module is None:
+            raise SignerFault(
+                "signer.not_allowed",
+                "no PKCS#11 library is named by the user",
+                path=uri.place,
+                hint="Set CARDSIGN_PKCS11_MODULE=/LIBRARY.so, or give module-path in --key.",
+            )
+        return cls(uri, require("pkcs11", extra=EXTRA), module, access)
+
+    def sign(self, public: PublicKey, signing_input: bytes) -> bytes:
+        digest = hashlib.sha256(signing_input).digest()
+        with self.session() as (token, session):
+            key = self.find(session, "PRIVATE_KEY", public.alg)
+            if key is None:
+                raise SignerFault(
+                    "signer.no_key",
+                    f"the token has no private key for {public.alg} there",
+                    path=self.uri.place,
+                )
+            mechanisms = self.library.Mechanism
+            if public.alg == "ES256":
+                return bytes(key.sign(digest, mechanism=mechanisms.ECDSA))
+            if mechanisms.SHA256_RSA_PKCS in _offered(token):
+                return bytes(key.sign(signing_input, mechanism=mechanisms.SHA256_RSA_PKCS))
+            return bytes(key.sign(_DIGEST_INFO + digest, mechanism=mechanisms.RSA_PKCS))
+
+    @contextmanager
+    def session(self) -> Iterator[tuple[Any, Any]]:
+        """Log in; the one boundary at which the library's exceptions are converted."""
+        with _LOGGED_IN:
+            try:
+                token = self._token()
+                with token.open(user_pin=self._pin(token)) as session:
+                    yield token, session
+            except self.library.PKCS11Error as exc:
+                raise self._fault(exc) from exc
+
+    def _token(self) -> Any:
+        fitting = []
+        for slot in self.library.lib(str(self.module)).get_slots(token_present=True):
+            try:
+                token = slot.get_token()
+            except (self.library.TokenNotPresent, self.library.TokenNotRecognised):
+                continue
+            if all(_shown(token, name) == value for name, value in self.uri.token.items()):
+                fitting.append(token)
+        if not fitting:
+            raise SignerFault(
+                "signer.unreachable",
+                "no token of this description is present",
+                path=self.uri.place,
+                hint="Insert it, or see what is there: pkcs11-tool --module LIBRARY --list-slots.",
+            )
+        if len(fitting) > 1:
+            raise SignerFault(
+                "signer.ambiguous",
+                f"{len(fitting)} tokens fit; add their serial to the URI",
+                path=self.uri.place,
+            )
+        return fitting[0]
+
+    def _pin(self, token: Any) -> Any:
+        if token.flags & self.library.TokenFlag.PROTECTED_AUTHENTICATION_PATH:
+            return self.library.PROTECTED_AUTH  # typed on the device itself
+        if self.uri.pin_source is not None:
+            content = read_secret(self.uri.pin_source, max_bytes=MAX_PIN_BYTES)
+            pin = content.partition(b"\n")[0].removesuffix(b"\r")
+        else:
+            pin = self.access.secrets("pin", f"token {token.label!r}")
+        try:
+            return pin.decode()
+        except UnicodeDecodeError as exc:
+            raise SignerFault(
+                "signer.credentials", "the PIN is no UTF-8", path=self.uri.place
+            ) from exc
+
+    def find(self, session: Any, kind: str, alg: str | None = None) -> Any:
+        """The only key that fits, or None.
+
+        Raises:
+            SignerFault: ``signer.ambiguous``.
+        """
+        attribute, library = self.library.Attribute, self.library
+        wanted = {attribute.CLASS: library.ObjectClass[kind]}
+        if alg is not None:
+            wanted[attribute.KEY_TYPE] = library.KeyType[_KEY_TYPES[alg]]
+        if self.uri.label is not None:
+            wanted[attribute.LABEL] = self.uri.label
+        if self.uri.id is not None:
+            wanted[attribute.ID] = self.uri.id
+        found = list(session.get_objects(wanted))
+        if len(found) > 1:
+            raise SignerFault(
+                "signer.ambiguous",
+                f"{len(found)} keys on the token fit; name both object and id",
+                path=self.uri.place,
+            )
+        return found[0] if found else None
+
+    def _fault(self, exc: Exception) -> SignerFault:
+        name = type(exc).__name__
+        if name in _PIN:
+            return SignerFault("signer.credentials", _PIN[name], path=self.uri.place)
+        if name == "PKCS11Error":  # the only one of this very class: dlopen has failed
+            text = f"the PKCS#11 library cannot be loaded: {exc}"
+            return SignerFault("signer.unreachable", text, path=str(self.module))
+        code = "signer.unreachable" if name in _ABSENT else "signer.failed"
+        return SignerFault(code, f"the token answered {name}", path=self.uri.place)
+
+
+def _offered(token: Any) -> Set[Any]:
+    """The mechanisms of a token."""
+    offered: Set[Any] = token.slot.get_mechanisms()
+    return offered
+
+
+def _shown(token: Any, name: str) -> str:
+    """What a token says of itself, as a URI would spell it."""
+    match name:
+        case "token":
+            return str(token.label)
+        case "serial":
+            return bytes(token.serial).decode(errors="replace").strip()
+        case "manufacturer":
+            return str(token.manufacturer_id)
+    return str(token.model)
+
+
+def _encoded(library: Any, key: Any) -> bytes:
+    if key.key_type == library.KeyType.RSA:
+        return bytes(library.util.rsa.encode_rsa_public_key(key))
+    if key.key_type == library.KeyType.EC:
+        return bytes(library.util.ec.encode_ec_public_key(key))
+    return b""

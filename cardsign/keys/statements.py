@@ -1,0 +1,290 @@
+"""Keyset statements as their issuer drafts them: what is to be said, and who has yet to sign it.
+
+Pure. A draft is the statement itself with too few signatures, down to none, so that nothing is
+signed but what will be published. Every draft is checked as a verifier would check it, but for
+the signatures that are still to come; what `cardsign.jose` refuses is never written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from cardsign.card.strictjson import Json
+from cardsign.jose.keyset import (
+    KEYSET_FORMAT,
+    KeysetStatement,
+    Quorum,
+    Role,
+    StatementKey,
+    draft_keyset,
+    keyset_of,
+)
+from cardsign.jose.statements import (
+    TYP_KEYSET,
+    Envelope,
+    StatementRefused,
+    count,
+)
+from cardsign.jose.succession import RootPin, check_first, check_recovery, check_successor
+from cardsign.keys.records import KeyRecord, StoreState
+from cardsign.keys.states import PUBLISHED
+
+#: How long a statement is believed: a quarter, so that the roots are used often enough to work.
+DEFAULT_LIFETIME: Final = timedelta(days=90)
+#: How long a newly listed key counts. Renewed with the statement; a backstop, not the rotation.
+KEY_LIFETIME: Final = timedelta(days=400)
+#: Who holds an online key whose record names nobody.
+DEFAULT_HOLDER: Final = "publisher"
+
+_ONLINE: Final[tuple[Role, ...]] = ("card", "release")
+
+
+@dataclass(frozen=True, slots=True)
+class KeysetPlan:
+    """What the next statement is to say, whatever its number and times.
+
+    Attributes:
+        issuer: Whose statement.
+        origins: Where interfaces may lie.
+        root: Who signs statements.
+        recovery: Who opens the next epoch; None if nobody ever can.
+        keys: The online keys.
+        revoked: Thumbprints; within an epoch it only grows.
+    """
+
+    issuer: str
+    origins: tuple[str, ...]
+    root: Quorum
+    recovery: Quorum | None
+    keys: tuple[StatementKey, ...] = ()
+    revoked: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, statement: KeysetStatement) -> KeysetPlan:
+        """The plan to say the same again."""
+        return cls(
+            statement.issuer,
+            statement.origins,
+            statement.root,
+            statement.recovery,
+            statement.keys,
+            statement.revoked,
+        )
+
+    def following(self, state: StoreState, *, now: datetime, until: datetime) -> KeysetPlan:
+        """The plan that says what has become of the keys of a store.
+
+        Its published keys are listed, retired ones no longer, revoked ones as revoked, whether
+        they are online keys or roots. Keys that the store does not hold stay as they are.
+
+        Args:
+            state: The store's.
+            now: Since when a key that was not listed counts.
+            until: A listed key that ends before this time is prolonged.
+        """
+        ours = {record.thumbprint: record for record in state.keys}
+        gone = frozenset(name for name, record in ours.items() if record.state == "revoked")
+        ended = gone | {name for name, record in ours.items() if record.state == "retired"}
+        listed = {key.public.thumbprint: key for key in self.keys}
+        kept = [key for name, key in listed.items() if name not in ours]
+        held = [
+            _listed(record, listed.get(record.thumbprint), now, until)
+            for record in state.keys
+            if record.state in PUBLISHED
+            and record.rotates
+            and record.thumbprint not in self.revoked
+        ]
+        return replace(
+            self,
+            root=_without(self.root, ended),
+            keys=(*kept, *held),
+            revoked=self.revoked | gone,
+        )
+
+    def revoking(self, thumbprints: Iterable[str]) -> KeysetPlan:
+        """The plan that revokes these, and lists none that is revoked."""
+        revoked = self.revoked.union(thumbprints)
+        keys = tuple(key for key in self.keys if key.public.thumbprint not in revoked)
+        return replace(self, root=_without(self.root, revoked), keys=keys, revoked=revoked)
+
+
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """One quorum that has to sign a statement, and who of it has.
+
+    Attributes:
+        whose: In words: ``the root before``.
+        quorum: Its keys and threshold.
+        signed: The holders whose signatures are good.
+    """
+
+    whose: str
+    quorum: Quorum
+    signed: frozenset[str]
+
+    @property
+    def missing(self) -> int:
+        """How many holders have yet to sign."""
+        return max(0, self.quorum.threshold - len(self.signed))
+
+
+def draft_next(
+    plan: KeysetPlan,
+    previous: KeysetStatement | None,
+    *,
+    now: datetime,
+    lifetime: timedelta = DEFAULT_LIFETIME,
+) -> KeysetStatement:
+    """Draft the first statement, or the next version; unsigned.
+
+    Raises:
+        StatementRefused: What a verifier would refuse once everybody has signed.
+    """
+    number = (previous.epoch, previous.version + 1) if previous else (1, 1)
+    return _drafted(plan, previous, number, previous.digest if previous else None, now, lifetime)
+
+
+def draft_recovery(
+    plan: KeysetPlan,
+    previous: KeysetStatement,
+    *,
+    now: datetime,
+    lifetime: timedelta = DEFAULT_LIFETIME,
+) -> KeysetStatement:
+    """Draft the statement with which the recovery keys open the next epoch; unsigned.
+
+    Raises:
+        StatementRefused: As :func:`draft_next`; ``statement.recovery``: nobody can open one.
+    """
+    return _drafted(plan, previous, (previous.epoch + 1, 1), None, now, lifetime)
+
+
+def check_step(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
+    """Check that a statement is signed and follows, or is signed by its own root where none does.
+
+    Raises:
+        StatementRefused: As the checks of :mod:`cardsign.jose.succession`.
+    """
+    if previous is None:
+        check_first(statement, RootPin.of(statement.root))
+    elif statement.epoch == previous.epoch:
+        check_successor(previous, statement)
+    else:
+        check_recovery(previous, statement)
+
+
+def check_draft(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
+    """Check all of a step but its signatures.
+
+    Raises:
+        StatementRefused: As :func:`check_step`, but for ``statement.unsigned``.
+    """
+    bare = replace(statement, envelope=Envelope(TYP_KEYSET, statement.envelope.payload, ()))
+    try:
+        check_step(bare, previous)
+    except StatementRefused as refusal:
+        if refusal.code != "statement.unsigned":  # the last thing that each of the checks asks
+            raise
+
+
+def is_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -> bool:
+    """Whether the roots have something to say: keys have changed, or a third of its life is left.
+
+    Args:
+        state: The key store's.
+        previous: The newest statement.
+        now: The time, with its zone.
+    """
+    ends = datetime.fromtimestamp(previous.exp, UTC)
+    if now >= ends - timedelta(seconds=(previous.exp - previous.iat) // 3):
+        return True
+    before = KeysetPlan.of(previous)
+    after = before.following(state, now=now, until=now)
+    return replace(before, keys=()) != replace(after, keys=()) or set(before.keys) != set(
+        after.keys
+    )
+
+
+def signings(statement: KeysetStatement, previous: KeysetStatement | None) -> tuple[Signing, ...]:
+    """Say which quorums have to sign a draft, and who has; a check raises, this tells."""
+    quorums: dict[str, Quorum] = {}
+    if previous is not None and statement.epoch == previous.epoch:
+        if previous.root != statement.root:
+            quorums["the root before"] = previous.root
+        if previous.recovery is not None and previous.recovery != statement.recovery:
+            quorums["the recovery keys before"] = previous.recovery
+    elif previous is not None and previous.recovery is not None:
+        quorums["the recovery keys"] = previous.recovery
+    quorums["its own root"] = statement.root
+    counted = count(
+        statement.envelope, (key.public for each in quorums.values() for key in each.keys)
+    )
+    return tuple(Signing(whose, each, each.holders(counted)) for whose, each in quorums.items())
+
+
+def _drafted(
+    plan: KeysetPlan,
+    previous: KeysetStatement | None,
+    number: tuple[int, int],
+    prev: str | None,
+    now: datetime,
+    lifetime: timedelta,
+) -> KeysetStatement:
+    iat = int(now.timestamp())
+    payload = draft_keyset(
+        {
+            "format": KEYSET_FORMAT,
+            "issuer": plan.issuer,
+            "origins": list(plan.origins),
+            "epoch": number[0],
+            "version": number[1],
+            "prev": prev,
+            "iat": iat,
+            "exp": iat + int(lifetime.total_seconds()),
+            "root": _quorum_json(plan.root),
+            "recovery": _quorum_json(plan.recovery) if plan.recovery else None,
+            "keys": [dict(_key_json(key)) for key in plan.keys],
+            "revoked": list[Json](sorted(plan.revoked)),
+        }
+    )
+    statement = keyset_of(Envelope(TYP_KEYSET, payload, ()))
+    check_draft(statement, previous)
+    return statement
+
+
+def _quorum_json(quorum: Quorum) -> dict[str, Json]:
+    keys: list[Json] = [
+        {"public": dict(key.public.jwk()), "holder": key.holder} for key in quorum.keys
+    ]
+    return {"threshold": quorum.threshold, "keys": keys}
+
+
+def _key_json(key: StatementKey) -> Mapping[str, Json]:
+    return {
+        "public": dict(key.public.jwk()),
+        "roles": list(key.roles),
+        "holder": key.holder,
+        "nbf": key.nbf,
+        "exp": key.exp,
+    }
+
+
+def _listed(
+    record: KeyRecord, before: StatementKey | None, now: datetime, until: datetime
+) -> StatementKey:
+    """The entry of a key; its times stay while they outlast the statement."""
+    start, end = int(now.timestamp()), int((now + KEY_LIFETIME).timestamp())
+    if before is not None:
+        start = before.nbf
+        end = before.exp if before.exp >= until.timestamp() else end
+    holder = record.holder or (before.holder if before else DEFAULT_HOLDER)
+    roles = tuple(role for role in _ONLINE if role in record.roles)
+    return StatementKey(record.public, roles, holder, start, end)
+
+
+def _without(quorum: Quorum, thumbprints: frozenset[str]) -> Quorum:
+    keys = tuple(key for key in quorum.keys if key.public.thumbprint not in thumbprints)
+    return replace(quorum, keys=keys)

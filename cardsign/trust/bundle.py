@@ -1,0 +1,139 @@
+"""A bundle: a card with the statements that show what it is worth, in one file.
+
+For a verifier without a network. What is in it is evidence, as it would be from the issuer's
+server: it brings no trust, no key set and no policy (threats.md 16). Texts are carried exactly,
+for digests are of bytes. `docs/formats.md` specifies it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from cardsign.card.document import Card
+from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
+from cardsign.errors import BundleRefused, CardRefused, JsonRefused
+from cardsign.jose.keyset import read_keyset
+from cardsign.jose.release import read_release
+from cardsign.jose.statements import MAX_STATEMENT_BYTES
+from cardsign.trust.chain import MAX_STEPS
+from cardsign.trust.evidence import Evidence
+from cardsign.trust.receiving import MAX_CHAIN_BYTES
+
+BUNDLE_FORMAT: Final = "cardsign-bundle/1"
+#: Bytes. JSON texts hold nothing that needs more than one backslash in a string, so that their
+#: escaping doubles them at most; the rest is for member names and white space.
+MAX_BUNDLE_BYTES: Final = 2 * (MAX_CARD_BYTES + MAX_CHAIN_BYTES + MAX_STATEMENT_BYTES) + 64 * 1024
+
+_MEMBERS: Final = ("format", "card", "keysets", "release")
+_ANY_VERSION: Final = "cardsign-bundle/"
+_DEPTH: Final = 2  # levels: the bundle and its list
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What a bundle holds; nothing of it has been checked.
+
+    Attributes:
+        untrusted_card: The card as its publisher served it.
+        evidence: The statements that came along.
+    """
+
+    untrusted_card: bytes
+    evidence: Evidence
+
+
+def write_bundle(card: bytes, keysets: Iterable[bytes], release: bytes | None) -> bytes:
+    """Put a card and statements about it into one file.
+
+    Checked is what each of them is, so that nothing else travels along. Not checked: any
+    signature, whether the statements belong together or to the card, and what a recipient still
+    lacks.
+
+    Args:
+        card: The card as served.
+        keysets: Keyset statements; written once each, in the order of their numbers.
+        release: The release statement, if there is one.
+
+    Returns:
+        UTF-8 JSON that ends in a newline; the same for the same contents.
+
+    Raises:
+        JsonRefused, CardRefused: `card` is no Agent Card.
+        StatementRefused: One of the others is not the statement that it should be.
+        BundleRefused: ``bundle.malformed``: they are too many, or too large.
+    """
+    if not Card.from_bytes(card).has_endpoint:
+        raise CardRefused("card.not_agent_card", "the object names no endpoint")
+    read = {data: read_keyset(data) for data in keysets}
+    chain = sorted(read, key=lambda data: (read[data].epoch, read[data].version, data))
+    if release is not None:
+        read_release(release)
+    _check_bounds(chain)
+    members = {
+        "format": BUNDLE_FORMAT,
+        "card": card.decode(),
+        "keysets": [data.decode() for data in chain],
+        "release": None if release is None else release.decode(),
+    }
+    return json.dumps(members, ensure_ascii=False, indent=2).encode() + b"\n"
+
+
+def is_bundle(untrusted_bytes: bytes) -> bool:
+    """Whether bytes say that they are a bundle, of whatever version; that is no promise."""
+    if _ANY_VERSION.encode() not in untrusted_bytes:
+        return False
+    try:
+        members = parse_object(untrusted_bytes, max_bytes=MAX_BUNDLE_BYTES)
+    except JsonRefused:
+        return False
+    return str(members.get("format")).startswith(_ANY_VERSION)
+
+
+def read_bundle(untrusted_bytes: bytes) -> Bundle:
+    """Take a bundle apart.
+
+    What is in it is looked at by whoever uses it, as if it had come by itself.
+
+    Raises:
+        BundleRefused: ``bundle.malformed``: it is not as `docs/formats.md` has it.
+    """
+    try:
+        members = parse_object(untrusted_bytes, max_bytes=MAX_BUNDLE_BYTES, max_depth=_DEPTH)
+    except JsonRefused as exc:
+        raise BundleRefused(
+            "bundle.malformed", exc.message, path=exc.path, line=exc.line, column=exc.column
+        ) from exc
+    if members.get("format") != BUNDLE_FORMAT:
+        raise _malformed("/format", repr(BUNDLE_FORMAT))
+    if set(members) != set(_MEMBERS):
+        raise _malformed("", f"exactly the members {', '.join(_MEMBERS)}")
+    keysets, release = members["keysets"], members["release"]
+    if not isinstance(keysets, list):
+        raise _malformed("/keysets", "a list of texts")
+    chain = [_text(text, f"/keysets/{at}") for at, text in enumerate(keysets)]
+    _check_bounds(chain)
+    releases = () if release is None else (_text(release, "/release", MAX_STATEMENT_BYTES),)
+    card = _text(members["card"], "/card", MAX_CARD_BYTES)
+    return Bundle(card, Evidence(tuple(chain), releases))
+
+
+def _check_bounds(chain: list[bytes]) -> None:
+    if len(chain) > MAX_STEPS or sum(map(len, chain)) > MAX_CHAIN_BYTES:
+        most = f"at most {MAX_STEPS} statements of {MAX_CHAIN_BYTES} bytes in all"
+        raise _malformed("/keysets", most)
+
+
+def _text(value: Json, path: str, max_bytes: int | None = None) -> bytes:
+    if not isinstance(value, str):
+        raise _malformed(path, "a text")
+    data = value.encode()
+    if max_bytes is not None and len(data) > max_bytes:
+        raise _malformed(path, f"at most {max_bytes} bytes")
+    return data
+
+
+def _malformed(path: str, expected: str) -> BundleRefused:
+    return BundleRefused("bundle.malformed", f"expected {expected}", path=path)

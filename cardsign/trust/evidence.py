@@ -1,0 +1,30 @@
+"""What came along with a card. Nothing of it has been checked, and none of it brings trust."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Statements and key sets as received: from a bundle, from files, from the issuer's server.
+
+    Attributes:
+        untrusted_keysets: Keyset statements, in any order; superfluous ones do no harm.
+        untrusted_releases: Release statements, likewise.
+        untrusted_jwks: A JWK Set.
+        jwks_url: Where the JWK Set was fetched from, over TLS; None if that is not known. A
+            `jwks` anchor reads a set that comes from its own URL and no other.
+        contact: The origin from which all of this was fetched over TLS, such as
+            ``https://agent.example``; None for files and bundles. First contact needs it.
+    """
+
+    untrusted_keysets: tuple[bytes, ...] = ()
+    untrusted_releases: tuple[bytes, ...] = ()
+    untrusted_jwks: bytes | None = None
+    jwks_url: str | None = None
+    contact: str | None = None
+
+
+NO_EVIDENCE: Final = Evidence()

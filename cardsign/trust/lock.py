@@ -1,0 +1,206 @@
+"""`trust.lock`: below what no verifier of a policy goes, committed beside `trust.toml`.
+
+It holds numbers and digests, no statement, and brings no trust: a machine without memory refuses
+by it what is older than what others have seen. Floors only rise.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final
+
+from cardsign.card.strictjson import Json, parse_object
+from cardsign.errors import FileFault, JsonRefused, StateFault, UsageFault
+from cardsign.files import locked, read_bytes, write_atomic
+from cardsign.jose import members as read
+from cardsign.jose.statements import StatementRefused
+from cardsign.jose.succession import StatementPin
+from cardsign.trust.known import Floor, ReleaseFloor
+
+#: The policy's own name of an issuer. It is part of a file's name, and is shown on terminals.
+ISSUER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+POLICY_FILE: Final = "trust.toml"
+LOCK_FORMAT: Final = "cardsign-lock/1"
+#: Bytes. As many issuers as a policy may have; one has about 400.
+MAX_LOCK_BYTES: Final = 2 * 1024 * 1024
+#: Seconds to wait for another process that edits policy or lock.
+PATIENCE: Final = 10.0
+
+_MAX_DEPTH: Final = 8
+_FLOOR: Final = ("keyset", "newest_iat", "release")
+_RELEASE: Final = ("epoch", "keyset_version", "seq")
+
+
+def lock_of(policy: Path) -> Path:
+    """Where the lock of a policy file lies: beside it, ``trust.lock`` for ``trust.toml``."""
+    return policy.with_suffix(".lock")
+
+
+def read_lock(path: Path) -> dict[str, Floor]:
+    """The floors by issuer; empty where there is no lock.
+
+    Raises:
+        UsageFault: ``lock.malformed``, also where a newer cardsign wrote it.
+        FileFault: It cannot be read.
+    """
+    try:
+        data = read_bytes(path, max_bytes=MAX_LOCK_BYTES)
+    except FileFault as fault:
+        if fault.code == "file.not_found":
+            return {}
+        raise
+    try:
+        return _parse(data)
+    except JsonRefused as exc:
+        raise _malformed(path, f"this is no strict JSON: {exc.message}", exc.line) from exc
+    except StatementRefused as exc:
+        if exc.path == "/format":
+            hint = "Upgrade cardsign, if a newer one wrote the lock."
+            raise _malformed(path, f"{exc.path}: {exc.message}", hint=hint) from exc
+        raise _malformed(path, f"{exc.path}: {exc.message}") from exc
+
+
+def raise_floors(path: Path, floors: Mapping[str, Floor]) -> None:
+    """Raise the floors of these issuers, alone among processes; those of others stay.
+
+    Raises:
+        StateFault: ``state.fork``: the lock names another statement of the same number;
+            ``state.busy``.
+        UsageFault, FileFault: As :func:`read_lock`; ``file.unwritable``.
+    """
+    with editing(path):
+        held = read_lock(path)
+        raised = {name: raise_floor(name, held.get(name), one) for name, one in floors.items()}
+        _write(path, held, held | raised)
+
+
+def remove_floor(path: Path, name: str) -> None:
+    """Take an issuer out of the lock, which is not made if there is none.
+
+    Raises:
+        StateFault, UsageFault, FileFault: As :func:`raise_floors`.
+    """
+    with editing(path):
+        held = read_lock(path)
+        _write(path, held, {issuer: one for issuer, one in held.items() if issuer != name})
+
+
+def editing(path: Path) -> AbstractContextManager[None]:
+    """Hold the folder of a policy and its lock against other processes that edit them."""
+    busy = StateFault(
+        "state.busy", "another process edits the policy or its lock", path=str(path.parent)
+    )
+    return locked(path.parent, patience=PATIENCE, busy=busy)
+
+
+def raise_floor(name: str, held: Floor | None, seen: Floor) -> Floor:
+    """The higher of two floors of one issuer, member by member.
+
+    Raises:
+        StateFault: ``state.fork``: one number with two digests.
+    """
+    if held is None or held == seen:
+        return seen
+    keysets = [one.keyset for one in (held, seen) if one.keyset is not None]
+    releases = [one.release for one in (held, seen) if one.release is not None]
+    keyset = max(keysets, key=_number, default=None)
+    release = max(releases, key=_order, default=None)
+    for pin in keysets:
+        if keyset is not None and _number(pin) == _number(keyset) and pin != keyset:
+            raise _fork(name, f"keyset {pin.epoch}.{pin.version}", pin.digest, keyset.digest)
+    for floor in releases:
+        if release is not None and floor.order == release.order and floor != release:
+            raise _fork(name, f"release {floor.order[2]}", floor.digest, release.digest)
+    return Floor(keyset, release, max(held.newest_iat, seen.newest_iat))
+
+
+def floor_to_json(floor: Floor) -> dict[str, Json]:
+    """A floor as it stands in the lock, and in a verifier's memory."""
+    keyset, release = floor.keyset, floor.release
+    return {
+        "keyset": None if keyset is None else pin_to_json(keyset),
+        "newest_iat": floor.newest_iat,
+        "release": None
+        if release is None
+        else {**dict(zip(_RELEASE, release.order, strict=True)), "digest": release.digest},
+    }
+
+
+def floor_of(value: Json, path: str) -> Floor:
+    """Read a floor.
+
+    Raises:
+        StatementRefused: ``statement.members``, for the reader of the file to place.
+    """
+    members = read.exact_object(value, _FLOOR, path)
+    keyset, release = members["keyset"], members["release"]
+    return Floor(
+        None if keyset is None else pin_of(keyset, f"{path}/keyset"),
+        None if release is None else _release_of(release, f"{path}/release"),
+        time_of(members["newest_iat"], f"{path}/newest_iat"),
+    )
+
+
+def pin_to_json(pin: StatementPin) -> dict[str, Json]:
+    """A keyset statement by number and digest."""
+    return {"epoch": pin.epoch, "version": pin.version, "digest": pin.digest}
+
+
+def pin_of(value: Json, path: str) -> StatementPin:
+    """Read what :func:`pin_to_json` wrote; refuses as :func:`floor_of`."""
+    members = read.exact_object(value, ("epoch", "version", "digest"), path)
+    return StatementPin(
+        read.integer(members["epoch"], f"{path}/epoch"),
+        read.integer(members["version"], f"{path}/version"),
+        read.digest(members["digest"], f"{path}/digest"),
+    )
+
+
+def time_of(value: Json, path: str) -> int:
+    """Unix seconds, or 0 for none; refuses as :func:`floor_of`."""
+    return 0 if type(value) is int and value == 0 else read.integer(value, path, most=read.MAX_TIME)
+
+
+def _release_of(value: Json, path: str) -> ReleaseFloor:
+    members = read.exact_object(value, (*_RELEASE, "digest"), path)
+    epoch, version, seq = (read.integer(members[name], f"{path}/{name}") for name in _RELEASE)
+    return ReleaseFloor((epoch, version, seq), read.digest(members["digest"], f"{path}/digest"))
+
+
+def _parse(data: bytes) -> dict[str, Floor]:
+    document = parse_object(data, max_bytes=MAX_LOCK_BYTES, max_depth=_MAX_DEPTH)
+    read.a_format(document.get("format"), LOCK_FORMAT)
+    issuers = read.exact_object(document, ("format", "issuers"), "")["issuers"]
+    if not isinstance(issuers, dict):
+        raise read.refused("/issuers", "an object")
+    for name in issuers:
+        read.text(name, ISSUER_NAME, f"/issuers/{name}", "an issuer's name")
+    return {name: floor_of(value, f"/issuers/{name}") for name, value in issuers.items()}
+
+
+def _write(path: Path, held: Mapping[str, Floor], floors: Mapping[str, Floor]) -> None:
+    if held == floors:
+        return
+    issuers = {name: floor_to_json(floor) for name, floor in floors.items()}
+    document = {"format": LOCK_FORMAT, "issuers": issuers}
+    write_atomic(path, json.dumps(document, indent=2, sort_keys=True).encode() + b"\n")
+
+
+def _number(pin: StatementPin) -> tuple[int, int]:
+    return pin.epoch, pin.version
+
+
+def _order(floor: ReleaseFloor) -> tuple[int, int, int]:
+    return floor.order
+
+
+def _fork(name: str, number: str, one: str, other: str) -> StateFault:
+    return StateFault("state.fork", f"{number} of {name!r} is {one} here and {other} there")
+
+
+def _malformed(path: Path, message: str, line: int | None = None, hint: str = "") -> UsageFault:
+    return UsageFault("lock.malformed", message, path=str(path), line=line, hint=hint)

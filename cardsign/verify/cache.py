@@ -1,0 +1,95 @@
+"""Trusted verdicts of before, in memory only, until the least of their deadlines.
+
+A verdict is reused for the same bytes, subject, policy, statements and mode, never for the same
+bytes alone: evil.example may serve a genuine card of somebody else (threats.md 3). It is not
+kept on a disk: a check takes a fraction of a millisecond, and a forged verdict would be for ever.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from datetime import datetime
+from threading import Lock
+from typing import Final
+
+from cardsign.trust.policy import Policy
+from cardsign.trust.standing import Standing
+from cardsign.trust.subject import Expectation
+from cardsign.verdict import Report
+
+#: Verdicts; one holds a card of some 10 KiB, and 256 KiB at most.
+DEFAULT_CAPACITY: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Matter:
+    """All that a verdict is about, but for the time; two that are equal get one verdict."""
+
+    bytes_sha256: bytes
+    expect: Expectation | None
+    policy_digest: str
+    standing: tuple[object, ...]
+
+    @classmethod
+    def of(
+        cls,
+        untrusted_bytes: bytes,
+        expect: Expectation | None,
+        policy: Policy,
+        standing: Standing,
+    ) -> Matter:
+        """The matter of a verdict."""
+        digest = hashlib.sha256(untrusted_bytes).digest()
+        return cls(digest, expect, policy.digest, standing.fingerprint)
+
+
+class VerdictCache:
+    """A bounded cache of trusted verdicts, for any number of threads.
+
+    Verdicts other than ``trusted`` are not kept: what was missing may have come meanwhile.
+
+    Args:
+        capacity: Verdicts kept at most; the one used longest ago goes first.
+    """
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+        if capacity < 1:
+            raise ValueError("capacity must be at least 1")
+        self._capacity = capacity
+        self._verdicts: OrderedDict[Matter, Report] = OrderedDict()
+        self._lock = Lock()
+
+    def __bool__(self) -> bool:
+        return True  # an empty cache is one
+
+    def __len__(self) -> int:
+        return len(self._verdicts)
+
+    def get(self, matter: Matter, now: datetime) -> Report | None:
+        """The verdict reached before in the same matter, if it still holds; as of now."""
+        with self._lock:
+            report = self._verdicts.get(matter)
+            if report is None or not _holds(report, now):
+                return None
+            self._verdicts.move_to_end(matter)
+        return replace(copy.deepcopy(report), checked_at=now)
+
+    def put(self, matter: Matter, now: datetime, report: Report) -> None:
+        """Keep a verdict if it is ``trusted``."""
+        if report.verdict != "trusted":
+            return
+        kept = replace(copy.deepcopy(report), checked_at=now)
+        with self._lock:
+            self._verdicts[matter] = kept
+            self._verdicts.move_to_end(matter)
+            while len(self._verdicts) > self._capacity:
+                self._verdicts.popitem(last=False)
+
+
+def _holds(report: Report, now: datetime) -> bool:
+    """Not before it was reached, for a key may not have counted then; not after it ends."""
+    since, until = report.checked_at, report.valid_until
+    return (since is None or since <= now) and (until is None or now < until)

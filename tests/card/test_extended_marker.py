@@ -1,0 +1,368 @@
+"""The extended-card marker: what is one, what only looks like one, and what keeps it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spoilt_cards import EXAMPLES, SHARES, spoilt_card
+from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
+
+from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card.coverage import uncovered_parts
+from cardsign.card.document import Card
+from cardsign.card.extended import (
+    EXTENDED_URI,
+    MAX_EXP,
+    MAX_SEQ,
+    ExtendedMarker,
+    find_marker,
+    mark,
+    with_marker,
+)
+from cardsign.card.lint import lint
+from cardsign.card.strictjson import parse_object
+from cardsign.errors import CanonicalizationError, CardRefused
+
+MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
+OTHER: dict[str, Any] = {"uri": "https://harbour.example/berths", "params": {"piers": 4}}
+FIRST = "/capabilities/extensions/0"
+PARAMS = f"{FIRST}/params"
+MARKED = with_marker(PORTABLE, MARKER)
+
+CARDS = {
+    "portable": PORTABLE,
+    "with defaults": WITH_DEFAULTS,
+    "lax": LAX,
+    "of 0.3": OLD,
+    "for both generations": DUAL,
+}
+each_card = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
+each_profile = pytest.mark.parametrize("profile", DEFAULT_PROFILES)
+
+
+# ------------------------------------------------------------------ reading
+
+
+def test_the_marker_is_an_extension_with_exactly_these_members() -> None:
+    """What other implementations read, as docs/formats.md has it."""
+    (extension,) = MARKED["capabilities"]["extensions"]
+
+    assert extension["description"]
+    assert without(extension, "/description") == {
+        "uri": "urn:uuid:46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda",
+        "params": {"kind": "extended", "audience": "7f0c1b52e6", "seq": 41, "exp": 1_798_761_600},
+    }
+
+
+@each_card
+def test_a_card_without_a_marker_has_none(card: dict[str, Any]) -> None:
+    """Other extensions are no markers."""
+    assert find_marker(card) is None
+    assert find_marker(put(card, "/capabilities/extensions", [OTHER])) is None
+
+
+SOUND: dict[str, tuple[str, Any, ExtendedMarker]] = {
+    "the least number": (f"{PARAMS}/seq", 1, ExtendedMarker(MARKER.audience, 1, MARKER.exp)),
+    "the greatest number": (
+        f"{PARAMS}/seq",
+        MAX_SEQ,
+        ExtendedMarker(MARKER.audience, MAX_SEQ, MARKER.exp),
+    ),
+    "the last time": (f"{PARAMS}/exp", MAX_EXP, ExtendedMarker(MARKER.audience, 41, MAX_EXP)),
+    "a fraction of zero, which has the same payload": (f"{PARAMS}/seq", 41.0, MARKER),
+    "another description": (f"{FIRST}/description", "Only for you", MARKER),
+    "the longest audience": (
+        f"{PARAMS}/audience",
+        "a" * 64,
+        ExtendedMarker("a" * 64, 41, MARKER.exp),
+    ),
+    "an audience of digits": (f"{PARAMS}/audience", "0-1", ExtendedMarker("0-1", 41, MARKER.exp)),
+}
+
+
+@pytest.mark.parametrize(("where", "value", "marker"), SOUND.values(), ids=SOUND)
+def test_a_sound_marker_is_read(where: str, value: Any, marker: ExtendedMarker) -> None:
+    """The twins of the refusals below."""
+    found = find_marker(put(MARKED, where, value))
+
+    assert found == marker
+    assert found is not None
+    assert (type(found.seq), type(found.exp)) == (int, int)
+
+
+def test_a_description_may_be_absent() -> None:
+    """It is prose, and nothing hangs on it."""
+    assert find_marker(without(MARKED, f"{FIRST}/description")) == MARKER
+
+
+def test_the_unsigned_signatures_are_not_looked_at() -> None:
+    """Nobody's payload holds them, so anybody could write there."""
+    card = {**PORTABLE, "signatures": [{"header": {"uri": EXTENDED_URI}}]}
+
+    assert find_marker(card) is None
+
+
+MALFORMED: dict[str, tuple[str, Any]] = {
+    "true for a number": (f"{PARAMS}/seq", True),
+    "true for a time": (f"{PARAMS}/exp", True),
+    "a number as text": (f"{PARAMS}/seq", "41"),
+    "a number below one": (f"{PARAMS}/seq", 0),
+    "a negative number": (f"{PARAMS}/seq", -1),
+    "a number beyond 2^53-1": (f"{PARAMS}/seq", 2.0**53),
+    "a number with a fraction": (f"{PARAMS}/seq", 41.5),
+    "a null number": (f"{PARAMS}/seq", None),
+    "a number in a list": (f"{PARAMS}/seq", [41]),
+    "a time beyond the year 9999": (f"{PARAMS}/exp", MAX_EXP + 1),
+    "a time of zero": (f"{PARAMS}/exp", 0),
+    "a time as text": (f"{PARAMS}/exp", "2026-12-31"),
+    "another kind": (f"{PARAMS}/kind", "public"),
+    "a kind in capitals": (f"{PARAMS}/kind", "Extended"),
+    "an empty audience": (f"{PARAMS}/audience", ""),
+    "an audience in capitals": (f"{PARAMS}/audience", "Staff"),
+    "an audience that ends its line": (f"{PARAMS}/audience", "staff\n"),
+    "an audience that is too long": (f"{PARAMS}/audience", "a" * 65),
+    "a number for an audience": (f"{PARAMS}/audience", 7),
+    "an unknown parameter": (f"{PARAMS}/nbf", 1),
+    "parameters that are a list": (PARAMS, []),
+    "null for parameters": (PARAMS, None),
+    "no parameters": (PARAMS, {}),
+    "a required extension": (f"{FIRST}/required", True),
+    "an extension that says it is not required": (f"{FIRST}/required", False),
+    "an unknown member": (f"{FIRST}/x-note", "x"),
+    "a description that is no text": (f"{FIRST}/description", None),
+    "a uri in capitals": (f"{FIRST}/uri", EXTENDED_URI.upper()),
+    "a uri before white space": (f"{FIRST}/uri", f"{EXTENDED_URI} "),
+    "a uri with a space in it": (f"{FIRST}/uri", EXTENDED_URI.replace(":", ": ")),
+    "a uri with a zero-width space": (f"{FIRST}/uri", EXTENDED_URI.replace("-", "-\u200b")),
+    "a uri with a fragment": (f"{FIRST}/uri", f"{EXTENDED_URI}#2"),
+    "a uuid without its scheme": (f"{FIRST}/uri", EXTENDED_URI.removeprefix("urn:uuid:")),
+    "a uri in a list": (f"{FIRST}/uri", [EXTENDED_URI]),
+    "a second marker": ("/capabilities/extensions/1", MARKED["capabilities"]["extensions"][0]),
+    "a second one that is malformed": ("/capabilities/extensions/1", {"uri": EXTENDED_URI}),
+    "one more beside the capabilities": ("/extensions", [{"uri": EXTENDED_URI}]),
+    "our uri as the name of a member": (f"/capabilities/{EXTENDED_URI}", {}),
+    "our uri as a tag": ("/skills/0/tags/0", EXTENDED_URI),
+    "our uri in another extension": ("/capabilities/extensions/1", [EXTENDED_URI]),
+}
+
+
+@pytest.mark.parametrize(("where", "value"), MALFORMED.values(), ids=MALFORMED)
+def test_what_only_looks_like_a_marker_is_refused(where: str, value: Any) -> None:
+    """It never passes for the absence of one, nor for a sound one; and it is not written over."""
+    base = put(MARKED, "/capabilities/extensions", [*MARKED["capabilities"]["extensions"], OTHER])
+    card = put(base, where, value)
+
+    for act in (find_marker, lambda card: with_marker(card, MARKER)):
+        with pytest.raises(CardRefused) as refused:
+            act(card)
+        assert refused.value.code == "extended.marker"
+        assert refused.value.path in where or where in refused.value.path
+        assert refused.value.path
+
+
+@pytest.mark.parametrize("name", ["kind", "audience", "seq", "exp"])
+def test_every_parameter_is_needed(name: str) -> None:
+    """There are no defaults."""
+    with pytest.raises(CardRefused, match="exactly kind, audience, seq, exp"):
+        find_marker(without(MARKED, f"{PARAMS}/{name}"))
+
+
+OUT_OF_PLACE: dict[str, Any] = {
+    "an object for the list": {"capabilities": {"extensions": {"0": {"uri": EXTENDED_URI}}}},
+    "a list of our uri": {"capabilities": {"extensions": [EXTENDED_URI]}},
+    "capabilities in a list": {"capabilities": [{"extensions": [{"uri": EXTENDED_URI}]}]},
+    "capabilities in capitals": {"Capabilities": MARKED["capabilities"]},
+    "extensions in capitals": {"capabilities": {"Extensions": [{"uri": EXTENDED_URI}]}},
+    "a uri in capitals": {"capabilities": {"extensions": [{"URI": EXTENDED_URI}]}},
+}
+
+
+@pytest.mark.parametrize("members", OUT_OF_PLACE.values(), ids=OUT_OF_PLACE)
+def test_a_marker_out_of_its_place_is_refused(members: dict[str, Any]) -> None:
+    """A lenient reader, or a signer who mistyped it, would see a marker there."""
+    with pytest.raises(CardRefused) as refused:
+        find_marker({**without(PORTABLE, "/capabilities"), **members})
+
+    assert refused.value.code == "extended.marker"
+
+
+# ------------------------------------------------------------------ writing
+
+
+@each_card
+def test_nothing_but_the_marker_is_written(card: dict[str, Any]) -> None:
+    """What was there stays, in its order, and the argument is not changed."""
+    card = put(card, "/capabilities/extensions", [OTHER])
+    before = copy.deepcopy(card)
+    marked = with_marker(card, MARKER)
+
+    assert find_marker(marked) == MARKER
+    assert card == before
+    assert list(marked) == list(card)
+    assert marked["capabilities"]["extensions"][0] == OTHER
+    assert without(marked, "/capabilities/extensions/1") == card
+
+
+def test_an_older_marker_is_replaced_where_it_stands() -> None:
+    """Extensions keep their places."""
+    card = put(MARKED, "/capabilities/extensions", [*MARKED["capabilities"]["extensions"], OTHER])
+    later = ExtendedMarker("staff", 42, MARKER.exp + 1)
+    marked = with_marker(card, later)
+
+    assert find_marker(marked) == later
+    assert marked["capabilities"]["extensions"][1:] == [OTHER]
+
+
+ABSENT = {
+    "no capabilities": without(PORTABLE, "/capabilities"),
+    "null for capabilities": {**PORTABLE, "capabilities": None},
+    "empty capabilities": {**PORTABLE, "capabilities": {}},
+    "null for extensions": put(PORTABLE, "/capabilities/extensions", None),
+    "no extension": put(PORTABLE, "/capabilities/extensions", []),
+}
+
+
+@pytest.mark.parametrize("card", ABSENT.values(), ids=ABSENT)
+def test_what_is_missing_is_made(card: dict[str, Any]) -> None:
+    """A list of extensions, and the capabilities around it."""
+    assert find_marker(with_marker(card, MARKER)) == MARKER
+
+
+UNFIT: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no card": ({"name": "x"}, "card.not_agent_card", ""),
+    "capabilities that are a list": (
+        {**PORTABLE, "capabilities": []},
+        "card.type",
+        "/capabilities",
+    ),
+    "capabilities that are false": (
+        {**PORTABLE, "capabilities": False},
+        "card.type",
+        "/capabilities",
+    ),
+    "extensions that are an object": (
+        put(PORTABLE, "/capabilities/extensions", {}),
+        "card.type",
+        "/capabilities/extensions",
+    ),
+    "capabilities under another spelling": (
+        {**without(PORTABLE, "/capabilities"), "Capabilities": {}},
+        "card.two_spellings",
+        "/capabilities",
+    ),
+}
+
+
+@pytest.mark.parametrize(("card", "code", "path"), UNFIT.values(), ids=UNFIT)
+def test_a_card_that_cannot_hold_it_is_refused(card: dict[str, Any], code: str, path: str) -> None:
+    """Under the codes that other readers give."""
+    with pytest.raises(CardRefused) as refused:
+        with_marker(card, MARKER)
+
+    assert (refused.value.code, refused.value.path) == (code, path)
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        pytest.param(ExtendedMarker("Staff", 1, 1), id="an audience in capitals"),
+        pytest.param(ExtendedMarker("staff", 0, 1), id="a number of zero"),
+        pytest.param(ExtendedMarker("staff", True, 1), id="true for a number"),
+        pytest.param(ExtendedMarker("staff", 1, MAX_EXP + 1), id="a time beyond the year 9999"),
+    ],
+)
+def test_a_marker_that_could_not_be_read_is_not_written(marker: ExtendedMarker) -> None:
+    """Whoever makes one need not check it first."""
+    with pytest.raises(CardRefused) as refused:
+        with_marker(PORTABLE, marker)
+
+    assert refused.value.code == "extended.marker"
+
+
+def test_marking_is_stable() -> None:
+    """A card that has the marker already, however its numbers are spelled, is left alone."""
+    card = Card.from_object(put(MARKED, f"{PARAMS}/seq", 41.0))
+
+    assert mark(card, MARKER) is card
+    assert mark(card, None) is card
+    assert find_marker(mark(card, ExtendedMarker("staff", 42, 1)).document) is not None
+
+
+# ------------------------------------------------------------------ what keeps it
+
+
+@each_profile
+@each_card
+def test_every_default_profile_keeps_it(card: dict[str, Any], profile: str) -> None:
+    """Types and values arrive in the payload, and coverage sees that they did."""
+    marked = with_marker(card, MARKER)
+    payload = canonicalize(marked, profile)
+
+    assert find_marker(parse_object(payload.data)) == MARKER
+    uncovered = [part.pointer for part in uncovered_parts(marked, payload)]
+    assert [where for where in uncovered if where.startswith("/capabilities/extensions")] == []
+
+
+def test_a_portable_card_stays_portable() -> None:
+    """One signature still serves every reader."""
+    assert lint(PORTABLE) == ()
+    assert lint(MARKED) == ()
+    assert len({canonicalize(MARKED, profile).data for profile in DEFAULT_PROFILES}) == 1
+
+
+def test_only_its_numbers_trouble_older_sdks() -> None:
+    """a2a-sdk before 1.1.4 writes them as floats; docs/formats.md says so."""
+    found = [(finding.rule.id, finding.pointer) for finding in lint(MARKED, "py-1.1")]
+
+    assert found == [("py-1.1.number", f"{PARAMS}/{name}") for name in ("seq", "exp")]
+
+
+markers = st.builds(
+    ExtendedMarker,
+    audience=st.text(st.sampled_from("abcz0-9"), min_size=1, max_size=64),
+    seq=st.integers(1, MAX_SEQ),
+    exp=st.integers(1, MAX_EXP),
+)
+
+
+def written(seed: int, marker: ExtendedMarker) -> dict[str, Any] | str:
+    """A spoilt card with the marker, or the code for which it cannot have one."""
+    try:
+        return with_marker(spoilt_card(seed), marker)
+    except CardRefused as refusal:
+        return refusal.code
+
+
+@given(seed=st.integers(0), marker=markers)
+def test_what_is_written_is_what_is_read(seed: int, marker: ExtendedMarker) -> None:
+    """On sound and spoilt cards alike, and again from bytes."""
+    marked = written(seed, marker)
+    if isinstance(marked, str):
+        assert marked in ("card.type", "card.not_agent_card", "card.two_spellings")
+        return
+    assert find_marker(marked) == marker
+    assert find_marker(parse_object(json.dumps(marked).encode())) == marker
+    assert with_marker(marked, marker) == marked
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_no_default_profile_loses_it(share: int) -> None:
+    """Wherever a profile has a payload for a card, the marker is in it."""
+    held = 0
+    for seed in range(share, EXAMPLES, SHARES):
+        marked = written(seed, MARKER)
+        if isinstance(marked, str):
+            continue
+        for profile in DEFAULT_PROFILES:
+            try:
+                value = canonicalize(marked, profile).value
+            except CanonicalizationError:
+                continue
+            assert find_marker(value) == MARKER, (seed, profile)
+            held += 1
+    assert held > 0

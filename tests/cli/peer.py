@@ -1,0 +1,115 @@
+"""A peer whose cards are verified on the command line: his statements, and a policy about him.
+
+All of it is made for this run, as of now, and written where the command runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from cardsign.card.canonical import canonicalize
+from cardsign.jose.assembly import sign_statement
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keyset import draft_keyset, read_keyset
+from cardsign.jose.release import draft_release
+from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE
+from tests.cli.conftest import Cardsign, Ended
+from tests.jose.statement_making import DAY, URL, entry, key, keyset_members, release_members
+from tests.support import PORTABLE, dump, signed
+
+T0 = int(time.time()) - 3600
+ORIGIN = "https://tides.example"
+AUDIENCE = "9f2c61d07be84a15"
+STATE = Path("home/.local/state/cardsign")  # in the empty home of the tests
+Card = dict[str, Any]
+
+
+def digest(card: Card) -> str:
+    """What a release lists a card by."""
+    return hashlib.sha256(canonicalize(card, "served-as-is").data).hexdigest()
+
+
+def keyset(version: int = 1, previous: bytes | None = None, **changes: Any) -> bytes:
+    """A keyset statement that holds now."""
+    times = {"nbf": T0 - DAY, "exp": T0 + 300 * DAY}
+    members = keyset_members(
+        version=version,
+        prev=read_keyset(previous).digest if previous else None,
+        iat=T0,
+        exp=T0 + 90 * DAY,
+        keys=[entry("card", "card", **times), entry("rel", "release", **times)],
+    )
+    return sign_statement(
+        draft_keyset({**members, **changes}), map(key, ("ann", "bob")), TYP_KEYSET
+    )
+
+
+def release(under: bytes, *cards: Card, seq: int = 42, **changes: Any) -> bytes:
+    """A release under a keyset statement that lists these cards, and holds now."""
+    listed = [
+        {"url": URL, "kind": "public", "payload_sha256": digest(card), "seq": seq} for card in cards
+    ]
+    members = release_members(
+        read_keyset(under), seq=seq, iat=T0, exp=T0 + 7 * DAY, cards=listed, floor={URL: seq}
+    )
+    payload = draft_release({**members, **changes})
+    return sign_statement(payload, [key("rel")], TYP_RELEASE)
+
+
+def write_cards() -> None:
+    """`signed.json` by the peer, `unsigned.json`, and `jwks.json` with his card key."""
+    Path("signed.json").write_bytes(dump(signed(PORTABLE, key("card"))))
+    Path("unsigned.json").write_bytes(dump(PORTABLE))
+    Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
+
+
+def write_statements() -> tuple[bytes, bytes]:
+    """`statements/`: a keyset and the release that lists the card."""
+    first = keyset()
+    current = release(first, PORTABLE)
+    folder = Path("statements")
+    folder.mkdir()
+    (folder / "1.1.json").write_bytes(first)
+    (folder / "release.json").write_bytes(current)
+    return first, current
+
+
+def write_policy(anchor: str, path: str = "trust.toml", **members: Any) -> None:
+    """A policy that enrols the peer, under one anchor."""
+    said = "\n".join(f"{name} = {json.dumps(value)}" for name, value in members.items())
+    Path(path).write_text(
+        f'format = 1\n[[issuer]]\nname = "tides"\norigins = ["{ORIGIN}"]\n{said}\n'
+        f"[issuer.anchor]\n{anchor}\n"
+    )
+
+
+def keyset_anchor(statement: bytes) -> str:
+    """An anchor that pins one keyset statement."""
+    pinned = read_keyset(statement)
+    return (
+        f"keyset = {{epoch = {pinned.epoch}, version = {pinned.version}, "
+        f'digest = "{pinned.digest}"}}'
+    )
+
+
+def jwks_anchor() -> str:
+    """An anchor that names a URL."""
+    return f'jwks = "{ORIGIN}/jwks.json"'
+
+
+def enrol(cardsign: Cardsign) -> tuple[bytes, bytes]:
+    """Cards, statements, a policy that pins the keyset, and a memory that has just begun."""
+    write_cards()
+    statements = write_statements()
+    write_policy(keyset_anchor(statements[0]))
+    assert cardsign("trust", "init").status == 0
+    return statements
+
+
+def codes(ended: Ended) -> list[str]:
+    """The codes of the one verdict that was printed as JSON."""
+    return [reason["code"] for reason in ended.json["reasons"]]

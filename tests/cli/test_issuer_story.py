@@ -1,0 +1,681 @@
+"""An issuer's statements on the command line, from `init` to theft and recovery."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.cli.recovery import make_recovery
+from cardsign.errors import StoreFault
+from cardsign.jose.assembly import sign_statement
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
+from cardsign.keys.ledger import note_release
+from cardsign.keys.store import DirectoryStore
+from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
+from tests.support import PORTABLE
+
+ISSUER = "https://tides.example"
+RECOVERY = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
+    cost = UnsafeScryptCost(n=2, r=1, p=1)
+    monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
+    monkeypatch.setattr("cardsign.cli.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr(ScryptCost, "min_n", 2)
+
+
+@pytest.fixture
+def issuer(cardsign: Cardsign) -> Cardsign:
+    """A folder set up in the full form, with `card.json` in it."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    done = cardsign("init", "--issuer", ISSUER, "--recovery-out", "recovery.key", **RECOVERY)
+    assert done.status == 0, done.err
+    return cardsign
+
+
+def run(ended: Ended) -> Ended:
+    """What must have gone well."""
+    assert ended.status == 0, ended.err
+    return ended
+
+
+def publish(cardsign: Cardsign, *options: str) -> None:
+    """Sign, list, publish."""
+    run(cardsign("sign", "card.json", "-o", "signed.json"))
+    run(cardsign("release", "renew", "--card", "signed.json"))
+    run(cardsign("publish", "signed.json", *options))
+
+
+def served(publication: str = "public") -> Path:
+    """The newest generation's folder, which is what a web server serves."""
+    number = json.loads(Path(publication, "current").read_bytes())["generation"]
+    return Path(publication, f"{number:06d}")
+
+
+def judged(cardsign: Cardsign, card: str | None = None, folder: Path | None = None) -> Ended:
+    """What a verifier says of a card, by default the served one, with what is served now."""
+    folder = folder or served()
+    evidence = ["--statements", folder / "keyset", "--statements", folder / "release.json"]
+    chosen = card or folder / "agent-card.json"
+    return cardsign("verify", chosen, "--origin", ISSUER, *evidence, "--json")
+
+
+def tree() -> dict[str, bytes]:
+    """Every file of the issuer's folder, but for empty locks."""
+    found = (path for path in Path().rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path): path.read_bytes() for path in found}
+
+
+def key_of(role: str) -> str:
+    """The kid of the active key of a role."""
+    keys = DirectoryStore.open(Path("keys")).state.keys
+    return next(key.kid for key in keys if role in key.roles and key.state == "active")
+
+
+def add(role: Any) -> None:
+    """A new key of a role, which is active."""
+    DirectoryStore.open(Path("keys")).add_key(
+        PrivateKey.generate("ES256"),
+        PASSPHRASE.encode(),
+        now=datetime.now(UTC),
+        random=os.urandom,
+        roles=(role,),
+        holder="owner",
+    )
+
+
+def step(cardsign: Cardsign, number: str) -> Ended:
+    """Draft, sign and publish the next keyset statement."""
+    drafted = run(cardsign("keyset", "draft"))
+    digest = drafted.text.strip()
+    run(cardsign("keyset", "sign", f"keyset-{number}.json", "--digest", digest))
+    run(cardsign("keyset", "publish", f"keyset-{number}.json"))
+    return drafted
+
+
+def release(cardsign: Cardsign) -> Any:
+    """The newest release."""
+    return cardsign("release", "show", "--json").json
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
+    """Let the clock of releases go forward."""
+
+    def forward(by: timedelta) -> None:
+        now = datetime.now(UTC).replace(microsecond=0) + by
+        monkeypatch.setattr("cardsign.cli.release.moment", lambda: now)
+
+    return forward
+
+
+def enrol(cardsign: Cardsign) -> None:
+    """A verifier pins what is published now."""
+    run(cardsign("trust", "init"))
+    keyset, release = served() / "keyset/1.1.json", served() / "release.json"
+    run(
+        cardsign(
+            "trust", "add", "tides", "--origin", ISSUER, "--keyset", keyset, "--release", release
+        )
+    )
+
+
+def test_a_verifier_follows_an_issuer_through_rotation_and_revocation(issuer: Cardsign) -> None:
+    """Init, publish, enrol; the card key is revoked and replaced, and the verifier knows."""
+    publish(issuer)
+    enrol(issuer)
+    assert judged(issuer).json["verdict"] == "trusted"
+    old = (served() / "agent-card.json").read_bytes()
+    card_key = key_of("card")
+    run(issuer("keys", "generate"))  # the standby of the card key
+    step(issuer, "1.2")
+    run(issuer("release", "renew"))
+    assert judged(issuer).json["verdict"] == "trusted"
+    run(issuer("keys", "revoke", card_key, "--reason", "superseded"))
+    publish(issuer)
+    verdict = judged(issuer).json
+    assert verdict["verdict"] == "trusted"
+    assert verdict["statements"]["keyset"]["number"] == "1.2"
+    Path("old.json").write_bytes(old)
+    refused = issuer("verify", "old.json", "--origin", ISSUER, "--json")
+    assert refused.status == 1
+    assert "key.revoked" in {reason["code"] for reason in refused.json["reasons"]}
+
+
+def test_the_next_keyset_confirms_a_revocation_and_outlives_the_release(issuer: Cardsign) -> None:
+    """What a release has revoked the roots list in their own statement."""
+    publish(issuer)
+    card_key = key_of("card")
+    run(issuer("keys", "generate"))
+    step(issuer, "1.2")
+    run(issuer("keys", "revoke", card_key, "--reason", "superseded"))
+    run(issuer("release", "renew"))
+    assert release(issuer)["revoked"] == [card_key]
+    drafted = step(issuer, "1.3")
+    assert f"+ revoked {card_key}" in drafted.err
+    run(issuer("release", "renew"))
+    assert release(issuer)["revoked"] == []
+    shown = run(issuer("keyset", "show", "--json")).json
+    assert shown["revoked"] == [card_key]
+
+
+# ------------------------------------------------------------------ releases
+
+
+def test_cron_may_ask_for_a_release_as_often_as_it_likes(
+    issuer: Cardsign, clock: Callable[[timedelta], None]
+) -> None:
+    """Nothing is signed while nothing is new; then at half life; then `show` is content again."""
+    publish(issuer)
+    seq = release(issuer)["seq"]
+    before = tree()
+    assert "nothing changed" in run(issuer("release", "renew")).err
+    assert tree() == before
+    assert release(issuer)["seq"] == seq
+    clock(timedelta(days=4))
+    due = issuer("release", "show")
+    assert (due.status, "it is time" in due.err) == (1, True)
+    run(issuer("release", "renew"))
+    assert release(issuer)["seq"] == seq + 1
+    assert run(issuer("release", "renew", "--force", "--json")).json["created"]
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, 0), (99, 2)], ids=["once", "for ever"])
+def test_a_host_that_was_slower_tries_again(
+    times: int, status: int, issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of a release is taken by compare and swap; no two have one."""
+    taken = iter(range(times))
+    seq = release(issuer)["seq"]
+
+    def faster(store: DirectoryStore, statement: Any, *, now: datetime) -> None:
+        if next(taken, None) is not None:
+            raise StoreFault("keystore.changed", "another host was faster")
+        note_release(store, statement, now=now)
+
+    monkeypatch.setattr("cardsign.cli.release.note_release", faster)
+    ended = issuer("release", "renew", "--force")
+    assert ended.status == status
+    assert release(issuer)["seq"] == seq + (status == 0)
+
+
+def test_an_expired_keyset_carries_no_release(
+    issuer: Cardsign, clock: Callable[[timedelta], None]
+) -> None:
+    """The roots renew it first: no verifier would believe the release."""
+    clock(timedelta(days=91))
+    ended = issuer("release", "renew")
+    assert (ended.status, "statement.expired" in ended.err) == (2, True)
+
+
+def test_the_floor_rises_once_no_cache_can_hold_the_old_card(
+    issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then both cards are current; after it the old one is rolled back."""
+    publish(issuer, "--max-age", "0")
+    enrol(issuer)
+    Path("old.json").write_bytes((served() / "agent-card.json").read_bytes())
+    Path("card.json").write_text(json.dumps({**PORTABLE, "version": "9.9.9"}))
+    publish(issuer, "--max-age", "0")
+    run(issuer("release", "renew"))
+    assert len(release(issuer)["cards"]) == 2
+    assert judged(issuer, "old.json").json["verdict"] == "trusted"
+    monkeypatch.setattr("cardsign.cli.release.SETTLING", timedelta(minutes=-1))
+    run(issuer("release", "renew"))
+    assert len(release(issuer)["cards"]) == 1
+    assert list(release(issuer)["floor"].values()) == [release(issuer)["seq"] - 1]
+    assert judged(issuer).json["verdict"] == "trusted"
+    assert judged(issuer, "old.json").json["verdict"] == "untrusted"
+
+
+def test_what_is_told_to_a_release_it_says(issuer: Cardsign) -> None:
+    """A URL of its own, a floor at once, a URL withdrawn, the floor of extended cards."""
+    other = f"{ISSUER}/ebb.json"
+    run(issuer("sign", "card.json", "-o", "signed.json"))
+    run(issuer("release", "renew", "--card", f"{other}=signed.json", "--raise-floor"))
+    assert release(issuer)["floor"] == {other: 2}
+    run(issuer("release", "renew", "--withdraw", other, "--extended-floor", "2"))
+    assert release(issuer)["cards"] == []
+    assert release(issuer)["floor"] == {other: 2, "extended": 2}
+    revoked = run(issuer("release", "renew", "--revoke", key_of("card"), "--json")).json
+    assert revoked["revoked"] == [key_of("card")]
+
+
+# ------------------------------------------------------------------ several holders
+
+
+def test_two_holders_on_two_machines_sign_one_draft(issuer: Cardsign, tmp_path: Path) -> None:
+    """Bob becomes a root: from then on neither of the two can say anything alone."""
+    publish(issuer)
+    bob = DirectoryStore.create(tmp_path / "bob")
+    made = bob.add_key(
+        PrivateKey.generate("ES256"),
+        PASSPHRASE.encode(),
+        now=datetime.now(UTC),
+        random=os.urandom,
+        roles=("root",),
+        holder="bob",
+    )
+    Path("bob.jwk").write_text(json.dumps(made.public.jwk()))
+    run(
+        issuer(
+            "keyset",
+            "publish",
+            served() / "keyset/1.1.json",
+            "--keystore",
+            "bob",
+            "--publication",
+            "none",
+        )
+    )
+    drafted = run(issuer("keyset", "draft", "--add-root", "bob=bob.jwk", "--threshold", "2"))
+    digest = drafted.text.strip()
+    run(issuer("keyset", "sign", "keyset-1.2.json", "--digest", digest))
+    before = tree()
+    alone = issuer("keyset", "publish", "keyset-1.2.json")
+    assert (alone.status, "statement.unsigned" in alone.err) == (1, True)
+    assert tree() == before
+    by_bob = ("--keystore", "bob", "--digest", digest)
+    signed = run(issuer("keyset", "sign", "keyset-1.2.json", *by_bob))
+    assert "+ root" in signed.err
+    run(issuer("keyset", "publish", "keyset-1.2.json"))
+    assert run(issuer("keyset", "show", "--json")).json["threshold"] == 2
+    run(issuer("keyset", "verify", "keyset-1.2.json", "--keystore", "bob"))
+    third = run(issuer("keyset", "draft")).text.strip()
+    run(issuer("keyset", "sign", "keyset-1.3.json", "--digest", third))
+    assert issuer("keyset", "publish", "keyset-1.3.json").status == 1
+
+
+# ------------------------------------------------------------------ theft
+
+
+def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) -> None:
+    """The thief publishes under his own card key; the recovery key ends it."""
+    publish(issuer)
+    enrol(issuer)
+    shutil.copytree("keys", "stolen")
+    shutil.copytree("public", "thief")
+    theirs = ("--keystore", "stolen")
+    at_thief = ("--publication", "thief")
+    for _ in range(10):
+        run(issuer("keys", "generate", *theirs))
+        digest = run(issuer("keyset", "draft", *theirs, "-o", "evil.json")).text.strip()
+        run(issuer("keyset", "sign", "evil.json", *theirs, "--digest", digest))
+        run(issuer("keyset", "publish", "evil.json", *theirs, *at_thief))
+    run(issuer("release", "renew", *theirs, *at_thief))
+    believed = judged(issuer, folder=served("thief")).json
+    assert believed["statements"]["keyset"]["number"] == "1.11"
+    for role in ("card", "release"):
+        stolen = key_of(role)
+        add(role)
+        compromised = ("--reason", "compromised", "--same-custody-accepted")
+        run(issuer("keys", "revoke", stolen, *compromised))
+    opened = issuer(
+        "keyset",
+        "recover",
+        "--recovery-file",
+        "recovery.key",
+        "--new-recovery-out",
+        "recovery2.key",
+        **RECOVERY,
+    )
+    run(opened)
+    run(issuer("keyset", "publish", "keyset-2.1.json"))
+    publish(issuer)
+    verdict = judged(issuer).json
+    assert verdict["verdict"] == "trusted"
+    assert verdict["statements"]["keyset"]["number"] == "2.1"
+    late = judged(issuer, folder=served("thief")).json
+    assert late["verdict"] == "untrusted"
+    assert late["statements"]["keyset"]["number"] == "2.1"
+
+
+def test_no_recovery_is_final(cardsign: Cardsign) -> None:
+    """Who wanted none is told so, and told again when he needs it."""
+    done = run(cardsign("init", "--issuer", ISSUER, "--no-recovery"))
+    assert "theft of the root key is final" in done.err
+    Path("r.key").write_bytes(make_recovery(b"another horse entirely")[1])
+    ended = cardsign("keyset", "recover", "--recovery-file", "r.key", **RECOVERY)
+    assert (ended.status, "statement.recovery" in ended.err) == (2, True)
+
+
+def test_a_root_key_is_exchanged_in_good_order(
+    issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old and new root sign; the digest is typed in by a person."""
+    add("root")
+    new = DirectoryStore.open(Path("keys")).state.keys[-1].kid
+    exchange = ("--remove-root", "owner", "--add-root", f"owner={new}")
+    digest = run(issuer("keyset", "draft", *exchange)).text.strip()
+    spaced = f"{digest[:32].upper()} {digest[32:]}"
+    monkeypatch.setattr(
+        "cardsign.cli.keyset_signing.terminal_prompt", lambda: lambda question: spaced
+    )
+    only_new = issuer("keyset", "sign", "keyset-1.2.json", "--key", new, "-o", "half.json")
+    assert "the root before: 0 of 1" in run(only_new).err
+    assert issuer("keyset", "publish", "half.json").status == 1
+    run(issuer("keyset", "sign", "keyset-1.2.json"))
+    run(issuer("keyset", "publish", "keyset-1.2.json"))
+    assert run(issuer("keyset", "show", "--json")).json["root"] == [new]
+    shown = run(issuer("keyset", "show"))
+    assert "signed by the root before: 1 of 1 (owner)" in shown.text
+
+
+def test_another_history_is_not_published_over_ours(issuer: Cardsign) -> None:
+    """A ledger that lost its end, or is a stranger's, forks what verifiers hold."""
+    publish(issuer)
+    shutil.copytree("keys", "copy")
+    step(issuer, "1.2")
+    elsewhere = ("--keystore", "copy", "--publication", "public")
+    digest = run(issuer("keyset", "draft", "--keystore", "copy", "--days", "30")).text.strip()
+    own = ("--keystore", "copy", "--digest", digest)
+    run(issuer("keyset", "sign", "keyset-1.2.json", *own))
+    before = tree()
+    for words in (("keyset", "publish", "keyset-1.2.json"), ("release", "renew", "--force")):
+        ended = issuer(*words, *elsewhere)
+        assert (ended.status, "publish.statements" in ended.err) == (1, True)
+        assert tree() == before
+
+
+def test_a_ledger_that_was_edited_stops_the_signer(issuer: Cardsign) -> None:
+    """Nothing is signed by a history that is not the store's."""
+    Path("keys/statements/keysets/1.1.json").unlink()
+    for words in (("sign", "card.json", "-o", "s.json"), ("keys", "jwks"), ("keyset", "draft")):
+        ended = issuer(*words)
+        assert (ended.status, "keystore.statements" in ended.err) == (2, True)
+
+
+def test_without_a_keyset_there_is_nothing_to_show(cardsign: Cardsign) -> None:
+    """The simple form says what would be needed, and signs as ever."""
+    run(cardsign("init", "--simple", "--issuer", ISSUER))
+    for words in (("keyset", "show"), ("release", "renew"), ("release", "show")):
+        ended = cardsign(*words)
+        assert (ended.status, "keystore.no_keyset" in ended.err) == (2, True)
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    run(cardsign("sign", "card.json", "-o", "signed.json"))
+    run(cardsign("publish", "signed.json"))
+    assert not (served() / "keyset").exists()
+
+
+# ------------------------------------------------------------------ setting up
+
+
+def test_the_recovery_key_is_printed_once_and_kept_nowhere(cardsign: Cardsign) -> None:
+    """On stdout, encrypted; no file of the folder holds it."""
+    done = run(cardsign("init", "--issuer", ISSUER, **RECOVERY))
+    label = json.loads(done.text)["thumbprint"].encode()
+    private = json.loads(done.text)["ciphertext"].encode()
+    found = tree()
+    assert not any(private in data for data in found.values())
+    assert any(label in data for data in found.values()) is False  # only inside signed payloads
+    assert "the root and release key lies with the card key" in done.err
+
+
+def test_custodies_are_as_separate_as_asked_for(cardsign: Cardsign, tmp_path: Path) -> None:
+    """A root elsewhere and other passphrases: nothing is said to fall together."""
+    for name in ("root", "release"):
+        (tmp_path / name).write_text(f"passphrase of {name}\n")
+        (tmp_path / name).chmod(0o600)
+    done = run(
+        cardsign(
+            "init",
+            "--issuer",
+            ISSUER,
+            "--root-keystore",
+            "stick",
+            "--root-passphrase-file",
+            "root",
+            "--release-passphrase-file",
+            "release",
+            "--recovery-out",
+            "recovery.key",
+            **RECOVERY,
+        )
+    )
+    assert "who steals one" not in done.err
+    assert Path("recovery.key").stat().st_mode & 0o077 == 0
+    assert not any(
+        "root" in record.roles for record in DirectoryStore.open(Path("keys")).state.keys
+    )
+    digest = run(cardsign("keyset", "draft")).text.strip()
+    by_root = ("--keystore", "stick", "--passphrase-file", "root", "--digest", digest)
+    run(cardsign("keyset", "sign", "keyset-1.2.json", *by_root))
+    run(cardsign("keyset", "publish", "keyset-1.2.json"))
+    assert cardsign("release", "renew").status == 2
+    run(cardsign("release", "renew", "--passphrase-file", "release"))
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def _nothing(cardsign: Cardsign) -> None:
+    pass
+
+
+def _unsigned(cardsign: Cardsign) -> None:
+    run(cardsign("keyset", "draft"))
+
+
+def _signed_card(cardsign: Cardsign) -> None:
+    run(cardsign("sign", "card.json", "-o", "signed.json"))
+
+
+def _card_elsewhere(cardsign: Cardsign) -> None:
+    moved = json.dumps(PORTABLE).replace(ISSUER, "https://evil.example")
+    Path("card.json").write_text(moved)
+    _signed_card(cardsign)
+    run(cardsign("release", "renew", "--card", "signed.json"))
+
+
+def _standby(cardsign: Cardsign) -> None:
+    _signed_card(cardsign)
+    run(cardsign("release", "renew", "--card", "signed.json"))
+    run(cardsign("keys", "generate"))
+
+
+def _edited_store(cardsign: Cardsign) -> None:
+    """A pull request that puts a stranger's key in the place of ours (threats.md 22)."""
+    ours = key_of("card")
+    add("card")
+    run(cardsign("keys", "revoke", ours, "--reason", "superseded"))
+
+
+def _stranger(cardsign: Cardsign) -> None:
+    _unsigned(cardsign)
+    DirectoryStore.create(Path("stranger"))
+    Path("other.key").write_bytes(make_recovery(b"another horse entirely")[1])
+
+
+def _lost_release_key(cardsign: Cardsign) -> None:
+    run(cardsign("keys", "revoke", key_of("release"), "--reason", "compromised"))
+
+
+REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {
+    "a draft that nobody has signed": (
+        _unsigned,
+        ["keyset", "publish", "keyset-1.2.json"],
+        1,
+        "statement.unsigned",
+    ),
+    "a digest that is another one": (
+        _unsigned,
+        ["keyset", "sign", "keyset-1.2.json", "--digest", "0" * 64],
+        2,
+        "statement.digest",
+    ),
+    "a digest that nobody told": (
+        _unsigned,
+        ["keyset", "sign", "keyset-1.2.json"],
+        2,
+        "usage.conflict",
+    ),
+    "a threshold above the holders": (
+        _nothing,
+        ["keyset", "draft", "--threshold", "2"],
+        2,
+        "statement.threshold",
+    ),
+    "an origin that is none": (
+        _nothing,
+        ["keyset", "draft", "--origin", "tides"],
+        2,
+        "card.interface_url",
+    ),
+    "a holder without a name": (
+        _nothing,
+        ["keyset", "draft", "--add-root", "=x"],
+        2,
+        "usage.conflict",
+    ),
+    "recovery without its key": (_nothing, ["keyset", "recover"], 2, "usage.conflict"),
+    "recovery by another key": (
+        _stranger,
+        ["keyset", "recover", "--recovery-file", "other.key"],
+        1,
+        "sign.no_key",
+    ),
+    "a card outside the keyset's origins": (
+        _card_elsewhere,
+        ["publish", "signed.json"],
+        1,
+        "card.origin_mismatch",
+    ),
+    "a card that no release lists": (
+        _signed_card,
+        ["publish", "signed.json"],
+        1,
+        "publish.unlisted",
+    ),
+    "a key that the roots have not listed": (
+        _standby,
+        ["publish", "signed.json"],
+        1,
+        "publish.key_unlisted",
+    ),
+    "signing with a key that was edited in": (
+        _edited_store,
+        ["sign", "card.json", "-o", "signed.json"],
+        2,
+        "keystore.not_listed",
+    ),
+    "a release without a release key": (_lost_release_key, ["release", "renew"], 1, "sign.no_key"),
+    "a release that revokes a stranger": (
+        _nothing,
+        ["release", "renew", "--revoke", "nobody"],
+        2,
+        "usage.conflict",
+    ),
+    "a card that is no card": (
+        _nothing,
+        ["release", "renew", "--card", "cardsign.toml"],
+        2,
+        "json.syntax",
+    ),
+}
+
+
+@pytest.mark.parametrize(("prepare", "words", "status", "code"), REFUSALS.values(), ids=REFUSALS)
+def test_a_refusal_leaves_the_disk_as_it_was(
+    prepare: Callable[[Cardsign], None],
+    words: list[str],
+    status: int,
+    code: str,
+    issuer: Cardsign,
+) -> None:
+    """One line, one code, one hint, and not a byte written."""
+    prepare(issuer)
+    before = tree()
+    ended = issuer(*words, **RECOVERY)
+    assert code in ended.err
+    assert ended.status == status
+    assert tree() == before
+
+
+INIT_REFUSALS: dict[str, tuple[list[str], dict[str, str], str]] = {
+    "no origin": ([], RECOVERY, "usage.conflict"),
+    "an origin that is none": (["--issuer", "tides"], RECOVERY, "card.interface_url"),
+    "no passphrase for recovery": (["--issuer", ISSUER], {}, "passphrase.none"),
+    "one passphrase for all": (
+        ["--issuer", ISSUER],
+        {"CARDSIGN_RECOVERY_PASSPHRASE": PASSPHRASE},
+        "passphrase.reused",
+    ),
+    "a holder that is no name": (
+        ["--issuer", ISSUER, "--holder", "Ann"],
+        RECOVERY,
+        "usage.conflict",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "secrets", "code"), INIT_REFUSALS.values(), ids=INIT_REFUSALS)
+def test_init_writes_all_or_nothing(
+    words: list[str], secrets: dict[str, str], code: str, cardsign: Cardsign
+) -> None:
+    """Everything is asked for before anything is made."""
+    ended = cardsign("init", *words, **secrets)
+    assert (ended.status, code in ended.err) == (2, True)
+    assert tree() == {}
+
+
+def test_a_recovery_key_is_replaced_with_its_own_signature(issuer: Cardsign) -> None:
+    """The root alone cannot; then the old key opens nothing any more, and the new one does."""
+    private, text = make_recovery(b"another horse entirely")
+    Path("new.key").write_bytes(text)
+    Path("new.jwk").write_text(json.dumps(private.public.jwk()))
+    digest = run(issuer("keyset", "draft", "--recovery", "owner=new.jwk")).text.strip()
+    signing = ("keyset", "sign", "keyset-1.2.json", "--digest", digest)
+    assert "the recovery keys before: 0 of 1" in run(issuer(*signing)).err
+    ended = issuer("keyset", "publish", "keyset-1.2.json")
+    assert (ended.status, "statement.recovery" in ended.err) == (1, True)
+    run(issuer(*signing, "--recovery-file", "recovery.key", **RECOVERY))
+    run(issuer("keyset", "publish", "keyset-1.2.json"))
+    recover = ("keyset", "recover", "--recovery-file")
+    assert issuer(*recover, "recovery.key", **RECOVERY).status == 1
+    run(issuer(*recover, "new.key", "--drop", key_of("card"), **RECOVERY))
+    run(issuer("keyset", "publish", "keyset-2.1.json"))
+    shown = run(issuer("keyset", "show", "--json")).json
+    assert (shown["epoch"], key_of("card") in shown["revoked"]) == (2, True)
+
+
+def test_two_hosts_at_once_lose_no_card(issuer: Cardsign, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one signs a release nobody else begins one from the same release before."""
+    run(issuer("sign", "card.json", "-o", "signed.json"))
+    other = f"{ISSUER}/other.json=signed.json"
+    meanwhile: list[Ended] = []
+
+    def slow(*arguments: Any) -> bytes:
+        monkeypatch.setattr("cardsign.cli.release.sign_statement", sign_statement)
+        meanwhile.append(issuer("release", "renew", "--card", other))
+        return sign_statement(*arguments)
+
+    monkeypatch.setattr("cardsign.cli.release.sign_statement", slow)
+    monkeypatch.setattr("cardsign.keys.ledger.LOCK_PATIENCE", 0.05)
+    run(issuer("release", "renew", "--card", "signed.json"))
+    assert (meanwhile[0].status, "keystore.busy" in meanwhile[0].err) == (2, True)
+    run(issuer("release", "renew", "--card", other))
+    assert len(release(issuer)["cards"]) == 2
+
+
+def test_a_draft_that_does_not_follow_is_not_signed(issuer: Cardsign) -> None:
+    """By the signer's own newest statement, whatever the draft's author holds."""
+    shutil.copytree("keys", "behind")
+    step(issuer, "1.2")
+    digest = run(issuer("keyset", "draft")).text.strip()
+    before = tree()
+    behind = ("--keystore", "behind", "--digest", digest)
+    ended = issuer("keyset", "sign", "keyset-1.3.json", *behind)
+    assert (ended.status, "statement.gap" in ended.err) == (1, True)
+    assert tree() == before
+    run(issuer("keyset", "sign", "keyset-1.3.json", "--digest", digest))

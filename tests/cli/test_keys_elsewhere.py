@@ -1,0 +1,211 @@
+"""`keys import --custody` and `sign --key`: keys that lie elsewhere, on the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from cardsign.jose.keys import PrivateKey
+from tests.cli.conftest import Cardsign
+from tests.support import PORTABLE
+
+SIGNS = """#!{python}
+import sys
+from cardsign.jose.keys import PrivateKey
+with open({ran!r}, "a") as file:
+    file.write("ran ")
+with open({key!r}, "rb") as file:
+    key = PrivateKey.from_pkcs8_der(file.read())
+sys.stdout.buffer.write(key.sign(sys.stdin.buffer.read()))
+"""
+
+
+class Elsewhere:
+    """A key behind a program, the JWK of its public half, and a card."""
+
+    def __init__(self, folder: Path, key: PrivateKey) -> None:
+        self.key = key
+        self.ran = folder / "ran"
+        program, secret = folder / "program", folder / "elsewhere.der"
+        secret.write_bytes(key.to_pkcs8_der())
+        program.write_text(SIGNS.format(python=sys.executable, key=str(secret), ran=str(self.ran)))
+        program.chmod(0o700)
+        self.uri = f"exec:{program}"
+        self.public = folder / "public.jwk"
+        self.public.write_text(json.dumps(key.public.jwk()))
+        self.card = folder / "card.json"
+        self.card.write_text(json.dumps(PORTABLE))
+
+    def enrolled(self, cardsign: Cardsign) -> None:
+        """Take it into ./keys."""
+        done = cardsign("keys", "import", "--custody", self.uri, "--public", self.public)
+        assert done.status == 0, done.err
+        self.ran.unlink()
+
+    def signed(self, cardsign: Cardsign) -> None:
+        """Check that signed.json verifies with the store's JWK Set."""
+        self.jwks(cardsign)
+        assert cardsign("verify", "signed.json", "--jwks", "jwks.json").status == 0
+
+    def jwks(self, cardsign: Cardsign) -> None:
+        """Write jwks.json."""
+        assert cardsign("keys", "jwks", "-o", "jwks.json").status == 0
+
+
+@pytest.fixture
+def elsewhere(cardsign: Cardsign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
+    """A key elsewhere, and a user without a file of his own."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("CARDSIGN_PASSPHRASE")
+    return Elsewhere(tmp_path, PrivateKey.generate("ES256", kid="cards-1"))
+
+
+def test_a_key_elsewhere_is_enrolled_by_its_public_half(
+    cardsign: Cardsign, elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    """The store keeps no private half and asks for no passphrase; the signer has proved itself."""
+    done = cardsign("keys", "import", "--custody", elsewhere.uri, "--public", elsewhere.public)
+
+    assert (done.status, done.text) == (0, "cards-1\n")
+    assert elsewhere.ran.read_text() == "ran "
+    shown = cardsign("keys", "show", "cards-1", "--json").json
+    assert (shown["custody"], shown["state"]) == (elsewhere.uri, "active")
+    assert not (tmp_path / "keys" / "private").exists()
+
+
+def test_a_signer_that_does_not_hold_the_key_is_not_enrolled(
+    cardsign: Cardsign, elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    """Nothing is written."""
+    elsewhere.public.write_text(json.dumps(PrivateKey.generate("ES256").public.jwk()))
+    done = cardsign("keys", "import", "--custody", elsewhere.uri, "--public", elsewhere.public)
+    assert (done.status, done.text) == (2, "")
+    assert "signer.wrong_key" in done.err
+    assert not (tmp_path / "keys").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("file", "--custody", "exec:/bin/true"), ("file", "--public", "public.jwk")],
+    ids=["neither", "both", "a public half of a private one"],
+)
+def test_a_file_or_a_custody_is_imported(arguments: tuple[str, ...], cardsign: Cardsign) -> None:
+    """One of the two."""
+    done = cardsign("keys", "import", *arguments)
+    assert done.status == 2
+    assert "usage.conflict" in done.err
+
+
+def test_sign_by_the_stored_public_half(cardsign: Cardsign, elsewhere: Elsewhere) -> None:
+    """--key chooses the store's key that lies there, and gives leave to run it."""
+    elsewhere.enrolled(cardsign)
+    done = cardsign("sign", elsewhere.card, "--key", elsewhere.uri, "-o", "signed.json")
+    assert done.status == 0, done.err
+    elsewhere.signed(cardsign)
+
+
+def test_the_store_alone_runs_nothing(
+    cardsign: Cardsign, elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    """Without --key, and without the user's own file, a program in the key store is not run."""
+    elsewhere.enrolled(cardsign)
+    done = cardsign("sign", elsewhere.card, "-o", "signed.json")
+    assert done.status == 2
+    assert "signer.not_allowed" in done.err
+    assert not elsewhere.ran.exists()
+    assert not (tmp_path / "signed.json").exists()
+
+
+def test_the_users_own_file_lets_the_store_run_it(
+    cardsign: Cardsign, elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    """For cron and pipelines; a file of the repository gives no such leave."""
+    elsewhere.enrolled(cardsign)
+    leave = f"format = 1\nallow = [{json.dumps(elsewhere.uri)}]\n"
+    for folder in (tmp_path, tmp_path / "keys"):
+        (folder / "signers.toml").write_text(leave)
+        (folder / "signers.toml").chmod(0o600)
+    assert cardsign("sign", elsewhere.card, "-o", "signed.json").status == 2
+
+    own = tmp_path / "config" / "cardsign" / "signers.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(leave)
+    own.chmod(0o600)
+    done = cardsign("sign", elsewhere.card, "-o", "signed.json")
+    assert done.status == 0, done.err
+    elsewhere.signed(cardsign)
+
+
+def test_sign_by_a_public_half_in_a_file(
+    cardsign: Cardsign, elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    """No key store is needed; signing again replaces nothing and changes nothing."""
+    command = ("sign", "signed.json", "--key", elsewhere.uri, "--public", elsewhere.public)
+    (tmp_path / "signed.json").write_text(json.dumps(PORTABLE))
+    assert cardsign(*command, "-o", "signed.json").status == 0
+    once = (tmp_path / "signed.json").read_bytes()
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [elsewhere.key.public.jwk()]}))
+    assert cardsign("verify", "signed.json", "--jwks", "jwks.json").status == 0
+
+    assert cardsign(*command, "-o", "signed.json").status == 0
+    assert (tmp_path / "signed.json").read_bytes() == once
+    assert not (tmp_path / "keys").exists()
+
+
+def test_an_edited_public_half_signs_nothing(
+    cardsign: Cardsign, elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    """Where the signer's answer does not fit the public half, no card is written."""
+    other = json.dumps(PrivateKey.generate("ES256").public.jwk())
+    elsewhere.public.write_text(other)
+    done = cardsign(
+        "sign",
+        elsewhere.card,
+        "--key",
+        elsewhere.uri,
+        "--public",
+        "public.jwk",
+        "-o",
+        "signed.json",
+    )
+    assert done.status == 2
+    assert "signer.wrong_key" in done.err
+    assert not (tmp_path / "signed.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        pytest.param(("--public", "public.jwk"), "usage.conflict", id="--public without --key"),
+        pytest.param(
+            ("--key", "exec:/a", "--key", "exec:/b", "--public", "public.jwk"),
+            "usage.conflict",
+            id="--public of two keys",
+        ),
+        pytest.param(("--key", "exec:/other"), "keystore.unknown_key", id="a key not enrolled"),
+        pytest.param(("--key", "exec:relative"), "signer.uri", id="a malformed URI"),
+        pytest.param(("--key", "exec:/a", "--public", "card.json"), "key.malformed", id="no JWK"),
+        pytest.param(
+            ("--key", "exec:/a", "--public", "elsewhere.der"), "json.", id="a private key"
+        ),
+    ],
+)
+def test_what_names_no_key(
+    options: tuple[str, ...], code: str, cardsign: Cardsign, elsewhere: Elsewhere
+) -> None:
+    """A local fault, and nothing is run."""
+    elsewhere.enrolled(cardsign)
+    done = cardsign("sign", elsewhere.card, "-o", "signed.json", *options)
+    assert (done.status, code in done.err) == (2, True), done.err
+    assert not elsewhere.ran.exists()
+
+
+def test_a_library_that_is_not_absolute(cardsign: Cardsign, elsewhere: Elsewhere) -> None:
+    """A relative one would be the repository's."""
+    elsewhere.enrolled(cardsign)
+    done = cardsign("sign", elsewhere.card, CARDSIGN_PKCS11_MODULE="lib.so")
+    assert done.status == 2
+    assert "CARDSIGN_PKCS11_MODULE" in done.err

@@ -1,0 +1,509 @@
+"""The life of keys on the command line: what each command says, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
+
+from cardsign.cli.keys import steps
+from cardsign.errors import PassphraseFault
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys import envelope, operations
+from cardsign.keys.envelope import UnsafeScryptCost
+from cardsign.keys.store import DirectoryStore
+from cardsign.net import fetch as fetching
+from cardsign.net.fetch import Fetched, FetchPolicy
+from tests.cli.conftest import PASSPHRASE, Cardsign
+from tests.support import PORTABLE
+
+AT_ONCE = """\
+format = 1
+[timeline]
+max_age = 0
+worst_cache = 0
+card_max_age = 0
+skew = 0
+rotate_every = 0
+"""
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that cost little to seal."""
+    defaults = dict(operations.KeyOperations.add_key.__kwdefaults__ or {})
+    defaults["cost"] = UnsafeScryptCost(n=2, r=1, p=1)
+    monkeypatch.setattr(operations.KeyOperations.add_key, "__kwdefaults__", defaults)
+    assert envelope.DEFAULT_COST.n == 2**17
+
+
+@pytest.fixture
+def at_once(cardsign: Cardsign) -> Cardsign:
+    """The command, in a folder in which no cache is waited for, with a card."""
+    Path("cardsign.toml").write_text(AT_ONCE)
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    assert cardsign("keys", "generate").status == 0
+    return cardsign
+
+
+def publish(cardsign: Cardsign) -> None:
+    """Sign and publish, and let the second pass in which that was; no two share one."""
+    assert cardsign("sign", "card.json", "-o", "signed.json").status == 0
+    assert cardsign("publish", "signed.json", "-o", "public", "--max-age", "0").status == 0
+    at = DirectoryStore.open(Path("keys")).state.publications[-1].at
+    while datetime.now(UTC) < at:
+        time.sleep(0.05)
+
+
+def states(cardsign: Cardsign) -> list[str]:
+    """Of the keys, oldest first."""
+    return [key["state"] for key in cardsign("keys", "list", "--json").json]
+
+
+def kids(cardsign: Cardsign) -> list[str]:
+    """Likewise."""
+    return [key["kid"] for key in cardsign("keys", "list", "--json").json]
+
+
+def signers() -> set[str]:
+    """Who has signed the card that is published."""
+    current = json.loads(Path("public/current").read_bytes())["generation"]
+    card = json.loads(Path(f"public/{current:06d}/agent-card.json").read_bytes())
+    from cardsign.jose.jws import read_entry
+
+    return {read_entry(entry).header.kid for entry in card["signatures"]}
+
+
+def test_a_rotation_from_the_first_key_to_the_end_of_the_first(at_once: Cardsign) -> None:
+    """One step at a time; each says what it waits for, which is always a publication."""
+    publish(at_once)
+    made = at_once("keys", "rotate", "--json")
+    assert made.json["made"]["state"] == "prepublished"
+    assert made.json["ahead"][0]["action"] == "activate"
+    assert made.json["ahead"][0]["due"] is None
+    publish(at_once)
+    assert at_once("keys", "rotate", "--json").json["done"]["action"] == "activate"
+    (old, new), told = kids(at_once), at_once("keys", "rotate", "--tick").err
+    assert (signers(), "has not signed the published cards" in told) == ({old}, True)
+    publish(at_once)
+    assert new in signers()
+
+    done = at_once("keys", "rotate", "--tick", "--json").json["done"]
+
+    assert done["action"] == "retire"
+    publish(at_once)
+    assert at_once("keys", "rotate", "--tick", "--json").json["done"]["action"] == "activate"
+    assert at_once("keys", "destroy", old).status == 0
+    assert at_once("keys", "show", old, "--json").json["private"] == "destroyed"
+    assert len(list(Path("keys/private").iterdir())) == 3 - 1
+    log = at_once("keys", "audit", "verify", "--json").json
+    assert (log["aborted"], log["lines"] > 8) == (0, True)
+
+
+def test_by_default_nothing_is_activated_before_caches_have_it(
+    cardsign: Cardsign, keystore: DirectoryStore
+) -> None:
+    """Exit status 2, the code, and the time from which it will be lawful."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    assert cardsign("keys", "generate").status == 0
+    unseen = cardsign("keys", "activate", kids(cardsign)[1])
+    publish(cardsign)
+    early = cardsign("keys", "activate", kids(cardsign)[1])
+
+    assert (unseen.status, "keystore.not_seen" in unseen.err) == (2, True)
+    assert (early.status, "keystore.too_early" in early.err) == (2, True)
+    assert states(cardsign) == ["active", "prepublished"]
+    ticked = cardsign("keys", "rotate", "--tick")
+    assert (ticked.status, "nothing is to be done now" in ticked.err) == (0, True)
+
+
+def test_a_tick_without_a_passphrase_says_what_it_lacks(at_once: Cardsign) -> None:
+    """And cron is not told that anything broke."""
+    ended = at_once("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None)
+
+    assert (ended.status, "needs a passphrase" in ended.err) == (0, True)
+    asked = at_once("keys", "rotate", CARDSIGN_PASSPHRASE=None)
+    assert (asked.status, "passphrase.none" in asked.err) == (2, True)
+
+
+def test_a_compromised_key_leaves_at_once(at_once: Cardsign) -> None:
+    """Its standby in the same custody is activated only where that is accepted."""
+    assert at_once("keys", "generate", "--standby").status == 0
+    first, second = kids(at_once)
+
+    ended = at_once("keys", "revoke", first, "--reason", "compromised")
+
+    assert (ended.status, "above suspicion" in ended.err) == (0, True)
+    refused = at_once("keys", "activate", second)
+    assert (refused.status, "keystore.same_custody" in refused.err) == (2, True)
+    assert at_once("keys", "activate", second, "--same-custody-accepted").status == 0
+    assert states(at_once) == ["revoked", "active"]
+    published = at_once("keys", "jwks").json
+    assert [key["kid"] for key in published["keys"]] == [second]
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_whoever_sits_at_a_terminal_is_asked_about_a_suspect_standby(
+    at_once: Cardsign, monkeypatch: pytest.MonkeyPatch, answer: bool
+) -> None:
+    """The revocation has been made by then, whatever the answer."""
+    assert "not for the day of a theft" in at_once("keys", "generate").err
+    monkeypatch.setattr(steps, "terminal_prompt", lambda: str)
+    monkeypatch.setattr(steps.click, "confirm", lambda question, err: answer)
+
+    ended = at_once("keys", "revoke", kids(at_once)[0], "--reason", "compromised")
+
+    assert ended.status == 0
+    assert states(at_once) == ["revoked", "active" if answer else "prepublished"]
+
+
+def test_a_role_is_given_and_a_standby_waits(at_once: Cardsign) -> None:
+    """Neither stands in the JWK Set beside card keys."""
+    for role in ("root", "recovery", "release"):
+        assert at_once("keys", "generate", "--role", role).status == 0
+    assert at_once("keys", "generate", "--alg", "RS256", "--standby").status == 0
+
+    assert states(at_once) == ["active", "active", "active", "active", "prepublished"]
+    published = at_once("keys", "jwks").json
+    assert len(published["keys"]) == 2
+    assert published["cardsign_sequence"] == 2
+    assert "root" in at_once("keys", "list").text
+
+
+def test_the_refresh_hint_shrinks_before_a_change(cardsign: Cardsign) -> None:
+    """From max_age down to what is left, but never below a minute."""
+    Path("cardsign.toml").write_text(
+        AT_ONCE.replace("max_age = 0", "max_age = 4000", 1).replace("every = 0", "every = 4100")
+    )
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    for _ in range(2):
+        assert cardsign("keys", "generate").status == 0
+    before = cardsign("keys", "jwks").json["cardsign_refresh_hint"]
+    publish(cardsign)
+    Path("cardsign.toml").write_text(
+        Path("cardsign.toml").read_text().replace("every = 4100", "every = 0")
+    )
+    settings = Path("cardsign.toml").read_text()
+    Path("cardsign.toml").write_text(settings.replace("max_age = 4000", "max_age = 90"))
+
+    assert before == 4000
+    assert 60 <= cardsign("keys", "jwks").json["cardsign_refresh_hint"] <= 90
+
+
+def test_the_timeline_is_drawn(at_once: Cardsign) -> None:
+    """As text, as a picture that is XML and nothing but shapes, and as data."""
+    publish(at_once)
+    at_once("keys", "generate")
+
+    text = at_once("keys", "timeline").text
+    assert at_once("keys", "timeline", "-o", "lives.svg").status == 0
+    drawn = at_once("keys", "timeline", "--json").json
+
+    assert all(kid[:12] in text for kid in kids(at_once))
+    assert "no newest publication is known to hold it" in text
+    picture = ElementTree.fromstring(Path("lives.svg").read_bytes())
+    tags = {element.tag.rpartition("}")[2] for element in picture.iter()}
+    assert tags == {"svg", "title", "rect", "line", "text"}
+    assert [life["spans"][-1]["phase"] for life in drawn] == ["signs", "waits"]
+
+
+def test_an_empty_store_has_a_timeline_too(cardsign: Cardsign) -> None:
+    """There is just nothing in it."""
+    DirectoryStore.create(Path("keys"))
+
+    assert cardsign("keys", "timeline").text == "there are no keys yet\n"
+    assert cardsign("keys", "timeline", "-o", "-").out.startswith(b"<svg")
+
+
+# --- export, import -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def export_passphrase() -> Path:
+    """A file with the passphrase that shall open an exported key."""
+    path = Path("export-passphrase")
+    path.write_text("another horse entirely\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.parametrize("form", ["pkcs8", "pkcs12"])
+@pytest.mark.parametrize("alg", ["ES256", "RS256"])
+def test_a_private_half_goes_out_encrypted_and_comes_back_in(
+    cardsign: Cardsign, keystore: DirectoryStore, export_passphrase: Path, form: str, alg: str
+) -> None:
+    """In a file that only its owner can read, with 600,000 rounds of PBKDF2."""
+    if alg == "RS256":
+        assert cardsign("keys", "generate", "--alg", "RS256").status == 0
+    record = DirectoryStore.open(keystore.path).state.keys[-1]
+    options = ("--private", "--as", form, "--export-passphrase-file", export_passphrase)
+
+    ended = cardsign("keys", "export", record.kid, *options, "-o", "out.key")
+
+    assert ended.status == 0
+    assert stat.S_IMODE(os.stat("out.key").st_mode) == 0o600
+    assert (600_000).to_bytes(3) in rounds_of(Path("out.key").read_bytes())
+    again = cardsign(
+        *("keys", "import", "out.key", "--keystore", "other", "--json"),
+        *("--import-passphrase-file", export_passphrase),
+    )
+    assert again.json["thumbprint"] == record.thumbprint
+    wrong = cardsign("keys", "import", "out.key", "--keystore", "third", "--import-passphrase-file",
+                     passphrase_file("wrong"))  # fmt: skip
+    assert (wrong.status, "passphrase.wrong" in wrong.err) == (2, True)
+    taken = cardsign("keys", "export", record.kid, *options, "-o", "out.key")
+    assert (taken.status, "file.exists" in taken.err) == (2, True)
+
+
+def passphrase_file(text: str) -> Path:
+    """A file with another one."""
+    path = Path(f"{text}-passphrase")
+    path.write_text(f"{text} and long enough\n")
+    path.chmod(0o600)
+    return path
+
+
+def rounds_of(data: bytes) -> bytes:
+    """The DER in which the number of rounds stands."""
+    if not data.startswith(b"-----"):
+        return data
+    lines = data.decode().splitlines()[1:-1]
+    import base64
+
+    return base64.b64decode("".join(lines))
+
+
+def test_others_open_what_was_exported(
+    cardsign: Cardsign, keystore: DirectoryStore, export_passphrase: Path
+) -> None:
+    """Both forms are the standards', not ours."""
+    record = keystore.state.keys[0]
+    for form in ("pkcs8", "pkcs12"):
+        options = ("--private", "--as", form, "--export-passphrase-file", export_passphrase)
+        assert cardsign("keys", "export", record.kid, *options, "-o", form).status == 0
+
+    pem = serialization.load_pem_private_key(Path("pkcs8").read_bytes(), b"another horse entirely")
+    der, _, _ = pkcs12.load_key_and_certificates(
+        Path("pkcs12").read_bytes(), b"another horse entirely"
+    )
+
+    assert der is not None
+    assert pem.public_key() == der.public_key() == record.public.native
+
+
+def test_public_halves_are_free(cardsign: Cardsign, keystore: DirectoryStore) -> None:
+    """As JWK and as PEM; a private half never goes to stdout."""
+    kid = keystore.state.keys[0].kid
+
+    assert cardsign("keys", "export", kid, CARDSIGN_PASSPHRASE=None).json["kid"] == kid
+    pem = cardsign("keys", "export", kid, "--as", "pem").out
+    assert serialization.load_pem_public_key(pem) == keystore.state.keys[0].public.native
+    for wrong in (("--private",), ("--private", "--as", "jwk", "-o", "x"), ("--as", "pkcs8")):
+        ended = cardsign("keys", "export", kid, *wrong)
+        assert (ended.status, ended.out) == (2, b"")
+
+
+# --- backup -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def identity() -> tuple[Path, str]:
+    """An age identity in a file, and its recipient."""
+    pyrage = pytest.importorskip("pyrage")
+    made = pyrage.x25519.Identity.generate()
+    path = Path("identity.txt")
+    path.write_text(f"# made for a test\n{made}\n")
+    path.chmod(0o600)
+    return path, str(made.to_public())
+
+
+def test_a_store_survives_in_its_backup(
+    cardsign: Cardsign, keystore: DirectoryStore, identity: tuple[Path, str]
+) -> None:
+    """Its keys sign, its log is whole; only the identity opens it, and nothing is overwritten."""
+    file, recipient = identity
+    assert cardsign("keys", "backup", "-r", recipient, "-o", "store.age").status == 0
+    restored = cardsign("keys", "restore", "store.age", "-i", file, "--keystore", "back")
+
+    assert restored.status == 0
+    back = DirectoryStore.open(Path("back"))
+    assert back.state == keystore.state
+    assert back.signer(back.state.keys[0], PASSPHRASE.encode()).sign(b"x")
+    assert cardsign("keys", "audit", "verify", "--keystore", "back").status == 0
+    again = cardsign("keys", "restore", "store.age", "-i", file, "--keystore", "back")
+    assert (again.status, "keystore.exists" in again.err) == (2, True)
+
+
+def test_a_backup_that_cannot_be_used_makes_no_store(
+    cardsign: Cardsign, keystore: DirectoryStore, identity: tuple[Path, str]
+) -> None:
+    """Damaged, for somebody else, or none at all."""
+    import pyrage
+
+    file, recipient = identity
+    to_us = pyrage.x25519.Recipient.from_str(recipient)
+    Path("junk.age").write_bytes(pyrage.encrypt(b"{}", [to_us]))
+    other = pyrage.x25519.Identity.generate().to_public()
+    Path("foreign.age").write_bytes(pyrage.encrypt(b"{}", [other]))
+    for name, code in (("junk", "backup.malformed"), ("foreign", "backup.identity")):
+        ended = cardsign("keys", "restore", f"{name}.age", "-i", file, "--keystore", "back")
+        assert (ended.status, code in ended.err) == (2, True)
+    bad = cardsign("keys", "backup", "-r", "age1nobody", "-o", "store.age")
+    assert (bad.status, "backup.recipient" in bad.err) == (2, True)
+    assert not Path("back").exists()
+    assert not Path("store.age").exists()
+
+
+# --- doctor, audit ------------------------------------------------------------------------
+
+
+def test_a_sound_store_has_nothing_to_alarm_about(
+    cardsign: Cardsign, keystore: DirectoryStore
+) -> None:
+    """What is due today is a note, what is due within a span that was asked about an alarm."""
+    ended = cardsign("keys", "doctor", "--json")
+
+    assert ended.status == 0
+    assert [finding["code"] for finding in ended.json] == ["doctor.due"]
+    asked = cardsign("keys", "doctor", "--expires-within", "14d")
+    assert (asked.status, "doctor.due" in asked.err) == (1, True)
+    assert cardsign("keys", "doctor", "--expires-within", "soon").status == 2
+
+
+def test_an_edited_log_is_told(cardsign: Cardsign, keystore: DirectoryStore) -> None:
+    """By doctor and by audit alike."""
+    log = keystore.path / "audit.jsonl"
+    log.write_bytes(log.read_bytes().replace(b"ES256", b"RS256"))
+
+    for command in (("audit", "verify"), ("audit",), ("doctor",)):
+        ended = cardsign("keys", *command)
+        assert "keystore.audit_broken" in ended.err
+        assert ended.status == (1 if command == ("doctor",) else 2)
+
+
+def test_the_log_names_the_one_who_did_it(at_once: Cardsign) -> None:
+    """As the machine calls them."""
+    (line,) = at_once("keys", "audit", "list", "--json").json
+
+    assert (line["event"], "@" in line["actor"]) == ("key-entered", True)
+    assert "key-entered" in at_once("keys", "audit").text
+
+
+def test_settings_are_read_strictly(cardsign: Cardsign, keystore: DirectoryStore) -> None:
+    """A misspelt or impossible one is refused; the negative twin is read above."""
+    for line in ("worstcache = 1", "skew = -1", "skew = true", 'skew = "1"', "skew = 10000000000"):
+        Path("cardsign.toml").write_text(f"format = 1\n[timeline]\n{line}\n")
+        ended = cardsign("keys", "timeline")
+        assert (ended.status, "config.malformed" in ended.err) == (2, True), line
+
+
+def test_a_publication_that_cannot_be_recorded_says_so(
+    at_once: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is out; to publish the same again records it."""
+    assert at_once("sign", "card.json", "-o", "signed.json").status == 0
+
+    def full(*arguments: object, **named: object) -> None:
+        raise PassphraseFault("file.unwritable", "the operating system says: no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectoryStore, "record_publication", full)
+        ended = at_once("publish", "signed.json", "-o", "public")
+    assert (ended.status, "is published, but not on record" in ended.err) == (2, True)
+    assert DirectoryStore.open(Path("keys")).state.publications == ()
+
+    assert at_once("publish", "signed.json", "-o", "public").status == 0
+    assert len(DirectoryStore.open(Path("keys")).state.publications) == 1
+
+
+def test_a_key_that_was_imported_as_pkcs12_needs_one_in_the_file(
+    cardsign: Cardsign, export_passphrase: Path
+) -> None:
+    """A file of certificates alone has none."""
+    native = serialization.load_der_private_key(PrivateKey.generate("ES256").to_pkcs8_der(), None)
+    how = serialization.BestAvailableEncryption(b"another horse entirely")
+    whole = pkcs12.serialize_key_and_certificates(b"k", native, None, None, how)
+    Path("key.p12").write_bytes(whole[:-1])
+
+    damaged = cardsign("keys", "import", "key.p12", "--import-passphrase-file", export_passphrase)
+
+    assert (damaged.status, "passphrase.wrong" in damaged.err) == (2, True)
+
+
+# --- what is live -------------------------------------------------------------------------
+
+
+def test_what_is_live_counts_like_what_was_published(
+    at_once: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For whoever deploys by other means: our keys are told from others under the same kid."""
+    publish(at_once)
+    assert at_once("keys", "generate").status == 0
+    first, second = kids(at_once)
+    at_once("keys", "jwks", "-o", "jwks.json")
+    stranger = PrivateKey.generate("ES256", kid="stranger").public.jwk()
+    live = json.loads(Path("jwks.json").read_bytes())
+    live["keys"].append(stranger)
+    bodies = {"https://x/jwks": json.dumps(live).encode()}
+    bodies["https://x/card"] = Path("signed.json").read_bytes()
+
+    def fetched(url: str, *, policy: FetchPolicy) -> Fetched:
+        return Fetched(url, 200, bodies[url], "application/json", "192.0.2.1")
+
+    monkeypatch.setattr(fetching, "fetch", fetched)
+    ended = at_once("keys", "look", "https://x/card", "--jwks", "https://x/jwks", "--json")
+
+    assert ended.json == {"kids": sorted([first, second]), "signed_by": [first]}
+    assert at_once("keys", "activate", second).status == 0
+
+
+def test_another_key_under_our_kid_was_not_seen(
+    at_once: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody serves a key set of his own."""
+    publish(at_once)
+    assert at_once("keys", "generate").status == 0
+    first, second = kids(at_once)
+    forged = [PrivateKey.generate("ES256", kid=kid).public.jwk() for kid in (first, second)]
+    bodies = {"https://x/jwks": json.dumps({"keys": forged}).encode()}
+    bodies["https://x/card"] = Path("signed.json").read_bytes()
+    monkeypatch.setattr(
+        fetching,
+        "fetch",
+        lambda url, *, policy: Fetched(url, 200, bodies[url], "application/json", "192.0.2.1"),
+    )
+
+    ended = at_once("keys", "look", "https://x/card", "--jwks", "https://x/jwks")
+
+    assert "0 of our keys are live" in ended.err
+    refused = at_once("keys", "activate", second)
+    assert (refused.status, "keystore.not_seen" in refused.err) == (2, True)
+
+
+def test_a_card_that_is_served_no_more_is_waited_for_no_more(at_once: Cardsign) -> None:
+    """Its endpoint names it; a misspelt one is refused, and the known ones are said."""
+    publish(at_once)
+    assert at_once("keys", "generate").status == 0
+    url = PORTABLE["supportedInterfaces"][0]["url"]
+    Path("card.json").write_text(
+        json.dumps({**PORTABLE, "supportedInterfaces": [
+            {**PORTABLE["supportedInterfaces"][0], "url": "https://tides.example/new"}
+        ]})
+    )  # fmt: skip
+    publish(at_once)
+    second = kids(at_once)[1]
+    assert "keystore.not_seen" in at_once("keys", "activate", second).err
+
+    wrong = at_once("keys", "rotate", "--tick", "--withdrawn", "https://tides.example/old")
+    ended = at_once("keys", "rotate", "--tick", "--withdrawn", url, "--json")
+
+    assert (wrong.status, url in wrong.err) == (2, True)
+    assert ended.json["done"]["kid"] == second

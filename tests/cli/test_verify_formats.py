@@ -1,0 +1,286 @@
+"""What `cardsign verify` prints: text for a person, SARIF and JUnit for pipelines, one source."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardsign.cli.junit import junit_xml
+from cardsign.cli.outcome import Outcome
+from cardsign.cli.render import render_verdict
+from cardsign.cli.sarif import sarif_log
+from cardsign.cli.talk import safe
+from cardsign.errors import FileFault
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.reasons import REASONS, Reason
+from cardsign.verdict import Answers, Report, SignatureReport
+from tests.cli import peer
+from tests.cli.conftest import Cardsign
+from tests.jose.statement_making import key
+from tests.support import LAX, PORTABLE, by_another_sdk, dump, put, signed
+
+
+@pytest.fixture
+def cards(cardsign: Cardsign) -> list[str]:
+    """One card of each kind: trusted, edited, unsigned, not JSON, of no known key, not there."""
+    peer.write_cards()
+    edited = put(json.loads(Path("signed.json").read_bytes()), "/name", "Ride tables")
+    Path("edited.json").write_bytes(dump(edited))
+    Path("half.json").write_bytes(b'{"name":\n  "Tide tables"')
+    Path("stranger.json").write_bytes(dump(signed(PORTABLE, PrivateKey.generate("ES256"))))
+    url = "https://me@tides.example/"
+    return [f"{name}.json" for name in ("signed", "edited", "unsigned", "half", "stranger")] + [
+        url, "absent.json",
+    ]  # fmt: skip
+
+
+def log(cardsign: Cardsign, *cards: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The one run of the SARIF log about some cards."""
+    ended = cardsign("verify", *cards, "--jwks", "jwks.json", "--format", "sarif", *options)
+    assert ended.json["version"] == "2.1.0"
+    (run,) = ended.json["runs"]
+    assert run["invocations"][0]["exitCode"] == ended.status
+    return run
+
+
+# ------------------------------------------------------------------ SARIF
+
+
+def test_a_log_has_a_result_for_every_reason(cardsign: Cardsign, cards: list[str]) -> None:
+    """Errors decide, warnings do not; the trusted card passes; what is not there is no finding."""
+    run = log(cardsign, *cards)
+    found: dict[str, list[tuple[str, str]]] = {}
+    for result in run["results"]:
+        uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        found.setdefault(uri, []).append((result["ruleId"], result["level"]))
+    assert found["signed.json"] == [("trusted", "none"), ("trust.freshness_waived", "warning")]
+    assert found["edited.json"] == [("sig.bad", "error")]
+    assert found["unsigned.json"] == [("sig.none", "error")]
+    assert found["half.json"] == [("json.syntax", "error")]
+    assert found["stranger.json"][0] == ("key.unknown", "error")
+    assert found["https://me@tides.example/"] == [("fetch.url", "error")]
+    assert "absent.json" not in found
+    invocation = run["invocations"][0]
+    assert invocation["executionSuccessful"] is False
+    (notification,) = invocation["toolExecutionNotifications"]
+    assert notification["descriptor"]["id"] == "file.not_found"
+
+
+def test_rules_are_those_that_are_used(cardsign: Cardsign, cards: list[str]) -> None:
+    """With meaning and hint of the registry, each once."""
+    run = log(cardsign, *cards)
+    rules = {rule["id"]: rule for rule in run["tool"]["driver"]["rules"]}
+    assert len(rules) == len(run["tool"]["driver"]["rules"])
+    assert set(rules) == {result["ruleId"] for result in run["results"]}
+    assert rules["sig.bad"]["shortDescription"]["text"] == REASONS["sig.bad"].meaning
+    assert rules["sig.bad"]["help"]["text"] == REASONS["sig.bad"].hint
+
+
+def test_a_trusted_card_passes(cardsign: Cardsign, cards: list[str]) -> None:
+    """And the tool ran well."""
+    run = log(cardsign, "signed.json")
+    assert run["results"][0]["kind"] == "pass"
+    assert run["invocations"] == [{"executionSuccessful": True, "exitCode": 0}]
+
+
+def test_an_indeterminate_verdict_is_an_error(cardsign: Cardsign, cards: list[str]) -> None:
+    """A reader that shows findings alone must not show nothing."""
+    ended = cardsign("verify", "signed.json", "--format", "sarif")
+    assert ended.status == 3
+    (run,) = ended.json["runs"]
+    assert run["results"][0]["level"] == "error"
+    assert run["results"][0]["ruleId"] == "trust.no_anchor"
+
+
+def test_a_result_says_where(cardsign: Cardsign, cards: list[str]) -> None:
+    """Line and column where the text cannot be read, a pointer where a member is meant."""
+    half = log(cardsign, "half.json")["results"][0]["locations"][0]
+    assert half["physicalLocation"]["region"] == {"startLine": 2, "startColumn": 16}
+    edited = log(cardsign, "edited.json")["results"][0]["locations"][0]
+    assert edited["logicalLocations"] == [{"fullyQualifiedName": "/signatures/0", "kind": "member"}]
+    assert "region" not in edited["physicalLocation"]
+
+
+ARTIFACTS = {
+    "a relative path": ("cards/a b.json", {"uri": "cards/a%20b.json"}),
+    "an absolute path": ("/srv/ü.json", {"uri": "file:///srv/%C3%BC.json"}),
+    "a name with a colon": ("a:b.json", {"uri": "a%3Ab.json"}),
+    "a name that hides its end": ("a\u202egnp.json", {"uri": "a%E2%80%AEgnp.json"}),
+    "a name that is no UTF-8": ("a\udcff.json", {"uri": "a%FF.json"}),
+    "a URL": ("https://a.example/b?c=%20", {"uri": "https://a.example/b?c=%20"}),
+    "what is no URL": ("https://a.example/ <b>", {"uri": "https://a.example/%20%3Cb%3E"}),
+    "standard input": ("(stdin)", {"description": {"text": "standard input"}}),
+}
+
+
+@pytest.mark.parametrize(("name", "location"), ARTIFACTS.values(), ids=ARTIFACTS)
+def test_a_card_is_named_by_a_uri(name: str, location: dict[str, Any]) -> None:
+    """RFC 3986 has it percent-encoded."""
+    (run,) = sarif_log([Outcome(name, FileFault("file.not_found", "gone"))])["runs"]
+    (notification,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert notification["locations"][0]["physicalLocation"]["artifactLocation"] == location
+
+
+def test_a_strangers_words_make_no_link_and_no_placeholder() -> None:
+    """SARIF 2.1.0 3.11.5 and 3.11.6: braces are doubled, and brackets joined by nothing."""
+    hostile = "see [the fix](https://evil.example/) or {0}"
+    report = Report("invalid", None, Answers(), (Reason.of("sig.bad", hostile),))
+    (run,) = sarif_log([Outcome("a.json", report)])["runs"]
+    text = run["results"][0]["message"]["text"]
+    assert "](" not in text
+    assert "{{0}}" in text
+    assert re.search(r"(?<!\{)\{(?!\{)", text) is None
+
+
+# ------------------------------------------------------------------ JUnit
+
+
+def test_a_suite_has_a_case_for_every_card(cardsign: Cardsign, cards: list[str]) -> None:
+    """Not trusted is a failure; no verdict, and a fault of this machine, is an error."""
+    ended = cardsign("verify", *cards, "--jwks", "jwks.json", "--format", "junit")
+    assert ended.status == 2
+    suites = ElementTree.fromstring(ended.out)
+    (suite,) = suites
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "7", "failures": "4", "errors": "2", "skipped": "0",
+    }  # fmt: skip
+    said = {case.get("name"): [(one.tag, one.get("type")) for one in case] for case in suite}
+    assert said == {
+        "signed.json": [("system-out", None)],
+        "edited.json": [("failure", "sig.bad")],
+        "unsigned.json": [("failure", "sig.none")],
+        "half.json": [("failure", "json.syntax")],
+        "stranger.json": [("failure", "key.unknown")],
+        "https://me@tides.example/": [("error", "fetch.url")],
+        "absent.json": [("error", "file.not_found")],
+    }
+
+
+def test_a_verdict_that_could_not_be_reached_is_an_error(
+    cardsign: Cardsign, cards: list[str]
+) -> None:
+    """Not a success, nor skipped."""
+    ended = cardsign("verify", "signed.json", "--format", "junit")
+    (suite,) = ElementTree.fromstring(ended.out)
+    assert (ended.status, suite.get("errors"), suite[0][0].tag) == (3, "1", "error")
+
+
+@given(st.text(st.characters()), st.text(st.characters(), min_size=1))
+def test_any_text_makes_well_formed_xml(name: str, message: str) -> None:
+    """Also characters that XML 1.0 forbids even as references."""
+    report = Report("invalid", name, Answers(), (Reason.of("sig.bad", message, path=name),))
+    document = junit_xml([Outcome(name, report)])
+    assert document.isascii()
+    (suite,) = ElementTree.fromstring(document)
+    assert suite[0][0].get("message") == safe(message, limit=300)
+
+
+def test_markup_in_a_name_is_text(cardsign: Cardsign, cards: list[str]) -> None:
+    """XML is escaped by the writer, once."""
+    name = 'a"]]><failure>&amp;.json'
+    Path(name).write_bytes(Path("unsigned.json").read_bytes())
+    ended = cardsign("verify", name, "--jwks", "jwks.json", "--format", "junit")
+    (suite,) = ElementTree.fromstring(ended.out)
+    assert suite[0].get("name") == name
+    assert len(suite[0]) == 1
+
+
+# ------------------------------------------------------------------ text
+
+
+HOSTILE = {
+    "a terminal's commands": "\x1b]0;owned\x07\x1b[2J",
+    "a line of our own": "x\n  current     yes      the issuer still calls the card current",
+    "8-bit commands": "\x9b2J",
+    "text that is turned round": "\u202e\u2066desrever",
+    "characters without width": "a\u200bb\ufeff\u2060",
+    "tags": "".join(chr(0xE0000 + ord(char)) for char in "hidden"),
+    "fillers and selectors": "\u3164\uffa0\u034f\ufe0f\U000e0101\u2800",
+    "lines of Unicode": "a\u2028b\u2029c\x85d",
+    "private and missing characters": "\ue000\ufffe\U000e0fff",
+}
+SHOWN = re.compile(r"[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*")
+INVISIBLE = re.compile(
+    "[\u034f\u2800\u3164\ufe00-\ufe0f\uffa0\ue000-\uf8ff\ufffe\U000e0000-\U000e0fff]"
+)
+
+
+def tame(text: str) -> bool:
+    """Whether every line is only what a terminal shows, in the order in which it stands."""
+    return all(SHOWN.fullmatch(line) for line in text.split("\n")) and not INVISIBLE.search(text)
+
+
+@pytest.mark.parametrize("words", HOSTILE.values(), ids=HOSTILE)
+def test_a_strangers_words_cannot_deceive_a_terminal(words: str) -> None:
+    """In whatever part of a verdict they stand; and the number of lines stays what it was."""
+    assert not tame(words) or "\n" in words
+
+    def verdict(text: str) -> str:
+        reason = Reason.of("sig.bad", f"about {text}", f"/{text}", f"do {text}")
+        signature = SignatureReport(0, text, "ES256", None, "valid", (), holder=text)
+        report = Report(
+            "trusted",
+            f"subject {text}",
+            Answers(),
+            (reason,),
+            (signature,),
+            issuer=text,
+            card={"name": text, "version": text},
+        )
+        return render_verdict(text, report)
+
+    shown = verdict(words)
+    assert tame(shown)
+    assert len(shown.splitlines()) == len(verdict("x").splitlines())
+
+
+def test_a_hostile_card_is_shown_as_it_is(cardsign: Cardsign) -> None:
+    """Name, pointer, kid and file name, through the whole command."""
+    evil = "\x1b[2J\u202e"
+    private = PrivateKey.from_pkcs8_der(key("card").to_pkcs8_der(), kid="a[2Jb")
+    card = signed({**PORTABLE, "name": evil}, private)
+    Path("jwks.json").write_bytes(JwkSet.of([private.public]).to_bytes())
+    name = f"card{evil}.json"
+    Path(name).write_bytes(dump(card))
+    Path("more.json").write_bytes(dump({**card, f"x{evil}": 1}))
+    for file in (name, "more.json", f"absent{evil}.json"):
+        for form in ("text", "json", "sarif", "junit"):
+            ended = cardsign("verify", file, "--jwks", "jwks.json", "--format", form)
+            assert tame(ended.text)
+            assert tame(ended.err)
+    shown = cardsign("verify", name, "--jwks", "jwks.json").text
+    assert '  card says   "\\u{1b}[2J\\u{202e}", version 1.2.0' in shown
+
+
+def test_a_signature_by_other_rules_does_not_read_like_tampering(cardsign: Cardsign) -> None:
+    """The answers stay what they are; the words say what is true."""
+    peer.write_cards()
+    Path("pruned.json").write_bytes(dump(by_another_sdk(LAX, key("card"), "prune-empty")))
+    asked = ("verify", "pruned.json", "--jwks", "jwks.json")
+    assert cardsign(*asked, "--json").json["answers"]["integrity"] == "no"
+    shown = cardsign(*asked).text
+    kinder = "integrity   no       a signature fits what it covers, but"
+    assert kinder in shown
+    edited = put(json.loads(Path("signed.json").read_bytes()), "/name", "Ride tables")
+    Path("edited.json").write_bytes(dump(edited))
+    assert kinder not in cardsign("verify", "edited.json", *asked[2:]).text
+
+
+def test_an_issuer_comes_before_the_cards_words(cardsign: Cardsign) -> None:
+    """A provider's name is a claim; the policy's name is what was verified."""
+    peer.enrol(cardsign)
+    lines = cardsign(
+        "verify", "signed.json", "--issuer", "tides", "--statements", "statements"
+    ).text.splitlines()
+    places = [line.split()[0] for line in lines]
+    assert places[0] == "trusted:"
+    assert places.index("issuer") < places.index("card")
+    assert not any("Harbour office" in line for line in lines)

@@ -1,0 +1,593 @@
+"""`cardsign verify` with a policy: subjects, statements, memory, time, and what `--jwks` means."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cardsign.errors import FetchFailed, FileFault
+from cardsign.jose.keyset import read_keyset
+from cardsign.jose.succession import StatementPin
+from cardsign.net.fetch import Fetched, FetchPolicy
+from cardsign.trust.known import Floor
+from cardsign.trust.lock import raise_floors, read_lock
+from cardsign.trust.policyfile import read_policy
+from cardsign.trust.state import DirectoryMemory
+from tests.cli import peer
+from tests.cli.conftest import Cardsign, Ended
+from tests.jose.statement_making import DAY, URL, key
+from tests.support import PORTABLE, WITH_DEFAULTS, by_another_sdk, dump, put, signed
+
+
+@pytest.fixture
+def enrolled(cardsign: Cardsign) -> tuple[bytes, bytes]:
+    """A peer in ./trust.toml, with his cards and statements; the statements are returned."""
+    return peer.enrol(cardsign)
+
+
+def verify(cardsign: Cardsign, *arguments: str) -> Ended:
+    """One card, by default with the peer as subject and his statements, as JSON."""
+    return cardsign("verify", *arguments, "--json")
+
+
+WHOLE = ("signed.json", "--issuer", "tides", "--statements", "statements")
+
+
+# ------------------------------------------------------------------ subject and statements
+
+
+def test_statements_make_all_four_answers_yes(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
+) -> None:
+    """The verdict names the policy's issuer, the statements it rests on, and when it ends."""
+    said = verify(cardsign, *WHOLE)
+    assert said.status == 0
+    assert set(said.json["answers"].values()) == {"yes"}
+    assert said.json["issuer"] == "tides"
+    assert said.json["statements"]["keyset"]["number"] == "1.1"
+    assert said.json["statements"]["release"]["number"] == "42"
+    ends = datetime.fromtimestamp(peer.T0 + 7 * DAY, UTC)
+    assert said.json["valid_until"] == ends.isoformat()
+    shown = cardsign("verify", *WHOLE).text.splitlines()
+    assert shown[:3] == [
+        "trusted: signed.json",
+        "  issuer      tides",
+        '  card says   "Tide tables", version 1.2.0',
+    ]
+    assert f"  valid until {ends:%Y-%m-%d %H:%M:%S} UTC" in shown
+    assert any(line.startswith("  statements  keyset 1.1 until ") for line in shown)
+
+
+def test_a_folder_may_hold_more_than_statements(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
+) -> None:
+    """What else lies there is left out, and said; a file that is named must be a statement."""
+    said = verify(cardsign, *WHOLE)
+    assert "left out" not in said.err
+    shutil.copy("signed.json", "statements/card.json")
+    Path("statements/notes.json").write_text("none of JSON")
+    mixed = verify(cardsign, *WHOLE)
+    assert (mixed.status, mixed.json["statements"]) == (0, said.json["statements"])
+    assert "of 4 files 2 are no statements, and left out" in mixed.err
+    named = verify(cardsign, *WHOLE[:3], "--statements", "statements/card.json")
+    assert (named.status, "statement.shape" in named.err) == (2, True)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "junit"])
+def test_a_file_name_that_is_no_text(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes], form: str
+) -> None:
+    """Its octets are escaped, so that a strict parser reads what is printed."""
+    name = os.fsdecode(b"h\xff.json")
+    shutil.copy("signed.json", name)
+    ended = cardsign("verify", name, *WHOLE[1:], "--format", form)
+    assert ended.status == 0
+    assert b"\\ud" not in ended.out
+    assert {"sarif": b"h%FF.json", "json": rb"h\\u{dcff}.json"}.get(
+        form, rb"h\u{dcff}.json"
+    ) in ended.out
+    if form == "json":
+        assert ended.json["input"] == r"h\u{dcff}.json"
+
+
+SUBJECTS = {
+    "by its name": (["--issuer", "tides"], 0, None),
+    "by its origin": (["--origin", "https://tides.example"], 0, None),
+    "by an origin of nobody": (["--origin", "https://evil.example"], 3, "trust.no_anchor"),
+    "not at all": ([], 3, "trust.no_expectation"),
+}
+
+
+@pytest.mark.parametrize(("subject", "status", "code"), SUBJECTS.values(), ids=SUBJECTS)
+def test_a_subject_is_named(
+    cardsign: Cardsign,
+    enrolled: tuple[bytes, bytes],
+    subject: list[str],
+    status: int,
+    code: str | None,
+) -> None:
+    """A file without a subject is never trusted, whatever is in the policy."""
+    said = verify(cardsign, "signed.json", *subject, "--statements", "statements")
+    assert said.status == status
+    assert peer.codes(said)[:1] == ([code] if code else [])
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """What URLs answer, in place of the network."""
+    answers: dict[str, bytes] = {}
+
+    def fetch_card(url: str, *, policy: FetchPolicy) -> Fetched:
+        if url not in answers:
+            raise FetchFailed("fetch.status", "the peer answered 404")
+        return Fetched(url, 200, answers[url], "application/json", "192.0.2.1")
+
+    monkeypatch.setattr("cardsign.net.fetch.fetch_card", fetch_card)
+    return answers
+
+
+def test_a_url_is_its_own_subject(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes], network: dict[str, bytes]
+) -> None:
+    """The same card at another URL of the issuer, or of nobody, is not trusted."""
+    card = Path("signed.json").read_bytes()
+    elsewhere, nobodys = "https://tides.example/other.json", "https://mirror.example/card.json"
+    network |= {URL: card, elsewhere: card, nobodys: card}
+    ended = verify(cardsign, URL, elsewhere, nobodys, *WHOLE[3:])
+    said = [json.loads(line) for line in ended.text.splitlines()]
+    assert [one["verdict"] for one in said] == ["trusted", "untrusted", "indeterminate"]
+    assert [one["reasons"][0]["code"] for one in said[1:]] == [
+        "card.listed_elsewhere",
+        "trust.no_anchor",
+    ]
+    assert [one["issuer"] for one in said] == ["tides", "tides", None]
+
+
+def test_a_card_that_cannot_be_fetched_is_indeterminate(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes], network: dict[str, bytes]
+) -> None:
+    """The verdict says about whom it would have been, and when."""
+    said = verify(cardsign, URL)
+    assert (said.status, peer.codes(said)) == (3, ["fetch.status"])
+    assert (said.json["issuer"], said.json["historic"]) == ("tides", False)
+    assert said.json["checked_at"] is not None
+
+
+def test_a_server_cannot_answer_with_a_bundle(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes], network: dict[str, bytes]
+) -> None:
+    """Only a file is opened; a server's statements have URLs of their own."""
+    bundle = cardsign("bundle", "signed.json", "--statements", "statements").out
+    network[URL] = bundle
+    said = verify(cardsign, URL)
+    assert (said.status, peer.codes(said)) == (1, ["sig.none"])
+    assert said.json["statements"]["keyset"] is None
+
+
+def test_what_was_seen_is_remembered(cardsign: Cardsign, enrolled: tuple[bytes, bytes]) -> None:
+    """The statements are needed once; without them and without a memory nothing is known."""
+    assert verify(cardsign, *WHOLE).status == 0
+    assert verify(cardsign, "signed.json", "--issuer", "tides").status == 0
+    forgetful = verify(cardsign, "signed.json", "--issuer", "tides", "--no-state")
+    assert (forgetful.status, peer.codes(forgetful)[0]) == (3, "trust.no_keys")
+    unseen = verify(cardsign, *WHOLE, "--no-state")
+    assert (unseen.status, unseen.json["answers"]["current"]) == (3, "unknown")
+    assert "state.none" in peer.codes(unseen)
+
+
+def test_a_card_that_is_not_listed_is_refused(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
+) -> None:
+    """Also one that is well signed."""
+    Path("old.json").write_bytes(dump(signed({**PORTABLE, "version": "1.1.0"}, key("card"))))
+    said = verify(cardsign, "old.json", *WHOLE[1:])
+    assert (said.status, said.json["verdict"]) == (1, "untrusted")
+    assert peer.codes(said)[0] == "card.digest_unlisted"
+    assert said.json["card"] is None
+
+
+# ------------------------------------------------------------------ time
+
+
+TIMES = {
+    "a date is its first second in UTC": ("2026-01-31", "2026-01-31T00:00:00+00:00"),
+    "a time of UTC": ("2026-01-31T18:00:00Z", "2026-01-31T18:00:00+00:00"),
+    "a time elsewhere": ("2026-01-31T18:00:00+02:00", "2026-01-31T16:00:00+00:00"),
+}
+
+
+@pytest.mark.parametrize(("text", "moment"), TIMES.values(), ids=TIMES)
+def test_another_time_is_asked_about(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes], text: str, moment: str
+) -> None:
+    """The verdict says which."""
+    said = verify(cardsign, *WHOLE, "--at", text)
+    assert (said.json["checked_at"], said.json["historic"]) == (moment, True)
+
+
+def test_another_time_is_never_trusted_nor_remembered(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
+) -> None:
+    """Four times yes, and yet no verdict; the text says that the time was chosen."""
+    then = datetime.fromtimestamp(peer.T0 + 60, UTC).isoformat()
+    said = verify(cardsign, *WHOLE, "--at", then)
+    assert (said.status, said.json["verdict"]) == (3, "indeterminate")
+    assert set(said.json["answers"].values()) == {"yes"}
+    assert "time.historic" in peer.codes(said)
+    assert "  historic    about " in cardsign("verify", *WHOLE, "--at", then).text
+    assert verify(cardsign, "signed.json", "--issuer", "tides").status == 3
+    assert verify(cardsign, *WHOLE).status == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-31T18:00:00", "yesterday", "", "2026-02-30", "0001-01-01T00:00:00+14:00"]
+)
+def test_a_time_without_meaning_is_refused(cardsign: Cardsign, text: str) -> None:
+    """No offset is guessed."""
+    peer.write_cards()
+    ended = cardsign("verify", "signed.json", "--at", text)
+    assert (ended.status, "usage.invalid" in ended.err, ended.out) == (2, True, b"")
+
+
+# ------------------------------------------------------------------ what --jwks means
+
+
+def test_keys_alone_are_the_whole_policy(cardsign: Cardsign, enrolled: tuple[bytes, bytes]) -> None:
+    """No policy file is read, not even a broken one, and nothing is remembered."""
+    Path("trust.toml").write_text("this is no TOML")
+    before = sorted(peer.STATE.glob("*.json"))
+    for narrowed in ((), ("--origin", "https://tides.example")):
+        said = verify(cardsign, "signed.json", "--jwks", "jwks.json", *narrowed)
+        assert said.status == 0
+        assert said.json["issuer"] is None
+        assert said.json["subject"].startswith("the holder of the keys in jwks.json")
+    assert sorted(peer.STATE.glob("*.json")) == before
+
+
+def test_keys_are_what_the_url_of_an_anchor_answers(cardsign: Cardsign) -> None:
+    """With a policy's `jwks` anchor the file stands for the URL."""
+    peer.write_cards()
+    peer.write_policy(peer.jwks_anchor(), freshness="waived")
+    assert cardsign("trust", "init").status == 0
+    named = ("signed.json", "--issuer", "tides")
+    before = verify(cardsign, *named)
+    assert (before.status, peer.codes(before)[0]) == (3, "trust.no_keys")
+    handed = verify(cardsign, *named, "--jwks", "jwks.json")
+    assert (handed.status, handed.json["issuer"]) == (0, "tides")
+    assert verify(cardsign, *named).status == 0
+    origin = ("--origin", "https://tides.example", "--trust", "trust.toml")
+    assert verify(cardsign, "signed.json", *origin, "--jwks", "jwks.json").status == 0
+
+
+def test_an_anchor_names_one_source(cardsign: Cardsign, enrolled: tuple[bytes, bytes]) -> None:
+    """Beside any other anchor a key set is refused, before any verdict."""
+    ended = verify(cardsign, *WHOLE, "--jwks", "jwks.json")
+    assert (ended.status, ended.out) == (2, b"")
+    assert "usage.conflict" in ended.err
+    assert "one source" in ended.err
+
+
+# ------------------------------------------------------------------ no policy
+
+
+def test_without_a_policy_what_to_type_next_is_said(cardsign: Cardsign) -> None:
+    """Whoever is named as subject; an unsigned card is worth nothing in any case."""
+    peer.write_cards()
+    for subject in ((), ("--issuer", "tides"), ("--origin", "https://tides.example")):
+        said = verify(cardsign, "signed.json", *subject)
+        assert (said.status, peer.codes(said)[0]) == (3, "trust.no_anchor")
+    shown = cardsign("verify", "signed.json").text
+    for next_step in ("cardsign trust init", "cardsign trust add", "--jwks FILE"):
+        assert next_step in shown
+    assert verify(cardsign, "unsigned.json").status == 1
+
+
+# ------------------------------------------------------------------ faults of this machine
+
+
+def _lose_the_memory() -> None:
+    for path in peer.STATE.glob("*.json"):
+        path.unlink()
+
+
+def _corrupt_the_memory() -> None:
+    next(peer.STATE.glob("*.json")).write_text("{")
+
+
+def _break_the_policy() -> None:
+    Path("trust.toml").write_text("format = 1\nisuer = []\n")
+
+
+def _break_the_lock() -> None:
+    Path("trust.lock").write_text("{}")
+
+
+FAULTS = {
+    "a memory that is lost": (_lose_the_memory, (), "state.missing"),
+    "a memory that is corrupt": (_corrupt_the_memory, (), "state.corrupt"),
+    "a policy that cannot be understood": (_break_the_policy, (), "policy.malformed"),
+    "a lock that cannot be understood": (_break_the_lock, (), "lock.malformed"),
+    "a policy that is not there": (
+        lambda: None,
+        ("--trust", "absent.toml"),
+        "policy.not_found",
+    ),
+    "an issuer whom nobody enrols": (lambda: None, ("--issuer", "moon"), "policy.unknown_issuer"),
+    "a memory in place of a file": (lambda: None, ("--state", "trust.toml"), "state.missing"),
+    "a folder without a statement": (
+        lambda: shutil.copytree(".", "cards", ignore=shutil.ignore_patterns("statements", "home")),
+        ("--statements", "cards"),
+        "usage.conflict",
+    ),
+    "statements that are none": (
+        lambda: None,
+        ("--statements", "signed.json"),
+        "statement.shape",
+    ),
+}
+
+
+@pytest.mark.parametrize(("break_it", "options", "code"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "junit"])
+def test_a_local_fault_is_said_once_and_is_no_verdict(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes], break_it, options, code: str, form: str
+) -> None:
+    """However many cards there are, and in no format."""
+    break_it()
+    subject = () if "--issuer" in options else ("--issuer", "tides")
+    asked = (*subject, *options, "--format", form)
+    one = cardsign("verify", "signed.json", *asked, "-o", "out.json")
+    for said in (one, cardsign("verify", "signed.json", "signed.json", "unsigned.json", *asked)):
+        assert (said.status, said.out) == (2, b"")
+        assert said.err.count(code) == 1
+    assert not Path("out.json").exists()
+
+
+def test_a_memory_that_another_process_holds_is_a_fault(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waited for, then exit 2."""
+    enrolment = read_policy(Path("trust.toml"))[0].enrolments[0]
+    patience = {"patience": 0.05}
+    monkeypatch.setattr(DirectoryMemory.__init__, "__kwdefaults__", patience)
+    with DirectoryMemory(peer.STATE).of(enrolment):
+        ended = verify(cardsign, *WHOLE)
+    assert (ended.status, "state.busy" in ended.err, ended.out) == (2, True, b"")
+
+
+def test_a_lost_memory_is_begun_anew_from_the_lock(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
+) -> None:
+    """Reported once; what the lock names cannot be rolled back."""
+    assert verify(cardsign, *WHOLE).status == 0
+    assert cardsign("trust", "pin", "tides").status == 0
+    _lose_the_memory()
+    first = verify(cardsign, *WHOLE)
+    assert (first.status, "state.created" in peer.codes(first)) == (0, True)
+    assert "state.created" not in peer.codes(verify(cardsign, *WHOLE))
+
+
+# ------------------------------------------------------------------ options
+
+
+CONFLICTS = {
+    "two subjects": ["--issuer", "tides", "--origin", "https://tides.example"],
+    "a memory and none": ["--issuer", "tides", "--state", "s", "--no-state"],
+    "pinned keys and a memory": ["--jwks", "jwks.json", "--state", "s"],
+    "pinned keys and statements": ["--jwks", "jwks.json", "--statements", "statements"],
+    "two formats": ["--json", "--format", "sarif"],
+    "an extended card for nobody": ["--extended", "signed.json"],
+    "an audience without its card": ["--audience", "x"],
+    "an extended card of nobody": ["--extended", "signed.json", "--audience", "x"],
+    "two cards and one output": ["unsigned.json", "-o", "out.json"],
+    "standard input twice": ["-", "-"],
+    "an output in place of the card": ["--issuer", "tides", "-o", "signed.json"],
+    "an output in place of the card, spelt otherwise": [
+        "--issuer", "tides", "-o", "statements/../signed.json",
+    ],
+    "two things on stdout": ["--issuer", "tides", "-o", "-", "--json"],
+    "a profile that the policy does not accept": [
+        "--issuer", "tides", "--profile", "prune-empty",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("options", CONFLICTS.values(), ids=CONFLICTS)
+def test_options_that_contradict_one_another_are_refused(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes], options: list[str]
+) -> None:
+    """Before anything is looked at."""
+    ended = cardsign("verify", "signed.json", *options)
+    assert (ended.status, "usage.conflict" in ended.err, ended.out) == (2, True, b"")
+    assert not Path("out.json").exists()
+
+
+def test_a_profile_narrows_the_policy(cardsign: Cardsign, enrolled: tuple[bytes, bytes]) -> None:
+    """One of those that it accepts; a card signed for another one only is refused then."""
+    assert verify(cardsign, *WHOLE, "--profile", "served-as-is").status == 0
+    by_rule_1 = by_another_sdk(WITH_DEFAULTS, key("card"), "rule-1-as-written")
+    Path("other.json").write_bytes(dump(by_rule_1))
+    Path("newer.json").write_bytes(peer.release(enrolled[0], WITH_DEFAULTS, seq=43))
+    named = ("other.json", "--issuer", "tides", "--statements", "newer.json")
+    assert verify(cardsign, *named).status == 0
+    narrowed = verify(cardsign, *named, "--profile", "served-as-is")
+    assert (narrowed.status, peer.codes(narrowed)[0]) == (1, "sig.other_profile")
+
+
+# ------------------------------------------------------------------ the verified payload
+
+
+def test_the_next_tool_gets_what_was_signed(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
+) -> None:
+    """The octets whose digest the verdict and the release name."""
+    said = verify(cardsign, *WHOLE, "-o", "verified.json")
+    written = Path("verified.json").read_bytes()
+    assert json.loads(written) == said.json["card"] == PORTABLE
+    sha256 = hashlib.sha256(written).hexdigest()
+    assert sha256 == said.json["signatures"][0]["payload_sha256"] == peer.digest(PORTABLE)
+    piped = cardsign("verify", *WHOLE, "-o", "-")
+    assert piped.out == written
+    assert piped.err.startswith("trusted: signed.json\n")
+
+
+def test_nothing_is_written_of_a_card_that_is_not_trusted(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
+) -> None:
+    """Neither a file nor standard output."""
+    for card in ("unsigned.json", "absent.json"):
+        assert cardsign("verify", card, *WHOLE[1:], "-o", "out.json").status != 0
+        assert cardsign("verify", card, *WHOLE[1:], "-o", "-").out == b""
+    assert not Path("out.json").exists()
+
+
+def test_an_output_that_cannot_be_written_is_no_verdict(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
+) -> None:
+    """The next tool would take an older file for the card."""
+    ended = verify(cardsign, *WHOLE, "-o", "absent/out.json")
+    assert (ended.status, "file.unwritable" in ended.err, ended.out) == (2, True, b"")
+
+
+# ------------------------------------------------------------------ extended cards
+
+
+def extended(audience: str = peer.AUDIENCE, *, seq: int = 42) -> bytes:
+    """An extended card of the peer for an audience."""
+    marker = {
+        "uri": "urn:uuid:46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda",
+        "params": {
+            "kind": "extended",
+            "audience": audience,
+            "seq": seq,
+            "exp": peer.T0 + 30 * DAY,
+        },
+    }
+    marked = put(PORTABLE, "/capabilities", {"streaming": True, "extensions": [marker]})
+    return dump(signed(marked, key("card")))
+
+
+BESIDE = {
+    "both as they should be": ("signed.json", extended(), [0, 0], None),
+    "another audience's": ("signed.json", extended("other"), [0, 1], "extended.audience_mismatch"),
+    "a public card in its place": (
+        "signed.json",
+        dump(signed(PORTABLE, key("card"))),
+        [0, 1],
+        "extended.not_marked",
+    ),
+    "an unsigned public card": ("unsigned.json", extended(), [1, 1], "extended.public_untrusted"),
+}
+
+
+@pytest.mark.parametrize(("public", "data", "statuses", "code"), BESIDE.values(), ids=BESIDE)
+def test_an_extended_card_is_verified_beside_its_public_one(
+    cardsign: Cardsign,
+    enrolled: tuple[bytes, bytes],
+    public: str,
+    data: bytes,
+    statuses: list[int],
+    code: str | None,
+) -> None:
+    """Two verdicts, the weightiest status; -o has the extended card."""
+    Path("extended.json").write_bytes(data)
+    beside = ("--extended", "extended.json", "--audience", peer.AUDIENCE, "-o", "out.json")
+    ended = verify(cardsign, public, *WHOLE[1:], *beside)
+    said = [json.loads(line) for line in ended.text.splitlines()]
+    assert [one["input"] for one in said] == [public, "extended.json"]
+    verdicts = {0: "trusted", 1: "untrusted"}
+    assert [one["verdict"] for one in said] == [verdicts[status] for status in statuses]
+    assert ended.status == max(statuses)
+    assert [reason["code"] for reason in said[1]["reasons"]][:1] == ([code] if code else [])
+    assert Path("out.json").exists() == (ended.status == 0)
+    if code is None:
+        assert peer.AUDIENCE in Path("out.json").read_text()
+
+
+def test_an_extended_card_is_not_looked_at_without_its_public_one(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
+) -> None:
+    """Where that cannot be had there is one verdict, and no card."""
+    Path("extended.json").write_bytes(extended())
+    beside = ("--extended", "extended.json", "--audience", peer.AUDIENCE)
+    ended = verify(cardsign, "https://me@tides.example/", *WHOLE[1:], *beside)
+    assert (ended.status, ended.json["verdict"]) == (3, "indeterminate")
+    assert ended.json["card"] is None
+
+
+# ------------------------------------------------------------------ starting up
+
+
+def test_verifying_loads_no_server() -> None:
+    """Neither its help nor a verdict needs a web framework."""
+    program = (
+        "import sys; from cardsign.cli import cli\n"
+        "cli.main(['verify', '--help'], standalone_mode=False); print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "click" in loaded
+    assert loaded & {"flask", "werkzeug", "granian", "httpx", "rich"} == set()
+
+
+# ------------------------------------------------------------------ the lock
+
+
+@pytest.fixture
+def followed(enrolled: tuple[bytes, bytes]) -> None:
+    """A lock that names the first keyset statement, and a second one to follow."""
+    first = read_keyset(enrolled[0])
+    pin = StatementPin(first.epoch, first.version, first.digest)
+    raise_floors(Path("trust.lock"), {"tides": Floor(pin)})
+    second = peer.keyset(2, enrolled[0])
+    Path("statements/1.2.json").write_bytes(second)
+    Path("statements/release.json").write_bytes(peer.release(second, PORTABLE))
+
+
+def locked_version() -> int:
+    """The version of the keyset statement below which the lock lets nobody go."""
+    pin = read_lock(Path("trust.lock"))["tides"].keyset
+    assert pin is not None
+    return pin.version
+
+
+NOT_FOLLOWED = {"without state": ("--no-state",), "for another time": ("--at", "2020-01-01")}
+
+
+@pytest.mark.usefixtures("followed")
+@pytest.mark.parametrize("option", [(), *NOT_FOLLOWED.values()], ids=["followed", *NOT_FOLLOWED])
+def test_the_lock_rises_with_the_walk(cardsign: Cardsign, option: tuple[str, ...]) -> None:
+    """How far the keyset statements were followed is there to commit; said once, on stderr."""
+    assert locked_version() == 1
+
+    first, again = (verify(cardsign, *WHOLE, *option) for _ in range(2))
+
+    assert locked_version() == (1 if option else 2)
+    assert ("trust.lock holds a newer keyset statement of tides" in first.err) is not bool(option)
+    assert "trust.lock" not in again.err
+
+
+@pytest.mark.usefixtures("followed")
+def test_a_lock_that_cannot_be_written_takes_no_verdict_away(
+    cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory holds what the lock does not; the fault is said, and the verdict stands."""
+
+    def full(path: Path, floors: object) -> None:
+        raise FileFault("file.unwritable", "no space left", path=str(path))
+
+    monkeypatch.setattr("cardsign.cli.inquiry.raise_floors", full)
+    said = verify(cardsign, *WHOLE)
+
+    assert said.status == 0
+    assert "trust.lock was not brought up to date: file.unwritable" in said.err

@@ -1,0 +1,97 @@
+"""Any number of rotators: each step is taken once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.audit import verify_chain
+from cardsign.keys.envelope import UnsafeScryptCost
+from cardsign.keys.opening import AnyStore, Place, create_store, open_store
+from cardsign.keys.postgres.address import parse_database_url
+from cardsign.keys.timeline import TimelineSettings
+from tests.keys import postgres as pg
+from tests.keys.lives import after, published
+
+RACERS = 8
+STEPS = 100
+STORES = 4  # of 25 steps each, as a state grows with every key that ever was
+EVERY = 1000  # seconds between two rotations
+SETTINGS = TimelineSettings(0, 0, 0, 0, rotate_every=EVERY)
+PASSPHRASE = b"correct horse battery staple"
+CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
+
+
+def attempt(place: Place, now: datetime) -> str | None:
+    """One racer's tick, in a process of its own: what it did."""
+    step = open_store(place).tick(now=now, settings=SETTINGS)
+    return step and step.action
+
+
+@pytest.fixture(scope="module")
+def racers() -> Iterator[ProcessPoolExecutor]:
+    """The processes, which live through all the steps."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(RACERS, mp_context=spawn) as pool:
+        yield pool
+
+
+def prepare(store: AnyStore, now: datetime) -> None:
+    """End the last rotation, and publish the key of the next one."""
+    key = PrivateKey.generate("ES256")
+    store.add_key(key, PASSPHRASE, now=now, random=os.urandom, cost=CHEAP)
+    for _ in range(3):  # retiring the one before, destroying its private half
+        state = store.load()
+        kids = [record.kid for record in state.published_keys()]
+        signers = [record.kid for record in state.signing_keys(now)]
+        store.record_publication(published(now, kids, signers, max_age=0), now=now)
+        store.tick(now=now, settings=SETTINGS)
+
+
+def race(place: Place, racers: ProcessPoolExecutor) -> Counter[str | None]:
+    """What all attempts on the due steps of one new store have done."""
+    store = create_store(place)
+    prepare(store, after(0))
+    done: Counter[str | None] = Counter()
+    for step in range(1, STEPS // STORES + 1):
+        prepare(store, after(EVERY * step - 2))
+        due = after(EVERY * step)
+        taken = [racers.submit(attempt, place, due) for _ in range(RACERS)]
+        outcome = Counter(one.result() for one in taken)
+        assert outcome["activate"] == 1, f"step {step}: {outcome}"
+        done += outcome
+    state = store.load()
+    report = verify_chain(store.read_audit(), state.audit, where="log")
+    activations = [line for line in report.lines if line.event == "key-activated"]
+    assert (len(activations), report.aborted) == (STEPS // STORES, 0)
+    assert len(state.active_keys()) == 1
+    return done
+
+
+@pytest.fixture(params=["files", pytest.param("postgres", marks=pytest.mark.needs_postgres)])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> list[Place]:
+    """Where stores can be made: in directories, in schemas of a PostgreSQL server."""
+    if request.param == "files":
+        return [tmp_path / str(number) for number in range(STORES)]
+    server: pg.Server = request.getfixturevalue("postgres")
+    return [parse_database_url(server.new_url()) for _ in range(STORES)]
+
+
+def test_of_eight_racers_one_takes_each_due_step(
+    places: list[Place], racers: ProcessPoolExecutor
+) -> None:
+    """800 attempts on 100 due steps: exactly 100 rotations, one each, and a whole log."""
+    done: Counter[str | None] = Counter()
+    for place in places:
+        done += race(place, racers)
+
+    print(f"\n{done.total()} attempts by {RACERS} racers on {STEPS} due steps: {dict(done)}")
+    assert done == {"activate": STEPS, None: STEPS * (RACERS - 1)}

@@ -1,0 +1,258 @@
+"""Mutations that know what they change: JSON stays JSON, and what was signed is signed again.
+
+A mutator takes an input and chance, and returns another input, or None where the input is not
+of its kind; then bytes are changed blindly. It is as lax as the readers are strict, so nothing
+of cardsign's reads here except to sign.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, TypeAlias
+
+from cardsign.card.canonical import PROFILES
+from cardsign.card.strictjson import parse_object
+from cardsign.errors import CanonicalizationError, JsonRefused
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE
+from tests.fuzz.edits import NUMBERS, TEXTS, dump, edit, load, places_of
+from tests.fuzz.issuing import CARD_SIGNERS, PEOPLE, key, listed, people
+from tests.support import one_signature, under_header
+
+Mutator: TypeAlias = Callable[[bytes, Random], bytes | None]
+
+#: Ends each record of an input of several documents (RFC 7464); no JSON text holds it.
+SEPARATOR: Final = b"\x1e"
+
+_HEADERS: Final = (
+    {"alg": "ES256", "typ": "JOSE"},
+    {"alg": "ES256", "typ": "JWT"},
+    {"alg": "ES256", "typ": "cardsign-compat+jws"},
+    {"alg": "ES256"},
+    {"alg": "none", "typ": "JOSE"},
+    {"alg": "ES256", "typ": "cardsign-keyset+jws"},
+    {"alg": "RS256", "typ": "JOSE"},
+)
+
+
+def mutate_json(data: bytes, random: Random) -> bytes | None:
+    """Any JSON text."""
+    value = load(data)
+    return None if value is None else dump(edit(value, random), random)
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
+
+
+def _decoded(text: Any) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(f"{text}===")
+    except ValueError:
+        return b""
+
+
+def mutate_entry(data: bytes, random: Random) -> bytes | None:
+    """One member of `signatures`, in its protected header or as a whole."""
+    entry = load(data)
+    if not isinstance(entry, dict) or random.random() < 0.3:
+        return mutate_json(data, random)
+    header = mutate_json(_decoded(entry.get("protected")), random)
+    return dump({**entry, "protected": _encoded(header or b"{}")}, random)
+
+
+# ------------------------------------------------------------------ cards
+
+
+def mutate_card(data: bytes, random: Random) -> bytes | None:
+    """A card: mostly signed anew, under any profile, typ and header, by any signer."""
+    card = load(data)
+    if not isinstance(card, dict):
+        return None
+    if random.random() < 0.7:
+        card = edit(card, random)
+    if random.random() < 0.8:
+        card = _signed(card, random)
+    return dump(card, random)
+
+
+def _signed(card: Any, random: Random) -> Any:
+    try:
+        card = parse_object(dump(card, random))
+    except JsonRefused:
+        return card
+    kept = card.pop("signatures", None)
+    entries = kept if isinstance(kept, list) and random.random() < 0.3 else []
+    for _ in range(random.choice((1, 1, 2))):
+        signer, profile = random.choice(CARD_SIGNERS), random.choice(list(PROFILES))
+        try:
+            entries.append(_entry(card, signer, profile, random))
+        except CanonicalizationError:
+            continue
+    return {**card, "signatures": entries}
+
+
+def _entry(card: Any, signer: str, profile: str, random: Random) -> Any:
+    if random.random() < 0.6:
+        return one_signature(card, key(signer), profile)
+    header = {**random.choice(_HEADERS), "kid": key(signer).public.kid}
+    if random.random() < 0.3:
+        header = edit(header, random)
+    entry = under_header(card, key(signer), header, profile=profile)["signatures"][0]
+    return edit(entry, random) if random.random() < 0.2 else entry
+
+
+# ------------------------------------------------------------------ statements
+
+_TYPS: Final = {"cardsign-keyset/1": TYP_KEYSET, "cardsign-release/1": TYP_RELEASE}
+
+
+def mutate_statement(data: bytes, random: Random) -> bytes | None:
+    """A keyset or release statement: its envelope, or its payload, which is signed again."""
+    envelope = load(data)
+    if not isinstance(envelope, dict):
+        return None
+    members = load(_decoded(envelope.get("payload")))
+    if not isinstance(members, dict) or random.random() < 0.2:
+        return dump(edit(envelope, random), random)
+    return _statement(edit(members, random), random)
+
+
+def _statement(members: Any, random: Random) -> bytes:
+    """A signed statement of these members; canonical as far as it is ASCII and whole numbers."""
+    in_order = random.random() < 0.95
+    text = json.dumps(members, sort_keys=in_order, separators=(",", ":"), ensure_ascii=False)
+    payload = text.encode("utf-8", "surrogatepass")
+    kind = members.get("format") if isinstance(members, dict) else None
+    typ = _TYPS.get(kind if isinstance(kind, str) else "", TYP_KEYSET)
+    by_right = ("rel", "rel2") if typ == TYP_RELEASE else ("ann", "bob", "cat", "rita")
+    names = by_right if random.random() < 0.8 else random.sample(PEOPLE, random.randint(1, 4))
+    entries = [sign_payload(payload, key(name), typ=typ) for name in names]
+    return json.dumps({"payload": _encoded(payload), "signatures": entries}).encode()
+
+
+# ------------------------------------------------------------------ several documents
+
+#: By the letter that leads a record.
+_RECORDS: Final[dict[bytes, Mutator]] = {
+    b"c": mutate_card,
+    b"k": mutate_statement,
+    b"r": mutate_statement,
+    b"j": mutate_json,
+}
+
+
+def mutate_records(data: bytes, random: Random) -> bytes | None:
+    """Several records: one of them, their number, their order, or what links them."""
+    records = data.split(SEPARATOR)
+    for _ in range(random.choice((0, 1, 1, 2))):
+        at = random.randrange(len(records))
+        way = random.randrange(8)
+        if way == 0 and len(records) > 1:
+            del records[at]
+        elif way == 1:
+            records.insert(at, random.choice(records))
+        elif way == 2:
+            records.append(b"o" + bytes(random.randrange(8) for _ in range(5)))
+        else:
+            records[at] = _mutated_record(records[at], random)
+    return SEPARATOR.join(_linked(records, random) if random.random() < 0.6 else records)
+
+
+def _mutated_record(record: bytes, random: Random) -> bytes:
+    kind, body = record[:1], record[1:]
+    mutate = _RECORDS.get(kind)
+    mutated = mutate(body, random) if mutate else None
+    return record if mutated is None else kind + mutated
+
+
+def _linked(records: list[bytes], random: Random) -> list[bytes]:
+    """Each keyset made the successor of the one before, each release one of the last keyset."""
+    linked, held, digest = [], None, None
+    card = next((load(record[1:]) for record in records if record[:1] == b"c"), None)
+    for record in records:
+        members = _members_of(record)
+        if members is not None and record[:1] == b"k":
+            if random.random() < 0.5:  # for one from a vector the target's people do not speak
+                members.update(people())
+            if held is not None and random.random() < 0.9:
+                _succeed(members, held, digest, random)
+            held, record = members, b"k" + _statement(members, random)
+            digest = hashlib.sha256(_payload_of(record)).hexdigest()
+        elif members is not None and held is not None and record[:1] == b"r":
+            number = {"epoch": held.get("epoch"), "version": held.get("version")}
+            members["keyset"] = {**number, "digest": digest}
+            _list(members, card, random)
+            record = b"r" + _statement(members, random)
+        linked.append(record)
+    return linked
+
+
+def _succeed(members: dict[str, Any], held: dict[str, Any], digest: Any, random: Random) -> None:
+    epoch, version = held.get("epoch"), held.get("version")
+    if not isinstance(epoch, int) or not isinstance(version, int):
+        return
+    if random.random() < 0.2:
+        members.update(epoch=epoch + 1, version=1, prev=None)
+    else:
+        members.update(epoch=epoch, version=version + 1, prev=digest)
+
+
+def _list(release: dict[str, Any], card: Any, random: Random) -> None:
+    """Make a release list the card, if that is one."""
+    try:
+        release["cards"] = listed(parse_object(dump(card, random)))
+    except (JsonRefused, CanonicalizationError):
+        return
+
+
+def _payload_of(record: bytes) -> bytes:
+    envelope = load(record[1:])
+    return _decoded(envelope.get("payload")) if isinstance(envelope, dict) else b""
+
+
+def _members_of(record: bytes) -> dict[str, Any] | None:
+    members = load(_payload_of(record))
+    return members if isinstance(members, dict) else None
+
+
+def mutate_bundle(data: bytes, random: Random) -> bytes | None:
+    """A bundle: one of the documents that it carries as texts, or its own members."""
+    bundle = load(data)
+    texts = [one for one in places_of(bundle) if isinstance(one[0][one[1]], str)]
+    if not texts or random.random() < 0.4:
+        return mutate_json(data, random)
+    container, token = random.choice(texts)
+    kind = b"c" if token == "card" else b"k"
+    changed = _RECORDS[kind](container[token].encode("utf-8", "replace"), random)
+    container[token] = (changed or b"").decode("utf-8", "replace")
+    return dump(bundle, random)
+
+
+# ------------------------------------------------------------------ TOML
+
+
+def mutate_lines(data: bytes, random: Random) -> bytes | None:
+    """A text of lines, such as a policy: lines moved, dropped and doubled, values exchanged."""
+    lines = data.split(b"\n")
+    for _ in range(random.choice((1, 1, 2, 4))):
+        at, other = random.randrange(len(lines)), random.randrange(len(lines))
+        way = random.randrange(5)
+        if way == 0:
+            lines[at], lines[other] = lines[other], lines[at]
+        elif way == 1 and len(lines) > 1:
+            del lines[at]
+        elif way == 2:
+            lines.insert(at, lines[other])
+        elif way == 3:
+            name, equals, _ = lines[at].partition(b"=")
+            value = json.dumps(random.choice((*TEXTS, *NUMBERS, [], True, {})))
+            lines[at] = name + (equals or b"=") + value.encode()
+        else:
+            name, equals, value = lines[at].partition(b"=")
+            lines[at] = name + equals + lines[other].partition(b"=")[2] or value
+    return b"\n".join(lines)

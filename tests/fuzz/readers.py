@@ -1,0 +1,146 @@
+"""The readers of single documents, and what must hold of whatever they read.
+
+Each function takes bytes and raises what its reader refuses with, or ``AssertionError``.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from cardsign.card.extended import find_marker, with_marker
+from cardsign.card.serialize import jcs
+from cardsign.card.strictjson import parse_object
+from cardsign.errors import InputRefused, JsonRefused
+from cardsign.jose import base64url
+from cardsign.jose.algorithms import ALGORITHMS
+from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.jose.jws import read_entry
+from cardsign.jose.keyset import read_keyset
+from cardsign.jose.release import read_release
+from cardsign.jose.statements import Envelope, read_envelope
+from cardsign.trust.bundle import is_bundle, read_bundle, write_bundle
+from cardsign.trust.lock import raise_floors, read_lock
+from cardsign.trust.policyfile import parse_policy, read_policy
+from cardsign.trust.stateformat import read_state, state_bytes
+from cardsign.trust.subject import AtOrigin, CardUrl, Holder, Issuer
+from tests.fuzz.issuing import URL
+
+_SCRATCH: Final = tempfile.TemporaryDirectory(prefix="cardsign-fuzz-")
+
+
+def check_json(data: bytes) -> None:
+    """The fast reader and the definition agree, on the value or on the refusal."""
+    assert _read(data, paranoid=False) == _read(data, paranoid=True)
+    found = parse_object(data)
+    assert parse_object(json.dumps(found, ensure_ascii=False).encode()) == found
+
+
+def _read(data: bytes, *, paranoid: bool) -> dict[str, Any] | str:
+    try:
+        return parse_object(data, paranoid=paranoid)
+    except JsonRefused as refused:
+        return f"{refused.code} {refused.place}"
+
+
+def check_entry(data: bytes) -> None:
+    """What is read has an algorithm that was allowed, and base64url that decodes."""
+    document = parse_object(data)
+    entry = read_entry(document)
+    assert entry.header.alg in ("ES256", "RS256")
+    base64url.decode(entry.signature)
+    assert base64url.decode(entry.protected)
+    assert read_entry(document, algorithms=ALGORITHMS).header == entry.header
+
+
+def check_key_set(data: bytes) -> None:
+    """What is written of a set is read as the same set, unless it is too long to be read."""
+    found = JwkSet.from_bytes(data)
+    written = found.to_bytes()
+    if len(written) <= MAX_JWKS_BYTES:
+        again = JwkSet.from_bytes(written)
+        assert {one.kid: one.numbers for one in again.keys} == {
+            one.kid: one.numbers for one in found.keys
+        }
+    for one in found.keys:
+        assert found.find(one.kid) is one
+
+
+def check_keyset(data: bytes) -> None:
+    """A statement's payload is its own canonical form; its envelope can be written again."""
+    statement = read_keyset(data)
+    _check_envelope(statement.envelope, statement.issuer)
+    assert statement.exp > statement.iat
+    assert all(one.threshold >= 1 for one in (statement.root, statement.recovery) if one)
+
+
+def check_release(data: bytes) -> None:
+    """Likewise; no floor lies above the release's own number."""
+    statement = read_release(data)
+    _check_envelope(statement.envelope, statement.issuer)
+    assert all(least <= statement.seq for least in statement.floor.values())
+
+
+def _check_envelope(envelope: Envelope, issuer: str) -> None:
+    members = json.loads(envelope.payload)
+    assert jcs(members) == envelope.payload
+    assert members["issuer"] == issuer
+    document = {
+        "payload": base64url.encode(envelope.payload),
+        "signatures": [one.to_json() for one in envelope.signatures],
+    }
+    assert read_envelope(json.dumps(document).encode(), envelope.typ) == envelope
+
+
+def check_marker(data: bytes) -> None:
+    """A marker that is found is found again in a copy that is marked with it."""
+    document = parse_object(data)
+    marker = find_marker(document)
+    if marker is not None:
+        assert find_marker(with_marker(document, marker)) == marker
+
+
+def check_bundle(data: bytes) -> None:
+    """A bundle is known for one; what can be bundled again is the same evidence."""
+    bundle = read_bundle(data)
+    assert is_bundle(data)
+    evidence = bundle.evidence
+    try:
+        again = write_bundle(
+            bundle.untrusted_card,
+            evidence.untrusted_keysets,
+            next(iter(evidence.untrusted_releases), None),
+        )
+    except InputRefused:  # reading takes a bundle apart; only writing looks at what is in it
+        return
+    found = read_bundle(again)
+    assert found.untrusted_card == bundle.untrusted_card
+    assert found.evidence.untrusted_releases == evidence.untrusted_releases
+    assert set(found.evidence.untrusted_keysets) == set(evidence.untrusted_keysets)
+
+
+def check_policy(data: bytes) -> None:
+    """A policy says the same whether it comes as a file or as text, and can be asked."""
+    path = Path(_SCRATCH.name, "trust.toml")
+    path.write_bytes(data)
+    policy, text = read_policy(path)
+    assert parse_policy(text).digest == policy.digest
+    for expect in (Holder(), Issuer("tides"), CardUrl(URL), AtOrigin("https://tides.example")):
+        policy.find(expect)
+
+
+def check_lock(data: bytes) -> None:
+    """Floors that are read, raised by themselves, are the same floors."""
+    path = Path(_SCRATCH.name, "trust.lock")
+    path.write_bytes(data)
+    floors = read_lock(path)
+    raise_floors(path, floors)
+    assert read_lock(path) == floors
+
+
+def check_state(data: bytes) -> None:
+    """A memory that is read is written so that it is read as the same memory."""
+    known = read_state(data, "tides")
+    assert read_state(state_bytes("tides", known), "tides") == known

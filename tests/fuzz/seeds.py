@@ -1,0 +1,221 @@
+"""What fuzzing starts from: good examples of every kind, and our own vectors and attacks."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from cardsign.jose.keyset import read_keyset
+from cardsign.jose.succession import RootPin, StatementPin
+from cardsign.trust.bundle import write_bundle
+from cardsign.trust.known import Floor, Known, ReleaseFloor
+from cardsign.trust.lock import LOCK_FORMAT, floor_to_json
+from cardsign.trust.stateformat import state_bytes
+from tests.fuzz.issuing import (
+    CARD_SIGNERS,
+    chain,
+    extended_card,
+    key,
+    keyset,
+    listed,
+    public_keys,
+    release,
+)
+from tests.fuzz.mutations import SEPARATOR
+from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, one_signature, signed
+
+TESTS: Final = Path(__file__).resolve().parents[1]
+
+_ANCHOR: Final = "a" * 64
+
+
+def cards() -> list[bytes]:
+    """Cards of every kind, signed by the first card key, some by two."""
+    kinds = (PORTABLE, WITH_DEFAULTS, LAX, OLD, DUAL, extended_card())
+    texts = [dump(signed(one, key("card"))) for one in kinds]
+    texts.append(dump(signed(PORTABLE, key("card"), key("card2"))))
+    entries = [one_signature(LAX, key(name), "prune-empty") for name in CARD_SIGNERS]
+    return [*texts, dump({**LAX, "signatures": entries}), dump(PORTABLE)]
+
+
+def entries() -> list[bytes]:
+    """Single members of `signatures`."""
+    made = one_signature(PORTABLE, key("card"), "served-as-is")
+    return [dump(made), dump({**made, "header": {"jku": "https://a.example"}})]
+
+
+def key_sets() -> list[bytes]:
+    """JWK Sets; one with keys for other purposes."""
+    okp = {"kty": "OKP", "crv": "Ed25519", "x": "A" * 43, "kid": "okp"}
+    several: dict[str, Any] = {"keys": [key("card").public.jwk(), okp, {"kty": "AKP"}]}
+    return [public_keys("card", "card2").to_bytes(sequence=3), dump(several)]
+
+
+def keysets() -> list[bytes]:
+    """A chain of keyset statements."""
+    return list(chain())
+
+
+def releases() -> list[bytes]:
+    """A release under each of the first two."""
+    rows = listed(PORTABLE)
+    return [release(read_keyset(one), "rel", cards=rows) for one in chain()[:2]]
+
+
+def refreshes() -> list[bytes]:
+    """Statements with cards, as records: what one refresh and one verdict are made of."""
+    first, second, recovered = chain()
+    old, new, stranger = (dump(signed(PORTABLE, key(name))) for name in CARD_SIGNERS)
+    extended = dump(signed(extended_card(), key("card")))
+    rows = listed(PORTABLE)
+    under_first = release(read_keyset(first), "rel", cards=rows)
+    under_second = release(read_keyset(second), "rel", cards=rows, seq=6)
+    fork = keyset("ann", "bob", exp=read_keyset(first).exp - 1)
+    jwks = public_keys("card").to_bytes()
+    return [
+        _records(b"c" + old, b"k" + first, b"r" + under_first),
+        _records(b"c" + new, b"k" + first, b"k" + second, b"r" + under_second),
+        _records(b"o\x01\x00\x01", b"c" + old, b"k" + first, b"k" + recovered),
+        _records(b"o\x03\x01\x01", b"c" + old, b"c" + extended, b"k" + first, b"r" + under_first),
+        _records(b"o\x00\x01\x01\x01", b"c" + stranger, b"k" + first, b"k" + fork, b"j" + jwks),
+        _records(b"o\x02\x02\x01", b"c" + old, b"k" + first, b"r" + under_first),
+        _records(b"o\x00\x03\x01", b"c" + old, b"j" + jwks),
+    ]
+
+
+def policies() -> list[bytes]:
+    """A policy with every kind of anchor and member."""
+    first = read_keyset(chain()[0])
+    pin = f'epoch = 1, version = 1, digest = "{first.digest}", issuer = "tides.example"'
+    holders = ", ".join(
+        f'{{ thumbprint = "{one.public.thumbprint}", holder = "{one.holder}" }}'
+        for one in first.root.keys
+    )
+    jwk = ", ".join(f'{name} = "{text}"' for name, text in key("card").public.jwk().items())
+    text = f"""format = 1
+[limits]
+card_bytes = 65536
+skew = "5m"
+release_age = "7d"
+
+[[issuer]]
+name = "tides"
+origins = ["https://tides.example"]
+anchor.keyset = {{ {pin} }}
+
+[[issuer]]
+name = "roots"
+origins = ["https://roots.example/agents/"]
+anchor.roots = {{ issuer = "roots.example", threshold = 2, keys = [{holders}] }}
+profiles = ["served-as-is", "prune-empty"]
+
+[[issuer]]
+name = "pinned"
+origins = ["https://pinned.example"]
+require = ["ann"]
+freshness = "waived"
+unsigned = "unknown"
+algorithms = ["ES256", "PS256"]
+[issuer.anchor]
+keys = [
+  {{ holder = "ann", public = {{ {jwk} }} }},
+]
+
+[[issuer]]
+name = "jwks"
+origins = ["https://jwks.example"]
+anchor.jwks = "https://jwks.example/keys.json"
+
+[[issuer]]
+name = "first"
+origins = ["https://first.example"]
+anchor.tofu = true
+"""
+    return [text.encode(), b"format = 1\n"]
+
+
+def bundles() -> list[bytes]:
+    """A card with its history; a card alone."""
+    card = dump(signed(PORTABLE, key("card2")))
+    return [write_bundle(card, keysets()[:2], releases()[1]), write_bundle(card, (), None)]
+
+
+def _floor() -> Floor:
+    first = read_keyset(chain()[0])
+    pin = StatementPin(first.epoch, first.version, first.digest)
+    return Floor(pin, ReleaseFloor((1, 1, 5), "b" * 64), first.iat)
+
+
+def locks() -> list[bytes]:
+    """Floors of two issuers, and of none."""
+    issuers = {"tides": floor_to_json(_floor()), "new": floor_to_json(Floor())}
+    return [dump({"format": LOCK_FORMAT, "issuers": one}) for one in (issuers, {})]
+
+
+def states() -> list[bytes]:
+    """Memories of one issuer: full, and blank."""
+    first = read_keyset(chain()[0])
+    full = Known(_ANCHOR, first, None, _floor(), first.iat, public_keys("card"))
+    return [state_bytes("tides", full), state_bytes("tides", Known(_ANCHOR))]
+
+
+def roots() -> RootPin:
+    """The root set that the chain begins with."""
+    return RootPin.of(read_keyset(chain()[0]).root)
+
+
+# ------------------------------------------------------------------ our own files
+
+
+def published_cards() -> list[bytes]:
+    """The cards of our vectors and attacks."""
+    vectors = (base64.b64decode(one["card_base64"]) for one in _vectors("cards"))
+    return [*vectors, *_files("attacks/*/*.card.*")]
+
+
+def published_key_sets() -> list[bytes]:
+    """Their key sets."""
+    return [*(dump(one["jwks"]) for one in _vectors("cards")), *_files("attacks/*/*jwks.*")]
+
+
+def published_keysets() -> list[bytes]:
+    """The keyset statements of our vectors."""
+    return [statement for chain in _chains() for kind, statement in chain if kind == "keyset"]
+
+
+def published_releases() -> list[bytes]:
+    """The releases of our vectors."""
+    return [statement for chain in _chains() for kind, statement in chain if kind == "release"]
+
+
+def published_refreshes() -> list[bytes]:
+    """Both as records, a vector each, with a card of ours."""
+    letters = {"keyset": b"k", "release": b"r"}
+    card = b"c" + dump(signed(PORTABLE, key("card")))
+    return [_records(card, *(letters[kind] + one for kind, one in each)) for each in _chains()]
+
+
+def published_policies() -> list[bytes]:
+    """The policies of our attacks."""
+    return _files("attacks/*/*.toml")
+
+
+def _chains() -> Iterator[list[tuple[str, bytes]]]:
+    for vector in _vectors("statements"):
+        steps = [step for step in vector["steps"] if isinstance(step.get("statement"), str)]
+        yield [(step["kind"], step["statement"].encode()) for step in steps]
+
+
+def _vectors(folder: str) -> Iterator[dict[str, Any]]:
+    yield from (json.loads(data) for data in _files(f"vectors/{folder}/*.json"))
+
+
+def _files(pattern: str) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(TESTS.glob(pattern))]
+
+
+def _records(*records: bytes) -> bytes:
+    return SEPARATOR.join(records)

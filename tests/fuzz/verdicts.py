@@ -1,0 +1,199 @@
+"""Whole verdicts, walks and explanations, and what must hold of them whatever the input is.
+
+The oracles know nothing of how a verdict is reached: what is trusted must have been signed by a
+key that may, what is remembered only rises, and what is reported serializes.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any, Final
+
+from cardsign.card.serialize import jcs
+from cardsign.errors import SignatureRefused
+from cardsign.explain import explain_card
+from cardsign.jose import base64url
+from cardsign.jose.keyset import KeysetStatement, read_keyset
+from cardsign.jose.succession import StatementPin
+from cardsign.reasons import REASONS, Reason
+from cardsign.trust.anchors import KeysAnchor, KeysetAnchor, TofuAnchor
+from cardsign.trust.chain import Walk
+from cardsign.trust.evidence import Evidence
+from cardsign.trust.known import NO_MEMORY, TransientMemory
+from cardsign.trust.places import parse_place
+from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.receiving import receive
+from cardsign.trust.stateformat import read_state, state_bytes
+from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Extended, Issuer
+from cardsign.verdict import Report
+from cardsign.verify import examine_card, examine_extended
+from tests.fuzz import seeds
+from tests.fuzz.issuing import AUDIENCE, CARD_SIGNERS, ISSUER, NOW, URL, key, public_keys
+from tests.fuzz.mutations import SEPARATOR
+
+_PLACES: Final = (parse_place("https://tides.example"),)
+_EXPECTED: Final[tuple[Expectation | None, ...]] = (
+    CardUrl(URL),
+    AtOrigin("https://tides.example"),
+    Extended(Issuer("tides"), AUDIENCE),
+    Issuer("tides"),
+    None,
+)
+_ANCHORS: Final = (
+    KeysetAnchor(seeds.roots(), ISSUER),
+    KeysetAnchor(StatementPin(1, 1, read_keyset(seeds.chain()[0]).digest)),
+    TofuAnchor(),
+    KeysAnchor(public_keys("card", "card2"), {key("card").public.kid: "ann"}),
+)
+_NOWS: Final = tuple(NOW + timedelta(days=days) for days in (0, 5, 20, -20, 100))
+#: All that may ever have signed a card that is trusted.
+_BY_RIGHT: Final = public_keys(*CARD_SIGNERS[:2])
+
+
+def check_pinned(data: bytes) -> str:
+    """A card before pinned keys: nothing raises, and what is trusted is what they signed."""
+    anchor = KeysAnchor(_BY_RIGHT)
+    every = ("served-as-is", "rule-1-as-written", "prune-empty", "prune-empty-upgraded")
+    for profiles in (every[:2], every):
+        enrolment = Enrolment("tides", anchor, _PLACES, profiles, "waived", unsigned="unknown")
+        report = examine_card(data, expect=CardUrl(URL), policy=Policy((enrolment,)), now=NOW)
+        _check_report(report, data)
+    return report.verdict
+
+
+def check_refresh(data: bytes) -> str:
+    """A card with its issuer's statements, in instalments; what is remembered only rises."""
+    asked = _Refresh(data)
+    policy = Policy((asked.enrolment,))
+    memory = TransientMemory()
+    held = [_number(memory, asked.enrolment)]
+    for evidence in (asked.evidence[0], asked.evidence[1], Evidence()):
+        for card in asked.cards:
+            report = examine_card(
+                card,
+                expect=asked.expect,
+                policy=policy,
+                now=asked.now,
+                evidence=evidence,
+                memory=memory if asked.remembers else NO_MEMORY,
+                historic=asked.historic,
+            )
+            _check_report(report, card)
+            held.append(_number(memory, asked.enrolment))
+    assert held == sorted(held)
+    _check_memory(memory, asked.enrolment)
+    if len(asked.cards) > 1 and asked.expect is not None:
+        of = CardUrl(URL)
+        pair = examine_extended(
+            *asked.cards[:2],
+            of=of,
+            audience=AUDIENCE,
+            policy=policy,
+            now=asked.now,
+            evidence=asked.evidence[1],
+            memory=memory,
+        )
+        for report, card in zip(pair, asked.cards, strict=False):
+            _check_report(report, card)
+        assert pair[1].verdict != "trusted" or pair[0].verdict == "trusted"
+    return report.verdict
+
+
+class _Refresh:
+    """What records ask for: options, cards, and evidence that comes in two instalments."""
+
+    def __init__(self, data: bytes) -> None:
+        records = [(one[:1], one[1:]) for one in data.split(SEPARATOR)]
+        options = b"".join(body for kind, body in records if kind == b"o")[-5:].ljust(5, b"\x00")
+        self.expect = _EXPECTED[options[0] % len(_EXPECTED)]
+        anchor = _ANCHORS[options[1] % len(_ANCHORS)]
+        self.remembers = options[2] % 2 == 1
+        self.now = _NOWS[options[3] % len(_NOWS)]
+        self.historic = options[4] % 4 == 3
+        freshness = "waived" if options[4] % 2 else "required"
+        self.enrolment = Enrolment("tides", anchor, _PLACES, freshness=freshness)
+        self.cards = [body for kind, body in records if kind == b"c"] or [b""]
+        keysets = tuple(body for kind, body in records if kind == b"k")
+        releases = tuple(body for kind, body in records if kind == b"r")
+        jwks = next((body for kind, body in records if kind == b"j"), None)
+        contact = "https://tides.example"
+        self.evidence = (
+            Evidence(keysets[:1], releases[:1], jwks, contact=contact),
+            Evidence(keysets, releases, jwks, contact=contact),
+        )
+
+
+def check_walk(data: bytes) -> str:
+    """A walk keeps what it accepts, in an order that only rises, and explains the rest."""
+    records = data.split(SEPARATOR)
+    bodies = {kind: tuple(one[1:] for one in records if one[:1] == kind) for kind in (b"k", b"r")}
+    received = receive(bodies[b"k"], bodies[b"r"])
+    kept: list[KeysetStatement] = []
+    walk = Walk(NOW, timedelta(seconds=300), kept.append)
+    try:
+        held = walk.from_anchor(seeds.roots(), ISSUER, received.keysets)
+        if held is not None:
+            walk.onwards(held, received.keysets)
+    finally:
+        numbers = [(one.epoch, one.version) for one in kept]
+        assert numbers == sorted(set(numbers))
+        assert all(one.issuer == ISSUER for one in kept)
+        _check_reasons((*received.reasons, *walk.reasons))
+    return f"{len(kept)} steps"
+
+
+def check_explain(data: bytes) -> None:
+    """An explanation comes of anything, and serializes."""
+    explanation = explain_card(data, jwks=_BY_RIGHT, against=data[len(data) // 2 :])
+    json.dumps(explanation.to_json(), allow_nan=False).encode()
+
+
+# ------------------------------------------------------------------ oracles
+
+
+def _check_report(report: Report, data: bytes) -> None:
+    """A verdict is one of four, serializes, and trusts only what a key of right has signed."""
+    assert report.verdict in ("trusted", "untrusted", "invalid", "indeterminate")
+    json.dumps(report.to_json(), allow_nan=False, ensure_ascii=False).encode()
+    _check_reasons(report.reasons)
+    assert (report.card is not None) == (report.verdict == "trusted")
+    if report.verdict == "trusted":
+        assert _is_signed(report.card, data), "trusted, and no key of right has signed it"
+
+
+def _is_signed(payload: Any, data: bytes) -> bool:
+    """Whether some entry verifies over this payload, without asking cardsign's own verifier."""
+    encoded = base64url.encode(jcs(payload))
+    for entry in json.loads(data)["signatures"]:
+        for one in _BY_RIGHT.keys:
+            try:
+                signature = base64url.decode(entry["signature"])
+                one.check(f"{entry['protected']}.{encoded}".encode(), signature)
+            except (SignatureRefused, ValueError, TypeError, KeyError, AttributeError):
+                continue  # this entry is not the one
+            return True
+    return False
+
+
+def _check_reasons(reasons: tuple[Reason, ...]) -> None:
+    for reason in reasons:
+        assert reason.code in REASONS, reason.code
+
+
+def _number(memory: TransientMemory, enrolment: Enrolment) -> tuple[int, ...]:
+    """The newest keyset and release that a memory holds, as one number that never falls."""
+    with memory.of(enrolment) as memo:
+        known = memo.known
+    assert known is not None
+    floor = known.as_floor()
+    keyset = (floor.keyset.epoch, floor.keyset.version) if floor.keyset else (0, 0)
+    return *keyset, *(floor.release.order if floor.release else (0, 0, 0)), floor.newest_iat
+
+
+def _check_memory(memory: TransientMemory, enrolment: Enrolment) -> None:
+    """Whatever was learned can be written, and read as the same."""
+    with memory.of(enrolment) as memo:
+        known = memo.known
+    assert known is not None
+    assert read_state(state_bytes("tides", known), "tides") == known

@@ -1,0 +1,161 @@
+"""Puts the attack corpus to verifiers of others, as far as it can be put to them.
+
+A verifier of another library takes a card and keys. It knows no policy, no memory and no
+statement, so what turns on those is not put to it; nor is what its judge cannot be handed.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from attacks_runner import Attack, Case, deviations, ours
+from judges import JudgeFailed
+from roster import PROGRAMS, VERIFIERS, Verifier
+
+from cardsign.trust.policyfile import read_policy
+from cardsign.trust.subject import AtOrigin, CardUrl, Issuer
+
+Answer = Literal["accepts", "refuses", "fails", "n/a"]
+
+#: The verifiers of the table, as the roster names them.
+ASKED: Final = ("a2a-sdk", "a2a-js plain", "joserfc")
+OURS: Final = "cardsign"
+
+#: Characters. The judges take a card on one line of JSON; beyond this they test the machine.
+MAX_PUT: Final = 1_000_000
+
+#: What only a policy can refuse: whose card it is, where it may point, what must be fresh.
+POLICY_CODES: Final = frozenset(
+    {
+        "card.interface_url",
+        "card.origin_mismatch",
+        "card.signature_vanished",
+        "key.not_enrolled",
+        "sig.other_profile",
+        "threshold.unmet",
+        "trust.freshness_unknown",
+        "trust.no_anchor",
+        "trust.no_expectation",
+        "trust.no_keys",
+    }
+)
+_NOT_PUT: Final = ("statement.", "state.", "time.", "extended.")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What everybody says of one case.
+
+    Attributes:
+        attack: The number of its attack.
+        id: The case's own.
+        kind: ``attack`` or ``twin``.
+        right: cardsign's verdict and reason are those of the corpus.
+        answers: By verifier.
+        not_put: Why it was put to nobody else; empty where it was.
+    """
+
+    attack: int
+    id: str
+    kind: str
+    right: bool
+    answers: dict[str, Answer]
+    not_put: str
+
+
+class Panel:
+    """The programs, started; close it, or use it in a ``with`` statement."""
+
+    def __init__(self, asked: Sequence[str] = ASKED) -> None:
+        self.verifiers = [VERIFIERS[name] for name in asked]
+        self.judges = {one.program: PROGRAMS[one.program].start() for one in self.verifiers}
+
+    def __enter__(self) -> Panel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for judge in self.judges.values():
+            judge.close()
+
+    def results(self, attacks: Sequence[Attack]) -> Iterator[Result]:
+        """Put every case to everybody."""
+        for attack in attacks:
+            for case in attack.cases:
+                yield self.result(attack.number, case)
+
+    def result(self, number: int, case: Case) -> Result:
+        """Put one case to everybody."""
+        request, why_not = put(case)
+        answers: dict[str, Answer] = {
+            one.name: self._ask(one, request) if request else "n/a" for one in self.verifiers
+        }
+        id_, kind = case.members["id"], case.members["kind"]
+        return Result(number, id_, kind, not deviations(case, ours), answers, why_not)
+
+    def _ask(self, verifier: Verifier, request: dict[str, Any]) -> Answer:
+        try:
+            answer = self.judges[verifier.program].ask("verify", path=verifier.path, **request)
+        except JudgeFailed:
+            self._restart_if_gone(verifier.program)
+            return "fails"
+        return "accepts" if answer["outcome"] == "accepted" and answer["callable"] else "refuses"
+
+    def _restart_if_gone(self, program: str) -> None:
+        try:
+            self.judges[program].version()
+        except JudgeFailed:
+            self.judges[program].close()
+            self.judges[program] = PROGRAMS[program].start()
+
+
+def put(case: Case) -> tuple[dict[str, Any] | None, str]:
+    """A judge's request for a case; or None, and why there is none."""
+    [step, *more] = case.steps
+    code = step["expect"].get("code", "")
+    if more or case.members.get("memory", "none") not in ("none", "fresh"):
+        return None, "memory"
+    if code in POLICY_CODES or code.startswith(_NOT_PUT):
+        return None, "policy"
+    card = case.input(step["card"])
+    try:
+        text = card.decode()
+        if len(text) > MAX_PUT:
+            return None, "size"
+    except UnicodeDecodeError:
+        return None, "bytes"
+    enrolled = _enrolled(case, step)
+    jwks = _keys(case, step, enrolled) if enrolled else None
+    if jwks is None:
+        return None, "keys"
+    algorithms = enrolled.get("algorithms", ["ES256", "RS256"]) if enrolled else []
+    return {"card": text, "jwks": jwks, "algorithms": algorithms}, ""
+
+
+def _enrolled(case: Case, step: dict[str, Any]) -> dict[str, Any] | None:
+    """The table of the policy that speaks for the subject."""
+    path = case.folder / case.members["policy"]
+    subjects = {"issuer": Issuer, "origin": AtOrigin, "url": CardUrl}
+    asked = [subjects[name](value) for name, value in step["subject"].items() if name in subjects]
+    enrolment = read_policy(path)[0].find(asked[0]) if asked else None
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))["issuer"]
+    return next((one for one in tables if enrolment and one["name"] == enrolment.name), None)
+
+
+def _keys(case: Case, step: dict[str, Any], enrolled: dict[str, Any]) -> dict[str, Any] | None:
+    """The JWK Set that the policy's anchor means; None if a judge cannot be handed it."""
+    anchor, evidence = enrolled["anchor"], step.get("evidence", {})
+    if "keys" in anchor:
+        return {"keys": [one["public"] for one in anchor["keys"]]}
+    if anchor.get("jwks", "") != evidence.get("jwks_url") or "jwks" not in evidence:
+        return None
+    data = case.input(evidence["jwks"])
+    try:
+        jwks = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    usable = isinstance(jwks, dict) and isinstance(jwks.get("keys"), list)
+    return jwks if usable and len(data) <= MAX_PUT else None

@@ -1,0 +1,145 @@
+"""docs/attacks.md: it says what was found, and a share of it is found again here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from attack_page import cell, page, plain, record
+from attack_table import PAGE, RECORD
+from attack_trial import ASKED, MAX_PUT, Answer, Panel, Result, put
+from attacks_runner import Case, load
+from judges import Version
+from roster import VERIFIERS
+
+ATTACKS = load()
+CASES = [(attack.number, case) for attack in ATTACKS for case in attack.cases]
+#: Each such case is put to the others again: a minute's work is left to `make attacks`.
+STEP = 9
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, Any]:
+    """docs/attacks.json."""
+    return dict(json.loads(RECORD.read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="module")
+def results(recorded: dict[str, Any]) -> list[Result]:
+    """What it says, as the run had it."""
+    return [
+        _result(attack.number, said)
+        for attack in ATTACKS
+        for said in recorded["attacks"][attack.folder.name]
+    ]
+
+
+def _result(number: int, said: dict[str, Any]) -> Result:
+    answers: dict[str, Answer] = {name: said.get(name, "n/a") for name in ASKED}
+    right = said["cardsign"] == "right"
+    return Result(number, said["case"], said["kind"], right, answers, said.get("not put", ""))
+
+
+@pytest.fixture(scope="module")
+def versions(recorded: dict[str, Any]) -> dict[str, Version]:
+    """The programs that were asked."""
+    return {name: Version(**version) for name, version in recorded["programs"].items()}
+
+
+def test_the_record_has_every_case(results: list[Result]) -> None:
+    """In the order of the corpus, and we are right in each."""
+    assert [(one.attack, one.id, one.kind) for one in results] == [
+        (number, case.members["id"], case.members["kind"]) for number, case in CASES
+    ]
+    assert all(one.right for one in results)
+
+
+def test_the_page_is_that_of_the_record(
+    results: list[Result], versions: dict[str, Version]
+) -> None:
+    """Both were written by one run, and nobody has edited them since."""
+    assert page(ATTACKS, results, versions) == PAGE.read_text(encoding="utf-8")
+    assert record(ATTACKS, results, versions) == RECORD.read_text(encoding="utf-8")
+
+
+def test_every_verifier_was_asked(versions: dict[str, Version]) -> None:
+    """A program that could not be run leaves no trace of a run in the repository."""
+    assert set(versions) == {VERIFIERS[name].program for name in ASKED}
+
+
+@pytest.mark.needs_judges
+def test_a_share_of_it_is_found_again(results: list[Result]) -> None:
+    """Verifiers answer as they are said to."""
+    with Panel() as panel:
+        found = [panel.result(number, case) for number, case in CASES[::STEP]]
+    assert [plain(one) for one in found] == [plain(one) for one in results[::STEP]]
+
+
+# ------------------------------------------------------------------ what is put to them
+
+
+def _case(name: str) -> Case:
+    [case] = [case for _, case in CASES if case.id == name]
+    return case
+
+
+NOT_PUT = {
+    "071-foreign-interface/only": "policy",
+    "103-no-subject/nobody": "policy",
+    "061-stripping/vanished": "memory",
+    "068-encodings/latin-1": "bytes",
+    "067-sizes/fifty-megabytes": "size",
+    "067-sizes/jwks-deep": "keys",
+}
+
+
+@pytest.mark.parametrize(("name", "why"), NOT_PUT.items(), ids=NOT_PUT)
+def test_what_is_not_put_to_others(name: str, why: str) -> None:
+    """It could not be, or it would be no fair question."""
+    assert put(_case(name)) == (None, why)
+
+
+def test_what_is_put_to_others() -> None:
+    """The card as it is, the keys that the policy means, the algorithms that it names."""
+    case = _case("006-rsa-variant/ps256")
+    request, why_not = put(case)
+    assert request is not None
+    assert why_not == ""
+    assert request["card"].encode() == case.input(case.steps[0]["card"])
+    assert request["algorithms"] == ["PS256"]
+    assert [key["alg"] for key in request["jwks"]["keys"]] == ["PS256"]
+
+    request, _ = put(_case("016-weak-rsa/beside"))
+    assert request is not None
+    assert len(request["jwks"]["keys"]) == 2
+    assert all(len(one["card"]) <= MAX_PUT for one in _requests())
+
+
+def _requests() -> Iterator[dict[str, Any]]:
+    for _, case in CASES:
+        request, _ = put(case)
+        if request is not None:
+            yield request
+
+
+# ------------------------------------------------------------------ the cells
+
+
+@pytest.mark.parametrize(
+    ("hostile", "honest", "text"),
+    [
+        (["refuses", "fails"], ["accepts"], "refuses 2"),
+        (["accepts", "refuses"], ["accepts"], "**accepts 1 of 2**"),
+        (["refuses", "n/a"], ["refuses", "accepts"], "refuses 1; honest 1 of 2"),
+        (["n/a"], ["accepts"], "n/a"),
+    ],
+)
+def test_a_cell(hostile: list[Answer], honest: list[Answer], text: str) -> None:
+    """What was put is counted, and refusing the honest as well is said."""
+
+    def made(kind: str, answers: list[Answer]) -> list[Result]:
+        return [Result(1, "x", kind, True, {"a": one}, "") for one in answers]
+
+    assert cell(made("attack", hostile), made("twin", honest), "a") == text

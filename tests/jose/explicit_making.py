@@ -1,0 +1,79 @@
+"""Keys and signatures of the algorithms that we only verify, made by joserfc."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from joserfc import jws
+from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+from cardsign.card.strictjson import Json
+from cardsign.jose.algorithms import ALGORITHMS
+from cardsign.jose.keys import PublicKey
+
+#: What headers say; Ed25519 is EdDSA by its newer name, of which alone joserfc does not warn.
+HEADER_ALGS = ("Ed25519", "ES384", "ES512", "PS256", "RS384", "RS512")
+PAYLOAD = b'{"name":"Route planner"}'
+
+
+@functools.cache
+def rsa_key() -> RSAKey:
+    """One for all that RSA can do: 2048 bits, so that it is made quickly."""
+    return RSAKey.generate_key(2048)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A key as joserfc holds it, and the name of its algorithm in headers."""
+
+    alg: str
+    library: ECKey | OKPKey | RSAKey
+
+    @property
+    def name(self) -> str:
+        """What policies call the algorithm."""
+        return "EdDSA" if self.alg == "Ed25519" else self.alg
+
+    @property
+    def private_jwk(self) -> dict[str, Json]:
+        """Both halves."""
+        return {**self.library.as_dict(private=True), "kid": "k", "alg": self.alg}
+
+    @property
+    def jwk(self) -> dict[str, Json]:
+        """The public half as its issuer publishes it."""
+        return {**self.library.as_dict(private=False), "kid": "k", "alg": self.alg}
+
+    @property
+    def public(self) -> PublicKey:
+        """The public half as we read it."""
+        return PublicKey.from_jwk(self.jwk, algorithms=ALGORITHMS)
+
+    def sign(self, payload: bytes = PAYLOAD, **header: Any) -> dict[str, Json]:
+        """An entry of `signatures`; joserfc signs by the `alg` of the header."""
+        members = {"alg": self.alg, "kid": "k", "typ": "JOSE", **header}
+        token = jws.serialize_compact(members, payload, self.library, algorithms=[members["alg"]])
+        protected, _, signature = token.split(".")
+        return {"protected": protected, "signature": signature}
+
+    def joserfc_accepts(self, entry: dict[str, Json], payload: bytes) -> bool:
+        """Whether the library finds the signature good, its algorithm being named."""
+        token = f"{entry['protected']}..{entry['signature']}"
+        public = type(self.library).import_key(self.library.as_dict(private=False))
+        found = jws.deserialize_compact(token, public, algorithms=[self.alg], payload=payload)
+        return bool(found)
+
+
+@functools.cache
+def made(alg: str) -> Made:
+    """The key for an algorithm, one in a run."""
+    match alg:
+        case "Ed25519" | "EdDSA":
+            return Made(alg, OKPKey.generate_key("Ed25519"))
+        case "ES384":
+            return Made(alg, ECKey.generate_key("P-384"))
+        case "ES512":
+            return Made(alg, ECKey.generate_key("P-521"))
+    return Made(alg, rsa_key())

@@ -1,0 +1,387 @@
+"""Algorithms beyond ES256 and RS256: nothing by default, and what a policy names and no more."""
+
+from __future__ import annotations
+
+import hmac
+import itertools
+import json
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256, SHA384, HashAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from explicit_making import HEADER_ALGS, PAYLOAD, Made, made, rsa_key
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardsign.card.strictjson import Json
+from cardsign.errors import SignatureRefused, UsageFault
+from cardsign.jose import base64url
+from cardsign.jose.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS, EXPLICIT_ALGORITHMS
+from cardsign.jose.jws import check_entry, read_entry
+from cardsign.jose.keys import PrivateKey, PublicKey
+
+RSA_ALGS = ("RS256", "PS256", "RS384", "RS512")
+
+
+def verdict(entry: Json, key: PublicKey, algorithms: Collection[str] = ALGORITHMS) -> str:
+    """The code of the refusal of a signature over PAYLOAD, or `good`."""
+    try:
+        check_entry(read_entry(entry, algorithms=algorithms), PAYLOAD, key)
+    except SignatureRefused as refusal:
+        return refusal.code
+    return "good"
+
+
+def forged(key: PublicKey, signature: bytes) -> str:
+    """The code with which a key refuses a signature over a.b."""
+    with pytest.raises(SignatureRefused) as refusal:
+        key.check(b"a.b", signature)
+    return refusal.value.code
+
+
+def respelt(key: Made, alg: str) -> PublicKey:
+    """The same numbers, published for another algorithm."""
+    return PublicKey.from_jwk({**key.jwk, "alg": alg}, algorithms=ALGORITHMS)
+
+
+def test_what_there_is() -> None:
+    """Every algorithm is accepted by default or by name, none both ways, and no secret is one."""
+    assert DEFAULT_ALGORITHMS == ("ES256", "RS256")
+    assert set(EXPLICIT_ALGORITHMS) == {made(alg).name for alg in HEADER_ALGS}
+    assert [*DEFAULT_ALGORITHMS, *EXPLICIT_ALGORITHMS] == list(ALGORITHMS)
+
+
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+def test_only_where_it_is_named(alg: str) -> None:
+    """A good signature is forbidden by default, good where named, forbidden where others are."""
+    key = made(alg)
+    entry = key.sign()
+    assert key.joserfc_accepts(entry, PAYLOAD)
+    assert verdict(entry, key.public, DEFAULT_ALGORITHMS) == "sig.alg_forbidden"
+    assert verdict(entry, key.public, {key.name}) == "good"
+    assert verdict(entry, key.public, set(ALGORITHMS) - {key.name}) == "sig.alg_forbidden"
+
+
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+def test_default_is_the_default(alg: str) -> None:
+    """Who names nothing gets ES256 and RS256."""
+    with pytest.raises(SignatureRefused, match=r"expected ES256 or RS256") as refusal:
+        read_entry(made(alg).sign())
+    assert refusal.value.code == "sig.alg_forbidden"
+
+
+def test_defaults_can_be_left_out(es256: PrivateKey, forge: Callable[..., dict[str, str]]) -> None:
+    """A policy that names EdDSA alone does not accept ES256."""
+    entry: Json = {**forge(es256, b'{"alg":"ES256","kid":"es"}', PAYLOAD)}
+    assert verdict(entry, es256.public, {"EdDSA"}) == "sig.alg_forbidden"
+    assert verdict(entry, es256.public, {"EdDSA", "ES256"}) == "good"
+
+
+@pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")
+def test_both_names_of_ed25519() -> None:
+    """A header may say EdDSA or Ed25519, and so may the key; all four mean the same."""
+    for in_header, in_key in itertools.product(("EdDSA", "Ed25519"), repeat=2):
+        entry = made("Ed25519").sign(alg=in_header)
+        key = respelt(made("Ed25519"), in_key)
+        assert key.alg == read_entry(entry, algorithms=["EdDSA"]).header.alg == "EdDSA"
+        assert verdict(entry, key, {"EdDSA"}) == "good"
+
+
+UNACCEPTABLE: dict[str, tuple[Collection[str], str]] = {
+    "a secret": ({"HS256"}, "'HS256'"),
+    "a secret among others": (["ES256", "HS512"], "'HS512'"),
+    "none": (("none",), "'none'"),
+    "an empty name": (("",), "''"),
+    "nothing": ((), "no algorithm"),
+    "another salt": ({"PS512"}, "'PS512'"),
+    "lower case": ({"es384"}, "'es384'"),
+    "the other name of EdDSA": ({"Ed25519"}, "'Ed25519'"),
+    "one name and no list": ("RS256", "'R', 'S', '2', '5', '6'"),
+}
+
+
+@pytest.mark.parametrize(("names", "shown"), UNACCEPTABLE.values(), ids=UNACCEPTABLE)
+def test_what_nobody_may_accept(names: Collection[str], shown: str) -> None:
+    """It is the caller's fault, and said before the entry or key is looked at."""
+    for attempt in (
+        lambda: read_entry("no entry", algorithms=names),
+        lambda: PublicKey.from_jwk({"no": "key"}, algorithms=names),
+    ):
+        with pytest.raises(UsageFault) as fault:
+            attempt()
+        assert fault.value.code == "usage.conflict"
+        assert fault.value.message.startswith(f"{shown} cannot be accepted; what can is ES256, ")
+
+
+def _as_secrets(key: PublicKey) -> list[bytes]:
+    native = key.native
+    return [
+        json.dumps(key.jwk()).encode(),
+        json.dumps(dict(key.numbers)).encode(),
+        *(text.encode() for text in key.numbers.values()),
+        *(base64url.decode(key.numbers[name]) for name in ("x", "n") if name in key.numbers),
+        native.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+        native.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo),
+    ]
+
+
+@pytest.mark.parametrize("alg", ["ES256", "RS256", *HEADER_ALGS])
+def test_a_public_key_is_no_secret(request: pytest.FixtureRequest, alg: str) -> None:
+    """HS256 with any spelling of the public key is refused, whatever the caller names."""
+    if alg in DEFAULT_ALGORITHMS:
+        key = request.getfixturevalue(alg.lower()).public
+    else:
+        key = made(alg).public
+    protected = base64url.encode(json.dumps({"alg": "HS256", "kid": key.kid}).encode())
+    signing_input = f"{protected}.{base64url.encode(PAYLOAD)}".encode()
+    for secret in _as_secrets(key):
+        tag = base64url.encode(hmac.digest(secret, signing_input, "sha256"))
+        entry: Json = {"protected": protected, "signature": tag}
+        assert verdict(entry, key, DEFAULT_ALGORITHMS) == "sig.alg_forbidden"
+        assert verdict(entry, key, ALGORITHMS) == "sig.alg_forbidden"
+        with pytest.raises(UsageFault):
+            verdict(entry, key, {"HS256"})
+        with pytest.raises(UsageFault):
+            verdict(entry, key, [*ALGORITHMS, "HS256"])
+
+
+@pytest.mark.parametrize("in_key", RSA_ALGS)
+@pytest.mark.parametrize("in_header", RSA_ALGS)
+def test_rsa_serves_one_algorithm(in_header: str, in_key: str) -> None:
+    """The same numbers: only the algorithm that the key is published for, and only that."""
+    entry = made("RS256").sign(alg=in_header)
+    expected = "good" if in_header == in_key else "key.alg_mismatch"
+    assert verdict(entry, respelt(made("RS256"), in_key)) == expected
+
+
+@pytest.mark.parametrize(("made_by", "claimed"), list(itertools.permutations(RSA_ALGS, 2)))
+def test_a_header_does_not_make_the_signature(made_by: str, claimed: str) -> None:
+    """A signature by one algorithm under a header and key of another does not fit."""
+    honest = made("RS256").sign(alg=claimed)
+    signing_input = f"{honest['protected']}.{base64url.encode(PAYLOAD)}".encode()
+    native = rsa_key().private_key
+    assert isinstance(native, rsa.RSAPrivateKey)
+    how = ALGORITHMS[made_by]
+    signature = native.sign(signing_input, how.padding, how.hash)
+    respelt(made("RS256"), made_by).check(signing_input, signature)
+    entry: Json = {**honest, "signature": base64url.encode(signature)}
+    assert verdict(entry, respelt(made("RS256"), claimed)) == "sig.bad"
+
+
+@pytest.mark.parametrize(
+    ("alg", "other"),
+    list(itertools.permutations(["Ed25519", "ES384", "ES512", "PS256"], 2)),
+)
+def test_a_key_of_another_type(alg: str, other: str) -> None:
+    """A key never checks what its algorithm did not make, whatever the header says."""
+    assert verdict(made(alg).sign(), made(other).public) == "key.alg_mismatch"
+
+
+def test_a_key_not_allowed_verifies_nothing() -> None:
+    """An EdDSA key confirms no entry that was read for others, neither its own nor theirs."""
+    key = made("Ed25519").public
+    assert verdict(made("Ed25519").sign(), key, ["ES384"]) == "sig.alg_forbidden"
+    assert verdict(made("ES384").sign(), key, ["ES384"]) == "key.alg_mismatch"
+
+
+# ------------------------------------------------------------------ joserfc as the oracle
+
+
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+@given(payload=st.binary(max_size=200), kid=st.text("abc /~", min_size=1))
+def test_joserfc_and_we_accept_the_same(alg: str, payload: bytes, kid: str) -> None:
+    """What joserfc signs, it and we verify; over another payload neither does."""
+    key = made(alg)
+    entry = key.sign(payload, kid=kid)
+    assert key.joserfc_accepts(entry, payload)
+    read = read_entry(entry, algorithms=[key.name])
+    check_entry(read, payload, key.public)
+    with pytest.raises(SignatureRefused) as refusal:
+        check_entry(read, payload + b"\0", key.public)
+    assert refusal.value.code == "sig.bad"
+
+
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+@given(data=st.data())
+def test_any_flipped_bit_is_seen(alg: str, data: st.DataObject) -> None:
+    """One bit changed in payload, header or signature, and nothing is accepted."""
+    key = made(alg)
+    signed = key.sign()
+    parts = {name: base64url.decode(str(text)) for name, text in signed.items()}
+    parts["payload"] = PAYLOAD
+    name = data.draw(st.sampled_from(sorted(parts)))
+    bit = data.draw(st.integers(0, len(parts[name]) * 8 - 1))
+    parts[name] = (int.from_bytes(parts[name]) ^ (1 << bit)).to_bytes(len(parts[name]))
+    entry: Json = {member: base64url.encode(parts[member]) for member in signed}
+    with pytest.raises(SignatureRefused):
+        check_entry(read_entry(entry, algorithms=ALGORITHMS), parts["payload"], key.public)
+
+
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+def test_every_bit_of_a_signature_counts(alg: str) -> None:
+    """No bit of a signature is free, the high ones of a P-521 number included."""
+    key, signed = made(alg).public, made(alg).sign()
+    signing_input = f"{signed['protected']}.{base64url.encode(PAYLOAD)}".encode()
+    signature = base64url.decode(str(signed["signature"]))
+    key.check(signing_input, signature)
+    for bit in range(len(signature) * 8):
+        changed = (int.from_bytes(signature) ^ (1 << bit)).to_bytes(len(signature))
+        with pytest.raises(SignatureRefused):
+            key.check(signing_input, changed)
+
+
+# ------------------------------------------------------------------ forgeries
+
+
+CURVES = {"ES384": (48, "P-384"), "ES512": (66, "P-521")}
+FORGERIES: dict[str, Callable[[int, int, int], bytes]] = {
+    "DER": lambda r, s, size: encode_dss_signature(r, s),
+    "empty": lambda r, s, size: b"",
+    "a byte short": lambda r, s, size: (r.to_bytes(size) + s.to_bytes(size))[1:],
+    "a byte behind": lambda r, s, size: r.to_bytes(size) + s.to_bytes(size) + b"\0",
+    "a byte more for each": lambda r, s, size: r.to_bytes(size + 1) + s.to_bytes(size + 1),
+    "all zero": lambda r, s, size: bytes(2 * size),
+    "r is zero": lambda r, s, size: bytes(size) + s.to_bytes(size),
+    "s is zero": lambda r, s, size: r.to_bytes(size) + bytes(size),
+    "all ones": lambda r, s, size: b"\xff" * 2 * size,
+    "r and s exchanged": lambda r, s, size: s.to_bytes(size) + r.to_bytes(size),
+}
+
+
+@pytest.mark.parametrize("alg", CURVES)
+@pytest.mark.parametrize("change", FORGERIES.values(), ids=FORGERIES)
+def test_ecdsa_forgery(alg: str, change: Callable[[int, int, int], bytes]) -> None:
+    """Whatever is not r and s of this input, at full length, is refused."""
+    size, _ = CURVES[alg]
+    entry = made(alg).sign()
+    signature = base64url.decode(str(entry["signature"]))
+    assert len(signature) == made(alg).public.signature_bytes == 2 * size
+    r, s = int.from_bytes(signature[:size]), int.from_bytes(signature[size:])
+    entry["signature"] = base64url.encode(change(r, s, size))
+    assert verdict(entry, made(alg).public) == "sig.bad"
+
+
+def test_other_half_of_the_range() -> None:
+    """(r, n-s) is as good as (r, s) on P-384 too (RFC 7518 3.4)."""
+    order = int(
+        "ffffffffffffffffffffffffffffffffffffffffffffffff"
+        "c7634d81f4372ddf581a0db248b0a77aecec196accc52973",
+        16,
+    )
+    entry = made("ES384").sign()
+    signature = base64url.decode(str(entry["signature"]))
+    s = order - int.from_bytes(signature[48:])
+    entry["signature"] = base64url.encode(signature[:48] + s.to_bytes(48))
+    assert verdict(entry, made("ES384").public) == "good"
+
+
+# RFC 8032 5.1: the order of the base point.
+ED25519_ORDER = 2**252 + 27742317777372353535851937790883648493
+EDDSA_FORGERIES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda signature: b"",
+    "a byte short": lambda signature: signature[:-1],
+    "a byte behind": lambda signature: signature + b"\0",
+    "all zero": lambda signature: bytes(64),
+    "R and S exchanged": lambda signature: signature[32:] + signature[:32],
+    "S beyond the order": lambda signature: (
+        signature[:32]
+        + (int.from_bytes(signature[32:], "little") + ED25519_ORDER).to_bytes(32, "little")
+    ),
+}
+
+
+@pytest.mark.parametrize("change", EDDSA_FORGERIES.values(), ids=EDDSA_FORGERIES)
+def test_eddsa_forgery(change: Callable[[bytes], bytes]) -> None:
+    """There is one spelling of a signature: S is reduced (RFC 8032 5.1.7), and 64 bytes long."""
+    key, entry = made("Ed25519").public, made("Ed25519").sign()
+    assert key.signature_bytes == 64
+    entry["signature"] = base64url.encode(change(base64url.decode(str(entry["signature"]))))
+    assert verdict(entry, key) == "sig.bad"
+
+
+PSS: dict[str, tuple[HashAlgorithm, int, HashAlgorithm]] = {
+    "no salt": (SHA256(), 0, SHA256()),
+    "a salt of SHA-1's length": (SHA256(), 20, SHA256()),
+    "a salt one byte short": (SHA256(), 31, SHA256()),
+    "a salt one byte longer": (SHA256(), 33, SHA256()),
+    "the longest salt": (SHA256(), 222, SHA256()),
+    "MGF1 by SHA-1": (SHA1(), 32, SHA256()),
+    "MGF1 by SHA-384": (SHA384(), 32, SHA256()),
+    "PS384": (SHA384(), 48, SHA384()),
+}
+
+
+@pytest.mark.parametrize(("mask", "salt", "digest"), PSS.values(), ids=PSS)
+def test_pss_in_one_form(mask: HashAlgorithm, salt: int, digest: HashAlgorithm) -> None:
+    """PS256 is SHA-256, MGF1 with SHA-256 and a salt of 32 bytes, nothing else (RFC 7518 3.5)."""
+    native, key = rsa_key().private_key, made("PS256").public
+    assert isinstance(native, rsa.RSAPrivateKey)
+    exact = padding.PSS(padding.MGF1(SHA256()), 32)
+    key.check(b"a.b", native.sign(b"a.b", exact, SHA256()))
+    other = padding.PSS(padding.MGF1(mask), salt)
+    assert forged(key, native.sign(b"a.b", other, digest)) == "sig.bad"
+
+
+@pytest.mark.parametrize("alg", RSA_ALGS)
+@pytest.mark.parametrize(
+    "change",
+    [lambda s: b"", lambda s: b"\0" + s, lambda s: s[:-1], lambda s: bytes(len(s) - 1) + b"\1"],
+)
+def test_rsa_forgery(alg: str, change: Callable[[bytes], bytes]) -> None:
+    """Whatever is not the signature, at the length of the modulus, is refused."""
+    entry = made("RS256").sign(alg=alg)
+    signature = base64url.decode(str(entry["signature"]))
+    assert forged(respelt(made("RS256"), alg), change(signature)) == "sig.bad"
+
+
+# ------------------------------------------------------------------ what others made
+
+
+# The public halves, signing inputs and signatures of the standards' examples.
+EXAMPLES: dict[str, tuple[dict[str, Json], str, str]] = {
+    "RFC 8037 A.4, EdDSA": (
+        {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},
+        "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc",
+        "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg",
+    ),
+    "RFC 7515 A.4, ES512": (
+        {
+            "kty": "EC",
+            "crv": "P-521",
+            "x": "AekpBQ8ST8a8VcfVOTNl353vSrDCLLJXmPk06wTjxrrjcBpXp5EOnYG_NjFZ6OvLFV1jSfS9tsz4qUxc"
+            "WceqwQGk",
+            "y": "ADSmRA43Z1DSNx_RvcLI87cdL07l6jQyyBXMoxVg_l2Th-x3S1WDhjDly79ajL4Kkd0AZMaZmh9ubmf6"
+            "3e3kyMj2",
+        },
+        "eyJhbGciOiJFUzUxMiJ9.UGF5bG9hZA",
+        "AdwMgeerwtHoh-l192l60hp9wAHZFVJbLfD_UxMi70cwnZOYaRI1bKPWROc-mZZqwqT2SI-KGDKB34XO0aw_7Xdt"
+        "AG8GaSwFKdCAPZgoXD2YBJZCPEX3xKpRwcdOO8KpEHwJjyqOgzDO7iKvU8vcnwNrmxYbSW9ERBXukOXolLzeO_Jn",
+    ),
+}
+
+
+@pytest.mark.parametrize(("jwk", "signing_input", "signature"), EXAMPLES.values(), ids=EXAMPLES)
+def test_the_standards_examples(jwk: dict[str, Json], signing_input: str, signature: str) -> None:
+    """The examples verify, and not with one character of the payload changed."""
+    key, value = PublicKey.from_jwk(jwk, algorithms=ALGORITHMS), base64url.decode(signature)
+    key.check(signing_input.encode(), value)
+    with pytest.raises(SignatureRefused, match=r"sig\.bad"):
+        key.check(f"{signing_input[:-1]}Z".encode(), value)
+
+
+@pytest.mark.needs_shared
+def test_the_ed25519_signature_of_a2a_go(shared: Path) -> None:
+    """a2a-go's golden card verifies where EdDSA is named, over the bytes that it states."""
+    vectors = json.loads((shared / "interop" / "vectors.json").read_bytes())
+    (vector,) = [one for one in vectors if one["alg"] == "EdDSA"]
+    (untrusted_entry,) = vector["card"].pop("signatures")
+    key = PublicKey.from_jwk(vector["jwk"], algorithms=["EdDSA"])
+    payload = json.dumps(vector["card"], sort_keys=True, separators=(",", ":")).encode()
+    entry = read_entry(untrusted_entry, algorithms=["EdDSA"])
+    check_entry(entry, payload, key)
+    with pytest.raises(SignatureRefused, match=r"sig\.bad"):
+        check_entry(entry, payload + b" ", key)

@@ -1,0 +1,256 @@
+"""Keys beyond P-256 and RS256: read where they are asked for, as strictly as any."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from explicit_making import HEADER_ALGS, made, rsa_key
+from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+from cardsign.card.strictjson import Json
+from cardsign.errors import KeyRefused, SignerFault
+from cardsign.jose import base64url
+from cardsign.jose.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey, PublicKey
+
+Change = Callable[[dict[str, Json]], object]
+
+
+def refusal_of(jwk: dict[str, Json]) -> tuple[str, str]:
+    """Code and path of the refusal of a JWK where every algorithm is let in."""
+    with pytest.raises(KeyRefused) as refusal:
+        PublicKey.from_jwk(jwk, algorithms=ALGORITHMS)
+    return refusal.value.code, refusal.value.path
+
+
+def default_refusal_of(jwk: dict[str, Json]) -> tuple[str, str]:
+    """Code and path of the refusal of a JWK where nothing is named."""
+    with pytest.raises(KeyRefused) as refusal:
+        PublicKey.from_jwk(jwk)
+    return refusal.value.code, refusal.value.path
+
+
+NOT_BY_DEFAULT = {
+    "Ed25519": ("key.unsupported", "/kty"),
+    "ES384": ("key.unsupported", "/crv"),
+    "ES512": ("key.unsupported", "/crv"),
+    "PS256": ("key.alg_mismatch", "/alg"),
+    "RS384": ("key.alg_mismatch", "/alg"),
+    "RS512": ("key.alg_mismatch", "/alg"),
+}
+
+
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+def test_read_where_it_is_asked_for(alg: str) -> None:
+    """By default a key for another algorithm is none for us; named, it is read as what it is."""
+    key = made(alg)
+    assert default_refusal_of(key.jwk) == NOT_BY_DEFAULT[alg]
+    read = PublicKey.from_jwk(key.jwk, algorithms=[key.name])
+    assert (read.kid, read.alg) == ("k", key.name)
+    assert read.jwk() == {**read.numbers, "kid": "k", "use": "sig", "alg": key.name}
+    assert PublicKey.from_jwk(read.jwk(), algorithms=[key.name]) == read
+
+
+@pytest.mark.parametrize("alg", ["Ed25519", "ES384", "ES512"])
+def test_type_and_curve_name_the_algorithm(alg: str) -> None:
+    """These keys need no `alg`."""
+    jwk = made(alg).jwk
+    del jwk["alg"]
+    assert PublicKey.from_jwk(jwk, algorithms=ALGORITHMS).alg == made(alg).name
+
+
+def test_rsa_without_alg_is_for_rs256() -> None:
+    """Whatever else is let in; and where RS256 is not, the key is for nothing."""
+    jwk = made("RS256").jwk
+    del jwk["alg"]
+    assert PublicKey.from_jwk(jwk, algorithms=ALGORITHMS).alg == "RS256"
+    assert PublicKey.from_jwk({**jwk, "alg": "PS256"}, algorithms=["PS256"]).alg == "PS256"
+    with pytest.raises(KeyRefused, match=r"key\.alg_mismatch"):
+        PublicKey.from_jwk(jwk, algorithms=["PS256"])
+
+
+@pytest.mark.parametrize(
+    "alg",
+    [*ALGORITHMS, "Ed25519", "HS256", "none", "", "ES256K", "Ed448", "PS384", "PS512", "RSA-OAEP"],
+)
+@pytest.mark.parametrize("type_of", ["Ed25519", "ES384", "ES512", "RS256"])
+def test_alg_must_fit_the_type(type_of: str, alg: str) -> None:
+    """An `alg` that contradicts type or curve is refused, as is one that we do not know."""
+    fitting = {
+        "Ed25519": {"EdDSA", "Ed25519"},
+        "ES384": {"ES384"},
+        "ES512": {"ES512"},
+        "RS256": {"RS256", "PS256", "RS384", "RS512"},
+    }[type_of]
+    jwk = {**made(type_of).jwk, "alg": alg}
+    if alg in fitting:
+        assert PublicKey.from_jwk(jwk, algorithms=ALGORITHMS).alg in {alg, "EdDSA"}
+    else:
+        assert refusal_of(jwk) == ("key.alg_mismatch", "/alg")
+
+
+def put(**members: Json) -> Change:
+    """Set members of a JWK."""
+    return lambda jwk: jwk.update(members)
+
+
+def respell(name: str, change: Callable[[bytes], bytes]) -> Change:
+    """Change the bytes of a number of a JWK."""
+    return lambda jwk: jwk.update(
+        {name: base64url.encode(change(base64url.decode(str(jwk[name]))))}
+    )
+
+
+ANY: dict[str, tuple[Change, str, str]] = {
+    "for encryption": (put(use="enc"), "key.use", "/use"),
+    "for signing only": (put(key_ops=["sign"]), "key.use", "/key_ops"),
+    "operations as text": (put(key_ops="verify"), "key.malformed", "/key_ops"),
+    "alg null": (put(alg=None), "key.malformed", "/alg"),
+    "with its private half": (put(d="AA"), "key.private_material", "/d"),
+    "with a private member null": (put(d=None), "key.private_material", "/d"),
+    "a secret": (put(kty="oct"), "key.private_material", "/kty"),
+    "kid with a line feed": (put(kid="k\n"), "key.malformed", "/kid"),
+    "a type of tomorrow": (put(kty="AKP"), "key.unsupported", "/kty"),
+}
+
+
+@pytest.mark.parametrize(("change", "code", "path"), ANY.values(), ids=ANY)
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+def test_refused_of_any_type(alg: str, change: Change, code: str, path: str) -> None:
+    """What a key says about its purpose is obeyed, and a private half is never read."""
+    jwk = made(alg).jwk
+    change(jwk)
+    assert refusal_of(jwk) == (code, path)
+
+
+FIELDS = {"ES384": 2**384 - 2**128 - 2**96 + 2**32 - 1, "ES512": 2**521 - 1}
+SIZES = {"ES384": 48, "ES512": 66}
+ON_A_CURVE: dict[str, tuple[Callable[[str], Change], str]] = {
+    "off the curve": (lambda alg: respell("y", lambda y: y[:-1] + bytes([y[-1] ^ 1])), "/x"),
+    "x with a leading zero byte": (lambda alg: respell("x", lambda x: b"\0" + x), "/x"),
+    "y with a leading zero byte": (lambda alg: respell("y", lambda y: b"\0" + y), "/y"),
+    "x one byte short": (lambda alg: respell("x", lambda x: x[1:]), "/x"),
+    "x in the length of P-256": (lambda alg: respell("x", lambda x: x[-32:]), "/x"),
+    "x is the field's order": (
+        lambda alg: put(x=base64url.encode(FIELDS[alg].to_bytes(SIZES[alg]))),
+        "/x",
+    ),
+    "x is not reduced": (lambda alg: respell("x", lambda x: b"\xff" * len(x)), "/x"),
+    "the point at infinity": (
+        lambda alg: put(**dict.fromkeys("xy", base64url.encode(bytes(SIZES[alg])))),
+        "/x",
+    ),
+    "x with padding": (lambda alg: lambda jwk: jwk.update(x=f"{jwk['x']}="), "/x"),
+    "no y": (lambda alg: lambda jwk: jwk.pop("y"), "/y"),
+    "no curve": (lambda alg: lambda jwk: jwk.pop("crv"), "/crv"),
+}
+
+
+@pytest.mark.parametrize(("change", "path"), ON_A_CURVE.values(), ids=ON_A_CURVE)
+@pytest.mark.parametrize("alg", SIZES)
+def test_refused_on_a_curve(alg: str, change: Callable[[str], Change], path: str) -> None:
+    """A point has one spelling, of 48 and 66 bytes, and lies on the curve."""
+    jwk = made(alg).jwk
+    PublicKey.from_jwk(jwk, algorithms=ALGORITHMS)
+    assert len(base64url.decode(str(jwk["x"]))) == SIZES[alg]
+    change(alg)(jwk)
+    assert refusal_of(jwk) == ("key.malformed", path)
+
+
+@pytest.mark.parametrize("curve", ["P-256", "P-521"])
+def test_a_point_of_another_curve(curve: str) -> None:
+    """The numbers of one curve under the name of another are refused."""
+    jwk = {**made("ES384").jwk, "crv": curve}
+    del jwk["alg"]
+    assert refusal_of(jwk) == ("key.malformed", "/x")
+
+
+@pytest.mark.parametrize("curve", ["Ed448", "X25519", "X448", "ed25519", "P-256"])
+def test_another_okp(curve: str) -> None:
+    """Of the type OKP there is Ed25519 alone."""
+    assert refusal_of({**made("Ed25519").jwk, "crv": curve}) == ("key.unsupported", "/crv")
+
+
+@pytest.mark.parametrize("alg", ["RS256", "PS256", "RS384", "RS512"])
+def test_rsa_is_as_strong_for_all(alg: str) -> None:
+    """Length, exponent and spelling are the same whatever the key is for."""
+    good = {**made("RS256").jwk, "alg": alg}
+    PublicKey.from_jwk(good, algorithms=ALGORITHMS)
+    short = rsa.generate_private_key(65537, 1024).public_key().public_numbers().n
+    n = base64url.decode(str(good["n"]))
+    for members, expected in (
+        ({"n": base64url.encode(short.to_bytes(128))}, ("key.weak_rsa", "/n")),
+        ({"n": "_" * 2_000}, ("key.weak_rsa", "/n")),
+        ({"e": "Aw"}, ("key.weak_rsa", "/e")),
+        ({"n": base64url.encode(b"\0" + n)}, ("key.malformed", "/n")),
+        ({"e": "AAEAAQ"}, ("key.malformed", "/e")),
+    ):
+        assert refusal_of({**good, **members}) == expected
+
+
+def test_thumbprint_of_rfc_8037() -> None:
+    """The example of RFC 8037 A.3 comes out."""
+    jwk: dict[str, Json] = {
+        "kty": "OKP",
+        "crv": "Ed25519",
+        "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
+    }
+    key = PublicKey.from_jwk(jwk, algorithms=["EdDSA"])
+    assert key.kid == key.thumbprint == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
+
+
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+def test_thumbprint_is_that_of_others(alg: str) -> None:
+    """joserfc computes the same; what the key is for has no part in it."""
+    numbers = made(alg).public.numbers
+    library = {"EC": ECKey, "OKP": OKPKey, "RSA": RSAKey}[numbers["kty"]]
+    assert library.import_key(dict(numbers)).thumbprint() == made(alg).public.thumbprint
+
+
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+def test_pickle(alg: str) -> None:
+    """A key survives the way to another process, what it is for included."""
+    copy = pickle.loads(pickle.dumps(made(alg).public))
+    assert copy == made(alg).public
+    assert copy.numbers == made(alg).public.numbers
+
+
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+def test_no_private_key_of_it(alg: str) -> None:
+    """We neither read nor use a private key for what we only verify."""
+    with pytest.raises(KeyRefused) as refusal:
+        PrivateKey.from_jwk(made(alg).private_jwk)
+    assert (refusal.value.code, refusal.value.path) == NOT_BY_DEFAULT[alg]
+
+
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+def test_no_signature_by_it(alg: str) -> None:
+    """A signer of somebody's own making is refused before it is asked."""
+
+    class Unasked:
+        public = made(alg).public
+
+        def sign(self, signing_input: bytes) -> bytes:
+            raise AssertionError("the signer was asked")
+
+    with pytest.raises(KeyRefused) as refusal:
+        sign_payload(b"{}", Unasked(), typ="JOSE")
+    assert (refusal.value.code, refusal.value.path) == ("key.unsupported", "/alg")
+    assert " or ".join(DEFAULT_ALGORITHMS) in refusal.value.message
+
+
+def test_a_signer_of_ours_is_asked() -> None:
+    """The twin: the same numbers, published for RS256, get as far as the signer."""
+
+    class Broken:
+        public = PublicKey.from_cryptography(rsa_key().public_key)
+
+        def sign(self, signing_input: bytes) -> bytes:
+            return b""
+
+    with pytest.raises(SignerFault, match=r"signer\.wrong_key"):
+        sign_payload(b"{}", Broken(), typ="JOSE")

@@ -1,0 +1,103 @@
+"""Statements know ES256 and RS256, whatever else a policy may name for cards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from explicit_making import HEADER_ALGS, Made, made
+from statement_making import Members, entry, forged_entry, keyset_members, refusal, thumbprint
+
+from cardsign.card.serialize import jcs
+from cardsign.errors import KeyRefused
+from cardsign.jose import base64url
+from cardsign.jose.algorithms import ALGORITHMS
+from cardsign.jose.assembly import sign_statement
+from cardsign.jose.keys import PublicKey
+from cardsign.jose.keyset import draft_keyset, read_keyset
+from cardsign.jose.statements import TYP_KEYSET, Counted, count
+
+
+def quorum_of(jwk: dict[str, str]) -> Members:
+    """One holder with this key."""
+    return {"threshold": 1, "keys": [{"public": jwk, "holder": "zoe"}]}
+
+
+PLACES: dict[str, Callable[[dict[str, str]], Members]] = {
+    "root": lambda jwk: {"root": quorum_of(jwk)},
+    "recovery": lambda jwk: {"recovery": quorum_of(jwk)},
+    "keys": lambda jwk: {"keys": [entry("card", "card", public=jwk)]},
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("alg", ["RS256", *HEADER_ALGS])
+def test_key_of_a_statement(alg: str, place: str) -> None:
+    """K4: a key for RS256 has a place in a statement, the same numbers for PS256 have none."""
+    members = keyset_members(**PLACES[place](made(alg).public.jwk()))
+    payload = jcs(members)
+    forged = {
+        "payload": base64url.encode(payload),
+        "signatures": [forged_entry(payload, "ann", thumbprint("ann"))],
+    }
+    untrusted = json.dumps(forged).encode()
+    if alg == "RS256":
+        assert draft_keyset(members) == read_keyset(untrusted).envelope.payload
+        return
+    assert refusal(lambda: draft_keyset(members)) == "statement.bad_key"
+    assert refusal(lambda: read_keyset(untrusted)) == "statement.bad_key"
+
+
+def signed_by(key: Made, *, alg: str) -> bytes:
+    """A keyset statement with a signature by a key of joserfc, under any alg."""
+    payload = draft_keyset(keyset_members())
+    header = {"alg": alg, "kid": key.public.thumbprint, "typ": TYP_KEYSET}
+    document = {
+        "payload": base64url.encode(payload),
+        "signatures": [key.sign(payload, **header)],
+    }
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+def test_header_of_a_statement(alg: str) -> None:
+    """K1: a signature by another algorithm makes the envelope unreadable."""
+    untrusted = signed_by(made(alg), alg=alg)
+    assert refusal(lambda: read_keyset(untrusted)) == "statement.header"
+
+
+def counted(untrusted: bytes, key: PublicKey) -> Counted:
+    """What a statement's signatures are worth with one key."""
+    return count(read_keyset(untrusted).envelope, [key])
+
+
+@pytest.mark.parametrize("alg", ["PS256", "RS384", "RS512"])
+def test_key_for_another_algorithm_counts_nowhere(alg: str) -> None:
+    """K5: a good RS256 signature is bad for a key that is published for something else."""
+    untrusted = signed_by(made("RS256"), alg="RS256")
+    other, thumbprint_ = made(alg).public, made("RS256").public.thumbprint
+    assert other.thumbprint == thumbprint_
+    assert counted(untrusted, made("RS256").public).good == {thumbprint_}
+    assert counted(untrusted, other) == Counted(frozenset(), (thumbprint_,), ())
+
+
+class Unasked:
+    """A signer that must not be asked."""
+
+    def __init__(self, public: PublicKey) -> None:
+        self.public = public
+
+    def sign(self, signing_input: bytes) -> bytes:
+        """Fail the test."""
+        raise AssertionError(f"asked to sign {signing_input[:20]!r}")
+
+
+@pytest.mark.parametrize("alg", HEADER_ALGS)
+def test_nobody_signs_a_statement_by_it(alg: str) -> None:
+    """A device that could is refused before it is asked."""
+    signer: Any = Unasked(PublicKey.from_jwk(made(alg).jwk, algorithms=ALGORITHMS))
+    with pytest.raises(KeyRefused) as refused:
+        sign_statement(draft_keyset(keyset_members()), [signer], TYP_KEYSET)
+    assert refused.value.code == "key.unsupported"

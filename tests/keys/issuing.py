@@ -1,0 +1,81 @@
+"""Statements of an issuer for the tests of what he drafts: few words, real signatures."""
+
+from __future__ import annotations
+
+import functools
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cardsign.jose.assembly import sign_statement
+from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keyset import KeysetStatement, Quorum, RootKey, StatementKey, read_keyset
+from cardsign.jose.release import ReleaseStatement, read_release
+from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE
+from cardsign.keys.releases import ReleasePlan, draft_following
+from cardsign.keys.statements import KeysetPlan, draft_next
+
+NOW = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
+T0 = int(NOW.timestamp())
+DAY = timedelta(days=1)
+URL = "https://tides.example/.well-known/agent-card.json"
+
+
+@functools.cache
+def key(name: str) -> PrivateKey:
+    """The key of that name, made for this run."""
+    return PrivateKey.generate("ES256")
+
+
+def thumbprint(name: str) -> str:
+    """The identity of a key."""
+    return key(name).public.thumbprint
+
+
+def quorum(threshold: int, *names: str) -> Quorum:
+    """Each holds the key of his name."""
+    return Quorum(threshold, tuple(RootKey(key(name).public, name) for name in names))
+
+
+def online(name: str, *roles: Any, days: int = 400) -> StatementKey:
+    """A listed key."""
+    return StatementKey(key(name).public, roles, "harbour", T0, T0 + days * 86_400)
+
+
+def plan(**changes: Any) -> KeysetPlan:
+    """Two of three roots, one recovery key, one key for each role."""
+    members: dict[str, Any] = {
+        "issuer": "tides.example",
+        "origins": ("https://tides.example",),
+        "root": quorum(2, "ann", "bob", "cat"),
+        "recovery": quorum(1, "rita"),
+        "keys": (online("card", "card"), online("rel", "release")),
+        "revoked": frozenset(),
+    }
+    return KeysetPlan(**{**members, **changes})
+
+
+def signed(draft: KeysetStatement, *names: str) -> KeysetStatement:
+    """A draft with these signatures."""
+    payload = draft.envelope.payload
+    return read_keyset(sign_statement(payload, map(key, names), TYP_KEYSET))
+
+
+def first(*names: str, **changes: Any) -> KeysetStatement:
+    """Version 1, by ann and bob if nobody is named."""
+    lifetime = changes.pop("lifetime", 90 * DAY)
+    draft = draft_next(plan(**changes), None, now=NOW, lifetime=lifetime)
+    return signed(draft, *(names or ("ann", "bob")))
+
+
+def released(
+    keyset: KeysetStatement,
+    previous: ReleaseStatement | None,
+    told: ReleasePlan | None = None,
+    *,
+    now: datetime = NOW,
+    by: str = "rel",
+) -> ReleaseStatement:
+    """The next release, signed."""
+    seq = previous.seq + 1 if previous else 1
+    draft = draft_following(told or ReleasePlan(), keyset, previous, seq=seq, now=now)
+    return read_release(sign_statement(draft.envelope.payload, [key(by)], TYP_RELEASE))

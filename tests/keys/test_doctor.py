@@ -1,0 +1,194 @@
+"""What doctor finds, what it mends, and that it leaves everything else alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cardsign.keys.doctor import Finding, examine_store
+from cardsign.keys.store import DirectoryStore
+from cardsign.keys.timeline import DEFAULT_SETTINGS, TimelineSettings
+from tests.keys.lives import NOON, after, published
+
+
+def examine(store: DirectoryStore, **options: object) -> list[Finding]:
+    """Everything but what is due."""
+    arguments = {"settings": DEFAULT_SETTINGS, "now": after(60), **options}
+    found = examine_store(DirectoryStore.open(store.path), **arguments)  # type: ignore[arg-type]
+    return [finding for finding in found if finding.code != "doctor.due"]
+
+
+def leftover(store: DirectoryStore) -> Path:
+    path = store.path / f".keystore.json.{'0' * 16}.tmp"
+    path.write_bytes(b"{")
+    return path
+
+
+def orphan(store: DirectoryStore) -> Path:
+    path = store.path / "private" / f"{'A' * 43}.key"
+    path.write_bytes(b"{")
+    path.chmod(0o600)
+    return path
+
+
+def open_key(store: DirectoryStore) -> Path:
+    (path,) = (store.path / "private").glob("*.key")
+    path.chmod(0o644)
+    return path
+
+
+def open_log(store: DirectoryStore) -> Path:
+    path = store.path / "audit.jsonl"
+    path.chmod(0o640)
+    return path
+
+
+def open_folder(store: DirectoryStore) -> Path:
+    (store.path / "private").chmod(0o755)
+    return store.path / "private"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code"),
+    [
+        (leftover, "doctor.leftover"),
+        (orphan, "doctor.leftover"),
+        (open_key, "doctor.permissions"),
+        (open_log, "doctor.permissions"),
+        (open_folder, "doctor.permissions"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_is_safe_to_mend_is_mended(
+    store, es256, spoil: Callable[[DirectoryStore], Path], code: str
+) -> None:
+    """Only where it was asked for; then nothing is left to find, and the key still signs."""
+    record = store.add(es256)
+    assert examine(store) == []
+    path = spoil(store)
+
+    (told,) = examine(store)
+    (mended,) = examine(store, fix=True)
+
+    assert (told.code, told.level, told.path, told.mended) == (code, "alarm", str(path), False)
+    assert (mended.code, mended.level, mended.mended) == (code, "note", True)
+    assert examine(store) == []
+    assert store.signer(record, b"correct horse battery staple").sign(b"x")
+
+
+def lost(store: DirectoryStore) -> None:
+    """A private half is gone."""
+    (path,) = (store.path / "private").glob("*.key")
+    path.unlink()
+
+
+def linked(store: DirectoryStore) -> None:
+    """It is a link now."""
+    (path,) = (store.path / "private").glob("*.key")
+    path.rename(store.path.parent / "elsewhere")
+    path.symlink_to(store.path.parent / "elsewhere")
+
+
+def cut(store: DirectoryStore) -> None:
+    """The log is empty."""
+    (store.path / "audit.jsonl").write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code"),
+    [
+        (lost, "doctor.private_missing"),
+        (linked, "doctor.permissions"),
+        (cut, "keystore.audit_broken"),
+    ],
+    ids=["a lost private half", "a link in its place", "a log that was cut"],
+)
+def test_what_a_person_has_to_judge_is_told_and_not_mended(
+    store, es256, spoil: Callable[[DirectoryStore], None], code: str
+) -> None:
+    """An alarm, with or without --fix."""
+    store.add(es256)
+    spoil(store)
+    before = sorted(store.path.rglob("*"))
+
+    findings = [finding for _ in range(2) for finding in examine(store, fix=True)]
+
+    assert {(finding.code, finding.level) for finding in findings} == {(code, "alarm")}
+    assert sorted(store.path.rglob("*")) == before
+
+
+def test_what_is_not_ours_is_left_alone(store, es256) -> None:
+    """A note says that it is there."""
+    store.add(es256)
+    for path in (store.path / "README.md", store.path / "private" / "notes.txt"):
+        path.write_text("mine")
+        path.chmod(0o600)
+
+    findings = examine(store, fix=True)
+
+    assert {(finding.code, finding.level) for finding in findings} == {("doctor.stranger", "note")}
+    assert (store.path / "README.md").read_text() == "mine"
+
+
+def test_an_attempt_that_came_to_nothing_is_a_note(store, es256) -> None:
+    """The log has a line more than the state knows of."""
+    store.add(es256)
+    with open(store.path / "audit.jsonl", "ab") as log:
+        log.write(json.dumps({"seq": 2}).encode() + b"\n")
+
+    (finding,) = examine(store)
+
+    assert (finding.code, finding.level) == ("doctor.audit_aborted", "note")
+
+
+def test_a_clock_that_was_set_back_is_an_alarm(store, es256) -> None:
+    """By more than the skew."""
+    store.add(es256)
+    store.record_publication(published(after(3600), ["one"]), now=after(3600))
+
+    assert examine(store, now=after(3300)) == []
+    (finding,) = examine(store, now=after(3299))
+    assert (finding.code, finding.level) == ("doctor.clock", "alarm")
+
+
+def test_settings_below_the_defaults_are_noted(store, es256) -> None:
+    """Each of those that others' caches depend on."""
+    store.add(es256)
+
+    findings = examine(store, settings=TimelineSettings(0, 0, 0, 0, 0))
+
+    assert [finding.message.split()[0] for finding in findings] == [
+        "timeline.max_age",
+        "timeline.worst_cache",
+        "timeline.skew",
+    ]
+
+
+def test_a_store_in_which_no_key_signs_is_an_alarm(store, es256) -> None:
+    """Nothing can be published."""
+    store.add(es256, now=NOON)
+    store.revoke(es256.public.kid, reason="ceased", now=after(1))
+
+    assert [finding.code for finding in examine(store)] == ["doctor.no_active_key"]
+
+
+def test_what_will_be_due_is_an_alarm_for_who_asks(store, es256, another_es256) -> None:
+    """Within the span only."""
+    store.add(es256)
+    store.add(another_es256)
+    kids = [es256.public.kid, another_es256.public.kid]
+    store.record_publication(published(NOON, kids), now=NOON)
+
+    def due(days: int) -> list[Finding]:
+        span = timedelta(days=days)
+        options = {"settings": DEFAULT_SETTINGS, "now": NOON, "expires_within": span}
+        return list(examine_store(DirectoryStore.open(store.path), **options))
+
+    assert due(0) == due(89) == []
+    (finding,) = due(90)
+    assert (finding.code, finding.level) == ("doctor.due", "alarm")
+    assert another_es256.public.kid in finding.message

@@ -1,0 +1,458 @@
+"""Each step of a key's life: when it is lawful, what it changes, and what it says when not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from cardsign.errors import StoreFault
+from cardsign.keys import life
+from cardsign.keys.records import MAX_PUBLICATIONS, StoreState
+from cardsign.keys.rotation import next_step, steps, take
+from tests.keys.lives import EMPTY, NOON, QUICK, SERIES, after, of, public, published
+
+PROGRAM = "exec:/usr/local/bin/sign"
+
+
+def first_two(**options: object) -> StoreState:
+    """`one` is active, `two` prepublished; neither was ever published."""
+    state = of(life.enter(EMPTY, public("one"), now=NOON))
+    return of(life.enter(state, public("two"), now=NOON, **options))  # type: ignore[arg-type]
+
+
+def seen() -> StoreState:
+    """Both are in a publication of 12:00:00, the card of which `one` has signed."""
+    return of(life.record_publication(first_two(), published(NOON, ["one", "two"], ["one"])))
+
+
+def activated() -> StoreState:
+    """`two` was activated as soon as that was lawful; `one` retires."""
+    return of(life.activate(seen(), "two", now=after(210), settings=QUICK))
+
+
+def resigned() -> StoreState:
+    """And ten seconds later both have signed what is published."""
+    return of(life.record_publication(activated(), published(after(220), ["one", "two"])))
+
+
+def retired() -> StoreState:
+    """`one` has left the key set at the first lawful moment."""
+    return of(life.retire(resigned(), "one", now=after(470), settings=QUICK))
+
+
+def refused(step: Callable[[], object]) -> StoreFault:
+    """How a step is refused."""
+    with pytest.raises(StoreFault) as caught:
+        step()
+    return caught.value
+
+
+# --- entering -----------------------------------------------------------------------------
+
+
+def test_the_first_key_of_an_algorithm_and_role_signs_at_once():
+    """There is no older one that caches could miss it beside; a later one waits."""
+    state = first_two()
+    state = of(life.enter(state, public("rsa", "RS256"), now=NOON))
+    state = of(life.enter(state, public("release"), now=NOON, roles=("release",)))
+
+    assert [key.state for key in state.keys] == ["active", "prepublished", "active", "active"]
+
+
+def test_a_standby_waits_even_if_it_is_the_first():
+    """It was made for the day on which it is needed."""
+    state = of(life.enter(EMPTY, public("one"), now=NOON, standby=True))
+
+    assert state.keys[0].state == "prepublished"
+
+
+@pytest.mark.parametrize("role", ["root", "recovery"])
+def test_offline_keys_are_active_side_by_side_and_in_no_jwk_set(role):
+    """They do not rotate, and must not verify cards."""
+    state = of(life.enter(EMPTY, public("one"), now=NOON, roles=(role,)))
+    state = of(life.enter(state, public("two"), now=NOON, roles=(role,)))
+
+    assert [key.kid for key in state.active_keys(role)] == ["one", "two"]
+    assert (state.published_keys(), state.active_keys()) == ((), ())
+    assert of(life.retire(state, "one", now=NOON, settings=QUICK)).find("one").state == "retired"
+
+
+def test_a_release_key_is_in_no_jwk_set():
+    """Whoever reads one would let it sign cards."""
+    state = of(life.enter(EMPTY, public("one"), now=NOON, roles=("release",)))
+
+    assert state.published_keys() == ()
+
+
+def test_a_generated_key_is_published_once():
+    """And not again."""
+    state = first_two()
+    waiting = state.find("two").at("generated", prepublished=None)
+    state = state.replacing([waiting])
+
+    assert [key.kid for key in state.published_keys()] == ["one"]
+    state = of(life.prepublish(state, "two", now=after(5)))
+    assert state.find("two").times.prepublished == after(5)
+    again = refused(lambda: life.prepublish(state, "two", now=after(6)))
+    assert again.code == "keystore.illegal_transition"
+
+
+# --- activating ---------------------------------------------------------------------------
+
+
+def test_a_key_is_activated_once_caches_have_it_and_not_a_second_earlier():
+    """Counted from the record of its publication."""
+    too_early = refused(lambda: life.activate(seen(), "two", now=after(209), settings=QUICK))
+
+    assert too_early.code == "keystore.too_early"
+    assert "12:03:30" in too_early.message
+    state = activated()
+    assert (state.find("one").state, state.find("two").state) == ("retiring", "active")
+    assert state.find("one").times.stops_signing == after(210 + 200 + 50 + 10)
+
+
+def test_the_waits_are_as_long_as_publications_told_caches():
+    """Whatever the settings say."""
+    long = published(NOON, ["one", "two"], max_age=1000)
+    state = of(life.record_publication(first_two(), long))
+
+    fault = refused(lambda: life.activate(state, "two", now=after(1009), settings=QUICK))
+
+    assert fault.code == "keystore.too_early"
+    life.activate(state, "two", now=after(1010), settings=QUICK)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(first_two, id="nothing was published"),
+        pytest.param(
+            lambda: of(life.record_publication(first_two(), published(NOON, ["one"]))),
+            id="it was not in the set",
+        ),
+        pytest.param(
+            lambda: of(life.record_publication(seen(), published(after(100), ["one"]))),
+            id="a later publication has lost it",
+        ),
+        pytest.param(
+            lambda: of(
+                life.record_publication(seen(), published(NOON, ["one"], series="https://b/"))
+            ),
+            id="it is in one of two series",
+        ),
+    ],
+)
+def test_a_key_that_was_not_seen_is_not_activated(state):
+    """However long ago it was made: the state's clock says nothing of caches."""
+    fault = refused(lambda: life.activate(state(), "two", now=after(10**6), settings=QUICK))
+
+    assert fault.code == "keystore.not_seen"
+
+
+def test_a_key_that_was_lost_meanwhile_waits_anew():
+    """From the publication that has it again."""
+    state = of(life.record_publication(seen(), published(after(100), ["one"])))
+    state = of(life.record_publication(state, published(after(150), ["one", "two"])))
+
+    fault = refused(lambda: life.activate(state, "two", now=after(359), settings=QUICK))
+
+    assert fault.code == "keystore.too_early"
+    life.activate(state, "two", now=after(360), settings=QUICK)
+
+
+def test_a_series_that_is_no_longer_served_can_be_forgotten():
+    """Else it would hold up everything for ever."""
+    state = of(life.record_publication(seen(), published(NOON, ["one"], series="https://b/")))
+    state = of(life.withdraw(state, "https://b/", now=after(10)))
+
+    life.activate(state, "two", now=after(220), settings=QUICK)
+    unknown = refused(lambda: life.withdraw(state, "https://b/", now=after(20)))
+    assert (unknown.code, SERIES in unknown.message) == ("keystore.not_seen", True)
+
+
+@pytest.mark.parametrize("name", ["one", "retired", "revoked"])
+def test_no_other_key_is_activated(name):
+    """The error names the ways that are open."""
+    state = retired()
+    state = of(life.enter(state, public("revoked"), now=NOON))
+    state = of(life.revoke(state, "revoked", reason="ceased", now=NOON))
+
+    name = "two" if name == "one" else "one" if name == "retired" else name
+    fault = refused(lambda: life.activate(state, name, now=after(10**6), settings=QUICK))
+
+    assert fault.code == "keystore.illegal_transition"
+
+
+# --- signing and retiring -----------------------------------------------------------------
+
+
+def test_a_retiring_key_signs_for_a_while_and_first():
+    """Some verifiers read only the first signature, and more of them know the old key."""
+    state = activated()
+
+    assert [key.kid for key in state.signing_keys(after(469))] == ["one", "two"]
+    assert [key.kid for key in state.signing_keys(after(470))] == ["two"]
+
+
+def test_a_key_retires_when_nobody_needs_it():
+    """It has stopped signing, and no cache can hold a card that only it has signed."""
+    early = refused(lambda: life.retire(resigned(), "one", now=after(469), settings=QUICK))
+
+    assert early.code == "keystore.too_early"
+    state = retired()
+    assert [key.kid for key in state.published_keys()] == ["two"]
+    assert [key.kid for key in state.keys] == ["one", "two"]
+
+
+def test_a_key_does_not_retire_before_the_cards_are_signed_again():
+    """They are named."""
+    fault = refused(lambda: life.retire(activated(), "one", now=after(10**6), settings=QUICK))
+
+    assert (fault.code, SERIES in fault.message) == ("keystore.cards_unsigned", True)
+
+
+def test_cards_that_were_signed_again_late_are_waited_for():
+    """Until no cache holds the old ones."""
+    late = published(after(1000), ["one", "two"])
+    state = of(life.record_publication(activated(), late))
+
+    fault = refused(lambda: life.retire(state, "one", now=after(1059), settings=QUICK))
+
+    assert fault.code == "keystore.too_early"
+    life.retire(state, "one", now=after(1060), settings=QUICK)
+
+
+def test_a_card_of_the_old_key_alone_that_comes_back_is_seen():
+    """Somebody has published an old file."""
+    back = published(after(230), ["one", "two"], ["one"])
+    state = of(life.record_publication(resigned(), back))
+
+    fault = refused(lambda: life.retire(state, "one", now=after(10**6), settings=QUICK))
+
+    assert fault.code == "keystore.cards_unsigned"
+
+
+def test_an_active_key_is_not_retired():
+    """Its successor has to be activated first."""
+    fault = refused(lambda: life.retire(seen(), "one", now=after(10**6), settings=QUICK))
+
+    assert (fault.code, "retiring" in fault.message) == ("keystore.illegal_transition", True)
+
+
+# --- revoking -----------------------------------------------------------------------------
+
+
+def test_a_compromised_key_is_revoked_and_a_standby_of_another_custody_takes_over():
+    """At once, whether or not it was seen: an older one in the same custody is passed over."""
+    state = of(life.enter(first_two(), public("away"), now=NOON, custody=PROGRAM))
+
+    state, events = life.revoke(state, "one", reason="compromised", now=after(1))
+
+    assert [key.state for key in state.keys] == ["revoked", "prepublished", "active"]
+    assert [event.event for event in events] == ["key-revoked", "key-activated"]
+    assert events[0].details["reason"] == "compromised"
+
+
+def test_a_standby_of_the_same_custody_takes_over_only_if_that_is_accepted():
+    """The thief may have it. The revocation goes through in any case."""
+    state = of(life.revoke(first_two(), "one", reason="compromised", now=after(1)))
+
+    assert [key.state for key in state.keys] == ["revoked", "prepublished"]
+    fault = refused(lambda: life.activate(state, "two", now=after(10**6), settings=QUICK))
+    assert fault.code == "keystore.same_custody"
+    accepted = life.activate(state, "two", now=after(2), settings=QUICK, same_custody_accepted=True)
+    assert of(accepted).find("two").state == "active"
+    at_once = life.revoke(
+        first_two(), "one", reason="compromised", now=after(1), same_custody_accepted=True
+    )
+    assert of(at_once).find("two").state == "active"
+
+
+def test_a_key_that_was_made_after_the_theft_is_not_suspect():
+    """Whatever the thief took, it was not there yet."""
+    state = of(life.revoke(first_two(), "one", reason="compromised", now=after(1)))
+    state = of(life.enter(state, public("new"), now=after(60)))
+
+    assert of(life.activate(state, "new", now=after(61), settings=QUICK)).find("new").signs_at(NOON)
+
+
+@pytest.mark.parametrize("reason", ["superseded", "ceased"])
+def test_without_a_theft_any_standby_takes_over(reason):
+    """Its custody is as good as it was."""
+    state = of(life.revoke(first_two(), "one", reason=reason, now=after(1)))
+
+    assert [key.state for key in state.keys] == ["revoked", "active"]
+
+
+@pytest.mark.parametrize("make", [first_two, activated, retired], ids=lambda make: make.__name__)
+def test_revocation_is_open_from_every_state_and_final(make):
+    """Also for what is retired; nothing is revoked twice."""
+    state = of(life.revoke(make(), "one", reason="compromised", now=after(10**6)))
+
+    assert state.find("one").revoked_because == "compromised"
+    again = refused(lambda: life.revoke(state, "one", reason="ceased", now=after(10**6)))
+    assert again.code == "keystore.illegal_transition"
+
+
+def test_revoking_a_standby_changes_nothing_else():
+    """The active key stays active."""
+    state = of(life.revoke(first_two(), "two", reason="compromised", now=after(1)))
+
+    assert [key.state for key in state.keys] == ["active", "revoked"]
+
+
+# --- destroying ---------------------------------------------------------------------------
+
+
+def test_a_private_half_is_destroyed_once_the_drop_is_everywhere():
+    """And stays on record."""
+    state = of(life.record_publication(retired(), published(after(500), ["two"])))
+
+    fault = refused(lambda: life.destroy(state, "one", now=after(709), settings=QUICK))
+
+    assert fault.code == "keystore.too_early"
+    state = of(life.destroy(state, "one", now=after(710), settings=QUICK))
+    assert (state.find("one").private, state.find("one").state) == ("destroyed", "retired")
+    revoked = of(life.revoke(state, "one", reason="compromised", now=after(720)))
+    assert revoked.find("one").private == "destroyed"
+
+
+def test_a_private_half_of_a_key_that_is_still_published_stays():
+    """The newest publication has it."""
+    fault = refused(lambda: life.destroy(retired(), "one", now=after(10**6), settings=QUICK))
+
+    assert fault.code == "keystore.not_seen"
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_a_private_half_that_may_be_needed_is_not_destroyed(name):
+    """A retiring key's, an active one's."""
+    fault = refused(lambda: life.destroy(resigned(), name, now=after(10**6), settings=QUICK))
+
+    assert fault.code == "keystore.illegal_transition"
+
+
+def test_a_private_half_is_destroyed_once():
+    """There is nothing left."""
+    state = of(life.revoke(first_two(), "two", reason="ceased", now=NOON))
+    state = of(life.destroy(state, "two", now=after(210), settings=QUICK))
+
+    again = refused(lambda: life.destroy(state, "two", now=after(220), settings=QUICK))
+    assert again.code == "keystore.illegal_transition"
+
+
+# --- publications -------------------------------------------------------------------------
+
+
+def test_a_publication_that_is_recorded_or_older_changes_nothing():
+    """A late host cannot turn the clock back."""
+    state = seen()
+
+    assert life.record_publication(state, state.publications[0]) == (state, ())
+    older = published(NOON - timedelta(seconds=1), ["one"])
+    assert life.record_publication(state, older) == (state, ())
+
+
+def test_publications_are_forgotten_but_not_the_newest_of_a_series():
+    """Nothing grows without bound."""
+    state = of(life.record_publication(first_two(), published(NOON, ["one"], series="https://b/")))
+    for number in range(MAX_PUBLICATIONS + 5):
+        one = published(after(number), ["one"], generation=number)
+        state = of(life.record_publication(state, one))
+
+    assert len(state.publications) == MAX_PUBLICATIONS
+    assert {one.series for one in state.newest_publications()} == {SERIES, "https://b/"}
+    assert state.publications[-1].generation == MAX_PUBLICATIONS + 4
+
+
+def test_the_sequence_of_the_jwk_set_counts_its_changes():
+    """And nothing else: publishing again must not make a new set."""
+    chain = [first_two(), seen(), activated(), resigned(), retired()]
+
+    assert [state.jwks_sequence() for state in chain] == [2, 2, 2, 2, 3]
+
+
+# --- what comes next ----------------------------------------------------------------------
+
+
+def test_the_next_step_of_a_lone_key_is_its_successor():
+    """A standby is always there."""
+    state = of(life.enter(EMPTY, public("one"), now=NOON))
+
+    step = next_step(state, QUICK, NOON)
+
+    assert step is not None
+    assert (step.action, step.key, step.is_due(NOON)) == ("generate", None, True)
+    assert refused(lambda: take(state, step, QUICK, NOON)).code == "keystore.changed"
+
+
+def test_a_rotation_is_due_at_its_time_or_when_it_is_asked_for():
+    """Never before caches have the new key."""
+    state = seen()
+
+    step = next_step(state, QUICK, after(300))
+    asked = next_step(state, QUICK, after(300), asked=True)
+
+    assert (step and step.due, asked and asked.due) == (after(1000), after(210))
+    blind = next_step(first_two(), QUICK, after(300), asked=True)
+    assert blind is not None
+    assert blind.due is None
+
+
+def test_a_rotation_runs_through_by_ticks_alone():
+    """Each tick does one step; between them somebody signs and publishes."""
+    state, done = seen(), []
+    for second in range(1000, 3000, 10):
+        now = after(second)
+        step = next_step(state, QUICK, now)
+        if step is None or not step.is_due(now):
+            continue
+        done.append(step.action)
+        if step.action == "generate":
+            state = of(life.enter(state, public(f"key {second}"), now=now))
+        else:
+            state = of(take(state, step, QUICK, now))
+        kids = [key.kid for key in state.published_keys()]
+        signers = [key.kid for key in state.signing_keys(now)]
+        state = of(life.record_publication(state, published(now, kids, signers)))
+
+    assert done == ["activate", "generate", "retire", "destroy"] * 2
+
+
+def test_a_key_in_another_custody_is_kept_for_the_day_it_is_needed():
+    """A rotation takes its successor from beside the active key."""
+    state = of(life.enter(EMPTY, public("one"), now=NOON))
+    state = of(life.enter(state, public("away"), now=NOON, custody=PROGRAM))
+    state = of(life.record_publication(state, published(NOON, ["one", "away"])))
+
+    step = next_step(state, QUICK, after(10**6))
+
+    assert step is not None
+    assert step.action == "generate"
+
+
+def test_a_standby_that_is_suspect_waits_for_a_person():
+    """The tick says so, and does not activate it."""
+    state = of(life.revoke(first_two(), "one", reason="compromised", now=after(1)))
+
+    (activation,) = [step for step in steps(state, QUICK, after(10)) if step.action == "activate"]
+
+    assert (activation.due, "compromised" in activation.why) == (None, True)
+
+
+def test_an_algorithm_that_was_given_up_does_not_come_back():
+    """No active key, no standby: nothing to rotate."""
+    state = of(life.enter(EMPTY, public("one"), now=NOON))
+    state = of(life.revoke(state, "one", reason="ceased", now=after(1)))
+
+    assert {step.action for step in steps(state, QUICK, after(10**6))} == {"destroy"}
+
+
+def test_a_root_key_is_never_rotated():
+    """It needs its holder."""
+    state = of(life.enter(EMPTY, public("one"), now=NOON, roles=("root",)))
+
+    assert steps(state, replace(QUICK, rotate_every=0), after(10**6)) == ()

@@ -1,0 +1,230 @@
+"""Whatever is done with a store's keys in whatever order: no state that must not be.
+
+Each wait is held against a plain definition that looks at the whole history, slowly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardsign.errors import StoreFault
+from cardsign.keys import life
+from cardsign.keys.records import KeyRecord, KeyTimes, Publication, StoreState
+from cardsign.keys.rotation import next_step, take
+from cardsign.keys.stateformat import dump_state, load_state
+from cardsign.keys.states import STATES, TRANSITIONS
+from tests.keys.lives import EMPTY, NOON, QUICK, public, published
+
+CACHES = timedelta(seconds=210)
+CARDS = timedelta(seconds=60)
+MARKS = ("seen", "relieved", "dropped")
+CUSTODIES = (None, None, "exec:/usr/local/bin/sign")
+PLACES = ("https://a.example/", "https://b.example/")
+
+which = st.integers(0, 5)
+commands = st.one_of(
+    st.tuples(st.just("enter"), st.booleans(), st.sampled_from(CUSTODIES)),
+    st.tuples(st.just("activate"), which, st.booleans()),
+    st.tuples(st.just("retire"), which),
+    st.tuples(st.just("revoke"), which, st.sampled_from(["compromised", "ceased"]), st.booleans()),
+    st.tuples(st.just("destroy"), which),
+    st.tuples(st.just("publish"), st.sampled_from(PLACES), st.integers(0, 5)),
+    st.tuples(st.just("publish"), st.just(PLACES[0]), st.just(0)),
+    st.tuples(st.just("withdraw"), st.sampled_from(PLACES)),
+    st.tuples(st.just("tick"), st.booleans()),
+)
+pauses = st.sampled_from([0, 1, 49, 60, 61, 209, 210, 211, 260, 1000])
+#: Chance alone hardly ever retires a key; parts of this are strewn in.
+ROTATION: list[tuple[int, tuple[Any, ...]]] = [
+    (1, ("enter", False, None)),
+    (1, ("publish", PLACES[0], 0)),
+    (210, ("tick", True)),
+    (1, ("publish", PLACES[0], 0)),
+    (270, ("tick", True)),
+    (1, ("publish", PLACES[0], 0)),
+    (210, ("tick", True)),
+]
+parts = st.integers(2, len(ROTATION)).map(lambda end: ROTATION[:end])
+strewn = st.lists(st.tuples(pauses, commands), max_size=3)
+histories = st.lists(st.one_of(parts, strewn), max_size=20).map(
+    lambda chunks: [one for chunk in chunks for one in chunk]
+)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """How things stood after a command that changed something."""
+
+    at: datetime
+    published: tuple[Publication, ...]
+    state: StoreState
+
+    def all_hold(self, kid: str) -> bool:
+        """Every newest publication has the key."""
+        return bool(self.published) and all(kid in one.kids for one in self.published)
+
+    def none_holds(self, kid: str) -> bool:
+        """No newest publication has it, and it is over."""
+        ended = self.state.find(kid).state in ("retired", "revoked")
+        return ended and not any(kid in one.kids for one in self.published)
+
+    def all_resigned(self, kid: str) -> bool:
+        """Every newest card is signed by a key that is active in the place of a retiring one."""
+        key = self.state.find(kid)
+        active = {k.kid for k in self.state.keys if k.state == "active" and k.succeeds(key)}
+        cards = [card for one in self.published for card in one.cards]
+        return key.state == "retiring" and bool(cards) and all(active & {*c.kids} for c in cards)
+
+
+@dataclass
+class History:
+    """A store's state, and everything that ever happened to it."""
+
+    state: StoreState = EMPTY
+    now: datetime = NOON
+    newest: dict[str, Publication] = field(default_factory=dict)
+    moments: list[Moment] = field(default_factory=list)
+
+    def key(self, index: int) -> KeyRecord | None:
+        """One of the keys, if there are any."""
+        return self.state.keys[index % len(self.state.keys)] if self.state.keys else None
+
+    def note(self, state: StoreState) -> None:
+        """Go on from a new state."""
+        self.state = state
+        self.moments.append(Moment(self.now, tuple(self.newest.values()), state))
+
+    def held_for(self, holds: Callable[[Moment], bool], span: timedelta) -> bool:
+        """Whether something has been true without a break for that long."""
+        start = None
+        for moment in self.moments:
+            start = (start or moment.at) if holds(moment) else None
+        return start is not None and start + span <= self.now
+
+
+def plainly_lawful(history: History, key: KeyRecord, step: str, accepted: bool = False) -> bool:
+    """Whether a step is lawful, by the words of the documentation."""
+    kid, state = key.kid, history.state
+    if step == "activate":
+        stolen = [k for k in state.keys if k.revoked_because == "compromised"]
+        suspect = any(
+            k.custody[:4] == key.custody[:4] and key.created <= (k.times.revoked or NOON)
+            for k in stolen
+        )
+        rival = any(k.state == "active" for k in state.keys)
+        seen = history.held_for(lambda m: kid in names(m) and m.all_hold(kid), CACHES)
+        return key.state == "prepublished" and (accepted or not suspect) and (seen or not rival)
+    if step == "retire":
+        done = key.times.stops_signing is not None and key.times.stops_signing <= history.now
+        resigned = history.held_for(lambda m: kid in names(m) and m.all_resigned(kid), CARDS)
+        return key.state == "retiring" and done and resigned
+    ended = key.state in ("retired", "revoked") and key.private != "destroyed"
+    return ended and history.held_for(lambda m: kid in names(m) and m.none_holds(kid), CACHES)
+
+
+def names(moment: Moment) -> frozenset[str]:
+    """The keys that there were."""
+    return moment.state.ever_held_kids()
+
+
+def carry_out(history: History, command: tuple[Any, ...]) -> None:
+    """Carry a command out, and compare whether it was lawful with the plain definition."""
+    name, *rest = command
+    state, now = history.state, history.now
+    if name == "enter":
+        if len(state.keys) < 6:
+            new = public(f"key {len(state.keys)}")
+            history.note(life.enter(state, new, now=now, standby=rest[0], custody=rest[1])[0])
+    elif name == "publish":
+        publish(history, *rest)
+    elif name == "withdraw":
+        if history.newest.pop(rest[0], None):
+            history.note(life.withdraw(state, rest[0], now=now)[0])
+    elif name == "tick":
+        step = next_step(state, QUICK, now, asked=rest[0])
+        if step is not None and step.key is not None and step.is_due(now):
+            assert plainly_lawful(history, step.key, step.action)
+            history.note(take(state, step, QUICK, now)[0])
+    elif key := history.key(rest[0]):
+        change_key(history, name, key, rest[1:])
+
+
+def publish(history: History, place: str, omitted: int) -> None:
+    """Publish the key set, now and then without one of its keys, signed by those that sign."""
+    kids = [key.kid for key in history.state.published_keys()]
+    if omitted:
+        kids = [kid for kid in kids if kid != f"key {omitted}"]
+    signers = [key.kid for key in history.state.signing_keys(history.now) if key.kid in kids]
+    one = published(history.now, kids, signers, series=place, generation=len(history.moments))
+    state, events = life.record_publication(history.state, one)
+    if events:
+        history.newest.pop(place, None)
+        history.newest[place] = one
+        history.note(state)
+
+
+def change_key(history: History, name: str, key: KeyRecord, rest: list[Any]) -> None:
+    """Carry out a step of one key's life."""
+    state, now, settings = history.state, history.now, QUICK
+    if name == "revoke":
+        lawful = key.state != "revoked"
+        options = {"reason": rest[0], "now": now, "same_custody_accepted": rest[1]}
+        step = lambda: life.revoke(state, key.kid, **options)  # noqa: E731
+    else:
+        accepted = bool(rest and rest[0])
+        lawful = plainly_lawful(history, key, name, accepted)
+        more = {"same_custody_accepted": accepted} if name == "activate" else {}
+        function: Any = getattr(life, name)
+        step = lambda: function(state, key.kid, now=now, settings=settings, **more)  # noqa: E731
+    try:
+        after, _ = step()
+    except StoreFault:
+        assert not lawful, f"{name} {key} was refused"
+    else:
+        assert lawful, f"{name} {key} was allowed"
+        history.note(after)
+
+
+def check_invariants(before: StoreState, after: StoreState) -> None:
+    """What holds of every state, and of every two that follow one another."""
+    assert load_state(dump_state(after), where="state") == after
+    assert len(after.active_keys()) <= 1
+    for old, new in zip(before.keys, after.keys, strict=False):
+        assert old.thumbprint == new.thumbprint
+        assert new.state == old.state or new.state in reachable(old.state)
+        assert not (old.private == "destroyed" and new.private != "destroyed")
+        for name in (one.name for one in fields(KeyTimes) if one.name not in MARKS):
+            was = getattr(old.times, name)
+            assert was is None or was == getattr(new.times, name)
+        if new.state in ("retired", "revoked"):
+            assert not new.signs_at(NOON)
+            assert new not in after.published_keys()
+
+
+def reachable(state: str) -> set[str]:
+    """The states into which a key may still come."""
+    found: set[str] = set()
+    for one in reversed(STATES):
+        if one == state:
+            found.update(TRANSITIONS[one])
+            for way in TRANSITIONS[one]:
+                found |= reachable(way)
+    return found
+
+
+@given(histories)
+def test_no_history_leads_to_an_unlawful_state(history):
+    """One active key, nothing comes back, every wait runs from a record; and no step is refused
+    that the plain definition allows."""
+    story = History()
+    for pause, command in history:
+        story.now += timedelta(seconds=pause)
+        before = story.state
+        carry_out(story, command)
+        check_invariants(before, story.state)

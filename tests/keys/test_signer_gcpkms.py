@@ -1,0 +1,235 @@
+"""Client-shape tests of `gcpkms:`: Google's own client against a gRPC server of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+
+from cardsign.errors import CardsignError, SignerFault
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.keys.signers import Access, check_possession, fetch_public, gcpkms, open_signer
+
+pytestmark = pytest.mark.needs_gcp
+
+LARGE = b'{"name":"' + b"x" * 20_000 + b'"}'
+RING = "projects/p/locations/europe-north1/keyRings/r/cryptoKeys"
+SERVICE = "google.cloud.kms.v1.KeyManagementService"
+HASHED = utils.Prehashed(hashes.SHA256())
+
+
+def unasked(kind: str, of: str) -> bytes:
+    """Google's client finds its own credentials."""
+    pytest.fail("asked for a secret")
+
+
+ACCESS = Access(unasked)
+
+
+class Kms:
+    """The keys of a project; `spoil` changes an answer before it is sent."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, tuple[Any, str]] = {}
+        self.disabled: set[str] = set()
+        self.spoil: Callable[[Any], None] = lambda answer: None
+
+    def make(self, native: Any, algorithm: str) -> str:
+        """The URI of a new key's first version."""
+        name = f"{RING}/k{len(self.keys)}/cryptoKeyVersions/1"
+        self.keys[name] = (native, algorithm)
+        return f"gcpkms://{name}"
+
+    def found(self, name: str, context: Any) -> tuple[Any, str]:
+        """A key that may be used."""
+        import grpc
+
+        if name not in self.keys:
+            context.abort(grpc.StatusCode.NOT_FOUND, "no such version")
+        if name in self.disabled:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "DISABLED")
+        return self.keys[name]
+
+    def get_public_key(self, request: Any, context: Any) -> Any:
+        """GetPublicKey."""
+        from google.cloud import kms
+
+        native, algorithm = self.found(request.name, context)
+        pem = native.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        answer = kms.PublicKey(
+            name=request.name,
+            pem=pem.decode(),
+            algorithm=algorithm,
+            pem_crc32c=gcpkms.crc32c(pem),
+        )
+        self.spoil(answer)
+        return answer
+
+    def asymmetric_sign(self, request: Any, context: Any) -> Any:
+        """AsymmetricSign: the key's own algorithm decides."""
+        from google.cloud import kms
+
+        native, algorithm = self.found(request.name, context)
+        digest = request.digest.sha256
+        if algorithm.startswith("EC"):
+            signature = native.sign(digest, ec.ECDSA(HASHED))
+        elif "PSS" in algorithm:
+            signature = native.sign(digest, padding.PSS(padding.MGF1(hashes.SHA256()), 32), HASHED)
+        else:
+            signature = native.sign(digest, padding.PKCS1v15(), HASHED)
+        answer = kms.AsymmetricSignResponse(
+            name=request.name,
+            signature=signature,
+            signature_crc32c=gcpkms.crc32c(signature),
+            verified_digest_crc32c=request.digest_crc32c == gcpkms.crc32c(digest),
+        )
+        self.spoil(answer)
+        return answer
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kms]:
+    """A project behind a loopback port, to which the real client is sent."""
+    import grpc
+    from google.cloud import kms
+    from google.cloud.kms_v1.services.key_management_service import transports
+
+    project = Kms()
+    methods = {
+        "AsymmetricSign": (project.asymmetric_sign, kms.AsymmetricSignRequest),
+        "GetPublicKey": (project.get_public_key, kms.GetPublicKeyRequest),
+    }
+    handlers = {
+        name: grpc.unary_unary_rpc_method_handler(
+            method,
+            request_deserializer=request.deserialize,
+            response_serializer=lambda answer: type(answer).serialize(answer),
+        )
+        for name, (method, request) in methods.items()
+    }
+    server = grpc.server(ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+
+    def connected() -> kms.KeyManagementServiceClient:
+        channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+        transport = transports.KeyManagementServiceGrpcTransport(channel=channel)
+        return kms.KeyManagementServiceClient(transport=transport)
+
+    monkeypatch.setattr(gcpkms, "_connected", connected)
+    yield project
+    server.stop(None).wait()
+
+
+@pytest.fixture(scope="module")
+def natives() -> dict[str, Any]:
+    """Keys that the service holds."""
+    return {
+        "ES256": ec.generate_private_key(ec.SECP256R1()),
+        "RS256": rsa.generate_private_key(65537, 3072),
+    }
+
+
+ALGORITHMS = {"ES256": "EC_SIGN_P256_SHA256", "RS256": "RSA_SIGN_PKCS1_3072_SHA256"}
+
+
+def sign(uri: str, public: PublicKey, payload: bytes = b"{}") -> None:
+    """Sign a payload as a card's is signed."""
+    sign_payload(payload, open_signer(uri, public, ACCESS, base=Path("/")), typ="JOSE")
+
+
+@pytest.mark.parametrize("alg", ["ES256", "RS256"])
+def test_kms_signs(alg: str, service: Kms, natives: dict[str, Any]) -> None:
+    """A digest is sent, whatever the size; the signature comes back in the form of JWS."""
+    uri = service.make(natives[alg], ALGORITHMS[alg])
+    public = fetch_public(uri, ACCESS, kid="cards-1")
+    assert (public.kid, public.alg) == ("cards-1", alg)
+
+    sign(uri, public, LARGE)
+    check_possession(open_signer(uri, public, ACCESS, base=Path("/")))
+
+
+def test_a_key_for_pss_is_neither_enrolled_nor_believed(
+    service: Kms, natives: dict[str, Any]
+) -> None:
+    """Google binds the padding to the key."""
+    uri = service.make(natives["RS256"], "RSA_SIGN_PSS_3072_SHA256")
+    with pytest.raises(SignerFault, match="PSS") as caught:
+        fetch_public(uri, ACCESS)
+    assert caught.value.code == "signer.no_key"
+    public = PublicKey.from_cryptography(natives["RS256"].public_key())
+    with pytest.raises(SignerFault, match="PSS") as caught:
+        sign(uri, public)
+    assert caught.value.code == "signer.wrong_key"
+
+
+def _other_name(answer: Any) -> None:
+    answer.name = answer.name.replace("/1", "/2")
+
+
+def _other_signature(answer: Any) -> None:
+    answer.signature = answer.signature[:-1] + b"\0"
+
+
+def _unverified(answer: Any) -> None:
+    answer.verified_digest_crc32c = False
+
+
+@pytest.mark.parametrize("spoil", [_other_name, _other_signature, _unverified])
+def test_an_answer_that_was_changed_on_its_way(
+    spoil: Callable[[Any], None], service: Kms, natives: dict[str, Any]
+) -> None:
+    """Another name, another signature than its checksum, a digest that did not arrive."""
+    uri = service.make(natives["ES256"], ALGORITHMS["ES256"])
+    public = fetch_public(uri, ACCESS)
+    service.spoil = spoil
+    with pytest.raises(SignerFault, match="changed on its way") as caught:
+        sign(uri, public)
+    assert caught.value.code == "signer.failed"
+
+
+def test_a_key_behind_another_name_is_not_given_out(
+    service: Kms, natives: dict[str, Any], es256: PrivateKey
+) -> None:
+    """KMS signs with its key, and the stored public half is another's."""
+    with pytest.raises(SignerFault) as caught:
+        sign(service.make(natives["ES256"], ALGORITHMS["ES256"]), es256.public)
+    assert caught.value.code == "signer.wrong_key"
+
+
+def test_a_version_that_is_disabled_or_absent(
+    service: Kms, natives: dict[str, Any], es256: PrivateKey
+) -> None:
+    """Each has its own code, to enrol and to sign."""
+    uri = service.make(natives["ES256"], ALGORITHMS["ES256"])
+    service.disabled.add(uri.removeprefix("gcpkms://"))
+    absent = uri.replace("cryptoKeyVersions/1", "cryptoKeyVersions/9")
+    for place, code in ((uri, "signer.disabled"), (absent, "signer.no_key")):
+        with pytest.raises(CardsignError) as signing:
+            sign(place, es256.public)
+        with pytest.raises(CardsignError) as enrolling:
+            fetch_public(place, ACCESS)
+        assert [signing.value.code, enrolling.value.code] == [code, code]
+
+
+def test_no_credentials(monkeypatch: pytest.MonkeyPatch, es256: PrivateKey, tmp_path: Path) -> None:
+    """Google's client, left to itself, looks for some and says so."""
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "absent.json"))
+    with pytest.raises(SignerFault) as caught:
+        sign(f"gcpkms://{RING}/k/cryptoKeyVersions/1", es256.public)
+    assert caught.value.code == "signer.credentials"
+
+
+def test_the_checksum_is_castagnolis() -> None:
+    """RFC 3720 B.4, and the check value of the polynomial."""
+    assert gcpkms.crc32c(b"123456789") == 0xE3069283
+    assert gcpkms.crc32c(bytes(32)) == 0x8A9136AA

@@ -1,0 +1,174 @@
+"""Keys on a PKCS#11 token: SoftHSM of Debian signs, and what can be wrong with it is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cardsign.errors import CardsignError, SignerFault
+from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.keys import signers
+from cardsign.keys.signers import (
+    Access,
+    SignerPolicy,
+    check_possession,
+    custody_of,
+    fetch_public,
+    open_signer,
+)
+from tests.keys.softhsm import PIN, SoftHsm
+
+pytestmark = pytest.mark.needs_softhsm
+
+LARGE = b'{"name":"' + b"x" * 20_000 + b'"}'
+
+
+def access(softhsm: SoftHsm, pin: str = PIN) -> Access:
+    return Access(lambda kind, of: pin.encode(), SignerPolicy(pkcs11_module=softhsm.library))
+
+
+def sign(uri: str, public: PublicKey, access: Access, payload: bytes = b"{}") -> None:
+    sign_payload(payload, open_signer(uri, public, access, base=Path("/")), typ="JOSE")
+
+
+@pytest.mark.parametrize(
+    ("uri", "alg"),
+    [
+        pytest.param("pkcs11:token=cards;object=es256-a", "ES256", id="ES256 by label"),
+        pytest.param("pkcs11:token=cards;object=rs256-a", "RS256", id="RS256 by label"),
+        pytest.param("pkcs11:token=cards;id=%01", "ES256", id="ES256 by id"),
+        pytest.param("pkcs11:token=cards;id=%02;type=private", "RS256", id="RS256 by id"),
+        pytest.param("pkcs11:token=cards;object=twin;id=%03", "ES256", id="one of two by both"),
+        pytest.param(
+            "pkcs11:manufacturer=SoftHSM%20project;token=cards;object=es256-a",
+            "ES256",
+            id="with its maker",
+        ),
+    ],
+)
+def test_the_token_signs(uri: str, alg: str, softhsm: SoftHsm) -> None:
+    """The public half is read once; the signatures verify, also of more than a token takes."""
+    public = fetch_public(uri, access(softhsm), kid="cards-1")
+    assert (public.kid, public.alg) == ("cards-1", alg)
+
+    sign(uri, public, access(softhsm), LARGE)
+    check_possession(open_signer(uri, public, access(softhsm), base=Path("/")))
+
+
+@pytest.mark.parametrize(("number", "alg"), [("07", "ES256"), ("08", "RS256")])
+def test_a_label_of_two_kinds_of_keys_means_the_one_of_the_algorithm(
+    number: str, alg: str, softhsm: SoftHsm
+) -> None:
+    """The algorithm is the stored key's."""
+    uri = "pkcs11:token=cards;object=both"
+    public = fetch_public(f"{uri};id=%{number}", access(softhsm))
+
+    assert public.alg == alg
+    sign(uri, public, access(softhsm))
+
+
+def test_rsa_without_a_hash_of_the_token(softhsm: SoftHsm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CKM_RSA_PKCS over our own DigestInfo gives the same signatures."""
+    import pkcs11
+
+    uri = "pkcs11:token=cards;object=rs256-a"
+    public = fetch_public(uri, access(softhsm))
+    asked = []
+
+    def offered(token: pkcs11.Token) -> set[pkcs11.Mechanism]:
+        asked.append(token.label)
+        return {pkcs11.Mechanism.RSA_PKCS}
+
+    monkeypatch.setattr(signers.pkcs11, "_offered", offered)
+    sign(uri, public, access(softhsm))
+    assert asked == ["cards"]
+
+
+FAULTS = {
+    "no such token": ("pkcs11:token=absent;object=k", PIN, "signer.unreachable", "no token"),
+    "two tokens of one name": ("pkcs11:token=double;object=k", PIN, "signer.ambiguous", "tokens"),
+    "a wrong PIN": ("pkcs11:token=cards;object=es256-a", "9999-x", "signer.credentials", "wrong"),
+    "a PIN too short": ("pkcs11:token=cards;object=es256-a", "1", "signer.credentials", "PIN"),
+    "no such key": ("pkcs11:token=cards;object=nobody", PIN, "signer.no_key", "no private key"),
+    "two keys that fit": ("pkcs11:token=cards;object=twin", PIN, "signer.ambiguous", "2 keys"),
+    "only a key of another kind": ("pkcs11:token=cards;id=%02", PIN, "signer.no_key", "ES256"),
+    "another key": ("pkcs11:token=cards;id=%03", PIN, "signer.wrong_key", "does not fit"),
+}
+
+
+@pytest.mark.parametrize(("uri", "pin", "code", "words"), FAULTS.values(), ids=FAULTS)
+def test_each_fault_has_its_own_message(
+    uri: str, pin: str, code: str, words: str, softhsm: SoftHsm
+) -> None:
+    """A stable code, what was expected, and never the PIN."""
+    public = fetch_public("pkcs11:token=cards;object=es256-a", access(softhsm))
+
+    with pytest.raises(SignerFault, match=words) as caught:
+        sign(uri, public, access(softhsm, pin))
+
+    assert caught.value.code == code
+    assert pin == "1" or pin not in str(caught.value)
+
+
+def test_after_a_wrong_pin_the_right_one_still_signs(softhsm: SoftHsm) -> None:
+    """No session is left behind by a failure."""
+    uri = "pkcs11:token=cards;object=es256-a"
+    public = fetch_public(uri, access(softhsm))
+    with pytest.raises(SignerFault):
+        sign(uri, public, access(softhsm, "9999-x"))
+
+    sign(uri, public, access(softhsm))
+
+
+@pytest.mark.parametrize(
+    ("uri", "code"),
+    [
+        pytest.param("pkcs11:token=cards;object=lonely", "signer.no_public", id="no public half"),
+        pytest.param("pkcs11:token=cards;object=both", "signer.ambiguous", id="two public halves"),
+        pytest.param("pkcs11:token=cards;object=p384", "key.unsupported", id="another curve"),
+    ],
+)
+def test_a_public_half_that_cannot_be_enrolled(uri: str, code: str, softhsm: SoftHsm) -> None:
+    """The user then names it in a file, or another key."""
+    with pytest.raises(CardsignError) as caught:
+        fetch_public(uri, access(softhsm))
+    assert caught.value.code == code
+
+
+def test_a_key_without_public_object_signs(softhsm: SoftHsm, es256: PrivateKey) -> None:
+    """It is found and asked; only the public half given here is another's."""
+    with pytest.raises(SignerFault) as caught:
+        sign("pkcs11:token=cards;object=lonely", es256.public, access(softhsm))
+    assert caught.value.code == "signer.wrong_key"
+
+
+def test_a_pin_from_a_file_and_a_library_from_the_uri(softhsm: SoftHsm, tmp_path: Path) -> None:
+    """Both need the user's leave, and neither is stored with the key."""
+    file = tmp_path / "pin"
+    file.write_text(f"{PIN}\n")
+    file.chmod(0o600)
+    place = "pkcs11:token=cards;object=es256-a"
+    uri = f"{place}?module-path={softhsm.library}&pin-source=file:{file}"
+    policy = SignerPolicy(uris=frozenset({uri}))
+
+    def unasked(kind: str, of: str) -> bytes:
+        pytest.fail("asked for a PIN")
+
+    public = fetch_public(uri, Access(unasked, policy))
+    sign(uri, public, Access(unasked, policy))
+    assert custody_of(uri) == place
+    with pytest.raises(SignerFault) as caught:
+        sign(uri, public, Access(unasked))
+    assert caught.value.code == "signer.not_allowed"
+
+
+def test_a_library_that_is_none(softhsm: SoftHsm, tmp_path: Path, es256: PrivateKey) -> None:
+    """What cannot be loaded is named by its path."""
+    file = tmp_path / "none.so"
+    file.write_bytes(b"no library")
+    policy = SignerPolicy(pkcs11_module=file)
+    with pytest.raises(SignerFault, match="cannot be loaded") as caught:
+        sign("pkcs11:token=cards;id=%01", es256.public, Access(lambda kind, of: b"", policy))
+    assert (caught.value.code, caught.value.path) == ("signer.unreachable", str(file))

@@ -1,0 +1,176 @@
+"""Bundles: exact texts in, exact texts out, and nothing that is not what it should be."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardsign.errors import BundleRefused, InputRefused
+from cardsign.jose.assembly import sign_statement
+from cardsign.jose.keyset import draft_keyset, read_keyset
+from cardsign.jose.release import draft_release
+from cardsign.jose.statements import MAX_STATEMENT_BYTES, TYP_KEYSET, TYP_RELEASE
+from cardsign.trust.bundle import (
+    BUNDLE_FORMAT,
+    MAX_BUNDLE_BYTES,
+    is_bundle,
+    read_bundle,
+    write_bundle,
+)
+from cardsign.trust.chain import MAX_STEPS
+from cardsign.trust.receiving import MAX_CHAIN_BYTES
+from tests.jose.statement_making import key, keyset_members, release_members
+from tests.support import LAX, PORTABLE, dump
+
+CARD = json.dumps(LAX, indent=3).encode() + b"\r\n\t"
+
+
+def keyset(version: int, **changes: Any) -> bytes:
+    """A keyset statement of that version."""
+    prev = None if version == 1 else "0" * 64
+    payload = draft_keyset(keyset_members(version=version, prev=prev, **changes))
+    return sign_statement(payload, [key("ann"), key("bob")], TYP_KEYSET)
+
+
+FIRST, SECOND = keyset(1), keyset(2)
+RELEASE = sign_statement(
+    draft_release(release_members(read_keyset(SECOND))), [key("rel")], TYP_RELEASE
+)
+
+
+def a_bundle(**changes: Any) -> bytes:
+    """A bundle with these members; `...` leaves one out."""
+    members = {
+        "format": BUNDLE_FORMAT,
+        "card": CARD.decode(),
+        "keysets": [FIRST.decode(), SECOND.decode()],
+        "release": RELEASE.decode(),
+        **changes,
+    }
+    return dump({name: value for name, value in members.items() if value is not ...})
+
+
+def test_texts_are_carried_exactly() -> None:
+    """White space and line ends too: what is read is what was written, once each, in order."""
+    written = write_bundle(CARD, [SECOND, FIRST, SECOND], RELEASE)
+    assert is_bundle(written)
+    bundle = read_bundle(written)
+    assert bundle.untrusted_card == CARD
+    assert bundle.evidence.untrusted_keysets == (FIRST, SECOND)
+    assert bundle.evidence.untrusted_releases == (RELEASE,)
+    assert write_bundle(CARD, [FIRST, SECOND], RELEASE) == written
+
+
+def test_nothing_but_statements_comes_out() -> None:
+    """No key set and no place of first contact: a bundle brings no trust."""
+    evidence = read_bundle(a_bundle()).evidence
+    assert (evidence.untrusted_jwks, evidence.jwks_url, evidence.contact) == (None, None, None)
+
+
+def test_a_card_may_travel_with_few_statements_or_none() -> None:
+    """What the recipient lacks is for the caller to know."""
+    bundle = read_bundle(write_bundle(CARD, [], None))
+    assert bundle.untrusted_card == CARD
+    assert bundle.evidence.untrusted_keysets == bundle.evidence.untrusted_releases == ()
+
+
+NOT_BUNDLED = {
+    "a card that is no JSON": ((b"{", [FIRST], None), "json.syntax"),
+    "a card without an endpoint": ((b'{"name": "x"}', [FIRST], None), "card.not_agent_card"),
+    "a card of two spellings": (
+        (dump({**PORTABLE, "supported_interfaces": []}), [FIRST], None),
+        "card.two_spellings",
+    ),
+    "a card for a statement": ((CARD, [CARD], None), "statement.shape"),
+    "a release for a keyset": ((CARD, [RELEASE], None), "statement.typ"),
+    "a keyset for a release": ((CARD, [], FIRST), "statement.typ"),
+}
+
+
+@pytest.mark.parametrize(("contents", "code"), NOT_BUNDLED.values(), ids=NOT_BUNDLED)
+def test_what_is_something_else_is_not_bundled(
+    contents: tuple[bytes, list[bytes], bytes | None], code: str
+) -> None:
+    """Under its own code."""
+    with pytest.raises(InputRefused) as refused:
+        write_bundle(*contents)
+    assert refused.value.code == code
+
+
+MALFORMED = {
+    "no format": a_bundle(format=...),
+    "a later format": a_bundle(format="cardsign-bundle/2"),
+    "no card": a_bundle(card=...),
+    "a card that is an object": a_bundle(card=PORTABLE),
+    "a card that is too large": a_bundle(card=" " * (256 * 1024 + 1)),
+    "no keysets": a_bundle(keysets=...),
+    "keysets that are a text": a_bundle(keysets="x"),
+    "a keyset that is an object": a_bundle(keysets=[{"payload": ""}]),
+    "too many keysets": a_bundle(keysets=[""] * (MAX_STEPS + 1)),
+    "too long a chain": a_bundle(keysets=[" " * (MAX_CHAIN_BYTES // 2 + 1)] * 2),
+    "no word about a release": a_bundle(release=...),
+    "two releases": a_bundle(release=[RELEASE.decode()] * 2),
+    "a release that is too large": a_bundle(release=" " * (MAX_STATEMENT_BYTES + 1)),
+    "a key set": a_bundle(jwks='{"keys": []}'),
+    "a policy": a_bundle(trust="format = 1"),
+    "one member twice": a_bundle().replace(b'"card"', b'"card": "", "card"', 1),
+    "something behind it": a_bundle() + b"{}",
+    "a byte order mark": b"\xef\xbb\xbf" + a_bundle(),
+    "a lone surrogate": a_bundle().replace(b'"release": "', b'"release": "\\ud800', 1),
+    "no object": b'["cardsign-bundle/1"]',
+    "more bytes than any bundle has": a_bundle() + b" " * MAX_BUNDLE_BYTES,
+}
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
+def test_what_is_no_bundle_is_refused_whole(data: bytes) -> None:
+    """With one code, and a place where there is one."""
+    with pytest.raises(BundleRefused) as refused:
+        read_bundle(data)
+    assert refused.value.code == "bundle.malformed"
+    assert refused.value.exit_status == 1
+
+
+def test_the_bounds_themselves_are_kept() -> None:
+    """What is as large as it may be is read."""
+    chain = [" " * (MAX_CHAIN_BYTES // MAX_STEPS)] * MAX_STEPS
+    largest = a_bundle(card=" " * (256 * 1024), keysets=chain, release=" " * MAX_STATEMENT_BYTES)
+    bundle = read_bundle(largest)
+    assert sum(map(len, bundle.evidence.untrusted_keysets)) == MAX_CHAIN_BYTES
+
+
+RECOGNISED = {
+    "ours": (a_bundle(), True),
+    "a later one, which is refused rather than taken for a card": (
+        a_bundle(format="cardsign-bundle/2"),
+        True,
+    ),
+    "one with a member too many": (a_bundle(extra={}), True),
+    "a card": (CARD, False),
+    "a card that speaks of bundles": (
+        dump({**PORTABLE, "description": "reads cardsign-bundle/1"}),
+        False,
+    ),
+    "a statement": (FIRST, False),
+    "half a bundle": (a_bundle()[:-1], False),
+    "nothing": (b"", False),
+}
+
+
+@pytest.mark.parametrize(("data", "recognised"), RECOGNISED.values(), ids=RECOGNISED)
+def test_a_bundle_is_recognised_by_its_content(data: bytes, recognised: bool) -> None:
+    """By its `format` and nothing else."""
+    assert is_bundle(data) is recognised
+
+
+@given(st.binary(max_size=200) | st.text(max_size=60).map(lambda text: a_bundle(card=text)))
+def test_only_our_refusal_comes_out(data: bytes) -> None:
+    """Whatever the bytes are."""
+    with contextlib.suppress(BundleRefused):
+        bundle = read_bundle(data)
+        assert bundle.untrusted_card == json.loads(data)["card"].encode()

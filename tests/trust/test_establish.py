@@ -1,0 +1,670 @@
+"""Establishing who may speak: one anchor, one source, and what holds of it now (V4, V5, K8-K11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cardsign.errors import FileFault, StateFault
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keyset import read_keyset
+from cardsign.jose.release import read_release
+from cardsign.jose.succession import RootPin, StatementPin
+from cardsign.reasons import Reason
+from cardsign.trust.anchors import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, TofuAnchor
+from cardsign.trust.known import Floor, Known, ReleaseFloor
+from cardsign.trust.policy import Limits
+from cardsign.trust.standing import Standing
+from tests.jose.statement_making import DAY, NOW, T0, entry, key, quorum, thumbprint
+from tests.trust.establishing import (
+    ORIGIN,
+    Notebook,
+    anchored,
+    blank,
+    codes,
+    number,
+    pin_of,
+    stand,
+)
+from tests.trust.histories import after, digest_of, keyset, opened, release
+
+JWKS_URL = f"{ORIGIN}/jwks.json"
+TOFU = TofuAnchor()
+
+
+def later(seconds: float) -> datetime:
+    """So many seconds after now."""
+    return NOW + timedelta(seconds=seconds)
+
+
+def jwks(*names: str) -> bytes:
+    """A JWK Set of these keys."""
+    return JwkSet.of(key(name).public for name in names).to_bytes()
+
+
+def names(standing: Standing, *candidates: str) -> set[str]:
+    """Which of these keys are accepted."""
+    accepted = {one.public.thumbprint for one in standing.keys}
+    return {name for name in candidates if thumbprint(name) in accepted}
+
+
+@pytest.fixture(scope="module")
+def one() -> bytes:
+    """Version 1."""
+    return keyset("ann", "bob")
+
+
+@pytest.fixture(scope="module")
+def two(one: bytes) -> bytes:
+    """Version 2: the key `card` is revoked, `card2` has come."""
+    keys = [entry("card2", "card"), entry("rel", "release")]
+    return after(one, keys=keys, revoked=[thumbprint("card")])
+
+
+@pytest.fixture(scope="module")
+def anchor(one: bytes) -> KeysetAnchor:
+    """The pin of version 1."""
+    return anchored(one)
+
+
+# ------------------------------------------------------------------ pinned keys
+
+
+def test_pinned_keys_are_all_there_is(one: bytes) -> None:
+    """Whatever comes along besides is not even looked at."""
+    pinned = KeysAnchor(JwkSet.of([key("ann").public, key("bob").public]), {thumbprint("ann"): "a"})
+    memo = Notebook(blank(pinned))
+
+    plain = stand(pinned)
+    laden = stand(
+        pinned, [one, b"junk"], [release(one)], memo=memo,
+        untrusted_jwks=jwks("eve"), jwks_url=JWKS_URL, contact=ORIGIN,
+    )  # fmt: skip
+    assert laden == plain
+    assert [(k.public.thumbprint, k.holder, k.signs_cards) for k in laden.keys] == [
+        (thumbprint("ann"), "a", True),
+        (thumbprint("bob"), "", True),
+    ]
+    assert (laden.offered, laden.notes, memo.kept) == (None, (), [])
+
+
+# ------------------------------------------------------------------ a key set at a url
+
+
+def test_a_key_set_comes_from_its_own_url() -> None:
+    """From another url, or from nowhere that is known, it is not read."""
+    for url, accepted in ((JWKS_URL, {"ann"}), (f"{ORIGIN}/jwks", set()), (None, set())):
+        standing = stand(JwksAnchor(JWKS_URL), untrusted_jwks=jwks("ann"), jwks_url=url)
+        assert names(standing, "ann") == accepted
+        assert standing.has_source == bool(accepted)
+        assert ("trust.no_keys" in codes(standing.blocks)) == (not accepted)
+        assert standing.offered is None
+
+
+FAILURES: dict[str, dict[str, Any]] = {
+    "nothing came": {},
+    "what came is no key set": {"untrusted_jwks": b"<html>", "jwks_url": JWKS_URL},
+    "it holds a private key": {
+        "untrusted_jwks": b'{"keys":[{"kty":"oct","k":"AAAA"}]}',
+        "jwks_url": JWKS_URL,
+    },
+    "it came from elsewhere": {"untrusted_jwks": jwks("eve"), "jwks_url": "https://evil.example/"},
+}
+
+
+@pytest.mark.parametrize("came", FAILURES.values(), ids=FAILURES)
+def test_a_failure_evicts_nothing(came: dict[str, Any]) -> None:
+    """The set of before stays (threats.md 13)."""
+    source = JwksAnchor(JWKS_URL)
+    known = blank(source, jwks=JwkSet.of([key("ann").public]))
+    memo = Notebook(known)
+
+    standing = stand(source, memo=memo, **came)
+    assert names(standing, "ann", "eve") == {"ann"}
+    assert memo.kept == []
+    assert not stand(source, **came).has_source
+
+
+def test_an_empty_key_set_revokes_all() -> None:
+    """It is the issuer's word that no key is his any more."""
+    source = JwksAnchor(JWKS_URL)
+    memo = Notebook(blank(source, jwks=JwkSet.of([key("ann").public])))
+
+    standing = stand(source, memo=memo, untrusted_jwks=jwks(), jwks_url=JWKS_URL)
+    assert (standing.keys, standing.has_source) == ((), True)
+    assert stand(source, memo=memo).keys == ()
+
+
+def test_a_newer_key_set_replaces_the_one_before() -> None:
+    """It is kept; a key that is gone is no key any more, and one of another type is named."""
+    source = JwksAnchor(JWKS_URL)
+    memo = Notebook(blank(source, jwks=JwkSet.of([key("ann").public])))
+    came = jwks("bob").replace(b'"keys": [', b'"keys": [{"kty": "AKP", "kid": "pq"},')
+
+    standing = stand(source, memo=memo, untrusted_jwks=came, jwks_url=JWKS_URL)
+    assert names(standing, "ann", "bob") == {"bob"}
+    assert standing.unsupported == ("pq",)
+    assert names(stand(source, memo=memo), "ann", "bob") == {"bob"}
+
+
+# ------------------------------------------------------------------ keyset statements
+
+
+def test_the_newest_statement_says_whose_keys_count(
+    anchor: KeysetAnchor, one: bytes, two: bytes
+) -> None:
+    """Its keys with their roles, holders and times, its origins, and what it revokes."""
+    standing = stand(anchor, [two, one], [release(two, revoked=[thumbprint("card2")])])
+
+    assert number(standing) == (1, 2)
+    assert [
+        (k.public.thumbprint, k.holder, k.signs_cards, k.nbf, k.exp) for k in standing.keys
+    ] == [
+        (thumbprint("card2"), "harbour", True, T0 - DAY, T0 + 300 * DAY),
+        (thumbprint("rel"), "harbour", False, T0 - DAY, T0 + 300 * DAY),
+    ]
+    assert [str(origin) for origin in standing.origins or ()] == [ORIGIN]
+    assert standing.revoked == {thumbprint("card"), thumbprint("card2")}
+    assert standing.release is not None
+    assert (standing.hindrances, standing.blocks, standing.notes) == ((), (), ())
+
+
+def test_a_key_set_beside_a_keyset_anchor_brings_no_trust(anchor: KeysetAnchor, one: bytes) -> None:
+    """It is there to explain, and replaces no statement (threats.md 16)."""
+    standing = stand(anchor, [one], untrusted_jwks=jwks("eve"), jwks_url=JWKS_URL)
+    assert names(standing, "eve", "card") == {"card"}
+    assert standing.offered is not None
+    assert standing.offered.find(thumbprint("eve")) is not None
+
+    without = stand(anchor, [], untrusted_jwks=jwks("eve"), jwks_url=JWKS_URL, contact=ORIGIN)
+    assert (without.keys, without.has_source) == ((), False)
+    assert codes(without.blocks) == ["trust.no_keys"]
+
+
+def test_a_key_set_that_is_none_is_reported(anchor: KeysetAnchor, one: bytes) -> None:
+    """And changes nothing."""
+    standing = stand(anchor, [one], [release(one)], untrusted_jwks=b"{}")
+
+    assert codes(standing.notes) == ["jwks.malformed"]
+    assert (standing.offered, standing.hindrances) == (None, ())
+
+
+def test_a_root_set_is_an_anchor(one: bytes, two: bytes) -> None:
+    """With the issuer that it means."""
+    root = RootPin.of(read_keyset(one).root)
+
+    assert number(stand(KeysetAnchor(root, "tides.example"), [two, one])) == (1, 2)
+    other = stand(KeysetAnchor(root, "lamp.example"), [two, one])
+    assert (number(other), codes(other.blocks)) == (None, ["trust.no_keys"])
+    assert set(codes(other.notes)) == {"statement.issuer"}
+
+
+def test_a_statement_without_keys_is_a_source(one: bytes) -> None:
+    """The issuer says that nothing is to be trusted, which is not the same as no answer."""
+    standing = stand(anchored(one), [one, after(one, keys=[])])
+
+    assert (standing.keys, standing.has_source, standing.blocks) == ((), True, ())
+
+
+# ------------------------------------------------------------------ memory
+
+
+def test_what_was_kept_needs_no_evidence(anchor: KeysetAnchor, one: bytes, two: bytes) -> None:
+    """The next verdict stands upon the last one's steps, and upon nothing lower."""
+    memo = Notebook(blank(anchor))
+    five = release(two)
+    first = stand(anchor, [one, two], [five], memo=memo)
+
+    again = stand(anchor, memo=memo)
+    assert (again.keyset, again.release) == (first.keyset, first.release)
+    lower = stand(anchor, [one], [release(one, seq=99)], memo=memo)
+    assert (lower.keyset, lower.release) == (first.keyset, first.release)
+    assert codes(lower.notes) == ["statement.keyset"]
+
+
+def test_each_step_is_kept_before_the_next(anchor: KeysetAnchor, one: bytes, two: bytes) -> None:
+    """K9: one by one, in order, the release last; times are those that were signed."""
+    memo = Notebook(blank(anchor))
+    three = after(two)
+    stand(anchor, [three, one, two], [release(three)], memo=memo)
+
+    steps = [
+        (known.keyset and known.keyset.version, known.release and known.release.seq)
+        for known in memo.kept
+    ]
+    assert steps == [(1, None), (2, None), (3, None), (3, 5)]
+    iat = T0 - 30 * DAY
+    assert [known.newest_iat for known in memo.kept] == [iat, iat + DAY, iat + 2 * DAY, T0]
+
+
+def test_the_newest_time_is_the_highest_that_was_signed(anchor: KeysetAnchor, one: bytes) -> None:
+    """A release may be older than the keyset that it names."""
+    two = after(one, iat=T0 + 200, exp=T0 + DAY)
+    memo = Notebook(blank(anchor))
+    stand(anchor, [one, two], [release(two)], memo=memo)
+
+    assert [known.newest_iat for known in memo.kept] == [T0 - 30 * DAY, T0 + 200, T0 + 200]
+
+
+@pytest.mark.parametrize("pages", range(4))
+def test_a_step_that_cannot_be_kept_is_no_step(
+    anchor: KeysetAnchor, one: bytes, two: bytes, pages: int
+) -> None:
+    """No verdict is reached, and what is remembered is the step before."""
+    three = after(two)
+    memo = Notebook(blank(anchor), pages=pages)
+
+    with pytest.raises(FileFault):
+        stand(anchor, [one, two, three], [release(three)], memo=memo)
+    assert memo.known is not None
+    held = memo.known.keyset
+    assert (held.version if held else 0) == pages
+    assert memo.known.release is None
+
+
+def test_nothing_is_kept_of_a_time_of_one_s_choice(
+    anchor: KeysetAnchor, one: bytes, two: bytes
+) -> None:
+    """It is walked all the same, and nothing can be trusted by it."""
+    memo = Notebook(blank(anchor))
+
+    standing = stand(anchor, [one, two], [release(two)], memo=memo, historic=True)
+    assert (number(standing), memo.kept) == ((1, 2), [])
+    assert codes(standing.blocks) == ["time.historic"]
+
+
+def test_the_clock_is_not_asked_of_a_time_of_one_s_choice(anchor: KeysetAnchor) -> None:
+    """It is in the past, as it may be."""
+    memo = Notebook(blank(anchor, newest_iat=T0))
+
+    standing = stand(anchor, memo=memo, now=later(-90 * DAY), historic=True)
+    assert "time.clock_behind" not in codes(standing.blocks)
+
+
+def test_without_memory_a_rollback_cannot_be_seen(anchor: KeysetAnchor, one: bytes) -> None:
+    """So it is unknown whether a card is current, until there are floors or a memory."""
+    standing = stand(anchor, [one], [release(one)], memo=Notebook(None))
+    assert codes(standing.hindrances) == ["state.none"]
+
+    floors = Notebook(blank(anchor, Floor(pin_of(one))))
+    assert stand(anchor, [one], [release(one)], memo=floors).hindrances == ()
+
+
+def test_what_happened_to_the_memory_is_said(anchor: KeysetAnchor, one: bytes) -> None:
+    """Before anything else."""
+    memo = Notebook(blank(anchor))
+    memo.notes = (Reason.of("state.created", "begun from the lock"),)
+
+    assert codes(stand(anchor, [one, b"junk"], memo=memo).notes) == [
+        "state.created",
+        "statement.shape",
+    ]
+
+
+def test_a_memory_of_another_anchor_is_a_fault(
+    anchor: KeysetAnchor, one: bytes, two: bytes
+) -> None:
+    """Who pins another statement must not go on upon the old history."""
+    memo = Notebook(blank(anchor))
+    stand(anchor, [one], memo=memo)
+
+    with pytest.raises(StateFault) as fault:
+        stand(anchored(two), [one, two], memo=memo)
+    assert fault.value.code == "state.other_anchor"
+
+
+def test_a_signed_card_is_remembered(anchor: KeysetAnchor) -> None:
+    """What establishes carries it over."""
+    for signed in (True, False):
+        memo = Notebook(blank(anchor, signed_before=signed))
+        assert stand(anchor, memo=memo).signed_before == signed
+
+
+# ------------------------------------------------------------------ floors of a lock
+
+
+def test_below_the_lock_there_is_no_trust(anchor: KeysetAnchor, one: bytes, two: bytes) -> None:
+    """A rollback and a fork block; the statement itself, and a higher one, do not."""
+    three = after(two)
+    fork = after(one, revoked=[thumbprint("lost")])
+    for statements, code in (
+        ([one], ["statement.rollback"]),
+        ([one, fork], ["statement.rollback"]),
+        ([one, fork, after(fork)], ["statement.rollback"]),
+        ([one, two], []),
+        ([one, two, three], []),
+        ([one, fork, two, three], []),
+    ):
+        memo = Notebook(blank(anchor, Floor(pin_of(two))))
+        standing = stand(anchor, statements, memo=memo)
+        assert codes(standing.blocks) == code
+        assert all(known.keyset != read_keyset(fork) for known in memo.kept)
+
+
+def test_a_memory_of_another_history_than_the_lock(
+    anchor: KeysetAnchor, one: bytes, two: bytes
+) -> None:
+    """Nothing of it is trusted."""
+    known = blank(anchor, Floor(pin_of(two)), keyset=read_keyset(after(one, "bob", "cat", keys=[])))
+
+    assert codes(stand(anchor, memo=Notebook(known)).blocks) == ["statement.fork"]
+
+
+def test_a_release_below_the_lock(anchor: KeysetAnchor, one: bytes) -> None:
+    """It is left, so nobody says which cards are current."""
+    floor = Floor(pin_of(one), ReleaseFloor((1, 1, 6), "0" * 64))
+    standing = stand(anchor, [one], [release(one)], memo=Notebook(blank(anchor, floor)))
+
+    assert (standing.release, codes(standing.notes)) == (None, ["statement.rollback"])
+    assert codes(standing.hindrances) == ["trust.freshness_unknown"]
+    higher = [release(one, seq=7)]
+    assert stand(anchor, [one], higher, memo=Notebook(blank(anchor, floor))).release is not None
+
+
+def test_a_release_that_is_held_below_the_lock(anchor: KeysetAnchor, one: bytes) -> None:
+    """Another machine has seen a newer one: this one says nothing any more."""
+    memo = Notebook(blank(anchor))
+    stand(anchor, [one], [release(one)], memo=memo)
+    assert memo.known is not None
+    for seq, why in ((5, ["statement.fork"]), (6, ["statement.rollback"]), (4, [])):
+        floor = Floor(pin_of(one), ReleaseFloor((1, 1, seq), "0" * 64))
+        standing = stand(anchor, memo=Notebook(replace(memo.known, floor=floor)))
+        assert codes(standing.blocks) == why
+        assert (standing.release is None) == bool(why)
+
+
+# ------------------------------------------------------------------ the clock
+
+
+@pytest.mark.parametrize(
+    ("behind", "blocked"), [(300, False), (301, True)], ids=["by the skew", "by a second more"]
+)
+@pytest.mark.parametrize("where", ["memory", "lock"])
+def test_a_clock_behind_what_was_signed(
+    anchor: KeysetAnchor, one: bytes, behind: int, blocked: bool, where: str
+) -> None:
+    """It would revive what has expired (threats.md 19)."""
+    known = blank(anchor, newest_iat=T0)
+    if where == "lock":
+        known = blank(anchor, Floor(newest_iat=T0))
+
+    standing = stand(anchor, [one], memo=Notebook(known), now=later(-behind))
+    assert ("time.clock_behind" in codes(standing.blocks)) == blocked
+    assert standing.clock_is_behind == blocked
+
+
+@pytest.mark.parametrize(
+    ("ahead", "believed"), [(300, True), (301, False)], ids=["by the skew", "by a second more"]
+)
+def test_a_statement_of_the_future(
+    anchor: KeysetAnchor, one: bytes, ahead: int, believed: bool
+) -> None:
+    """It is neither believed nor kept, so that no clock looks late by it."""
+    two = after(one, iat=T0 + ahead, exp=T0 + DAY)
+    memo = Notebook(blank(anchor))
+
+    under = two if believed else one
+    standing = stand(anchor, [one, two], [release(under, iat=T0 + ahead)], memo=memo)
+    assert number(standing) == ((1, 2) if believed else (1, 1))
+    assert max(known.newest_iat for known in memo.kept) <= T0 + 300
+    assert (standing.release is not None) == believed
+    assert ("statement.not_yet" in codes(standing.notes)) == (not believed)
+
+
+def test_the_skew_is_the_policy_s(anchor: KeysetAnchor, one: bytes) -> None:
+    """A policy may allow none, or up to an hour."""
+    two = after(one, iat=T0 + 1, exp=T0 + DAY)
+
+    assert number(stand(anchor, [one, two], limits=Limits(skew=0))) == (1, 1)
+    assert number(stand(anchor, [one, two], limits=Limits(skew=1))) == (1, 2)
+
+
+# ------------------------------------------------------------------ what holds now
+
+KEYSET_EXP = T0 + 60 * DAY
+RELEASE_EXP = T0 + 7 * DAY
+MOMENTS: dict[str, tuple[float, Limits, list[str]]] = {
+    "now": (0, Limits(), []),
+    "a moment before the release expires": (7 * DAY - 0.5, Limits(), []),
+    "when the release expires": (7 * DAY, Limits(), ["statement.expired"]),
+    "when both have expired": (60 * DAY, Limits(), ["statement.expired"]),
+    "before the release's highest age": (99, Limits(release_age=100), []),
+    "at the release's highest age": (100, Limits(release_age=100), ["statement.expired"]),
+    "before the keyset's highest age": (-1, Limits(keyset_age=30 * DAY), []),
+    "at the keyset's highest age": (0, Limits(keyset_age=30 * DAY), ["statement.expired"]),
+    "an age beyond the end": (7 * DAY, Limits(release_age=14 * DAY), ["statement.expired"]),
+}
+
+
+@pytest.mark.parametrize(("after_now", "limits", "why"), MOMENTS.values(), ids=MOMENTS)
+def test_statements_hold_until_they_end(
+    anchor: KeysetAnchor, one: bytes, after_now: float, limits: Limits, why: list[str]
+) -> None:
+    """At their own end, or at the age that the policy allows; then nobody knows what is current."""
+    memo = Notebook(blank(anchor))
+    stand(anchor, [one], [release(one)], memo=memo)
+
+    standing = stand(anchor, memo=memo, now=later(after_now), limits=limits)
+    assert codes((*standing.blocks, *standing.hindrances)) == why
+    assert (standing.release is None) == bool(why)
+    assert standing.keys != ()
+    keyset_ended = after_now >= (60 * DAY if limits.keyset_age is None else 0)
+    assert bool(standing.blocks) == keyset_ended  # which nobody can waive
+
+
+def test_a_release_of_the_version_before_says_nothing_of_this_one(
+    anchor: KeysetAnchor, one: bytes, two: bytes
+) -> None:
+    """Which cards are current is unknown until the next release; what it revoked, the roots say."""
+    memo = Notebook(blank(anchor))
+    stand(anchor, [one], [release(one, revoked=[thumbprint("rel2")])], memo=memo)
+
+    standing = stand(anchor, [two], memo=memo)
+    assert (standing.release, codes(standing.hindrances)) == (None, ["statement.keyset"])
+    assert standing.revoked == {thumbprint("card")}
+    assert stand(anchor, [], [release(two, seq=6)], memo=memo).hindrances == ()
+
+
+def test_a_release_ends_with_the_key_that_signed_it() -> None:
+    """A key that does not count now says nothing now."""
+    keys = [entry("card", "card"), entry("rel", "release", exp=T0 + DAY)]
+    first = keyset("ann", "bob", keys=keys)
+    memo = Notebook(blank(anchored(first)))
+    stand(anchored(first), [first], [release(first)], memo=memo)
+
+    for seconds, why in ((DAY - 1, []), (DAY, ["statement.unsigned"])):
+        standing = stand(anchored(first), memo=memo, now=later(seconds))
+        assert codes(standing.hindrances) == why
+
+
+def test_a_revocation_outlives_the_release_that_says_it(anchor: KeysetAnchor, one: bytes) -> None:
+    """What speaks against a key is not forgotten because nobody renews it."""
+    memo = Notebook(blank(anchor))
+    stand(anchor, [one], [release(one, revoked=[thumbprint("card")])], memo=memo)
+
+    standing = stand(anchor, memo=memo, now=later(8 * DAY))
+    assert standing.release is None
+    assert standing.revoked == {thumbprint("card")}
+
+
+def test_a_release_of_no_keyset_that_is_held(anchor: KeysetAnchor, one: bytes, two: bytes) -> None:
+    """A memory that contradicts itself is no ground to trust anything."""
+    known = blank(anchor, keyset=read_keyset(one), release=read_release(release(two)))
+
+    standing = stand(anchor, memo=Notebook(known))
+    assert codes(standing.blocks) == ["statement.keyset"]
+    assert standing.revoked == frozenset()
+
+
+def test_two_lawful_successors_block(anchor: KeysetAnchor, one: bytes, two: bytes) -> None:
+    """Until recovery, nothing of this issuer is trusted; what was held stays."""
+    fork = after(one, "bob", "cat", keys=[])
+    memo = Notebook(blank(anchor))
+
+    standing = stand(anchor, [one, two, fork], memo=memo)
+    assert (number(standing), codes(standing.blocks)) == ((1, 1), ["statement.fork"])
+    assert [known.keyset and known.keyset.version for known in memo.kept] == [1]
+    assert stand(anchor, [two, fork, opened(one)], memo=memo).blocks == ()
+
+    further = [after(two), after(two, keys=[])]
+    assert number(stand(anchor, [one, two, *further])) == (1, 2)
+
+
+# ------------------------------------------------------------------ first contact
+
+
+def test_first_contact_keeps_the_keyset(one: bytes, two: bytes) -> None:
+    """Its pin, from which everything follows; said once."""
+    memo = Notebook(blank(TOFU))
+
+    first = stand(TOFU, [two, one], [release(two)], memo=memo, contact=ORIGIN)
+    assert (number(first), codes(first.notes)) == ((1, 2), ["trust.tofu_first"])
+    assert memo.known is not None
+    assert memo.known.first_contact == pin_of(one)
+    again = stand(TOFU, memo=memo)
+    assert (number(again), again.notes) == ((1, 2), ())
+
+
+NO_CONTACTS: dict[str, str | None] = {
+    "nobody says from where": None,
+    "from a mirror": "https://mirror.example",
+    "over http": "http://tides.example",
+    "from another port": "https://tides.example:8443",
+    "from what is no origin": "tides.example",
+}
+
+
+@pytest.mark.parametrize("contact", NO_CONTACTS.values(), ids=NO_CONTACTS)
+def test_no_first_contact(one: bytes, contact: str | None) -> None:
+    """Only with the card's own origin, over TLS (threats.md 20)."""
+    memo = Notebook(blank(TOFU))
+
+    standing = stand(TOFU, [one], memo=memo, contact=contact, untrusted_jwks=jwks("ann"))
+    assert (standing.has_source, memo.kept) == (False, [])
+    assert codes(standing.blocks) == ["trust.no_first_contact"]
+
+
+def test_no_first_contact_without_places_or_memory(one: bytes) -> None:
+    """An issuer of anywhere has no own origin, and who forgets meets him each time anew."""
+    anywhere = stand(TOFU, [one], contact=ORIGIN, places=None)
+    assert codes(anywhere.blocks) == ["trust.no_first_contact"]
+    forgetful = stand(TOFU, [one], contact=ORIGIN, memo=Notebook(None))
+    assert codes(forgetful.blocks) == ["trust.no_first_contact"]
+
+
+def test_no_first_contact_over_http_even_with_a_place_that_is(one: bytes) -> None:
+    """Anybody on the way could be met."""
+    plain = "http://tides.example"
+
+    standing = stand(TOFU, [one], contact=plain, places=plain)
+    assert codes(standing.blocks) == ["trust.no_first_contact"]
+
+
+def test_first_contact_with_a_part_of_an_origin(one: bytes) -> None:
+    """The origin is that of the place."""
+    standing = stand(TOFU, [one], contact=ORIGIN, places=f"{ORIGIN}/berth")
+
+    assert number(standing) == (1, 1)
+
+
+FIRSTS_REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
+    "not signed by its own root": (lambda: keyset("ann", "eve"), "statement.unsigned"),
+    "of the future": (lambda: keyset("ann", "bob", iat=T0 + 301), "statement.not_yet"),
+    "unreadable": (lambda: b"{}", "statement.shape"),
+}
+
+
+@pytest.mark.parametrize(("made", "code"), FIRSTS_REFUSED.values(), ids=FIRSTS_REFUSED)
+def test_a_keyset_that_cannot_be_believed_is_no_contact(
+    made: Callable[[], bytes], code: str
+) -> None:
+    """Nor are bare keys taken in its place: there is a keyset (threats.md 16, 20)."""
+    memo = Notebook(blank(TOFU))
+    standing = stand(TOFU, [made()], memo=memo, contact=ORIGIN, untrusted_jwks=jwks("ann"))
+
+    assert (standing.has_source, memo.kept) == (False, [])
+    if code != "statement.shape":
+        assert codes(standing.notes) == [code]
+    sound = stand(TOFU, [made(), keyset("ann", "bob")], contact=ORIGIN)
+    assert number(sound) == (1, 1)
+    assert code in codes(sound.notes)
+
+
+def test_first_contact_with_bare_keys() -> None:
+    """Where there is no keyset; a rotation then needs a person."""
+    memo = Notebook(blank(TOFU))
+
+    first = stand(TOFU, memo=memo, contact=ORIGIN, untrusted_jwks=jwks("ann"))
+    assert (names(first, "ann"), codes(first.notes)) == ({"ann"}, ["trust.tofu_first"])
+    changed = stand(TOFU, memo=memo, contact=ORIGIN, untrusted_jwks=jwks("bob"))
+    assert names(changed, "ann", "bob") == {"ann"}
+    assert changed.offered is not None
+    assert len(memo.kept) == 1
+
+
+def test_a_keyset_is_not_taken_in_place_of_bare_keys(one: bytes) -> None:
+    """Once met, the anchor is what was met."""
+    memo = Notebook(blank(TOFU))
+    stand(TOFU, memo=memo, contact=ORIGIN, untrusted_jwks=jwks("ann"))
+
+    standing = stand(TOFU, [one], memo=memo, contact=ORIGIN)
+    assert (number(standing), names(standing, "ann", "card")) == (None, {"ann"})
+
+
+def test_no_keys_are_no_contact() -> None:
+    """An empty set, a broken one or none at all is nothing to be kept."""
+    for came in (jwks(), b"{}", None):
+        memo = Notebook(blank(TOFU))
+        standing = stand(TOFU, memo=memo, contact=ORIGIN, untrusted_jwks=came)
+        assert codes(standing.blocks) == ["trust.no_first_contact"]
+        assert memo.kept == []
+
+
+def test_a_first_contact_that_cannot_be_kept_is_none(one: bytes) -> None:
+    """Or it would be the first again tomorrow, with somebody else."""
+    with pytest.raises(FileFault):
+        stand(TOFU, [one], memo=Notebook(blank(TOFU), pages=0), contact=ORIGIN)
+
+
+def test_another_history_after_first_contact_is_not_believed(one: bytes) -> None:
+    """The pin of the first contact is an anchor like any other; to forget it is a person's act."""
+    memo = Notebook(blank(TOFU, first_contact=pin_of(one)))
+    stranger = keyset("eve", root=quorum(1, "eve"))
+
+    standing = stand(TOFU, [stranger], memo=memo, contact=ORIGIN)
+    assert codes(standing.blocks) == ["trust.no_keys"]
+    assert codes(standing.notes) == ["statement.anchor"]
+    assert number(stand(TOFU, [stranger], contact=ORIGIN)) == (1, 1)
+
+
+# ------------------------------------------------------------------ no anchor weakens
+
+ANCHORS: dict[str, Anchor] = {
+    "pinned keys": KeysAnchor(JwkSet.of([])),
+    "a key set": JwksAnchor(JWKS_URL),
+    "a keyset": KeysetAnchor(StatementPin(1, 1, "0" * 64)),
+}
+
+
+@pytest.mark.parametrize("source", ANCHORS.values(), ids=ANCHORS)
+def test_no_anchor_falls_back_upon_another(source: Anchor, one: bytes) -> None:
+    """Everything that another anchor would take comes along, and no key is accepted."""
+    standing = stand(
+        source, [one], [release(one)], contact=ORIGIN, untrusted_jwks=jwks("ann"),
+        jwks_url=f"{ORIGIN}/other.json",
+    )  # fmt: skip
+
+    assert standing.keys == ()
+
+
+def test_what_is_known_of_one_source_is_no_other_s(one: bytes) -> None:
+    """A memory holds bare keys, and the anchor is a keyset: they are not asked."""
+    source = anchored(one)
+    known: Known = replace(blank(source), jwks=JwkSet.of([key("ann").public]))
+
+    assert stand(source, memo=Notebook(known)).keys == ()
+    assert digest_of(one) == pin_of(one).digest

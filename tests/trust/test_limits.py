@@ -1,0 +1,159 @@
+"""Limits of a policy, what it says in all, and whose entry speaks where several could."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cardsign.card.document import MAX_SIGNATURES
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.errors import UsageFault
+from cardsign.jose.jwks import JwkSet
+from cardsign.trust.anchors import JwksAnchor, KeysAnchor, TofuAnchor
+from cardsign.trust.places import parse_place
+from cardsign.trust.policy import MAX_SKEW, Enrolment, Limits, Policy
+from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Extended, Holder, Issuer
+from tests.jose.statement_making import key
+
+ALLOWED: dict[str, dict[str, Any]] = {
+    "as they are": {},
+    "the highest": {
+        "card_bytes": MAX_CARD_BYTES,
+        "signatures": MAX_SIGNATURES,
+        "skew": MAX_SKEW,
+    },
+    "the lowest": {
+        "card_bytes": 1,
+        "signatures": 1,
+        "skew": 0,
+        "keyset_age": 1,
+        "release_age": 1,
+    },
+    "the longest lives": {"keyset_age": 400 * 86400, "release_age": 14 * 86400},
+}
+REFUSED: dict[str, dict[str, Any]] = {
+    "a larger card": {"card_bytes": MAX_CARD_BYTES + 1},
+    "no card": {"card_bytes": 0},
+    "more signatures": {"signatures": MAX_SIGNATURES + 1},
+    "no signature": {"signatures": 0},
+    "more skew": {"skew": MAX_SKEW + 1},
+    "negative skew": {"skew": -1},
+    "no age of a keyset": {"keyset_age": 0},
+    "no age of a release": {"release_age": 0},
+    "a keyset older than one can be": {"keyset_age": 10**25},
+    "a release older than one can be": {"release_age": 14 * 86400 + 1},
+}
+
+
+@pytest.mark.parametrize("limits", ALLOWED.values(), ids=ALLOWED)
+def test_limits_that_a_policy_may_set(limits: dict[str, Any]) -> None:
+    """It may lower the built-in ones."""
+    found = Limits(**limits)
+
+    assert {name: getattr(found, name) for name in limits} == limits
+
+
+@pytest.mark.parametrize("limits", REFUSED.values(), ids=REFUSED)
+def test_limits_that_no_policy_may_set(limits: dict[str, Any]) -> None:
+    """It may not raise them, and the refusal names the one and its bounds."""
+    (name,) = limits
+    with pytest.raises(UsageFault, match=name) as fault:
+        Limits(**limits)
+    assert fault.value.code == "policy.malformed"
+
+
+def test_every_word_of_a_policy_is_in_its_digest() -> None:
+    """A verdict under one policy is none under another."""
+    plain = Enrolment("tides", TofuAnchor(), (parse_place("https://tides.example"),))
+    changes: list[dict[str, Any]] = [
+        {"name": "lamp"},
+        {"anchor": JwksAnchor("https://tides.example/jwks.json")},
+        {"places": None},
+        {"places": ()},
+        {"places": (parse_place("https://tides.example/berth"),)},
+        {"profiles": ("served-as-is",)},
+        {"freshness": "waived"},
+        {"algorithms": ("ES256",)},
+        {"require": ("harbour",)},
+        {"unsigned": "unknown"},
+    ]
+    policies = [Policy((replace(plain, **change),)) for change in changes]
+    policies += [Policy(), Policy((plain,)), Policy((plain, replace(plain, name="lamp")))]
+    for name in ("card_bytes", "signatures", "skew", "keyset_age", "release_age"):
+        policies.append(Policy((plain,), Limits(**{name: 1})))
+
+    assert len({policy.digest for policy in policies}) == len(policies)
+    assert Policy((plain,)).digest == Policy((replace(plain),)).digest
+
+
+@pytest.fixture(scope="module")
+def harbour() -> Policy:
+    """One host of several issuers: berths of their own, and who has the rest."""
+    anchor = KeysAnchor(JwkSet.of([key("ann").public]))
+    places = {
+        "host": ("https://a.example",),
+        "ann": ("https://a.example/ann", "https://ann.example"),
+        "boat": ("https://a.example/ann/boat/",),
+        "berth": ("https://b.example/berth",),
+    }
+    return Policy(
+        tuple(
+            Enrolment(name, anchor, tuple(map(parse_place, where)))
+            for name, where in places.items()
+        )
+    )
+
+
+FOUND: dict[str, tuple[Expectation | None, str | None]] = {
+    "the host's own": (CardUrl("https://a.example/.well-known/agent-card.json"), "host"),
+    "a path that begins alike": (CardUrl("https://a.example/anna/card.json"), "host"),
+    "a berth": (CardUrl("https://a.example/ann/card.json"), "ann"),
+    "a berth in a berth": (CardUrl("https://a.example/ann/boat/card.json"), "boat"),
+    "another host of the same": (CardUrl("https://ann.example/ann/boat/card.json"), "ann"),
+    "the whole origin": (AtOrigin("https://a.example"), "host"),
+    "an origin of which only a part is enrolled": (AtOrigin("https://b.example"), None),
+    "the part": (CardUrl("https://b.example/berth/card.json"), "berth"),
+    "beside the part": (CardUrl("https://b.example/card.json"), None),
+    "the extended card of an issuer": (Extended(Issuer("ann"), "x"), "ann"),
+    "the extended card of a berth": (
+        Extended(CardUrl("https://a.example/ann/card.json"), "x"),
+        "ann",
+    ),
+    "the extended card of a stranger": (Extended(Issuer("eve"), "x"), None),
+    "the extended card of a holder": (Extended(Holder(), "x"), None),
+}
+
+
+@pytest.mark.parametrize(("expect", "name"), FOUND.values(), ids=FOUND)
+def test_the_longest_prefix_speaks(
+    harbour: Policy, expect: Expectation | None, name: str | None
+) -> None:
+    """On a shared host agents cannot be swapped (threats.md 3)."""
+    found = harbour.find(expect)
+
+    assert (found.name if found else None) == name
+
+
+@pytest.mark.parametrize("algorithms", [(), ("HS256",), ("ES256", "none"), ("es256",)])
+def test_algorithms_that_nobody_may_accept(algorithms: tuple[str, ...]) -> None:
+    """HS* never, whatever the policy says."""
+    with pytest.raises(UsageFault, match="ES256"):
+        Enrolment("tides", TofuAnchor(), None, algorithms=algorithms)
+
+
+def test_algorithms_that_are_named_may_count() -> None:
+    """By name only."""
+    named = Enrolment("tides", TofuAnchor(), None, algorithms=("ES256", "EdDSA"))
+
+    assert named.algorithms == ("ES256", "EdDSA")
+    assert Enrolment("tides", TofuAnchor(), None).algorithms == ("ES256", "RS256")
+
+
+def test_only_pinned_keys_are_pinned_elsewhere(harbour: Policy) -> None:
+    """Other anchors name no keys beforehand."""
+    kid = key("ann").public.kid
+
+    assert harbour.pinned_elsewhere(kid, None)
+    assert not Policy((Enrolment("tides", TofuAnchor(), None),)).pinned_elsewhere(kid, None)

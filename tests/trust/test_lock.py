@@ -1,0 +1,212 @@
+"""trust.lock: floors that only rise, in a file that looks the same whoever writes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardsign.errors import StateFault, UsageFault
+from cardsign.jose.succession import StatementPin
+from cardsign.trust.known import Floor, ReleaseFloor
+from cardsign.trust.lock import editing, lock_of, raise_floor, raise_floors, read_lock, remove_floor
+
+D0, D1 = "0" * 64, "1" * 64
+
+
+def keyset(epoch: int, version: int, digest: str = D0) -> Floor:
+    """A floor of a keyset statement alone."""
+    return Floor(StatementPin(epoch, version, digest))
+
+
+def release(*order: int, digest: str = D0) -> Floor:
+    """A floor of a release alone."""
+    epoch, version, seq = order
+    return Floor(release=ReleaseFloor((epoch, version, seq), digest))
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    """Where the lock of a policy would lie."""
+    path = lock_of(tmp_path / "trust.toml")
+    assert path.name == "trust.lock"
+    return path
+
+
+RAISED = {
+    "a first one": (None, keyset(1, 1), keyset(1, 1)),
+    "a later version": (keyset(1, 1), keyset(1, 2, D1), keyset(1, 2, D1)),
+    "an earlier version": (keyset(1, 2, D1), keyset(1, 1), keyset(1, 2, D1)),
+    "an epoch beats every version": (keyset(1, 9), keyset(2, 1, D1), keyset(2, 1, D1)),
+    "nothing seen takes nothing away": (keyset(1, 2), Floor(), keyset(1, 2)),
+    "a later release": (release(1, 1, 5), release(1, 1, 6, digest=D1), release(1, 1, 6, digest=D1)),
+    "a new keyset beats every seq": (release(1, 1, 99), release(1, 2, 1), release(1, 2, 1)),
+    "each member by itself": (
+        Floor(StatementPin(1, 2, D0), ReleaseFloor((1, 1, 5), D0), 70),
+        Floor(StatementPin(1, 1, D1), ReleaseFloor((1, 2, 1), D1), 60),
+        Floor(StatementPin(1, 2, D0), ReleaseFloor((1, 2, 1), D1), 70),
+    ),
+}
+
+
+@pytest.mark.parametrize(("held", "seen", "raised"), RAISED.values(), ids=RAISED)
+def test_floors_rise(lock: Path, held: Floor | None, seen: Floor, raised: Floor) -> None:
+    """The higher one holds, in whatever order they come, in the file as well."""
+    assert raise_floor("acme", held, seen) == raised
+    assert held is None or raise_floor("acme", seen, held) == raised
+    if held is not None:
+        raise_floors(lock, {"acme": held, "other": keyset(7, 7)})
+    raise_floors(lock, {"acme": seen})
+    assert read_lock(lock)["acme"] == raised
+    assert read_lock(lock).get("other") == (None if held is None else keyset(7, 7))
+
+
+FORKS = {
+    "a keyset": (keyset(1, 2, D0), keyset(1, 2, D1), "keyset 1.2"),
+    "a release": (release(1, 2, 3), release(1, 2, 3, digest=D1), "release 3"),
+}
+
+
+@pytest.mark.parametrize(("held", "seen", "what"), FORKS.values(), ids=FORKS)
+def test_two_histories(lock: Path, held: Floor, seen: Floor, what: str) -> None:
+    """One number with two digests is refused, both are named, and nothing is written."""
+    raise_floors(lock, {"acme": held})
+    before = lock.read_bytes()
+
+    for one, other in ((held, seen), (seen, held)):
+        with pytest.raises(StateFault) as refused:
+            raise_floor("acme", one, other)
+        assert refused.value.code == "state.fork"
+        assert all(part in refused.value.message for part in (what, "'acme'", D0, D1))
+    with pytest.raises(StateFault, match=what):
+        raise_floors(lock, {"acme": seen, "other": keyset(1, 1)})
+    assert lock.read_bytes() == before
+
+
+NUMBERS = st.integers(1, 3)
+FLOORS = st.builds(
+    Floor,
+    st.none() | st.builds(lambda e, v: StatementPin(e, v, f"{e}{v}" * 32), NUMBERS, NUMBERS),
+    st.none()
+    | st.builds(lambda e, v, s: ReleaseFloor((e, v, s), f"{e}{v}{s}0" * 16), *[NUMBERS] * 3),
+    st.integers(0, 5),
+)
+
+
+@given(st.lists(FLOORS, min_size=1, max_size=6), st.randoms())
+def test_the_order_of_seeing_makes_no_difference(floors: list[Floor], random: Any) -> None:
+    """Floors of one history have one highest, whoever saw what first."""
+
+    def highest(seen: list[Floor]) -> Floor:
+        held: Floor | None = None
+        for one in seen:
+            held = raise_floor("acme", held, one)
+        assert held is not None
+        return held
+
+    shuffled = list(floors)
+    random.shuffle(shuffled)
+    assert highest(shuffled) == highest(floors)
+
+
+def test_the_file_is_the_same_whoever_writes_it(lock: Path, tmp_path: Path) -> None:
+    """Sorted, indented, with a line end, so that its changes can be reviewed."""
+    raise_floors(lock, {"b": keyset(1, 2), "a": release(1, 2, 3)})
+    twin = tmp_path / "twin.lock"
+    raise_floors(twin, {"a": release(1, 2, 3)})
+    raise_floors(twin, {"b": keyset(1, 2)})
+
+    assert lock.read_bytes() == twin.read_bytes()
+    assert lock.read_text() == (
+        json.dumps(
+            {
+                "format": "cardsign-lock/1",
+                "issuers": {
+                    "a": {
+                        "keyset": None,
+                        "newest_iat": 0,
+                        "release": {"digest": D0, "epoch": 1, "keyset_version": 2, "seq": 3},
+                    },
+                    "b": {
+                        "keyset": {"digest": D0, "epoch": 1, "version": 2},
+                        "newest_iat": 0,
+                        "release": None,
+                    },
+                },
+            },
+            indent=2,
+        )
+        + "\n"
+    )
+
+
+def test_no_lock_has_no_floors(lock: Path) -> None:
+    """A missing file is empty, and removing somebody does not make one."""
+    assert read_lock(lock) == {}
+    remove_floor(lock, "acme")
+    assert not lock.exists()
+
+
+def test_an_issuer_is_taken_out(lock: Path) -> None:
+    """The others stay."""
+    raise_floors(lock, {"acme": keyset(1, 1), "other": keyset(1, 1)})
+    remove_floor(lock, "acme")
+    assert set(read_lock(lock)) == {"other"}
+
+
+def test_somebody_else_is_editing(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Policy and lock are edited by one process at a time; patience ends with a fault."""
+    monkeypatch.setattr("cardsign.trust.lock.PATIENCE", 0.05)
+    with editing(lock):
+        with pytest.raises(StateFault) as busy:
+            raise_floors(lock, {"acme": keyset(1, 1)})
+        assert busy.value.code == "state.busy"
+    raise_floors(lock, {"acme": keyset(1, 1)})
+    assert [path.name for path in lock.parent.iterdir()] == ["trust.lock"]
+
+
+def document(**changes: Any) -> bytes:
+    """A lock with changes to its one issuer."""
+    floor = {"keyset": None, "newest_iat": 0, "release": None, **changes}
+    return json.dumps({"format": "cardsign-lock/1", "issuers": {"acme": floor}}).encode()
+
+
+MALFORMED = {
+    "no JSON": b"{",
+    "a member twice": b'{"format": "cardsign-lock/1", "format": "cardsign-lock/1", "issuers": {}}',
+    "no format": b'{"issuers": {}}',
+    "a newer format": b'{"format": "cardsign-lock/2", "issuers": {}}',
+    "an unknown member": b'{"format": "cardsign-lock/1", "issuers": {}, "x": 1}',
+    "issuers in a list": b'{"format": "cardsign-lock/1", "issuers": []}',
+    "a name that is a path": b'{"format": "cardsign-lock/1", "issuers": {"../x": {}}}',
+    "a floor without members": b'{"format": "cardsign-lock/1", "issuers": {"acme": {}}}',
+    "a floor with another": document(x=1),
+    "a short digest": document(keyset={"epoch": 1, "version": 1, "digest": "00"}),
+    "a version of none": document(keyset={"epoch": 1, "version": 0, "digest": D0}),
+    "a version that is a truth": document(keyset={"epoch": 1, "version": True, "digest": D0}),
+    "a release without a seq": document(release={"epoch": 1, "keyset_version": 1, "digest": D0}),
+    "a time before all time": document(newest_iat=-1),
+    "a time that is a truth": document(newest_iat=False),
+}
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
+def test_what_is_no_lock(lock: Path, data: bytes) -> None:
+    """It is refused, naming the file, and never overwritten."""
+    lock.write_bytes(data)
+    for use in (read_lock, lambda path: raise_floors(path, {"acme": keyset(1, 1)})):
+        with pytest.raises(UsageFault) as refused:
+            use(lock)
+        assert (refused.value.code, refused.value.path) == ("lock.malformed", str(lock))
+    assert lock.read_bytes() == data
+
+
+def test_what_is_a_lock(lock: Path) -> None:
+    """The twin of all of these is read."""
+    pin = {"epoch": 1, "version": 1, "digest": D0}
+    lock.write_bytes(document(keyset=pin, newest_iat=5))
+    assert read_lock(lock) == {"acme": Floor(StatementPin(1, 1, D0), None, 5)}

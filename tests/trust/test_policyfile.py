@@ -1,0 +1,408 @@
+"""trust.toml: what it may say, that it denies by default, and that every refusal has its line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tomllib
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES
+from cardsign.errors import UsageFault
+from cardsign.jose.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS, VerifyAlg
+from cardsign.jose.keys import PrivateKey
+from cardsign.jose.succession import RootPin, StatementPin
+from cardsign.trust.anchors import JwksAnchor, KeysAnchor, KeysetAnchor, TofuAnchor
+from cardsign.trust.policy import Enrolment, Limits, Policy
+from cardsign.trust.policyfile import parse_policy
+from cardsign.trust.policylines import Lines
+from cardsign.trust.policytables import Profile
+from tests.trust.policies import DIGEST, policy_text, public
+
+THUMBPRINTS = ("A" * 43, "B" * 42 + "E")
+
+
+def only(text: str) -> Enrolment:
+    """The one enrolment of a policy."""
+    (enrolment,) = parse_policy(text).enrolments
+    return enrolment
+
+
+def test_an_empty_policy_trusts_nobody() -> None:
+    """A file that names its format and nothing else denies everything."""
+    assert parse_policy("format = 1\n") == Policy((), Limits())
+
+
+def test_what_an_entry_says_by_default() -> None:
+    """The two full profiles, what we sign with, freshness, and no unsigned card."""
+    one = only(policy_text())
+
+    assert (one.name, [str(place) for place in one.places or ()]) == ("acme", ["https://a.example"])
+    assert (one.profiles, one.algorithms) == (FULL_PROFILES, DEFAULT_ALGORITHMS)
+    assert (one.freshness, one.unsigned, one.require) == ("required", "refuse", ())
+    assert not one.is_holder
+
+
+def test_everything_that_an_entry_may_say() -> None:
+    """Each member arrives where it belongs."""
+    one = only(
+        policy_text(
+            'profiles = ["served-as-is"]',
+            'algorithms = ["ES256", "EdDSA"]',
+            'require = ["publisher"]',
+            'unsigned = "unknown"',
+            'freshness = "waived"',
+            origins='["https://a.example", "https://shared.example/agents/geo/"]',
+        )
+    )
+
+    assert [str(place) for place in one.places or ()] == [
+        "https://a.example",
+        "https://shared.example/agents/geo/",
+    ]
+    assert (one.profiles, one.algorithms) == (("served-as-is",), ("ES256", "EdDSA"))
+    assert (one.require, one.unsigned, one.freshness) == (("publisher",), "unknown", "waived")
+
+
+LIMITS = {
+    "seconds": ("skew = 60", Limits(skew=60)),
+    "minutes": ('skew = "2m"', Limits(skew=120)),
+    "no skew at all": ("skew = 0", Limits(skew=0)),
+    "days": (
+        'keyset_age = "30d"\nrelease_age = "36h"',
+        Limits(keyset_age=30 * 86400, release_age=36 * 3600),
+    ),
+    "a smaller card": ("card_bytes = 4096\nsignatures = 4", Limits(4096, 4)),
+}
+
+
+@pytest.mark.parametrize(("members", "limits"), LIMITS.values(), ids=LIMITS)
+def test_limits(members: str, limits: Limits) -> None:
+    """Seconds, or a number and its unit."""
+    assert parse_policy(f"format = 1\n[limits]\n{members}\n").limits == limits
+
+
+def test_anchors(alice: PrivateKey, bob: PrivateKey) -> None:
+    """Each kind of anchor."""
+    pin = f'{{ epoch = 3, version = 12, digest = "{DIGEST}" }}'
+    assert only(policy_text(anchor=f"keyset = {pin}")).anchor == KeysetAnchor(
+        StatementPin(3, 12, DIGEST)
+    )
+    named = f'{{ epoch = 1, version = 1, digest = "{DIGEST}", issuer = "tides" }}'
+    assert only(policy_text(anchor=f"keyset = {named}")).anchor == KeysetAnchor(
+        StatementPin(1, 1, DIGEST), "tides"
+    )
+    one, other = THUMBPRINTS
+    roots = f'{{ issuer = "tides", threshold = 2, keys = [{{ thumbprint = "{one}", '
+    roots += f'holder = "ann" }}, {{ thumbprint = "{other}", holder = "bob" }}] }}'
+    assert only(policy_text(anchor=f"roots = {roots}")).anchor == KeysetAnchor(
+        RootPin(2, frozenset({(one, "ann"), (other, "bob")})), "tides"
+    )
+    url = "https://a.example/.well-known/jwks.json"
+    assert only(policy_text(anchor=f'jwks = "{url}"')).anchor == JwksAnchor(url)
+    assert only(policy_text(anchor="tofu = true")).anchor == TofuAnchor()
+    keys = f'[{{ holder = "publisher", public = {public(alice)} }}, {{ public = {public(bob)} }}]'
+    anchor = only(policy_text('require = ["publisher"]', anchor=f"keys = {keys}")).anchor
+    assert isinstance(anchor, KeysAnchor)
+    assert [key.kid for key in anchor.keys.keys] == ["alice", "bob"]
+    assert anchor.holders == {"alice": "publisher"}
+
+
+REFUSED: dict[str, tuple[str, int, str]] = {
+    "no TOML": ("format = 1\nname", 2, "not TOML"),
+    "an open list": ("format = 1\norigins = [", 2, "not TOML"),
+    "nesting without end": ("format = 1\nx = " + "[" * 9000, 1, "nested"),
+    "no format": ("", 1, "lacks 'format'"),
+    "a newer format": ("format = 2", 1, "expected at most 1"),
+    "a format that is a truth": ("format = true", 1, "expected a whole number"),
+    "an unknown member of the file": ("format = 1\nissuers = 1", 2, "did you mean 'issuer'?"),
+    "an unknown member of an issuer": (policy_text('freshnes = "x"'), 5, "'freshness'?"),
+    "an unknown member of the limits": ("format = 1\n[limits]\nskw = 1", 3, "'skew'?"),
+    "an unknown member of a pin": (
+        policy_text(anchor=f'keyset = {{ epch = 1, version = 1, digest = "{DIGEST}" }}'),
+        7,
+        "did you mean 'epoch'?",
+    ),
+    "a member under the wrong header": (
+        policy_text(anchor='tofu = true\nrequire = ["ann"]'),
+        8,
+        "[issuer.anchor] has no member 'require'",
+    ),
+    "a wrong choice": (policy_text('unsigned = "refused"'), 5, "did you mean 'refuse'?"),
+    "a string for a list": (policy_text('require = "ann"'), 5, "expected a list"),
+    "one holder required twice": (policy_text('require = ["ann", "ann"]'), 5, "stands here twice"),
+    "a keyset older than one can be": (
+        policy_text() + '[limits]\nkeyset_age = "401d"\n',
+        9,
+        "at most 34560000",
+    ),
+    "a release older than one can be": (
+        policy_text() + '[limits]\nrelease_age = "15d"\n',
+        9,
+        "at most 1209600",
+    ),
+    "a holder in capitals": (policy_text('require = ["ann", "Bob"]'), 5, "a holder's name"),
+    "a name with a slash": (policy_text(name="../acme"), 3, "a letter or digit first"),
+    "a name with a line break": (policy_text(name=r"acme\n"), 3, "a letter or digit first"),
+    "no origin": (policy_text(origins="[]"), 4, "expected at least one"),
+    "an origin in capitals": (policy_text(origins='["https://A.example"]'), 4, "URL grammar"),
+    "the second of several lines": (
+        policy_text(origins='[\n  "https://a.example",\n  "a.example",\n]'),
+        6,
+        "URL grammar",
+    ),
+    "no profile": (policy_text("profiles = []"), 5, "expected at least one"),
+    "an opt-in profile": (policy_text('profiles = ["sdk-0.3"]'), 5, "'served-as-is'"),
+    "a shared secret": (
+        policy_text('algorithms = ["HS256"]'),
+        5,
+        "expected 'ES256', 'RS256'",
+    ),
+    "more skew than there may be": ("format = 1\n[limits]\nskew = 7200", 3, "at most 3600"),
+    "a larger card than there may be": ("format = 1\n[limits]\ncard_bytes = 999999", 3, "at most"),
+    "a time in words": ('format = 1\n[limits]\nskew = "5 min"', 3, '"5m"'),
+    "no anchor": (policy_text(anchor=""), 6, "found none"),
+    "two anchors": (policy_text(anchor='tofu = true\njwks = "x"'), 6, "found jwks and tofu"),
+    "tofu that is false": (policy_text(anchor="tofu = false"), 7, "expected true"),
+    "a short digest": (
+        policy_text(anchor='keyset = { epoch = 1, version = 1, digest = "00" }'),
+        7,
+        "SHA-256",
+    ),
+    "a version of none": (
+        policy_text(anchor=f'keyset = {{ epoch = 1, version = 0, digest = "{DIGEST}" }}'),
+        7,
+        "at least 1",
+    ),
+    "roots without an issuer": (
+        policy_text(
+            anchor="roots = { threshold = 1, keys = "
+            f'[{{ thumbprint = "{THUMBPRINTS[0]}", holder = "ann" }}] }}'
+        ),
+        7,
+        "lacks 'issuer'",
+    ),
+    "more roots to sign than there are holders": (
+        policy_text(
+            anchor='roots = { issuer = "tides", threshold = 2, keys = [\n'
+            f'  {{ thumbprint = "{THUMBPRINTS[0]}", holder = "ann" }},\n'
+            f'  {{ thumbprint = "{THUMBPRINTS[1]}", holder = "ann" }},\n] }}'
+        ),
+        7,
+        "2 of 1 holders",
+    ),
+    "one root twice": (
+        policy_text(
+            anchor='roots = { issuer = "tides", threshold = 1, keys = [\n'
+            f'  {{ thumbprint = "{THUMBPRINTS[0]}", holder = "ann" }},\n'
+            f'  {{ thumbprint = "{THUMBPRINTS[0]}", holder = "bob" }},\n] }}'
+        ),
+        9,
+        "stands here twice",
+    ),
+    "a key set by plain HTTP": (policy_text(anchor='jwks = "http://a.example/k"'), 7, "https://"),
+    "a key set at no URL": (policy_text(anchor='jwks = "jwks.json"'), 7, "URL grammar"),
+    "one name twice": (
+        policy_text() + policy_text(origins='["https://b.example"]').replace("format = 1\n", ""),
+        9,
+        "two issuers",
+    ),
+    "one origin twice": (
+        policy_text() + policy_text(name="other").replace("format = 1\n", ""),
+        10,
+        "belongs to 'acme' already",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(text: str, line: int, message: str) -> None:
+    """The code, the file, the line, and what was expected there."""
+    with pytest.raises(UsageFault) as refused:
+        parse_policy(text, source="here.toml")
+
+    fault = refused.value
+    assert (fault.code, fault.path, fault.exit_status) == ("policy.malformed", "here.toml", 2)
+    assert fault.line == line
+    assert message in f"{fault.message} {fault.hint}"
+
+
+def refused_key(members: str, *others: str) -> UsageFault:
+    """The refusal of a policy that pins one key."""
+    with pytest.raises(UsageFault) as refused:
+        parse_policy(policy_text(*others, anchor=f"keys = [\n  {members},\n]"))
+    assert refused.value.line == 8 + len(others) or others
+    return refused.value
+
+
+def test_a_private_key_in_a_policy(alice: PrivateKey) -> None:
+    """It is compromised, and the refusal does not repeat it."""
+    private = public(alice).replace("{", '{ d = "AAAA",', 1)
+    fault = refused_key(f"{{ public = {private} }}")
+
+    assert "key.private_material" in fault.message
+    assert "AAAA" not in fault.message
+
+
+def test_a_broken_key_in_a_policy(alice: PrivateKey) -> None:
+    """Named with what is wrong in it."""
+    broken = public(alice).replace('x = "', 'x = "AA')
+    assert "key.malformed" in refused_key(f"{{ public = {broken} }}").message
+
+
+def test_one_kid_twice(alice: PrivateKey) -> None:
+    """The set is refused whole."""
+    entry = f"{{ public = {public(alice)} }}"
+    with pytest.raises(UsageFault, match=r"jwks\.duplicate_kid"):
+        parse_policy(policy_text(anchor=f"keys = [{entry}, {entry}]"))
+
+
+def test_one_key_under_two_kids(alice: PrivateKey) -> None:
+    """It would stand for two holders, and one signature for two of `require`."""
+    kids = (
+        f'{{ holder = "{holder}", public = {{ kid = "{holder}", {public(alice)[1:].strip()} }}'
+        for holder in ("ann", "bob")
+    )
+    again = (entry.replace(f', kid = "{alice.public.kid}"', "") for entry in kids)
+    with pytest.raises(UsageFault, match=r"stands here twice") as refused:
+        parse_policy(policy_text(anchor="keys = [\n  " + ",\n  ".join(again) + ",\n]"))
+    assert (refused.value.code, refused.value.line) == ("policy.malformed", 9)
+
+
+def test_a_required_holder_who_holds_no_key(alice: PrivateKey) -> None:
+    """No card could ever be complete; without holders nobody can be required."""
+    entry = f'{{ holder = "publisher", public = {public(alice)} }}'
+    assert "did you mean 'publisher'?" in refused_key(entry, 'require = ["publishr"]').message
+    bare = f"{{ public = {public(alice)} }}"
+    assert "`holder`" in refused_key(bare, 'require = ["publisher"]').hint
+    assert only(policy_text('require = ["publisher"]', anchor=f"keys = [{entry}]"))
+
+
+def test_a_key_for_an_algorithm_that_does_not_count(alice: PrivateKey) -> None:
+    """It could never verify anything; named, it counts."""
+    entry = f"{{ public = {public(alice)} }}"
+    fault = refused_key(entry, 'algorithms = ["EdDSA"]')
+
+    assert "ES256" in fault.message
+    assert 'algorithms = ["ES256"]' in fault.hint
+    assert only(policy_text('algorithms = ["ES256"]', anchor=f"keys = [{entry}]"))
+
+
+def test_a_longer_prefix_may_belong_to_another() -> None:
+    """A shared host is divided by paths; the same path is not divided."""
+    text = policy_text(origins='["https://a.example/x/"]')
+    text += policy_text(name="other").replace("format = 1\n", "")
+    assert len(parse_policy(text).enrolments) == 2
+
+
+def test_the_tables_follow_the_registries() -> None:
+    """What the schema offers is what the engine accepts."""
+    assert get_args(Profile) == DEFAULT_PROFILES
+    assert get_args(VerifyAlg) == tuple(ALGORITHMS)
+
+
+# ------------------------------------------------------------------- lines
+
+LAID_OUT = '''# a policy
+format = 1
+limits.skew = "5m"
+
+[[issuer]]  # the first
+"name" = "a [[issuer]]"
+origins = [ # two, and "more"
+  "https://a.example", # ]
+  """x
+y""", 'z',
+]
+[issuer.anchor]
+keys = [ { holder = "ann" },
+  { holder = "bob", public = { kty = "EC" } } ]
+[[issuer]]
+name = 1.5
+[[issuer.anchor.keys]]
+holder = "cat"
+[issuer.anchor.keys.public]
+kty = "EC"
+[[issuer.anchor.keys]]
+holder = "dan"
+'''
+PLACES: dict[tuple[str | int, ...], int] = {
+    ("limits", "skew"): 3,
+    ("issuer", 0): 5,
+    ("issuer", 0, "name"): 6,
+    ("issuer", 0, "origins"): 7,
+    ("issuer", 0, "origins", 0): 8,
+    ("issuer", 0, "origins", 1): 9,
+    ("issuer", 0, "origins", 2): 10,
+    ("issuer", 0, "anchor"): 12,
+    ("issuer", 0, "anchor", "keys", 0, "holder"): 13,
+    ("issuer", 0, "anchor", "keys", 1, "public", "kty"): 14,
+    ("issuer", 1): 15,
+    ("issuer", 1, "name"): 16,
+    ("issuer", 1, "anchor", "keys", 0, "public", "kty"): 20,
+    ("issuer", 1, "anchor", "keys", 1, "holder"): 22,
+    # What is not there has the line of what is around it.
+    ("issuer", 0, "require"): 5,
+    ("issuer", 1, "anchor", "jwks"): 17,
+    ("nothing",): 1,
+}
+
+
+@pytest.mark.parametrize(("place", "line"), PLACES.items(), ids=[str(place) for place in PLACES])
+def test_a_place_has_its_line(place: tuple[str | int, ...], line: int) -> None:
+    """Through comments, strings, lists of several lines and every way to write a table."""
+    tomllib.loads(LAID_OUT)
+    lines = Lines.of(LAID_OUT)
+
+    assert lines.line_of(place) == line
+    assert lines.holds(place) == (place[-1] not in ("require", "jwks", "nothing"))
+
+
+VALUES = st.recursive(
+    st.integers(0, 10**6)
+    | st.booleans()
+    | st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.from_regex(r"[a-z]{1,6}", fullmatch=True), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def toml(value: Any) -> str:
+    """A value on one line; lists are laid out over several."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {toml(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(toml(one) for one in value) + "]"
+    return json.dumps(value)
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z]{1,6}", fullmatch=True), VALUES, max_size=5))
+def test_every_member_of_any_table_is_found(members: dict[str, Any]) -> None:
+    """One member to a line: it and all that is in it stand there."""
+    text = "".join(f"{name} = {toml(value)}\n" for name, value in members.items())
+    assert tomllib.loads(text) == members
+    lines = Lines.of(text)
+
+    def check(value: Any, place: tuple[str | int, ...], line: int) -> None:
+        assert lines.places[place] == line
+        if isinstance(value, dict | list):
+            inner = value.items() if isinstance(value, dict) else enumerate(value)
+            for name, one in inner:
+                check(one, (*place, name), line)
+
+    for line, (name, value) in enumerate(members.items(), 1):
+        check(value, (name,), line)
+
+
+@given(st.text(max_size=60) | st.text("[]{}=,.\"'#\n ab1", max_size=60))
+def test_any_text_is_a_policy_or_refused(text: str) -> None:
+    """Nothing but our own fault comes out."""
+    with contextlib.suppress(UsageFault):
+        parse_policy("format = 1\n" + text)

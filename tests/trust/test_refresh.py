@@ -1,0 +1,370 @@
+"""What a verifier asks an issuer for: a simulated site, with a cache of its own for every URL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cardsign.jose.assembly import sign_statement
+from cardsign.jose.keyset import KeysetStatement, draft_keyset, read_keyset
+from cardsign.jose.release import ReleaseStatement, draft_release, read_release
+from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE, StatementRefused
+from cardsign.jose.succession import RootPin, StatementPin
+from cardsign.trust.anchors import KeysetAnchor
+from cardsign.trust.chain import MAX_STEPS
+from cardsign.trust.establish import establish
+from cardsign.trust.known import Known, TransientMemory, anchor_digest
+from cardsign.trust.places import parse_place
+from cardsign.trust.policy import Enrolment, Limits
+from cardsign.trust.receiving import MAX_CHAIN_BYTES
+from cardsign.trust.refresh import (
+    REFRESH_INTERVAL,
+    RELEASE_PATH,
+    Brought,
+    Fetched,
+    refresh,
+)
+from tests.jose.statement_making import (
+    NOW,
+    T0,
+    entry,
+    key,
+    keyset_members,
+    quorum,
+    release_members,
+)
+
+HOME = "https://tides.example"
+LIMITS = Limits()
+
+
+def keyset(*signers: str, **changes: Any) -> bytes:
+    """A signed keyset statement with one root, ann, unless it is changed."""
+    members = keyset_members(**{"root": quorum(1, "ann"), **changes})
+    return sign_statement(draft_keyset(members), map(key, signers), TYP_KEYSET)
+
+
+def release(of: KeysetStatement, **changes: Any) -> bytes:
+    """A release of a keyset by its key `rel`."""
+    return sign_statement(draft_release(release_members(of, **changes)), [key("rel")], TYP_RELEASE)
+
+
+def history(length: int, *, root: str = "ann", after: bytes | None = None) -> list[bytes]:
+    """So many statements, each the lawful successor of the one before."""
+    found: list[bytes] = []
+    before = None if after is None else read_keyset(after)
+    while len(found) < length:
+        changes: dict[str, Any] = {}
+        if before is not None:
+            changes = {
+                "epoch": before.epoch,
+                "version": before.version + 1,
+                "prev": before.digest,
+                "root": quorum(1, root),
+                "iat": T0 + before.version,
+            }
+        found.append(keyset(root, **changes))
+        before = read_keyset(found[-1])
+    return found
+
+
+@dataclass
+class Site:
+    """An issuer's server behind caches, of which each keeps one URL for `max_age` seconds."""
+
+    max_age: int | None = None
+    now: datetime = NOW
+    documents: dict[str, bytes] = field(default_factory=dict)
+    failing: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+    _cache: dict[str, tuple[datetime, Fetched]] = field(default_factory=dict)
+
+    def publish(self, *statements: bytes) -> None:
+        """Put statements where they belong; a release replaces the one before."""
+        for data in statements:
+            try:
+                one = read_keyset(data)
+            except StatementRefused:
+                self.documents[RELEASE_PATH] = data
+            else:
+                self.documents[path_of(one.epoch, one.version)] = data
+
+    def __call__(self, url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+        path = url.removeprefix(HOME)
+        self.asked.append(path)
+        held = self._cache.get(path)
+        if held is not None and not fresh and self.now < held[0]:
+            return held[1]
+        if path in self.failing:
+            return Fetched("failed")
+        body = self.documents.get(path)
+        answer = Fetched("absent") if body is None else Fetched("found", body, self.max_age)
+        if self.max_age:
+            self._cache[path] = (self.now + timedelta(seconds=self.max_age), answer)
+        return answer
+
+
+def path_of(epoch: int, version: int) -> str:
+    """Where a keyset statement lies."""
+    return f"/.well-known/cardsign/keyset/{epoch}.{version}.json"
+
+
+def pin_of(data: bytes) -> StatementPin:
+    """The anchor that means a statement."""
+    one = read_keyset(data)
+    return StatementPin(one.epoch, one.version, one.digest)
+
+
+def ask(site: Site, pin: Any, known: Known | None = None, **changes: Any) -> Brought:
+    """One refresh."""
+    return refresh(LIMITS, known, pin, site, home=HOME, now=site.now, **changes)
+
+
+def held(brought: Brought, pin: Any, memory: TransientMemory | None = None) -> str:
+    """What a verifier holds who has this anchor and gets what was brought."""
+    enrolment = Enrolment("tides", KeysetAnchor(pin, "tides.example"), (parse_place(HOME),))
+    with (memory or TransientMemory()).of(enrolment) as memo:
+        standing = establish(enrolment, LIMITS, brought.evidence, memo, now=NOW)
+    return "" if standing.keyset is None else f"{standing.keyset.epoch}.{standing.keyset.version}"
+
+
+def knowing(pin: StatementPin, data: bytes, listed: bytes | None = None) -> Known:
+    """What is remembered of an issuer."""
+    newest: ReleaseStatement | None = None if listed is None else read_release(listed)
+    anchor = anchor_digest(KeysetAnchor(pin, "tides.example"))
+    return Known(anchor, read_keyset(data), newest)
+
+
+def codes(brought: Brought) -> set[str]:
+    """The codes of what could not be had."""
+    return {reason.code for reason in brought.reasons}
+
+
+def test_everything_after_the_pin_is_brought_home() -> None:
+    """Each step is asked for by its number, and what is brought leads a verifier to the end."""
+    chain = history(4)
+    site = Site()
+    site.publish(*chain, release(read_keyset(chain[-1])))
+    brought = ask(site, pin_of(chain[0]))
+    assert held(brought, pin_of(chain[0])) == "1.4"
+    assert len(brought.evidence.untrusted_releases) == 1
+    assert brought.evidence.contact == HOME
+    assert (brought.reasons, brought.again_after) == ((), REFRESH_INTERVAL)
+
+
+def test_who_holds_the_newest_asks_for_three_things() -> None:
+    """The release, the next version, and recovery, at every refresh (K7)."""
+    chain = history(2)
+    site = Site()
+    site.publish(*chain, release(read_keyset(chain[1])))
+    brought = ask(site, pin_of(chain[0]), knowing(pin_of(chain[0]), chain[1]))
+    assert site.asked == [RELEASE_PATH, path_of(2, 1), path_of(1, 3)]
+    assert brought.evidence.untrusted_keysets == ()
+
+
+def test_a_root_set_is_looked_for_in_every_version() -> None:
+    """A root pin means the lowest statement with that root, which need not be the first."""
+    chain = history(2)
+    before = read_keyset(chain[1])
+    moved = keyset("ann", "bob", version=3, prev=before.digest, root=quorum(1, "bob"), iat=T0 + 9)
+    site = Site()
+    site.publish(*chain, moved)
+    pin = RootPin.of(read_keyset(moved).root)
+    assert held(ask(site, pin), pin) == "1.3"
+    stranger = RootPin.of(read_keyset(keyset("cat", root=quorum(1, "cat"))).root)
+    assert held(ask(site, stranger), stranger) == ""
+
+
+def test_first_contact_begins_where_the_release_points() -> None:
+    """Without any pin the statement that the newest release names is met, and no older one."""
+    chain = history(3)
+    site = Site()
+    site.publish(*chain, release(read_keyset(chain[1])))
+    brought = ask(site, None)
+    assert brought.evidence.untrusted_keysets == (chain[1], chain[2])
+
+
+# ------------------------------------------------------------------ recovery
+
+
+def recovered(*signers: str, **changes: Any) -> bytes:
+    """Epoch 2: a new root, dan."""
+    return keyset(*signers, epoch=2, root=quorum(1, "dan"), recovery=quorum(1, "rita"), **changes)
+
+
+def test_recovery_beats_a_thief_who_went_on_ten_times() -> None:
+    """The thief of the root rotates to his own; the recovery key ends all of it at once."""
+    chain = history(2)
+    start = read_keyset(chain[1])
+    thief = keyset(
+        "ann", "mallory", version=3, prev=start.digest, root=quorum(1, "mallory"), iat=T0 + 2
+    )
+    rotated = [thief, *history(9, root="mallory", after=thief)]
+    site = Site()
+    site.publish(*chain, *rotated)
+    memory = TransientMemory()
+    assert held(ask(site, pin_of(chain[0])), pin_of(chain[0]), memory) == "1.12"
+    site.publish(recovered("rita", "dan"))
+    known = knowing(pin_of(chain[0]), rotated[-1])
+    assert held(ask(site, pin_of(chain[0]), known), pin_of(chain[0]), memory) == "2.1"
+
+
+def test_recovery_is_found_in_the_middle_of_a_chain_and_gone_on_from() -> None:
+    """1.1, 1.2, 2.1, 2.2, 3.1: one refresh comes to the end."""
+    chain = history(2)
+    second = recovered("rita", "dan")
+    after = read_keyset(second)
+    next_one = keyset(
+        "dan", epoch=2, version=2, prev=after.digest, root=quorum(1, "dan"), iat=T0 + 1
+    )
+    third = keyset("rita", "eve", epoch=3, root=quorum(1, "eve"))
+    site = Site()
+    site.publish(*chain, second, next_one, third)
+    assert held(ask(site, pin_of(chain[0])), pin_of(chain[0])) == "3.1"
+
+
+def test_replaced_recovery_keys_open_nothing() -> None:
+    """Who has stolen the recovery key of 1.1, which 1.2 replaced, opens no epoch."""
+    first = history(1)[0]
+    start = read_keyset(first)
+    replaced = keyset(
+        "ann", "rita", version=2, prev=start.digest, recovery=quorum(1, "rosa"), iat=T0 + 1
+    )
+    site = Site()
+    site.publish(first, replaced, recovered("rita", "dan"))
+    assert held(ask(site, pin_of(first)), pin_of(first)) == "1.2"
+
+
+# ------------------------------------------------------------------ bad answers
+
+JUNK: dict[str, tuple[bytes, str]] = {
+    "no JSON": (b"<html>", "statement.shape"),
+    "a release": (release(read_keyset(history(1)[0])), "statement.typ"),
+    "a statement of another number": (history(1)[0], "statement.gap"),
+}
+
+
+@pytest.mark.parametrize(("junk", "code"), JUNK.values(), ids=JUNK)
+def test_junk_ends_the_walk_and_nothing_else(junk: bytes, code: str) -> None:
+    """What was reached stays, and what is wrong is said."""
+    chain = history(2)
+    site = Site()
+    site.publish(*chain)
+    site.documents[path_of(1, 3)] = junk
+    brought = ask(site, pin_of(chain[0]))
+    assert held(brought, pin_of(chain[0])) == "1.2"
+    assert codes(brought) == {code}
+
+
+def test_an_unlawful_successor_leads_nowhere() -> None:
+    """What no root has signed is not gone on from, however well it is made."""
+    chain = history(2)
+    forged = history(2, root="mallory", after=chain[1])
+    site = Site()
+    site.publish(*chain, *forged)
+    brought = ask(site, pin_of(chain[0]))
+    assert held(brought, pin_of(chain[0])) == "1.2"
+    assert path_of(1, 4) not in site.asked
+
+
+def test_a_chain_without_end_is_left_at_the_bounds() -> None:
+    """A thief who has the root and signs on for ever costs one bounded refresh, no more (K9).
+
+    And recovery is not crowded out by it.
+    """
+    chain = history(MAX_STEPS + 20)
+    site = Site()
+    site.publish(*chain, recovered("rita", "dan"))
+    brought = ask(site, pin_of(chain[0]))
+    keysets = brought.evidence.untrusted_keysets
+    assert len(keysets) <= MAX_STEPS
+    assert sum(map(len, keysets)) <= MAX_CHAIN_BYTES
+    assert codes(brought) == {"statement.too_many"}
+    assert held(brought, pin_of(chain[0])) == "2.1"
+
+
+VANISHING: dict[str, tuple[Callable[[Site], object], set[str]]] = {
+    "a release that was seen is not there": (
+        lambda site: site.documents.pop(RELEASE_PATH),
+        {"statement.vanished"},
+    ),
+    "the server gives no answer": (
+        lambda site: site.failing.update({RELEASE_PATH, path_of(1, 2), path_of(2, 1)}),
+        {"refresh.no_answer"},
+    ),
+    "all is as it was": (lambda site: None, set()),
+}
+
+
+@pytest.mark.parametrize(("happens", "expected"), VANISHING.values(), ids=VANISHING)
+def test_absent_is_not_the_same_as_no_answer(
+    happens: Callable[[Site], object], expected: set[str]
+) -> None:
+    """Only 404 and 410 say that there is nothing; what was seen must not vanish."""
+    first = history(1)[0]
+    listed = release(read_keyset(first))
+    site = Site()
+    site.publish(first, listed)
+    happens(site)
+    brought = ask(site, pin_of(first), knowing(pin_of(first), first, listed))
+    assert codes(brought) == expected
+
+
+def test_a_release_that_was_never_seen_may_be_absent() -> None:
+    """Nothing vanishes from an issuer who has none yet."""
+    first = history(1)[0]
+    site = Site()
+    site.publish(first)
+    assert codes(ask(site, pin_of(first), knowing(pin_of(first), first))) == set()
+
+
+# ------------------------------------------------------------------ caches
+
+
+@pytest.mark.parametrize(
+    ("max_age", "expected"),
+    [(None, REFRESH_INTERVAL), (31_536_000, REFRESH_INTERVAL), (60, 60), (0, 0), (-5, 0)],
+    ids=["nothing said", "a year", "a minute", "no time", "less than none"],
+)
+def test_http_may_shorten_the_interval_and_never_lengthen_it(
+    max_age: int | None, expected: int
+) -> None:
+    """A CDN that says a year freezes nobody (threats.md 13)."""
+    first = history(1)[0]
+    site = Site(max_age=max_age)
+    site.publish(first)
+    assert ask(site, pin_of(first)).again_after == expected
+
+
+def test_what_caches_hide_is_seen_when_asked_for_afresh() -> None:
+    """A cached 404 for the next version hides it until it ends, or until caches are passed by."""
+    chain = history(2)
+    site = Site(max_age=600)
+    site.publish(chain[0], release(read_keyset(chain[0])))
+    assert held(ask(site, pin_of(chain[0])), pin_of(chain[0])) == "1.1"
+    site.publish(chain[1], release(read_keyset(chain[1]), seq=6))
+    assert held(ask(site, pin_of(chain[0])), pin_of(chain[0])) == "1.1"
+    assert held(ask(site, pin_of(chain[0]), fresh=True), pin_of(chain[0])) == "1.2"
+    site.now += timedelta(seconds=601)
+    assert held(ask(site, pin_of(chain[0])), pin_of(chain[0])) == "1.2"
+
+
+def test_keys_are_listed_anew_at_each_step() -> None:
+    """What is at the end of the walk counts, and a key that the end does not list is gone."""
+    first = history(1)[0]
+    start = read_keyset(first)
+    without = keyset(
+        "ann", version=2, prev=start.digest, iat=T0 + 1, keys=[entry("rel", "release")]
+    )
+    site = Site()
+    site.publish(first, without)
+    brought = ask(site, pin_of(first))
+    enrolment = Enrolment("tides", KeysetAnchor(pin_of(first)), (parse_place(HOME),))
+    with TransientMemory().of(enrolment) as memo:
+        standing = establish(enrolment, LIMITS, brought.evidence, memo, now=NOW)
+    assert standing.keyset is not None
+    assert [one.public for one in standing.keyset.keys] == [key("rel").public]

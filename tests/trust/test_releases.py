@@ -1,0 +1,90 @@
+"""Which release speaks, where keys revoke one another and a thief holds one of them (K10, K11)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from datetime import timedelta
+
+import pytest
+
+from cardsign.jose.keyset import read_keyset
+from cardsign.jose.release import read_release
+from cardsign.trust.known import Floor
+from cardsign.trust.releases import Chosen, choose_release
+from tests.jose.statement_making import DAY, NOW, T0, thumbprint
+from tests.trust.establishing import codes
+from tests.trust.histories import keyset, release
+
+
+@pytest.fixture(scope="module")
+def one() -> bytes:
+    """A keyset with the release keys `rel` and `rel2`, the second of them stolen."""
+    return keyset("ann", "bob")
+
+
+def chosen(under: bytes, releases: Iterable[bytes], held: bytes | None = None) -> Chosen:
+    """What comes of releases, in whatever order."""
+    found = {
+        choose_release(
+            None if held is None else read_release(held),
+            [read_release(one) for one in order],
+            read_keyset(under),
+            Floor(),
+            now=NOW,
+            skew=timedelta(0),
+        )
+        for order in itertools.permutations(releases)
+    }
+    kept = {(one.release, one.denied, one.contested) for one in found}
+    assert len(kept) == 1, "the order of arrival decides"
+    return next(iter(found))
+
+
+def number(choice: Chosen) -> int | None:
+    """The number of the release that was chosen."""
+    return None if choice.release is None else choice.release.seq
+
+
+def test_a_revoked_key_does_not_unsay_its_revocation(one: bytes) -> None:
+    """Neither by a release of the same number nor by a higher one, known before or not."""
+    honest = release(one, seq=6, revoked=[thumbprint("rel2")])
+    thiefs = [release(one, "rel2", seq=seq) for seq in (6, 7)]
+    five = release(one, seq=5)
+
+    for held in (None, five):
+        for others in (thiefs[:1], thiefs[1:], thiefs):
+            choice = chosen(one, [honest, *others], held)
+            assert (number(choice), choice.contested) == (6, None)
+            assert choice.denied == {thumbprint("rel2")}
+            assert "statement.revoked" in codes(choice.reasons)
+    assert number(chosen(one, thiefs, honest)) == 6
+    assert number(chosen(one, thiefs[1:], five)) == 7  # who has not heard of it believes him
+
+
+def test_who_revoke_one_another_both_deny(one: bytes) -> None:
+    """Neither speaks, and what both revoke is revoked: only the roots can tell them apart."""
+    honest = release(one, seq=6, revoked=sorted([thumbprint("rel2")]))
+    thiefs = release(one, "rel2", seq=7, revoked=sorted([thumbprint("rel"), thumbprint("card")]))
+
+    choice = chosen(one, [honest, thiefs])
+    assert number(choice) is None
+    assert choice.denied == {thumbprint(name) for name in ("rel", "rel2", "card")}
+    assert number(chosen(one, [thiefs], honest)) == 6  # his word is worth nothing from then on
+    assert chosen(one, [thiefs], honest).denied == {thumbprint("rel2")}
+
+
+def test_of_two_of_one_number_neither_is_believed(one: bytes) -> None:
+    """And nobody knows what is current, until there is a higher one that settles it."""
+    five, six, other = (
+        release(one, seq=5),
+        release(one, seq=6),
+        release(one, "rel2", seq=6, exp=T0 + DAY),
+    )
+    choice = chosen(one, [six, other], five)
+    assert number(choice) == 5
+    assert choice.contested is not None
+    assert choice.contested.code == "statement.fork"
+
+    settled = chosen(one, [six, other, release(one, seq=7)])
+    assert (number(settled), settled.contested) == (7, None)

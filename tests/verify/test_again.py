@@ -1,0 +1,27 @@
+"""When to ask once more: only where copies of two ages explain the verdict."""
+
+from __future__ import annotations
+
+import pytest
+
+from cardsign.reasons import Reason
+from cardsign.verdict import Answers, Report, Verdict
+from cardsign.verify.again import ask_again
+
+CASES: dict[str, tuple[Verdict, str, bool]] = {
+    "a new card before an old release": ("untrusted", "card.digest_unlisted", True),
+    "an old card before a new floor": ("untrusted", "card.rollback", True),
+    "a card by a key that an old keyset lacks": ("untrusted", "key.unknown", True),
+    "a release of another keyset": ("indeterminate", "statement.keyset", True),
+    "a card that is trusted": ("trusted", "statement.keyset", False),
+    "a bad signature": ("untrusted", "sig.bad", False),
+    "a revoked key": ("untrusted", "key.revoked", False),
+    "a fork": ("indeterminate", "statement.fork", False),
+}
+
+
+@pytest.mark.parametrize(("verdict", "code", "again"), CASES.values(), ids=CASES)
+def test_it_is_asked_again_where_that_can_help(verdict: Verdict, code: str, again: bool) -> None:
+    """Once, uncached, for all three (threats.md 15)."""
+    report = Report(verdict, "tides", Answers(), (Reason.of(code, "so it is"),))
+    assert ask_again(report) is again

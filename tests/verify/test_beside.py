@@ -1,0 +1,134 @@
+"""An extended card beside its public one (threats.md 12): the one is nothing without the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cardsign.trust.evidence import Evidence
+from cardsign.trust.subject import AtOrigin, CardUrl, Issuer, PublicSubject
+from cardsign.verdict import Report
+from cardsign.verify import examine_extended
+from tests.jose.statement_making import DAY, T0, URL, entry, thumbprint
+from tests.support import PORTABLE, codes, dump
+from tests.trust.establishing import ORIGIN
+from tests.trust.histories import keyset
+from tests.verify.test_currency import marked
+from tests.verify.tides import Tides, card_of, current, later
+
+HOUR = 3600
+
+
+def beside(
+    tides: Tides,
+    public: bytes,
+    extended: bytes,
+    *,
+    of: PublicSubject | None = None,
+    audience: str = "moor",
+    **changes: Any,
+) -> tuple[Report, Report]:
+    """Both verdicts, with a release that lists the public card."""
+    return examine_extended(
+        public,
+        extended,
+        of=of or CardUrl(URL),
+        audience=audience,
+        policy=tides.policy,
+        now=later(0),
+        evidence=Evidence((tides.one,), (current(tides.one, **changes),)),
+        memory=tides.memory,
+    )
+
+
+@pytest.mark.parametrize(
+    "of", [CardUrl(URL), AtOrigin(ORIGIN), Issuer("tides")], ids=["url", "origin", "issuer"]
+)
+def test_both_are_trusted(of: PublicSubject) -> None:
+    """Each of its own kind, by the same anchor; the subject says which is which."""
+    public, extended = beside(Tides(), card_of(), card_of(card=marked()), of=of)
+
+    assert (public.verdict, extended.verdict) == ("trusted", "trusted")
+    assert (public.card, extended.card) == (PORTABLE, marked())
+    assert public.subject == "tides"
+    assert extended.subject == "tides, extended card of audience moor"
+    assert "extended.public_untrusted" not in codes(extended)
+
+
+def tampered() -> bytes:
+    """A public card that was changed."""
+    return card_of().replace(b"Tides", b"Waves")
+
+
+PUBLICS: dict[str, tuple[Callable[[], bytes], str, str]] = {
+    "tampered with": (tampered, "invalid", "untrusted"),
+    "by a stranger": (lambda: card_of("eve"), "untrusted", "untrusted"),
+    "unsigned": (lambda: dump(PORTABLE), "untrusted", "untrusted"),
+    "an extended one": (lambda: card_of(card=marked()), "untrusted", "untrusted"),
+    "not listed": (
+        lambda: card_of(card={**PORTABLE, "version": "0"}),
+        "untrusted",
+        "untrusted",
+    ),
+}
+
+
+@pytest.mark.parametrize(("public", "its_own", "verdict"), PUBLICS.values(), ids=PUBLICS)
+def test_beside_an_untrusted_public_card_it_is_not_trusted(
+    public: Callable[[], bytes], its_own: str, verdict: str
+) -> None:
+    """However good it is by itself."""
+    first, extended = beside(Tides(), public(), card_of(card=marked()))
+
+    assert (first.verdict, extended.verdict) == (its_own, verdict)
+    assert codes(extended)[0] == "extended.public_untrusted"
+    assert (extended.card, extended.valid_until) == (None, None)
+
+
+def test_beside_an_indeterminate_public_card_it_is_indeterminate() -> None:
+    """What is missing there is missing here: the evidence came once for both, the card not."""
+    tides = Tides(unsigned="unknown")
+    first, extended = beside(tides, dump(PORTABLE), card_of(card=marked()))
+
+    assert (first.verdict, extended.verdict) == ("indeterminate", "indeterminate")
+    assert codes(extended)[0] == "extended.public_untrusted"
+
+
+def test_its_own_fault_goes_first() -> None:
+    """And that of the public card is said besides."""
+    public, extended = beside(Tides(), card_of("eve"), card_of(card=marked(audience="pier")))
+    assert public.verdict == extended.verdict == "untrusted"
+    assert codes(extended)[0] == "extended.audience_mismatch"
+    assert codes(extended)[-1] == "extended.public_untrusted"
+
+    public, extended = beside(Tides(), card_of(), card_of(card=marked(audience="pier")))
+    assert (public.verdict, extended.verdict) == ("trusted", "untrusted")
+    assert "extended.public_untrusted" not in codes(extended)
+
+
+@pytest.mark.parametrize(
+    ("own", "least"), [(HOUR, HOUR), (30 * DAY, 3 * DAY)], ids=["its own end", "the public one's"]
+)
+def test_it_lasts_no_longer_than_the_public_card(own: int, least: int) -> None:
+    """The least of both deadlines; here the key of the public card ends in three days."""
+    keys = [
+        entry("card", "card", exp=T0 + 3 * DAY),
+        entry("card2", "card"),
+        entry("rel", "release"),
+    ]
+    tides = Tides(keyset("ann", "bob", keys=keys))
+    extended_card = card_of("card2", card=marked(exp=T0 + own))
+
+    public, extended = beside(tides, card_of("card"), extended_card)
+    assert public.valid_until == later(3 * DAY)
+    assert extended.valid_until == later(least)
+
+
+def test_a_revoked_key_makes_both_untrusted() -> None:
+    """The same key has signed both."""
+    both = beside(Tides(), card_of(), card_of(card=marked()), revoked=[thumbprint("card")])
+
+    assert [report.verdict for report in both] == ["untrusted", "untrusted"]
+    assert [codes(report)[0] for report in both] == ["key.revoked", "key.revoked"]

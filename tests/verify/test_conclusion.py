@@ -1,0 +1,510 @@
+"""From signatures to one verdict: who must have signed, what is missing, and until when (V2-V8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cardsign.jose.jwks import JwkSet
+from cardsign.reasons import Reason
+from cardsign.trust.anchors import JwksAnchor, KeysAnchor, TofuAnchor
+from cardsign.trust.evidence import Evidence
+from cardsign.trust.known import NO_MEMORY, Floor, TransientMemory, WithoutMemory
+from cardsign.trust.policy import Limits
+from cardsign.trust.subject import AtOrigin, CardUrl, Extended, Issuer
+from cardsign.verdict import StatementUsed
+from cardsign.verify import NotTrusted, examine_card, verify_card
+from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
+from tests.support import (
+    PORTABLE,
+    WITH_DEFAULTS,
+    by_another_sdk,
+    codes,
+    dump,
+    one_signature,
+    put,
+    signed,
+)
+from tests.trust.establishing import ORIGIN, listed, pin_of
+from tests.trust.histories import after, digest_of, keyset, opened, release
+from tests.verify.test_currency import marked
+from tests.verify.tides import Tides, card_of, current, later
+
+# ------------------------------------------------------------------ required holders
+
+
+def shared(**changes: Members) -> bytes:
+    """A keyset with two keys of the harbour, one of a registry and one that only releases."""
+    keys = {
+        "card": entry("card", "card"),
+        "card2": entry("card2", "card"),
+        "registry": entry("registry", "card", holder="registry"),
+        "rel": entry("rel", "release", holder="registry"),
+        **changes,
+    }
+    return keyset("ann", "bob", keys=list(keys.values()))
+
+
+def over(profile: str, *names: str, card: dict[str, Any] = WITH_DEFAULTS) -> list[dict[str, str]]:
+    """Signatures over one profile's payload."""
+    return [one_signature(card, key(name), profile) for name in names]
+
+
+def assembled(*entries: dict[str, str]) -> bytes:
+    """The card with defaults, of which two profiles have different payloads."""
+    return dump({**WITH_DEFAULTS, "signatures": list(entries)})
+
+
+FULL, RULE_1 = "served-as-is", "rule-1-as-written"
+MET: dict[str, Callable[[], bytes]] = {
+    "both over the whole": lambda: assembled(*over(FULL, "card", "registry")),
+    "in the other order": lambda: assembled(*over(FULL, "registry", "card")),
+    "both over another full profile": lambda: assembled(*over(RULE_1, "card", "registry")),
+    "and a stranger": lambda: assembled(*over(FULL, "eve", "card", "registry")),
+    "and a bad one": lambda: assembled(
+        {**over(FULL, "card")[0], "signature": "A" * 86}, *over(FULL, "card2", "registry")
+    ),
+}
+UNMET: dict[str, Callable[[], bytes]] = {
+    "one alone": lambda: assembled(*over(FULL, "card")),
+    "the other alone": lambda: assembled(*over(FULL, "registry")),
+    "two keys of one holder": lambda: assembled(*over(FULL, "card", "card2")),
+    "one twice": lambda: assembled(*over(FULL, "card", "card")),
+    "two payloads": lambda: assembled(*over(FULL, "card"), *over(RULE_1, "registry")),
+    "the other only for releases": lambda: assembled(*over(FULL, "card", "rel")),
+    "the other as compat": lambda: assembled(
+        *over(FULL, "card"),
+        one_signature(WITH_DEFAULTS, key("registry"), FULL, typ="cardsign-compat+jws"),
+    ),
+    "the other bad": lambda: assembled(
+        *over(FULL, "card"), {**over(FULL, "registry")[0], "signature": "A" * 86}
+    ),
+}
+BOTH = ("harbour", "registry")
+
+
+@pytest.mark.parametrize("card", MET.values(), ids=MET)
+def test_all_required_holders_have_signed(card: Callable[[], bytes]) -> None:
+    """Over one and the same payload."""
+    tides = Tides(shared(), require=BOTH)
+    report = tides.says(card(), releases=[current(tides.one, card=WITH_DEFAULTS)])
+
+    assert (report.verdict, report.answers.complete) == ("trusted", "yes")
+
+
+@pytest.mark.parametrize("card", UNMET.values(), ids=UNMET)
+def test_a_required_holder_is_missing(card: Callable[[], bytes]) -> None:
+    """A rotation pair of one holder is no second one (threats.md 10), nor are parts (4)."""
+    tides = Tides(shared(), require=BOTH)
+    releases = [current(tides.one, card=WITH_DEFAULTS)]
+    report = tides.says(card(), releases=releases)
+
+    assert (report.verdict, report.answers.complete) == ("untrusted", "no")
+    assert "threshold.unmet" in codes(report)
+    assert report.card is None
+
+
+def test_without_a_requirement_one_is_enough() -> None:
+    """The negative's twin: the same card under a policy that requires nobody."""
+    tides = Tides(shared())
+    releases = [current(tides.one, card=WITH_DEFAULTS)]
+
+    assert tides.says(MET["both over the whole"](), releases=releases).verdict == "trusted"
+    assert tides.says(UNMET["one alone"](), releases=releases).verdict == "trusted"
+
+
+def test_a_revoked_co_signer_is_none() -> None:
+    """Nor one whose key has expired."""
+    tides = Tides(shared(), require=BOTH)
+    card, listing = card_of("card", "registry"), {"revoked": [thumbprint("registry")]}
+    assert tides.says(card).verdict == "trusted"
+
+    report = tides.says(card, releases=[current(tides.one, seq=6, **listing)])
+    assert "threshold.unmet" in codes(report)
+    gone = entry("registry", "card", holder="registry", exp=T0)
+    expired = Tides(shared(registry=gone), require=BOTH).says(card)
+    assert (expired.verdict, "threshold.unmet" in codes(expired)) == ("untrusted", True)
+
+
+def test_who_is_required_is_who_counts() -> None:
+    """The best signature may be of somebody else, if those who are required signed the same."""
+    boat = entry("boat", "card", holder="boat")
+    tides = Tides(shared(boat=boat), require=BOTH)
+
+    assert tides.says(card_of("boat", "card", "registry")).verdict == "trusted"
+    assert tides.says(card_of("boat", "card")).verdict == "untrusted"
+
+
+def test_pinned_keys_count_for_the_holders_that_the_policy_names() -> None:
+    """A key without a holder counts for nobody."""
+    keys = JwkSet.of(key(name).public for name in ("card", "registry"))
+    kids = [key(name).public.kid for name in ("card", "registry")]
+    named = KeysAnchor(keys, dict(zip(kids, BOTH, strict=True)))
+    for anchor, verdict in ((named, "trusted"), (KeysAnchor(keys), "untrusted")):
+        tides = Tides(anchor=anchor, require=BOTH, freshness="waived")
+        report = tides.says(card_of("card", "registry"))
+        assert report.verdict == verdict
+        assert ("threshold.unmet" in codes(report)) == (verdict == "untrusted")
+
+
+# ------------------------------------------------------------------ unsigned cards
+
+UNSIGNED = dump(PORTABLE)
+
+
+def test_an_unsigned_card_is_refused_or_unknown() -> None:
+    """As the policy says; never trusted."""
+    refused, unknown = Tides(), Tides(unsigned="unknown")
+
+    assert refused.says(UNSIGNED).verdict == "untrusted"
+    assert unknown.says(UNSIGNED).verdict == "indeterminate"
+    for report in (refused.says(UNSIGNED), unknown.says(UNSIGNED)):
+        assert codes(report)[0] == "sig.none"
+
+
+def test_signatures_do_not_vanish() -> None:
+    """From the first good signature on, an unsigned card is refused."""
+    tides = Tides(unsigned="unknown")
+    tides.says()
+
+    report = tides.says(UNSIGNED)
+    assert (report.verdict, codes(report)[0]) == ("untrusted", "card.signature_vanished")
+
+
+SEEN_NOTHING: dict[str, Callable[[Tides], object]] = {
+    "another unsigned one": lambda tides: tides.says(UNSIGNED),
+    "one by a stranger": lambda tides: tides.says(card_of("eve")),
+    "a tampered one": lambda tides: tides.says(card_of().replace(b"Tides", b"Waves")),
+    "one by a revoked key": lambda tides: tides.says(
+        releases=[current(tides.one, revoked=[thumbprint("card")])]
+    ),
+    "one that is not listed": lambda tides: tides.says(releases=[current(tides.one, cards=[])]),
+    "one at a time of one's choice": lambda tides: tides.says(historic=True),
+    "one that was forgotten": lambda tides: tides.says(memory=NO_MEMORY),
+}
+
+
+@pytest.mark.parametrize("before", SEEN_NOTHING.values(), ids=SEEN_NOTHING)
+def test_what_is_no_good_signature_obliges_nobody(before: Callable[[Tides], object]) -> None:
+    """Or a stranger could make unsigned cards of an issuer be refused."""
+    tides = Tides(unsigned="unknown")
+    before(tides)
+
+    assert tides.says(UNSIGNED).verdict == "indeterminate"
+
+
+def test_a_good_signature_obliges_even_without_a_verdict() -> None:
+    """Whether it was current was unknown, not whose it was."""
+    tides = Tides(unsigned="unknown")
+    assert tides.says(releases=[]).verdict == "indeterminate"
+
+    assert codes(tides.says(UNSIGNED))[0] == "card.signature_vanished"
+
+
+def test_an_unsigned_card_of_nobody_is_untrusted() -> None:
+    """No entry of the policy allows it."""
+    report = Tides(unsigned="unknown").says(UNSIGNED, expect=Issuer("lamp"))
+
+    assert (report.verdict, codes(report)) == ("untrusted", ["sig.none", "trust.no_anchor"])
+
+
+# ------------------------------------------------------------------ no verdict
+
+
+def test_without_its_source_nothing_is_said() -> None:
+    """Neither of a good signature nor of a bad one."""
+    for tides in (Tides(), Tides(freshness="waived"), Tides(anchor=JwksAnchor(f"{ORIGIN}/jwks"))):
+        for card in (card_of(), card_of("eve")):
+            report = tides.says(card, keysets=[])
+            assert (report.verdict, codes(report)[0]) == ("indeterminate", "trust.no_keys")
+
+
+BLOCKS: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {
+    "a fork": (
+        lambda tides: {
+            "keysets": [
+                tides.one,
+                after(tides.one),
+                after(tides.one, "bob", "cat", revoked=[thumbprint("lost")]),
+            ]
+        },
+        "statement.fork",
+    ),
+    "a rollback": (
+        lambda tides: {"memory": WithoutMemory({"tides": Floor(pin_of(after(tides.one)))})},
+        "statement.rollback",
+    ),
+    "a time of one's choice": (lambda tides: {"historic": True}, "time.historic"),
+}
+
+
+@pytest.mark.parametrize(("blocked", "code"), BLOCKS.values(), ids=BLOCKS)
+@pytest.mark.parametrize("freshness", ["required", "waived"])
+def test_what_blocks_is_not_waived(
+    blocked: Callable[[Tides], dict[str, Any]], code: str, freshness: str
+) -> None:
+    """Freshness is waived, not the order of things (V7)."""
+    tides = Tides(freshness=freshness)
+    assert tides.says().verdict == "trusted"
+    tides = Tides(tides.one, freshness=freshness)
+
+    report = tides.says(**blocked(tides))
+    assert (report.verdict, report.card, report.valid_until) == ("indeterminate", None, None)
+    assert codes(report)[0] == code
+
+
+def test_a_key_that_changes_after_first_contact_needs_a_person() -> None:
+    """Nothing proves that it is the issuer's; to forget him is to meet him anew."""
+    tides = Tides(anchor=TofuAnchor(), freshness="waived")
+
+    def met(name: str) -> tuple[str, str]:
+        jwks = JwkSet.of([key(name).public]).to_bytes()
+        more = {"contact": ORIGIN, "untrusted_jwks": jwks}
+        report = tides.says(card_of(name), keysets=[], releases=[], more=more)
+        return report.verdict, codes(report)[0]
+
+    assert met("card") == ("trusted", "trust.freshness_waived")
+    assert met("card") == ("trusted", "trust.freshness_waived")
+    assert met("card2") == ("untrusted", "trust.key_changed")
+    tides.memory = TransientMemory()
+    assert met("card2") == ("trusted", "trust.freshness_waived")
+
+
+OUTDATED: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {
+    "the keyset has expired": (
+        lambda tides: {"now": later(60 * DAY), "releases": []},
+        "statement.expired",
+    ),
+    "the keyset and its release have expired": (
+        lambda tides: {"now": later(60 * DAY)},
+        "statement.expired",
+    ),
+    "two histories": (
+        lambda tides: {
+            "keysets": [tides.one, after(tides.one), after(tides.one, "bob", "cat", keys=[])]
+        },
+        "statement.fork",
+    ),
+    "a rollback": (BLOCKS["a rollback"][0], "statement.rollback"),
+}
+
+
+@pytest.mark.parametrize(("lacking", "code"), OUTDATED.values(), ids=OUTDATED)
+def test_an_unknown_key_may_be_a_newer_one(
+    lacking: Callable[[Tides], dict[str, Any]], code: str
+) -> None:
+    """What is known is too old to say; a revoked key, and what is malformed, is refused still."""
+    tides = Tides(keyset("ann", "bob", revoked=[thumbprint("lost")]))
+    report = tides.says(card_of("eve"), **lacking(tides))
+    assert (report.verdict, codes(report)[0]) == ("indeterminate", code)
+    assert "key.unknown" in codes(report)
+
+    malformed = dump({**PORTABLE, "signatures": [None]})
+    for card, why in ((card_of("lost"), "key.revoked"), (malformed, "sig.shape")):
+        report = tides.says(card, **lacking(tides))
+        assert (report.verdict, codes(report)[0]) == ("untrusted", why)
+
+
+def test_an_unknown_key_is_untrusted_as_long_as_the_keyset_holds() -> None:
+    """To its last second, with a release or without."""
+    for releases in (None, []):
+        for seconds, verdict in ((60 * DAY - 1, "untrusted"), (60 * DAY, "indeterminate")):
+            report = Tides().says(card_of("eve"), releases=releases, now=later(seconds))
+            assert report.verdict == verdict
+    aged = Tides(limits=Limits(keyset_age=30 * DAY))
+    assert aged.says(card_of("eve")).verdict == "indeterminate"
+
+
+def test_a_no_is_said_whatever_blocks() -> None:
+    """A card that is wrong at any time is wrong at this one."""
+    tides = Tides()
+
+    assert tides.says(card_of("eve"), historic=True).verdict == "untrusted"
+    assert tides.says(card_of().replace(b"Tides", b"Waves"), historic=True).verdict == "invalid"
+
+
+def test_a_time_of_one_s_choice_is_said() -> None:
+    """In every report, whatever else it says."""
+    tides = Tides()
+
+    assert tides.says(historic=True).historic
+    assert tides.says(expect=Issuer("lamp"), historic=True).historic
+    assert not tides.says().historic
+
+
+def test_recovery_is_trusted_again() -> None:
+    """After a thief's fork the issuer's new roots name a new key."""
+    tides = Tides()
+    fork = [after(tides.one), after(tides.one, "bob", "cat", revoked=[thumbprint("lost")])]
+    assert tides.says(keysets=[tides.one, *fork]).verdict == "indeterminate"
+
+    back = opened(tides.one, keys=[entry("card3", "card"), entry("rel3", "release")])
+    releases = [release(back, "rel3", seq=9, cards=[listed()])]
+    report = tides.says(card_of("card3"), keysets=[*fork, back], releases=releases)
+    assert report.verdict == "trusted"
+    assert tides.says(card_of("card")).verdict == "untrusted"
+
+
+# ------------------------------------------------------------------ until when
+
+ENDS: dict[str, tuple[dict[str, Any], Limits, int]] = {
+    "the keyset's end": ({"keyset": {"exp": T0 + 3600}}, Limits(), T0 + 3600),
+    "the release's end": ({"release": {"exp": T0 + 3601}}, Limits(), T0 + 3601),
+    "the key's end": ({"keyset": {"keys": "short"}}, Limits(), T0 + 3602),
+    "the end of the key that signed the release": (
+        {"keyset": {"keys": "short release"}},
+        Limits(),
+        T0 + 3605,
+    ),
+    "the keyset's highest age": (
+        {"keyset": {"iat": T0 - 10}},
+        Limits(keyset_age=3613),
+        T0 + 3603,
+    ),
+    "the release's highest age": ({}, Limits(release_age=3604), T0 + 3604),
+    "a release's end before all others": (
+        {"keyset": {"exp": T0 + 3700, "keys": "short"}, "release": {"exp": T0 + 60}},
+        Limits(keyset_age=31 * DAY, release_age=3600),
+        T0 + 60,
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "limits", "end"), ENDS.values(), ids=ENDS)
+def test_a_verdict_lasts_until_the_least_of_all_deadlines(
+    changes: dict[str, Any], limits: Limits, end: int
+) -> None:
+    """V8; and at that time it is not reached any more."""
+    said = dict(changes.get("keyset", {}))
+    if said.get("keys") == "short":
+        said["keys"] = [entry("card", "card", exp=T0 + 3602), entry("rel", "release")]
+    if said.get("keys") == "short release":
+        said["keys"] = [entry("card", "card"), entry("rel", "release", exp=T0 + 3605)]
+    tides = Tides(keyset("ann", "bob", **said), limits=limits)
+    releases = [current(tides.one, **changes.get("release", {}))]
+
+    report = tides.says(releases=releases)
+    assert report.valid_until == datetime.fromtimestamp(end, UTC)
+    assert tides.says(releases=releases, now=later(end - T0 - 1)).verdict == "trusted"
+    assert tides.says(releases=releases, now=later(end - T0)).verdict != "trusted"
+
+
+def test_an_extended_card_ends_by_its_own_word() -> None:
+    """The marker's end is a deadline like the others."""
+    card = card_of(card=marked(exp=T0 + 90))
+    report = Tides().says(card, expect=Extended(CardUrl(URL), "moor"))
+
+    assert report.valid_until == later(90)
+
+
+def test_a_required_co_signer_s_end_is_a_deadline() -> None:
+    """Of those who are required, and of nobody else."""
+    short = entry("registry", "card", holder="registry", exp=T0 + 120)
+    card = card_of("card", "registry")
+
+    assert Tides(shared(registry=short), require=BOTH).says(card).valid_until == later(120)
+    alone = Tides(shared(registry=short), require=("harbour",)).says(card)
+    assert alone.valid_until == later(7 * DAY)
+
+
+def test_what_a_waiver_waives() -> None:
+    """The release, which ends nothing then; never the end of the keyset, nor a floor."""
+    tides = Tides(keyset("ann", "bob", exp=T0 + 60 * DAY), freshness="waived")
+
+    report = tides.says(now=later(8 * DAY))
+    assert (report.verdict, codes(report)[0]) == ("trusted", "trust.freshness_waived")
+    assert report.valid_until == later(60 * DAY)
+    report = tides.says(now=later(60 * DAY))
+    assert (report.verdict, codes(report)[0]) == ("indeterminate", "statement.expired")
+
+
+def test_pinned_keys_set_no_deadline() -> None:
+    """And whoever is not trusted has none either."""
+    keys = KeysAnchor(JwkSet.of([key("card").public]))
+    report = Tides(anchor=keys, freshness="waived").says()
+
+    assert (report.verdict, report.valid_until) == ("trusted", None)
+    assert Tides().says(card_of("eve")).valid_until is None
+
+
+# ------------------------------------------------------------------ limits and the report
+
+
+def test_a_policy_limits_the_card() -> None:
+    """To the byte, and to the signature."""
+    card = card_of("card", "card2")
+    size = len(card)
+    for limits, verdict in (
+        (Limits(card_bytes=size, signatures=2), "trusted"),
+        (Limits(card_bytes=size - 1), "invalid"),
+        (Limits(signatures=1), "invalid"),
+    ):
+        assert Tides(limits=limits).says(card).verdict == verdict
+
+
+def test_the_report_names_what_it_rests_on() -> None:
+    """The statements, the issuer by the policy's name, and the time."""
+    tides = Tides()
+    five = current(tides.one)
+    for report in (tides.says(releases=[five]), tides.says(b"{", releases=[five])):
+        assert report.keyset == StatementUsed("1.1", digest_of(tides.one), T0 + 60 * DAY)
+        assert report.release == StatementUsed("5", digest_of(five), T0 + 7 * DAY)
+        assert report.checked_at == later(0)
+    assert tides.says().issuer == "tides"
+    written = tides.says(releases=[five]).to_json()["statements"]
+    assert written["release"] == {"number": "5", "digest": digest_of(five), "exp": T0 + 7 * DAY}
+    without = tides.says(expect=Issuer("lamp"))
+    assert (without.keyset, without.release) == (None, None)
+
+
+def test_what_was_found_beside_is_said_last() -> None:
+    """Notes decide nothing, and are not lost."""
+    tides = Tides()
+    report = tides.says(keysets=[tides.one, b"junk"])
+
+    assert (report.verdict, codes(report)) == ("trusted", ["statement.shape"])
+    assert all(isinstance(reason, Reason) for reason in report.reasons)
+
+
+def test_a_pruning_profile_cannot_prove_an_absence() -> None:
+    """Where the policy accepts one, it is said."""
+    card = put(PORTABLE, "/skills/0/examples", [])
+    tides = Tides(profiles=("prune-empty",))
+    report = tides.says(
+        dump(by_another_sdk(card, key("card"), "prune-empty")),
+        releases=[current(tides.one, card=card)],
+    )
+
+    assert report.verdict == "trusted"
+    assert "coverage.absence_unprovable" in codes(report)
+
+
+def test_a_verified_card_says_until_when() -> None:
+    """And an indeterminate one is none: the caller gets the report and exit status 3."""
+    tides = Tides()
+    known = {
+        "policy": tides.policy,
+        "now": later(0),
+        "evidence": Evidence((tides.one,), (current(tides.one),)),
+        "memory": tides.memory,
+    }
+    card = verify_card(card_of(), expect=AtOrigin(ORIGIN), **known)
+    assert card.valid_until == later(7 * DAY)
+
+    with pytest.raises(NotTrusted) as refused:
+        verify_card(card_of(), expect=AtOrigin(ORIGIN), **{**known, "memory": NO_MEMORY})
+    assert refused.value.exit_status == 3
+    assert refused.value.code == "state.none"
+
+
+def test_a_signature_of_ours_counts_under_a_keyset() -> None:
+    """What `sign` makes is what a keyset's verifier trusts."""
+    card = dump(signed(PORTABLE, key("card")))
+
+    assert Tides().says(card).verdict == "trusted"
+    assert examine_card(card, expect=None, policy=Tides().policy, now=later(0)).verdict == (
+        "indeterminate"
+    )

@@ -1,0 +1,89 @@
+"""The issuer `tides` with a card, a keyset and a release, and a verifier who has enrolled him."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from cardsign.trust.anchors import Anchor
+from cardsign.trust.evidence import Evidence
+from cardsign.trust.known import Memory, TransientMemory
+from cardsign.trust.policy import Limits, Policy
+from cardsign.trust.subject import CardUrl, Expectation
+from cardsign.verdict import Report
+from cardsign.verify import examine_card
+from tests.jose.statement_making import NOW, URL, key
+from tests.support import PORTABLE, by_another_sdk, dump
+from tests.trust.establishing import anchored, enrolled, listed
+from tests.trust.histories import keyset, release
+
+
+def later(seconds: float) -> datetime:
+    """So many seconds after now."""
+    return NOW + timedelta(seconds=seconds)
+
+
+def card_of(*signers: str, card: Mapping[str, Any] = PORTABLE) -> bytes:
+    """A card with one full signature of each; by the key `card` if nobody is named."""
+    signatures = [
+        entry
+        for name in signers or ("card",)
+        for entry in by_another_sdk(card, key(name), "served-as-is")["signatures"]
+    ]
+    return dump({**card, "signatures": signatures})
+
+
+def current(under: bytes, *, card: Mapping[str, Any] = PORTABLE, **changes: Any) -> bytes:
+    """A release that lists a card, and else these changes."""
+    return release(under, **{"cards": [listed(card)], **changes})
+
+
+class Tides:
+    """What one verifier has been given, and his verdicts.
+
+    Args:
+        one: The keyset statement that is the anchor; one with the key `card` if none is given.
+        anchor: Another anchor than that.
+        limits: The policy's.
+        entry: The rest of the policy's entry.
+    """
+
+    def __init__(
+        self,
+        one: bytes | None = None,
+        *,
+        anchor: Anchor | None = None,
+        limits: Limits | None = None,
+        **entry: Any,
+    ) -> None:
+        self.one = one or keyset("ann", "bob")
+        enrolment = enrolled(anchor or anchored(self.one), **entry)
+        self.policy = Policy((enrolment,), limits or Limits())
+        self.memory: Memory = TransientMemory()
+
+    def says(
+        self,
+        card: bytes | None = None,
+        *,
+        keysets: Iterable[bytes] | None = None,
+        releases: Iterable[bytes] | None = None,
+        expect: Expectation | None = None,
+        now: datetime = NOW,
+        more: Mapping[str, Any] | None = None,
+        **circumstances: Any,
+    ) -> Report:
+        """The verdict on a card, with all evidence that there is if none is named."""
+        evidence = Evidence(
+            tuple((self.one,) if keysets is None else keysets),
+            tuple((current(self.one),) if releases is None else releases),
+            **(more or {}),
+        )
+        return examine_card(
+            card_of() if card is None else card,
+            expect=expect or CardUrl(URL),
+            policy=self.policy,
+            now=now,
+            evidence=evidence,
+            **{"memory": self.memory, **circumstances},
+        )
