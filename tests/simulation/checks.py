@@ -1,0 +1,61 @@
+"""Real checks of real signatures, each made once: the same question has the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from cardsign.errors import SignatureRefused
+from cardsign.jose import jws
+from cardsign.jose.keys import PublicKey
+
+_REAL_CHECK = PublicKey.check
+_REAL_CHECK_ENTRY = jws.check_entry
+
+
+class Checks:
+    """What has been asked: (what is signed, key, signature), and whether it was good."""
+
+    def __init__(self) -> None:
+        self.distinct = 0
+        self.asked = 0
+        self._known: dict[tuple[Any, ...], SignatureRefused | None] = {}
+
+    def forget(self) -> None:
+        """Drop the answers, not the figures: another world has other keys."""
+        self._known.clear()
+
+    def entry(self, entry: jws.Entry, payload: bytes, key: PublicKey) -> None:
+        """As :func:`cardsign.jose.jws.check_entry`."""
+        asked = (payload, key, entry.protected, entry.signature)
+        self._once(asked, lambda: _REAL_CHECK_ENTRY(entry, payload, key))
+
+    def _once(self, asked: tuple[Any, ...], check: Callable[[], None]) -> None:
+        self.asked += 1
+        if asked not in self._known:
+            self.distinct += 1
+            self._known[asked] = None
+            try:
+                check()
+            except SignatureRefused as refusal:
+                self._known[asked] = refusal
+        refusal = self._known[asked]
+        if refusal is not None:
+            raise SignatureRefused(refusal.code, refusal.message)
+
+    @contextmanager
+    def everywhere(self) -> Iterator[Checks]:
+        """Let all of cardsign ask here, as long as the context lasts."""
+        checks = self
+
+        def check(key: PublicKey, signing_input: bytes, signature: bytes) -> None:
+            asked = (signing_input, key, signature)
+            checks._once(asked, lambda: _REAL_CHECK(key, signing_input, signature))
+
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(PublicKey, "check", check))
+            for room in ("cardsign.verify.signature", "cardsign.sign"):
+                stack.enter_context(patch(f"{room}.check_entry", checks.entry))
+            yield self

@@ -1,0 +1,86 @@
+"""Three statements about rotation, over random worlds; and each wrong rotation is found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final
+
+import pytest
+
+from tests.simulation import mutations
+from tests.simulation.checks import Checks
+from tests.simulation.clockwork import Broken
+from tests.simulation.run import run
+from tests.simulation.world import simulate
+
+#: 20,000 verifications in all under CARDSIGN_EXAMPLES=4000, as `.ci/run` sets it.
+VERIFICATIONS: Final = min(20_000, 5 * int(os.environ.get("CARDSIGN_EXAMPLES", "400")))
+PARTS: Final = (1_000, 2_000, 3_000, 4_000)  # first seeds; two processes share them
+
+TO_THE_SECOND: Final = (
+    "a thief of a card key, by who keeps a JWK Set for the longest",
+    "a thief of a card key, by who gets no newer statements",
+    "a thief of a card and a release key, by who gets no newer statements",
+)
+#: Whatever is wrong, the seeds of the worlds in which it has to be found, and which statement.
+FOUND: Final[dict[str, tuple[Callable[[], AbstractContextManager[None]], tuple[int, ...], int]]] = {
+    "no pre-publication": (mutations.no_prepublication, (1, 2), 1),
+    "trusting the state's clock": (mutations.the_clock_of_the_state, (1, 14, 18), 1),
+    "no overlap": (mutations.no_overlap, (1, 2), 1),
+    "dropped too early": (mutations.dropped_too_early, (8, 11), 1),
+    "taking a revoked key back": (mutations.unrevoked, (11, 21, 4), 2),
+    "the floor raised too early": (mutations.floor_too_early, (1, 2), 1),
+    "a keyset before its release": (mutations.keyset_before_its_release, (1, 2), 1),
+}
+
+
+@pytest.mark.parametrize("first", PARTS)
+def test_the_three_statements_hold(first: int) -> None:
+    """No honest card refused, no revoked key believed, no thief believed beyond the bound."""
+    outcome = run(VERIFICATIONS // len(PARTS), first)
+    assert outcome.figures.total >= VERIFICATIONS // len(PARTS)
+    assert 0 < outcome.distinct < outcome.asked
+    excluded = sum(outcome.figures.excluded.values())
+    assert excluded < outcome.figures.total / 20, "the assumptions exclude next to nothing"
+
+
+@pytest.mark.parametrize("what", TO_THE_SECOND)
+def test_a_thief_is_believed_just_as_long_as_documented(what: str) -> None:
+    """Measured in the last second of the bound, and in the next."""
+    seeds = {TO_THE_SECOND[0]: (1_000, 8), TO_THE_SECOND[1]: (1_000, 8), TO_THE_SECOND[2]: (1, 6)}
+    for seed in range(seeds[what][0], seeds[what][0] + seeds[what][1]):
+        figures = run(1, seed).figures
+        if what in figures.short_of_bound:
+            assert figures.short_of_bound[what] == 0
+            assert figures.longest[what] > 0
+            return
+    raise AssertionError(f"no world has {what}")
+
+
+@pytest.mark.parametrize("wrong", FOUND)
+def test_a_wrong_rotation_is_found(wrong: str) -> None:
+    """Each makes a statement fail in one of a few worlds, which hold without it."""
+    mutant, seeds, statement = FOUND[wrong]
+    found = []
+    for seed in seeds:
+        try:
+            with mutant(), Checks().everywhere() as checks:
+                simulate(seed, checks)
+        except Broken as broken:
+            found.append(str(broken))
+            break
+    assert found, f"{wrong} went unseen in the worlds of seeds {seeds}"
+    assert found[0].startswith(f"statement {statement} does not hold in the world of seed {seed}")
+    assert found[0].count("\n") > 20, "the history is told"
+    run(1, seed)
+
+
+def test_a_world_follows_from_its_seed() -> None:
+    """History and figures, to the byte."""
+    with Checks().everywhere() as checks:
+        worlds = [simulate(5, checks) for _ in range(2)]
+    assert worlds[0].clockwork.history == worlds[1].clockwork.history
+    assert worlds[0].figures == worlds[1].figures
+    assert worlds[0].issuer.signers_of == worlds[1].issuer.signers_of

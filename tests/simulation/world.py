@@ -1,0 +1,327 @@
+"""One world from a seed: an issuer, verifiers, perhaps a thief; and the three statements.
+
+1. No honest card is refused by a verifier within the assumptions.
+2. No card signed with a revoked key is accepted by a verifier that has refreshed since.
+3. With statements withheld, a thief is believed as long as documented, to the second.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from cardsign.card.document import Card
+from cardsign.jose.assembly import sign_statement
+from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keyset import read_keyset
+from cardsign.jose.release import read_release
+from cardsign.jose.statements import TYP_RELEASE
+from cardsign.keys.releases import ReleasePlan, card_digest, draft_following
+from cardsign.sign import sign_card
+from cardsign.trust.refresh import KEYSET_PATH, REFRESH_INTERVAL, RELEASE_PATH
+from tests.simulation.checks import Checks
+from tests.simulation.clockwork import CARD, DAY, JWKS, START, Clockwork, Figures, at
+from tests.simulation.issuer import URL, Issuer, document
+from tests.simulation.verifiers import Rooted, Rule, ended, sdk_accepts
+
+RULES: tuple[Rule, ...] = ("one good signature", "every signature")
+REVOKED = "a revocation: it has taken the last key that signed the copy of the card"
+FORGED_LIFE = timedelta(days=14)  # the most that a release may last
+ROOTED = 5
+PLAIN = 260  # moments, evenly spread, at which somebody verifies
+AFTER_CHANGES = 5  # and after each deployment
+
+
+class World:
+    """Everything of one seed."""
+
+    def __init__(self, seed: int, checks: Checks) -> None:
+        self.clockwork = Clockwork(seed)
+        self.checks = checks
+        self.random, self.setting = self.clockwork.random, self.clockwork.setting
+        self.figures = self.clockwork.figures
+        self.issuer = Issuer(self.clockwork)
+        self.rooted: list[Rooted] = []
+        self.stolen: PrivateKey | None = None
+        self._changes_seen = 0
+        self._thiefs_cards: dict[str, bytes] = {}
+
+    def run(self) -> Figures:
+        """Let 45 days go by.
+
+        Raises:
+            Broken: A statement does not hold.
+        """
+        self.issuer.begin()
+        half = self.setting.timeline.skew // 2
+        for index in range(ROOTED):
+            keep = self.random.randint(0, self.setting.oldest_card)
+            offset = self.random.choice([-half, half, self.random.randint(-half, half)])
+            name = f"verifier {index + 1}"
+            self.rooted.append(Rooted(self.clockwork, name, keep=keep, offset=offset))
+        for _ in range(PLAIN):
+            self.clockwork.plan(self.random.randint(1, self.setting.horizon), self._somebody)
+        for _ in range(6):
+            when = self.random.randint(DAY, self.setting.horizon)
+            self.clockwork.plan(when, self._somebody_forgets)
+        for hour in range(0, self.setting.horizon, 3600):
+            self.clockwork.plan(hour, self._follow_changes)
+        if self.setting.theft != "none":
+            when = self.random.randint(3 * DAY, 30 * DAY)
+            self.clockwork.plan(when, self._theft)
+        self.clockwork.run()
+        return self.figures
+
+    # -------------------------------------------------------------- honest cards
+
+    def _follow_changes(self, t: int) -> None:
+        """After each change come those whose copies are as old as can be."""
+        for live in self.issuer.changes[self._changes_seen :]:
+            for _ in range(AFTER_CHANGES):
+                most = self.random.choice([self.setting.oldest_card, self.setting.oldest_jwks])
+                when = live + self.random.randint(0, most + self.setting.timeline.skew)
+                self.clockwork.plan(when, self._somebody)
+        self._changes_seen = len(self.issuer.changes)
+
+    def _somebody(self, t: int) -> None:
+        self._sdk(t, self.random.choice(RULES))
+        self._verifier(t, self.random.choice(self.rooted))
+        if self.stolen is not None:
+            self._thief_tries(t)
+
+    def _somebody_forgets(self, t: int) -> None:
+        self.random.choice(self.rooted).lose_state(lock=self.random.random() < 0.5)
+
+    def _card(self, t: int) -> tuple[int, bytes]:
+        """A copy of the card from some cache, and of when it is."""
+        taken = max(0, t - self.clockwork.age(self.setting.oldest_card))
+        return taken, self.clockwork.site.live(CARD, taken) or b""
+
+    def _sdk(self, t: int, rule: Rule) -> None:
+        taken, card = self._card(t)
+        fetched = max(0, t - self.clockwork.age(self.setting.oldest_jwks))
+        jwks = self.clockwork.site.live(JWKS, fetched) or b""
+        self.figures.verifications[f"JWK Set, {rule}"] += 1
+        if sdk_accepts(jwks, card, self.checks, rule):
+            return
+        why = self._excuse_sdk(t, fetched, card, rule)
+        if why is None:
+            kids = " ".join(self.issuer.signers_of[card])
+            raise self.clockwork.broken(
+                1,
+                f"an honest card, as it was live at {at(taken):%d %H:%M:%S} with signatures by "
+                f"{kids}, is refused by the key set of {at(fetched):%d %H:%M:%S} ({rule})",
+            )
+        self.figures.excluded[why] += 1
+
+    def _excuse_sdk(self, t: int, fetched: int, card: bytes, rule: Rule) -> str | None:
+        """What the assumptions say nothing of (docs/simulation.md), or None."""
+        issuer, signers = self.issuer, self.issuer.signers_of[card]
+        revoked = [kid for kid in signers if issuer.was_revoked(kid)]
+        if self._revocation_ended(signers) or (revoked and rule == "every signature"):
+            self._measure_after_revocation(t, revoked)
+            return REVOKED
+        if rule == "every signature" and any(map(issuer.has_ended, signers)):
+            return "a retired key's signature stood on the card when the key was dropped"
+        new = [kid for kid in signers if issuer.expected.get(kid, t) > fetched]
+        if issuer.revoked and new and len(new) + len(revoked) == len(signers):
+            return "a revocation: the standby was published too short a time before"
+        return None
+
+    def _revocation_ended(self, signers: tuple[str, ...]) -> bool:
+        """Whether a revocation has taken the last key that a card was signed with."""
+        gone = all(self.issuer.was_revoked(kid) or self.issuer.has_ended(kid) for kid in signers)
+        return gone and any(map(self.issuer.was_revoked, signers))
+
+    def _measure_after_revocation(self, t: int, kids: list[str]) -> None:
+        times = [self.issuer.revoked[kid] for kid in kids]
+        what = "honest cards refused after a revocation was decided"
+        self.figures.measured(what, t - min(times))
+
+    def _verifier(self, t: int, verifier: Rooted) -> None:
+        taken, card = self._card(t)
+        self.figures.verifications["keyset anchor"] += 1
+        report = verifier.verify(t, card)
+        if report.verdict == "trusted":
+            return
+        signers = self.issuer.signers_of[
+            card if verifier.handed else self.clockwork.site.live(CARD, t) or card
+        ]
+        if ended(self.clockwork, t, t + verifier.offset):
+            self.figures.excluded["missed ticks: what is live has ended"] += 1
+        elif self._revocation_ended(signers):
+            revoked = [kid for kid in signers if self.issuer.was_revoked(kid)]
+            self._measure_after_revocation(t, revoked)
+            self.figures.excluded[REVOKED] += 1
+        else:
+            codes = [f"{reason.code}: {reason.message}" for reason in report.reasons]
+            raise self.clockwork.broken(
+                1,
+                f"an honest card, as it was live at {at(taken):%d %H:%M:%S} with signatures by "
+                f"{' '.join(signers)}, is {report.verdict} to {verifier.name}"
+                f"{' (handed)' if verifier.handed else ''}: {'; '.join(codes)}",
+            )
+
+    # -------------------------------------------------------------- theft
+
+    def _theft(self, t: int) -> None:
+        active = self.issuer.store.active_keys()
+        if not active:
+            return
+        self.stolen = self.issuer.private[active[0].thumbprint]
+        self.clockwork.note(f"a thief takes {self.stolen.public.kid} ({self.setting.theft})")
+        revoked = t + self.random.randint(1, 2 * DAY)
+        self.clockwork.plan(self.random.randint(t, revoked), self._cut_off)
+        self.clockwork.plan(revoked, self._revocation)
+
+    def _revocation(self, t: int) -> None:
+        assert self.stolen is not None
+        kid = self.stolen.public.kid
+        if self.issuer.was_revoked(kid):
+            return
+        self.issuer.revoke(t, kid)
+        for _ in range(40):
+            most = self.random.choice([2 * REFRESH_INTERVAL, self.setting.oldest_jwks, 3 * DAY])
+            self.clockwork.plan(t + self.random.randint(0, most), self._thief_tries)
+        self.clockwork.plan(t, self._probe_jwks)
+
+    def _probe_jwks(self, t: int) -> None:
+        """Who took the key set a second before the key was gone, and keeps it for the longest."""
+        assert self.stolen is not None
+        gone = self.issuer.gone_from_jwks.get(self.stolen.public.kid)
+        if gone is None:  # not before the roots have met
+            if t < self.setting.horizon:
+                self.clockwork.plan(t + 3600, self._probe_jwks)
+            return
+        oldest = self.setting.oldest_jwks
+        for fetched in (gone - 1, gone):
+            self.clockwork.plan(gone + oldest, lambda u, f=fetched: self._sdk_meets_thief(u, f))
+        self.clockwork.plan(gone - 1 + oldest, lambda u: self._sdk_meets_thief(u, gone - 1))
+
+    def _thief_tries(self, t: int) -> None:
+        self._sdk_meets_thief(t, max(0, t - self.clockwork.age(self.setting.oldest_jwks)))
+        self._verifier_meets_thief(t, self.random.choice(self.rooted))
+
+    def _sdk_meets_thief(self, t: int, fetched: int) -> None:
+        assert self.stolen is not None
+        if t - fetched > self.setting.oldest_jwks:
+            return
+        kid = self.stolen.public.kid
+        jwks = self.clockwork.site.live(JWKS, fetched) or b""
+        self.figures.verifications["JWK Set, a thief's card"] += 1
+        gone = self.issuer.gone_from_jwks.get(kid)
+        if gone is None or not sdk_accepts(jwks, self._forged(), self.checks, RULES[0]):
+            return
+        if fetched >= gone:
+            raise self.clockwork.broken(
+                2, f"{kid}, revoked, is believed by the key set of {at(fetched):%d %H:%M:%S}"
+            )
+        what = "a thief of a card key, by who keeps a JWK Set for the longest"
+        self.figures.measured(what, t + 1 - gone, self.setting.oldest_jwks)
+
+    def _verifier_meets_thief(self, t: int, verifier: Rooted) -> None:
+        assert self.stolen is not None
+        kid = self.stolen.public.kid
+        self.figures.verifications["keyset anchor, a thief's card"] += 1
+        report = verifier.verify(t, self._resigned(t), theirs=False)
+        revoked = self.issuer.revoked_in_releases.get(kid)
+        if revoked is None or report.verdict != "trusted":
+            return
+        if verifier.release_of >= revoked:
+            raise self.clockwork.broken(
+                2,
+                f"{kid}, revoked at {at(revoked):%d %H:%M:%S}, is believed by {verifier.name}, who "
+                f"has the release of {at(verifier.release_of):%d %H:%M:%S}",
+            )
+        keep = verifier.copies.keep
+        most = keep + min(keep, REFRESH_INTERVAL)
+        if t - revoked > most:
+            raise self.clockwork.broken(3, f"{verifier.name} believes {kid} for {t - revoked} s")
+        what = "a thief of a card key, by who asks us every 300 s"
+        self.figures.measured(what, t - revoked, most)
+
+    def _forged(self) -> bytes:
+        """A card of the thief's own."""
+        return self._signed_by_thief({"description": "evil"})
+
+    def _resigned(self, t: int) -> bytes:
+        """The issuer's own words under the stolen key: what a release lists."""
+        live = Card.from_bytes(self.clockwork.site.live(CARD, t) or b"").document
+        return self._signed_by_thief({"version": str(live["version"])})
+
+    def _signed_by_thief(self, changes: dict[str, str]) -> bytes:
+        assert self.stolen is not None
+        made = str(changes)
+        if made not in self._thiefs_cards:
+            self._thiefs_cards[made] = sign_card(document(**changes), [self.stolen])
+        return self._thiefs_cards[made]
+
+    # -------------------------------------------------------------- withheld statements
+
+    def _cut_off(self, t: int) -> None:
+        """A verifier who asks now, and from now on gets nothing newer."""
+        assert self.stolen is not None
+        half = self.setting.timeline.skew // 2
+        offset = self.random.randint(-half, half)
+        verifier = Rooted(self.clockwork, "the verifier cut off", keep=0, offset=offset)
+        verifier.frozen_at = t
+        release = read_release(self.clockwork.site.live(RELEASE_PATH, t) or b"")
+        path = KEYSET_PATH.format(epoch=release.keyset.epoch, version=release.keyset.version)
+        keyset = read_keyset(self.clockwork.site.live(path, t) or b"")
+        card, bound = self._resigned(t), release.exp
+        if self.setting.theft == "card and release":
+            card, bound = self._forged(), keyset.exp
+        end = bound - int(START.timestamp()) - offset  # when his clock says so
+        listed = any(key.public.thumbprint == self.stolen.public.thumbprint for key in keyset.keys)
+        if end <= t + 1 or ended(self.clockwork, t, t + offset) or not listed:
+            return
+        self.clockwork.note(f"{verifier.name} gets nothing newer from now on, until {at(end)}")
+        moments = sorted({t, end - 1, end, *(self.random.randint(t, end) for _ in range(8))})
+        for when in moments:
+            self.clockwork.plan(when, lambda u: self._cut_off_meets(u, verifier, card, t, end))
+
+    def _cut_off_meets(self, t: int, verifier: Rooted, card: bytes, cut: int, end: int) -> None:
+        if self.setting.theft == "card and release":
+            verifier.forged_release = self._forged_release(t, verifier, card, cut)
+        self.figures.verifications["keyset anchor, statements withheld"] += 1
+        report = verifier.verify(t, card, theirs=False)
+        if (report.verdict == "trusted") != (t < end):
+            codes = [f"{reason.code}: {reason.message}" for reason in report.reasons]
+            raise self.clockwork.broken(
+                3,
+                f"statements withheld, the bound is {at(end)}, and at {at(t)} the thief's card "
+                f"is {report.verdict}: {'; '.join(codes)}",
+            )
+        if t >= end - 1:
+            release_too = self.setting.theft == "card and release"
+            whose = "a card and a release key" if release_too else "a card key"
+            life_time = self.setting.keyset_life if release_too else self.setting.release_life
+            what = f"a thief of {whose}, by who gets no newer statements"
+            self.figures.measured(what, min(t + 1, end) - cut, end - cut)
+            assert end - cut <= life_time + self.setting.timeline.skew
+
+    def _forged_release(self, t: int, verifier: Rooted, card: bytes, cut: int) -> bytes:
+        """The thief's own release, renewed each time, under the keyset that he lets through."""
+        site = self.clockwork.site
+        newest = read_release(site.live(RELEASE_PATH, cut) or b"")
+        path = KEYSET_PATH.format(epoch=newest.keyset.epoch, version=newest.keyset.version)
+        keyset = read_keyset(site.live(path, cut) or b"")
+        plan = ReleasePlan(cards=((URL, card_digest(card)),))
+        seq = max(newest.seq, verifier.knows_release_of()) + 1
+        draft = draft_following(
+            plan, keyset, newest, seq=seq, now=at(t + verifier.offset), lifetime=FORGED_LIFE
+        )
+        thumbprints = [one.public.thumbprint for one in keyset.keys if "release" in one.roles]
+        keys = [self.issuer.private[thumbprint] for thumbprint in thumbprints]
+        return sign_statement(draft.envelope.payload, keys[:1], TYP_RELEASE)
+
+
+def simulate(seed: int, checks: Checks) -> World:
+    """Run one world with real checks, each made once.
+
+    Raises:
+        Broken: A statement does not hold; says the seed and what led to it.
+    """
+    checks.forget()
+    world = World(seed, checks)
+    world.run()
+    return world
