@@ -39,7 +39,13 @@ from cardsign.jose import base64url
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT, read_entry
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.sign import Signing, SigningOptions, sign_card, sign_with_notes
+from cardsign.sign import (
+    Signing,
+    SigningOptions,
+    check_as_an_outsider,
+    sign_card,
+    sign_with_notes,
+)
 
 CARDS = {
     "portable": PORTABLE,
@@ -684,3 +690,13 @@ def test_a_document_for_both_generations_is_noted(
     """It is signed as it is, and what that costs is said."""
     notes = sign_with_notes(dump(card), [alice], SigningOptions()).notes
     assert ("sign.dual_document" in [note.code for note in notes]) is noted
+
+
+def test_what_does_not_verify_when_read_again_is_refused(alice: PrivateKey) -> None:
+    """A file that somebody has written to between signing and reading again."""
+    card = signed(PORTABLE, alice)
+
+    check_as_an_outsider(dump(card), [alice])
+    with pytest.raises(SigningRefused) as refused:
+        check_as_an_outsider(dump({**card, "x-added": 1}), [alice])
+    assert refused.value.code == "sign.self_check"

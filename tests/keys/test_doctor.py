@@ -192,3 +192,12 @@ def test_what_will_be_due_is_an_alarm_for_who_asks(store, es256, another_es256) 
     (finding,) = due(90)
     assert (finding.code, finding.level) == ("doctor.due", "alarm")
     assert another_es256.public.kid in finding.message
+
+
+def test_waits_that_are_shorter_than_usual_are_noted(store, es256) -> None:
+    """Each by its name; the usual ones are not."""
+    store.add(es256)
+    short = TimelineSettings(skew=DEFAULT_SETTINGS.skew - 1)
+
+    assert [finding.code for finding in examine(store, settings=short)] == ["doctor.timeline"]
+    assert examine(store) == []

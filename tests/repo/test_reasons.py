@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from cardsign.reasons import REASONS
 
+TESTS = Path(__file__).parents[1]
 GROUPS = {code.partition(".")[0] for code in REASONS}
 CODE = re.compile(rf"(?:{'|'.join(sorted(GROUPS))})\.[a-z0-9_]+")
 #: "card.json" is a file and no code.
@@ -40,6 +42,17 @@ def test_every_code_that_is_used_is_registered(trees: Mapping[str, ast.Module]) 
 def test_every_registered_code_is_used(trees: Mapping[str, ast.Module]) -> None:
     """The registry promises nothing that the program never says."""
     assert set(REASONS) - used(trees) == set()
+
+
+def test_every_registered_code_is_met_by_a_test() -> None:
+    """In a test, or as the expected reason of an attack or a vector."""
+    kinds = ("*.py", "*.json")
+    said = [path.read_text() for kind in kinds for path in TESTS.rglob(kind)]
+    met = {
+        code for text in said for code in re.findall(rf"[\"'` ]({CODE.pattern})\\?[\"'`: ]", text)
+    }
+
+    assert set(REASONS) - met == set()
 
 
 def test_a_code_is_told_from_other_strings() -> None:

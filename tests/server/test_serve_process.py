@@ -294,6 +294,19 @@ def test_a_server_can_be_started_again_at_once(published: Published) -> None:
         assert second.port == port
 
 
+def test_a_worker_that_died_is_reported(published: Published) -> None:
+    """Exit 2 and one line, so that whoever watches starts it again."""
+    with _running(published) as server:
+        pid = server.process.pid
+        workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        assert workers
+        for worker in workers:
+            os.kill(int(worker), signal.SIGKILL)
+        said = server.process.communicate(timeout=10)[1]
+
+        assert (server.process.returncode, "serve.worker_died" in said) == (2, True)
+
+
 def test_the_worker_does_not_outlive_its_parent(published: Published) -> None:
     """Nobody could stop it, and the port would be taken."""
     with _running(published) as server:
