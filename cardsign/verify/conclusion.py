@@ -182,9 +182,11 @@ def _signed_reasons(
             yield from one.reasons[:1]
     if standing is not None:
         yield from standing.blocks
-        if best.counts:
+        if best.counts and standing.enrolment.freshness == "required":
             yield from _about_currency(best, standing)
     yield from best.reasons
+    if standing is not None and best.counts:
+        yield from _about_currency(best, standing)
 
 
 def _about_currency(best: SignatureReport, standing: Standing) -> Iterator[Reason]:
