@@ -32,8 +32,8 @@ from support import (
 
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, canonicalize
 from cardsign.card.document import Card
+from cardsign.card.fields import CARD_1_0, Field, Message
 from cardsign.card.pointer import append, split
-from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.errors import CanonicalizationError
 from cardsign.jose.keys import PrivateKey
 from cardsign.trust.subject import Holder

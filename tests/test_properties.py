@@ -32,8 +32,8 @@ from cardsign.card.canonical import (
 )
 from cardsign.card.coverage import uncovered_parts
 from cardsign.card.document import Card
+from cardsign.card.fields import CARD_0_3, CARD_1_0, Message
 from cardsign.card.pointer import append
-from cardsign.card.schema import CARD_0_3, CARD_1_0, Message
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey

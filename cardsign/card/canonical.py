@@ -38,10 +38,10 @@ from typing import Final, Literal
 
 from cardsign.card import node as tree
 from cardsign.card import rule1
+from cardsign.card.fields import CARD_1_0
 from cardsign.card.js_instance import as_js_client
 from cardsign.card.node import Node
 from cardsign.card.prune import prune_empty
-from cardsign.card.schema import CARD_1_0
 from cardsign.card.sdk03 import as_sdk_0_3
 from cardsign.card.serialize import jcs as jcs
 from cardsign.card.serialize import python_json, python_json_of_doubles

@@ -13,8 +13,8 @@ from enum import Enum
 
 from cardsign.card import legacy
 from cardsign.card.canonical import FULL_PROFILES, Payload
+from cardsign.card.fields import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.pointer import append
-from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.strictjson import Json
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from cardsign.card.fields import Field, Message
 from cardsign.card.node import Node, refuse, write
-from cardsign.card.schema import Field, Message
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json
 

@@ -18,9 +18,9 @@ import re
 from typing import Final
 
 from cardsign.card import javascript as js
+from cardsign.card.fields import CARD_1_0
 from cardsign.card.node import Node, refuse
 from cardsign.card.prune import without_empties
-from cardsign.card.schema import CARD_1_0
 
 _VERSION_0_3: Final = "0.3"
 _FLOWS: Final = ("authorizationCode", "clientCredentials", "implicit", "password")

@@ -6,8 +6,8 @@ those as proto3 JSON without defaults, and then delete whatever is empty, at any
 
 from __future__ import annotations
 
+from cardsign.card.fields import Field, Message
 from cardsign.card.node import Node, refuse
-from cardsign.card.schema import Field, Message
 
 
 def prune_empty(node: Node, message: Message) -> Node:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cardsign.card.fields import Field, Message
 from cardsign.card.node import Node
-from cardsign.card.schema import Field, Message
 
 
 def as_written(node: Node, message: Message) -> Node:

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from cardsign.card.fields import snake
 from cardsign.card.node import Node, refuse
 from cardsign.card.prune import without_empties
-from cardsign.card.schema import snake
 from cardsign.errors import CanonicalizationError
 
 #: What reads one value: returns it as the SDK holds it, or refuses.

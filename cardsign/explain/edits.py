@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
+from cardsign.card.fields import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.pointer import append, split
-from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.strictjson import Json
 from cardsign.explain.report import Change
 from cardsign.explain.showing import shown

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from cardsign.card.fields import fold
 from cardsign.card.pointer import append
-from cardsign.card.schema import fold
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused
 from cardsign.trust.origins import Origin, Url, interface_url

@@ -9,9 +9,9 @@ import pytest
 from support import LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
 
 from cardsign.card.canonical import canonicalize
+from cardsign.card.fields import CARD_1_0, Field, Message
 from cardsign.card.lint import fix, lint
 from cardsign.card.lint.mend import camel_case
-from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.keys import PrivateKey
 

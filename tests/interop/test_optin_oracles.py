@@ -30,7 +30,7 @@ from cardsign import (
     canonicalize,
     sign_with_notes,
 )
-from cardsign.card.schema import CARD_0_3, Message
+from cardsign.card.fields import CARD_0_3, Message
 from cardsign.card.strictjson import Json, parse_object
 
 

@@ -15,7 +15,7 @@ from support import DUAL, LAX, OLD, PORTABLE, codes, dump, examine, put
 
 from cardsign import FULL_PROFILES, Card, PrivateKey, canonicalize
 from cardsign.card.coverage import uncovered_parts
-from cardsign.card.schema import CARD_1_0
+from cardsign.card.fields import CARD_1_0
 
 #: a2a-sdk signs them, and we refuse to read them: each of two readers could see another card.
 UNREADABLE = {

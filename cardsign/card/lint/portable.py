@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cardsign.card.fields import CARD_0_3, CARD_1_0, Field, Kind, Shape, fold
 from cardsign.card.lint.findings import Finding
 from cardsign.card.lint.rules import RULES
 from cardsign.card.pointer import append, split
-from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Kind, Shape, fold
 from cardsign.card.strictjson import Json
 
 # Beside these, what it means that a 1.0 member is there, be it as null, hangs on the quirks of
