@@ -25,9 +25,9 @@ RELEASE_0.3 := 0.3.26
 RELEASE_1.1 := 1.1.3
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test nightly simulate fuzz mutants dev check lint types format reference attacks \
-  interop interop-env interop-env-all interop-table measure \
-  measure-page attacks-table signers signers-env postgres-env constraints package clean
+.PHONY: help demo test nightly simulate fuzz mutants dev check lint types format reference bench \
+  attacks interop interop-env interop-env-all interop-table measure \
+  measure-page attacks-table signers signers-env postgres-env a2a-env constraints package clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,9 @@ reference: $(VENV)/.dev  ## write docs/cli.md, lint.md and reasons.md anew
 
 interop-env: $(addsuffix /.installed,.venv-judges .venv-judges-1.1 .venv-judges-0.3 .judges-js)  ## install the SDKs that tests ask
 
+bench: $(VENV)/.installed  ## how fast, as ratios, beside other SDKs where they are; T="--page"
+	@$(BIN)/python bench/run.py $(T)
+
 attacks: $(VENV)/.dev interop-env  ## the attack corpus before us and others; writes docs/attacks.md
 	@$(MAKE) --no-print-directory attacks-table
 
@@ -117,10 +120,13 @@ postgres-env: $(VENV)/.postgres  ## install what key stores in PostgreSQL are te
 	    { cat $(VENV)/postgresql.log >&2; exit 1; }; \
 	else echo "install postgresql yourself (apt-get needs root): its tests are left out"; fi
 
+a2a-env: $(VENV)/.a2a  ## install what calling agents is tested with: a2a-sdk, FastAPI
+	@:
+
 constraints:  ## resolve every dependency anew into constraints.txt (with the oldest Python)
 	@rm -rf .venv-constraints
 	@$(PYTHON) -m venv .venv-constraints
-	@for group in dev fuzz postgres signers; do $(PYTHON) -c '$(GROUP)' $$group; done > .venv-constraints/dev.txt
+	@for group in a2a dev fuzz postgres signers; do $(PYTHON) -c '$(GROUP)' $$group; done > .venv-constraints/dev.txt
 	@.venv-constraints/bin/$(PIP) install -e '.[a2a]' -r .venv-constraints/dev.txt
 	@{ grep '^#' constraints.txt; .venv-constraints/bin/$(PIP) freeze --exclude-editable; } \
 	  > .venv-constraints/constraints.txt
@@ -133,7 +139,7 @@ package: $(VENV)/.dev  ## build dist/*.tar.gz and dist/*.whl
 
 clean:  ## remove everything that make has made
 	rm -rf $(VENV) .venv-* .judges-* .fuzz dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find cardsign docs examples tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find bench cardsign docs examples tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo >&2 \
@@ -166,6 +172,12 @@ $(VENV)/.postgres: $(VENV)/.dev
 	@echo "installing SQLAlchemy and psycopg into $(VENV), once ..."
 	@$(BIN)/python -c '$(GROUP)' postgres > $(VENV)/postgres.txt
 	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/postgres.txt
+	@touch $@
+
+$(VENV)/.a2a: $(VENV)/.dev
+	@echo "installing a2a-sdk and FastAPI into $(VENV), once ..."
+	@$(BIN)/python -c '$(GROUP)' a2a > $(VENV)/a2a.txt
+	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/a2a.txt
 	@touch $@
 
 .venv-judges/.installed: constraints.txt

@@ -7,6 +7,7 @@
 Names not listed in ``__all__`` are internal and may change in any release.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cardsign.card.canonical import DEFAULT_PROFILES as DEFAULT_PROFILES
@@ -26,8 +27,6 @@ from cardsign.errors import LocalFault as LocalFault
 from cardsign.errors import NoVerdict as NoVerdict
 from cardsign.errors import SignatureRefused as SignatureRefused
 from cardsign.errors import SigningRefused as SigningRefused
-from cardsign.explain import explain_card as explain_card
-from cardsign.explain.report import Explanation as Explanation
 from cardsign.jose.assembly import sign_statement as sign_statement
 from cardsign.jose.jwks import JwkSet as JwkSet
 from cardsign.jose.jws import Signer as Signer
@@ -81,7 +80,39 @@ from cardsign.verify import verify_card as verify_card
 from cardsign.verify.cache import VerdictCache as VerdictCache
 
 if TYPE_CHECKING:
+    from cardsign.explain import explain_card as explain_card
+    from cardsign.explain.report import Explanation as Explanation
+    from cardsign.net.asker import Asker as Asker
+    from cardsign.net.credentials import read_credentials as read_credentials
+    from cardsign.net.discovery import Discoverer as Discoverer
+    from cardsign.net.discovery import adiscover as adiscover
+    from cardsign.net.discovery import discover as discover
+    from cardsign.net.endpoints import endpoints_of as endpoints_of
+    from cardsign.net.extended import Ground as Ground
+    from cardsign.net.extended import meet_extended as meet_extended
+    from cardsign.net.fetch import Wire as Wire
+    from cardsign.net.guarded import AsyncGuardedTransport as AsyncGuardedTransport
+    from cardsign.net.guarded import GuardedTransport as GuardedTransport
+    from cardsign.net.wallet import Wallet as Wallet
     from cardsign.trust.policyfile import read_policy as read_policy
+
+_LAZY = {
+    "Asker": "cardsign.net.asker",
+    "AsyncGuardedTransport": "cardsign.net.guarded",
+    "Discoverer": "cardsign.net.discovery",
+    "Explanation": "cardsign.explain.report",
+    "Ground": "cardsign.net.extended",
+    "GuardedTransport": "cardsign.net.guarded",
+    "Wallet": "cardsign.net.wallet",
+    "Wire": "cardsign.net.fetch",
+    "adiscover": "cardsign.net.discovery",
+    "discover": "cardsign.net.discovery",
+    "endpoints_of": "cardsign.net.endpoints",
+    "explain_card": "cardsign.explain",
+    "meet_extended": "cardsign.net.extended",
+    "read_credentials": "cardsign.net.credentials",
+    "read_policy": "cardsign.trust.policyfile",
+}
 
 __version__ = "0.1.0"
 
@@ -93,6 +124,8 @@ __all__ = [
     "TYP_KEYSET",
     "TYP_RELEASE",
     "Answers",
+    "Asker",
+    "AsyncGuardedTransport",
     "AtOrigin",
     "CanonicalizationError",
     "Card",
@@ -100,11 +133,14 @@ __all__ = [
     "CardUrl",
     "CardsignError",
     "DirectoryMemory",
+    "Discoverer",
     "Enrolment",
     "Evidence",
     "Explanation",
     "Extended",
     "ExtendedMarker",
+    "Ground",
+    "GuardedTransport",
     "Holder",
     "InputRefused",
     "Issuer",
@@ -142,15 +178,22 @@ __all__ = [
     "TransientMemory",
     "VerdictCache",
     "VerifiedCard",
+    "Wallet",
+    "Wire",
     "WithoutMemory",
     "__version__",
+    "adiscover",
     "canonicalize",
+    "discover",
     "draft_keyset",
     "draft_release",
+    "endpoints_of",
     "examine_card",
     "examine_extended",
     "explain_card",
+    "meet_extended",
     "parse_place",
+    "read_credentials",
     "read_keyset",
     "read_policy",
     "read_release",
@@ -162,9 +205,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`read_policy` needs pydantic, which takes as long to load as all of the rest."""
-    if name != "read_policy":
+    """Names that a verdict does not need and whose modules take long: pydantic, an HTTP client."""
+    if name not in _LAZY:
         raise AttributeError(f"module 'cardsign' has no attribute {name!r}")
-    from cardsign.trust.policyfile import read_policy
-
-    return read_policy
+    return getattr(import_module(_LAZY[name]), name)

@@ -8,7 +8,13 @@ from typing import Final
 
 from cardsign.card.canonical import jcs
 from cardsign.card.document import Card
-from cardsign.card.extended import AUDIENCE, ExtendedMarker, find_marker, with_marker
+from cardsign.card.extended import (
+    AUDIENCE,
+    ExtendedMarker,
+    declares_extended_card,
+    find_marker,
+    with_marker,
+)
 from cardsign.card.strictjson import Json
 from cardsign.errors import InputRefused, PublishRefused, UsageFault
 from cardsign.jose.jwks import JwkSet
@@ -17,14 +23,6 @@ from cardsign.trust.subject import Expectation, Extended, Holder
 from cardsign.verify import examine_card
 
 _SHOWN_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
-
-
-def declares_extended_card(document: Mapping[str, Json]) -> bool:
-    """Whether a public card announces an extended one, as 1.0 or as 0.3 says it."""
-    capabilities = document.get("capabilities")
-    if isinstance(capabilities, dict) and capabilities.get("extendedAgentCard") is True:
-        return True
-    return document.get("supportsAuthenticatedExtendedCard") is True
 
 
 def check_cards(card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None:

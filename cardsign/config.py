@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.errors import FileFault, UsageFault
+from cardsign.errors import FileFault, StoreFault, UsageFault
 from cardsign.files import read_bytes
+from cardsign.keys.postgres.address import DatabaseUrl, is_database_url, parse_database_url
 from cardsign.keys.timeline import DEFAULT_SETTINGS, TimelineSettings
 
 CONFIG_FILE: Final = "cardsign.toml"
@@ -27,13 +28,13 @@ class ProjectConfig:
 
     Attributes:
         issuer: The https origin that the project's cards speak for.
-        keystore: The key store's directory.
+        keystore: The key store's directory, or the URL of its database.
         publish: The publication directory.
         timeline: What key rotation assumes of caches, table ``[timeline]``, in seconds.
     """
 
     issuer: str | None = None
-    keystore: Path | None = None
+    keystore: Path | DatabaseUrl | None = None
     publish: Path | None = None
     timeline: TimelineSettings = DEFAULT_SETTINGS
 
@@ -42,7 +43,8 @@ def read_config(path: Path) -> ProjectConfig:
     """Read the file; one that is not there is an empty one. Paths are relative to it.
 
     Raises:
-        UsageFault: ``config.malformed``: no TOML, an unknown member, or a wrong type.
+        UsageFault: ``config.malformed``: no TOML, an unknown member, or a wrong type;
+            ``config.secret``: a password stands in it.
         FileFault: It is there but cannot be read.
     """
     try:
@@ -63,10 +65,26 @@ def read_config(path: Path) -> ProjectConfig:
         raise _malformed(path, f"expected format = {FORMAT}, found {members.get('format')!r}")
     return ProjectConfig(
         issuer=members.get("issuer"),
-        keystore=path.parent / members["keystore"] if "keystore" in members else None,
+        keystore=_keystore(members["keystore"], path) if "keystore" in members else None,
         publish=path.parent / members["publish"] if "publish" in members else None,
         timeline=_timeline(members.get("timeline", {}), path),
     )
+
+
+def _keystore(text: str, path: Path) -> Path | DatabaseUrl:
+    if not is_database_url(text):
+        return path.parent / text
+    try:
+        url = parse_database_url(text)
+    except StoreFault as fault:
+        raise _malformed(path, f"'keystore': {fault.message}") from fault
+    if url.password is not None:
+        raise UsageFault(
+            "config.secret",
+            "'keystore' holds a password, and this file is committed",
+            path=str(path),
+        )
+    return url
 
 
 def _timeline(table: dict[str, Any], path: Path) -> TimelineSettings:
@@ -80,7 +98,7 @@ def _timeline(table: dict[str, Any], path: Path) -> TimelineSettings:
 
 
 def render_config(*, issuer: str | None, keystore: str, publish: str) -> bytes:
-    """The file that ``cardsign init`` writes."""
+    """The file that ``cardsign init`` writes; `keystore` as it is to stand there."""
     lines = ["# Settings for every cardsign command run in this folder; options override them."]
     lines.append(f"format = {FORMAT}")
     if issuer is not None:

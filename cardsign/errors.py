@@ -22,9 +22,11 @@
     │   ├── StoreFault           the key store is absent, corrupt or newer   keystore.*
     │   ├── StateFault           the verifier's memory, likewise             state.*
     │   ├── SignerFault          a signer that fails or answers wrongly      signer.*
+    │   ├── CredentialFault      no credential for a peer, or none to send   credential.*
     │   └── ServeFault           a server that cannot start                  serve.*
     └── NoVerdict                what is needed cannot be had now            exit 3
-        └── FetchFailed          a peer that cannot be asked safely          fetch.*
+        ├── FetchFailed          a peer that cannot be asked safely          fetch.*
+        └── CallFailed           a trusted peer that gives no answer         call.*
 
 The class says whose fault it is, the code what it is about: what users hand over themselves
 (a key set, a publication directory) is refused under the same code, as a local fault.
@@ -156,6 +158,10 @@ class SignerFault(LocalFault):
     """A signer failed, or its signature does not verify with the stored public key."""
 
 
+class CredentialFault(LocalFault):
+    """No credential for a peer is at hand, or none that may be sent to it; none was sent."""
+
+
 class ServeFault(LocalFault):
     """A server that cannot start: port, publication directory, token file."""
 
@@ -168,3 +174,7 @@ class NoVerdict(CardsignError):
 
 class FetchFailed(NoVerdict):
     """A peer that could not be asked, or must not be."""
+
+
+class CallFailed(NoVerdict):
+    """A trusted peer that cannot be called, or gives no answer."""

@@ -27,14 +27,19 @@ _LOCK_INTERVAL: Final = 0.02  # seconds between two attempts at a lock
 _CHUNK: Final = 64 * 1024  # bytes asked for at a time; pipes rarely hold more
 
 
-def read_bytes(path: Path, *, max_bytes: int) -> bytes:
+def read_bytes(path: Path, *, max_bytes: int, only_end: bool = False) -> bytes:
     """Return the whole content of the file at `path`, which may be a pipe or a link.
+
+    Or with `only_end` the last `max_bytes` of a plain file, however long it is.
 
     Raises:
         FileFault: ``file.not_found``, ``file.is_directory``, or ``file.unreadable`` (not
             permitted, or longer than `max_bytes`).
     """
     with _faults(path, "file.unreadable"), _opened(path, os.O_RDONLY) as descriptor:
+        if only_end:
+            size = os.fstat(descriptor).st_size
+            os.lseek(descriptor, max(0, size - max_bytes), os.SEEK_SET)
         return _read(descriptor, path, max_bytes)
 
 
@@ -188,11 +193,7 @@ def remove(path: Path) -> None:
 
 
 def set_mode(path: Path, mode: int) -> None:
-    """Give the file or directory at `path` these permissions.
-
-    Raises:
-        FileFault: ``file.unwritable``.
-    """
+    """Give the file or directory at `path` these permissions, or raise ``file.unwritable``."""
     with _faults(path, "file.unwritable"):
         path.chmod(mode)
 

@@ -8,7 +8,7 @@ A publication directory belongs to cardsign alone::
         extended/AUDIENCE.json
         keyset/1.1.json          the issuer's statements, if there are any
         release.json
-        manifest.json            the digest of every file, the kids, the time, max-age
+        manifest.json            the digest of every file, the kids, the times, max-age
     current                      which generation is the newest, and its manifest's digest
     .lock                        held by the one process that publishes
 
@@ -71,8 +71,8 @@ class Generation:
         kids: The kids of the published key set, in its order.
         created: Whether this call of :func:`cardsign.publish.publish` made it; False where
             it was there already.
-        settled_at: Aware UTC; from then on no cache holds another public card than this one.
-            None in generations of old.
+        changes_at: Aware UTC in whole seconds: when the published keys are to change next, as
+            far as that was known; caches are to hold nothing much longer. None if nobody knows.
     """
 
     number: int
@@ -81,7 +81,7 @@ class Generation:
     files: Mapping[str, bytes] = field(repr=False)
     kids: tuple[str, ...]
     created: bool = False
-    settled_at: datetime | None = None
+    changes_at: datetime | None = None
 
     @property
     def folder(self) -> str:
@@ -139,7 +139,7 @@ class Generation:
                     for name, data in self.files.items()
                 },
                 "kids": list(self.kids),
-                **({"settled_at": self.settled_at.strftime(_TIME)} if self.settled_at else {}),
+                **({"changes_at": self.changes_at.strftime(_TIME)} if self.changes_at else {}),
             }
         )
 
@@ -179,7 +179,7 @@ def load_current(directory: Path) -> Generation:
     if _sha256(manifest) != digest:
         _corrupt(path, f"its digest is not the one that `{CURRENT_FILE}` names")
     state = _state(manifest, path)
-    settled_at = state.get("settled_at")
+    changes_at = state.get("changes_at")
     match state:
         case {
             "generation": int(named),
@@ -194,7 +194,7 @@ def load_current(directory: Path) -> Generation:
                 max_age=max_age,
                 files=_read_files(folder, entries),
                 kids=tuple(str(kid) for kid in kids),
-                settled_at=None if settled_at is None else _time(str(settled_at), path),
+                changes_at=None if changes_at is None else _time(str(changes_at), path),
             )
         case _:
             _corrupt(path, f"it is not the manifest of generation {number}")
@@ -276,7 +276,7 @@ def _time(text: str, path: Path) -> datetime:
     try:
         return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
     except ValueError:
-        _corrupt(path, "its time of publication is not YYYY-MM-DDThh:mm:ssZ")
+        _corrupt(path, f"{text!r} is no time YYYY-MM-DDThh:mm:ssZ")
 
 
 def _corrupt(path: Path, message: str) -> NoReturn:

@@ -7,14 +7,17 @@ written: a slip is found here and not by whoever relies on them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from cardsign.errors import CardRefused, PublishRefused
+from cardsign.card.document import Card
+from cardsign.errors import CardRefused, PublishRefused, SignatureRefused
 from cardsign.generation import RELEASE_FILE, Generation, keyset_file
 from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import read_entry
 from cardsign.jose.keyset import KeysetStatement, read_keyset
 from cardsign.jose.release import ReleaseStatement, read_release
 from cardsign.jose.statements import StatementRefused
@@ -25,6 +28,7 @@ from cardsign.trust.evidence import Evidence
 from cardsign.trust.known import TransientMemory
 from cardsign.trust.places import parse_place
 from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.receiving import number_of
 from cardsign.trust.subject import Issuer
 from cardsign.verdict import Report
 from cardsign.verify import examine_card, examine_extended
@@ -63,36 +67,57 @@ class Issued:
                 speak of its end.
         """
         try:
-            keysets = sorted(
-                map(read_keyset, self.keysets), key=lambda one: (one.epoch, one.version)
-            )
-            newest = newest_keyset(keysets, now=now, skew=SKEW)
+            keysets = {read_keyset(data): data for data in self.keysets}
+            history = tuple(sorted(keysets, key=number_of))
+            newest_keyset(history, now=now, skew=SKEW)
             release = None if self.release is None else read_release(self.release)
             if release is not None:
-                _check_release(release, keysets, now)
+                _check_release(release, history, now)
         except StatementRefused as refusal:
             raise _unfit(f"{refusal.code}: {refusal.message}") from refusal
-        return CheckedIssued(self, tuple(keysets), newest, release)
+        return CheckedIssued(history, tuple(keysets[one] for one in history), release, self.release)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedIssued:
-    """Statements that were checked; only :meth:`Issued.checked` makes one."""
+    """Statements that were checked; only :meth:`Issued.checked` makes one.
 
-    issued: Issued
+    Attributes:
+        keysets: The history, oldest first.
+        keyset_bytes: The same, as published.
+        release: The newest release, or None.
+        release_bytes: The same, as published.
+    """
+
     keysets: tuple[KeysetStatement, ...]
-    newest: KeysetStatement
+    keyset_bytes: tuple[bytes, ...]
     release: ReleaseStatement | None
+    release_bytes: bytes | None
+
+    @property
+    def newest(self) -> KeysetStatement:
+        """The newest keyset statement."""
+        return self.keysets[-1]
 
     def files(self) -> dict[str, bytes]:
         """The files of a generation that carry them."""
-        files = {}
-        for data in self.issued.keysets:
-            statement = read_keyset(data)
-            files[keyset_file(statement.epoch, statement.version)] = data
-        return (
-            files if self.issued.release is None else {**files, RELEASE_FILE: self.issued.release}
-        )
+        files = {
+            keyset_file(one.epoch, one.version): data
+            for one, data in zip(self.keysets, self.keyset_bytes, strict=True)
+        }
+        return files if self.release_bytes is None else {**files, RELEASE_FILE: self.release_bytes}
+
+    def withholding(self, before: CheckedIssued | None) -> CheckedIssued:
+        """These without the newest keysets of which no release speaks yet.
+
+        Whoever has a keyset and no release that names it reaches no verdict, so the two are
+        published together. What was published `before` stays.
+        """
+        kept = {one.digest for one in before.keysets} if before else set()
+        kept |= {self.release.keyset.digest} if self.release else set()
+        needed = [index for index, one in enumerate(self.keysets, 1) if one.digest in kept]
+        end = max(needed, default=len(self.keysets))
+        return replace(self, keysets=self.keysets[:end], keyset_bytes=self.keyset_bytes[:end])
 
     def check_follows(self, before: CheckedIssued) -> None:
         """Check that these go on where published ones ended.
@@ -109,20 +134,53 @@ class CheckedIssued:
         if held is not None and (self.release is None or self.release.order < held.order):
             raise _unfit(f"release {held.seq} was published already")
 
-    def check_keys(self, jwks: JwkSet) -> None:
-        """Check that the roots have listed every key of a key set, to sign cards.
+    def admitted(
+        self, card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, *, now: datetime
+    ) -> JwkSet:
+        """Check that verifiers will trust the cards, and return the keys to publish with them.
+
+        Raises:
+            PublishRefused: As the checks below.
+        """
+        self.check_spoken_for()
+        self.check_signers(card, extended, jwks)
+        self.check_cards(card, extended, now=now)
+        return self.listed(jwks)
+
+    def listed(self, jwks: JwkSet) -> JwkSet:
+        """The keys of a set that the roots have listed to sign cards, and nobody has revoked."""
+        listed = {key.public.thumbprint for key in self.newest.keys if "card" in key.roles}
+        if self.release is not None:
+            listed -= self.release.revoked
+        return JwkSet.of([key for key in jwks.keys if key.thumbprint in listed])
+
+    def check_spoken_for(self) -> None:
+        """Check that the release speaks of the newest keyset.
+
+        Raises:
+            PublishRefused: ``publish.release_behind``.
+        """
+        if self.release is None or self.release.keyset.digest != self.newest.digest:
+            spoken = "no release speaks of it"
+            if self.release is not None:
+                spoken = f"release {self.release.seq} speaks of an older one"
+            raise PublishRefused(
+                "publish.release_behind", f"keyset {self._number} is the newest, and {spoken}"
+            )
+
+    def check_signers(self, card: bytes, extended: Mapping[str, bytes], jwks: JwkSet) -> None:
+        """Check that no card is signed with a key of a set that the roots have not listed.
 
         Raises:
             PublishRefused: ``publish.key_unlisted``.
         """
-        listed = {key.public.thumbprint for key in self.newest.keys if "card" in key.roles}
-        if self.release is not None:
-            listed -= self.release.revoked
-        for key in jwks.keys:
-            if key.thumbprint not in listed:
-                number = f"{self.newest.epoch}.{self.newest.version}"
+        listed = self.listed(jwks)
+        unlisted = {key.kid for key in jwks.keys if listed.find(key.kid) is None}
+        for name, data in {"the public card": card, **_by_audience(extended)}.items():
+            for kid in sorted(unlisted.intersection(_kids(data))):
                 raise PublishRefused(
-                    "publish.key_unlisted", f"keyset {number} lists no card key {key.thumbprint}"
+                    "publish.key_unlisted",
+                    f"{name} is signed with {kid!r}, no card key of keyset {self._number}",
                 )
 
     def check_cards(self, card: bytes, extended: Mapping[str, bytes], *, now: datetime) -> None:
@@ -132,12 +190,9 @@ class CheckedIssued:
         verifier several refreshes, so it is not walked here.
 
         Raises:
-            PublishRefused: ``publish.unlisted``: no release lists the public card;
+            PublishRefused: ``publish.unlisted``: the release does not list the public card;
                 ``publish.not_verifying``.
         """
-        if self.release is None or self.release.keyset.digest != self.newest.digest:
-            number = f"{self.newest.epoch}.{self.newest.version}"
-            raise PublishRefused("publish.unlisted", f"no release speaks of keyset {number}")
         report = examine_card(
             card,
             expect=Issuer(_NAME),
@@ -158,7 +213,11 @@ class CheckedIssued:
                 policy=self._policy(),
                 now=now,
             )
-            _refuse_unless_trusted(report, f"the extended card of audience {audience}")
+            _refuse_unless_trusted(report, _named(audience))
+
+    @property
+    def _number(self) -> str:
+        return f"{self.newest.epoch}.{self.newest.version}"
 
     def _policy(self) -> Policy:
         pin = StatementPin(self.newest.epoch, self.newest.version, self.newest.digest)
@@ -169,9 +228,23 @@ class CheckedIssued:
         return Policy((Enrolment(_NAME, KeysetAnchor(pin), places),))
 
     def _evidence(self) -> Evidence:
-        release = self.issued.release
-        newest = self.files()[keyset_file(self.newest.epoch, self.newest.version)]
-        return Evidence((newest,), () if release is None else (release,))
+        releases = () if self.release_bytes is None else (self.release_bytes,)
+        return Evidence((self.keyset_bytes[-1],), releases)
+
+
+def _by_audience(extended: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {_named(audience): data for audience, data in extended.items()}
+
+
+def _kids(card: bytes) -> Iterator[str]:
+    """Whose signatures a card is said to bear."""
+    for untrusted_entry in Card.from_bytes(card).signatures:
+        with contextlib.suppress(SignatureRefused):  # it counts for nothing
+            yield read_entry(untrusted_entry).header.kid
+
+
+def _named(audience: str) -> str:
+    return f"the extended card of audience {audience}"
 
 
 def _check_release(

@@ -12,10 +12,11 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from cardsign.admission import check_cards
 from cardsign.errors import FileFault, ServeFault, UsageFault
@@ -39,6 +40,9 @@ from cardsign.jose.jwks import JwkSet
 #: bounds how long a withdrawn card or key lives on; asking again costs only a 304.
 DEFAULT_MAX_AGE: Final = 300
 
+#: When the published keys are to change next, once a generation is published; None: nobody knows.
+NextChange: TypeAlias = Callable[[Generation], datetime | None]
+
 _LOCK: Final = ".lock"
 _STAGING: Final = ".new"
 # What `write_atomic` leaves beside `current` when it is killed.
@@ -55,6 +59,7 @@ def publish(
     max_age: int = DEFAULT_MAX_AGE,
     issued: Issued | None = None,
     sequence: int | None = None,
+    next_change: NextChange = lambda _: None,
 ) -> Generation:
     """Make the next generation, unless the newest one is the same already.
 
@@ -70,9 +75,10 @@ def publish(
         now: Aware UTC; recorded as the time of publication. No marker may have expired then.
         max_age: Seconds, 0 to :data:`cardsign.generation.MAX_MAX_AGE`.
         issued: The issuer's statements. With them, or where the newest generation carries some,
-            which stay then, the cards must be trusted by whoever pinned the first of them, and
-            the keys be listed in the newest.
-        sequence: How often the key set has changed, if that is known; it is published with it.
+            which stay then, whoever has come to the newest must trust the cards, and keys that
+            it does not list are left out. A keyset of which no release speaks yet is withheld.
+        sequence: How often `jwks` has changed, if that is known; it is published with it.
+        next_change: When the published keys are to change next, once a generation is published.
 
     Returns:
         The newest generation; its ``created`` says whether it is new.
@@ -83,35 +89,43 @@ def publish(
             ``publish.extended_as_public``, ``publish.extended_undeclared``,
             ``publish.extended_unmarked``, ``publish.extended_audience``,
             ``publish.extended_expired``, ``publish.extended_same``; of the statements:
-            ``publish.statements``, ``publish.key_unlisted``, ``publish.unlisted``.
+            ``publish.statements``, ``publish.release_behind``, ``publish.key_unlisted``,
+            ``publish.unlisted``.
         UsageFault: ``publish.audience_name``; ``usage.conflict`` for `max_age`.
         FileFault: ``publish.malformed`` where the directory holds anything else, which is
             then untouched; ``file.unwritable``.
         ServeFault: ``serve.newer_format``.
     """
-    if not 0 <= max_age <= MAX_MAX_AGE:
-        raise UsageFault("usage.conflict", f"max_age is {max_age}, not 0 to {MAX_MAX_AGE} seconds")
-    files = {CARD_FILE: card, JWKS_FILE: jwks.to_bytes(sequence=sequence, refresh_hint=max_age)}
-    published_keys = JwkSet.from_bytes(files[JWKS_FILE])
-    check_cards(card, extended, published_keys, now)
-    files |= {extended_file(audience): extended[audience] for audience in sorted(extended)}
+    check_cards(card, extended, JwkSet.from_bytes(_key_file(jwks, 0, sequence, max_age)), now)
     _refuse_foreign_entries(directory)
     with _locked(directory):
         newest = _newest(directory)
-        statements = _statements(issued, newest, now)
-        if statements is not None:
-            statements.check_keys(published_keys)
-            statements.check_cards(card, extended, now=now)
-            files |= statements.files()
-        kids = tuple(key.kid for key in published_keys.keys)
-        return _next(directory, newest, files, kids, max_age, now)
+        before = _published(newest, now)
+        statements = before if issued is None else _following(issued, before, now)
+        keys = statements.admitted(card, extended, jwks, now=now) if statements else jwks
+        left_out = len(jwks.keys) - len(keys.keys)
+        files = {CARD_FILE: card, JWKS_FILE: _key_file(keys, left_out, sequence, max_age)}
+        files |= {extended_file(audience): extended[audience] for audience in sorted(extended)}
+        files |= statements.files() if statements else {}
+        kids = tuple(key.kid for key in keys.keys)
+        return _next(directory, newest, files, kids, max_age, now, next_change)
 
 
-def publish_statements(issued: Issued, *, directory: Path, now: datetime) -> Generation | None:
+def publish_statements(
+    issued: Issued, *, directory: Path, now: datetime, without_release: bool = False
+) -> Generation | None:
     """Make the next generation of what is published already and of newer statements.
 
-    This is how a keyset and a release come before the card that needs them. The published cards
-    are not judged again: a revocation must not wait for a card that is signed anew.
+    This is how a release comes before the card that needs it. The published cards are not judged
+    again: a revocation must not wait for a card that is signed anew. A keyset of which no
+    release speaks yet is withheld, unless it was published before.
+
+    Args:
+        issued: The issuer's statements.
+        directory: The publication directory.
+        now: Aware UTC; recorded as the time of publication.
+        without_release: Withhold nothing. Nobody who asks trusts a card then until a release
+            speaks of the newest keyset; better so where keys were stolen.
 
     Returns:
         The newest generation; None where there is none to put statements into.
@@ -127,23 +141,40 @@ def publish_statements(issued: Issued, *, directory: Path, now: datetime) -> Gen
         newest = _newest(directory)
         if newest is None:
             return None
-        statements = _statements(issued, newest, now)
+        before = _published(newest, now)
+        statements = _following(issued, before, now, withhold=not without_release)
+        if before is None and statements.release is None and not without_release:
+            return newest  # there is nothing that is not withheld
         kept = newest.files.keys() - newest.statement_files
         files = {name: data for name, data in newest.files.items() if name in kept}
-        files |= statements.files() if statements else {}
-        return _next(directory, newest, files, newest.kids, newest.max_age, now)
+        files |= statements.files()
+        kids, max_age, changes_at = newest.kids, newest.max_age, newest.changes_at
+        return _next(directory, newest, files, kids, max_age, now, lambda _: changes_at)
 
 
-def _statements(
-    issued: Issued | None, newest: Generation | None, now: datetime
-) -> CheckedIssued | None:
-    """The statements to publish, which follow those that are; None where there are none."""
-    before = Issued.of(newest) if newest else None
-    if issued is None or before is None:
-        chosen = issued or before
-        return chosen.checked(now=now) if chosen else None
+def _key_file(keys: JwkSet, left_out: int, sequence: int | None, max_age: int) -> bytes:
+    """The key set as it is published, as if the keys left out had not been made yet."""
+    if not 0 <= max_age <= MAX_MAX_AGE:
+        raise UsageFault("usage.conflict", f"max_age is {max_age}, not 0 to {MAX_MAX_AGE} seconds")
+    counted = None if sequence is None else sequence - left_out
+    return keys.to_bytes(sequence=counted, refresh_hint=max_age)
+
+
+def _published(newest: Generation | None, now: datetime) -> CheckedIssued | None:
+    """The statements that are published; None where there are none."""
+    issued = Issued.of(newest) if newest else None
+    return issued.checked(now=now) if issued else None
+
+
+def _following(
+    issued: Issued, before: CheckedIssued | None, now: datetime, *, withhold: bool = True
+) -> CheckedIssued:
+    """What of newer statements is to be published after the published ones."""
     statements = issued.checked(now=now)
-    statements.check_follows(before.checked(now=now))
+    if withhold:
+        statements = statements.withholding(before)
+    if before is not None:
+        statements.check_follows(before)
     return statements
 
 
@@ -154,23 +185,20 @@ def _next(
     kids: tuple[str, ...],
     max_age: int,
     now: datetime,
+    next_change: NextChange,
 ) -> Generation:
-    if newest and newest.files == files:  # the key set tells max_age, too
+    # The key set tells max_age, too.
+    if newest and newest.files == files and newest.changes_at == next_change(newest):
         return newest
-    published_at = _later_than(newest, now)
-    settled_at = newest.settled_at if newest else None
-    if newest is None or newest.card != files[CARD_FILE] or settled_at is None:
-        oldest_copy = max(max_age, newest.max_age if newest else 0)
-        settled_at = published_at + timedelta(seconds=oldest_copy)
     generation = Generation(
         number=_highest_number(directory) + 1,
-        published_at=published_at,
+        published_at=_later_than(newest, now),
         max_age=max_age,
         files=files,
         kids=kids,
         created=True,
-        settled_at=settled_at,
     )
+    generation = replace(generation, changes_at=next_change(generation))
     _commit(directory, generation)
     return generation
 

@@ -1,9 +1,13 @@
-"""What a key store keeps of a generation: its keys, and whose signatures its cards carry."""
+"""What a key store keeps of a generation: its keys, and whose signatures its cards carry.
+
+And what it tells in return: when the published keys are to change next.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from datetime import datetime
 
 from cardsign.card.canonical import canonicalize
 from cardsign.card.document import Card
@@ -11,7 +15,11 @@ from cardsign.errors import SignatureRefused
 from cardsign.generation import CARD_FILE, Generation, extended_file
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
-from cardsign.keys.records import Publication, PublishedCard
+from cardsign.keys.life import record_publication
+from cardsign.keys.records import Publication, PublishedCard, StoreState
+from cardsign.keys.rotation import next_change
+from cardsign.keys.timeline import TimelineSettings
+from cardsign.publish import NextChange
 from cardsign.verify.signature import Payloads, matching_payloads
 
 
@@ -31,6 +39,23 @@ def publication_of(generation: Generation) -> Publication:
         generation.kids,
         tuple(published_card(name, card, jwks) for name, card in cards.items()),
     )
+
+
+def next_change_by(state: StoreState, settings: TimelineSettings, now: datetime) -> NextChange:
+    """Say when the next card key is due to be activated or dropped, once a generation is recorded.
+
+    Args:
+        state: Of the store that the published keys are of.
+        settings: What is assumed of caches.
+        now: The time, with its zone.
+    """
+
+    def by(generation: Generation) -> datetime | None:
+        recorded, _ = record_publication(state, publication_of(generation))
+        due = next_change(recorded, settings, now)
+        return due and max(due, generation.published_at)
+
+    return by
 
 
 def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:

@@ -1,4 +1,4 @@
-"""The whole story on this machine: sign, publish, serve, verify, attack.
+"""The whole story on this machine: sign, publish, serve, verify, attack; then rotate and revoke.
 
 Run by ``make demo``. Everything happens in a temporary folder and on 127.0.0.1; nothing stays.
 """
@@ -8,18 +8,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
-from rich.console import Console
-from rich.markup import escape
+from rotation import keys_that_change
+from telling import REFUSAL, cardsign, console, expect, say, serving, tell
 
 from cardsign import Holder, JwkSet, Policy, verify_card
 from cardsign.trust.subject import Extended
@@ -27,22 +23,34 @@ from cardsign.trust.subject import Extended
 CARDS = Path(__file__).parent / "cards"
 #: The id of the partners, whom the extended card is for; random, so that it cannot be guessed.
 PARTNERS = secrets.token_hex(8)
-console = Console(highlight=False, soft_wrap=True)
 
 
 def main() -> None:
     """Tell the story; any step that does not end as told stops it with an error."""
     with tempfile.TemporaryDirectory(prefix="cardsign-demo-") as folder:
-        os.chdir(folder)
+        home = Path(folder)
         os.environ["CARDSIGN_PASSPHRASE"] = secrets.token_urlsafe(16)
-        os.environ.pop("CARDSIGN_KEYSTORE", None)
+        os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = folder
+        for variable in ("CARDSIGN_KEYSTORE", "CARDSIGN_TRUST"):
+            os.environ.pop(variable, None)
+        enter(home / "simple")
         sign_and_publish()
-        with serving() as address:
+        create_token()
+        with serving("pub", "--token-file", "tokens.txt") as address:
             meet_as_a_peer(address)
             ask_for_the_extended_card(address)
             attack(address)
         let_the_official_sdk_verify()
+        keys_that_change(enter(home / "harbour"), enter(home / "peer"), CARDS / "harbour.json")
+        os.chdir("/")
     console.print("\n[bold]That is all.[/] Nothing was left on this machine.")
+
+
+def enter(folder: Path) -> Path:
+    """Go on in a new folder."""
+    folder.mkdir()
+    os.chdir(folder)
+    return folder
 
 
 def sign_and_publish() -> None:
@@ -52,11 +60,19 @@ def sign_and_publish() -> None:
     cardsign("sign", str(CARDS / "weather.json"), "-o", "weather.json")
     sign_extended = ("sign", str(CARDS / "weather-extended.json"), "-o", "weather-extended.json")
     in_a_month = f"{datetime.now(UTC) + timedelta(days=30):%Y-%m-%d}"
-    cardsign(*sign_extended, "--extended", PARTNERS, "--seq", "1", "--expires", in_a_month)
+    extended = ("--extended", PARTNERS, "--seq", "1", "--expires", in_a_month)
+    cardsign(*sign_extended, *extended, only=("cardsign: signed",))
     tell("2. and publishes them, with the key set that verifies them")
     cardsign("keys", "jwks", "-o", "jwks.json")
-    extended = f"{PARTNERS}=weather-extended.json"
-    cardsign("publish", "weather.json", "--extended", extended, "-o", "pub")
+    cardsign(
+        "publish", "weather.json", "--extended", f"{PARTNERS}=weather-extended.json", "-o", "pub"
+    )
+
+
+def create_token() -> None:
+    """What a partner is given; the server keeps only a digest of it."""
+    tokens = ("tokens", "create", "--audience", PARTNERS, "--token-file", "tokens.txt")
+    Path("token").write_text(cardsign(*tokens, quiet=True))
 
 
 def meet_as_a_peer(address: str) -> None:
@@ -70,22 +86,22 @@ def ask_for_the_extended_card(address: str) -> None:
     tell("4. The extended card: not without a token ...")
     url = f"{address}/extendedAgentCard"
     refused = httpx.get(url)
-    console.print(f"  GET {url}\n  {refused.status_code}, {refused.headers['www-authenticate']}")
+    say(f"GET {url}: {refused.status_code}, {refused.headers['www-authenticate']}")
     expect(refused.status_code == 401, "the extended card is guarded")
     tell("   ... with one, yes; and it is signed as well")
     token = Path("token").read_text().strip()
     answer = httpx.get(url, headers={"Authorization": f"Bearer {token}"})
     public = httpx.get(f"{address}/.well-known/agent-card.json").json()
     more = {skill["id"] for skill in answer.json()["skills"]} - {s["id"] for s in public["skills"]}
-    console.print(f"  {answer.status_code}, skills that the public card lacks: {sorted(more)}")
+    say(f"{answer.status_code}, skills that the public card lacks: {sorted(more)}")
     expect(answer.status_code == 200 and bool(more), "the extended card says more")
     Path("received-extended.json").write_bytes(answer.content)
     policy = Policy.holder_of_keys(JwkSet.from_bytes(Path("jwks.json").read_bytes()), name="keys")
     asked_for = Extended(Holder(), PARTNERS)
     verify_card(answer.content, expect=asked_for, policy=policy, now=datetime.now(UTC))
-    console.print("  trusted as the extended card of the partners")
+    say("trusted as the extended card of the partners")
     tell("   and nobody takes it for the public card")
-    cardsign("verify", "received-extended.json", "--jwks", "jwks.json", status=1)
+    cardsign("verify", "received-extended.json", "--jwks", "jwks.json", status=1, only=REFUSAL)
 
 
 def attack(address: str) -> None:
@@ -94,11 +110,11 @@ def attack(address: str) -> None:
     tell("5. An attacker deletes the authentication requirement")
     del card["securityRequirements"]
     Path("no-login.json").write_text(json.dumps(card))
-    cardsign("verify", "no-login.json", "--jwks", "jwks.json", status=1)
+    cardsign("verify", "no-login.json", "--jwks", "jwks.json", status=1, only=REFUSAL)
     tell("6. Another one changes a single byte")
     changed = Path("weather.json").read_bytes().replace(b"weather.example", b"weathen.example", 1)
     Path("one-byte.json").write_bytes(changed)
-    cardsign("verify", "one-byte.json", "--jwks", "jwks.json", status=1)
+    cardsign("verify", "one-byte.json", "--jwks", "jwks.json", status=1, only=REFUSAL)
 
 
 def let_the_official_sdk_verify() -> None:
@@ -109,7 +125,7 @@ def let_the_official_sdk_verify() -> None:
         from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
         from jwt import PyJWK
     except ImportError:
-        console.print("  It is not installed. To see this step: pip install 'cardsign\\[a2a]'")
+        say("It is not installed. To see this step: pip install 'cardsign[a2a]'")
         return
     keys = {key["kid"]: PyJWK(key) for key in json.loads(Path("jwks.json").read_text())["keys"]}
     verifier = create_signature_verifier(lambda kid, jku: keys[str(kid)], ["ES256"])
@@ -119,65 +135,9 @@ def let_the_official_sdk_verify() -> None:
             verdict = "accepted"
         except InvalidSignaturesError:
             verdict = "refused"
-        console.print(f"  a2a-sdk: {verdict:<9} {name}")
+        say(f"a2a-sdk: {verdict:<9} {name}")
         expect(verdict == "refused" if name == "one-byte.json" else verdict == "accepted", name)
-    console.print("  It does not notice the deleted requirement: its payload never held it.")
-
-
-@contextmanager
-def serving() -> Iterator[str]:
-    """``cardsign serve`` on a free port of 127.0.0.1, ended whatever happens."""
-    tokens = ("tokens", "create", "--audience", PARTNERS, "--token-file", "tokens.txt")
-    Path("token").write_text(cardsign(*tokens, quiet=True))
-    shown("serve", "pub", "--token-file", "tokens.txt")
-    command = [sys.executable, "-m", "cardsign", "serve", "pub", "--bind", "127.0.0.1:0"]
-    server = subprocess.Popen(
-        [*command, "--token-file", "tokens.txt"], stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert server.stderr is not None
-        address = ""
-        for line in server.stderr:
-            console.print(f"  {escape(line.rstrip())}")
-            if "http://" in line:
-                address = line[line.index("http://") :].strip()
-                break
-        expect(bool(address), "the server started")
-        yield address
-    finally:
-        server.terminate()
-        server.wait(timeout=10)
-
-
-def cardsign(*arguments: str, status: int = 0, quiet: bool = False) -> str:
-    """Run the command as a user would, show it, and insist on its exit status."""
-    if not quiet:
-        shown(*arguments)
-    result = subprocess.run(
-        [sys.executable, "-m", "cardsign", *arguments], capture_output=True, text=True, check=False
-    )
-    if not quiet:
-        for line in (result.stderr + result.stdout).splitlines():
-            console.print(f"  {escape(line)}")
-    expect(result.returncode == status, f"exit status {status}, not {result.returncode}")
-    return result.stdout
-
-
-def shown(*arguments: str) -> None:
-    """Show a command, its paths shortened."""
-    words = [Path(word).name if word.startswith("/") else word for word in arguments]
-    console.print(f"[bold cyan]$ cardsign {escape(' '.join(words))}[/]")
-
-
-def tell(sentence: str) -> None:
-    """A step of the story."""
-    console.print(f"\n[bold]{escape(sentence)}[/]")
-
-
-def expect(condition: bool, what: str) -> None:
-    """Stop the demo where the story does not hold."""
-    if not condition:
-        raise SystemExit(f"demo: this should have held: {what}")
+    say("It does not notice the deleted requirement: its payload never held it.")
 
 
 if __name__ == "__main__":

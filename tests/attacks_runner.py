@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from attacks_traffic import Traffic, strayings
+
 from cardsign.errors import LocalFault, UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keyset import read_keyset
@@ -30,6 +32,7 @@ from cardsign.verify.cache import VerdictCache
 
 CORPUS: Final = Path(__file__).resolve().parent / "attacks"
 FORMAT: Final = "cardsign-attacks/1"
+TRANSCRIPT_FORMAT: Final = "cardsign-fetch/1"
 
 _SUBJECTS: Final[dict[str, Callable[[str], PublicSubject]]] = {
     "issuer": Issuer,
@@ -49,6 +52,7 @@ class Outcome:
         answers: The four answers by name; empty where there is no verdict.
         subject: Whom the verdict is about, in the policy's words.
         card: What the caller gets; None unless trusted.
+        traffic: What went over the network; None where nothing can have.
     """
 
     verdict: str
@@ -56,6 +60,7 @@ class Outcome:
     answers: Mapping[str, str] | None = None
     subject: str | None = None
     card: Any = None
+    traffic: Traffic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +106,7 @@ class Case:
         for known in memory.values() if isinstance(memory, dict) else ():
             yield from (known[name] for name in ("keyset", "release", "jwks") if name in known)
         for step in self.steps:
-            evidence = step.get("evidence", {})
-            inputs = [step["card"], step.get("public"), evidence.get("jwks")]
-            inputs += [*evidence.get("keysets", ()), *evidence.get("releases", ())]
+            inputs = list(_inputs(step))
             yield from (one for one in inputs if isinstance(one, str))
             yield from (
                 piece["file"]
@@ -132,6 +135,31 @@ class Attack:
     def cases(self) -> list[Case]:
         """The attack in its variants, and their honest twins."""
         return [Case(self.folder, members) for members in self.about["cases"]]
+
+    @property
+    def transcripts(self) -> list[Case]:
+        """The same of what takes a network: what resolver and servers say."""
+        file = self.folder / "fetch.json"
+        if not file.exists():
+            return []
+        return [Case(self.folder, members) for members in json.loads(file.read_text())["cases"]]
+
+    @property
+    def tests(self) -> list[str]:
+        """Tests of ours for what cannot be data, as pytest names them."""
+        return list(self.about.get("tests", ()))
+
+
+def _inputs(step: Mapping[str, Any]) -> Iterator[Any]:
+    """The inputs of a step of either kind of case."""
+    evidence = step.get("evidence", {})
+    yield from (step.get("card"), step.get("public"), evidence.get("jwks"))
+    yield from (*evidence.get("keysets", ()), *evidence.get("releases", ()))
+    for said in step.get("answers", {}).values():
+        for answer in (said or {}).get("turns", [said or {}]):
+            then = answer.get("then")
+            yield from (answer.get("body"), answer.get("raw"), answer.get("storm", {}).get("card"))
+            yield then["send"] if isinstance(then, dict) else None
 
 
 Verifier: TypeAlias = Callable[[Case], Iterable[Outcome]]
@@ -177,6 +205,8 @@ def _differences(
         yield "the subject", outcome.subject, expect["subject"]
     if "card" in expect and outcome.card != json.loads(case.input(expect["card"])):
         yield "what the caller gets", outcome.card, f"that of {expect['card']}"
+    if outcome.traffic is not None:
+        yield from strayings(expect, outcome.traffic)
     if outcome.verdict != "trusted" and outcome.card is not None:
         yield "what the caller gets", "a card", "nothing unless the verdict is trusted"
 
@@ -188,7 +218,7 @@ def ours(case: Case) -> Iterator[Outcome]:
     """Put a case to cardsign."""
     try:
         policy, _ = read_policy(case.folder / case.members["policy"])
-        memory = _memory(case, policy)
+        memory = memory_of(case, policy)
     except UsageFault as fault:
         yield from [Outcome("none", (fault.code,))] * len(case.steps)
         return
@@ -199,13 +229,19 @@ def ours(case: Case) -> Iterator[Outcome]:
         except LocalFault as fault:
             yield Outcome("none", (fault.code,))
         else:
-            yield Outcome(
-                report.verdict,
-                tuple(reason.code for reason in report.reasons),
-                {name: str(answer) for name, answer in report.answers.to_json().items()},
-                report.subject,
-                report.card,
-            )
+            yield outcome_of(report)
+
+
+def outcome_of(report: Report, traffic: Traffic | None = None) -> Outcome:
+    """A report of ours as an outcome."""
+    return Outcome(
+        report.verdict,
+        tuple(reason.code for reason in report.reasons),
+        {name: str(answer) for name, answer in report.answers.to_json().items()},
+        report.subject,
+        report.card,
+        traffic,
+    )
 
 
 def _examine(case: Case, step: Mapping[str, Any], **held: Any) -> Report:
@@ -235,12 +271,17 @@ def _circumstances(case: Case, step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _subject(members: Mapping[str, str]) -> tuple[PublicSubject | None, str | None]:
-    named = {name: value for name, value in members.items() if name != "audience"}
-    [subject] = [_SUBJECTS[name](value) for name, value in named.items()] or [None]
-    return subject, members.get("audience")
+    return public_subject(members), members.get("audience")
 
 
-def _memory(case: Case, policy: Policy) -> Memory:
+def public_subject(members: Mapping[str, str]) -> PublicSubject | None:
+    """Whom a verdict is about, the audience left aside."""
+    named = ((name, value) for name, value in members.items() if name != "audience")
+    return next((_SUBJECTS[name](value) for name, value in named), None)
+
+
+def memory_of(case: Case, policy: Policy) -> Memory:
+    """What a verifier remembers at the start of a case."""
     lock = case.members.get("lock")
     floors = read_lock(case.folder / lock) if lock else {}
     remembered = case.members.get("memory", "none")

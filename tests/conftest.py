@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 from cardsign.jose.keys import PrivateKey
+from tests.crash import mounting
 from tests.keys import postgres as pg
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -59,6 +60,8 @@ SIGNERS = (
 )
 SIGNERS_INSTALLABLE = "`make signers-env` installs it"
 POSTGRES_INSTALLABLE = "`make postgres-env` installs it"
+A2A_INSTALLABLE = "`make a2a-env` installs it"
+A2A_MODULES = ("a2a", "fastapi", "sse_starlette", "uvicorn")
 
 # Moderate, and without a deadline: a busy machine is no bug. `--hypothesis-profile nightly` digs.
 settings.register_profile("quick", max_examples=60, deadline=None)
@@ -108,6 +111,10 @@ def _why_left_out(item: pytest.Item) -> str:
             return f"no {name}; {SIGNERS_INSTALLABLE}"
     if item.get_closest_marker("needs_postgres") and not pg.is_here():
         return f"no PostgreSQL; {POSTGRES_INSTALLABLE}"
+    if item.get_closest_marker("needs_mounts") and not mounting.is_here():
+        return "no leave to mount file systems"
+    if item.get_closest_marker("needs_a2a") and not all(map(_is_importable, A2A_MODULES)):
+        return f"no a2a-sdk with its server; {A2A_INSTALLABLE}"
     return ""
 
 
@@ -143,7 +150,7 @@ def _ci_faults(config: pytest.Config) -> list[str]:
     skipped = len(reporter.stats.get("skipped", []))
     faults = [f"{skipped} skipped"] if skipped else []
     left_out = config.stash.get(_LEFT_OUT, {})
-    installable = (INSTALLABLE, SIGNERS_INSTALLABLE, POSTGRES_INSTALLABLE)
+    installable = (INSTALLABLE, SIGNERS_INSTALLABLE, POSTGRES_INSTALLABLE, A2A_INSTALLABLE)
     return faults + [reason for reason in left_out if reason.endswith(installable)]
 
 

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 import socket
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from attacks_runner import CORPUS, FORMAT, Attack, Case, Outcome, Verifier, deviations, load, ours
+from attacks_runner import (
+    CORPUS,
+    FORMAT,
+    TRANSCRIPT_FORMAT,
+    Attack,
+    Case,
+    Outcome,
+    Verifier,
+    deviations,
+    load,
+    ours,
+)
+from attacks_traffic import Traffic
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from cardsign.card.strictjson import parse_object
@@ -18,18 +33,32 @@ from cardsign.errors import JsonRefused
 from cardsign.reasons import REASONS
 
 #: The corpus only grows; raise this when it does.
-LEAST_CASES = 1250
+LEAST_CASES = 1840
 #: Bytes of all of it; what is larger is written as a recipe.
-MOST_BYTES = 3_000_000
+MOST_BYTES = 3_800_000
 
+ROOT = Path(__file__).resolve().parents[1]
 ATTACKS = load()
 CASES = [case for attack in ATTACKS for case in attack.cases]
+#: The cases of each directory, and apart from them its transcripts.
+SETS = {
+    f"{attack.folder.name}{what}": cases
+    for attack in ATTACKS
+    for what, cases in (("", attack.cases), ("-on-line", attack.transcripts))
+    if cases
+}
 
 each_attack = pytest.mark.parametrize("attack", ATTACKS, ids=[one.folder.name for one in ATTACKS])
+each_set = pytest.mark.parametrize("cases", SETS.values(), ids=SETS)
 
 ABOUT = {"format", "number", "title", "source", "why", "cases"}
 CASE = {"id", "kind", "title", "policy", "lock", "memory", "steps"}
 STEP = {"card", "public", "subject", "now", "evidence", "historic", "expect"}
+ON_LINE = {"url", "subject", "now", "elapsed", "restart", "lost", "repeat"}
+WORLD = {"names", "servers", "answers"}
+ANSWER = {"status", "headers", "body", "framing", "parts", "pause", "version", "etag"}
+ANSWER |= {"storm", "raw", "then"}
+TRAFFIC = {"asked", "reached", "times", "lookups", "unsent", "taken"}
 EVIDENCE = {"keysets", "releases", "jwks", "jwks_url", "contact"}
 REMEMBERED = {"keyset", "release", "newest_iat", "signed_before", "jwks", "first_contact"}
 EXPECT = {"verdict", "code", "first", "warnings", "answers", "subject", "card"}
@@ -73,19 +102,19 @@ def doubting(case: Case) -> Iterable[Outcome]:
     return [Outcome("indeterminate", tuple(REASONS)) for _ in case.steps]
 
 
-@each_attack
+@each_set
 @pytest.mark.parametrize("verifier", [refusing, accepting, doubting])
-def test_one_answer_to_everything_fails(attack: Attack, verifier: Verifier) -> None:
-    """In every directory."""
-    assert any(deviations(case, verifier) for case in attack.cases)
+def test_one_answer_to_everything_fails(cases: list[Case], verifier: Verifier) -> None:
+    """In every directory, and among its transcripts as well."""
+    assert any(deviations(case, verifier) for case in cases)
 
 
-@each_attack
-def test_every_attack_has_an_honest_twin(attack: Attack) -> None:
+@each_set
+def test_every_attack_has_an_honest_twin(cases: list[Case]) -> None:
     """An attack ends untrusted; a twin trusted, or at least not refused for an attack's reason."""
-    last = {case.id: case.steps[-1]["expect"] for case in attack.cases}
-    hostile = [last[case.id] for case in attack.cases if case.is_attack]
-    honest = [last[case.id] for case in attack.cases if not case.is_attack]
+    last = {case.id: case.steps[-1]["expect"] for case in cases}
+    hostile = [last[case.id] for case in cases if case.is_attack]
+    honest = [last[case.id] for case in cases if not case.is_attack]
     assert hostile
     assert all(one["verdict"] != "trusted" for one in hostile)
     assert any(one["verdict"] == "trusted" for one in honest)
@@ -98,36 +127,55 @@ def test_every_attack_has_an_honest_twin(attack: Attack) -> None:
 
 def test_the_corpus_is_large_enough() -> None:
     """As many cases as were promised, in no more bytes than a checkout should bear."""
-    assert len(CASES) >= LEAST_CASES
+    assert sum(map(len, SETS.values())) >= LEAST_CASES
     assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < MOST_BYTES
 
 
 def test_numbers_and_names_are_unique() -> None:
     """A number names a directory, an id a case."""
+    every = [case for cases in SETS.values() for case in cases]
     assert Counter(attack.number for attack in ATTACKS).most_common(1)[0][1] == 1
-    assert Counter(case.id for case in CASES).most_common(1)[0][1] == 1
+    assert Counter(case.id for case in every).most_common(1)[0][1] == 1
+
+
+def test_no_attack_of_the_list_is_left_out() -> None:
+    """1 to 74, those on verifiers; what is none of theirs (75 to 84) is tested beside the keys."""
+    assert [one.number for one in ATTACKS if one.number < 100] == list(range(1, 75))
+
+
+@each_attack
+def test_what_is_no_data_is_a_test(attack: Attack) -> None:
+    """Every directory says something, and every test that one names is there."""
+    assert attack.cases or attack.transcripts or attack.tests
+    for name in attack.tests:
+        file, _, function = name.partition("::")
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        assert function in {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
 
 
 @each_attack
 def test_the_form_of_a_directory(attack: Attack) -> None:
     """As README.md has it; no member unknown, none missing."""
-    assert set(attack.about) == ABOUT
+    assert set(attack.about) - {"tests"} == ABOUT
     assert attack.about["format"] == FORMAT
     assert attack.folder.name.startswith(f"{attack.number:03}-")
     assert re.fullmatch(r"keys-and-trust \d+|finding \d+|rules? [KV]\d+.*", attack.about["source"])
     for case in attack.cases:
-        members = case.members
-        assert set(members) <= CASE
-        assert {"id", "kind", "title", "policy", "steps"} <= set(members)
-        assert re.fullmatch(r"[a-z0-9-]+", members["id"])
-        assert members["kind"] in ("attack", "twin")
-        assert members["title"]
-        memory = members.get("memory", "none")
-        if memory not in ("none", "fresh"):
-            assert all(set(known) <= REMEMBERED for known in memory.values())
-        assert members["steps"]
-        for step in members["steps"]:
+        _check_case(case.members)
+        for step in case.steps:
             _check_step(step)
+
+
+def _check_case(members: Mapping[str, Any]) -> None:
+    assert set(members) <= CASE
+    assert {"id", "kind", "title", "policy", "steps"} <= set(members)
+    assert re.fullmatch(r"[a-z0-9-]+", members["id"])
+    assert members["kind"] in ("attack", "twin")
+    assert members["title"]
+    memory = members.get("memory", "none")
+    if memory not in ("none", "fresh"):
+        assert all(set(known) <= REMEMBERED for known in memory.values())
+    assert members["steps"]
 
 
 def _check_step(step: dict[str, Any]) -> None:
@@ -135,19 +183,55 @@ def _check_step(step: dict[str, Any]) -> None:
     assert {"card", "subject", "now", "expect"} <= set(step)
     assert set(step.get("evidence", {})) <= EVIDENCE
     assert len(set(step["subject"]) & {"issuer", "origin", "url", "holder"}) <= 1
-    expect = step["expect"]
-    assert set(expect) <= EXPECT
+    _check_expectation(step["expect"])
+
+
+def _check_expectation(expect: Mapping[str, Any], *more: str) -> None:
+    assert set(expect) <= EXPECT.union(more)
     assert expect["verdict"] in VERDICTS
     assert ("warnings" if expect["verdict"] == "trusted" else "code") in expect
     codes = {*expect.get("warnings", ()), *([expect["code"]] if "code" in expect else ())}
     assert codes <= set(REASONS)
 
 
-@each_attack
-def test_no_two_cases_are_the_same(attack: Attack) -> None:
+@pytest.mark.parametrize(
+    "attack", [one for one in ATTACKS if one.transcripts], ids=lambda one: one.folder.name
+)
+def test_the_form_of_transcripts(attack: Attack) -> None:
+    """As README.md has it; no member unknown, and what may be asked is always said."""
+    document = json.loads((attack.folder / "fetch.json").read_text(encoding="utf-8"))
+    assert document.keys() == {"format", "cases"}
+    assert document["format"] == TRANSCRIPT_FORMAT
+    for case in attack.transcripts:
+        _check_case(case.members)
+        assert case.steps[0].keys() >= WORLD
+        for step in case.steps:
+            assert {"url", "now", "expect"} <= step.keys() <= ON_LINE | WORLD | {"expect"}
+            assert "asked" in step["expect"]
+            _check_expectation(step["expect"], *TRAFFIC)
+            _check_world(step)
+
+
+def _check_world(step: dict[str, Any]) -> None:
+    for name in step.get("names", {}):
+        assert re.fullmatch(r"[a-z0-9.-]+", name)
+    for at, server in step.get("servers", {}).items():
+        address, _, port = at.rpartition(":")
+        assert ip_address(address.strip("[]"))
+        assert 0 < int(port) < 65536
+        assert server == "silent" or server.keys() <= {"certificate"}
+    for url, said in step.get("answers", {}).items():
+        assert url.startswith(("https://", "http://"))
+        for answer in said.get("turns", [said]):
+            assert answer.keys() <= ANSWER
+            assert "raw" not in answer or answer.keys() <= {"raw", "then"}
+
+
+@each_set
+def test_no_two_cases_are_the_same(cases: list[Case]) -> None:
     """What is given differs, or the case says nothing of its own."""
     given = []
-    for case in attack.cases:
+    for case in cases:
         about = [case.members["policy"], case.members.get("lock"), case.members.get("memory")]
         steps = [{k: v for k, v in step.items() if k != "expect"} for step in case.steps]
         given.append(repr((about, steps)))
@@ -158,8 +242,9 @@ def test_no_two_cases_are_the_same(attack: Attack) -> None:
 def test_every_file_is_used(attack: Attack) -> None:
     """And every file that is named is there; .json is strict JSON, .bin is not."""
     there = {path.name for path in attack.folder.iterdir()}
-    named = {name for case in attack.cases for name in case.files()}
-    assert named == there - {"attack.json"}
+    cases = [*attack.cases, *attack.transcripts]
+    named = {name for case in cases for name in case.files()}
+    assert named == there - {"attack.json", "fetch.json"}
     for name in named:
         if not name.endswith(".toml"):
             data = (attack.folder / name).read_bytes()
@@ -285,6 +370,51 @@ def test_an_input_is_made_of_its_pieces(tmp_path: Path) -> None:
     case = _case(tmp_path, {})
     pieces = [{"text": "ä[", "times": 2}, {"base64": "/w=="}, {"file": "verified.json"}]
     assert case.input({"pieces": pieces}) == "ä[ä[".encode() + b'\xff{"name": "x"}'
+
+
+TRAFFIC_DONE = Traffic(
+    lookups=("tides.example",),
+    reached=("93.184.215.14:443",),
+    requests=(("https://tides.example/a", "GET /a HTTP/1.1\r\n\r\n"),),
+    taken=9,
+)
+
+
+@pytest.mark.parametrize(
+    ("expect", "agrees"),
+    [
+        ({}, True),
+        ({"asked": ["https://tides.example/*"]}, True),
+        ({"asked": ["https://tides.example/b"]}, False),
+        ({"asked": ["https://tides.example/"]}, False),
+        ({"asked": []}, False),
+        ({"reached": ["93.184.215.14:443"]}, True),
+        ({"reached": []}, False),
+        ({"times": {"https://tides.example/a": 1}}, True),
+        ({"times": {"https://tides.example/a": 0}}, False),
+        ({"lookups": {"tides.example": 1}}, True),
+        ({"lookups": {"tides.example": 0}}, False),
+        ({"unsent": ["Cookie:"]}, True),
+        ({"unsent": ["HTTP/1.1"]}, False),
+        ({"taken": 9}, True),
+        ({"taken": 8}, False),
+    ],
+    ids=str,
+)
+def test_the_runner_sees_what_is_done_on_the_network(
+    expect: dict[str, Any], agrees: bool, tmp_path: Path
+) -> None:
+    """Each member of `expect` that is about it is compared."""
+    said = {"verdict": "invalid", "asked": ["https://tides.example/a"], **expect}
+    done = Outcome("invalid", traffic=TRAFFIC_DONE)
+    assert (deviations(_case(tmp_path, said), lambda _: [done]) == []) is agrees
+
+
+def test_the_runner_sees_a_name_that_is_none_of_ours(tmp_path: Path) -> None:
+    """A look-up tells somebody something, even if nothing follows."""
+    case = _case(tmp_path, {"verdict": "invalid", "asked": ["https://tides.example/a"]})
+    done = Outcome("invalid", traffic=Traffic(lookups=("evil.example",)))
+    assert deviations(case, lambda _: [done]) != []
 
 
 def _case(folder: Path, expect: dict[str, Any]) -> Case:

@@ -24,8 +24,7 @@ from publications import (
 )
 from support import without
 
-from cardsign.admission import declares_extended_card
-from cardsign.card.extended import ExtendedMarker, with_marker
+from cardsign.card.extended import ExtendedMarker, declares_extended_card, with_marker
 from cardsign.errors import CardsignError, FileFault, PublishRefused, ServeFault, UsageFault
 from cardsign.generation import Generation
 from cardsign.jose.jwks import JwkSet
@@ -97,7 +96,6 @@ def test_the_manifest_names_each_file_by_digest_size_and_type(
         "published_at": "2026-11-21T12:00:00Z",
         "max_age": 300,
         "kids": [key.public.kid],
-        "settled_at": "2026-11-21T12:05:00Z",
     }
     assert files == {
         name: {
@@ -175,6 +173,28 @@ def test_other_content_is_the_next_generation(
     assert (second.number, second.created) == (2, True)
     assert load_current(directory).number == 2
     assert old.items() <= _tree(directory).items()
+
+
+def _until(when: datetime | None) -> Callable[[Generation], datetime | None]:
+    """Keys that change next at that time, whatever is published."""
+    return lambda generation: when
+
+
+def test_when_the_keys_change_next_is_part_of_a_generation(
+    directory: Path, key: PrivateKey
+) -> None:
+    """It is read back; another time makes a generation of the same files, the same time none."""
+
+    def put(when: datetime | None) -> Generation:
+        jwks = JwkSet.of([key.public])
+        card, directions = sign(PUBLIC, key), {"directory": directory, "now": NOW}
+        return publish(card, jwks=jwks, extended={}, next_change=_until(when), **directions)
+
+    soon, later = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
+    assert put(soon).changes_at == soon
+    assert load_current(directory).changes_at == soon
+    assert [put(when).number for when in (soon, later, later, None, None)] == [1, 2, 2, 3, 3]
+    assert load_current(directory).changes_at is None
 
 
 def test_each_published_card_is_trusted_by_the_published_key_set(
@@ -585,6 +605,7 @@ def _rewrite_manifest(directory: Path, **members: object) -> None:
         pytest.param({"generation": 2}, id="it is another generation's"),
         pytest.param({"max_age": -1}, id="its max-age is negative"),
         pytest.param({"published_at": "yesterday"}, id="its time is none"),
+        pytest.param({"changes_at": 0}, id="the time of its next change is none"),
         pytest.param({"kids": "k1"}, id="its kids are no list"),
         pytest.param({"files": {}}, id="it names no card"),
         pytest.param({"format": "1"}, id="its format is a string"),

@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from ipaddress import ip_address
 from pathlib import Path
@@ -36,7 +37,8 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli import cli
 from cardsign.errors import FetchFailed
 from cardsign.jose.jws import read_entry
-from cardsign.net.fetch import CARD_PATH, LEGACY_CARD_PATH, FetchPolicy, fetch, fetch_card
+from cardsign.net.asker import Asker, CardAnswer
+from cardsign.net.fetch import CARD_PATH, LEGACY_CARD_PATH, FetchPolicy, Wire, fetch
 from cardsign.server.app import ServerConfig, create_app
 from cardsign.server.jsonrpc import MAX_REQUEST_BYTES
 from cardsign.server.tokens import TokenTable, create_token
@@ -104,6 +106,15 @@ def test_O17_a_request_beyond_the_limit_is_refused(client: FlaskClient) -> None:
     assert client.post("/a2a", json=call).status_code == 413
 
 
+@pytest.mark.parametrize(("method", "code"), [("SendMessage", -32004), ("NoSuchMethod", -32601)])
+def test_O19_a_server_answers_foreign_methods(client: FlaskClient, method: str, code: int) -> None:
+    """A card server sends no message on: A2A's error for its own methods, JSON-RPC's for others."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
+    answer = client.post("/a2a", json=call, headers={"A2A-Version": "1.0"})
+    assert answer.json is not None
+    assert answer.json["error"]["code"] == code
+
+
 @pytest.mark.parametrize("audience", ["partner", "staff"])
 def test_O24_each_audience_sees_its_own_skills(
     client: FlaskClient, tokens: dict[str, str], audience: str
@@ -169,7 +180,7 @@ def test_G14_inspect_shows_capabilities_skills_and_security(tmp_path: Path) -> N
 
 # -------------------------------------------------------------------- asking a peer
 
-TRYING = FetchPolicy(total_timeout=2.0, insecure_loopback_http=True)
+TRYING = Wire(FetchPolicy(total_timeout=2.0, insecure_loopback_http=True))
 
 
 @dataclass
@@ -210,13 +221,25 @@ def peer() -> Iterator[Peer]:
         thread.join()
 
 
+def ask_card(url: str, wire: Wire = TRYING) -> CardAnswer:
+    """What a host's card is, asked without any memory."""
+    return Asker(wire, now=lambda: datetime.now(UTC)).ask_card(url)
+
+
+def refusal(answer: CardAnswer) -> str:
+    """Why there is none."""
+    return answer.failure.code if answer.failure else "none"
+
+
 def test_O5_the_canonical_path_is_asked_first_then_the_legacy_one(peer: Peer) -> None:
     """Whichever answered is named."""
     peer.answers = {LEGACY_CARD_PATH: (200, b"{}")}
-    assert fetch_card(peer.url, policy=TRYING).url == peer.url + LEGACY_CARD_PATH
+    legacy = ask_card(peer.url)
+    assert (legacy.path, legacy.url) == ("legacy", peer.url + LEGACY_CARD_PATH)
     assert peer.paths == [CARD_PATH, LEGACY_CARD_PATH]
     peer.answers |= {CARD_PATH: (200, b"{}")}
-    assert fetch_card(peer.url, policy=TRYING).url == peer.url + CARD_PATH
+    canonical = ask_card(peer.url)
+    assert (canonical.path, canonical.url) == ("canonical", peer.url + CARD_PATH)
 
 
 def test_O6_O25_a_silent_peer_costs_a_bounded_time() -> None:
@@ -225,14 +248,14 @@ def test_O6_O25_a_silent_peer_costs_a_bounded_time() -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/card.json"
         policy = FetchPolicy(total_timeout=0.2, insecure_loopback_http=True)
         with pytest.raises(FetchFailed) as failed:
-            fetch(url, policy=policy)
+            fetch(url, Wire(policy))
     assert failed.value.code == "fetch.timeout"
 
 
 def test_O7_a_request_says_who_asks(peer: Peer) -> None:
     """Name and, where it is installed, version."""
     peer.answers = {CARD_PATH: (200, b"{}")}
-    fetch_card(peer.url, policy=TRYING)
+    ask_card(peer.url)
     assert peer.agents[0].partition("/")[0] == "cardsign"
 
 
@@ -248,26 +271,21 @@ def test_O15_a_name_that_leads_inside_is_not_asked(address: str) -> None:
         dialled.append(where)
         raise AssertionError
 
-    with pytest.raises(FetchFailed) as failed:
-        fetch_card("https://peer.example", resolver=lambda _: [ip_address(address)], dial=dial)
-    assert failed.value.code == "fetch.forbidden_address"
+    wire = Wire(resolver=lambda _: [ip_address(address)], dial=dial)
+    assert refusal(ask_card("https://peer.example", wire)) == "fetch.forbidden_address"
     assert dialled == []
 
 
 def test_O15_a_redirect_leads_nowhere(peer: Peer) -> None:
     """So it cannot lead inside either."""
     peer.answers = {CARD_PATH: (302, b""), "/elsewhere": (200, b"{}")}
-    with pytest.raises(FetchFailed) as failed:
-        fetch_card(peer.url, policy=TRYING)
-    assert failed.value.code == "fetch.status"
+    assert refusal(ask_card(peer.url)) == "fetch.status"
     assert peer.paths == [CARD_PATH]
 
 
 def test_O17_an_answer_beyond_the_limit_is_refused(peer: Peer) -> None:
     """A card of the largest size is taken, one byte more is not."""
     peer.answers = {CARD_PATH: (200, b" " * MAX_CARD_BYTES)}
-    assert len(fetch_card(peer.url, policy=TRYING).body) == MAX_CARD_BYTES
+    assert len(ask_card(peer.url).untrusted_body) == MAX_CARD_BYTES
     peer.answers = {CARD_PATH: (200, b" " * (MAX_CARD_BYTES + 1))}
-    with pytest.raises(FetchFailed) as failed:
-        fetch_card(peer.url, policy=TRYING)
-    assert failed.value.code == "fetch.too_large"
+    assert refusal(ask_card(peer.url)) == "fetch.too_large"

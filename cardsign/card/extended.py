@@ -56,6 +56,14 @@ class ExtendedMarker:
     exp: int
 
 
+def declares_extended_card(document: Mapping[str, Json]) -> bool:
+    """Whether a public card announces an extended one, as 1.0 or as 0.3 says it."""
+    capabilities = document.get("capabilities")
+    if isinstance(capabilities, dict) and capabilities.get("extendedAgentCard") is True:
+        return True
+    return document.get("supportsAuthenticatedExtendedCard") is True
+
+
 def find_marker(document: Mapping[str, Json]) -> ExtendedMarker | None:
     """Read the marker of a card.
 

@@ -15,22 +15,41 @@ import click
 from cardsign import __version__
 from cardsign.cli.failures import run
 
+#: Where each command is, and what it does in one line, so that help imports none of them.
 _COMMANDS: Final = {
-    "init": "cardsign.cli.init:init",
-    "keys": "cardsign.cli.keys:keys",
-    "keyset": "cardsign.cli.keyset:keyset",
-    "release": "cardsign.cli.release:release",
-    "canonicalize": "cardsign.cli.sign:canonicalize",
-    "sign": "cardsign.cli.sign:sign",
-    "verify": "cardsign.cli.verify:verify",
-    "bundle": "cardsign.cli.bundle:bundle",
-    "trust": "cardsign.cli.trust:trust",
-    "inspect": "cardsign.cli.inspect:inspect",
-    "explain": "cardsign.cli.explain:explain",
-    "lint": "cardsign.cli.lint:lint",
-    "publish": "cardsign.cli.publish:publish",
-    "serve": "cardsign.cli.serve:serve",
-    "tokens": "cardsign.cli.serve:tokens",
+    "init": ("cardsign.cli.init:init", "Set up this folder: settings, keys, first statements."),
+    "keys": (
+        "cardsign.cli.keys:keys",
+        "Make, import and show keys, and take them through their lives.",
+    ),
+    "keyset": (
+        "cardsign.cli.keyset:keyset",
+        "The statement of which keys may sign for the issuer.",
+    ),
+    "release": ("cardsign.cli.release:release", "Say which cards are current, daily."),
+    "canonicalize": (
+        "cardsign.cli.sign:canonicalize",
+        "Print exactly the bytes that a signature covers.",
+    ),
+    "sign": ("cardsign.cli.sign:sign", "Sign a card with every active key."),
+    "verify": ("cardsign.cli.verify:verify", "Verify cards and URLs, and say why or why not."),
+    "fetch": ("cardsign.cli.fetch:fetch", "Fetch a card, verify it, and write what was verified."),
+    "call": ("cardsign.cli.call:call", "Send a text to an agent whose card is trusted."),
+    "bundle": (
+        "cardsign.cli.bundle:bundle",
+        "Put a card and its issuer's statements into one file.",
+    ),
+    "trust": ("cardsign.cli.trust:trust", "Say whose cards to believe, and by which keys."),
+    "peers": ("cardsign.cli.peers:peers", "Verify all peers, day by day, and see how they stand."),
+    "inspect": ("cardsign.cli.inspect:inspect", "Show what a card holds."),
+    "explain": (
+        "cardsign.cli.explain:explain",
+        "Explain what each signature covers, and why one fails.",
+    ),
+    "lint": ("cardsign.cli.lint:lint", "Find what parts the readers of a card, and mend it."),
+    "publish": ("cardsign.cli.publish:publish", "Publish a signed card with its key set."),
+    "serve": ("cardsign.cli.serve:serve", "Serve a publication, and follow it as it changes."),
+    "tokens": ("cardsign.cli.serve:tokens", "Bearer tokens for the extended card."),
 }
 
 
@@ -41,9 +60,13 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, _, attribute = _COMMANDS[cmd_name].partition(":")
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

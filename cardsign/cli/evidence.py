@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -55,20 +54,11 @@ def read_evidence(paths: Iterable[Path]) -> Evidence:
     found = Evidence()
     for path in paths:
         if path.is_dir():
-            found = together(found, _of_folder(path))
+            found = found.beside(_of_folder(path))
         else:
             with of_the_user(str(path)):
-                found = together(found, _of_file(path))
+                found = found.beside(_of_file(path))
     return found
-
-
-def together(first: Evidence, second: Evidence) -> Evidence:
-    """The statements of both; neither vouches for the other."""
-    return replace(
-        first,
-        untrusted_keysets=(*first.untrusted_keysets, *second.untrusted_keysets),
-        untrusted_releases=(*first.untrusted_releases, *second.untrusted_releases),
-    )
 
 
 def _of_folder(folder: Path) -> Evidence:
@@ -76,7 +66,7 @@ def _of_folder(folder: Path) -> Evidence:
     found, others = Evidence(), 0
     for file in files[: MAX_FILES + 1]:
         try:
-            found = together(found, _of_file(file))
+            found = found.beside(_of_file(file))
         except InputRefused:
             others += 1
     if not others < len(files) <= MAX_FILES:

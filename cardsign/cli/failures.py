@@ -9,7 +9,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -20,6 +20,10 @@ from cardsign.reasons import hint_for
 _DEBUG: str = "CARDSIGN_DEBUG"  # set it to see the traceback of a crash
 # Files are written elsewhere, under a name: here these can only mean standard output.
 _UNWRITTEN: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+# What click 8.2 raises for a group without a command; before that it printed help by itself.
+_HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 def run(command: Callable[[], object]) -> int:
@@ -34,7 +38,10 @@ def run(command: Callable[[], object]) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
-        complain(_usage_fault(error))
+        if isinstance(error, _HELP):
+            click.echo(error.format_message(), err=True)
+        else:
+            complain(_usage_fault(error))
         return EXIT_LOCAL_FAULT
     except (click.Abort, KeyboardInterrupt):
         say("stopped")

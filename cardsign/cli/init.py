@@ -18,6 +18,7 @@ from cardsign.cli.options import (
     of_the_user,
     passphrase_options,
     passphrase_source,
+    read_place,
 )
 from cardsign.cli.recovery import (
     VARIABLE,
@@ -36,11 +37,14 @@ from cardsign.jose.members import HOLDER
 from cardsign.jose.release import read_release
 from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE
 from cardsign.keys.ledger import Ledger, note_keyset, note_release, write_draft
+from cardsign.keys.opening import AnyStore, Place, create_store, is_taken
 from cardsign.keys.passphrase import PassphraseSource, new_passphrase, terminal_prompt
+from cardsign.keys.postgres.address import DatabaseUrl
 from cardsign.keys.records import Role
 from cardsign.keys.releases import ReleasePlan, draft_following
 from cardsign.keys.statements import DEFAULT_LIFETIME, KeysetPlan, draft_next
-from cardsign.keys.store import DirectoryStore, holds_store
+from cardsign.keys.store import DEFAULT_DIRECTORY
+from cardsign.keys.store import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.trust.origins import parse_origin
 
 _FILE = click.Path(path_type=Path)
@@ -71,7 +75,11 @@ class _Made:
     help="The https origin that the cards will speak for; needed unless --simple.",
 )
 @click.option(
-    "--keystore", default="keys", show_default=True, metavar="DIR", help="Where the keys will lie."
+    "--keystore",
+    type=read_place,
+    metavar="DIR",
+    help="Where the keys will lie, or the URL of a database for them "
+    f"[default: {KEYSTORE_VARIABLE}, then keys].",
 )
 @click.option(
     "--publish",
@@ -85,7 +93,7 @@ class _Made:
 @click.option("--holder", default="owner", show_default=True, help="Who holds the keys.")
 @click.option(
     "--root-keystore",
-    type=_FILE,
+    type=read_place,
     metavar="DIR",
     help="Where the root key will lie, such as on a stick [default: as the rest].",
 )
@@ -116,7 +124,7 @@ class _Made:
 @json_option
 def init(
     issuer: str | None,
-    keystore: str,
+    keystore: Place | None,
     publish_dir: str,
     simple: bool,
     alg: Alg,
@@ -136,18 +144,23 @@ def init(
     if Path(CONFIG_FILE).exists():
         raise FileFault("file.exists", "this folder is set up already", path=CONFIG_FILE)
     source = passphrase_source(passphrase_file, passphrase_fd)
-    config = render_config(issuer=origin, keystore=keystore, publish=publish_dir)
+    place = keystore or read_place(os.environ.get(KEYSTORE_VARIABLE) or DEFAULT_DIRECTORY)
     if simple:
-        described = _simple(Path(keystore), new_passphrase(source), alg)
+        described = _simple(place, new_passphrase(source), alg)
     else:
-        described = _full(origin, Path(keystore), source, alg, **full)
+        described = _full(origin, place, source, alg, **full)
+    named = str(place) if isinstance(place, Path) else place.to_file()
+    config = render_config(issuer=origin, keystore=named, publish=publish_dir)
     write_atomic(Path(CONFIG_FILE), config)
+    if isinstance(place, DatabaseUrl) and place.password is not None:
+        say(f"the database's password is not in {CONFIG_FILE}, which is committed:")
+        say(f"  keep it in ~/.pgpass, or the whole URL in {KEYSTORE_VARIABLE}")
     if as_json:
-        print_json({"config": CONFIG_FILE, "keystore": keystore, "alg": alg, **described})
+        print_json({"config": CONFIG_FILE, "keystore": str(place), "alg": alg, **described})
         return
     if recovery := described.get("recovery"):
         click.echo(recovery, nl=False)
-    say(f"wrote {CONFIG_FILE} and the key store {keystore} with the {alg} card key")
+    say(f"wrote {CONFIG_FILE} and the key store {place} with the {alg} card key")
     say(f"  {described['kid']}")
     say("  next: cardsign sign card.json -o signed.json")
     if not simple:
@@ -155,20 +168,20 @@ def init(
         say("  and from cron, daily: cardsign release renew")
 
 
-def _simple(keystore: Path, passphrase: bytes, alg: Alg) -> dict[str, Any]:
-    store = DirectoryStore.create(keystore, actor=actor())
+def _simple(keystore: Place, passphrase: bytes, alg: Alg) -> dict[str, Any]:
+    store = create_store(keystore, actor=actor())
     private = PrivateKey.generate(alg)
     return {"kid": _add(store, private, passphrase, "card", None)}
 
 
 def _full(
     origin: str | None,
-    keystore: Path,
+    keystore: Place,
     source: PassphraseSource,
     alg: Alg,
     *,
     holder: str,
-    root_keystore: Path | None,
+    root_keystore: Place | None,
     root_passphrase_file: Path | None,
     release_passphrase_file: Path | None,
     recovery_out: str,
@@ -181,7 +194,7 @@ def _full(
     if not HOLDER.fullmatch(holder):
         raise UsageFault("usage.conflict", f"--holder is [a-z0-9][a-z0-9._@-]*, not {holder!r}")
     for place in {keystore, root_keystore or keystore}:
-        if holds_store(place):
+        if is_taken(place):
             raise FileFault("file.exists", "a key store is here already", path=str(place))
     passphrase = new_passphrase(source)
     secrets = _Secrets(
@@ -214,8 +227,8 @@ def _full(
 
 def _make(
     origin: str,
-    keystore: Path,
-    root_keystore: Path,
+    keystore: Place,
+    root_keystore: Place,
     secrets: _Secrets,
     alg: Alg,
     holder: str,
@@ -224,10 +237,8 @@ def _make(
     """Keys into their stores, then the first statements into the ledgers beside them."""
     now = moment()
     root, card, release = (PrivateKey.generate(kind) for kind in ("ES256", alg, "ES256"))
-    store = DirectoryStore.create(keystore, actor=actor())
-    roots = (
-        store if root_keystore == keystore else DirectoryStore.create(root_keystore, actor=actor())
-    )
+    store = create_store(keystore, actor=actor())
+    roots = store if root_keystore == keystore else create_store(root_keystore, actor=actor())
     kids = {
         "root": _add(roots, root, secrets.root, "root", holder),
         "card": _add(store, card, secrets.card, "card", holder),
@@ -255,7 +266,7 @@ def _make(
 
 
 def _add(
-    store: DirectoryStore, private: PrivateKey, passphrase: bytes, role: Role, holder: str | None
+    store: AnyStore, private: PrivateKey, passphrase: bytes, role: Role, holder: str | None
 ) -> str:
     record = store.add_key(
         private, passphrase, now=moment(), random=os.urandom, roles=(role,), holder=holder
@@ -283,7 +294,7 @@ def _recovery_passphrase(file: Path | None) -> bytes:
 
 
 def _tell_custody(
-    secrets: _Secrets, keystore: Path, root_keystore: Path | None, recovery_out: str
+    secrets: _Secrets, keystore: Place, root_keystore: Place | None, recovery_out: str
 ) -> None:
     """Say what falls together with what, as it is."""
     together = [

@@ -7,30 +7,33 @@ the subject, no policy file is looked for and nothing is remembered. With ``--is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cardsign.card.canonical import FULL_PROFILES
-from cardsign.cli.evidence import read_evidence, together
+from cardsign.cli.evidence import read_evidence
+from cardsign.cli.live import make_asker
 from cardsign.cli.options import of_the_user
-from cardsign.cli.outcome import reason_of_failure
 from cardsign.cli.policy import LoadedPolicy, load_policy, memory_of
-from cardsign.errors import CardRefused, InputRefused, NoVerdict, UsageFault
+from cardsign.errors import CardRefused, InputRefused, UsageFault
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.reasons import Reason
 from cardsign.trust.anchors import JwksAnchor
 from cardsign.trust.evidence import NO_EVIDENCE, Evidence
-from cardsign.trust.known import NO_MEMORY, Floor, Memory
-from cardsign.trust.lock import lock_of, raise_floors
+from cardsign.trust.known import NO_MEMORY, Memory
 from cardsign.trust.origins import parse_origin
 from cardsign.trust.policy import Enrolment, Policy
-from cardsign.trust.state import DirectoryMemory
 from cardsign.trust.subject import AtOrigin, CardUrl, Holder, Issuer, PublicSubject
 from cardsign.verdict import Answers, Report
 from cardsign.verify import Circumstances, examine_card, examine_extended
 from cardsign.verify.signature import reason_of
+
+if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
+    from cardsign.net.discovery import Discoverer
+    from cardsign.net.meeting import Meeting
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class Inquiry:
     evidence: Evidence
     untrusted_jwks: bytes | None
     loaded: LoadedPolicy | None
+    _discoverers: dict[str, Discoverer] = field(default_factory=dict, compare=False)
 
     @classmethod
     def prepare(cls, named: Named) -> Inquiry:
@@ -131,6 +135,10 @@ class Inquiry:
             loaded,
         )
 
+    def now(self) -> datetime:
+        """The time that verdicts are about."""
+        return self.named.at or datetime.now(UTC)
+
     def subject(self, url: str | None) -> PublicSubject | None:
         """Whose card it should be; `url` is the one that it was asked from."""
         if self.named.pins_keys:
@@ -151,9 +159,33 @@ class Inquiry:
         """
         policy, circumstances = self._for(subject, bundled)
         report = examine_card(
-            untrusted_bytes, expect=subject, policy=policy, now=self._now(), **circumstances
+            untrusted_bytes, expect=subject, policy=policy, now=self.now(), **circumstances
         )
         return self._explained(report)
+
+    def meet(self, url: str, insecure_loopback_http: bool, *, fresh: bool = False) -> Meeting:
+        """The verdict on a live peer's card, and what was received.
+
+        Raises:
+            LocalFault: As :meth:`examine`.
+        """
+        from cardsign.net.discovery import Discoverer
+        from cardsign.net.meeting import canonical
+
+        policy, circumstances = self._for(self.subject(canonical(url)), NO_EVIDENCE)
+        discoverer = self._discoverers.get(policy.digest)
+        if discoverer is None:
+            asker = make_asker(self.now, insecure_loopback_http)
+            discoverer = Discoverer(policy, self.memory, asker=asker, now=self.now)
+            self._discoverers[policy.digest] = discoverer
+        met = discoverer.meet(
+            url,
+            expect=self.subject(None),
+            evidence=circumstances["evidence"],
+            historic=circumstances["historic"],
+            fresh=fresh,
+        )
+        return replace(met, report=self._explained(met.report)) if met.untrusted_card else met
 
     def examine_beside(
         self,
@@ -175,53 +207,25 @@ class Inquiry:
             of=subject,
             audience=audience,
             policy=policy,
-            now=self._now(),
+            now=self.now(),
             **circumstances,
         )
         return self._explained(public), self._explained(extended)
 
     def without_card(
-        self, failure: NoVerdict | InputRefused, name: str, subject: PublicSubject | None
+        self, refusal: InputRefused, name: str, subject: PublicSubject | None
     ) -> Report:
-        """The verdict where there is no card to look at: it cannot be had, or its bundle opened."""
+        """The verdict where there is no card to look at, for its bundle cannot be opened."""
         enrolment = self._enrolment(subject)
-        is_absent = isinstance(failure, NoVerdict)
         return Report(
-            "indeterminate" if is_absent else "invalid",
+            "invalid",
             enrolment.name if enrolment else self.named.issuer or self.named.origin or name,
-            Answers() if is_absent else Answers(integrity="no"),
-            (reason_of_failure(failure) if isinstance(failure, NoVerdict) else reason_of(failure),),
+            Answers(integrity="no"),
+            (reason_of(refusal),),
             issuer=enrolment.name if enrolment and not enrolment.is_holder else None,
             historic=self.named.at is not None,
-            checked_at=self._now(),
+            checked_at=self.now(),
         )
-
-    def raise_lock(self) -> tuple[str, ...]:
-        """Write to the lock how far the keyset statements were followed (threats.md 2).
-
-        Only of issuers whom it names already; the memory holds everything besides.
-
-        Returns:
-            The names of those whose floor rose.
-
-        Raises:
-            LocalFault: The lock cannot be read or written, or names another history.
-        """
-        if self.loaded is None or self.named.at or not isinstance(self.memory, DirectoryMemory):
-            return ()
-        risen = {}
-        for name, floor in self.loaded.floors.items():
-            known = self.memory.find(name)
-            seen = known.as_floor() if known else Floor()
-            least = (floor.keyset.epoch, floor.keyset.version) if floor.keyset else (0, 0)
-            if seen.keyset is not None and (seen.keyset.epoch, seen.keyset.version) > least:
-                risen[name] = replace(seen, release=None)
-        if risen:
-            raise_floors(lock_of(self.loaded.path), risen)
-        return tuple(risen)
-
-    def _now(self) -> datetime:
-        return self.named.at or datetime.now(UTC)
 
     def _enrolment(self, subject: PublicSubject | None) -> Enrolment | None:
         try:
@@ -234,7 +238,7 @@ class Inquiry:
     ) -> tuple[Policy, Circumstances]:
         """The policy as narrowed, and what the verdict rests on besides."""
         enrolment = self._enrolment(subject)
-        evidence = together(self.evidence, bundled)
+        evidence = self.evidence.beside(bundled)
         policy = self.policy
         if enrolment is not None and not enrolment.is_holder:
             if self.untrusted_jwks is not None:

@@ -1,4 +1,4 @@
-"""What the commands for an issuer's statements share: ledger, publication, roles' keys."""
+"""What the commands for an issuer's statements share: ledger, options, roles' keys."""
 
 from __future__ import annotations
 
@@ -9,26 +9,23 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cardsign.cli.options import project_config, read_input
+from cardsign.cli.options import read_input
 from cardsign.cli.signers import read_public, user_access
 from cardsign.cli.talk import safe, say
-from cardsign.errors import ServeFault, StoreFault, UsageFault
+from cardsign.errors import PassphraseFault, StoreFault, UsageFault
 from cardsign.files import read_bytes
-from cardsign.generation import Generation, load_current
-from cardsign.issued import Issued
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.jose.keyset import KeysetStatement, RootKey
 from cardsign.jose.members import HOLDER
-from cardsign.jose.statements import MAX_STATEMENT_BYTES
+from cardsign.jose.statements import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.keys.differences import Difference
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES, KeyLabel, open_envelope
 from cardsign.keys.ledger import Ledger, read_draft
+from cardsign.keys.opening import AnyStore
 from cardsign.keys.passphrase import PassphraseSource
 from cardsign.keys.records import KeyRecord, Role
 from cardsign.keys.statements import Signing, signings
-from cardsign.keys.store import DirectoryStore
-from cardsign.publish import publish_statements
 
 CARD_PATH: Final = "/.well-known/agent-card.json"
 DRAFT_HELP: Final = "Where the draft goes [default: keyset-EPOCH.VERSION.json]."
@@ -59,75 +56,27 @@ def needed_keyset(ledger: Ledger) -> KeysetStatement:
     """
     newest = ledger.newest_keyset()
     if newest is None:
-        raise StoreFault("keystore.no_keyset", "no keyset statement is kept", path=str(ledger.path))
+        raise StoreFault("keystore.no_keyset", "no keyset statement is kept", path=ledger.place)
     return newest
-
-
-def issued_of(store: DirectoryStore) -> Issued | None:
-    """The statements of a store, to be published; None where there are none."""
-    ledger = Ledger.beside(store)
-    keysets = ledger.keysets()
-    if not keysets:
-        return None
-    files = [ledger.keyset_file(one.epoch, one.version) for one in keysets]
-    release = ledger.newest_release()
-    files += [] if release is None else [ledger.release_file(release.seq)]
-    read = [read_bytes(file, max_bytes=MAX_STATEMENT_BYTES) for file in files]
-    return Issued(tuple(read[: len(keysets)]), read[-1] if release else None)
-
-
-def check_publishable(
-    store: DirectoryStore,
-    publication: Path | None,
-    *,
-    keyset: bytes | None = None,
-    release: bytes | None = None,
-    now: datetime,
-) -> None:
-    """Refuse a statement that what is published will not go on with, before it is kept.
-
-    Raises:
-        PublishRefused: ``publish.statements``.
-    """
-    directory, issued = publication or project_config().publish, issued_of(store)
-    before = Issued.of(generation) if directory and (generation := newest_of(directory)) else None
-    if before is None:
-        return
-    keysets = (*(issued.keysets if issued else ()), *([keyset] if keyset else ()))
-    candidate = Issued(keysets, release or (issued.release if issued else None))
-    candidate.checked(now=now).check_follows(before.checked(now=now))
-
-
-def newest_of(publication: Path) -> Generation | None:
-    """What is published; None if nothing is."""
-    try:
-        return load_current(publication)
-    except ServeFault as fault:
-        if fault.code == "serve.no_generation":
-            return None
-        raise
-
-
-def publish_newest(store: DirectoryStore, publication: Path | None, *, now: datetime) -> None:
-    """Put the newest statements into what is published, where something is."""
-    directory = publication or project_config().publish
-    issued = issued_of(store)
-    if directory is None or issued is None:
-        return
-    generation = publish_statements(issued, directory=directory, now=now)
-    if generation is None:
-        say(f"nothing is published in {directory} yet; the statements will go with the first card")
-    elif generation.created:
-        say(f"published generation {generation.number} in {directory}")
 
 
 def read_statement(name: str) -> KeysetStatement:
     """A draft or a keyset statement in a file that others may have written."""
-    return read_draft(read_input(name, max_bytes=MAX_STATEMENT_BYTES))
+    try:
+        return read_draft(read_input(name, max_bytes=MAX_STATEMENT_BYTES))
+    except StatementRefused as refusal:
+        raise StatementRefused(
+            refusal.code,
+            refusal.message,
+            path=f"{name}{refusal.path}",
+            line=refusal.line,
+            column=refusal.column,
+            hint=refusal.hint,
+        ) from refusal
 
 
 def signers_among(
-    store: DirectoryStore,
+    store: AnyStore,
     roles: tuple[Role, ...],
     thumbprints: Collection[str],
     source: PassphraseSource,
@@ -152,14 +101,18 @@ def recovery_signer(file: Path, passphrase: bytes) -> PrivateKey:
         PassphraseFault: ``passphrase.wrong``.
         FileFault: It cannot be read.
     """
-    pkcs8, label = open_envelope(read_bytes(file, max_bytes=MAX_ENVELOPE_BYTES), passphrase)
+    data = read_bytes(file, max_bytes=MAX_ENVELOPE_BYTES)
+    try:
+        pkcs8, label = open_envelope(data, passphrase)
+    except (StoreFault, PassphraseFault) as fault:
+        raise type(fault)(fault.code, fault.message, path=str(file), hint=fault.hint) from fault
     private = PrivateKey.from_pkcs8_der(pkcs8, kid=label.kid)
     if KeyLabel.of(private.public) != label:
         raise StoreFault("keystore.envelope", "it holds another key than it says", path=str(file))
     return private
 
 
-def named_key(store: DirectoryStore, text: str, option: str) -> RootKey:
+def named_key(store: AnyStore, text: str, option: str) -> RootKey:
     """``HOLDER=KEY``, where KEY is a kid of the store or a file with a public JWK."""
     holder, equals, name = text.partition("=")
     if not equals or not HOLDER.fullmatch(holder):
@@ -167,7 +120,7 @@ def named_key(store: DirectoryStore, text: str, option: str) -> RootKey:
     return RootKey(public_of(store, name), holder)
 
 
-def public_of(store: DirectoryStore, name: str) -> PublicKey:
+def public_of(store: AnyStore, name: str) -> PublicKey:
     """The public half of a key of the store, or in a file."""
     if any(name in record.names for record in store.state.keys):
         return store.find(name).public
@@ -189,3 +142,24 @@ def _signing_line(one: Signing) -> str:
     signed = ", ".join(sorted(one.signed)) or "nobody"
     wanting = f"; {one.missing} missing" if one.missing else ""
     return f"{one.whose}: {len(one.signed)} of {one.quorum.threshold} ({signed}){wanting}"
+
+
+def described_keyset(statement: KeysetStatement) -> dict[str, Any]:
+    """A statement for ``--json``."""
+    return {
+        "issuer": statement.issuer,
+        "epoch": statement.epoch,
+        "version": statement.version,
+        "digest": statement.digest,
+        "exp": statement.exp,
+        "keys": [
+            {"kid": key.public.kid, "thumbprint": key.public.thumbprint, "roles": list(key.roles)}
+            for key in statement.keys
+        ],
+        "root": [key.public.thumbprint for key in statement.root.keys],
+        "threshold": statement.root.threshold,
+        "recovery": [key.public.thumbprint for key in statement.recovery.keys]
+        if statement.recovery
+        else None,
+        "revoked": sorted(statement.revoked),
+    }

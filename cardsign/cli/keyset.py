@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import click
 
 from cardsign.cli.issuing import (
     DRAFT_HELP,
-    check_publishable,
+    described_keyset,
     moment,
     named_key,
     needed_keyset,
     public_of,
-    publication_option,
-    publish_newest,
     read_statement,
     signing_lines,
     tell_differences,
 )
+from cardsign.cli.keyset_publishing import publish
 from cardsign.cli.keyset_signing import recover, sign
 from cardsign.cli.options import (
     json_option,
@@ -32,9 +30,11 @@ from cardsign.cli.options import (
     write_output,
 )
 from cardsign.cli.talk import print_json, safe, say
+from cardsign.errors import UsageFault
 from cardsign.jose.keyset import KeysetStatement, Quorum, Role, RootKey, StatementKey
 from cardsign.keys.differences import differences
-from cardsign.keys.ledger import Ledger, note_keyset, write_draft
+from cardsign.keys.ledger import Ledger, write_draft
+from cardsign.keys.opening import AnyStore, Place
 from cardsign.keys.statements import (
     DEFAULT_LIFETIME,
     KEY_LIFETIME,
@@ -42,7 +42,7 @@ from cardsign.keys.statements import (
     check_step,
     draft_next,
 )
-from cardsign.keys.store import DirectoryStore
+from cardsign.keys.states import ENDED
 from cardsign.trust.origins import parse_origin
 
 
@@ -57,9 +57,10 @@ def keyset() -> None:
 
 keyset.add_command(sign)
 keyset.add_command(recover)
+keyset.add_command(publish)
 
 
-@keyset.command()
+@keyset.command(short_help="Draft the next statement.")
 @click.option("-o", "--output", metavar="DRAFT", help=DRAFT_HELP)
 @click.option("--issuer", help="The issuer's name [default: the host of the first origin].")
 @click.option(
@@ -99,7 +100,12 @@ keyset.add_command(recover)
     metavar="HOLDER=KEY",
     help="A release key that is not in this key store.",
 )
-@click.option("--drop", multiple=True, metavar="KID", help="A key that is listed no longer.")
+@click.option(
+    "--drop",
+    multiple=True,
+    metavar="KID",
+    help="A key of others that is listed no longer; those of the key store go by their lives.",
+)
 @click.option(
     "--revoke",
     multiple=True,
@@ -108,7 +114,7 @@ keyset.add_command(recover)
 )
 @keystore_option
 @json_option
-def draft(output: str | None, keystore: Path | None, as_json: bool, **options: Any) -> None:
+def draft(output: str | None, keystore: Place | None, as_json: bool, **options: Any) -> None:
     """Draft the next statement: the key store's keys as they are now, and what options change.
 
     Nothing but the draft is written. Without any change it renews the one before.
@@ -126,54 +132,26 @@ def draft(output: str | None, keystore: Path | None, as_json: bool, **options: A
     changes = differences(previous, statement)
     tell_differences(changes)
     if as_json:
-        print_json({"draft": file, **_described(statement), "changes": list(map(str, changes))})
+        print_json(
+            {"draft": file, **described_keyset(statement), "changes": list(map(str, changes))}
+        )
     else:
         say(f"wrote the draft {file}; its digest, to be told to each who signs it:")
         click.echo(statement.digest)
 
 
-@keyset.command()
-@click.argument("file", metavar="STATEMENT")
-@publication_option
-@keystore_option
-@json_option
-def publish(file: str, publication: Path | None, keystore: Path | None, as_json: bool) -> None:
-    """Keep STATEMENT as the newest, if enough have signed it, and publish it.
-
-    Where nothing is published from this machine it is only kept, as each holder of a root key
-    should: he compares the next draft with it.
-    """
-    store, now = open_keystore(keystore), moment()
-    ledger = Ledger.beside(store)
-    statement = read_statement(file)
-    data = write_draft(statement)
-    if statement.digest not in {one.digest for one in ledger.keysets()}:
-        check_step(statement, ledger.newest_keyset())
-        check_publishable(store, publication, keyset=data, now=now)
-    is_new = ledger.keep_keyset(statement, data)
-    note_keyset(store, statement, now=now)
-    release = ledger.newest_release()
-    publish_newest(store, publication, now=now)
-    number = f"keyset {statement.epoch}.{statement.version}"
-    say(f"{number} is the newest now" if is_new else f"{number} was kept already")
-    if release is None or release.keyset.digest != statement.digest:
-        say("  next: cardsign release renew, which speaks of this keyset")
-    if as_json:
-        print_json({"created": is_new, **_described(statement)})
-
-
-@keyset.command()
+@keyset.command(short_help="Show the newest statement, or a draft.")
 @click.argument("file", metavar="[STATEMENT]", required=False)
 @keystore_option
 @json_option
-def show(file: str | None, keystore: Path | None, as_json: bool) -> None:
+def show(file: str | None, keystore: Place | None, as_json: bool) -> None:
     """Show the newest statement, or a draft: what it says and who has signed it."""
     ledger = Ledger.beside(open_keystore(keystore))
     statements = ledger.keysets()
     statement = read_statement(file) if file is not None else needed_keyset(ledger)
     previous = _before(statement, statements)
     if as_json:
-        print_json(_described(statement))
+        print_json(described_keyset(statement))
         return
     number = f"keyset {statement.epoch}.{statement.version} of {safe(statement.issuer)}"
     end = f"{datetime.fromtimestamp(statement.exp, UTC):%Y-%m-%d %H:%M} UTC"
@@ -185,11 +163,11 @@ def show(file: str | None, keystore: Path | None, as_json: bool) -> None:
         click.echo(f"signed by {line}")
 
 
-@keyset.command()
+@keyset.command(short_help="Check statements, each by the one before it.")
 @click.argument("files", metavar="STATEMENT...", nargs=-1, required=True)
 @keystore_option
 @json_option
-def verify(files: tuple[str, ...], keystore: Path | None, as_json: bool) -> None:
+def verify(files: tuple[str, ...], keystore: Place | None, as_json: bool) -> None:
     """Check statements by the ones kept here, each by the one before; nothing is kept.
 
     Exit status 1: one does not follow, is a fork, or too few have signed it.
@@ -202,13 +180,13 @@ def verify(files: tuple[str, ...], keystore: Path | None, as_json: bool) -> None
         check_step(statement, before if known else (statements[-1] if statements else None))
         statements += [] if known else [statement]
     if as_json:
-        print_json([_described(statement) for statement in given])
+        print_json([described_keyset(statement) for statement in given])
     else:
         for one in given:
             click.echo(f"keyset {one.epoch}.{one.version} of {safe(one.issuer)}: {one.digest}")
 
 
-def _first_plan(store: DirectoryStore) -> KeysetPlan:
+def _first_plan(store: AnyStore) -> KeysetPlan:
     """The first statement's plan: every root key of the store, one of them being enough."""
     roots = store.state.active_keys("root")
     recovery = store.state.active_keys("recovery")
@@ -224,7 +202,7 @@ def _first_plan(store: DirectoryStore) -> KeysetPlan:
 
 def _changed(
     plan: KeysetPlan,
-    store: DirectoryStore,
+    store: AnyStore,
     now: datetime,
     *,
     issuer: str | None,
@@ -245,7 +223,8 @@ def _changed(
     root = Quorum(threshold or plan.root.threshold, tuple(roots))
     with of_the_user("--origin"):
         places = tuple(str(parse_origin(one)) for one in origins or plan.origins)
-    keys = [key for key in plan.keys if not {key.public.kid, key.public.thumbprint} & set(drop)]
+    dropped = {_dropped(plan, store, name) for name in drop}
+    keys = [key for key in plan.keys if key.public.thumbprint not in dropped]
     keys += [_online(store, text, "card", now) for text in add_card]
     keys += [_online(store, text, "release", now) for text in add_release]
     replaced = plan.recovery
@@ -259,13 +238,30 @@ def _changed(
     return changed.revoking(_listed(plan, store, name) for name in revoke)
 
 
-def _online(store: DirectoryStore, text: str, role: Role, now: datetime) -> StatementKey:
+def _online(store: AnyStore, text: str, role: Role, now: datetime) -> StatementKey:
     key = named_key(store, text, f"--add-{role}")
     end = int((now + KEY_LIFETIME).timestamp())
     return StatementKey(key.public, (role,), key.holder, int(now.timestamp()), end)
 
 
-def _listed(plan: KeysetPlan, store: DirectoryStore, name: str) -> str:
+def _dropped(plan: KeysetPlan, store: AnyStore, name: str) -> str:
+    """The thumbprint of a listed key that is not of this key store.
+
+    Its own are dropped by their lives alone, which wait for what was seen to be published.
+    """
+    if any(name in key.names and key.state not in ENDED for key in store.state.keys):
+        raise UsageFault(
+            "usage.conflict",
+            f"--drop: {name!r} is a key of this key store, and goes once retired or revoked",
+            hint="Use cardsign keys retire, or cardsign keys revoke.",
+        )
+    for key in plan.keys:
+        if name in (key.public.kid, key.public.thumbprint):
+            return key.public.thumbprint
+    raise UsageFault("usage.conflict", f"--drop: the keyset lists no key {name!r}")
+
+
+def _listed(plan: KeysetPlan, store: AnyStore, name: str) -> str:
     """The thumbprint of a listed key, or of one in a file."""
     publics = [key.public for key in plan.keys] + [key.public for key in plan.root.keys]
     found = [one.thumbprint for one in publics if name in (one.kid, one.thumbprint)]
@@ -279,23 +275,3 @@ def _before(
     number = (statement.epoch, statement.version)
     earlier = [one for one in statements if (one.epoch, one.version) < number]
     return earlier[-1] if earlier else None
-
-
-def _described(statement: KeysetStatement) -> dict[str, Any]:
-    return {
-        "issuer": statement.issuer,
-        "epoch": statement.epoch,
-        "version": statement.version,
-        "digest": statement.digest,
-        "exp": statement.exp,
-        "keys": [
-            {"kid": key.public.kid, "thumbprint": key.public.thumbprint, "roles": list(key.roles)}
-            for key in statement.keys
-        ],
-        "root": [key.public.thumbprint for key in statement.root.keys],
-        "threshold": statement.root.threshold,
-        "recovery": [key.public.thumbprint for key in statement.recovery.keys]
-        if statement.recovery
-        else None,
-        "revoked": sorted(statement.revoked),
-    }

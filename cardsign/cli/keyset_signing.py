@@ -42,6 +42,7 @@ from cardsign.jose.keyset import KeysetStatement, Quorum, RootKey, read_keyset
 from cardsign.jose.statements import TYP_KEYSET
 from cardsign.keys.differences import differences
 from cardsign.keys.ledger import Ledger, write_draft
+from cardsign.keys.opening import AnyStore, Place
 from cardsign.keys.passphrase import (
     new_passphrase,
     read_passphrase,
@@ -54,7 +55,6 @@ from cardsign.keys.statements import (
     draft_recovery,
     signings,
 )
-from cardsign.keys.store import DirectoryStore
 
 
 @click.command()
@@ -79,7 +79,7 @@ def sign(
     kids: tuple[str, ...],
     recovery_file: Path | None,
     recovery_passphrase_file: Path | None,
-    keystore: Path | None,
+    keystore: Place | None,
     passphrase_file: Path | None,
     passphrase_fd: int | None,
     as_json: bool,
@@ -113,7 +113,7 @@ def sign(
         raise SigningRefused(
             "sign.no_key",
             "no key that is here has to sign this statement",
-            path=str(recovery_file or store.path),
+            path=str(recovery_file or store.place),
             hint="See who has to: cardsign keyset show DRAFT.",
         )
     signed = _signed(statement, signers)
@@ -127,7 +127,7 @@ def sign(
         say(f"  next: cardsign keyset publish {output or draft}")
 
 
-@click.command()
+@click.command(short_help="Open the next epoch with the recovery key.")
 @click.option("-o", "--output", metavar="DRAFT", help=DRAFT_HELP)
 @click.option(
     "--root-holder",
@@ -154,7 +154,7 @@ def recover(
     drop: tuple[str, ...],
     recovery_file: Path | None,
     recovery_passphrase_file: Path | None,
-    keystore: Path | None,
+    keystore: Place | None,
     passphrase_file: Path | None,
     passphrase_fd: int | None,
     as_json: bool,
@@ -201,11 +201,11 @@ def recover(
         print_json({"draft": file, "digest": signed.digest, "root": root.public.thumbprint})
     for line in signing_lines(signed, previous):
         say(f"signed by {line}")
-    say(f"  next: cardsign keyset publish {file}, then cardsign release renew")
+    say(f"  next: cardsign keyset publish {file}")
 
 
 def _recovering(
-    store: DirectoryStore,
+    store: AnyStore,
     previous: KeysetStatement,
     root: RootKey,
     renewed: PrivateKey | None,

@@ -14,14 +14,14 @@ import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.config import CONFIG_FILE, ProjectConfig, read_config
-from cardsign.errors import InputRefused, UsageFault
+from cardsign.errors import InputRefused, PassphraseFault, UsageFault
 from cardsign.files import read_bytes, write_atomic
 from cardsign.jose.keys import Alg
 from cardsign.keys.opening import AnyStore, Place, open_store
 from cardsign.keys.passphrase import PassphraseSource, terminal_prompt
 from cardsign.keys.postgres.address import DatabaseUrl, is_database_url, parse_database_url
 from cardsign.keys.store import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.store import DirectoryStore, holds_store, locate_keystore
+from cardsign.keys.store import holds_store, locate_keystore
 
 STDIO: Final = "-"
 ALGORITHMS: Final[tuple[Alg, ...]] = get_args(Alg)
@@ -45,7 +45,7 @@ def alg_option(command: _Command) -> _Command:
     )(command)
 
 
-def _place(text: str) -> Place:
+def read_place(text: str) -> Place:
     """A directory, or the URL of a database."""
     return parse_database_url(text) if is_database_url(text) else Path(text)
 
@@ -54,7 +54,7 @@ def keystore_option(command: _Command) -> _Command:
     """``--keystore``: which key store."""
     return click.option(
         "--keystore",
-        type=_place,
+        type=read_place,
         metavar="DIR",
         help="The key store, or the URL of its database "
         f"[default: {KEYSTORE_VARIABLE}, then {CONFIG_FILE}, then ./keys].",
@@ -76,6 +76,17 @@ def passphrase_options(command: _Command) -> _Command:
         help="Read the passphrase from a file of mode 0600 [default: CARDSIGN_PASSPHRASE, "
         "then a prompt on a terminal].",
     )(command)
+
+
+@contextmanager
+def passphrase_option(option: str) -> Iterator[None]:
+    """Name the option of a passphrase that only it and a terminal can give."""
+    try:
+        yield
+    except PassphraseFault as fault:
+        if fault.code != "passphrase.none":
+            raise
+        raise PassphraseFault(fault.code, fault.message, hint=f"Use {option} FILE.") from fault
 
 
 def passphrase_source(file: Path | None, descriptor: int | None) -> PassphraseSource:
@@ -102,23 +113,7 @@ def keystore_place(option: Place | None, *, create: bool = False) -> Place:
     return locate_keystore(option, os.environ, Path.cwd(), create=create)
 
 
-def keystore_path(option: Place | None, *, create: bool = False) -> Path:
-    """The key store's directory, for commands that need one."""
-    place = keystore_place(option, create=create)
-    if isinstance(place, DatabaseUrl):
-        raise UsageFault(
-            "usage.conflict",
-            f"this command needs a key store in a directory, and {place} is a database",
-        )
-    return place
-
-
-def open_keystore(option: Place | None) -> DirectoryStore:
-    """Open the key store that a command is about, which lies in a directory."""
-    return DirectoryStore.open(keystore_path(option), actor=actor())
-
-
-def open_any_keystore(option: Place | None) -> AnyStore:
+def open_keystore(option: Place | None) -> AnyStore:
     """Open the key store that a command is about, wherever it lies."""
     return open_store(keystore_place(option), actor=actor())
 
@@ -135,7 +130,7 @@ def actor() -> str:
 def own_keystore(option: Place | None) -> AnyStore | None:
     """The key store if there is one; for commands that only profit from it."""
     named = os.environ.get(KEYSTORE_VARIABLE)
-    places = (option, named and _place(named), project_config().keystore, Path.cwd() / "keys")
+    places = (option, named and read_place(named), project_config().keystore, Path.cwd() / "keys")
     for place in places:
         if isinstance(place, DatabaseUrl) or (place and holds_store(place)):
             return open_store(place, actor=actor())

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
-from cardsign.errors import FileFault, UsageFault
+from cardsign.cli.talk import say
+from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.trust.known import NO_MEMORY, Floor, Memory, WithoutMemory
-from cardsign.trust.lock import POLICY_FILE, lock_of, read_lock
+from cardsign.trust.lock import POLICY_FILE, lock_of, raise_floors, read_lock
 from cardsign.trust.policy import Enrolment, Policy
 from cardsign.trust.state import DirectoryMemory
 
@@ -127,6 +128,18 @@ def needed_policy(option: Path | None) -> LoadedPolicy:
     return loaded
 
 
+def extensible_policy(option: Path | None) -> LoadedPolicy:
+    """Read the policy of a command that adds to one; where there is none yet, an empty one.
+
+    Raises:
+        UsageFault, FileFault: As :func:`load_policy`.
+    """
+    from cardsign.trust.policyedit import EMPTY_POLICY
+
+    loaded = load_policy(option)
+    return loaded or LoadedPolicy(Policy(), Path(POLICY_FILE), {}, EMPTY_POLICY)
+
+
 def find_policy(option: Path | None) -> Path | None:
     """The policy file: option, environment, working directory, XDG configuration.
 
@@ -158,6 +171,31 @@ def memory_of(loaded: LoadedPolicy | None, state_dir: Path | None, no_state: boo
     if no_state:
         return WithoutMemory(loaded.floors)
     return directory_memory(state_dir, loaded.floors)
+
+
+def raise_lock(loaded: LoadedPolicy, memory: Memory) -> None:
+    """Write to the lock how far keyset statements were followed (threats.md 2), and say so.
+
+    Only of issuers whom it names already; the memory holds everything besides. A lock that cannot
+    be written takes no verdict away, nor does the memory of somebody who was not asked about.
+    """
+    if not isinstance(memory, DirectoryMemory):
+        return
+    try:
+        risen = {}
+        for name, floor in loaded.floors.items():
+            known = memory.find(name)
+            seen = known.as_floor() if known else Floor()
+            least = (floor.keyset.epoch, floor.keyset.version) if floor.keyset else (0, 0)
+            if seen.keyset is not None and (seen.keyset.epoch, seen.keyset.version) > least:
+                risen[name] = replace(seen, release=None)
+        if risen:
+            raise_floors(lock_of(loaded.path), risen)
+    except LocalFault as fault:
+        say(f"trust.lock was not brought up to date: {fault}")
+        return
+    for name in risen:
+        say(f"trust.lock holds a newer keyset statement of {name}; commit it")
 
 
 def _xdg(kind: str, default: str) -> Path:

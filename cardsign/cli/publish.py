@@ -7,22 +7,20 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.issuing import issued_of
 from cardsign.cli.options import (
     json_option,
     keystore_option,
-    open_any_keystore,
+    open_keystore,
     project_config,
     read_input,
 )
+from cardsign.cli.publishing import issued_of, on_record, tell_withheld
 from cardsign.cli.talk import print_json, say
-from cardsign.errors import LocalFault, UsageFault
-from cardsign.generation import Generation
-from cardsign.keys.opening import AnyStore, Place
-from cardsign.keys.store import DirectoryStore
+from cardsign.errors import UsageFault
+from cardsign.keys.opening import Place
 from cardsign.publish import DEFAULT_MAX_AGE
 from cardsign.publish import publish as publish_generation
-from cardsign.recorded import publication_of
+from cardsign.recorded import next_change_by
 
 
 @click.command()
@@ -48,6 +46,11 @@ from cardsign.recorded import publication_of
     metavar="SECONDS",
     help="How long caches may keep what is served.",
 )
+@click.option(
+    "--not-live",
+    is_flag=True,
+    help="It is deployed later, by other means: put nothing on record; see cardsign keys look.",
+)
 @keystore_option
 @json_option
 def publish(
@@ -55,6 +58,7 @@ def publish(
     extended: tuple[str, ...],
     output: Path | None,
     max_age: int,
+    not_live: bool,
     keystore: Place | None,
     as_json: bool,
 ) -> None:
@@ -63,24 +67,28 @@ def publish(
     Refused unless every card verifies with the keys that are published beside it, and unless
     each extended card, but not CARD, is marked as one (cardsign sign --extended). A running
     server takes the new generation up within seconds. The same content makes no new one.
-    Where there is a keyset statement, it must list those keys, and the newest release the card.
+    Where there is a keyset statement, only the keys that it lists are published, and the newest
+    release must list the card. A keyset of which no release speaks yet is withheld.
     The key store notes what was published, since all waits of a key rotation run from there.
     """
     directory = output or project_config().publish
     if directory is None:
         raise UsageFault("usage.conflict", "no publication directory is named; use -o DIR")
-    store = open_any_keystore(keystore)
+    store, now = open_keystore(keystore), datetime.now(UTC)
     generation = publish_generation(
         read_input(card),
         jwks=store.jwks(),
         extended=dict(_extended(one) for one in extended),
         directory=directory,
-        now=datetime.now(UTC),
+        now=now,
         max_age=max_age,
+        issued=issued_of(store),
         sequence=store.state.jwks_sequence(),
-        issued=issued_of(store) if isinstance(store, DirectoryStore) else None,
+        next_change=next_change_by(store.state, project_config().timeline, now),
     )
-    _record(store, generation)
+    if not not_live:
+        on_record(store, generation)
+    left_out = [key.kid for key in store.published_keys() if key.kid not in generation.kids]
     if as_json:
         print_json(
             {
@@ -88,24 +96,16 @@ def publish(
                 "created": generation.created,
                 "published_at": generation.published_at.isoformat(),
                 "kids": list(generation.kids),
+                "left_out": left_out,
             }
         )
     elif generation.created:
         say(f"published generation {generation.number} in {directory}")
     else:
         say(f"generation {generation.number} in {directory} is the same; nothing changed")
-
-
-def _record(store: AnyStore, generation: Generation) -> None:
-    try:
-        store.record_publication(publication_of(generation), now=datetime.now(UTC))
-    except LocalFault as fault:
-        raise type(fault)(
-            fault.code,
-            f"generation {generation.number} is published, but not on record: {fault.message}",
-            path=fault.path,
-            hint="Mend this and publish the same again; no key rotation goes on before.",
-        ) from fault
+    for kid in left_out:
+        say(f"left out of the key set: {kid}, which no published keyset lists")
+    tell_withheld(store, generation)
 
 
 def _extended(option: str) -> tuple[str, bytes]:

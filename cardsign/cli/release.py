@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from cardsign.cli.issuing import (
-    CARD_PATH,
-    check_publishable,
-    moment,
-    needed_keyset,
-    newest_of,
-    publication_option,
-    publish_newest,
-    signers_among,
-)
+from cardsign.cli.issuing import CARD_PATH, moment, needed_keyset, publication_option
 from cardsign.cli.options import (
     json_option,
     keystore_option,
@@ -26,35 +17,18 @@ from cardsign.cli.options import (
     open_keystore,
     passphrase_options,
     passphrase_source,
-    project_config,
     read_input,
 )
+from cardsign.cli.publishing import publish_newest
+from cardsign.cli.releasing import next_release, release_signers, usual_plan
 from cardsign.cli.talk import print_json, safe, say
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, SigningRefused, StoreFault, UsageFault
-from cardsign.jose.assembly import sign_statement
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.jose.keyset import KeysetStatement
-from cardsign.jose.release import ReleaseStatement, check_release, read_release
-from cardsign.jose.statements import TYP_RELEASE, check_times
-from cardsign.keys.ledger import Ledger, note_release
-from cardsign.keys.passphrase import PassphraseSource
-from cardsign.keys.releases import (
-    DEFAULT_LIFETIME,
-    ReleasePlan,
-    card_digest,
-    draft_following,
-    is_needed,
-    past_half_life,
-)
-from cardsign.keys.store import DirectoryStore
+from cardsign.jose.release import ReleaseStatement
+from cardsign.keys.ledger import Ledger
+from cardsign.keys.opening import Place
+from cardsign.keys.releases import DEFAULT_LIFETIME, ReleasePlan, card_digest, past_half_life
 from cardsign.trust.origins import parse_url
-
-#: The clock of the roots' machine may be ahead of this one.
-SKEW: Final = timedelta(minutes=5)
-#: Beyond the last max-age, before a card counts as the only one that caches hold.
-SETTLING: Final = timedelta(minutes=5)
-
-
-ATTEMPTS: Final = 5  # at one release; each that fails is one that another process made
 
 
 @click.group()
@@ -62,7 +36,7 @@ def release() -> None:
     """Say which cards are current, daily: a card that no fresh release lists is not trusted."""
 
 
-@release.command()
+@release.command(short_help="Sign and publish the next release; for cron.")
 @click.option(
     "--card",
     "cards",
@@ -104,7 +78,7 @@ def release() -> None:
 @json_option
 def renew(
     publication: Path | None,
-    keystore: Path | None,
+    keystore: Place | None,
     passphrase_file: Path | None,
     passphrase_fd: int | None,
     days: int,
@@ -121,19 +95,20 @@ def renew(
     store, now = open_keystore(keystore), moment()
     source = passphrase_source(passphrase_file, passphrase_fd)
     needed_keyset(Ledger.beside(store))
-    for attempt in range(ATTEMPTS):
-        try:
-            with Ledger.beside(store).alone():
-                draft = _draft(store, publication, now, timedelta(days=days), options)
-                is_new = force or is_needed(draft.release, draft.previous, now=now)
-                if is_new:
-                    _sign(store, draft, source, publication, now)
-            break
-        except StoreFault as fault:  # somebody has changed the key store meanwhile
-            if fault.code != "keystore.changed" or attempt == ATTEMPTS - 1:
-                raise
+
+    def plan(keyset: KeysetStatement, previous: ReleaseStatement | None) -> ReleasePlan:
+        return _plan(usual_plan(store, previous, now), keyset, previous, **options)
+
+    newest, is_new = next_release(
+        store,
+        plan,
+        lambda draft: release_signers(store, draft, source),
+        publication,
+        now=now,
+        lifetime=timedelta(days=days),
+        force=force,
+    )
     publish_newest(store, publication, now=now)
-    newest = Ledger.beside(store).newest_release() or draft.release
     if as_json:
         print_json({"created": is_new, **_described(newest)})
     elif is_new:
@@ -142,61 +117,10 @@ def renew(
         say(f"release {newest.seq} says the same until {_day(newest.exp)}; nothing changed")
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    release: ReleaseStatement
-    keyset: KeysetStatement
-    previous: ReleaseStatement | None
-
-
-def _draft(
-    store: DirectoryStore,
-    publication: Path | None,
-    now: datetime,
-    lifetime: timedelta,
-    options: dict[str, Any],
-) -> _Draft:
-    ledger = Ledger.beside(store)
-    keyset, previous = needed_keyset(ledger), ledger.newest_release()
-    with of_the_user("the newest keyset statement"):
-        check_times(keyset, now=now, skew=SKEW)
-    plan = _plan(store, keyset, previous, publication, now, **options)
-    seq = max(previous.seq if previous else 0, ledger.held.release_seq) + 1
-    with of_the_user("the release"):
-        draft = draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=lifetime)
-    return _Draft(draft, keyset, previous)
-
-
-def _sign(
-    store: DirectoryStore,
-    draft: _Draft,
-    source: PassphraseSource,
-    publication: Path | None,
-    now: datetime,
-) -> None:
-    """Sign a draft, check it as a verifier will, take its number, and keep it."""
-    listed = {key.public.thumbprint for key in draft.keyset.keys}
-    able = listed - draft.release.revoked
-    signers = [one for _, one in signers_among(store, ("release",), able, source)]
-    if not signers:
-        raise SigningRefused(
-            "sign.no_key",
-            "no release key of the newest keyset statement is here",
-            path=str(store.path),
-            hint="The roots can list one: cardsign keyset draft.",
-        )
-    data = sign_statement(draft.release.envelope.payload, signers, TYP_RELEASE)
-    signed = read_release(data)
-    check_release(signed, draft.keyset, draft.previous, now=now, skew=timedelta())
-    check_publishable(store, publication, release=data, now=now)
-    note_release(store, signed, now=now)
-    Ledger.beside(store).keep_release(signed, data)
-
-
 @release.command()
 @keystore_option
 @json_option
-def show(keystore: Path | None, as_json: bool) -> int:
+def show(keystore: Place | None, as_json: bool) -> int:
     """Show the newest release. Exit status 1 if it is time for another one.
 
     That is: half of its life is over, or it speaks of an older keyset statement.
@@ -223,11 +147,9 @@ def show(keystore: Path | None, as_json: bool) -> int:
 
 
 def _plan(
-    store: DirectoryStore,
+    usual: ReleasePlan,
     keyset: KeysetStatement,
     previous: ReleaseStatement | None,
-    publication: Path | None,
-    now: datetime,
     *,
     cards: tuple[str, ...],
     withdraw: tuple[str, ...],
@@ -235,38 +157,23 @@ def _plan(
     extended_floor: int | None,
     revoke: tuple[str, ...],
 ) -> ReleasePlan:
+    """The usual plan with what the options say."""
     listed = tuple(_card(text, keyset) for text in cards)
-    settled = dict(listed) if raise_floor else _settled(previous, publication, now)
+    known = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
+    if unlisted := [url for url in withdraw if url not in known]:
+        raise UsageFault("usage.conflict", f"--withdraw: no card is listed at {unlisted[0]!r}")
     kids = {key.public.kid: key.public.thumbprint for key in keyset.keys}
     unknown = [kid for kid in revoke if kid not in kids and kid not in kids.values()]
     if unknown:
         raise UsageFault("usage.conflict", f"the keyset lists no key {unknown[0]!r} to be revoked")
-    state = store.load()
-    revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
-    return ReleasePlan(
-        listed,
-        settled,
-        frozenset(withdraw),
-        extended_floor,
-        frozenset(revoked.union(kids.get(kid, kid) for kid in revoke)),
-        state.audit.digest,
+    return replace(
+        usual,
+        cards=listed,
+        settled=dict(listed) if raise_floor else usual.settled,
+        withdrawn=frozenset(withdraw),
+        extended_floor=extended_floor,
+        revoked=usual.revoked.union(kids.get(kid, kid) for kid in revoke),
     )
-
-
-def _settled(
-    previous: ReleaseStatement | None, publication: Path | None, now: datetime
-) -> dict[str, str]:
-    """By url, the published card's digest, once no cache can hold an older one."""
-    directory = publication or project_config().publish
-    if directory is None or previous is None:
-        return {}
-    generation = newest_of(directory)
-    if generation is None or generation.settled_at is None:
-        return {}
-    if now < generation.settled_at + SETTLING:
-        return {}
-    digest = card_digest(generation.card)
-    return {card.url: digest for card in previous.cards if card.payload_sha256 == digest}
 
 
 def _card(text: str, keyset: KeysetStatement) -> tuple[str, str]:

@@ -32,10 +32,11 @@ from cardsign.files import read_bytes, write_atomic
 def serve(directory: Path | None, bind: str, token_file: Path | None, as_json: bool) -> None:
     """Serve the publication in DIR, and follow it as it changes.
 
-    Public: the card at /.well-known/agent-card.json, the key set at /.well-known/jwks.json,
-    /healthz. Behind bearer tokens: the extended card, by GET .../extendedAgentCard and by
-    JSON-RPC GetExtendedAgentCard. The server holds no private key; put TLS in front of it.
-    --json says on stdout where it serves.
+    Public: the card at /.well-known/agent-card.json, the key set at /.well-known/jwks.json, the
+    issuer's statements below /.well-known/cardsign/, /healthz. How long caches may keep them
+    shrinks before the keys change. Behind bearer tokens: the extended card, by GET
+    .../extendedAgentCard and by JSON-RPC GetExtendedAgentCard. The server holds no private key;
+    put TLS in front of it. --json says on stdout where it serves.
     """
     from cardsign.server.app import ServerConfig
     from cardsign.server.run import serve as serve_generation

@@ -14,7 +14,7 @@ import click
 from cardsign.card.strictjson import parse_object
 from cardsign.cli.options import (
     of_the_user,
-    open_any_keystore,
+    open_keystore,
     own_keystore,
     passphrase_source,
     read_input,
@@ -36,7 +36,6 @@ from cardsign.keys.signers import (
 )
 from cardsign.keys.signers.secrets import UserSecrets
 from cardsign.keys.signers.userfile import MODULE_VARIABLE, read_signer_policy, user_file
-from cardsign.keys.store import DirectoryStore
 
 MAX_PUBLIC_BYTES = 64 * 1024  # bytes; as a JWK Set may have
 
@@ -97,16 +96,21 @@ def choose_signers(
     access = user_access(source, *uris)
     if public is not None:
         key = read_public(public)
-        store = own_keystore(keystore)
-        held = store.ever_held_kids() if store is not None else frozenset[str]()
-        return [open_signer(uris[0], key, access, base=Path.cwd())], held | {key.kid}
-    store = open_any_keystore(keystore)
+        held = frozenset({key.kid})
+        if store := own_keystore(keystore):
+            Ledger.beside(store).check_listed([key], "card")
+            held |= store.ever_held_kids()
+        return [open_signer(uris[0], key, access, base=Path.cwd())], held
+    store = open_keystore(keystore)
     active = store.signing_keys(datetime.now(UTC))
     if not active:
         raise SigningRefused("sign.no_key", "the key store has no active key", path=store.place)
-    chosen = [_lying_at(uri, active) for uri in uris] or list(active)
-    if isinstance(store, DirectoryStore):
-        Ledger.beside(store).check_listed([record.public for record in chosen], "card")
+    ledger = Ledger.beside(store)
+    if uris:
+        chosen = tuple(_lying_at(uri, active) for uri in uris)
+        ledger.check_listed([record.public for record in chosen], "card")
+    else:
+        chosen = ledger.listed(active, "card")
     places = uris or [record.custody for record in chosen]
     signers = [
         store.signer(replace(record, custody=place), access)

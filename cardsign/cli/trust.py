@@ -58,7 +58,7 @@ trust.add_command(test)
 trust.add_command(known)
 
 
-@trust.command()
+@trust.command(short_help="Write an empty trust.toml, or begin the memory of one.")
 @trust_option
 @state_option
 @json_option
@@ -99,7 +99,7 @@ def _begin(loaded: LoadedPolicy, state_dir: Path | None) -> list[str]:
     return begun
 
 
-@trust.command("list")
+@trust.command("list", short_help="List the issuers.")
 @trust_option
 @json_option
 def list_(trust_file: Path | None, as_json: bool) -> None:
@@ -115,7 +115,7 @@ def list_(trust_file: Path | None, as_json: bool) -> None:
         say(f"{loaded.path} trusts nobody")
 
 
-@trust.command()
+@trust.command(short_help="Show what is said and known of an issuer.")
 @click.argument("name")
 @trust_option
 @state_option
@@ -147,7 +147,7 @@ def show(name: str, trust_file: Path | None, state_dir: Path | None, as_json: bo
         click.echo("\n".join(("remembered", *(f"  {line}" for line in known_lines(remembered)))))
 
 
-@trust.command()
+@trust.command(short_help="Take an issuer out of the policy.")
 @click.argument("name")
 @click.option("--forget", is_flag=True, help="Forget what is remembered of the issuer too.")
 @trust_option

@@ -2,107 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from cardsign.card.canonical import DEFAULT_PROFILES
+from cardsign.cli.live import is_url, loopback_option
 from cardsign.cli.options import json_option, of_the_user
 from cardsign.cli.policy import (
     LoadedPolicy,
     directory_memory,
-    needed_policy,
+    extensible_policy,
     state_option,
     trust_option,
 )
 from cardsign.cli.talk import print_json, say
 from cardsign.cli.trust_showing import keyset_lines, keyset_members, kind_of, say_if_old
+from cardsign.cli.trust_sources import Source, anchor_options, named_source
 from cardsign.errors import UsageFault
-from cardsign.files import read_bytes
+from cardsign.files import write_atomic
 from cardsign.jose.algorithms import ALGORITHMS
-from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.jose.keyset import KeysetStatement, read_keyset
-from cardsign.jose.members import HOLDER
-from cardsign.jose.release import ReleaseStatement, read_release
-from cardsign.jose.statements import MAX_STATEMENT_BYTES
-from cardsign.jose.succession import RootPin, StatementPin
-from cardsign.trust.anchors import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, TofuAnchor
-from cardsign.trust.enrolling import first_known, newest_keyset, newest_release
+from cardsign.trust.anchors import KeysetAnchor
+from cardsign.trust.enrolling import first_known
 from cardsign.trust.lock import ISSUER_NAME, lock_of, raise_floors
-from cardsign.trust.origins import parse_url
+from cardsign.trust.origins import Url, parse_url
 from cardsign.trust.places import parse_place
 from cardsign.trust.policyedit import edit_policy, plus, with_issuer
 from cardsign.trust.policyfile import parse_policy
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-_Statement = TypeVar("_Statement", KeysetStatement, ReleaseStatement)
-_FILE = click.Path(path_type=Path)
 
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The anchor that was asked for, and what it rests on."""
-
-    anchor: Anchor
-    keyset: KeysetStatement | None = None
-    release: ReleaseStatement | None = None
-    warnings: list[str] = field(default_factory=list)
-
-
-def _anchor_options(command: _Command) -> _Command:
-    for option in (
-        click.option(
-            "--holder",
-            "holders",
-            multiple=True,
-            metavar="KID=NAME",
-            help="Who holds a key of --jwks. May be repeated.",
-        ),
-        click.option("--tofu", is_flag=True, help="Keep what the first contact gives."),
-        click.option(
-            "--jwks-url", metavar="URL", help="Believe whatever key set is published there."
-        ),
-        click.option("--jwks", type=_FILE, metavar="FILE", help="Pin the keys of a JWK Set."),
-        click.option(
-            "--roots", is_flag=True, help="Pin the root set of --keyset instead of the statement."
-        ),
-        click.option(
-            "--release",
-            "releases",
-            multiple=True,
-            type=_FILE,
-            metavar="FILE",
-            help="A release statement under that keyset. May be repeated.",
-        ),
-        click.option(
-            "--keyset",
-            "keysets",
-            multiple=True,
-            type=_FILE,
-            metavar="FILE",
-            help="Pin a keyset statement: of several, which must follow one another, the newest.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-@click.command()
-@click.argument("name")
+@click.command(short_help="Enrol a peer by one anchor.")
+@click.argument("who", metavar="NAME|URL")
+@click.option("--name", metavar="NAME", help="Your name for it [default: the URL's host].")
 @click.option(
     "--origin",
     "origins",
     multiple=True,
-    required=True,
     metavar="ORIGIN",
     help="Where its cards and interfaces may stand: https://host, or https://host/path/ for "
-    "what lies below it. May be repeated.",
+    "what lies below it. May be repeated [default: the URL's origin].",
 )
-@_anchor_options
+@click.option(
+    "--card",
+    "cards",
+    multiple=True,
+    metavar="URL",
+    help="A card that `cardsign peers verify` looks at [default: the URL]. May be repeated.",
+)
+@click.option(
+    "--peer",
+    type=click.Choice(["required", "optional"]),
+    help="Whether `cardsign peers verify` fails where a card is not trusted [default: required].",
+)
+@anchor_options
 @click.option(
     "--require",
     multiple=True,
@@ -129,33 +83,46 @@ def _anchor_options(command: _Command) -> _Command:
     help="Whether a card must be known to be current [default: required with --keyset, and "
     "waived with what cannot show it].",
 )
+@loopback_option
 @trust_option
 @state_option
 @json_option
 def add(
-    name: str,
+    who: str,
+    name: str | None,
     origins: tuple[str, ...],
     trust_file: Path | None,
     state_dir: Path | None,
     as_json: bool,
+    cards: tuple[str, ...],
+    peer: str | None,
     require: tuple[str, ...],
     profiles: tuple[str, ...],
     algorithms: tuple[str, ...],
     freshness: str | None,
     **sources: Any,
 ) -> None:
-    """Enrol NAME by one anchor: --keyset, --jwks, --jwks-url or --tofu.
+    """Enrol a peer by one anchor: --keyset, --jwks, --jwks-url, --tofu, or what URL publishes.
 
-    Policy, lock and memory are written together. With --keyset, compare what is printed with
-    the issuer over another channel: nothing else shows that the first statement is genuine.
+    URL is where a peer answers; without another anchor the newest keyset statement of its
+    origin is fetched and pinned. Policy, lock and memory are written together; where there is no
+    policy yet, one is begun in this folder. Compare what is printed with the issuer over another
+    channel: nothing else shows that a first statement is genuine.
     """
-    loaded = needed_policy(trust_file)
+    loaded = extensible_policy(trust_file)
+    met = _url(who) if is_url(who) else None
+    if met is not None:
+        name = name or met.origin.host
+        origins, cards = origins or (str(met.origin),), (str(met), *cards)
+    elif name is not None or not origins:
+        wrong = "--name goes with a URL" if name is not None else "expected --origin, or a URL"
+        raise UsageFault("usage.conflict", wrong)
+    name = name or who
     _check_name(loaded, name)
     for origin in origins:
         with of_the_user("--origin"):
             parse_place(origin)
-    skew = timedelta(seconds=loaded.policy.limits.skew)
-    source = _source(now=datetime.now(UTC), skew=skew, **sources)
+    source = named_source(met, limits=loaded.policy.limits, now=datetime.now(UTC), **sources)
     if freshness is None and not isinstance(source.anchor, KeysetAnchor):
         freshness = "waived"
         source.warnings.append(
@@ -168,13 +135,15 @@ def add(
         "algorithms": list(algorithms),
         "require": list(require),
         "freshness": freshness,
+        "cards": list(dict.fromkeys(cards)),
+        "peer": peer,
     }
     _enrol(loaded, {member: one for member, one in given.items() if one}, source, state_dir)
     _tell(loaded, name, source, as_json)
 
 
 def _enrol(
-    loaded: LoadedPolicy, members: dict[str, Any], source: _Source, state_dir: Path | None
+    loaded: LoadedPolicy, members: dict[str, Any], source: Source, state_dir: Path | None
 ) -> None:
     """Write memory and lock, and the policy last: without it the others mean nothing."""
     new = parse_policy(
@@ -185,6 +154,8 @@ def _enrol(
     known = first_known(source.anchor, source.keyset, source.release)
     directory_memory(state_dir, loaded.floors).create(enrolment, known)
     raise_floors(lock_of(loaded.path), {enrolment.name: known.as_floor()})
+    if not loaded.path.exists():
+        write_atomic(loaded.path, loaded.text.encode())
     edit_policy(
         loaded.path,
         lambda text: with_issuer(text, members, source.anchor),
@@ -192,7 +163,7 @@ def _enrol(
     )
 
 
-def _tell(loaded: LoadedPolicy, name: str, source: _Source, as_json: bool) -> None:
+def _tell(loaded: LoadedPolicy, name: str, source: Source, as_json: bool) -> None:
     for warning in source.warnings:
         say(warning)
     say_if_old(source.keyset, datetime.now(UTC))
@@ -224,92 +195,6 @@ def _check_name(loaded: LoadedPolicy, name: str) -> None:
         )
 
 
-# ------------------------------------------------------------------ anchors
-
-
-def _source(
-    *,
-    keysets: tuple[Path, ...],
-    releases: tuple[Path, ...],
-    roots: bool,
-    jwks: Path | None,
-    jwks_url: str | None,
-    tofu: bool,
-    holders: tuple[str, ...],
-    now: datetime,
-    skew: timedelta,
-) -> _Source:
-    if sum(map(bool, (keysets, jwks, jwks_url, tofu))) != 1:
-        raise UsageFault(
-            "usage.conflict", "expected exactly one of --keyset, --jwks, --jwks-url and --tofu"
-        )
-    if (releases or roots) and not keysets:
-        raise UsageFault("usage.conflict", "--release and --roots go with --keyset")
-    if holders and jwks is None:
-        raise UsageFault("usage.conflict", "--holder goes with --jwks")
-    if keysets:
-        return _by_keyset(keysets, releases, roots, now, skew)
-    if jwks is not None:
-        return _by_keys(jwks, holders)
-    if jwks_url is None:
-        unmet = (
-            "nothing is fetched by this version, so no first contact can be recorded yet; until "
-        )
-        unmet += "then every verdict is indeterminate"
-        return _Source(TofuAnchor(), warnings=[unmet])
-    with of_the_user("--jwks-url"):
-        parse_url(jwks_url)
-    handed = "nothing is fetched by this version: hand over what the URL gives, cardsign verify "
-    handed += "CARD --issuer NAME --jwks FILE"
-    return _Source(JwksAnchor(jwks_url), warnings=[handed])
-
-
-def _by_keyset(
-    keysets: tuple[Path, ...],
-    releases: tuple[Path, ...],
-    roots: bool,
-    now: datetime,
-    skew: timedelta,
-) -> _Source:
-    statements = [_read(path, read_keyset) for path in keysets]
-    with of_the_user("--keyset "):
-        keyset = newest_keyset(statements, now=now, skew=skew)
-    read = [_read(path, read_release) for path in releases]
-    with of_the_user("--release "):
-        release = newest_release(read, keyset, now=now, skew=skew)
-    pin = (
-        RootPin.of(keyset.root)
-        if roots
-        else StatementPin(keyset.epoch, keyset.version, keyset.digest)
-    )
-    source = _Source(KeysetAnchor(pin, keyset.issuer), keyset, release)
-    for kind, statement in (("keyset", keyset), ("release", release)):
-        if statement is not None and now.timestamp() >= statement.exp:
-            source.warnings.append(f"the {kind} statement has expired; ask for a newer one")
-    return source
-
-
-def _by_keys(path: Path, holders: tuple[str, ...]) -> _Source:
-    with of_the_user(str(path)):
-        jwks = JwkSet.from_bytes(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
-    if not jwks.keys:
-        raise UsageFault("jwks.malformed", "the set holds no key to pin", path=str(path))
-    named = {}
-    for pair in holders:
-        kid, _, holder = pair.rpartition("=")
-        if jwks.find(kid) is None or not HOLDER.fullmatch(holder):
-            kids = ", ".join(key.kid for key in jwks.keys)
-            raise UsageFault(
-                "usage.conflict",
-                f"--holder {pair!r} is not KID=NAME with a kid of the set and a name of "
-                "a-z, 0-9, '.', '_', '@' and '-'",
-                hint=f"The kids are {kids}.",
-            )
-        named[kid] = holder
-    skipped = [f"the key {one.kid!r} was left out: {one.message}" for one in jwks.skipped]
-    return _Source(KeysAnchor(JwkSet.of(jwks.keys), named), warnings=skipped)
-
-
-def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
-    with of_the_user(str(path)):
-        return read(read_bytes(path, max_bytes=MAX_STATEMENT_BYTES))
+def _url(text: str) -> Url:
+    with of_the_user("URL"):
+        return parse_url(text)

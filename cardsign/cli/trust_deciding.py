@@ -74,7 +74,7 @@ class Decision:
     is_set: bool
 
 
-@click.command()
+@click.command(short_help="Say what verify would say of a card, and why.")
 @click.argument("card")
 @click.option("--issuer", metavar="NAME", help="Ask as about the card of this issuer.")
 @click.option("--origin", metavar="ORIGIN", help="Ask as about the card of this origin.")

@@ -29,7 +29,7 @@ from cardsign.trust.policy import Enrolment
 from cardsign.trust.policyedit import anchored, edit_policy, with_anchor
 
 
-@click.command()
+@click.command(short_help="Move a pin to the newest keyset statement that was seen.")
 @click.argument("name")
 @click.option(
     "--keyset",

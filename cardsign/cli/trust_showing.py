@@ -40,6 +40,8 @@ def enrolment_members(enrolment: Enrolment) -> dict[str, Any]:
         "require": list(enrolment.require),
         "unsigned": enrolment.unsigned,
         "freshness": enrolment.freshness,
+        "cards": list(enrolment.cards),
+        "peer": enrolment.peer,
     }
 
 
@@ -66,6 +68,7 @@ def known_members(known: Known) -> dict[str, Any]:
         "keys": None if known.jwks is None else [key.kid for key in known.jwks.keys],
         "first_contact": None if known.first_contact is None else pin_to_json(known.first_contact),
         "signed_before": known.signed_before,
+        "cards": list(known.cards),
     }
 
 
@@ -110,6 +113,8 @@ def known_lines(known: Known) -> Iterator[str]:
         yield f"keys        {kids or 'none'}"
     if known.floor != Floor():
         yield f"floor       {floor_text(known.floor)}"
+    if known.cards:
+        yield f"cards       {len(known.cards)} seen, the last one at {safe(known.cards[-1])}"
     yield f"signed      {'a signed card was seen' if known.signed_before else 'none seen yet'}"
 
 

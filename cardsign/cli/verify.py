@@ -16,12 +16,13 @@ from cardsign.card.serialize import jcs
 from cardsign.cli.evidence import statements_option
 from cardsign.cli.failures import complain
 from cardsign.cli.inquiry import Inquiry, Named
+from cardsign.cli.live import is_url, loopback_option
 from cardsign.cli.options import STDIO, json_option, read_input, write_output
 from cardsign.cli.outcome import Outcome, weightiest
-from cardsign.cli.policy import trust_options
+from cardsign.cli.policy import raise_lock, trust_options
 from cardsign.cli.render import render_verdict
-from cardsign.cli.talk import print_json, say
-from cardsign.errors import BundleRefused, LocalFault, NoVerdict, UsageFault
+from cardsign.cli.talk import print_json
+from cardsign.errors import BundleRefused, LocalFault, UsageFault
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
 from cardsign.trust.evidence import NO_EVIDENCE, Evidence
 
@@ -73,11 +74,7 @@ FORMATS: Final = ("text", "json", "sarif", "junit")
     help="Write the verified payload of the one CARD, or with --extended of the extended card, "
     "if it is trusted and only then; '-' for stdout.",
 )
-@click.option(
-    "--insecure-loopback-http",
-    is_flag=True,
-    help="Ask URLs of this machine, over plain HTTP too; for trying things out.",
-)
+@loopback_option
 @click.option(
     "--format",
     "form",
@@ -107,7 +104,8 @@ def verify(
     """Verify each CARD (a file, '-' for stdin) or URL, and say why or why not.
 
     Whose card it should be is said by --issuer, --origin or --jwks; a URL is its own subject.
-    A URL without a path is asked for /.well-known/agent-card.json, then for the legacy path.
+    A URL without a path is asked for /.well-known/agent-card.json, then for the legacy path; the
+    statements that its issuer's anchor needs are fetched with it, and remembered.
     A file may be a bundle, which is judged with the statements in it; they bring no trust.
 
     With --json one object is printed for each card, with the card's name as `input`; several
@@ -127,7 +125,8 @@ def verify(
     else:
         found = (_judged(inquiry, name, insecure_loopback_http) for name in cards)
     outcomes = list(found)
-    _raise_lock(inquiry)
+    if inquiry.loaded is not None and named.at is None:
+        raise_lock(inquiry.loaded, inquiry.memory)
     if output is not None:
         _write_verified(output, outcomes[-1])
     for one in outcomes:
@@ -135,15 +134,6 @@ def verify(
             complain(one.result)
     _PRINTERS[chosen](outcomes, output == STDIO)
     return weightiest(outcomes)
-
-
-def _raise_lock(inquiry: Inquiry) -> None:
-    """Say what there is to commit; a lock that cannot be written takes no verdict away."""
-    try:
-        for name in inquiry.raise_lock():
-            say(f"trust.lock holds a newer keyset statement of {name}; commit it")
-    except LocalFault as fault:
-        say(f"trust.lock was not brought up to date: {fault}")
 
 
 # ------------------------------------------------------------------ options
@@ -212,24 +202,26 @@ def _time(text: str | None) -> datetime | None:
 
 def _judged(inquiry: Inquiry, name: str, insecure_loopback_http: bool) -> Outcome:
     """What came of one card; a card that cannot be read hides no other one."""
-    subject = inquiry.subject(name if _is_url(name) else None)
+    if is_url(name):
+        met = inquiry.meet(name, insecure_loopback_http)
+        return Outcome(met.url, met.report, met.untrusted_card)
+    subject = inquiry.subject(None)
     try:
-        name, untrusted_bytes = _received(name, insecure_loopback_http)
-        subject = inquiry.subject(name if _is_url(name) else None)
-        opened, bundled = _opened(name, untrusted_bytes)
-    except (NoVerdict, BundleRefused) as failure:
-        return Outcome(name, inquiry.without_card(failure, name, subject))
+        shown, untrusted_bytes = _received(name)
+        opened, bundled = _opened(untrusted_bytes)
+    except BundleRefused as refusal:
+        return Outcome(name, inquiry.without_card(refusal, name, subject))
     except LocalFault as fault:
         return Outcome(name, fault)
     report = inquiry.examine(opened, subject, bundled)
-    return Outcome(name, report, b"" if opened is not untrusted_bytes else untrusted_bytes)
+    return Outcome(shown, report, b"" if opened is not untrusted_bytes else untrusted_bytes)
 
 
 def _beside(
     inquiry: Inquiry, public: str, extended: str, audience: str, insecure_loopback_http: bool
 ) -> Iterator[Outcome]:
     """What came of a public card, then of the extended one, which is worth nothing without it."""
-    subject = inquiry.subject(public if _is_url(public) else None)
+    subject = inquiry.subject(public if is_url(public) else None)
     if subject is None:
         raise UsageFault(
             "usage.conflict",
@@ -237,36 +229,35 @@ def _beside(
             hint="Name the subject with --issuer, --origin or --jwks.",
         )
     untrusted_extended = read_input(extended)
-    try:
-        public, untrusted_bytes = _received(public, insecure_loopback_http)
-        subject = inquiry.subject(public if _is_url(public) else None) or subject
-        opened, bundled = _opened(public, untrusted_bytes)
-    except (NoVerdict, BundleRefused) as failure:
-        yield Outcome(public, inquiry.without_card(failure, public, subject))
-        return
+    if is_url(public):
+        met = inquiry.meet(public, insecure_loopback_http)
+        if not met.untrusted_card:
+            yield Outcome(met.url, met.report)
+            return
+        public, opened, bundled, whole = met.url, met.untrusted_card, met.evidence, True
+        subject = inquiry.subject(public) or subject
+    else:
+        try:
+            public, untrusted_bytes = _received(public)
+            opened, bundled = _opened(untrusted_bytes)
+        except BundleRefused as refusal:
+            yield Outcome(public, inquiry.without_card(refusal, public, subject))
+            return
+        whole = opened is untrusted_bytes
     reports = inquiry.examine_beside(opened, untrusted_extended, subject, audience, bundled)
-    yield Outcome(public, reports[0], opened if opened is untrusted_bytes else b"")
+    yield Outcome(public, reports[0], opened if whole else b"")
     yield Outcome(extended, reports[1], untrusted_extended)
 
 
-def _is_url(name: str) -> bool:
-    return name.startswith(("https://", "http://"))
+def _received(name: str) -> tuple[str, bytes]:
+    """What a file gave, and what verdicts call it."""
+    untrusted_bytes = read_input(name, max_bytes=MAX_BUNDLE_BYTES)
+    return name if name != STDIO else "(stdin)", untrusted_bytes
 
 
-def _received(name: str, insecure_loopback_http: bool) -> tuple[str, bytes]:
-    """What a file or server gave, and what verdicts call it."""
-    if not _is_url(name):
-        untrusted_bytes = read_input(name, max_bytes=MAX_BUNDLE_BYTES)
-        return name if name != STDIO else "(stdin)", untrusted_bytes
-    from cardsign.net.fetch import FetchPolicy, fetch_card
-
-    fetched = fetch_card(name, policy=FetchPolicy(insecure_loopback_http=insecure_loopback_http))
-    return fetched.url, fetched.body
-
-
-def _opened(name: str, untrusted_bytes: bytes) -> tuple[bytes, Evidence]:
+def _opened(untrusted_bytes: bytes) -> tuple[bytes, Evidence]:
     """The card, and the statements beside it where a file is a bundle."""
-    if _is_url(name) or not is_bundle(untrusted_bytes):
+    if not is_bundle(untrusted_bytes):
         return untrusted_bytes, NO_EVIDENCE
     bundle = read_bundle(untrusted_bytes)
     return bundle.untrusted_card, bundle.evidence

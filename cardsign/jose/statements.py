@@ -17,6 +17,7 @@ from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import InputRefused, JsonRefused, SignatureRefused
 from cardsign.jose import base64url
+from cardsign.jose.checked import GoodSignatures
 from cardsign.jose.keys import KID_FORM, Alg, PublicKey
 
 Typ: TypeAlias = Literal["cardsign-keyset+jws", "cardsign-release+jws"]
@@ -33,6 +34,7 @@ MAX_STATEMENT_DEPTH: Final = 8
 _MAX_HEADER_BYTES: Final = 2 * 1024
 
 _ALGS: Final[tuple[str, ...]] = get_args(Alg)
+_GOOD: Final = GoodSignatures()
 
 
 class StatementRefused(InputRefused):
@@ -160,7 +162,7 @@ def count(envelope: Envelope, keys: Iterable[PublicKey]) -> Counted:
         try:
             if signature.alg != key.alg:
                 raise SignatureRefused("key.alg_mismatch", f"the key is for {key.alg}")
-            key.check(f"{signature.protected}.{encoded}".encode("ascii"), signature.value)
+            _GOOD.check(key, f"{signature.protected}.{encoded}".encode("ascii"), signature.value)
         except SignatureRefused:
             bad.append(key.thumbprint)
         else:

@@ -2,11 +2,12 @@
 
 ::
 
-    {"actor": ..., "details": {...}, "event": ..., "id": ..., "kid": ...,
+    {"actor": ..., "details": {...}, "event": ..., "generation": 5, "id": ..., "kid": ...,
      "prev": "<SHA-256 of the line before>", "seq": 7, "time": "2026-11-21T22:00:00Z"}
 
 A line is written before the state that it tells of is committed. So what counts is what the
-head reaches by `prev`; any other line is of an attempt that came to nothing. The chain shows
+head reaches by `prev`; any other line is of an attempt that came to nothing. `generation` is
+that of the commit: a state of which the log knows a much newer one was put back. The chain shows
 that a line was changed or lost since the head was made, not that the head is genuine: for
 that, a release statement carries it.
 """
@@ -23,11 +24,13 @@ from uuid import UUID
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, StoreFault
-from cardsign.keys.records import TIME_FORMAT, AuditHead
+from cardsign.keys.records import TIME_FORMAT, AuditHead, StoreState
 
 MAX_LINE_BYTES: Final = 64 * 1024  # bytes; a publication of many cards is the longest line
 
-_MEMBERS: Final = frozenset({"actor", "details", "event", "id", "kid", "prev", "seq", "time"})
+_MEMBERS: Final = frozenset(
+    {"actor", "details", "event", "generation", "id", "kid", "prev", "seq", "time"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,12 @@ class AuditReport:
 
     Attributes:
         lines: Those that the head reaches, oldest first.
+        raw: The same as they are written.
         aborted: How many others there are: attempts that were never committed.
     """
 
     lines: tuple[AuditLine, ...]
+    raw: bytes = field(repr=False)
     aborted: int
 
 
@@ -74,6 +79,7 @@ def extend(
     head: AuditHead,
     events: Iterable[AuditEvent],
     *,
+    generation: int,
     now: datetime,
     actor: str,
     random: Callable[[int], bytes],
@@ -83,6 +89,7 @@ def extend(
     Args:
         head: That of the log so far.
         events: What happened, in order.
+        generation: Of the state that is to be committed.
         now: The time of all of it, with its zone.
         actor: Who did it, as the operating system calls them; proves nothing.
         random: Gives that many fresh bytes: ``os.urandom``.
@@ -94,6 +101,7 @@ def extend(
                 "actor": actor,
                 "details": dict(event.details),
                 "event": event.event,
+                "generation": generation,
                 "id": str(_uuid7(now, random)),
                 "kid": event.kid,
                 "prev": head.digest,
@@ -120,6 +128,7 @@ def verify_chain(untrusted_log: bytes, head: AuditHead, *, where: str) -> AuditR
     known = {_sha256(line): line for line in untrusted_log.split(b"\n") if line}
     total = sum(1 for line in untrusted_log.split(b"\n") if line)
     found: list[AuditLine] = []
+    raw: list[bytes] = []
     digest, seq = head.digest, head.seq
     while digest is not None:
         line = known.get(digest)
@@ -129,11 +138,55 @@ def verify_chain(untrusted_log: bytes, head: AuditHead, *, where: str) -> AuditR
         if members["seq"] != seq:
             raise _broken(f"line {seq} says that it is line {members['seq']}", where)
         found.append(_line(members))
+        raw.append(line + b"\n")
         prev = members["prev"]
         digest, seq = prev if isinstance(prev, str) else None, seq - 1
     if seq:
         raise _broken(f"it begins with line {seq + 1}", where)
-    return AuditReport(tuple(reversed(found)), total - len(found))
+    return AuditReport(tuple(reversed(found)), b"".join(reversed(raw)), aborted=total - len(found))
+
+
+def check_not_put_back(untrusted_tail: bytes, state: StoreState, *, where: str) -> None:
+    """Check that a state is not older than the end of the log, which was read before it.
+
+    A line is written for the next generation only. So the last one is at most one ahead, of an
+    attempt that came to nothing; and where it is the state's own, it names the state's.
+
+    Not checked: all else, see :func:`verify_chain`. A state that was put back by one commit
+    looks like an attempt that came to nothing.
+
+    Raises:
+        StoreFault: ``keystore.rolled_back``.
+    """
+    line = untrusted_tail.removesuffix(b"\n").rpartition(b"\n")[2]
+    try:
+        logged = parse_object(line, max_bytes=MAX_LINE_BYTES)["generation"]
+    except (JsonRefused, KeyError):
+        return  # none yet, or a torn one; doctor tells what else it may be
+    own = state.audit.digest == _sha256(line)
+    if isinstance(logged, int) and (
+        logged > state.generation + 1 or (own and logged != state.generation)
+    ):
+        message = f"the state is of generation {state.generation}, and its log knows {logged}"
+        raise StoreFault("keystore.rolled_back", message, path=where)
+
+
+def check_witnessed(untrusted_log: bytes, digest: str, *, witness: str, where: str) -> None:
+    """Check that the log holds the line that something else has called its newest.
+
+    Whoever can write both the log and the state can write both anew, but not what was published.
+
+    Args:
+        untrusted_log: The whole log, the chain of which is whole.
+        digest: SHA-256 of the line, lower-case hex.
+        witness: What has named it: ``release 12``.
+        where: The log's path, for errors.
+
+    Raises:
+        StoreFault: ``keystore.audit_broken``.
+    """
+    if all(_sha256(line) != digest for line in untrusted_log.split(b"\n") if line):
+        raise _broken(f"the line that {witness} names as the newest of its time is gone", where)
 
 
 def _parsed(line: bytes, seq: int, where: str) -> dict[str, Json]:

@@ -1,67 +1,74 @@
 """A key store in one file, encrypted to age recipients (age-encryption.org/v1).
 
 Inside the private halves stay as they lie in the store: whoever restores a backup still needs
-their passphrases. Keys behind other signers are backed up as their public halves only.
+their passphrases. Keys behind other signers are backed up as their public halves only. The
+issuer's statements go along: without them the state would name a history that is not there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.card.strictjson import parse_object
-from cardsign.errors import JsonRefused, StoreFault
-from cardsign.files import append_private, create_private, make_directory, write_atomic
+from cardsign.card.strictjson import Json, parse_object
+from cardsign.errors import FileFault, JsonRefused, StoreFault
+from cardsign.files import create_private, make_directory, read_private, remove, write_atomic
 from cardsign.keys.audit import verify_chain
 from cardsign.keys.envelope import KeyLabel, read_label
-from cardsign.keys.records import StoreState
+from cardsign.keys.interface import KINDS, Contents, KeyStore, Kind, Number
+from cardsign.keys.ledger import Ledger
+from cardsign.keys.opening import Place, postgres_store
 from cardsign.keys.stateformat import dump_state, load_state
-from cardsign.keys.store import AUDIT_FILE, STATE_FILE, DirectoryStore, alone, holds_store
+from cardsign.keys.store import (
+    AUDIT_FILE,
+    PRIVATE_DIRECTORY,
+    STATE_FILE,
+    DirectoryStore,
+    alone,
+    holds_store,
+)
 
 FORMAT: Final = "cardsign-backup/1"
 MAX_BACKUP_BYTES: Final = 512 * 1024 * 1024  # bytes; the audit log is the most of it
 _WHERE: Final = "the backup"
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,15}(\.[1-9][0-9]{0,15})?")
 
 
-@dataclass(frozen=True, slots=True)
-class Backup:
-    """What a backup holds, checked.
-
-    Attributes:
-        state: As in the store.
-        audit: The audit log.
-        envelopes: The encrypted private halves by thumbprint.
-    """
-
-    state: StoreState
-    audit: bytes
-    envelopes: dict[str, bytes]
-
-
-def pack(store: DirectoryStore) -> bytes:
+def pack(store: KeyStore) -> bytes:
     """Return all of a store, in the clear but for the private halves.
 
     Raises:
-        StoreFault, FileFault: As for reading the store; ``file.not_found``: a private half
-            that the store should hold is gone.
+        StoreFault, FileFault: As for reading the store and its statements;
+            ``file.not_found``: a private half that the store should hold is gone.
     """
     state = store.load()
     held = [key.thumbprint for key in state.keys if key.private == "held"]
+    Ledger(store.shelf, state.statements).to_publish()  # what is no history is no backup
     document = {
         "format": FORMAT,
         "state": dump_state(state).decode("ascii"),
         "audit": store.read_audit().decode("ascii", errors="replace"),
         "private": {name: store.read_private(name).decode("ascii") for name in held},
+        "statements": {
+            kind: {
+                ".".join(map(str, number)): data.decode("ascii", errors="replace")
+                for number, data in store.shelf.read_all(kind).items()
+            }
+            for kind in KINDS
+        },
     }
     return json.dumps(document).encode("ascii")
 
 
-def unpack(untrusted_bytes: bytes) -> Backup:
+def unpack(untrusted_bytes: bytes) -> Contents:
     """Read what :func:`pack` wrote.
+
+    Not checked: the statements, which are checked whenever they are used.
 
     Raises:
         StoreFault: ``backup.malformed``; what :func:`load_state` raises; ``keystore.envelope``;
@@ -77,12 +84,13 @@ def unpack(untrusted_bytes: bytes) -> Backup:
             "state": str(state_text),
             "audit": str(audit_text),
             "private": dict(private),
-        } if written == FORMAT and len(document) == 4:
+            "statements": dict(statements),
+        } if written == FORMAT and len(document) == 5:
             pass
         case _:
             raise _malformed(f"it is not of the format {FORMAT}")
-    state, audit = load_state(state_text.encode(), where=_WHERE), audit_text.encode()
-    verify_chain(audit, state.audit, where=_WHERE)
+    state = load_state(state_text.encode(), where=_WHERE)
+    audit = verify_chain(audit_text.encode(), state.audit, where=_WHERE).raw
     envelopes = {name: str(text).encode() for name, text in private.items()}
     for key in state.keys:
         if key.private == "held" and key.thumbprint not in envelopes:
@@ -91,28 +99,56 @@ def unpack(untrusted_bytes: bytes) -> Backup:
     for name, envelope in envelopes.items():
         if read_label(envelope) != known.get(name):
             raise _malformed(f"it has a private half {name!r} of no key that it holds")
-    return Backup(state, audit, envelopes)
+    return Contents(state, audit, envelopes, _read_statements(statements))
 
 
-def restore(backup: Backup, path: Path) -> None:
-    """Make a key store of a backup, in the directory `path`, which holds none.
+def _read_statements(document: dict[str, Json]) -> dict[Kind, dict[Number, bytes]]:
+    found: dict[Kind, dict[Number, bytes]] = {}
+    for kind in KINDS:
+        entries = document.get(kind)
+        if not isinstance(entries, dict) or not all(map(_NUMBER.fullmatch, entries)):
+            raise _malformed(f"it has no {kind}")
+        found[kind] = {
+            tuple(map(int, number.split("."))): str(text).encode()
+            for number, text in entries.items()
+        }
+    return found
+
+
+def restore(contents: Contents, place: Place) -> None:
+    """Make a key store of `contents` at `place`, which holds none.
 
     Raises:
-        StoreFault: ``keystore.exists`` or ``keystore.busy``.
-        FileFault: ``file.unwritable``, or ``file.exists`` for a file in the way.
+        StoreFault: ``keystore.exists``, ``keystore.busy``, or what keeps a database from
+            being used.
+        FileFault: ``file.unwritable``; ``file.exists`` for a file in the way, unless an
+            attempt to restore the same has left it.
     """
-    make_directory(path)
-    with alone(path):
-        if holds_store(path):
-            raise StoreFault("keystore.exists", "there is a key store here", path=str(path))
-        store = DirectoryStore(path, backup.state)
-        for thumbprint, envelope in backup.envelopes.items():
-            private_file = store.private_file(thumbprint)
-            make_directory(private_file.parent, mode=0o700)
-            create_private(private_file, envelope)
-        if backup.audit:
-            append_private(path / AUDIT_FILE, backup.audit)
-        write_atomic(path / STATE_FILE, dump_state(backup.state))
+    if not isinstance(place, Path):
+        postgres_store().restore(place, contents)
+        return
+    make_directory(place)
+    with alone(place):
+        if holds_store(place):
+            raise StoreFault("keystore.exists", "there is a key store here", path=str(place))
+        store = DirectoryStore(place, contents.state)
+        make_directory(place / PRIVATE_DIRECTORY, mode=0o700)
+        for thumbprint, envelope in contents.envelopes.items():
+            _put(store.private_file(thumbprint), envelope)
+        if contents.audit:
+            _put(place / AUDIT_FILE, contents.audit)
+        for kind, statements in contents.statements.items():
+            for number, data in statements.items():
+                store.shelf.put_back(kind, number, data)
+        write_atomic(place / STATE_FILE, dump_state(contents.state))
+
+
+def _put(file: Path, data: bytes) -> None:
+    """Write a private file, over what a killed attempt has left of the same."""
+    with contextlib.suppress(FileFault):  # what stands in the way else is told below
+        if data.startswith(read_private(file, max_bytes=len(data))):
+            remove(file)
+    create_private(file, data)
 
 
 def encrypt(data: bytes, recipients: Sequence[str]) -> bytes:

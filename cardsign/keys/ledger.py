@@ -1,31 +1,21 @@
-"""Where an issuer, and each holder of a root key, keeps the statements that were signed.
+"""The statements that an issuer, or a holder of a root key, has signed and keeps.
 
-::
-
-    keys/statements/
-      keysets/1.1.json          keyset statements, {epoch}.{version}; never changed
-      releases/42.json          release statements by their number; never changed
-      .lock                     held while one is added
-
-All are public. What is read is checked anew, each statement by the one before, and the key
-store's state must name the newest: so neither of the two files can be put back or exchanged by
-itself. A statement is written before the state names it.
+They lie beside the key store, in files (:mod:`cardsign.keys.shelf`) or in its database. What is
+read is checked anew, each statement by the one before, and the key store's state must name the
+newest: so neither of the two can be put back or exchanged by itself. A statement is written
+before the state names it.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
-from typing import Final
 
-from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import FileFault, JsonRefused, StoreFault
-from cardsign.files import list_names, locked, make_directory, read_bytes, write_atomic
+from cardsign.card.strictjson import parse_object
+from cardsign.errors import JsonRefused, StoreFault
 from cardsign.jose import base64url
 from cardsign.jose.keys import PublicKey
 from cardsign.jose.keyset import KeysetStatement, Role, keyset_of, read_keyset
@@ -38,40 +28,36 @@ from cardsign.jose.statements import (
     StatementRefused,
 )
 from cardsign.keys.audit import AuditEvent
-from cardsign.keys.interface import KeyStore
-from cardsign.keys.records import HeldKeyset, StatementsHeld, StoreState
+from cardsign.keys.interface import KeyStore, Shelf
+from cardsign.keys.operations import KeyOperations
+from cardsign.keys.records import HeldKeyset, KeyRecord, StatementsHeld
 from cardsign.keys.statements import check_step
-from cardsign.keys.store import DirectoryStore
-
-DIRECTORY: Final = "statements"
-KEYSETS: Final = "keysets"
-RELEASES: Final = "releases"
-LOCK_FILE: Final = ".lock"
-LOCK_PATIENCE: Final = 5.0  # seconds; a statement is written in milliseconds
-
-_KEYSET_FILE: Final = re.compile(r"([1-9][0-9]{0,15})\.([1-9][0-9]{0,15})\.json")
-_RELEASE_FILE: Final = re.compile(r"([1-9][0-9]{0,15})\.json")
 
 
 class Ledger:
-    """The statements in a directory; one that is not there holds none."""
+    """The statements on a shelf, and what the key store's state says of them."""
 
-    __slots__ = ("held", "path")
+    __slots__ = ("_shelf", "held")
 
-    def __init__(self, path: Path, held: StatementsHeld) -> None:
+    def __init__(self, shelf: Shelf, held: StatementsHeld) -> None:
         """Look at nothing yet.
 
         Args:
-            path: The directory.
-            held: What the state of the key store says of it.
+            shelf: Where they are kept.
+            held: What the state of the key store says of them.
         """
-        self.path = path
+        self._shelf = shelf
         self.held = held
 
     @classmethod
-    def beside(cls, store: DirectoryStore) -> Ledger:
-        """The ledger of a key store."""
-        return cls(store.path / DIRECTORY, store.load().statements)
+    def beside(cls, store: KeyStore) -> Ledger:
+        """The ledger of a key store, wherever that lies."""
+        return cls(store.shelf, store.load().statements)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return self._shelf.place
 
     def keysets(self) -> tuple[KeysetStatement, ...]:
         """Return every keyset statement, oldest first, each checked by the one before.
@@ -81,19 +67,7 @@ class Ledger:
                 key store's state names.
             FileFault: One cannot be read.
         """
-        found: list[KeysetStatement] = []
-        for epoch, version in sorted(self._numbers(KEYSETS, _KEYSET_FILE)):
-            path = self.keyset_file(epoch, version)
-            try:
-                statement = read_keyset(_read(path))
-                if (statement.epoch, statement.version) != (epoch, version):
-                    raise StatementRefused("statement.gap", "its number is not that of its file")
-                check_step(statement, found[-1] if found else None)
-            except StatementRefused as refusal:
-                raise _broken(path, f"{refusal.code}: {refusal.message}") from refusal
-            found.append(statement)
-        self._check_held(found[-1] if found else None)
-        return tuple(found)
+        return tuple(statement for statement, _ in self._history())
 
     def newest_keyset(self) -> KeysetStatement | None:
         """Return the newest keyset statement, or None; see :meth:`keysets`."""
@@ -107,17 +81,17 @@ class Ledger:
             StoreFault: ``keystore.statements``: it cannot be understood.
             FileFault: It cannot be read.
         """
-        numbers = [number for (number,) in self._numbers(RELEASES, _RELEASE_FILE)]
-        if not numbers:
-            return None
-        path = self.release_file(max(numbers))
-        try:
-            release = read_release(_read(path))
-        except StatementRefused as refusal:
-            raise _broken(path, f"{refusal.code}: {refusal.message}") from refusal
-        if release.seq != max(numbers):
-            raise _broken(path, "its number is not that of its file")
-        return release
+        found = self._newest_release()
+        return None if found is None else found[0]
+
+    def to_publish(self) -> tuple[tuple[bytes, ...], bytes | None]:
+        """Return every keyset statement as it is served, oldest first, and the newest release.
+
+        Raises:
+            StoreFault, FileFault: As :meth:`keysets` and :meth:`newest_release`.
+        """
+        release = self._newest_release()
+        return tuple(data for _, data in self._history()), release and release[1]
 
     def keep_keyset(self, statement: KeysetStatement, untrusted_bytes: bytes) -> bool:
         """Keep a statement as the newest one.
@@ -135,14 +109,11 @@ class Ledger:
             FileFault: ``file.unwritable``.
         """
         with self.alone():
-            statements = self.keysets()
-            newest = statements[-1] if statements else None
+            newest = self.newest_keyset()
             if newest is not None and newest.digest == statement.digest:
                 return False
             check_step(statement, newest)
-            path = self.keyset_file(statement.epoch, statement.version)
-            make_directory(path.parent)
-            write_atomic(path, untrusted_bytes)
+            self._shelf.add("keysets", (statement.epoch, statement.version), untrusted_bytes)
         return True
 
     def keep_release(self, release: ReleaseStatement, data: bytes) -> None:
@@ -152,13 +123,10 @@ class Ledger:
         another process lists meanwhile would be forgotten.
 
         Raises:
-            FileFault: ``file.exists`` or ``file.unwritable``.
+            StoreFault: ``keystore.changed``: a release has this number.
+            FileFault: ``file.unwritable``.
         """
-        path = self.release_file(release.seq)
-        if path.exists():
-            raise FileFault("file.exists", "a release has this number", path=str(path))
-        make_directory(path.parent)
-        write_atomic(path, data)
+        self._shelf.add("releases", (release.seq,), data)
 
     def alone(self) -> AbstractContextManager[None]:
         """Let no other process add a statement meanwhile.
@@ -167,9 +135,7 @@ class Ledger:
             StoreFault: ``keystore.busy``.
             FileFault: ``file.unwritable``.
         """
-        make_directory(self.path)
-        busy = StoreFault("keystore.busy", "another process adds a statement", path=str(self.path))
-        return locked(self.path / LOCK_FILE, patience=LOCK_PATIENCE, busy=busy)
+        return self._shelf.alone()
 
     def check_listed(self, keys: Iterable[PublicKey], role: Role) -> None:
         """Check that the roots have listed keys that are to be used, if there is a keyset at all.
@@ -190,17 +156,52 @@ class Ledger:
                     "keystore.not_listed", f"keyset {number} lists no {role} key {key.kid!r}"
                 )
 
-    def keyset_file(self, epoch: int, version: int) -> Path:
-        """Where the statement of this number lies, if it is kept."""
-        return self.path / KEYSETS / f"{epoch}.{version}.json"
+    def listed(self, keys: Iterable[KeyRecord], role: Role) -> tuple[KeyRecord, ...]:
+        """Return those of some keys that the roots have listed: all, if there is no keyset.
 
-    def release_file(self, seq: int) -> Path:
-        """Where the release of this number lies, if it is kept."""
-        return self.path / RELEASES / f"{seq}.json"
+        A key that they have not listed yet hinders no other.
 
-    def _numbers(self, folder: str, form: re.Pattern[str]) -> list[tuple[int, ...]]:
-        matches = map(form.fullmatch, list_names(self.path / folder))
-        return [tuple(map(int, match.groups())) for match in matches if match]
+        Raises:
+            StoreFault: ``keystore.not_listed``: there are keys, and none is listed; or as
+                :meth:`keysets`.
+        """
+        asked, keyset = tuple(keys), self.newest_keyset()
+        if keyset is None:
+            return asked
+        listed = {key.public.thumbprint for key in keyset.keys if role in key.roles}
+        found = tuple(key for key in asked if key.thumbprint in listed)
+        if not found:
+            self.check_listed((key.public for key in asked), role)
+        return found
+
+    def _history(self) -> list[tuple[KeysetStatement, bytes]]:
+        found: list[tuple[KeysetStatement, bytes]] = []
+        for number, untrusted_bytes in self._shelf.read_all("keysets").items():
+            try:
+                statement = read_keyset(untrusted_bytes)
+                if (statement.epoch, statement.version) != number:
+                    raise StatementRefused("statement.gap", "its number is not that of its place")
+                check_step(statement, found[-1][0] if found else None)
+            except StatementRefused as refusal:
+                where = self._shelf.where("keysets", number)
+                raise _broken(where, f"{refusal.code}: {refusal.message}") from refusal
+            found.append((statement, untrusted_bytes))
+        self._check_held(found[-1][0] if found else None)
+        return found
+
+    def _newest_release(self) -> tuple[ReleaseStatement, bytes] | None:
+        newest = self._shelf.read_newest("releases")
+        if newest is None:
+            return None
+        number, untrusted_bytes = newest
+        where = self._shelf.where("releases", number)
+        try:
+            release = read_release(untrusted_bytes)
+        except StatementRefused as refusal:
+            raise _broken(where, f"{refusal.code}: {refusal.message}") from refusal
+        if (release.seq,) != number:
+            raise _broken(where, "its number is not that of its place")
+        return release, untrusted_bytes
 
     def _check_held(self, newest: KeysetStatement | None) -> None:
         held = self.held.keyset
@@ -209,25 +210,22 @@ class Ledger:
         number = (held.epoch, held.version)
         found = (newest.epoch, newest.version) if newest else (0, 0)
         if found < number:
-            raise _broken(self.path, f"keyset {held.epoch}.{held.version} is missing")
+            raise _broken(self.place, f"keyset {held.epoch}.{held.version} is missing")
         if newest is not None and found == number and newest.digest != held.digest:
-            raise _broken(self.path, f"keyset {held.epoch}.{held.version} is not {held.digest}")
+            raise _broken(self.place, f"keyset {held.epoch}.{held.version} is not {held.digest}")
 
 
-def note_keyset(store: KeyStore, statement: KeysetStatement, *, now: datetime) -> None:
+def note_keyset(store: KeyOperations, statement: KeysetStatement, *, now: datetime) -> None:
     """Let the key store's state name the newest keyset statement; again is no change.
 
+    The keys that waited for it to list them may be published from then on.
+
     Raises:
-        StoreFault: ``keystore.changed``: the store was changed meanwhile, so try again;
-            ``keystore.busy``, or as :meth:`KeyStore.load`.
+        StoreFault: ``keystore.busy``, or as :meth:`KeyStore.load`.
         FileFault: ``file.unwritable``.
     """
-    state = store.load()
     held = HeldKeyset(statement.epoch, statement.version, statement.digest)
-    if state.statements.keyset != held:
-        details: dict[str, Json] = {"number": f"{held.epoch}.{held.version}", "digest": held.digest}
-        event = AuditEvent("keyset.kept", None, details)
-        _commit(store, state, replace(state.statements, keyset=held), event, now)
+    store.keep_keyset(held, {key.public.thumbprint for key in statement.keys}, now=now)
 
 
 def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -> None:
@@ -242,7 +240,8 @@ def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -
         newest = state.statements.release_seq
         raise StoreFault("keystore.changed", f"release {newest} was signed meanwhile")
     event = AuditEvent("release.signed", None, {"seq": release.seq, "digest": release.digest})
-    _commit(store, state, replace(state.statements, release_seq=release.seq), event, now)
+    changed = replace(state, statements=replace(state.statements, release_seq=release.seq))
+    store.commit(changed, (event,), expect_generation=state.generation, now=now, envelopes={})
 
 
 def write_draft(statement: KeysetStatement) -> bytes:
@@ -278,21 +277,5 @@ def read_draft(untrusted_bytes: bytes) -> KeysetStatement:
         ) from exc
 
 
-def _commit(
-    store: KeyStore, state: StoreState, statements: StatementsHeld, event: AuditEvent, now: datetime
-) -> None:
-    store.commit(
-        replace(state, statements=statements),
-        (event,),
-        expect_generation=state.generation,
-        now=now,
-        envelopes={},
-    )
-
-
-def _read(path: Path) -> bytes:
-    return read_bytes(path, max_bytes=MAX_STATEMENT_BYTES)
-
-
-def _broken(path: Path, what: str) -> StoreFault:
-    return StoreFault("keystore.statements", what, path=str(path))
+def _broken(where: str, what: str) -> StoreFault:
+    return StoreFault("keystore.statements", what, path=where)

@@ -6,6 +6,7 @@ or refuses and names what is lawful. The store commits the two together.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -17,6 +18,7 @@ from cardsign.keys.audit import AuditEvent
 from cardsign.keys.custody import file_custody, suspects
 from cardsign.keys.records import (
     MAX_PUBLICATIONS,
+    HeldKeyset,
     KeyRecord,
     KeyTimes,
     PrivateHalf,
@@ -28,9 +30,11 @@ from cardsign.keys.records import (
 from cardsign.keys.states import ENDED, check_transition
 from cardsign.keys.timeline import (
     TimelineSettings,
+    signed_cards,
     unsigned_cards,
     until_activation,
     until_destruction,
+    until_prepublication,
     until_retirement,
 )
 
@@ -52,7 +56,8 @@ def enter(
     """Take a key in.
 
     A store's first key of a role and algorithm is active at once, unless it is to stand by; a
-    later one is prepublished. Root and recovery keys do not rotate and are active at once.
+    later one is prepublished, or where there is a keyset statement only generated, until one
+    lists it. Root and recovery keys do not rotate and are active at once.
 
     Args:
         state: The state before.
@@ -75,6 +80,8 @@ def enter(
         record = record.at("active", prepublished=None, activated=now)
     elif not standby and not any(record.succeeds(other) for other in state.keys):
         record = record.at("active", activated=now)
+    elif state.statements.keyset is not None:
+        record = record.at("generated", prepublished=None)
     details: dict[str, Json] = {
         "alg": record.alg,
         "custody": custody,
@@ -90,11 +97,42 @@ def prepublish(state: StoreState, name: str, *, now: datetime) -> Change:
     """Let the JWK Set hold a key that was only generated so far.
 
     Raises:
-        StoreFault: ``keystore.unknown_key`` or ``keystore.illegal_transition``.
+        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``, or
+            ``keystore.not_listed``: that is done by the keyset statement which lists it.
     """
     now, key = _second(now), state.find(name)
     check_transition(key.state, "prepublished")
+    until_prepublication(state, key).refuse(key.kid, "prepublished", now)
     return _changed(state, now, key.at("prepublished", prepublished=now))
+
+
+def keep_keyset(
+    state: StoreState, held: HeldKeyset, listed: Collection[str], *, now: datetime
+) -> Change:
+    """Note the newest keyset statement; what it lists may be published from now on.
+
+    Args:
+        state: The state before.
+        held: The statement; noting it again brings along what has not come along before, and
+            one that is older than the state's changes nothing.
+        listed: The thumbprints of its keys.
+        now: The time of it.
+    """
+    now, known = _second(now), state.statements.keyset
+    if known is not None and (held.epoch, held.version) < (known.epoch, known.version):
+        return state, ()
+    events: tuple[AuditEvent, ...] = ()
+    if known != held:
+        number = f"{held.epoch}.{held.version}"
+        events = (AuditEvent("keyset.kept", None, {"number": number, "digest": held.digest}),)
+        state = replace(state, statements=replace(state.statements, keyset=held))
+    shown = [
+        key.at("prepublished", prepublished=now)
+        for key in state.keys
+        if key.state == "generated" and key.thumbprint in listed
+    ]
+    after, more = _changed(state, now, *shown)
+    return after, (*events, *more)
 
 
 def activate(
@@ -278,7 +316,7 @@ def _marked(state: StoreState, at: datetime) -> StoreState:
             return key.at(dropped=_since(times.dropped, gone, at))
         in_all = bool(newest) and all(key.kid in one.kids for one in newest)
         drains = bool(newest) and key.state == "retiring" and "card" in key.roles
-        relieved = drains and not unsigned_cards(state, key)
+        relieved = drains and not (unsigned_cards(state, key) or signed_cards(state, key))
         return key.at(
             seen=_since(times.seen, in_all, at), relieved=_since(times.relieved, relieved, at)
         )

@@ -1,25 +1,32 @@
-"""The lives of a store's keys as spans of time, past and to come: what a timeline draws."""
+"""The lives of keys and statements as spans of time, past and to come: what a timeline draws."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Literal
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
 
-from cardsign.keys.records import KeyRecord, StoreState
+from cardsign.jose.keyset import KeysetStatement
+from cardsign.jose.release import ReleaseStatement
+from cardsign.keys.records import KeyRecord, Role, StoreState
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.timeline import TimelineSettings
 
-Phase = Literal["waits", "signs", "signs_on", "verifies"]
+Phase = Literal["unlisted", "waits", "signs", "signs_on", "verifies", "stands"]
+
+_ORDER: Final[tuple[Role, ...]] = ("root", "recovery", "card", "release")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a key's life.
+    """A part of a life.
 
     Attributes:
-        phase: ``waits``: published, and signs nothing; ``signs``: active; ``signs_on``: beside
-            its successor; ``verifies``: still in the JWK Set, for cards in caches.
+        phase: ``unlisted``: no keyset statement lists the key yet; ``waits``: it is published,
+            and signs nothing; ``signs``: it is active; ``signs_on``: beside its successor;
+            ``verifies``: still in the JWK Set, for cards in caches; ``stands``: a statement is
+            believed.
         start: When it began, or will begin.
         end: When it ended or will end; None where nobody can know.
         ahead: Whether it has not begun yet: a forecast, by the timeline.
@@ -33,56 +40,94 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """A key's life.
+    """A row of the picture: a key or a statement.
 
     Attributes:
-        key: The key.
+        name: The kid, or the number of the statement.
+        what: What it is: ``ES256 card``, ``keyset``.
         spans: In order; the last one without an end may go on for ever.
+        due: When something is to be done with it, or None.
         ended: When it was retired or revoked, or None.
-        next: What happens to it next, or None.
+        key: The key; None for a statement.
     """
 
-    key: KeyRecord
+    name: str
+    what: str
     spans: tuple[Span, ...]
-    ended: datetime | None
-    next: Step | None
+    due: datetime | None = None
+    ended: datetime | None = None
+    key: KeyRecord | None = None
 
 
 def lives(state: StoreState, settings: TimelineSettings, now: datetime) -> tuple[Life, ...]:
-    """Return the lives of the online keys, oldest first."""
-    ahead = [step for step in steps(state, settings, now) if step.action != "destroy"]
-    return tuple(_life(state, key, ahead) for key in state.keys if key.rotates)
+    """Return the lives of the keys: roots first, then by role, the oldest first."""
+    ahead = steps(state, settings, now)
+    keys = sorted(state.keys, key=lambda key: min(map(_ORDER.index, key.roles)))
+    return tuple(_life(state, key, ahead) for key in keys)
 
 
-def extent(drawn: tuple[Life, ...], now: datetime) -> tuple[datetime, datetime]:
+def standings(keyset: KeysetStatement | None, release: ReleaseStatement | None) -> tuple[Life, ...]:
+    """Return the lives of the newest statements: how long they stand, when they are to be renewed.
+
+    Args:
+        keyset: Is due when a third of its life is left, or earlier if keys change.
+        release: Is due when half of its life is over.
+    """
+    found = []
+    if keyset is not None:
+        number = f"{keyset.epoch}.{keyset.version}"
+        start, end = _time(keyset.iat), _time(keyset.exp)
+        due = end - timedelta(seconds=(keyset.exp - keyset.iat) // 3)
+        found.append(Life(number, "keyset", (Span("stands", start, end),), due))
+    if release is not None:
+        start, end = _time(release.iat), _time(release.exp)
+        due = start + (end - start) / 2
+        found.append(Life(str(release.seq), "release", (Span("stands", start, end),), due))
+    return tuple(found)
+
+
+def extent(drawn: Sequence[Life], now: datetime) -> tuple[datetime, datetime]:
     """Return the times between which there is something to draw; never the same one twice."""
     times = [now]
     for life in drawn:
-        times += [time for span in life.spans for time in (span.start, span.end) if time]
+        ends = [time for span in life.spans for time in (span.start, span.end)]
+        times += [time for time in (*ends, life.due) if time is not None]
     start, end = min(times), max(times)
     margin = max((end - start) / 20, timedelta(minutes=1))
     return start, end + margin
 
 
-def _life(state: StoreState, key: KeyRecord, ahead: list[Step]) -> Life:
-    step = next((one for one in ahead if one.key == key), None)
+def _life(state: StoreState, key: KeyRecord, steps_ahead: tuple[Step, ...]) -> Life:
+    step = next((one for one in steps_ahead if one.key == key), None)
+    ahead = [one for one in steps_ahead if one.action != "destroy"]
     over = key.times.revoked or key.times.retired
-    begun: list[tuple[Phase, datetime | None]] = [
-        ("waits", key.times.prepublished or key.created),
-        ("signs", key.times.activated),
-        ("signs_on", _superseded(state, key)),
-        ("verifies", key.times.stops_signing),
-    ]
-    phases = [(phase, start) for phase, start in begun if start and not (over and start >= over)]
-    ends = [start for _, start in phases[1:]] + [over or _forecast(key, step, ahead)]
+    begun = [(phase, start) for phase, start in _begun(state, key) if not (over and start >= over)]
+    last = None if step is None or step.action == "destroy" else step
+    ends = [start for _, start in begun[1:]] + [over or _forecast(key, last, ahead)]
     spans = [
         Span(phase, start, end)
-        for (phase, start), end in zip(phases, ends, strict=True)
+        for (phase, start), end in zip(begun, ends, strict=True)
         if end is None or end > start
     ]
-    if step is not None and step.action == "activate" and step.due is not None:
-        spans.append(Span("signs", step.due, None, ahead=True))
-    return Life(key, tuple(spans), over, step)
+    if last is not None and last.action == "activate" and last.due is not None:
+        spans.append(Span("signs", last.due, None, ahead=True))
+    what = f"{key.alg} {' and '.join(key.roles)}"
+    due = step.due if step is not None else None
+    return Life(key.kid, what, tuple(spans), due, over, key)
+
+
+def _begun(state: StoreState, key: KeyRecord) -> list[tuple[Phase, datetime]]:
+    """The phases of a key, and when each has begun."""
+    times = key.times
+    waited = times.prepublished != key.created
+    phases: list[tuple[Phase, datetime | None]] = [
+        ("unlisted", key.created if key.rotates and waited else None),
+        ("waits", times.prepublished),
+        ("signs", times.activated),
+        ("signs_on", _superseded(state, key) if key.rotates else None),
+        ("verifies", times.stops_signing if key.rotates else None),
+    ]
+    return [(phase, start) for phase, start in phases if start is not None]
 
 
 def _superseded(state: StoreState, key: KeyRecord) -> datetime | None:
@@ -113,3 +158,7 @@ def _forecast(key: KeyRecord, step: Step | None, ahead: list[Step]) -> datetime 
         and one.due is not None
     ]
     return min(successions, default=None)
+
+
+def _time(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from cardsign.errors import StoreFault
 from cardsign.keys.postgres.address import DatabaseUrl
-from cardsign.keys.store import DirectoryStore
+from cardsign.keys.store import DirectoryStore, holds_store
 
 if TYPE_CHECKING:
     from cardsign.keys.postgres.store import PostgresStore
@@ -25,7 +25,7 @@ def open_store(place: Place, *, actor: str = "") -> AnyStore:
     """
     if isinstance(place, Path):
         return DirectoryStore.open(place, actor=actor)
-    return _postgres().open(place, actor=actor)
+    return postgres_store().open(place, actor=actor)
 
 
 def create_store(place: Place, *, exist_ok: bool = False, actor: str = "") -> AnyStore:
@@ -37,10 +37,24 @@ def create_store(place: Place, *, exist_ok: bool = False, actor: str = "") -> An
     """
     if isinstance(place, Path):
         return DirectoryStore.create(place, exist_ok=exist_ok, actor=actor)
-    return _postgres().create(place, exist_ok=exist_ok, actor=actor)
+    return postgres_store().create(place, exist_ok=exist_ok, actor=actor)
 
 
-def _postgres() -> type[PostgresStore]:
+def is_taken(place: Place) -> bool:
+    """Say whether a key store is at `place` already, readable or not.
+
+    Raises:
+        StoreFault: As :meth:`PostgresStore.exists`.
+    """
+    return holds_store(place) if isinstance(place, Path) else postgres_store().exists(place)
+
+
+def postgres_store() -> type[PostgresStore]:
+    """Load what keeps key stores in PostgreSQL.
+
+    Raises:
+        StoreFault: ``keystore.not_installed``.
+    """
     try:
         from cardsign.keys.postgres.store import PostgresStore
     except ImportError as exc:

@@ -7,7 +7,7 @@ newest is made again from the newest, so any number of processes may work on one
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -19,7 +19,7 @@ from cardsign.keys.audit import AuditEvent
 from cardsign.keys.envelope import DEFAULT_COST, KeyLabel, ScryptCost, seal
 from cardsign.keys.life import Change
 from cardsign.keys.passphrase import check_strength
-from cardsign.keys.records import KeyRecord, Publication, Reason, Role, StoreState
+from cardsign.keys.records import HeldKeyset, KeyRecord, Publication, Reason, Role, StoreState
 from cardsign.keys.rotation import Step, steps, take
 from cardsign.keys.timeline import DEFAULT_SETTINGS, TimelineSettings
 
@@ -263,6 +263,10 @@ class KeyOperations(ABC):
     def record_publication(self, publication: Publication, *, now: datetime) -> None:
         """See :func:`cardsign.keys.life.record_publication`; recording it again is no change."""
         self._change(lambda state: life.record_publication(state, publication), now)
+
+    def keep_keyset(self, held: HeldKeyset, listed: Collection[str], *, now: datetime) -> None:
+        """See :func:`cardsign.keys.life.keep_keyset`; again is no change."""
+        self._change(lambda state: life.keep_keyset(state, held, listed, now=now), now)
 
     def withdraw(self, series: str, *, now: datetime) -> None:
         """See :func:`cardsign.keys.life.withdraw`."""

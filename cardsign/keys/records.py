@@ -34,7 +34,7 @@ class KeyTimes:
         seen: Since when every newest publication holds it; None again if one lacks it.
         activated: Since when it signs.
         stops_signing: Until when it signs beside its successor.
-        relieved: Since when every published card is signed by its successor as well.
+        relieved: Since when every published card is signed by its successor, and none by it.
         retired: When it left the JWK Set in good order.
         revoked: When it was revoked.
         dropped: Since when no newest publication holds it any more.

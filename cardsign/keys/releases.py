@@ -8,7 +8,7 @@ hold it, so that none of the orders in which copies expire refuses an honest car
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -28,6 +28,8 @@ from cardsign.jose.release import (
     release_of,
 )
 from cardsign.jose.statements import TYP_RELEASE, Envelope
+from cardsign.keys.records import StoreState
+from cardsign.keys.timeline import TimelineSettings
 
 #: How long a release is believed: a week, renewed at its half, so a dead cron has days to be seen.
 DEFAULT_LIFETIME: Final = timedelta(days=7)
@@ -53,6 +55,40 @@ class ReleasePlan:
     extended_floor: int | None = None
     revoked: frozenset[str] = frozenset()
     audit_head: str | None = None
+
+
+def settled_cards(
+    listed: Iterable[ListedCard], state: StoreState, settings: TimelineSettings, now: datetime
+) -> dict[str, str]:
+    """By url, the digest of the only card that caches can still hold, where there is just one.
+
+    It is the one that the newest records show, of publications or of looks at what is live, and
+    the first of these lies as far back as caches may keep a card. What nobody has recorded does
+    not settle: it may never have been live.
+
+    Args:
+        listed: The cards of the newest release.
+        state: The key store's.
+        settings: What is assumed of caches.
+        now: The time, with its zone.
+    """
+    by_url: dict[str, set[str]] = {}
+    for card in listed:
+        by_url.setdefault(card.url, set()).add(card.payload_sha256)
+    turnover = settings.as_published(state).turnover
+    newest = {url: _newest_shown(digests, state) for url, digests in by_url.items()}
+    return {url: shown[0] for url, shown in newest.items() if shown and shown[1] + turnover <= now}
+
+
+def _newest_shown(digests: Collection[str], state: StoreState) -> tuple[str, datetime] | None:
+    """Which of some cards was recorded last, and since when no other one was."""
+    shown: tuple[str, datetime] | None = None
+    for publication in state.publications:
+        for card in publication.cards:
+            digest = card.payload_sha256
+            if digest in digests and (shown is None or shown[0] != digest):
+                shown = digest, publication.at
+    return shown
 
 
 def card_digest(card: bytes) -> str:

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from cardsign.errors import StoreFault
 from cardsign.keys.custody import same_custody, suspects
-from cardsign.keys.life import Change, activate, destroy, retire, standby_of
+from cardsign.keys.life import Change, activate, destroy, prepublish, retire, standby_of
 from cardsign.keys.records import ROTATING, KeyRecord, Role, StoreState
 from cardsign.keys.states import ENDED
 from cardsign.keys.timeline import (
@@ -21,13 +21,15 @@ from cardsign.keys.timeline import (
     Waiting,
     until_activation,
     until_destruction,
+    until_prepublication,
     until_retirement,
 )
 
-Action = Literal["activate", "retire", "destroy", "generate"]
+Action = Literal["prepublish", "activate", "retire", "destroy", "generate"]
 
 MIN_REFRESH: Final = 60  # seconds; a change of keys is no reason to be asked at every turn
-_URGENCY: Final = ("retire", "activate", "generate", "destroy")  # one rotation ends first
+#: One rotation ends before the next begins.
+_URGENCY: Final = ("retire", "activate", "prepublish", "generate", "destroy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,12 @@ class Step:
     key: KeyRecord | None
     why: str
     due: datetime | None
+
+    @property
+    def what(self) -> str:
+        """What is to be done, in words: ``retire card key K``."""
+        whose = f"the next {self.alg} {self.role} key"
+        return f"{self.action} {f'{self.role} key {self.key.kid}' if self.key else whose}"
 
     def is_due(self, now: datetime) -> bool:
         """Whether it can and should be done at `now`."""
@@ -92,28 +100,28 @@ def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetim
     """
     if step.key is None:
         raise StoreFault("keystore.changed", "the next step makes a new key")
+    if step.action == "prepublish":
+        return prepublish(state, step.key.thumbprint, now=now)
     taken = {"activate": activate, "retire": retire, "destroy": destroy}[step.action]
     return taken(state, step.key.thumbprint, now=now, settings=settings)
 
 
 def successor_of(state: StoreState, key: KeyRecord) -> KeyRecord | None:
-    """Return the key that a rotation activates next: the oldest prepublished one of its custody.
+    """Return the key that a rotation activates next: the oldest waiting one of its custody.
 
     One of another custody is kept for the day on which this custody is lost, and one that lay
     beside a compromised key is passed over.
     """
     endangered = suspects(state)
-    return next(
-        (
-            other
-            for other in state.keys
-            if other.state == "prepublished"
-            and other.succeeds(key)
-            and same_custody(other, key)
-            and other.thumbprint not in endangered
-        ),
-        None,
-    )
+    waiting = [
+        other
+        for other in state.keys
+        if other.state in ("prepublished", "generated")
+        and other.succeeds(key)
+        and same_custody(other, key)
+        and other.thumbprint not in endangered
+    ]
+    return min(waiting, key=lambda other: other.state == "generated", default=None)
 
 
 def _endings(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
@@ -130,25 +138,28 @@ def _beginnings(
 ) -> Iterator[Step]:
     """For each active key its successor, or that one is to be made; for a lost one likewise."""
     for key in state.keys:
-        if key.state == "active" and key.rotates:
-            yield _succession(state, key, settings, now, asked)
+        if key.state == "generated":
+            yield _step("prepublish", key, until_prepublication(state, key))
+        elif key.state == "active" and key.rotates:
+            yield from _succession(state, key, settings, now, asked)
         elif _was_the_last(state, key) and (standby := standby_of(state, key)):
             yield _step("activate", standby, until_activation(state, standby, settings))
 
 
 def _succession(
     state: StoreState, key: KeyRecord, settings: TimelineSettings, now: datetime, asked: bool
-) -> Step:
+) -> Iterator[Step]:
     successor = successor_of(state, key)
     if successor is None:
         role = next(role for role in key.roles if role in ROTATING)
         why = f"key {key.kid!r} has no successor"
-        return Step("generate", role, key.alg, None, why, key.times.activated)
-    waiting = until_activation(state, successor, settings)
-    wanted = (key.times.activated or key.created) + timedelta(seconds=settings.rotate_every)
-    if asked or waiting.until is None or waiting.until >= wanted:
-        return _step("activate", successor, waiting)
-    return _step("activate", successor, Waiting(waiting.code, "it is not its turn", wanted))
+        yield Step("generate", role, key.alg, None, why, key.times.activated)
+    elif successor.state == "prepublished":
+        waiting = until_activation(state, successor, settings)
+        wanted = (key.times.activated or key.created) + timedelta(seconds=settings.rotate_every)
+        if not asked and waiting.until is not None and waiting.until < wanted:
+            waiting = Waiting(waiting.code, "it is not its turn", wanted)
+        yield _step("activate", successor, waiting)
 
 
 def _was_the_last(state: StoreState, key: KeyRecord) -> bool:
@@ -170,10 +181,16 @@ def _step(action: Action, key: KeyRecord, waiting: Waiting) -> Step:
 
 def refresh_hint(state: StoreState, settings: TimelineSettings, now: datetime) -> int:
     """Return for how many seconds a JWK Set may be kept: less shortly before it is needed anew."""
-    ahead = [
-        (step.due - now).total_seconds()
+    due = next_change(state, settings, now)
+    left = settings.max_age if due is None else int((due - now).total_seconds())
+    return min(settings.max_age, max(MIN_REFRESH, left))
+
+
+def next_change(state: StoreState, settings: TimelineSettings, now: datetime) -> datetime | None:
+    """Return when the next card key is due to be activated or retired; None if nobody knows."""
+    due = (
+        step.due
         for step in steps(state, settings, now)
         if step.due is not None and step.action in ("activate", "retire") and step.role == "card"
-    ]
-    soonest = max(MIN_REFRESH, int(min(ahead, default=settings.max_age)))
-    return min(settings.max_age, soonest)
+    )
+    return min(due, default=None)

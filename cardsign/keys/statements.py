@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from cardsign.card.strictjson import Json
@@ -40,6 +40,7 @@ KEY_LIFETIME: Final = timedelta(days=400)
 DEFAULT_HOLDER: Final = "publisher"
 
 _ONLINE: Final[tuple[Role, ...]] = ("card", "release")
+_LISTED: Final = PUBLISHED | {"generated"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,9 @@ class KeysetPlan:
     def following(self, state: StoreState, *, now: datetime, until: datetime) -> KeysetPlan:
         """The plan that says what has become of the keys of a store.
 
-        Its published keys are listed, retired ones no longer, revoked ones as revoked, whether
-        they are online keys or roots. Keys that the store does not hold stay as they are.
+        Its keys are listed, also those that wait for that; retired ones no longer, revoked ones
+        as revoked, whether they are online keys or roots. Keys that the store does not hold stay
+        as they are.
 
         Args:
             state: The store's.
@@ -93,9 +95,7 @@ class KeysetPlan:
         held = [
             _listed(record, listed.get(record.thumbprint), now, until)
             for record in state.keys
-            if record.state in PUBLISHED
-            and record.rotates
-            and record.thumbprint not in self.revoked
+            if record.state in _LISTED and record.rotates and record.thumbprint not in self.revoked
         ]
         return replace(
             self,
@@ -188,24 +188,6 @@ def check_draft(statement: KeysetStatement, previous: KeysetStatement | None) ->
     except StatementRefused as refusal:
         if refusal.code != "statement.unsigned":  # the last thing that each of the checks asks
             raise
-
-
-def is_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -> bool:
-    """Whether the roots have something to say: keys have changed, or a third of its life is left.
-
-    Args:
-        state: The key store's.
-        previous: The newest statement.
-        now: The time, with its zone.
-    """
-    ends = datetime.fromtimestamp(previous.exp, UTC)
-    if now >= ends - timedelta(seconds=(previous.exp - previous.iat) // 3):
-        return True
-    before = KeysetPlan.of(previous)
-    after = before.following(state, now=now, until=now)
-    return replace(before, keys=()) != replace(after, keys=()) or set(before.keys) != set(
-        after.keys
-    )
 
 
 def signings(statement: KeysetStatement, previous: KeysetStatement | None) -> tuple[Signing, ...]:

@@ -42,7 +42,7 @@ def check_transition(old: KeyState, new: KeyState) -> None:
     """
     ways = TRANSITIONS[old]
     if new not in ways:
-        legal = f"only to {' or '.join(ways)}" if ways else "nowhere: that state is final"
+        legal = f", only {' or '.join(ways)}" if ways else ": its state is final"
         raise StoreFault(
-            "keystore.illegal_transition", f"a key that is {old} cannot become {new}, {legal}"
+            "keystore.illegal_transition", f"a key that is {old} cannot become {new}{legal}"
         )

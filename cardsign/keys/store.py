@@ -6,6 +6,7 @@
       keystore.json               public: every key's public half, its life, publications
       private/<thumbprint>.key    0600, encrypted (see envelope.py)
       audit.jsonl                 0600, hash-chained (see audit.py)
+      statements/                 public: the issuer's signed statements (see shelf.py)
       .lock                       held while writing
 
 A private half and the lines of the log are durable before the state names them. So a crash
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -29,6 +31,7 @@ from cardsign.errors import FileFault, StoreFault
 from cardsign.files import (
     append_private,
     create_private,
+    list_names,
     locked,
     make_directory,
     read_bytes,
@@ -37,11 +40,13 @@ from cardsign.files import (
     truncate,
     write_atomic,
 )
-from cardsign.keys.audit import AuditEvent, extend
+from cardsign.keys.audit import MAX_LINE_BYTES, AuditEvent, check_not_put_back, extend
 from cardsign.keys.custody import file_custody
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
 from cardsign.keys.operations import KeyOperations
 from cardsign.keys.records import KeyRecord, StoreState
+from cardsign.keys.shelf import DIRECTORY as SHELF_DIRECTORY
+from cardsign.keys.shelf import FileShelf
 from cardsign.keys.signers import Access, Signer, open_signer
 from cardsign.keys.stateformat import MAX_STATE_BYTES, dump_state, load_state
 
@@ -50,6 +55,7 @@ DEFAULT_DIRECTORY: Final = "keys"
 STATE_FILE: Final = "keystore.json"
 AUDIT_FILE: Final = "audit.jsonl"
 PRIVATE_DIRECTORY: Final = "private"
+PRIVATE_FILE: Final = re.compile(r"([A-Za-z0-9_-]{43})\.key")
 LOCK_FILE: Final = ".lock"
 LOCK_PATIENCE: Final = 5.0  # seconds; a commit takes milliseconds, as keys are sealed before
 MAX_AUDIT_BYTES: Final = 256 * 1024 * 1024  # bytes; some 500,000 changes
@@ -124,6 +130,15 @@ class DirectoryStore(KeyOperations):
         """Where the audit log is, for people."""
         return str(self.path / AUDIT_FILE)
 
+    def private_place(self, thumbprint: str) -> str:
+        """Where the private half of a key is, for people."""
+        return str(self.private_file(thumbprint))
+
+    @property
+    def shelf(self) -> FileShelf:
+        """See :attr:`cardsign.keys.interface.KeyStore.shelf`."""
+        return FileShelf(self.path / SHELF_DIRECTORY)
+
     def load(self) -> StoreState:
         """Return the state as it is on disk now; see :meth:`open`."""
         return _load(self.path)
@@ -148,10 +163,16 @@ class DirectoryStore(KeyOperations):
                 )
             log = self.path / AUDIT_FILE
             logged: int | None = None
+            following = expect_generation + 1
             head, lines = extend(
-                before.audit, events, now=now, actor=self.actor, random=self._random
+                before.audit,
+                events,
+                generation=following,
+                now=now,
+                actor=self.actor,
+                random=self._random,
             )
-            committed = replace(state, generation=expect_generation + 1, audit=head)
+            committed = replace(state, generation=following, audit=head)
             try:
                 self._keep(envelopes)
                 logged = append_private(log, lines)
@@ -181,6 +202,11 @@ class DirectoryStore(KeyOperations):
     def private_file(self, thumbprint: str) -> Path:
         """Where the private half of a key lies, if the store holds it."""
         return self.path / file_custody(thumbprint).removeprefix("file:")
+
+    def private_halves(self) -> frozenset[str]:
+        """See :meth:`cardsign.keys.interface.KeyStore.private_halves`."""
+        names = list_names(self.path / PRIVATE_DIRECTORY)
+        return frozenset(match[1] for name in names if (match := PRIVATE_FILE.fullmatch(name)))
 
     def read_private(self, thumbprint: str) -> bytes:
         """See :meth:`cardsign.keys.interface.KeyStore.read_private`."""
@@ -272,10 +298,21 @@ def alone(path: Path) -> AbstractContextManager[None]:
 
 def _load(path: Path) -> StoreState:
     file = path / STATE_FILE
+    tail = _tail(path / AUDIT_FILE)  # first: a commit meanwhile makes the state newer, not older
     try:
         untrusted_bytes = read_bytes(file, max_bytes=MAX_STATE_BYTES)
     except FileFault as exc:
         if exc.code != "file.not_found":
             raise
         raise StoreFault("keystore.missing", "there is no key store here", path=str(path)) from exc
-    return load_state(untrusted_bytes, where=str(file))
+    state = load_state(untrusted_bytes, where=str(file))
+    check_not_put_back(tail, state, where=str(file))
+    return state
+
+
+def _tail(log: Path) -> bytes:
+    """The end of the log; empty where it cannot be read, which is no reason not to sign."""
+    try:
+        return read_bytes(log, max_bytes=MAX_LINE_BYTES + 1, only_end=True)
+    except FileFault:
+        return b""

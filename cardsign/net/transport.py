@@ -29,8 +29,9 @@ class Deadline:
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
         self._end = clock() + seconds
+        self._idle = math.inf
 
-    def remaining(self, at_most: float = math.inf) -> float:
+    def remaining(self, at_most: float | None = None) -> float:
         """Return the seconds left, or `at_most` if that is less; always more than 0.
 
         Raises:
@@ -39,7 +40,12 @@ class Deadline:
         left = self._end - self._clock()
         if left <= 0:
             raise TimeoutError
-        return min(left, at_most)
+        return min(left, self._idle, math.inf if at_most is None else at_most)
+
+    def prolong(self, seconds: float, *, idle: float) -> None:
+        """Let it go on for so many seconds from now, if no single step takes more than `idle`."""
+        self._end = self._clock() + seconds
+        self._idle = idle
 
 
 def tcp_dial(address: IPAddress, port: int, timeout: float) -> socket.socket:
@@ -51,23 +57,51 @@ def tcp_dial(address: IPAddress, port: int, timeout: float) -> socket.socket:
     return socket.create_connection((str(address), port), timeout)
 
 
-class PinnedBackend(httpcore.NetworkBackend):
-    """Connects to the given addresses, whatever name httpcore has in mind.
-
-    The name stays what TLS asks for (SNI) and holds the certificate against.
+class Route:
+    """The way to a host by the addresses that were checked, and until when it is open.
 
     Attributes:
+        end: When everything must be over.
+        connect_timeout: Seconds for one address, and for the TLS handshake.
         address: The address that is connected, or None.
     """
 
     def __init__(
         self, addresses: Iterable[IPAddress], *, dial: Dial, connect_timeout: float, end: Deadline
     ) -> None:
+        self.end = end
+        self.connect_timeout = connect_timeout
         self.address: IPAddress | None = None
         self._addresses = tuple(addresses)
         self._dial = dial
-        self._connect_timeout = connect_timeout
-        self._end = end
+
+    def connect(self, port: int) -> socket.socket:
+        """Connect to the first address that answers.
+
+        Raises:
+            OSError: None does; what the last one said.
+        """
+        failure = OSError("no address was given")
+        for address in self._addresses:
+            limit = self.end.remaining(self.connect_timeout)
+            try:
+                connected = self._dial(address, port, limit)
+            except OSError as exc:
+                failure = exc
+                continue
+            self.address = address
+            return connected
+        raise failure
+
+
+class PinnedBackend(httpcore.NetworkBackend):
+    """Connects along a route, whatever name httpcore has in mind.
+
+    The name stays what TLS asks for (SNI) and holds the certificate against.
+    """
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
 
     def connect_tcp(
         self,
@@ -77,44 +111,30 @@ class PinnedBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        """Connect to the first address that answers (`host` and all options are ignored).
-
-        Raises:
-            OSError: None does; what the last one said.
-        """
-        failure = OSError("no address was given")
-        for address in self._addresses:
-            limit = self._end.remaining(self._connect_timeout)
-            try:
-                connected = self._dial(address, port, limit)
-            except OSError as exc:
-                failure = exc
-                continue
-            self.address = address
-            return DeadlineStream(connected, self._connect_timeout, self._end)
-        raise failure
+        """Connect to `port` (`host` and all options are ignored); raises ``OSError``."""
+        return DeadlineStream(self._route.connect(port), self._route)
 
 
 class DeadlineStream(httpcore.NetworkStream):
-    """A connection whose every read, write and handshake ends with the deadline.
+    """A connection whose every read, write and handshake ends with the route's deadline.
 
-    Foreign errors pass as they are: ``OSError``, with ``TimeoutError`` and ``ssl.SSLError``.
+    A shorter `timeout` for one of them holds too. Foreign errors pass as they are: ``OSError``,
+    with ``TimeoutError`` and ``ssl.SSLError``.
     """
 
-    def __init__(self, connected: socket.socket, connect_timeout: float, end: Deadline) -> None:
+    def __init__(self, connected: socket.socket, route: Route) -> None:
         self._socket = connected
-        self._connect_timeout = connect_timeout
-        self._end = end
+        self._route = route
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what has arrived, at most `max_bytes`; empty at the end."""
-        self._socket.settimeout(self._end.remaining())
+        self._socket.settimeout(self._route.end.remaining(timeout))
         return self._socket.recv(max_bytes)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send all of `buffer`."""
         while buffer:
-            self._socket.settimeout(self._end.remaining())
+            self._socket.settimeout(self._route.end.remaining(timeout))
             buffer = buffer[self._socket.send(buffer) :]
 
     def close(self) -> None:
@@ -129,9 +149,9 @@ class DeadlineStream(httpcore.NetworkStream):
     ) -> httpcore.NetworkStream:
         """Do the handshake; Python holds the time limit over the whole of it."""
         try:
-            self._socket.settimeout(self._end.remaining(self._connect_timeout))
+            self._socket.settimeout(self._route.end.remaining(self._route.connect_timeout))
             secured = ssl_context.wrap_socket(self._socket, server_hostname=server_hostname)
         except OSError:
             self.close()  # httpcore forgets a stream whose handshake failed
             raise
-        return DeadlineStream(secured, self._connect_timeout, self._end)
+        return DeadlineStream(secured, self._route)

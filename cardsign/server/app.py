@@ -64,6 +64,7 @@ def create_app(
     config: ServerConfig,
     *,
     clock: Callable[[], float] = time.monotonic,
+    now: Callable[[], float] = time.time,
     log: Callable[[str], None] = to_stderr,
 ) -> Flask:
     """Make the WSGI application that serves a publication and follows it.
@@ -71,6 +72,7 @@ def create_app(
     Args:
         config: What to serve.
         clock: Seconds, monotonic; when to look for a newer generation.
+        now: Unix seconds; for how long caches may keep what they are given.
         log: Takes a line for the operator.
 
     Raises:
@@ -84,7 +86,7 @@ def create_app(
     # The card decides the paths and a newer one may change them, so none is a rule of Flask's.
     app.before_request(_Site(live, config.tokens).answer)
     app.register_error_handler(HTTPException, _http_error)
-    app.wsgi_app = _PublicDocuments(app.wsgi_app, live)  # type: ignore[method-assign]
+    app.wsgi_app = _PublicDocuments(app.wsgi_app, live, now)  # type: ignore[method-assign]
     return app
 
 
@@ -107,24 +109,27 @@ def open_publication(
 class _PublicDocuments:
     """Answers GET, HEAD and preflights of public documents before Flask is entered."""
 
-    def __init__(self, application: WSGIApplication, live: LiveGeneration) -> None:
+    def __init__(
+        self, application: WSGIApplication, live: LiveGeneration, now: Callable[[], float]
+    ) -> None:
         self._application = application
         self._live = live
+        self._now = now
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         document = self._live.snapshot().public.get(environ["PATH_INFO"])
         if document is None:
             return self._application(environ, start_response)
-        answer = _public_answer(document, environ)
+        answer = _public_answer(document, environ, self._now())
         start_response(answer.status, answer.headers)
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else answer.body]
 
 
-def _public_answer(document: Document, environ: WSGIEnvironment) -> Answer:
+def _public_answer(document: Document, environ: WSGIEnvironment, now: float) -> Answer:
     method = environ["REQUEST_METHOD"]
     if method in ("GET", "HEAD"):
         return document.answer(
-            environ.get("HTTP_IF_NONE_MATCH"), environ.get("HTTP_IF_MODIFIED_SINCE")
+            environ.get("HTTP_IF_NONE_MATCH"), environ.get("HTTP_IF_MODIFIED_SINCE"), now=now
         )
     if method == "OPTIONS":
         return Answer("204 NO CONTENT", list(PREFLIGHT), b"")

@@ -1,4 +1,6 @@
-"""Final bytes and the HTTP headers that go with them, all made once per generation.
+"""Final bytes and the HTTP headers that go with them, made once per generation.
+
+Only max-age is reckoned for each answer: it shrinks before the document is to change.
 
 The ETag is strong and covers the exact bytes, signatures included: re-signing a card changes
 what a client should hold, although the card says the same (RFC 9110 8.8.3, A2A 1.0 8.6).
@@ -32,6 +34,29 @@ PREFLIGHT: Final = (
 )
 
 
+#: Seconds. What is about to change, or is late, is no reason to be asked at every turn.
+LEAST_MAX_AGE: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """For how long caches may keep a document.
+
+    Attributes:
+        max_age: Seconds, at most.
+        changes_at: Unix seconds: when it is to change; None if nobody knows.
+    """
+
+    max_age: int
+    changes_at: float | None = None
+
+    def at(self, now: float) -> int:
+        """Seconds: no more than there are until the change, but for `LEAST_MAX_AGE`."""
+        if self.changes_at is None:
+            return self.max_age
+        return min(self.max_age, max(LEAST_MAX_AGE, int(self.changes_at - now)))
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A whole HTTP answer to GET; HEAD leaves out the body."""
@@ -49,8 +74,9 @@ class Document:
         body: The final bytes.
         etag: The strong entity tag, quotes included.
         last_modified: Aware UTC in whole seconds.
-        caching: The headers that a 200 and a 304 share.
+        caching: The headers that a 200 and a 304 share, but for the lifetime.
         media_type: Of the 200.
+        lifetime: Of a document for everybody; None for one that is private.
     """
 
     body: bytes
@@ -58,12 +84,14 @@ class Document:
     last_modified: datetime
     caching: tuple[tuple[str, str], ...]
     media_type: str
+    lifetime: Lifetime | None = None
 
     @classmethod
-    def public(cls, body: bytes, media_type: str, published: datetime, max_age: int) -> Document:
-        """A document for everybody, which caches may keep for `max_age` seconds."""
-        caching = (("Cache-Control", f"public, max-age={max_age}"), *_ANY_ORIGIN)
-        return cls._of(body, media_type, published, caching)
+    def public(
+        cls, body: bytes, media_type: str, published: datetime, lifetime: Lifetime
+    ) -> Document:
+        """A document for everybody, which caches may keep."""
+        return cls._of(body, media_type, published, _ANY_ORIGIN, lifetime)
 
     @classmethod
     def private(cls, body: bytes, media_type: str, published: datetime) -> Document:
@@ -77,22 +105,30 @@ class Document:
         media_type: str,
         published: datetime,
         caching: tuple[tuple[str, str], ...],
+        lifetime: Lifetime | None = None,
     ) -> Document:
         etag = f'"{hashlib.sha256(body).hexdigest()}"'
         validators = (("ETag", etag), ("Last-Modified", http_date(published)))
-        return cls(body, etag, published, (*validators, *caching, NO_SNIFF), media_type)
+        headers = (*validators, *caching, NO_SNIFF)
+        return cls(body, etag, published, headers, media_type, lifetime)
 
-    def answer(self, if_none_match: str | None, if_modified_since: str | None) -> Answer:
+    def answer(
+        self, if_none_match: str | None, if_modified_since: str | None, *, now: float = 0.0
+    ) -> Answer:
         """Answer GET or HEAD, conditional or not (RFC 9110 13.2.2, 15.4.5).
 
         Args:
             if_none_match: The header's value, None if absent.
             if_modified_since: Likewise.
+            now: Unix seconds; a private document does without.
         """
+        headers = list(self.caching)
+        if self.lifetime is not None:
+            headers.append(("Cache-Control", f"public, max-age={self.lifetime.at(now)}"))
         if self._is_held(if_none_match, if_modified_since):
-            return Answer("304 NOT MODIFIED", list(self.caching), b"")
+            return Answer("304 NOT MODIFIED", headers, b"")
         entity = [("Content-Type", self.media_type), ("Content-Length", str(len(self.body)))]
-        return Answer("200 OK", entity + list(self.caching), self.body)
+        return Answer("200 OK", entity + headers, self.body)
 
     def _is_held(self, if_none_match: str | None, if_modified_since: str | None) -> bool:
         """Whether the client has these bytes already; a date counts only without a tag."""

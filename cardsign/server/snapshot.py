@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from cardsign.admission import declares_extended_card
+from cardsign.card.extended import declares_extended_card
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.generation import STATEMENT_MEDIA_TYPE, Generation
-from cardsign.server.documents import Document
+from cardsign.server.documents import Document, Lifetime
 
 CARD_PATH: Final = "/.well-known/agent-card.json"
 JWKS_PATH: Final = "/.well-known/jwks.json"
@@ -55,22 +55,24 @@ class Snapshot:
         Raises:
             JsonRefused: The public card is not strict JSON.
         """
-        published, max_age = generation.published_at, generation.max_age
+        published, changes_at = generation.published_at, generation.changes_at
+        until = changes_at.timestamp() if changes_at else None
+        lifetime = Lifetime(generation.max_age, until)
+        brief = Lifetime(min(generation.max_age, MAX_STATEMENT_AGE), until)
         card = parse_object(generation.card)
         interfaces = tuple(_interfaces(card))
         return cls(
             number=generation.number,
             public={
-                CARD_PATH: Document.public(generation.card, "application/json", published, max_age),
+                CARD_PATH: Document.public(
+                    generation.card, "application/json", published, lifetime
+                ),
                 JWKS_PATH: Document.public(
-                    generation.jwks, "application/jwk-set+json", published, max_age
+                    generation.jwks, "application/jwk-set+json", published, lifetime
                 ),
                 **{
                     STATEMENTS_PATH + name: Document.public(
-                        generation.files[name],
-                        STATEMENT_MEDIA_TYPE,
-                        published,
-                        min(max_age, MAX_STATEMENT_AGE),
+                        generation.files[name], STATEMENT_MEDIA_TYPE, published, brief
                     )
                     for name in generation.statement_files
                 },

@@ -17,7 +17,8 @@ class Evidence:
         jwks_url: Where the JWK Set was fetched from, over TLS; None if that is not known. A
             `jwks` anchor reads a set that comes from its own URL and no other.
         contact: The origin from which all of this was fetched over TLS, such as
-            ``https://agent.example``; None for files and bundles. First contact needs it.
+            ``https://agent.example``; None for files and bundles. First contact needs it. Of
+            plain HTTP only this machine itself counts, which no fetch asks without leave.
     """
 
     untrusted_keysets: tuple[bytes, ...] = ()
@@ -25,6 +26,24 @@ class Evidence:
     untrusted_jwks: bytes | None = None
     jwks_url: str | None = None
     contact: str | None = None
+
+    def beside(self, other: Evidence) -> Evidence:
+        """What both hold; neither vouches for the other. A key set is the other's first.
+
+        Together they were fetched from nowhere unless both were from the same origin: what lies
+        in a file makes no first contact because something else came from the issuer.
+        """
+        empty = Evidence()
+        if empty in (self, other):
+            return other if self == empty else self
+        jwks = other if other.untrusted_jwks is not None else self
+        return Evidence(
+            (*self.untrusted_keysets, *other.untrusted_keysets),
+            (*self.untrusted_releases, *other.untrusted_releases),
+            jwks.untrusted_jwks,
+            jwks.jwks_url,
+            self.contact if self.contact == other.contact else None,
+        )
 
 
 NO_EVIDENCE: Final = Evidence()

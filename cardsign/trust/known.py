@@ -25,6 +25,9 @@ from cardsign.trust.policy import Enrolment
 
 #: Statements passed that are remembered by number and digest: those of one longest refresh.
 MAX_PASSED: Final = 256
+#: URLs at which a trusted card was found that are remembered of one issuer. One that was found
+#: there longer ago may vanish unnoticed; a card that is gone gets no verdict in any case.
+MAX_CARDS: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class Known:
         passed: The keyset statements before the one held, oldest first; the newest
             :data:`MAX_PASSED`. A memory on a disk notes them, so that a pin that lies behind is
             known again.
+        cards: Where a trusted card was found, the newest place last; at most
+            :data:`MAX_CARDS`. A card may not vanish from there unnoticed (threats.md 13).
     """
 
     anchor: str
@@ -78,6 +83,7 @@ class Known:
     first_contact: StatementPin | None = None
     signed_before: bool = False
     passed: tuple[StatementPin, ...] = ()
+    cards: tuple[str, ...] = ()
 
     @property
     def way(self) -> tuple[StatementPin, ...]:
@@ -97,6 +103,11 @@ class Known:
         moved = before.keyset is not None and before.keyset != self.keyset
         way = before.way if moved else before.passed
         return replace(self, passed=tuple(dict.fromkeys(way))[-MAX_PASSED:])
+
+    def with_card(self, url: str) -> Known:
+        """This, with one more place of a trusted card."""
+        others = (one for one in self.cards if one != url)
+        return replace(self, cards=(*others, url)[-MAX_CARDS:])
 
     def as_floor(self) -> Floor:
         """What a lock file has to hold, so that a machine without memory goes no lower."""

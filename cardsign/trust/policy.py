@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Literal
 
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES
@@ -77,6 +78,9 @@ class Enrolment:
         unsigned: What an unsigned card gets: ``refuse`` (untrusted), or ``unknown``
             (indeterminate) for as long as no signed card was seen.
         is_holder: The enrolment is nothing but "the holder of these keys".
+        cards: The URLs of the cards that are looked at day by day, inside `places`. They decide
+            no verdict.
+        peer: ``optional``: whoever looks at these cards is told of them, and fails by none.
 
     Raises:
         UsageFault: ``policy.malformed``: there is no profile or algorithm, or one that nobody
@@ -92,13 +96,15 @@ class Enrolment:
     require: tuple[str, ...] = ()
     unsigned: Literal["refuse", "unknown"] = "refuse"
     is_holder: bool = False
+    cards: tuple[str, ...] = ()
+    peer: Literal["required", "optional"] = "required"
 
     def __post_init__(self) -> None:
         _check_names("profile", self.profiles, DEFAULT_PROFILES)
         _check_names("algorithm", self.algorithms, (*DEFAULT_ALGORITHMS, *EXPLICIT_ALGORITHMS))
 
     def to_json(self) -> dict[str, Json]:
-        """What it says, for its digest."""
+        """What it says of verdicts, for its digest."""
         return {
             "name": self.name,
             "anchor": self.anchor.to_json(),
@@ -111,7 +117,7 @@ class Enrolment:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: its digest is made once
 class Policy:
     """All enrolments of one verifier. What no enrolment allows is denied."""
 
@@ -145,7 +151,7 @@ class Policy:
         anchor = KeysAnchor(jwks)
         return cls((Enrolment(name, anchor, places, profiles, "waived", is_holder=True),))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256, in hex, of all that the policy says."""
         enrolments: list[Json] = [one.to_json() for one in self.enrolments]

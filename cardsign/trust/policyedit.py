@@ -39,6 +39,7 @@ format = {FORMAT}
 # [[issuer]]
 # name = "acme-geo"                          # your own name for it
 # origins = ["https://geo.acme.example"]     # where its cards and interfaces may stand
+# cards = ["https://geo.acme.example/"]      # what `cardsign peers verify` looks at
 # require = ["publisher"]                    # holders who must all have signed
 # [issuer.anchor]                            # exactly one: keyset, roots, keys, jwks or tofu
 # keyset = {{ epoch = 1, version = 1, digest = "..." }}

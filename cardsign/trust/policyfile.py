@@ -35,6 +35,7 @@ from cardsign.trust.policytables import (
     closest,
     read_tables,
 )
+from cardsign.trust.subject import CardUrl
 
 #: Bytes. Some thousand issuers; one has about 300.
 MAX_POLICY_BYTES: Final = 1024 * 1024
@@ -97,7 +98,22 @@ def _policy(file: TrustFile) -> Policy:
                     '"https://host/agents/name/".',
                 )
             placed[place] = one.name
-    return Policy(enrolments, Limits(**file.limits.model_dump()))
+    policy = Policy(enrolments, Limits(**file.limits.model_dump()))
+    for index, one in enumerate(enrolments):
+        _check_cards(policy, one, ("issuer", index, "cards"))
+    return policy
+
+
+def _check_cards(policy: Policy, enrolment: Enrolment, at: Location) -> None:
+    """Each card is this issuer's, so that looking at it says something about him."""
+    for index, url in enumerate(enrolment.cards):
+        if url in enrolment.cards[:index]:
+            _misplace((*at, index), f"{url!r} stands here twice")
+        with _placed((*at, index)):
+            owner = policy.find(CardUrl(url))
+        if owner is not enrolment:
+            whose = "nobody's `origins` hold it" if owner is None else f"{owner.name!r} holds it"
+            _misplace((*at, index), f"{url!r} is no card of {enrolment.name!r}: {whose}")
 
 
 def _enrolment(table: IssuerTable, at: Location) -> Enrolment:
@@ -120,6 +136,8 @@ def _enrolment(table: IssuerTable, at: Location) -> Enrolment:
         tuple(table.algorithms),
         tuple(table.require),
         table.unsigned,
+        cards=tuple(table.cards),
+        peer=table.peer,
     )
 
 

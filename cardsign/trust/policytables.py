@@ -190,6 +190,13 @@ class IssuerTable(Table):
         default="required",
         description="Whether a card must be known to be current.",
     )
+    cards: list[str] = Field(
+        default=[], description="Its cards, by URL: what `cardsign peers verify` looks at."
+    )
+    peer: Literal["required", "optional"] = Field(
+        default="required",
+        description="Whether `cardsign peers verify` fails where its cards are not trusted.",
+    )
 
 
 class TrustFile(Table):

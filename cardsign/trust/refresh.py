@@ -5,17 +5,19 @@ Pure: fetching is an argument. What is brought home is evidence, untrusted as an
 to ask for next, so that no answer can send it anywhere but one lawful step further. Recovery is
 asked for before the successors, so that no chain of a thief's is long enough to crowd it out, and
 tried after them, since keys of recovery that were replaced must open nothing.
+
+A release that names the statement held vouches for it, number and digest. Only where none does is
+the held number asked for again: it may have vanished, or be another statement by now.
 """
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, Protocol
 
 from cardsign.jose.keyset import KeysetStatement, read_keyset
-from cardsign.jose.release import read_release
+from cardsign.jose.release import KeysetReference, read_release
 from cardsign.jose.statements import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.jose.succession import RootPin, StatementPin
 from cardsign.reasons import Reason
@@ -40,11 +42,13 @@ class Fetched:
         outcome: ``found``, ``absent``, or ``failed`` (any other status, no answer, too large).
         untrusted_body: What was found.
         max_age: Seconds for which HTTP lets it be used; None where it says nothing.
+        why: Of a failure, one sentence that names the URL; may be empty.
     """
 
     outcome: Literal["found", "absent", "failed"]
     untrusted_body: bytes = b""
     max_age: int | None = None
+    why: str = ""
 
 
 class Fetcher(Protocol):
@@ -82,13 +86,20 @@ class _Errand:
     def ask(self, path: str) -> Fetched:
         answer = self.fetch(self.home + path, max_bytes=MAX_STATEMENT_BYTES, fresh=self.fresh)
         if answer.outcome == "failed":
-            unanswered = f"{self.home}{path} gave no answer"
+            unanswered = answer.why or f"{self.home}{path} gave no answer"
             self.reasons.append(Reason.of("refresh.no_answer", unanswered))
         if answer.max_age is not None:
             self.again_after = min(self.again_after, max(answer.max_age, 0))
         return answer
 
-    def ask_keyset(self, epoch: int, version: int) -> KeysetStatement | None:
+    def vanished(self, what: str) -> None:
+        """What was seen is there no longer."""
+        gone = f"{what} was seen, and now there is none"
+        self.reasons.append(Reason.of("statement.vanished", gone))
+
+    def ask_keyset(
+        self, epoch: int, version: int, *, is_pinned: bool = False
+    ) -> KeysetStatement | None:
         """One keyset statement, if what is found has that number."""
         spent = sum(map(len, self.keysets))
         if len(self.keysets) >= MAX_STEPS or spent + MAX_STATEMENT_BYTES > MAX_CHAIN_BYTES:
@@ -98,6 +109,8 @@ class _Errand:
             self.reasons.append(Reason.of("statement.too_many", most))
             return None
         answer = self.ask(KEYSET_PATH.format(epoch=epoch, version=version))
+        if answer.outcome == "absent" and is_pinned:  # whoever has pinned it has seen it
+            self.vanished(f"keyset {epoch}.{version}")
         if answer.outcome != "found":
             return None
         try:
@@ -141,14 +154,13 @@ def refresh(
     errand = _Errand(home, fetch, fresh)
     release = errand.ask(RELEASE_PATH)
     if release.outcome == "absent" and known is not None and known.release is not None:
-        gone = f"release {known.release.seq} was seen, and now there is none"
-        errand.reasons.append(Reason.of("statement.vanished", gone))
+        errand.vanished(f"release {known.release.seq}")
     walk = Walk(now, timedelta(seconds=limits.skew), _keep_nothing)
     held = known.keyset if known else None
     if held is None:
         held = _meet(errand, walk, release) if pin is None else _first(errand, walk, pin)
     if held is not None:
-        _onwards(errand, walk, held)
+        _vouch(errand, known, _onwards(errand, walk, held), release)
     bodies = (release.untrusted_body,) if release.outcome == "found" else ()
     return Brought(
         Evidence(tuple(errand.keysets), bodies, contact=home),
@@ -160,7 +172,7 @@ def refresh(
 def _first(errand: _Errand, walk: Walk, pin: StatementPin | RootPin) -> KeysetStatement | None:
     """The statement that the anchor means; a root set may have become one in any version."""
     if isinstance(pin, StatementPin):
-        statement = errand.ask_keyset(pin.epoch, pin.version)
+        statement = errand.ask_keyset(pin.epoch, pin.version, is_pinned=True)
         return None if statement is None else walk.from_anchor(pin, None, [statement])
     epoch, version = 1, 1
     while True:
@@ -177,18 +189,14 @@ def _first(errand: _Errand, walk: Walk, pin: StatementPin | RootPin) -> KeysetSt
 
 def _meet(errand: _Errand, walk: Walk, release: Fetched) -> KeysetStatement | None:
     """At first contact: the statement of which the newest release speaks, else the very first."""
-    epoch, version = 1, 1
-    if release.outcome == "found":
-        with contextlib.suppress(StatementRefused):
-            named = read_release(release.untrusted_body).keyset
-            epoch, version = named.epoch, named.version
-    statement = errand.ask_keyset(epoch, version)
+    named = _named(release)
+    statement = errand.ask_keyset(*((named.epoch, named.version) if named else (1, 1)))
     if statement is None:
         return None
     return walk.from_anchor(RootPin.of(statement.root), None, [statement])
 
 
-def _onwards(errand: _Errand, walk: Walk, held: KeysetStatement) -> None:
+def _onwards(errand: _Errand, walk: Walk, held: KeysetStatement) -> KeysetStatement:
     """One lawful step after another, and recovery from the last of each epoch (K6, K7)."""
     while True:
         recovery = errand.ask_keyset(held.epoch + 1, 1)
@@ -196,13 +204,44 @@ def _onwards(errand: _Errand, walk: Walk, held: KeysetStatement) -> None:
             held = following
         opened = held if recovery is None else walk.onwards(held, [recovery])
         if opened is held:
-            return
+            return held
         held = opened
 
 
 def _reached(errand: _Errand, walk: Walk, held: KeysetStatement) -> KeysetStatement:
     successor = errand.ask_keyset(held.epoch, held.version + 1)
     return held if successor is None else walk.onwards(held, [successor])
+
+
+def _vouch(
+    errand: _Errand, known: Known | None, reached: KeysetStatement, release: Fetched
+) -> None:
+    """See what became of the statement held where the newest release does not name it."""
+    if release.outcome == "failed":
+        return  # no answer says nothing
+    named = _named(release)
+    if named is not None and (named.epoch, named.version) > (reached.epoch, reached.version):
+        more = f"the release speaks under keyset {named.epoch}.{named.version}; what leads there "
+        more += f"from {reached.epoch}.{reached.version} was not to be had"
+        errand.reasons.append(Reason.of("statement.gap", more))
+    if known is None or reached != known.keyset or (named and named.digest == reached.digest):
+        return
+    path = KEYSET_PATH.format(epoch=reached.epoch, version=reached.version)
+    answer = errand.ask(path)
+    if answer.outcome == "absent":
+        errand.vanished(f"keyset {reached.epoch}.{reached.version}")
+    elif answer.outcome == "found":
+        errand.keysets.append(answer.untrusted_body)  # of another one the walk says what it is
+
+
+def _named(release: Fetched) -> KeysetReference | None:
+    """The keyset statement under which a release says that it speaks."""
+    if release.outcome != "found":
+        return None
+    try:
+        return read_release(release.untrusted_body).keyset
+    except StatementRefused:
+        return None
 
 
 def _keep_nothing(statement: KeysetStatement) -> None:

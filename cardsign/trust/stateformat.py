@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from cardsign.card.strictjson import Json, parse_object
+from cardsign.errors import CardRefused
 from cardsign.jose import base64url
 from cardsign.jose import members as read
 from cardsign.jose.algorithms import ALGORITHMS
@@ -16,15 +17,16 @@ from cardsign.jose.keyset import KeysetStatement, read_keyset
 from cardsign.jose.release import ReleaseStatement, read_release
 from cardsign.trust.known import Known
 from cardsign.trust.lock import floor_of, floor_to_json, pin_of, pin_to_json, time_of
+from cardsign.trust.origins import parse_url
 
 STATE_FORMAT: Final = "cardsign-state/1"
-#: Bytes. Two statements and a key set of 64 KiB each, escaped.
-MAX_STATE_BYTES: Final = 512 * 1024
+#: Bytes. Two statements and a key set of 64 KiB each, escaped, and 128 URLs of 2 KiB.
+MAX_STATE_BYTES: Final = 1024 * 1024
 
 _MAX_DEPTH: Final = 8
 _MEMBERS: Final = (
     *("format", "issuer", "anchor", "keyset", "release", "floor"),
-    *("newest_iat", "jwks", "first_contact", "signed_before", "passed"),
+    *("newest_iat", "jwks", "first_contact", "signed_before", "passed", "cards"),
 )
 
 
@@ -43,6 +45,7 @@ def state_bytes(name: str, known: Known) -> bytes:
         "first_contact": None if contact is None else pin_to_json(contact),
         "signed_before": known.signed_before,
         "passed": [pin_to_json(pin) for pin in known.passed],
+        "cards": list(known.cards),
     }
     return json.dumps(document, indent=2, sort_keys=True).encode("ascii") + b"\n"
 
@@ -56,7 +59,8 @@ def read_state(data: bytes, name: str) -> Known:
     """
     document = parse_object(data, max_bytes=MAX_STATE_BYTES, max_depth=_MAX_DEPTH)
     read.a_format(document.get("format"), STATE_FORMAT)
-    members = read.exact_object(document, _MEMBERS, "")
+    # Files of before the member `cards` are read on: a memory is never begun anew for a version.
+    members = read.exact_object({"cards": [], **document}, _MEMBERS, "")
     if members["issuer"] != name:
         raise read.refused("/issuer", f"the issuer {name!r}")
     signed_before = members["signed_before"]
@@ -74,7 +78,17 @@ def read_state(data: bytes, name: str) -> Known:
         None if contact is None else pin_of(contact, "/first_contact"),
         signed_before,
         tuple(pin_of(pin, path) for pin, path in read.items(members["passed"], "/passed")),
+        tuple(_url(url, path) for url, path in read.items(members["cards"], "/cards")),
     )
+
+
+def _url(value: Json, path: str) -> str:
+    try:
+        if isinstance(value, str) and str(parse_url(value)) == value:
+            return value
+    except CardRefused:
+        pass
+    raise read.refused(path, "a URL inside the strict grammar")
 
 
 def _bytes(value: Json, path: str) -> bytes | None:

@@ -40,7 +40,7 @@ _TOKEN: Final = object()  # what only this module can give to VerifiedCard
 
 
 class VerifiedCard:
-    """A card that was verified; only :func:`verify_card` makes one.
+    """A card that was verified; only :func:`verify_card` and `discover` make one.
 
     The private token keeps honest callers, with the help of a type checker, from passing an
     unverified dict for a verified card. It is no protection against hostile code.
@@ -100,7 +100,17 @@ def verify_card(
         LocalFault: The memory is lost, corrupt or cannot be written: no verdict (rule V7).
         ValueError: `now` is naive.
     """
-    report = examine_card(untrusted_bytes, expect=expect, policy=policy, now=now, **circumstances)
+    return trusted_card(
+        examine_card(untrusted_bytes, expect=expect, policy=policy, now=now, **circumstances)
+    )
+
+
+def trusted_card(report: Report) -> VerifiedCard:
+    """The card of a report that :func:`examine_card` has made; for those who add to its reasons.
+
+    Raises:
+        NotTrusted: The verdict is anything but ``trusted``.
+    """
     if report.verdict != "trusted":
         raise NotTrusted(report)
     return VerifiedCard(report, token=_TOKEN)

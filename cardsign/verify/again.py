@@ -13,8 +13,13 @@ _OF_TWO_AGES: Final = frozenset(
         "card.rollback",
         "extended.ahead",
         "extended.rollback",
+        "key.expired",
+        "key.revoked",
         "key.unknown",
+        "statement.expired",
+        "statement.gap",
         "statement.keyset",
+        "statement.rollback",
     }
 )
 

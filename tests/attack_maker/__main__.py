@@ -15,9 +15,13 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS.parent), str(Path(__file__).resolve().parent)]
 
 import algorithms  # noqa: E402
+import caching  # noqa: E402
+import certificates  # noqa: E402
+import challenges  # noqa: E402
 import clock  # noqa: E402
 import contents  # noqa: E402
 import current  # noqa: E402
+import endless  # noqa: E402
 import envelopes  # noqa: E402
 import extended  # noqa: E402
 import extended_marks  # noqa: E402
@@ -30,6 +34,7 @@ import key_names  # noqa: E402
 import key_sets  # noqa: E402
 import lifetimes  # noqa: E402
 import links  # noqa: E402
+import live_clocks  # noqa: E402
 import members  # noqa: E402
 import memory  # noqa: E402
 import missing  # noqa: E402
@@ -39,11 +44,15 @@ import places  # noqa: E402
 import recovery  # noqa: E402
 import release_rights  # noqa: E402
 import releases  # noqa: E402
+import replies  # noqa: E402
 import rsa_keys  # noqa: E402
 import sequence  # noqa: E402
 import several  # noqa: E402
 import signatures  # noqa: E402
 import sources  # noqa: E402
+import spellings  # noqa: E402
+import storm  # noqa: E402
+import strangers  # noqa: E402
 import thresholds  # noqa: E402
 import tofu  # noqa: E402
 import uncovered  # noqa: E402
@@ -84,6 +93,15 @@ GROUPS = (
     holders,
     extended,
     extended_marks,
+    strangers,
+    spellings,
+    replies,
+    endless,
+    certificates,
+    storm,
+    caching,
+    live_clocks,
+    challenges,
 )
 
 

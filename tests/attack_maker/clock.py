@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench import Bench
 from corpus import NOW, Corpus
 from crafting import CARD, signed
 from statements import DAY, HOUR, SKEW, House, no, yes
+from workbench import Bench
 
 YEAR = 365 * DAY
 #: 2100-01-01

@@ -16,6 +16,8 @@ from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
 
 FORMAT: Final = "cardsign-attacks/1"
+TRANSCRIPT_FORMAT: Final = "cardsign-fetch/1"
+_COLUMNS: Final = 110
 #: 2026-11-21 12:00:00 UTC
 NOW: Final = 1_795_262_400
 ISSUER: Final = "harbour"
@@ -120,7 +122,7 @@ class Attack:
     def __init__(self, number: int, name: str, title: str, why: str, source: str) -> None:
         self.number = number
         self.name = name
-        self.about = {
+        self.about: Json = {
             "format": FORMAT,
             "number": number,
             "title": title,
@@ -128,6 +130,7 @@ class Attack:
             "why": " ".join(why.split()),
         }
         self.cases: list[Json] = []
+        self.transcripts: list[Json] = []
         self.files: dict[str, bytes] = {}
         self.standard = "trust.toml"
 
@@ -142,6 +145,10 @@ class Attack:
         self.files[name] = data
         return name
 
+    def tests(self, *ids: str) -> None:
+        """Tests of ours for what cannot be data, as pytest names them."""
+        self.about["tests"] = list(ids)
+
     def policy(self, *issuers: Json, name: str = "trust.toml") -> str:
         """Put a policy into the directory."""
         return self.file(name, trust_toml(*issuers))
@@ -155,6 +162,17 @@ class Attack:
             return {"pieces": [_piece(*one) for one in content.pieces]}
         data = content if isinstance(content, bytes) else dump(content)
         return self.file(f"{name}.{'json' if _is_strict(data) else 'bin'}", data)
+
+    def place(self, name: str, content: Any) -> str | Json:
+        """Put an input there; one of another content gets another name, pieces stay pieces."""
+        if isinstance(content, Recipe) or (isinstance(content, dict) and "pieces" in content):
+            return content if isinstance(content, dict) else self.input(name, content)
+        data = content if isinstance(content, bytes) else dump(content)
+        told, nth = name, 1
+        while any(self.files.get(f"{told}.{end}", data) != data for end in ("json", "bin")):
+            nth += 1
+            told = f"{name}-{nth}"
+        return self.input(told, data)
 
     # -------------------------------------------------------------- cases
 
@@ -210,6 +228,9 @@ class Attack:
             (folder / name).write_bytes(data)
         text = json.dumps({**self.about, "cases": self.cases}, indent=1, ensure_ascii=False)
         (folder / "attack.json").write_text(text + "\n", encoding="utf-8")
+        if self.transcripts:
+            transcripts = {"format": TRANSCRIPT_FORMAT, "cases": self.transcripts}
+            (folder / "fetch.json").write_text(_spread(transcripts) + "\n", encoding="utf-8")
 
 
 def pinning(corpus: Corpus, number: int, name: str, title: str, why: str) -> tuple[Attack, Key]:
@@ -229,6 +250,21 @@ def fetching(corpus: Corpus, number: int, name: str, title: str, why: str) -> At
 def jwk_set(*keys: Key | Json) -> Json:
     """A JWK Set of keys, or of whatever an attacker calls so."""
     return {"keys": [one.jwk() if isinstance(one, Key) else one for one in keys]}
+
+
+def _spread(value: Any, indent: str = "", before: int = 0) -> str:
+    """JSON in which whatever fits into a line stands on one."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(indent) + before + len(line) <= _COLUMNS or not isinstance(value, dict | list):
+        return line
+    inner = indent + " "
+    if isinstance(value, list):
+        parts = [_spread(one, inner) for one in value]
+    else:
+        names = {name: json.dumps(name, ensure_ascii=False) + ": " for name in value}
+        parts = [names[n] + _spread(one, inner, len(names[n])) for n, one in value.items()]
+    opened, closed = "[]" if isinstance(value, list) else "{}"
+    return f"{opened}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{closed}"
 
 
 def _is_strict(data: bytes) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import Bench
 from corpus import Corpus
 from crafting import CARD, signed
+from live_sources import of_two_ages
 from statements import MOST, House, no, yes
+from workbench import Bench
 
 
 def build(corpus: Corpus) -> None:
@@ -278,3 +279,4 @@ def _published(corpus: Corpus) -> None:
         bench.step(yes(), gone, card=new_card),
         twin=True,
     )
+    of_two_ages(bench.attack)

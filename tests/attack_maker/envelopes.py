@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bench import Bench
 from corpus import NOW, Corpus, recipe
 from crafting import Json, b64, encoded
 from statements import KEYSET, RELEASE, Statement, compact, seal
+from workbench import Bench
 
 from cardsign.card.serialize import jcs
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import Bench
 from corpus import NOW, Corpus
 from crafting import CARD, Json, signed
 from statements import DAY, MOST, no, yes
+from workbench import Bench
 
 URI = "urn:uuid:46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda"
 #: Audiences are random ids, told to each verifier by the issuer.

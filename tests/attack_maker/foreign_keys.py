@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench import Bench
 from corpus import JWKS_URL, Corpus, issuer, jwk_set, refused, trusted
 from crafting import CARD, at_url, ec_key, signed
 from statements import House, no, pin, yes
+from workbench import Bench
 
 EBB = "https://ebb.example"
 

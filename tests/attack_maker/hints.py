@@ -12,6 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from inside import reached_inside
+from named_hosts import jku_followed
 
 EVIL = "https://evil.example/jwks.json"
 
@@ -264,6 +266,7 @@ def _jku(corpus: Corpus) -> None:
         jwks=jwk_set(key),
         policy=fetched,
     )
+    jku_followed(attack)
 
 
 def _jku_inside(corpus: Corpus) -> None:
@@ -271,9 +274,10 @@ def _jku_inside(corpus: Corpus) -> None:
         corpus,
         30,
         "jku-inside",
-        "The header names a host inside",
-        "Followed from a server, `jku` reaches what the attacker cannot: the metadata service of a "
-        "cloud, a database, a file. Nothing is fetched, whatever it says.",
+        "A host inside",
+        "Who asks for what a stranger names reaches what the stranger cannot: the metadata service "
+        "of a cloud, a database, a file. Nothing is fetched that a header names; a URL that was "
+        "given is asked only at a public address, however it is spelt and whatever has that name.",
     )
     for id_, title, jku in (
         ("metadata", "A cloud's metadata service", "http://169.254.169.254/latest/meta-data/"),
@@ -288,3 +292,4 @@ def _jku_inside(corpus: Corpus) -> None:
         attack.attack(id_, title, signed(CARD, evil, header), "untrusted", "key.unknown")
     honest = signed(CARD, key, header_of(key, jku="http://127.0.0.1:6379/"))
     attack.twin("honest", "An honest signature with such a jku is none the worse", honest)
+    reached_inside(attack)

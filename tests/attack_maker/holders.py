@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench import Bench
 from corpus import NOW, Corpus
 from crafting import CARD, LAX, entry, header_of, payload_of
 from statements import House
+from workbench import Bench
 
 
 def build(corpus: Corpus) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench import Bench
 from corpus import JWKS_URL, NOW, Corpus, jwk_set, trusted
 from crafting import CARD, header_of, signed
 from statements import DAY, HOUR, SKEW, House, no, yes
+from workbench import Bench
 
 
 def build(corpus: Corpus) -> None:

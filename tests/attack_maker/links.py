@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import Bench
+from chains import drawn_out
 from corpus import NOW, Corpus, recipe
 from statements import (
     DAY,
@@ -15,6 +15,7 @@ from statements import (
     no,
     yes,
 )
+from workbench import Bench
 
 
 def build(corpus: Corpus) -> None:
@@ -222,3 +223,4 @@ def _bounds(corpus: Corpus) -> None:
         *reversed(chain),
         house.release(chain[-1]),
     )
+    drawn_out(bench.attack)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bench import Bench
 from corpus import NOW, Corpus
 from crafting import Json, b64
 from statements import DAY, MOST, House, Statement, compact
+from workbench import Bench
 
 from cardsign.card.serialize import jcs
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bench import Bench
 from corpus import Corpus
 from crafting import CARD, Json
+from live_memory import lost
 from statements import Statement, lock, no, yes
+from workbench import Bench
 
 
 def build(corpus: Corpus) -> None:
@@ -94,6 +95,7 @@ def _memory(corpus: Corpus) -> None:
         "remembered", "Nothing is shown to one who remembers", by="card2", memory=remembered
     )
     _locks(bench, second, newest, remembered)
+    lost(bench.attack)
 
 
 def _locks(bench: Bench, second: Statement, newest: Statement, remembered: Json) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench import Bench
 from corpus import JWKS_URL, Corpus, jwk_set, trusted
 from crafting import CARD, signed
 from statements import no, yes
+from workbench import Bench
 
 
 def build(corpus: Corpus) -> None:

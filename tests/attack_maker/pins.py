@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bench import Bench
 from corpus import NOW, Corpus
 from statements import (
     DAY,
@@ -12,6 +11,7 @@ from statements import (
     pin,
     yes,
 )
+from workbench import Bench
 
 
 def build(corpus: Corpus) -> None:

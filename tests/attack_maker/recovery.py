@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bench import Bench
 from corpus import NOW, Corpus
 from statements import DAY, House, Statement, no, pin, yes
+from workbench import Bench
 
 
 def build(corpus: Corpus) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import Bench
 from corpus import NOW, Corpus
 from crafting import CARD, signed
 from statements import DAY, HOUR, SKEW, House, Statement, no, yes
+from workbench import Bench
 
 
 def build(corpus: Corpus) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import Bench
 from corpus import NOW, Corpus
 from crafting import CARD, signed
+from frozen import frozen
 from statements import DAY, HOUR, House, Statement, no, yes
+from workbench import Bench
 
 
 def build(corpus: Corpus) -> None:
@@ -185,6 +186,7 @@ def _withheld(corpus: Corpus) -> None:
     bench.honest(
         "lock", "Both, before one who has a lock", first, release, lock=seen, memory="none"
     )
+    frozen(bench.attack)
 
 
 def _denied(corpus: Corpus) -> None:

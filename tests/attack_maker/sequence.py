@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import Bench
 from corpus import NOW, Corpus
 from statements import (
     DAY,
@@ -13,6 +12,7 @@ from statements import (
     no,
     yes,
 )
+from workbench import Bench
 
 
 def build(corpus: Corpus) -> None:

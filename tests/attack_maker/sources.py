@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bench import Bench
 from corpus import Corpus, jwk_set, trusted
 from crafting import CARD, ORIGIN, at_url, signed
+from live_sources import of_other_sources
 from statements import House, no, yes
+from workbench import Bench
 
 AGENT = f"{ORIGIN}/agents/ebb/agent-card.json"
 
@@ -150,6 +151,7 @@ def _sources(corpus: Corpus) -> None:
         bench.step(waived, first, release, card=mine, policy=keys),
         twin=True,
     )
+    of_other_sources(bench.attack)
 
 
 def _subject(corpus: Corpus) -> None:

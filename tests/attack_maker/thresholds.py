@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 
-from bench import Bench
 from corpus import Corpus
 from crafting import P256_ORDER, Json, Key, b64, entry
 from statements import (
@@ -15,6 +14,7 @@ from statements import (
     seal,
     yes,
 )
+from workbench import Bench
 
 from cardsign.card.serialize import jcs
 from cardsign.jose import base64url

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bench import Bench
 from corpus import NOW, Corpus, jwk_set, trusted
 from crafting import CARD, ORIGIN, signed
+from live_memory import met_elsewhere
 from statements import DAY, House, no, yes
+from workbench import Bench
 
 
 def build(corpus: Corpus) -> None:
@@ -230,6 +231,7 @@ def _contact(corpus: Corpus) -> None:
         twin=True,
     )
     _bare(bench)
+    met_elsewhere(bench.attack)
 
 
 def _bare(bench: Bench) -> None:

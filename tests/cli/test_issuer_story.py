@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,14 @@ import pytest
 
 from cardsign.cli.recovery import make_recovery
 from cardsign.errors import StoreFault
+from cardsign.generation import load_current
 from cardsign.jose.assembly import sign_statement
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
 from cardsign.keys.ledger import note_release
+from cardsign.keys.stateformat import dump_state
 from cardsign.keys.store import DirectoryStore
+from cardsign.recorded import publication_of
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.support import PORTABLE
 
@@ -204,7 +208,7 @@ def test_a_host_that_was_slower_tries_again(
             raise StoreFault("keystore.changed", "another host was faster")
         note_release(store, statement, now=now)
 
-    monkeypatch.setattr("cardsign.cli.release.note_release", faster)
+    monkeypatch.setattr("cardsign.cli.releasing.note_release", faster)
     ended = issuer("release", "renew", "--force")
     assert ended.status == status
     assert release(issuer)["seq"] == seq + (status == 0)
@@ -220,23 +224,40 @@ def test_an_expired_keyset_carries_no_release(
 
 
 def test_the_floor_rises_once_no_cache_can_hold_the_old_card(
-    issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
+    issuer: Cardsign, clock: Callable[[timedelta], None]
 ) -> None:
     """Until then both cards are current; after it the old one is rolled back."""
-    publish(issuer, "--max-age", "0")
+    publish(issuer, "--max-age", "7200")
     enrol(issuer)
     Path("old.json").write_bytes((served() / "agent-card.json").read_bytes())
     Path("card.json").write_text(json.dumps({**PORTABLE, "version": "9.9.9"}))
-    publish(issuer, "--max-age", "0")
+    publish(issuer, "--max-age", "60")
+    clock(timedelta(seconds=7200 + 290))  # the longest that caches were told, and five minutes
     run(issuer("release", "renew"))
     assert len(release(issuer)["cards"]) == 2
     assert judged(issuer, "old.json").json["verdict"] == "trusted"
-    monkeypatch.setattr("cardsign.cli.release.SETTLING", timedelta(minutes=-1))
+    clock(timedelta(seconds=7200 + 310))
     run(issuer("release", "renew"))
     assert len(release(issuer)["cards"]) == 1
     assert list(release(issuer)["floor"].values()) == [release(issuer)["seq"] - 1]
-    assert judged(issuer).json["verdict"] == "trusted"
-    assert judged(issuer, "old.json").json["verdict"] == "untrusted"
+
+
+def test_the_floor_waits_for_a_record_of_the_card(
+    issuer: Cardsign, clock: Callable[[timedelta], None]
+) -> None:
+    """What lies in the publication directory may not be live yet."""
+    publish(issuer)
+    Path("card.json").write_text(json.dumps({**PORTABLE, "version": "9.9.9"}))
+    publish(issuer, "--not-live")
+    for days in (1, 5):  # the second one is renewed for its age
+        clock(timedelta(days=days))
+        run(issuer("release", "renew"))
+        assert len(release(issuer)["cards"]) == 2
+    seen = publication_of(load_current(Path("public")))
+    DirectoryStore.open(Path("keys")).record_publication(seen, now=seen.at)
+    clock(timedelta(days=5, seconds=3600 + 310))
+    run(issuer("release", "renew"))
+    assert len(release(issuer)["cards"]) == 1
 
 
 def test_what_is_told_to_a_release_it_says(issuer: Cardsign) -> None:
@@ -317,10 +338,8 @@ def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) 
     believed = judged(issuer, folder=served("thief")).json
     assert believed["statements"]["keyset"]["number"] == "1.11"
     for role in ("card", "release"):
-        stolen = key_of(role)
+        run(issuer("keys", "revoke", key_of(role), "--reason", "compromised"))
         add(role)
-        compromised = ("--reason", "compromised", "--same-custody-accepted")
-        run(issuer("keys", "revoke", stolen, *compromised))
     opened = issuer(
         "keyset",
         "recover",
@@ -331,7 +350,11 @@ def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) 
         **RECOVERY,
     )
     run(opened)
-    run(issuer("keyset", "publish", "keyset-2.1.json"))
+    early = run(issuer("keyset", "publish", "keyset-2.1.json"))
+    assert "keyset 2.1 is withheld" in early.err  # for there is no release key that signs yet
+    for key in DirectoryStore.open(Path("keys")).state.keys:
+        if key.state == "prepublished":
+            run(issuer("keys", "activate", key.kid, "--same-custody-accepted"))
     publish(issuer)
     verdict = judged(issuer).json
     assert verdict["verdict"] == "trusted"
@@ -478,17 +501,34 @@ def _card_elsewhere(cardsign: Cardsign) -> None:
     run(cardsign("release", "renew", "--card", "signed.json"))
 
 
-def _standby(cardsign: Cardsign) -> None:
-    _signed_card(cardsign)
-    run(cardsign("release", "renew", "--card", "signed.json"))
+def _signed_too_early(cardsign: Cardsign) -> None:
+    """The standby takes over before the release that speaks of its keyset is published."""
+    publish(cardsign)
     run(cardsign("keys", "generate"))
+    digest = run(cardsign("keyset", "draft")).text.strip()
+    run(cardsign("keyset", "sign", "keyset-1.2.json", "--digest", digest))
+    kept = cardsign("keyset", "publish", "keyset-1.2.json", CARDSIGN_PASSPHRASE=None)
+    assert "keyset 1.2 is withheld" in run(kept).err
+    run(cardsign("keys", "revoke", key_of("card"), "--reason", "superseded"))
+    _signed_card(cardsign)
+
+
+def _key_named(cardsign: Cardsign) -> None:
+    """A card key with a kid of its own."""
+    own = PrivateKey.generate("ES256", kid="mine")
+    store = DirectoryStore.open(Path("keys"))
+    store.add_key(own, PASSPHRASE.encode(), now=datetime.now(UTC), random=os.urandom)
 
 
 def _edited_store(cardsign: Cardsign) -> None:
     """A pull request that puts a stranger's key in the place of ours (threats.md 22)."""
-    ours = key_of("card")
     add("card")
-    run(cardsign("keys", "revoke", ours, "--reason", "superseded"))
+    state = DirectoryStore.open(Path("keys")).state
+    ours, theirs = state.find(key_of("card")), state.keys[-1]
+    edited = replace(ours, public=theirs.public, custody=theirs.custody)
+    kept = tuple(key for key in state.keys if key not in (ours, theirs))
+    edited_state = replace(state, keys=(*kept, edited))
+    Path("keys/keystore.json").write_bytes(dump_state(edited_state))
 
 
 def _stranger(cardsign: Cardsign) -> None:
@@ -557,11 +597,23 @@ REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {
         1,
         "publish.unlisted",
     ),
-    "a key that the roots have not listed": (
-        _standby,
+    "a card by a key that only a withheld keyset lists": (
+        _signed_too_early,
         ["publish", "signed.json"],
         1,
         "publish.key_unlisted",
+    ),
+    "dropping a key of this key store": (
+        _key_named,
+        ["keyset", "draft", "--drop", "mine"],
+        2,
+        "usage.conflict",
+    ),
+    "dropping a key that is not listed": (
+        _nothing,
+        ["keyset", "draft", "--drop", "nobody"],
+        2,
+        "usage.conflict",
     ),
     "signing with a key that was edited in": (
         _edited_store,
@@ -575,6 +627,24 @@ REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {
         ["release", "renew", "--revoke", "nobody"],
         2,
         "usage.conflict",
+    ),
+    "a withdrawal of what is not listed": (
+        _nothing,
+        ["release", "renew", "--withdraw", "https://tides.example/ebb.json"],
+        2,
+        "usage.conflict",
+    ),
+    "a statement that is none": (
+        _nothing,
+        ["keyset", "publish", "cardsign.toml"],
+        1,
+        "(cardsign.toml",
+    ),
+    "a recovery key that is none": (
+        _nothing,
+        ["keyset", "recover", "--recovery-file", "cardsign.toml"],
+        2,
+        "(cardsign.toml)",
     ),
     "a card that is no card": (
         _nothing,
@@ -656,12 +726,12 @@ def test_two_hosts_at_once_lose_no_card(issuer: Cardsign, monkeypatch: pytest.Mo
     meanwhile: list[Ended] = []
 
     def slow(*arguments: Any) -> bytes:
-        monkeypatch.setattr("cardsign.cli.release.sign_statement", sign_statement)
+        monkeypatch.setattr("cardsign.cli.releasing.sign_statement", sign_statement)
         meanwhile.append(issuer("release", "renew", "--card", other))
         return sign_statement(*arguments)
 
-    monkeypatch.setattr("cardsign.cli.release.sign_statement", slow)
-    monkeypatch.setattr("cardsign.keys.ledger.LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr("cardsign.cli.releasing.sign_statement", slow)
+    monkeypatch.setattr("cardsign.keys.shelf.LOCK_PATIENCE", 0.05)
     run(issuer("release", "renew", "--card", "signed.json"))
     assert (meanwhile[0].status, "keystore.busy" in meanwhile[0].err) == (2, True)
     run(issuer("release", "renew", "--card", other))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.jose.keys import PrivateKey
-from tests.cli.conftest import Cardsign
+from tests.cli.conftest import PASSPHRASE, Cardsign
 from tests.support import PORTABLE
 
 SIGNS = """#!{python}
@@ -153,6 +153,28 @@ def test_sign_by_a_public_half_in_a_file(
     assert cardsign(*command, "-o", "signed.json").status == 0
     assert (tmp_path / "signed.json").read_bytes() == once
     assert not (tmp_path / "keys").exists()
+
+
+def test_a_public_half_in_a_file_is_no_way_round_the_roots(
+    cardsign: Cardsign, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a keyset statement, a key signs only if that lists it (threats.md 22)."""
+    monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
+    monkeypatch.setenv("CARDSIGN_RECOVERY_PASSPHRASE", "another horse entirely")
+    made = cardsign("init", "--issuer", "https://tides.example", "--recovery-out", "recovery.key")
+    assert made.status == 0, made.err
+    named = ("--key", elsewhere.uri, "--public", elsewhere.public)
+
+    refused = cardsign("sign", elsewhere.card, *named, "-o", "signed.json")
+
+    assert (refused.status, "keystore.not_listed" in refused.err) == (2, True)
+    assert not Path("signed.json").exists()
+    assert not elsewhere.ran.exists()
+    drafted = cardsign("keyset", "draft", "--add-card", f"owner={elsewhere.public}")
+    draft = "keyset-1.2.json"
+    assert cardsign("keyset", "sign", draft, "--digest", drafted.text.strip()).status == 0
+    assert cardsign("keyset", "publish", draft).status == 0
+    assert cardsign("sign", elsewhere.card, *named, "-o", "signed.json").status == 0
 
 
 def test_an_edited_public_half_signs_nothing(

@@ -1,28 +1,34 @@
-"""The commands with a key store in a PostgreSQL server, from the first key to its rotation."""
+"""The commands with a key store in a PostgreSQL server: keys, statements, backups, doctor."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
+import pyrage
 import pytest
 
+from cardsign.cli.options import actor
 from cardsign.keys import operations
-from cardsign.keys.envelope import UnsafeScryptCost
-from tests.cli.conftest import Cardsign
+from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
+from cardsign.keys.postgres.address import parse_database_url
+from tests.cli.conftest import Cardsign, Ended
 from tests.keys.postgres import Server
 from tests.support import PORTABLE
 
 AT_ONCE = "format = 1\n[timeline]\n" + "".join(
     f"{name} = 0\n" for name in ("max_age", "worst_cache", "card_max_age", "skew", "rotate_every")
 )
+CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
+ISSUER = "https://tides.example"
 
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that cost little to seal."""
     defaults = dict(operations.KeyOperations.add_key.__kwdefaults__ or {})
-    defaults["cost"] = UnsafeScryptCost(n=2, r=1, p=1)
+    defaults["cost"] = CHEAP
     monkeypatch.setattr(operations.KeyOperations.add_key, "__kwdefaults__", defaults)
 
 
@@ -72,27 +78,200 @@ def test_the_option_goes_before_the_environment(
     assert "keystore.missing" in database("keys", "list").err
 
 
+@pytest.fixture
+def issuer(database: Cardsign, monkeypatch: pytest.MonkeyPatch) -> Cardsign:
+    """An issuer whose root, card and release keys lie in the database, and their statements."""
+    monkeypatch.setattr("cardsign.cli.recovery.DEFAULT_COST", CHEAP)
+    monkeypatch.setattr(ScryptCost, "min_n", 2)
+    Path("cardsign.toml").unlink()
+    recovery = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
+    made = database("init", "--issuer", ISSUER, "--recovery-out", "recovery.key", **recovery)
+    assert made.status == 0, made.err
+    with Path("cardsign.toml").open("a") as file:
+        file.write(AT_ONCE.partition("\n")[2])
+    return database
+
+
+def well(ended: Ended) -> Ended:
+    """What must have gone well."""
+    assert ended.status == 0, ended.err
+    return ended
+
+
+def judged(cardsign: Cardsign) -> str:
+    """What a verifier says of what is served."""
+    number = json.loads(Path("public/current").read_bytes())["generation"]
+    served = Path("public", f"{number:06d}")
+    evidence = ["--statements", served / "keyset", "--statements", served / "release.json"]
+    card = served / "agent-card.json"
+    ended = cardsign("verify", card, "--origin", ISSUER, *evidence, "--json")
+    return str(ended.json["verdict"])
+
+
 @pytest.mark.needs_postgres
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("keys", "doctor"),
-        ("keys", "backup", "-r", "age1x", "-o", "store.age"),
-        ("keyset", "show"),
-        ("release", "show"),
-    ],
-    ids=" ".join,
-)
-def test_a_command_that_needs_a_directory_says_so(command, database, postgres) -> None:
-    """Instead of looking for a directory of that name."""
-    assert database("keys", "generate").status == 0
+def test_an_issuer_lives_in_a_database(issuer: Cardsign, postgres: Server) -> None:
+    """Init, release, publish, the next keyset and release, a theft and a recovery."""
+    well(issuer("sign", "card.json", "-o", "signed.json"))
+    well(issuer("release", "renew", "--card", "signed.json"))
+    well(issuer("publish", "signed.json", "--max-age", "0"))
+    served = Path("public/000001")
+    well(issuer("trust", "init"))
+    evidence = ["--keyset", served / "keyset/1.1.json", "--release", served / "release.json"]
+    well(issuer("trust", "add", "tides", "--origin", ISSUER, *evidence))
+    assert judged(issuer) == "trusted"
+    well(issuer("keys", "generate"))
+    digest = well(issuer("keyset", "draft")).text.strip()
+    well(issuer("keyset", "sign", "keyset-1.2.json", "--digest", digest))
+    well(issuer("keyset", "publish", "keyset-1.2.json"))
+    well(issuer("release", "renew"))
+    assert judged(issuer) == "trusted"
+    recovery = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
+    well(issuer("keyset", "recover", "--recovery-file", "recovery.key", **recovery))
+    well(issuer("keyset", "publish", "keyset-2.1.json"))
+    well(issuer("release", "renew"))
+    assert judged(issuer) == "trusted"
+    assert well(issuer("release", "show", "--json")).json["seq"] == 4
+    assert well(issuer("keyset", "show", "--json")).json["epoch"] == 2
+    assert not list(Path().glob("keys*/"))
+    assert postgres.password not in Path("cardsign.toml").read_text()
 
-    ended = database(*command)
 
-    assert ended.status == 2
-    assert "usage.conflict" in ended.err
-    assert "in a directory" in ended.err
-    assert postgres.password not in ended.err
+@pytest.mark.needs_postgres
+def test_what_the_roots_have_not_listed_signs_nothing(issuer: Cardsign, postgres: Server) -> None:
+    """In a database too, a key that somebody put in is no key of the issuer (threats.md 22)."""
+    other = postgres.new_url()
+    well(issuer("keys", "generate", "--alg", "RS256", "--keystore", other))
+    (key,) = postgres.execute(other, "SELECT thumbprint, record::text FROM cardsign_key")
+    (half,) = postgres.execute(other, "SELECT * FROM cardsign_private")
+    with postgres.connect(os.environ["CARDSIGN_KEYSTORE"]) as connection:
+        connection.execute("INSERT INTO cardsign_key VALUES (%s, 9, %s)", key)
+        connection.execute("INSERT INTO cardsign_private VALUES (%s, %s)", half)
+
+    signed = well(issuer("sign", "card.json", "-o", "signed.json", "--json")).json
+    published = well(issuer("keys", "jwks")).json["keys"]
+
+    assert key[0] not in signed["kids"]
+    assert [one["kid"] for one in published] == signed["kids"]
+
+
+@pytest.mark.needs_postgres
+def test_every_line_of_the_log_says_who_it_was(issuer: Cardsign) -> None:
+    """Those of `init` as well."""
+    lines = issuer("keys", "audit", "list", "--json").json
+    events = [line["event"] for line in lines]
+    assert events == ["key-entered"] * 3 + ["keyset.kept", "release.signed"]
+    assert {line["actor"] for line in lines} == {actor()}
+
+
+@pytest.mark.needs_postgres
+def test_init_says_where_the_password_goes(issuer: Cardsign, postgres: Server, monkeypatch) -> None:
+    """Not into the file; the file then names the database, and libpq finds the password."""
+    named = os.environ["CARDSIGN_KEYSTORE"]
+    monkeypatch.delenv("CARDSIGN_KEYSTORE")
+
+    assert "keystore.unreachable" in issuer("keys", "list").err
+    monkeypatch.setenv("PGPASSWORD", postgres.password)
+    assert len(well(issuer("keys", "list", "--json")).json) == 3
+    config = Path("cardsign.toml").read_text()
+    shown = parse_database_url(named).to_file()
+    Path("cardsign.toml").write_text(config.replace(shown, named))
+    refused = issuer("keys", "list")
+    assert refused.status == 2
+    assert "config.secret" in refused.err
+    assert postgres.password not in refused.err
+
+
+@pytest.mark.needs_postgres
+def test_an_issuer_is_not_set_up_over_another(issuer: Cardsign) -> None:
+    """Before anything is asked or made."""
+    Path("cardsign.toml").unlink()
+    before = issuer("keys", "list", "--json").json
+
+    again = issuer("init", "--issuer", ISSUER, "--no-recovery")
+
+    assert (again.status, "file.exists" in again.err) == (2, True)
+    assert issuer("keys", "list", "--json").json == before
+    assert not Path("cardsign.toml").exists()
+
+
+@pytest.mark.needs_postgres
+def test_a_database_moves_to_a_directory_and_back(
+    issuer: Cardsign, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By backup and restore: all keys, the log, and the statements, without which none signs."""
+    identity = pyrage.x25519.Identity.generate()
+    Path("identity").write_text(f"{identity}\n")
+    Path("identity").chmod(0o600)
+    recipient = str(identity.to_public())
+    kids = [key["kid"] for key in issuer("keys", "list", "--json").json]
+
+    for number, place in enumerate(["moved", postgres.new_url()]):
+        file = f"{number}.age"
+        well(issuer("keys", "backup", "-r", recipient, "-o", file))
+        monkeypatch.setenv("CARDSIGN_KEYSTORE", place)
+        well(issuer("keys", "restore", file, "-i", "identity"))
+        assert [key["kid"] for key in issuer("keys", "list", "--json").json] == kids
+        well(issuer("keys", "audit", "verify"))
+        well(issuer("sign", "card.json", "-o", "signed.json"))
+        well(issuer("release", "renew", "--force"))
+        assert well(issuer("release", "show", "--json")).json["seq"] == number + 2
+
+
+@pytest.mark.needs_postgres
+def test_doctor_looks_into_a_database(issuer: Cardsign, postgres: Server) -> None:
+    """Nothing ails it; then a private half is lost, a line edited, a statement taken out."""
+    url = os.environ["CARDSIGN_KEYSTORE"]
+    sound = well(issuer("keys", "doctor", "--json")).json
+    assert {one["code"] for one in sound} <= {"doctor.timeline", "doctor.due", "doctor.no_standby"}
+    kid = issuer("keys", "list", "--json").json[0]["kid"]
+    postgres.execute(
+        url,
+        "ALTER TABLE cardsign_audit DISABLE TRIGGER USER",
+        "ALTER TABLE cardsign_keyset DISABLE TRIGGER USER",
+        f"DELETE FROM cardsign_private WHERE thumbprint = '{kid}'",
+        "UPDATE cardsign_audit SET line = replace(line, 'key-entered', 'key-edited')",
+        "DELETE FROM cardsign_keyset",
+    )
+
+    ended = issuer("keys", "doctor", "--json")
+
+    codes = {one["code"] for one in ended.json if one["level"] == "alarm"}
+    assert codes == {"doctor.private_missing", "keystore.audit_broken", "keystore.statements"}
+    assert ended.status == 1
+
+
+@pytest.mark.needs_postgres
+def test_doctor_removes_a_private_half_that_should_be_gone(
+    database: Cardsign, postgres: Server
+) -> None:
+    """Such as one that a person has put back out of an old dump."""
+    url = os.environ["CARDSIGN_KEYSTORE"]
+    kid = well(database("keys", "generate")).text.strip()
+    (envelope,) = postgres.execute(url, "SELECT * FROM cardsign_private")
+    well(database("keys", "generate"))
+    well(database("keys", "revoke", kid, "--reason", "ceased"))
+    well(database("sign", "card.json", "-o", "signed.json"))
+    well(database("publish", "signed.json", "-o", "public", "--max-age", "0"))
+    well(database("keys", "destroy", kid))
+    with postgres.connect(url) as connection:
+        connection.execute("INSERT INTO cardsign_private VALUES (%s, %s)", envelope)
+
+    assert "doctor.leftover" in database("keys", "doctor").err
+    well(database("keys", "doctor", "--fix"))
+    assert "doctor.leftover" not in well(database("keys", "doctor")).err
+    assert len(postgres.execute(url, "SELECT * FROM cardsign_private")) == 1
+
+
+def test_init_makes_the_store_where_every_command_will_look(
+    cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory in the environment as well as a database; cardsign.toml says the same."""
+    monkeypatch.setenv("CARDSIGN_KEYSTORE", "elsewhere")
+    made = well(cardsign("init", "--simple", "--json")).json
+    assert (made["keystore"], Path("keys").exists()) == ("elsewhere", False)
+    assert len(well(cardsign("keys", "list", "--json")).json) == 1
+    monkeypatch.delenv("CARDSIGN_KEYSTORE")
+    assert len(well(cardsign("keys", "list", "--json")).json) == 1
 
 
 def test_a_url_that_is_malformed_is_refused_without_repeating_it(cardsign: Cardsign) -> None:

@@ -21,7 +21,7 @@ from cardsign.keys import envelope, operations
 from cardsign.keys.envelope import UnsafeScryptCost
 from cardsign.keys.store import DirectoryStore
 from cardsign.net import fetch as fetching
-from cardsign.net.fetch import Fetched, FetchPolicy
+from cardsign.net.fetch import Fetched, Wire
 from tests.cli.conftest import PASSPHRASE, Cardsign
 from tests.support import PORTABLE
 
@@ -93,8 +93,13 @@ def test_a_rotation_from_the_first_key_to_the_end_of_the_first(at_once: Cardsign
     assert at_once("keys", "rotate", "--json").json["done"]["action"] == "activate"
     (old, new), told = kids(at_once), at_once("keys", "rotate", "--tick").err
     assert (signers(), "has not signed the published cards" in told) == ({old}, True)
+    assert "sign these cards again, and publish them" in told
+    to_sign = at_once("keys", "rotate", "--tick", "--json").json["to_sign"]
+    assert to_sign == [
+        {"name": "agent-card.json", "url": PORTABLE["supportedInterfaces"][0]["url"]}
+    ]
     publish(at_once)
-    assert new in signers()
+    assert signers() == {new}
 
     done = at_once("keys", "rotate", "--tick", "--json").json["done"]
 
@@ -141,7 +146,8 @@ def test_a_compromised_key_leaves_at_once(at_once: Cardsign) -> None:
 
     ended = at_once("keys", "revoke", first, "--reason", "compromised")
 
-    assert (ended.status, "above suspicion" in ended.err) == (0, True)
+    assert (ended.status, "its standby lay beside it" in ended.err) == (0, True)
+    assert f"--same-custody-accepted -- {second}" in ended.err
     refused = at_once("keys", "activate", second)
     assert (refused.status, "keystore.same_custody" in refused.err) == (2, True)
     assert at_once("keys", "activate", second, "--same-custody-accepted").status == 0
@@ -208,7 +214,7 @@ def test_the_timeline_is_drawn(at_once: Cardsign) -> None:
     drawn = at_once("keys", "timeline", "--json").json
 
     assert all(kid[:12] in text for kid in kids(at_once))
-    assert "no newest publication is known to hold it" in text
+    assert "not every newest publication is known to hold it" in text
     picture = ElementTree.fromstring(Path("lives.svg").read_bytes())
     tags = {element.tag.rpartition("}")[2] for element in picture.iter()}
     assert tags == {"svg", "title", "rect", "line", "text"}
@@ -372,7 +378,10 @@ def test_a_sound_store_has_nothing_to_alarm_about(
     ended = cardsign("keys", "doctor", "--json")
 
     assert ended.status == 0
-    assert [finding["code"] for finding in ended.json] == ["doctor.due"]
+    assert [finding["code"] for finding in ended.json] == ["doctor.due", "doctor.no_standby"]
+    assert {finding["level"] for finding in ended.json} == {"note"}
+    assert [finding["real"] for finding in ended.json] == ["2026-11-21T00:00:00+00:00", None]
+    assert "cardsign keys rotate takes it" in ended.json[0]["hint"]
     asked = cardsign("keys", "doctor", "--expires-within", "14d")
     assert (asked.status, "doctor.due" in asked.err) == (1, True)
     assert cardsign("keys", "doctor", "--expires-within", "soon").status == 2
@@ -395,6 +404,9 @@ def test_the_log_names_the_one_who_did_it(at_once: Cardsign) -> None:
 
     assert (line["event"], "@" in line["actor"]) == ("key-entered", True)
     assert "key-entered" in at_once("keys", "audit").text
+    assert at_once("keys", "audit", "--json").json == [line]
+    misplaced = at_once("keys", "audit", "--json", "verify")
+    assert (misplaced.status, "options go after verify" in misplaced.err) == (2, True)
 
 
 def test_settings_are_read_strictly(cardsign: Cardsign, keystore: DirectoryStore) -> None:
@@ -455,7 +467,7 @@ def test_what_is_live_counts_like_what_was_published(
     bodies = {"https://x/jwks": json.dumps(live).encode()}
     bodies["https://x/card"] = Path("signed.json").read_bytes()
 
-    def fetched(url: str, *, policy: FetchPolicy) -> Fetched:
+    def fetched(url: str, wire: Wire) -> Fetched:
         return Fetched(url, 200, bodies[url], "application/json", "192.0.2.1")
 
     monkeypatch.setattr(fetching, "fetch", fetched)
@@ -478,7 +490,7 @@ def test_another_key_under_our_kid_was_not_seen(
     monkeypatch.setattr(
         fetching,
         "fetch",
-        lambda url, *, policy: Fetched(url, 200, bodies[url], "application/json", "192.0.2.1"),
+        lambda url, wire: Fetched(url, 200, bodies[url], "application/json", "192.0.2.1"),
     )
 
     ended = at_once("keys", "look", "https://x/card", "--jwks", "https://x/jwks")
@@ -507,3 +519,12 @@ def test_a_card_that_is_served_no_more_is_waited_for_no_more(at_once: Cardsign) 
 
     assert (wrong.status, url in wrong.err) == (2, True)
     assert ended.json["done"]["kid"] == second
+
+
+def test_a_group_without_a_command_shows_what_there_is(cardsign: Cardsign) -> None:
+    """As help, line by line, and not as an error on one."""
+    for words in ((), ("keys",)):
+        ended = cardsign(*words)
+        assert (ended.status, ended.out) == (2, b"")
+        assert ended.err.startswith("Usage: cardsign")
+        assert ended.err.count("\n") > 10

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.errors import FetchFailed, FileFault
+from cardsign.errors import FileFault
 from cardsign.jose.keyset import read_keyset
 from cardsign.jose.succession import StatementPin
-from cardsign.net.fetch import Fetched, FetchPolicy
+from cardsign.net.fetch import Absent, Fetched, Wire
 from cardsign.trust.known import Floor
 from cardsign.trust.lock import raise_floors, read_lock
 from cardsign.trust.policyfile import read_policy
@@ -125,12 +125,12 @@ def network(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """What URLs answer, in place of the network."""
     answers: dict[str, bytes] = {}
 
-    def fetch_card(url: str, *, policy: FetchPolicy) -> Fetched:
+    def fetch(url: str, wire: Wire, **conditions: object) -> Fetched:
         if url not in answers:
-            raise FetchFailed("fetch.status", "the peer answered 404")
+            raise Absent("fetch.status", "the peer answered 404")
         return Fetched(url, 200, answers[url], "application/json", "192.0.2.1")
 
-    monkeypatch.setattr("cardsign.net.fetch.fetch_card", fetch_card)
+    monkeypatch.setattr("cardsign.net.asker.fetch", fetch)
     return answers
 
 
@@ -168,7 +168,7 @@ def test_a_server_cannot_answer_with_a_bundle(
     bundle = cardsign("bundle", "signed.json", "--statements", "statements").out
     network[URL] = bundle
     said = verify(cardsign, URL)
-    assert (said.status, peer.codes(said)) == (1, ["sig.none"])
+    assert (said.status, peer.codes(said)[0]) == (1, "sig.none")
     assert said.json["statements"]["keyset"] is None
 
 
@@ -586,7 +586,7 @@ def test_a_lock_that_cannot_be_written_takes_no_verdict_away(
     def full(path: Path, floors: object) -> None:
         raise FileFault("file.unwritable", "no space left", path=str(path))
 
-    monkeypatch.setattr("cardsign.cli.inquiry.raise_floors", full)
+    monkeypatch.setattr("cardsign.cli.policy.raise_floors", full)
     said = verify(cardsign, *WHOLE)
 
     assert said.status == 0

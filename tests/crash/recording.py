@@ -22,7 +22,10 @@ import pytest
 Tree = dict[str, bytes | None]
 """The files of a folder by relative path; None is a directory."""
 
-CHANGING = ("open", "write", "fsync", "replace", "rename", "unlink", "mkdir", "rmdir", "chmod")
+CHANGING = (
+    *("open", "write", "truncate", "ftruncate", "fsync"),
+    *("replace", "rename", "unlink", "mkdir", "rmdir", "chmod"),
+)
 
 
 def read_tree(root: Path) -> Tree:
@@ -58,6 +61,7 @@ class Recording:
     _live: dict[str, int | None] = field(default_factory=dict)
     _durable: dict[str, int | None] = field(default_factory=dict)
     _synced: dict[int, bytes] = field(default_factory=dict)
+    _moved: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, content in read_tree(self.root).items():
@@ -89,6 +93,7 @@ class Recording:
         self._keep_images()
 
     def _rename(self, old: str, new: str) -> None:
+        self._moved[new] = self._moved.pop(old, old)
         for name in [one for one in self._live if one == old or one.startswith(old + "/")]:
             self._live[new + name[len(old) :]] = self._live.pop(name)
 
@@ -102,10 +107,10 @@ class Recording:
                     self._durable.pop(name, None)
 
     def _follow(self, directory: str) -> None:
-        """A directory that was renamed brings what was durable in it along."""
-        for name, node in self._live.items():
-            if name.startswith(directory + "/") and node is not None and self._synced[node]:
-                self._durable.setdefault(name, node)
+        """A directory that was renamed brings along what was durable in it."""
+        old = self._moved.pop(directory, None)
+        for name in [one for one in self._durable if old and one.startswith(old + "/")]:
+            self._durable[directory + name[len(old or "") :]] = self._durable.pop(name)
 
     def _keep_images(self) -> None:
         step = self.steps[-1]

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from textwrap import wrap
 from typing import Any, Final
 
-from attack_trial import ASKED, MAX_PUT, OURS, Result
+from attack_trial import ASKED, FETCHES, MAX_PUT, OURS, Result
 from attacks_runner import Attack
 from judges import Version
 from roster import VERIFIERS
@@ -22,6 +22,8 @@ _NOT_PUT: Final = {
     "keys": "a key set that is missing or no JSON object",
     "bytes": "bytes that are no UTF-8, since the judges take text",
     "size": f"more than {MAX_PUT:,} characters",
+    "network": "transcripts that turn on names, addresses, certificates, caches, statements or "
+    "several servers, or never end",
 }
 
 
@@ -36,6 +38,7 @@ def record(attacks: Sequence[Attack], results: Iterable[Result], versions: Any) 
         + ",\n".join(f"   {json.dumps(plain(one))}" for one in found[attack.number])
         + "\n  ]"
         for attack in attacks
+        if attack.number in found
     ]
     body = ",\n".join(parts)
     return f'{json.dumps(head, indent=1)[:-2]},\n "attacks": {{\n{body}\n }}\n}}\n'
@@ -44,6 +47,7 @@ def record(attacks: Sequence[Attack], results: Iterable[Result], versions: Any) 
 def plain(result: Result) -> dict[str, Any]:
     """A result as the record has it."""
     said: dict[str, Any] = {"case": result.id, "kind": result.kind}
+    said |= {"on line": True} if result.on_line else {}
     said[OURS] = "right" if result.right else "wrong"
     return said | ({"not put": result.not_put} if result.not_put else dict(result.answers))
 
@@ -55,8 +59,16 @@ def page(
     attacks: Sequence[Attack], results: Sequence[Result], versions: Mapping[str, Version]
 ) -> str:
     """The page, as people read it."""
-    lines = [_INTRODUCTION, *_totals(attacks, results, versions), "", "## By attack", ""]
-    lines += _table(attacks, results)
+    at_hand = [one for one in results if not one.on_line]
+    on_line = [one for one in results if one.on_line]
+    lines = [_INTRODUCTION, *_totals(attacks, at_hand, on_line, versions), "", "## By attack", ""]
+    lines += _table(attacks, at_hand, ASKED)
+    lines += ["", "## On line", "", *_prose(_ON_LINE), ""]
+    lines += _table(attacks, on_line, (FETCHES,))
+    lines += ["", *_prose(_BEYOND), ""]
+    lines += [
+        f"- {one.number}, {one.about['title']}: {_named(one)}" for one in attacks if one.tests
+    ]
     lines += ["", "## What could not be put to others", "", *_not_put(results), ""]
     return "\n".join(lines)
 
@@ -90,22 +102,49 @@ are over it were made for them: what those leave open is said when they are made
 """
 
 
+_ON_LINE: Final = """\
+Transcripts: the verifier is told a URL, and resolver, servers, certificates and clocks are the
+transcript's. cardsign is played all of them, over real TLS, and is right if verdict, reason and
+every request are. Where all that matters is what one good server says once, the same is said to
+a2a-sdk's resolver, with an httpx client as it comes, from a port of this machine. What it accepts
+there has a good signature: it is content with any 2xx, with any type, and with more bytes than we
+are, which is lenient rather than open."""
+
+_BEYOND: Final = "What cannot be data, such as threads and processes, is tested:"
+
+
+def _named(attack: Attack) -> str:
+    return ", ".join(f"`{name.rpartition('::')[2]}`" for name in attack.tests) + "."
+
+
 def _totals(
-    attacks: Sequence[Attack], results: Sequence[Result], versions: Mapping[str, Version]
+    attacks: Sequence[Attack],
+    at_hand: Sequence[Result],
+    on_line: Sequence[Result],
+    versions: Mapping[str, Version],
 ) -> Iterator[str]:
-    hostile = [one for one in results if one.kind == "attack"]
-    honest = [one for one in results if one.kind != "attack"]
+    results = [*at_hand, *on_line]
+    hostile, honest = _parted(results)
     right = sum(one.right for one in results)
     yield from _prose(
         f"{len(attacks)} attacks in {len(results):,} cases: {len(hostile):,} hostile and "
-        f"{len(honest):,} honest. cardsign is right in {right:,}."
+        f"{len(honest):,} honest, {len(on_line):,} of them on line. cardsign is right in {right:,}."
     )
     yield ""
     yield from _header("verifier", "version", "hostile, put", "accepts", "honest, put", "accepts")
-    for name in ASKED:
+    rows = [(name, _NAMES.get(name, name), at_hand) for name in ASKED]
+    for name, shown, put in (*rows, (FETCHES, f"{FETCHES}, on line", on_line)):
         version = versions[VERIFIERS[name].program]
-        cells = [f"{count:,}" for one in (hostile, honest) for count in _counts(one, name)]
-        yield _line(_NAMES.get(name, name), f"{version.name} {version.version}", *cells)
+        cells = [f"{count:,}" for one in _parted(put) for count in _counts(one, name)]
+        yield _line(shown, f"{version.name} {version.version}", *cells)
+
+
+def _parted(results: Iterable[Result]) -> tuple[list[Result], list[Result]]:
+    """The hostile ones, and the honest ones."""
+    parts: tuple[list[Result], list[Result]] = ([], [])
+    for one in results:
+        parts[one.kind != "attack"].append(one)
+    return parts
 
 
 def _counts(results: Iterable[Result], name: str) -> tuple[int, int]:
@@ -114,20 +153,23 @@ def _counts(results: Iterable[Result], name: str) -> tuple[int, int]:
     return answers.total() - answers["n/a"], answers["accepts"]
 
 
-def _table(attacks: Sequence[Attack], results: Sequence[Result]) -> Iterator[str]:
-    names = [_NAMES.get(name, name) for name in ASKED]
+def _table(
+    attacks: Sequence[Attack], results: Sequence[Result], asked: Sequence[str]
+) -> Iterator[str]:
+    names = [_NAMES.get(name, name) for name in asked]
     yield from _header("number", "attack", "hostile + honest", OURS, *names)
     for attack in attacks:
         found = [one for one in results if one.attack == attack.number]
-        hostile = [one for one in found if one.kind == "attack"]
-        honest = [one for one in found if one.kind != "attack"]
+        if not found:
+            continue
+        hostile, honest = _parted(found)
         wrong = sum(not one.right for one in found)
         yield _line(
             str(attack.number),
             attack.about["title"],
             f"{len(hostile)} + {len(honest)}",
             f"wrong in {wrong}" if wrong else "right",
-            *(cell(hostile, honest, name) for name in ASKED),
+            *(cell(hostile, honest, name) for name in asked),
         )
 
 

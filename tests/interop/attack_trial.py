@@ -1,7 +1,9 @@
 """Puts the attack corpus to verifiers of others, as far as it can be put to them.
 
 A verifier of another library takes a card and keys. It knows no policy, no memory and no
-statement, so what turns on those is not put to it; nor is what its judge cannot be handed.
+statement, so what turns on those is not put to it; nor is what its judge cannot be handed. Of
+the transcripts, those in which one server of a good name says something are put to a resolver
+that fetches the card himself, from a port of this machine.
 """
 
 from __future__ import annotations
@@ -10,11 +12,16 @@ import json
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal
 
-from attacks_runner import Attack, Case, deviations, ours
-from judges import JudgeFailed
+from attack_server import is_servable, served
+from attacks_runner import Attack, Case, Outcome, deviations, ours
+from judges import Judge, JudgeFailed
 from roster import PROGRAMS, VERIFIERS, Verifier
+from transcript_player import play
+from transcript_world import Certificates
 
 from cardsign.trust.policyfile import read_policy
 from cardsign.trust.subject import AtOrigin, CardUrl, Issuer
@@ -24,6 +31,9 @@ Answer = Literal["accepts", "refuses", "fails", "n/a"]
 #: The verifiers of the table, as the roster names them.
 ASKED: Final = ("a2a-sdk", "a2a-js plain", "joserfc")
 OURS: Final = "cardsign"
+#: The one of them that fetches cards, by a program of its own.
+FETCHES: Final = "a2a-sdk"
+RESOLVER: Final = Path(__file__).resolve().parent / "attack_resolver.py"
 
 #: Characters. The judges take a card on one line of JSON; beyond this they test the machine.
 MAX_PUT: Final = 1_000_000
@@ -57,6 +67,7 @@ class Result:
         right: cardsign's verdict and reason are those of the corpus.
         answers: By verifier.
         not_put: Why it was put to nobody else; empty where it was.
+        on_line: It is a transcript.
     """
 
     attack: int
@@ -65,6 +76,7 @@ class Result:
     right: bool
     answers: dict[str, Answer]
     not_put: str
+    on_line: bool = False
 
 
 class Panel:
@@ -73,19 +85,25 @@ class Panel:
     def __init__(self, asked: Sequence[str] = ASKED) -> None:
         self.verifiers = [VERIFIERS[name] for name in asked]
         self.judges = {one.program: PROGRAMS[one.program].start() for one in self.verifiers}
+        self.resolver = Judge([PROGRAMS[FETCHES].place or "", str(RESOLVER)], {})
+        self._folder = TemporaryDirectory()
+        self._certificates = Certificates(Path(self._folder.name))
 
     def __enter__(self) -> Panel:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for judge in self.judges.values():
+        for judge in (*self.judges.values(), self.resolver):
             judge.close()
+        self._folder.cleanup()
 
     def results(self, attacks: Sequence[Attack]) -> Iterator[Result]:
         """Put every case to everybody."""
         for attack in attacks:
             for case in attack.cases:
                 yield self.result(attack.number, case)
+            for case in attack.transcripts:
+                yield self.fetched(attack.number, case)
 
     def result(self, number: int, case: Case) -> Result:
         """Put one case to everybody."""
@@ -95,6 +113,22 @@ class Panel:
         }
         id_, kind = case.members["id"], case.members["kind"]
         return Result(number, id_, kind, not deviations(case, ours), answers, why_not)
+
+    def fetched(self, number: int, case: Case) -> Result:
+        """Put one transcript to ourselves, and to the resolver that can be asked."""
+        right = not deviations(case, lambda one: list(playing(one, self._certificates)))
+        answers: dict[str, Answer] = dict.fromkeys((one.name for one in self.verifiers), "n/a")
+        request, why_not = put_on_line(case)
+        if request is not None:
+            with served(case, self._certificates) as origin:
+                answers[FETCHES] = self._resolved({**request, "url": origin})
+        return Result(
+            number, case.members["id"], case.members["kind"], right, answers, why_not, on_line=True
+        )
+
+    def _resolved(self, request: dict[str, Any]) -> Answer:
+        answer = self.resolver.ask("resolve", **request)
+        return "accepts" if answer["outcome"] == "accepted" and answer["callable"] else "refuses"
 
     def _ask(self, verifier: Verifier, request: dict[str, Any]) -> Answer:
         try:
@@ -110,6 +144,24 @@ class Panel:
         except JudgeFailed:
             self.judges[program].close()
             self.judges[program] = PROGRAMS[program].start()
+
+
+def playing(case: Case, certificates: Certificates) -> Iterator[Outcome]:
+    """What we do in a transcript, with a memory that is thrown away."""
+    with TemporaryDirectory() as folder:
+        yield from play(case, certificates, Path(folder) / "state")
+
+
+def put_on_line(case: Case) -> tuple[dict[str, Any] | None, str]:
+    """A resolver's request for a transcript, without its URL; or None, and why there is none."""
+    [step, *_] = case.steps
+    if not is_servable(case) or step["expect"].get("code", "") in POLICY_CODES:
+        return None, "network"
+    tables = tomllib.loads((case.folder / case.members["policy"]).read_text(encoding="utf-8"))
+    keys = [one["public"] for one in tables["issuer"][0]["anchor"].get("keys", ())]
+    if not keys:
+        return None, "network"
+    return {"jwks": {"keys": keys}, "algorithms": ["ES256", "RS256"]}, ""
 
 
 def put(case: Case) -> tuple[dict[str, Any] | None, str]:

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from attack_page import cell, page, plain, record
 from attack_table import PAGE, RECORD
-from attack_trial import ASKED, MAX_PUT, Answer, Panel, Result, put
+from attack_trial import ASKED, MAX_PUT, Answer, Panel, Result, put, put_on_line
 from attacks_runner import Case, load
 from judges import Version
 from roster import VERIFIERS
 
 ATTACKS = load()
 CASES = [(attack.number, case) for attack in ATTACKS for case in attack.cases]
+TRANSCRIPTS = [(attack.number, case) for attack in ATTACKS for case in attack.transcripts]
 #: Each such case is put to the others again: a minute's work is left to `make attacks`.
 STEP = 9
 
@@ -32,14 +33,15 @@ def results(recorded: dict[str, Any]) -> list[Result]:
     return [
         _result(attack.number, said)
         for attack in ATTACKS
-        for said in recorded["attacks"][attack.folder.name]
+        for said in recorded["attacks"].get(attack.folder.name, ())
     ]
 
 
 def _result(number: int, said: dict[str, Any]) -> Result:
     answers: dict[str, Answer] = {name: said.get(name, "n/a") for name in ASKED}
-    right = said["cardsign"] == "right"
-    return Result(number, said["case"], said["kind"], right, answers, said.get("not put", ""))
+    right, on_line = said["cardsign"] == "right", said.get("on line", False)
+    why = said.get("not put", "")
+    return Result(number, said["case"], said["kind"], right, answers, why, on_line)
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +52,15 @@ def versions(recorded: dict[str, Any]) -> dict[str, Version]:
 
 def test_the_record_has_every_case(results: list[Result]) -> None:
     """In the order of the corpus, and we are right in each."""
-    assert [(one.attack, one.id, one.kind) for one in results] == [
-        (number, case.members["id"], case.members["kind"]) for number, case in CASES
-    ]
+    found = {
+        on_line: [(one.attack, one.id, one.kind) for one in results if one.on_line is on_line]
+        for on_line in (False, True)
+    }
+    there = {
+        on_line: [(number, case.members["id"], case.members["kind"]) for number, case in cases]
+        for on_line, cases in ((False, CASES), (True, TRANSCRIPTS))
+    }
+    assert found == there
     assert all(one.right for one in results)
 
 
@@ -72,9 +80,12 @@ def test_every_verifier_was_asked(versions: dict[str, Version]) -> None:
 @pytest.mark.needs_judges
 def test_a_share_of_it_is_found_again(results: list[Result]) -> None:
     """Verifiers answer as they are said to."""
+    at_hand = [one for one in results if not one.on_line][::STEP]
+    on_line = [one for one in results if one.on_line][::STEP]
     with Panel() as panel:
         found = [panel.result(number, case) for number, case in CASES[::STEP]]
-    assert [plain(one) for one in found] == [plain(one) for one in results[::STEP]]
+        found += [panel.fetched(number, case) for number, case in TRANSCRIPTS[::STEP]]
+    assert [plain(one) for one in found] == [plain(one) for one in (*at_hand, *on_line)]
 
 
 # ------------------------------------------------------------------ what is put to them
@@ -99,6 +110,27 @@ NOT_PUT = {
 def test_what_is_not_put_to_others(name: str, why: str) -> None:
     """It could not be, or it would be no fair question."""
     assert put(_case(name)) == (None, why)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_put"),
+    [
+        ("033-redirects/same-origin", True),
+        ("037-wrong-answers/html-card", True),
+        ("036-endless/silence", True),
+        ("036-endless/endless-body", False),
+        ("031-rebinding/once", False),
+        ("038-certificates/expired", False),
+        ("035-spellings/userinfo", False),
+        ("039-storm/storm", False),
+        ("113-withheld/header-year", False),
+    ],
+)
+def test_which_transcripts_are_put_to_a_resolver(name: str, is_put: bool) -> None:
+    """Where one server says something, once, and comes to an end."""
+    [case] = [case for _, case in TRANSCRIPTS if case.id == name]
+    request, why_not = put_on_line(case)
+    assert (request is not None, why_not) == (is_put, "" if is_put else "network")
 
 
 def test_what_is_put_to_others() -> None:

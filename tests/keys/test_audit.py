@@ -22,7 +22,8 @@ def log_of(*batches: list[AuditEvent]) -> tuple[AuditHead, bytes]:
     """A log, and its head."""
     head, log = AuditHead(), b""
     for number, events in enumerate(batches):
-        head, lines = extend(head, events, now=after(number), actor="ann@host", random=os.urandom)
+        told = {"generation": number + 1, "now": after(number), "actor": "ann@host"}
+        head, lines = extend(head, events, **told, random=os.urandom)
         log += lines
     return head, log
 
@@ -66,7 +67,7 @@ def test_an_empty_log_is_whole():
 def test_what_the_head_does_not_reach_does_not_count(beside):
     """It is of an attempt that was killed, whether it stands at the end or in between."""
     head, log = log_of(EVENTS)
-    further, more = extend(head, EVENTS[:1], now=NOON, actor="", random=os.urandom)
+    further, more = extend(head, EVENTS[:1], generation=9, now=NOON, actor="", random=os.urandom)
 
     torn = beside if beside.endswith(b"\n") else beside + b"\n"
     between = verify_chain(log + torn + more, further, where="log")
@@ -79,7 +80,7 @@ def test_what_the_head_does_not_reach_does_not_count(beside):
 def test_a_whole_line_beyond_the_head_does_not_count():
     """The state was not committed: nothing happened."""
     head, log = log_of(EVENTS)
-    _, more = extend(head, EVENTS[:1], now=NOON, actor="", random=os.urandom)
+    _, more = extend(head, EVENTS[:1], generation=9, now=NOON, actor="", random=os.urandom)
 
     assert verify_chain(log + more, head, where="log").aborted == 1
 

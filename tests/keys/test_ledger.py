@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,11 +10,13 @@ import pytest
 from cardsign.errors import CardsignError, StoreFault
 from cardsign.jose.assembly import sign_statement
 from cardsign.jose.keyset import KeysetStatement
+from cardsign.jose.release import ReleaseStatement
 from cardsign.jose.statements import TYP_RELEASE, StatementRefused
 from cardsign.keys.ledger import Ledger, note_keyset, note_release, write_draft
+from cardsign.keys.opening import AnyStore
+from cardsign.keys.shelf import FileShelf
 from cardsign.keys.statements import KeysetPlan, draft_next, draft_recovery
-from cardsign.keys.store import DirectoryStore
-from tests.keys.conftest import QuickStore
+from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.issuing import NOW, first, key, plan, quorum, released, signed, thumbprint
 
 
@@ -24,12 +25,17 @@ def second(before: KeysetStatement, *names: str) -> KeysetStatement:
     return signed(draft_next(KeysetPlan.of(before), before, now=NOW), *(names or ("ann", "bob")))
 
 
-def keep(store: DirectoryStore, *statements: KeysetStatement) -> Ledger:
+def keep(store: AnyStore, *statements: KeysetStatement) -> Ledger:
     """Keep statements as `keyset publish` does."""
     for statement in statements:
         Ledger.beside(store).keep_keyset(statement, write_draft(statement))
         note_keyset(store, statement, now=NOW)
     return Ledger.beside(store)
+
+
+def write_release(release: ReleaseStatement) -> bytes:
+    """Its bytes, signed by the release key."""
+    return sign_statement(release.envelope.payload, [key("rel")], TYP_RELEASE)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -38,7 +44,8 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in found if path.name != ".lock"}
 
 
-def test_what_is_kept_is_read_back_in_order(store: QuickStore) -> None:
+@in_each_store
+def test_what_is_kept_is_read_back_in_order(store: AnyStore) -> None:
     """Two versions, an epoch, and each by the right of the one before."""
     one = first()
     two = second(one)
@@ -48,6 +55,7 @@ def test_what_is_kept_is_read_back_in_order(store: QuickStore) -> None:
     assert ledger.newest_keyset() == opened
     assert store.load().statements.keyset is not None
     assert not ledger.keep_keyset(opened, write_draft(opened))
+    assert ledger.to_publish() == (tuple(map(write_draft, (one, two, opened))), None)
 
 
 def test_an_empty_ledger_holds_nothing(store: QuickStore) -> None:
@@ -55,7 +63,7 @@ def test_an_empty_ledger_holds_nothing(store: QuickStore) -> None:
     ledger = Ledger.beside(store)
     assert (ledger.keysets(), ledger.newest_release()) == ((), None)
     ledger.check_listed([key("stranger").public], "card")
-    assert not ledger.path.exists()
+    assert not store.shelf.path.exists()
 
 
 UNLAWFUL: dict[str, tuple[Callable[[KeysetStatement], KeysetStatement], str]] = {
@@ -87,23 +95,23 @@ def test_what_does_not_follow_is_not_kept(
     assert files(store.path) == before
 
 
-def _remove_newest(ledger: Ledger) -> None:
-    ledger.keyset_file(1, 2).unlink()
+def _remove_newest(shelf: FileShelf) -> None:
+    shelf.file("keysets", (1, 2)).unlink()
 
 
-def _exchange(ledger: Ledger) -> None:
+def _exchange(shelf: FileShelf) -> None:
     other = first(root=quorum(1, "eve"), recovery=None)
     two = signed(draft_next(KeysetPlan.of(other), other, now=NOW), "eve")
-    ledger.keyset_file(1, 1).write_bytes(write_draft(signed(other, "eve")))
-    ledger.keyset_file(1, 2).write_bytes(write_draft(two))
+    shelf.file("keysets", (1, 1)).write_bytes(write_draft(signed(other, "eve")))
+    shelf.file("keysets", (1, 2)).write_bytes(write_draft(two))
 
 
-def _rename(ledger: Ledger) -> None:
-    ledger.keyset_file(1, 2).rename(ledger.keyset_file(1, 3))
+def _rename(shelf: FileShelf) -> None:
+    shelf.file("keysets", (1, 2)).rename(shelf.file("keysets", (1, 3)))
 
 
-def _spoil(ledger: Ledger) -> None:
-    ledger.keyset_file(1, 2).write_bytes(b"{}")
+def _spoil(shelf: FileShelf) -> None:
+    shelf.file("keysets", (1, 2)).write_bytes(b"{}")
 
 
 @pytest.mark.parametrize(
@@ -112,19 +120,20 @@ def _spoil(ledger: Ledger) -> None:
     ids=["the newest is removed", "a stranger's history", "a wrong name", "no statement at all"],
 )
 def test_a_ledger_that_was_tampered_with_is_found_out(
-    tamper: Callable[[Ledger], None], store: QuickStore
+    tamper: Callable[[FileShelf], None], store: QuickStore
 ) -> None:
     """By the statements themselves, or because the key store names another end (threats.md 22)."""
     one = first()
     ledger = keep(store, one, second(one))
     ledger.keysets()
-    tamper(ledger)
+    tamper(store.shelf)
     with pytest.raises(StoreFault) as fault:
         ledger.keysets()
     assert fault.value.code == "keystore.statements"
 
 
-def test_a_statement_that_the_state_does_not_name_yet_is_no_damage(store: QuickStore) -> None:
+@in_each_store
+def test_a_statement_that_the_state_does_not_name_yet_is_no_damage(store: AnyStore) -> None:
     """A crash between the two files leaves this; the next `publish` mends it."""
     one = first()
     keep(store, one)
@@ -133,7 +142,8 @@ def test_a_statement_that_the_state_does_not_name_yet_is_no_damage(store: QuickS
     assert Ledger.beside(store).newest_keyset() == two
 
 
-def test_keys_are_used_only_if_the_roots_have_listed_them(store: QuickStore) -> None:
+@in_each_store
+def test_keys_are_used_only_if_the_roots_have_listed_them(store: AnyStore) -> None:
     """By role; a stranger's key that was edited into the store is none."""
     ledger = keep(store, first())
     ledger.check_listed([key("card").public], "card")
@@ -146,12 +156,13 @@ def test_keys_are_used_only_if_the_roots_have_listed_them(store: QuickStore) -> 
 # ------------------------------------------------------------------ releases
 
 
-def test_no_two_releases_have_one_number(store: QuickStore) -> None:
-    """The number is taken in the key store's state, which compares and swaps."""
+@in_each_store
+def test_no_two_releases_have_one_number(store: AnyStore) -> None:
+    """The number is taken in the key store's state, which compares and swaps; and on the shelf."""
     keyset = first()
     ledger = keep(store, keyset)
     one = released(keyset, None)
-    data = sign_statement(one.envelope.payload, [key("rel")], TYP_RELEASE)
+    data = write_release(one)
     note_release(store, one, now=NOW)
     ledger.keep_release(one, data)
     assert ledger.newest_release() == one
@@ -161,8 +172,40 @@ def test_no_two_releases_have_one_number(store: QuickStore) -> None:
     ):
         with pytest.raises(CardsignError) as fault:
             again()
-        assert fault.value.code in ("keystore.changed", "file.exists")
+        assert fault.value.code == "keystore.changed"
     assert store.load().statements.release_seq == 1
+
+
+@in_each_store
+def test_the_release_of_the_highest_number_is_the_newest(store: AnyStore) -> None:
+    """As a number, not as a name: 10 comes after 9."""
+    keyset, previous = first(), None
+    ledger = keep(store, keyset)
+    for _ in range(10):
+        previous = released(keyset, previous)
+        ledger.keep_release(previous, write_release(previous))
+    newest = ledger.newest_release()
+    assert newest is not None
+    assert newest.seq == 10
+
+
+@in_each_store
+def test_one_process_at_a_time_adds_a_statement(
+    store: AnyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second waits, and is told; what the first adds meanwhile is kept."""
+    monkeypatch.setattr("cardsign.keys.shelf.LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr("cardsign.keys.postgres.store.LOCK_PATIENCE", 50)
+    keyset = first()
+    ledger, rival = keep(store, keyset), Ledger.beside(store)
+    with ledger.alone():
+        with pytest.raises(StoreFault) as fault, rival.alone():
+            pass
+        one = released(keyset, None)
+        ledger.keep_release(one, write_release(one))
+    assert fault.value.code == "keystore.busy"
+    with rival.alone():
+        assert rival.newest_release() == one
 
 
 @pytest.mark.parametrize("seq", [2, 9])
@@ -171,14 +214,15 @@ def test_a_release_under_a_wrong_name_is_found_out(seq: int, store: QuickStore) 
     keyset = first()
     ledger = keep(store, keyset)
     one = released(keyset, None)
-    ledger.keep_release(one, write_draft(keyset))
-    ledger.release_file(1).rename(ledger.release_file(seq))
+    ledger.keep_release(one, write_release(one))
+    store.shelf.file("releases", (1,)).rename(store.shelf.file("releases", (seq,)))
     with pytest.raises(StoreFault) as fault:
         ledger.newest_release()
     assert fault.value.code == "keystore.statements"
 
 
-def test_every_change_of_the_statements_is_in_the_audit_log(store: QuickStore) -> None:
+@in_each_store
+def test_every_change_of_the_statements_is_in_the_audit_log(store: AnyStore) -> None:
     """The release carries its head, so the log cannot be rewritten in silence."""
     keyset = first()
     keep(store, keyset)
@@ -187,4 +231,3 @@ def test_every_change_of_the_statements_is_in_the_audit_log(store: QuickStore) -
     assert '"keyset.kept"' in log
     assert '"release.signed"' in log
     assert thumbprint("ann") not in log
-    assert os.path.exists(store.path / "audit.jsonl")

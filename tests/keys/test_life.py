@@ -10,8 +10,9 @@ import pytest
 
 from cardsign.errors import StoreFault
 from cardsign.keys import life
-from cardsign.keys.records import MAX_PUBLICATIONS, StoreState
+from cardsign.keys.records import MAX_PUBLICATIONS, HeldKeyset, StoreState
 from cardsign.keys.rotation import next_step, steps, take
+from cardsign.keys.timeline import cards_to_sign
 from tests.keys.lives import EMPTY, NOON, QUICK, SERIES, after, of, public, published
 
 PROGRAM = "exec:/usr/local/bin/sign"
@@ -38,9 +39,14 @@ def resigned() -> StoreState:
     return of(life.record_publication(activated(), published(after(220), ["one", "two"])))
 
 
+def relieved() -> StoreState:
+    """`one` has stopped signing, and what is published is signed by `two` alone."""
+    return of(life.record_publication(resigned(), published(after(470), ["one", "two"], ["two"])))
+
+
 def retired() -> StoreState:
     """`one` has left the key set at the first lawful moment."""
-    return of(life.retire(resigned(), "one", now=after(470), settings=QUICK))
+    return of(life.retire(relieved(), "one", now=after(530), settings=QUICK))
 
 
 def refused(step: Callable[[], object]) -> StoreFault:
@@ -98,6 +104,97 @@ def test_a_generated_key_is_published_once():
     assert state.find("two").times.prepublished == after(5)
     again = refused(lambda: life.prepublish(state, "two", now=after(6)))
     assert again.code == "keystore.illegal_transition"
+
+
+# --- where the roots say which keys count -------------------------------------------------
+
+
+def rooted() -> StoreState:
+    """`one` is active, and keyset 1.1 lists it."""
+    state = of(life.enter(EMPTY, public("one"), now=NOON))
+    return keyset(state, 1, "one")
+
+
+def keyset(state: StoreState, version: int, *names: str, at: float = 0) -> StoreState:
+    """A keyset statement of this version lists these keys."""
+    held = HeldKeyset(1, version, f"{version:064}")
+    listed = {public(name).thumbprint for name in names}
+    return of(life.keep_keyset(state, held, listed, now=after(at)))
+
+
+def test_a_key_waits_for_the_roots_to_list_it():
+    """Until then it stands in no JWK Set, is no standby, and nothing makes it one."""
+    state = of(life.enter(rooted(), public("two"), now=after(1)))
+
+    assert (state.find("two").state, state.jwks_sequence()) == ("generated", 1)
+    assert [key.kid for key in state.published_keys()] == ["one"]
+    for step in (
+        lambda: life.prepublish(state, "two", now=after(10**6)),
+        lambda: life.prepublish(keyset(state, 2, "one"), "two", now=after(10**6)),
+    ):
+        fault = refused(step)
+        assert (fault.code, "does not list it" in fault.message) == ("keystore.not_listed", True)
+    lost = of(life.revoke(state, "one", reason="superseded", now=after(5)))
+    assert lost.find("two").state == "generated"
+
+
+def test_the_statement_that_lists_a_key_prepublishes_it():
+    """With both in the log; noted again, it says nothing new."""
+    state = of(life.enter(rooted(), public("two"), now=after(1)))
+    held, listed = HeldKeyset(1, 2, "2" * 64), [public("two").thumbprint]
+
+    state, events = life.keep_keyset(state, held, listed, now=after(7))
+
+    assert [event.event for event in events] == ["keyset.kept", "key-prepublished"]
+    assert state.find("two").times.prepublished == after(7)
+    assert life.keep_keyset(state, held, listed, now=after(8)) == (state, ())
+
+
+def test_a_key_that_came_after_the_statement_that_lists_it_is_prepublished_too():
+    """Others may have listed it before this store had it."""
+    state = of(life.enter(keyset(rooted(), 2, "one", "two"), public("two"), now=after(1)))
+
+    assert state.find("two").state == "generated"
+    assert keyset(state, 2, "one", "two", at=2).find("two").state == "prepublished"
+
+
+def test_an_older_statement_changes_nothing():
+    """A host that is late cannot turn back what another has noted."""
+    state = keyset(rooted(), 2, "one")
+
+    assert life.keep_keyset(state, HeldKeyset(1, 1, "1" * 64), [], now=after(1)) == (state, ())
+
+
+def test_the_first_key_of_a_line_is_active_even_before_it_is_listed():
+    """What signs asks the statement itself; no other key stands back for it."""
+    state = of(life.enter(rooted(), public("rsa", "RS256"), now=after(1)))
+
+    assert state.find("rsa").state == "active"
+
+
+def test_a_tick_makes_no_second_successor_while_the_first_waits_for_the_roots():
+    """It has no date, so nothing is due; once listed it takes its turn."""
+    state = of(life.enter(rooted(), public("two"), now=after(1)))
+
+    (step,) = steps(state, QUICK, after(10**6))
+
+    assert (step.action, step.due, "does not list it" in step.why) == ("prepublish", None, True)
+    listed = keyset(state, 2, "one", "two", at=3)
+    assert [step.action for step in steps(listed, QUICK, after(10))] == ["activate"]
+    elsewhere = of(life.enter(rooted(), public("away"), now=after(1), custody=PROGRAM))
+    actions = {step.action for step in steps(elsewhere, QUICK, after(10**6))}
+    assert actions == {"prepublish", "generate"}
+
+
+def test_a_key_that_waits_in_a_store_without_roots_is_prepublished_by_a_tick():
+    """Nothing hinders it."""
+    waiting = first_two().find("two").at("generated", prepublished=None)
+    state = first_two().replacing([waiting])
+
+    step = next_step(state, QUICK, after(5))
+
+    assert step is not None
+    assert of(take(state, step, QUICK, after(5))).find("two").state == "prepublished"
 
 
 # --- activating ---------------------------------------------------------------------------
@@ -198,8 +295,8 @@ def test_a_retiring_key_signs_for_a_while_and_first():
 
 
 def test_a_key_retires_when_nobody_needs_it():
-    """It has stopped signing, and no cache can hold a card that only it has signed."""
-    early = refused(lambda: life.retire(resigned(), "one", now=after(469), settings=QUICK))
+    """It has stopped signing, and no cache can hold a card that it has signed."""
+    early = refused(lambda: life.retire(relieved(), "one", now=after(529), settings=QUICK))
 
     assert early.code == "keystore.too_early"
     state = retired()
@@ -214,9 +311,47 @@ def test_a_key_does_not_retire_before_the_cards_are_signed_again():
     assert (fault.code, SERIES in fault.message) == ("keystore.cards_unsigned", True)
 
 
+def test_a_key_does_not_retire_before_its_signature_is_gone_from_the_cards():
+    """Some verifiers give up at a signature whose key they cannot find."""
+    fault = refused(lambda: life.retire(resigned(), "one", now=after(10**6), settings=QUICK))
+
+    assert (fault.code, SERIES in fault.message) == ("keystore.cards_unsigned", True)
+    assert "it signs until 2026-11-21 12:07:50 UTC" in fault.message
+    other = published(after(480), ["one", "two"], series="https://b/")
+    state = of(life.record_publication(relieved(), other))
+    fault = refused(lambda: life.retire(state, "one", now=after(10**6), settings=QUICK))
+    assert (fault.code, SERIES in fault.message) == ("keystore.cards_unsigned", False)
+
+
+def test_the_cards_that_hold_up_a_rotation_are_named():
+    """Those that the new key has not signed, then those that still bear what the old one did."""
+
+    def held_up(state: StoreState, second: int) -> list[str | None]:
+        return [card.url for card in cards_to_sign(state, after(second))]
+
+    assert held_up(seen(), 205) == []
+    assert held_up(activated(), 215) == [SERIES]
+    assert held_up(resigned(), 469) == []
+    assert held_up(resigned(), 470) == [SERIES]
+    assert held_up(relieved(), 10**6) == []
+    revoked = of(life.revoke(seen(), "one", reason="superseded", now=after(1)))
+    assert held_up(revoked, 2) == [SERIES]
+
+
+def test_cards_that_were_signed_by_the_new_key_alone_still_wait_for_the_old_one_to_stop():
+    """It signs on until then, and whoever signs may put it on a card again."""
+    soon = published(after(220), ["one", "two"], ["two"])
+    state = of(life.record_publication(activated(), soon))
+
+    fault = refused(lambda: life.retire(state, "one", now=after(469), settings=QUICK))
+
+    assert fault.code == "keystore.too_early"
+    life.retire(state, "one", now=after(470), settings=QUICK)
+
+
 def test_cards_that_were_signed_again_late_are_waited_for():
     """Until no cache holds the old ones."""
-    late = published(after(1000), ["one", "two"])
+    late = published(after(1000), ["one", "two"], ["two"])
     state = of(life.record_publication(activated(), late))
 
     fault = refused(lambda: life.retire(state, "one", now=after(1059), settings=QUICK))
@@ -227,8 +362,8 @@ def test_cards_that_were_signed_again_late_are_waited_for():
 
 def test_a_card_of_the_old_key_alone_that_comes_back_is_seen():
     """Somebody has published an old file."""
-    back = published(after(230), ["one", "two"], ["one"])
-    state = of(life.record_publication(resigned(), back))
+    back = published(after(480), ["one", "two"], ["one"])
+    state = of(life.record_publication(relieved(), back))
 
     fault = refused(lambda: life.retire(state, "one", now=after(10**6), settings=QUICK))
 
@@ -309,14 +444,14 @@ def test_revoking_a_standby_changes_nothing_else():
 
 def test_a_private_half_is_destroyed_once_the_drop_is_everywhere():
     """And stays on record."""
-    state = of(life.record_publication(retired(), published(after(500), ["two"])))
+    state = of(life.record_publication(retired(), published(after(540), ["two"])))
 
-    fault = refused(lambda: life.destroy(state, "one", now=after(709), settings=QUICK))
+    fault = refused(lambda: life.destroy(state, "one", now=after(749), settings=QUICK))
 
     assert fault.code == "keystore.too_early"
-    state = of(life.destroy(state, "one", now=after(710), settings=QUICK))
+    state = of(life.destroy(state, "one", now=after(750), settings=QUICK))
     assert (state.find("one").private, state.find("one").state) == ("destroyed", "retired")
-    revoked = of(life.revoke(state, "one", reason="compromised", now=after(720)))
+    revoked = of(life.revoke(state, "one", reason="compromised", now=after(760)))
     assert revoked.find("one").private == "destroyed"
 
 
@@ -370,9 +505,9 @@ def test_publications_are_forgotten_but_not_the_newest_of_a_series():
 
 def test_the_sequence_of_the_jwk_set_counts_its_changes():
     """And nothing else: publishing again must not make a new set."""
-    chain = [first_two(), seen(), activated(), resigned(), retired()]
+    chain = [first_two(), seen(), activated(), resigned(), relieved(), retired()]
 
-    assert [state.jwks_sequence() for state in chain] == [2, 2, 2, 2, 3]
+    assert [state.jwks_sequence() for state in chain] == [2, 2, 2, 2, 2, 3]
 
 
 # --- what comes next ----------------------------------------------------------------------
@@ -403,18 +538,17 @@ def test_a_rotation_is_due_at_its_time_or_when_it_is_asked_for():
 
 
 def test_a_rotation_runs_through_by_ticks_alone():
-    """Each tick does one step; between them somebody signs and publishes."""
+    """Each tick does one step; somebody signs and publishes all the time."""
     state, done = seen(), []
     for second in range(1000, 3000, 10):
         now = after(second)
         step = next_step(state, QUICK, now)
-        if step is None or not step.is_due(now):
-            continue
-        done.append(step.action)
-        if step.action == "generate":
-            state = of(life.enter(state, public(f"key {second}"), now=now))
-        else:
-            state = of(take(state, step, QUICK, now))
+        if step is not None and step.is_due(now):
+            done.append(step.action)
+            if step.action == "generate":
+                state = of(life.enter(state, public(f"key {second}"), now=now))
+            else:
+                state = of(take(state, step, QUICK, now))
         kids = [key.kid for key in state.published_keys()]
         signers = [key.kid for key in state.signing_keys(now)]
         state = of(life.record_publication(state, published(now, kids, signers)))

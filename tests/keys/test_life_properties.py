@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cardsign.errors import StoreFault
 from cardsign.keys import life
-from cardsign.keys.records import KeyRecord, KeyTimes, Publication, StoreState
+from cardsign.keys.records import HeldKeyset, KeyRecord, KeyTimes, Publication, StoreState
 from cardsign.keys.rotation import next_step, take
 from cardsign.keys.stateformat import dump_state, load_state
 from cardsign.keys.states import STATES, TRANSITIONS
@@ -38,6 +38,7 @@ commands = st.one_of(
     st.tuples(st.just("publish"), st.just(PLACES[0]), st.just(0)),
     st.tuples(st.just("withdraw"), st.sampled_from(PLACES)),
     st.tuples(st.just("tick"), st.booleans()),
+    st.tuples(st.just("keyset"), which),
 )
 pauses = st.sampled_from([0, 1, 49, 60, 61, 209, 210, 211, 260, 1000])
 #: Chance alone hardly ever retires a key; parts of this are strewn in.
@@ -46,7 +47,8 @@ ROTATION: list[tuple[int, tuple[Any, ...]]] = [
     (1, ("publish", PLACES[0], 0)),
     (210, ("tick", True)),
     (1, ("publish", PLACES[0], 0)),
-    (270, ("tick", True)),
+    (270, ("publish", PLACES[0], 0)),
+    (61, ("tick", True)),
     (1, ("publish", PLACES[0], 0)),
     (210, ("tick", True)),
 ]
@@ -75,11 +77,16 @@ class Moment:
         return ended and not any(kid in one.kids for one in self.published)
 
     def all_resigned(self, kid: str) -> bool:
-        """Every newest card is signed by a key that is active in the place of a retiring one."""
+        """Every newest card is signed by a key that is active in the place of a retiring one, and
+        none by that one."""
         key = self.state.find(kid)
         active = {k.kid for k in self.state.keys if k.state == "active" and k.succeeds(key)}
         cards = [card for one in self.published for card in one.cards]
-        return key.state == "retiring" and bool(cards) and all(active & {*c.kids} for c in cards)
+        return (
+            key.state == "retiring"
+            and bool(cards)
+            and all(active & {*c.kids} and kid not in c.kids for c in cards)
+        )
 
 
 @dataclass
@@ -90,6 +97,7 @@ class History:
     now: datetime = NOON
     newest: dict[str, Publication] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
+    listed: set[str] = field(default_factory=set)
 
     def key(self, index: int) -> KeyRecord | None:
         """One of the keys, if there are any."""
@@ -146,6 +154,8 @@ def carry_out(history: History, command: tuple[Any, ...]) -> None:
     elif name == "withdraw":
         if history.newest.pop(rest[0], None):
             history.note(life.withdraw(state, rest[0], now=now)[0])
+    elif name == "keyset":
+        keep_keyset(history, rest[0])
     elif name == "tick":
         step = next_step(state, QUICK, now, asked=rest[0])
         if step is not None and step.key is not None and step.is_due(now):
@@ -153,6 +163,16 @@ def carry_out(history: History, command: tuple[Any, ...]) -> None:
             history.note(take(state, step, QUICK, now)[0])
     elif key := history.key(rest[0]):
         change_key(history, name, key, rest[1:])
+
+
+def keep_keyset(history: History, omitted: int) -> None:
+    """The roots list every key but one that does not sign yet."""
+    keys = history.state.keys
+    listed = {key.thumbprint for key in keys if key.kid != f"key {omitted}"}
+    version = (history.state.statements.keyset or HeldKeyset(1, 0, "")).version + 1
+    held = HeldKeyset(1, version, f"{version:064}")
+    history.listed |= listed
+    history.note(life.keep_keyset(history.state, held, listed, now=history.now)[0])
 
 
 def publish(history: History, place: str, omitted: int) -> None:
@@ -228,3 +248,6 @@ def test_no_history_leads_to_an_unlawful_state(history):
         before = story.state
         carry_out(story, command)
         check_invariants(before, story.state)
+        for old, new in zip(before.keys, story.state.keys, strict=False):
+            if (old.state, new.state) == ("generated", "prepublished"):
+                assert new.thumbprint in story.listed

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cardsign.keys import life
-from cardsign.keys.lives import extent, lives
-from cardsign.keys.records import StoreState
+from cardsign.keys.lives import Span, extent, lives, standings
+from cardsign.keys.records import HeldKeyset, StoreState
+from tests.keys.issuing import DAY, NOW, first, released
 from tests.keys.lives import EMPTY, NOON, QUICK, after, of, public, published
 
 
 def rotated() -> StoreState:
-    """`one` is retiring since 210, `two` active, `gone` was revoked at once."""
+    """`one` is retiring since 210, relieved at 470, `two` active, `gone` was revoked at once."""
     state = of(life.enter(EMPTY, public("one"), now=NOON))
     state = of(life.enter(state, public("two"), now=after(10)))
     state = of(life.enter(state, public("gone"), now=after(20)))
     state = of(life.revoke(state, "gone", reason="ceased", now=after(30)))
     state = of(life.record_publication(state, published(NOON, ["one", "two"], ["one"])))
     state = of(life.activate(state, "two", now=after(210), settings=QUICK))
-    return of(life.record_publication(state, published(after(220), ["one", "two"])))
+    return of(life.record_publication(state, published(after(470), ["one", "two"], ["two"])))
 
 
 def test_a_life_is_drawn_phase_by_phase():
@@ -26,6 +29,7 @@ def test_a_life_is_drawn_phase_by_phase():
     assert [(span.phase, span.start, span.end) for span in one.spans] == [
         ("signs", NOON, after(210)),
         ("signs_on", after(210), after(470)),
+        ("verifies", after(470), after(530)),
     ]
     assert [(span.phase, span.start, span.end) for span in two.spans] == [
         ("waits", after(10), after(210)),
@@ -38,9 +42,9 @@ def test_a_life_is_drawn_phase_by_phase():
 def test_what_lies_ahead_is_marked_as_such():
     """A successor will sign when it is its turn, and its predecessor then signs on."""
     state = of(life.enter(rotated(), public("next"), now=after(300)))
-    state = of(life.record_publication(state, published(after(310), ["one", "two", "next"])))
+    state = of(life.record_publication(state, published(after(480), ["one", "two", "next"])))
 
-    _, two, _, following = lives(state, QUICK, after(320))
+    _, two, _, following = lives(state, QUICK, after(490))
 
     assert two.spans[-1].end == after(1210)
     assert [(span.phase, span.start, span.ahead) for span in following.spans] == [
@@ -67,6 +71,46 @@ def test_there_is_always_room_to_draw():
         assert start <= NOON < end
 
 
-def test_keys_that_do_not_rotate_are_not_drawn():
-    """Roots have no timeline."""
-    assert lives(of(life.enter(EMPTY, public("one"), now=NOON, roles=("root",))), QUICK, NOON) == ()
+def test_a_root_key_is_drawn_first_and_signs_until_it_ends():
+    """It does not rotate, so nothing is ever due."""
+    state = of(life.enter(EMPTY, public("one"), now=NOON))
+    state = of(life.enter(state, public("root"), now=after(5), roles=("root",)))
+
+    root, _ = lives(state, QUICK, after(10))
+
+    assert [(span.phase, span.start, span.end) for span in root.spans] == [
+        ("signs", after(5), None)
+    ]
+    assert (root.what, root.due) == ("ES256 root", None)
+    ended = of(life.retire(state, "root", now=after(20), settings=QUICK))
+    assert lives(ended, QUICK, after(30))[0].spans[-1].end == after(20)
+
+
+def test_a_key_that_waits_for_the_roots_is_drawn_so():
+    """And as waiting for its turn from when they have listed it."""
+    state = of(life.enter(EMPTY, public("one"), now=NOON))
+    held = HeldKeyset(1, 1, "1" * 64)
+    state = of(life.keep_keyset(state, held, [], now=NOON))
+    state = of(life.enter(state, public("two"), now=after(5)))
+    listed = of(
+        life.keep_keyset(state, replace(held, version=2), [public("two").thumbprint], now=after(9))
+    )
+
+    assert [span.phase for span in lives(state, QUICK, after(10))[1].spans] == ["unlisted"]
+    spans = lives(listed, QUICK, after(10))[1].spans
+    assert [(span.phase, span.start) for span in spans] == [
+        ("unlisted", after(5)),
+        ("waits", after(9)),
+    ]
+
+
+def test_statements_are_drawn_until_they_end():
+    """With when they are to be renewed: a third of a keyset's life, half of a release's."""
+    keyset = first()
+
+    one, other = standings(keyset, released(keyset, None))
+
+    assert (one.name, one.what, one.due) == ("1.1", "keyset", NOW + 60 * DAY)
+    assert one.spans == (Span("stands", NOW, NOW + 90 * DAY),)
+    assert (other.what, other.due) == ("release", NOW + 3.5 * DAY)
+    assert standings(None, None) == ()

@@ -63,6 +63,23 @@ def test_a_url_shows_neither_user_nor_password():
 @pytest.mark.parametrize(
     "text",
     [
+        "postgresql+psycopg:///keys?host=%2Frun%2Fpostgresql",
+        "postgresql+psycopg://a%40b@[::1]:5433/keys?sslmode=verify-full",
+    ],
+)
+def test_a_url_in_a_file_is_the_same_but_for_its_password(text):
+    """Whoever reads cardsign.toml finds the database, and no secret."""
+    open_to_all = parse_database_url(text)
+    user, at, host = text.partition("@")
+    secret = parse_database_url(f"{user}:{SECRET}{at}{host}") if at else open_to_all
+
+    assert parse_database_url(open_to_all.to_file()) == open_to_all
+    assert secret.to_file() == open_to_all.to_file()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         pytest.param(f"postgresql://me:{SECRET}@db/keys", id="another driver"),
         pytest.param(f"mysql://me:{SECRET}@db/keys", id="another database"),
         pytest.param(f"postgresql+psycopg://me:p@{SECRET}@db/keys", id="an at sign in a password"),
@@ -161,6 +178,14 @@ def raw(store: Any, state: Any, **named: Any) -> Any:
     """Commit a state that no operation would make."""
     named = {"expect_generation": store.load().generation, "envelopes": {}, **named}
     return store.commit(state, (AuditEvent("made-by-hand"),), now=NOON, **named)
+
+
+def everything(store: Any) -> tuple[Any, ...]:
+    """What a store holds."""
+    shelf = store.shelf
+    halves = {name: store.read_private(name) for name in store.private_halves()}
+    statements = (shelf.read_all("keysets"), shelf.read_all("releases"))
+    return store.load(), store.read_audit(), halves, statements
 
 
 needs_server = pytest.mark.needs_postgres
@@ -372,18 +397,31 @@ def test_a_commit_that_fails_at_its_end_leaves_nothing(pair, hand, monkeypatch):
         pytest.param("UPDATE cardsign_key SET thumbprint = 'x'", id="a key under another name"),
         pytest.param("INSERT INTO cardsign_store VALUES (false, 1, 2, '{}')", id="two"),
         pytest.param("INSERT INTO cardsign_private VALUES ('x', '')", id="a half of no key"),
+        pytest.param("INSERT INTO cardsign_keyset VALUES (1, 1, '')", id="a second keyset 1.1"),
+        pytest.param("UPDATE cardsign_keyset SET statement = ''", id="an edited keyset"),
+        pytest.param("DELETE FROM cardsign_keyset", id="a keyset that is removed"),
+        pytest.param("INSERT INTO cardsign_keyset VALUES (1, 0, '')", id="a keyset 1.0"),
+        pytest.param("INSERT INTO cardsign_release VALUES (1, '')", id="a second release 1"),
+        pytest.param("UPDATE cardsign_release SET seq = 2", id="a release that is renumbered"),
+        pytest.param("TRUNCATE cardsign_release", id="releases that are removed"),
+        pytest.param(
+            "INSERT INTO cardsign_release VALUES (2, repeat('x', 1048576)::bytea)",
+            id="a release that no verifier would read",
+        ),
     ],
 )
 def test_the_database_refuses(statement, pair, hand):
     """Whoever it is that asks, with whatever client."""
     import psycopg
 
-    before = (pair.load(), pair.read_audit())
+    pair.shelf.add("keysets", (1, 1), b"any")
+    pair.shelf.add("releases", (1,), b"any")
+    before = everything(pair)
 
     with pytest.raises(psycopg.Error):
         hand(statement)
 
-    assert (pair.load(), pair.read_audit()) == before
+    assert everything(pair) == before
 
 
 @needs_server

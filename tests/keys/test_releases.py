@@ -9,13 +9,16 @@ import pytest
 
 from cardsign.jose.release import check_release
 from cardsign.jose.statements import StatementRefused
+from cardsign.keys.records import Publication, PublishedCard, StoreState
 from cardsign.keys.releases import (
     ReleasePlan,
     draft_following,
     is_needed,
     past_half_life,
+    settled_cards,
 )
 from cardsign.keys.statements import KeysetPlan, draft_next
+from cardsign.keys.timeline import DEFAULT_SETTINGS
 from tests.keys.issuing import DAY, NOW, URL, first, released, signed, thumbprint
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
@@ -80,19 +83,6 @@ def test_cards_come_and_go(
     assert release is not None
     assert listed(release) == cards
     assert release.floor.get(URL, 0) == floor
-
-
-def test_four_hundred_releases_need_no_root() -> None:
-    """One keyset statement of 400 days, one release a day: no root key is asked for."""
-    keyset = first(lifetime=400 * DAY)
-    release = None
-    for day in range(400):
-        now = NOW + day * DAY
-        before, release = release, released(keyset, release, now=now)
-        check_release(release, keyset, before, now=now, skew=ZERO)
-    assert release is not None
-    assert release.seq == 400
-    assert release.keyset.version == 1
 
 
 def test_a_withdrawn_url_has_no_card() -> None:
@@ -169,3 +159,67 @@ def test_cron_signs_only_what_is_needed(plan: ReleasePlan, after: timedelta, nee
     assert is_needed(draft, one, now=now) is needed
     assert is_needed(draft, None, now=now)
     assert past_half_life(one, now=now) is (after >= timedelta(days=3, hours=12))
+
+
+# ------------------------------------------------------------------ when a card has settled
+
+MINUTE = timedelta(minutes=1)
+B_TOO = ReleasePlan(((URL, B),))
+
+
+def shown(minutes: int, *digests: str, max_age: int = 60) -> Publication:
+    """A record, that many minutes after NOW, of the card (and extended ones) with these digests."""
+    cards = tuple(PublishedCard(f"{digest[0]}.json", URL, digest, ()) for digest in digests)
+    return Publication(1, NOW + minutes * MINUTE, max_age, (), cards)
+
+
+#: What was recorded; when asked, after NOW; which of A and B has settled. Caches keep a card for
+#: an hour and five minutes, unless a publication has told them to keep it for longer.
+SETTLING: dict[str, tuple[list[Publication], timedelta, str | None]] = {
+    "nothing was recorded": ([], 65 * MINUTE, None),
+    "caches may hold another one": ([shown(0, B)], 65 * MINUTE - timedelta(seconds=1), None),
+    "no cache holds another one": ([shown(0, B)], 65 * MINUTE, "b"),
+    "it counts from when the other was seen no more": (
+        [shown(-9, A), shown(0, B), shown(30, B)],
+        65 * MINUTE,
+        "b",
+    ),
+    "the other was seen again": ([shown(0, B), shown(30, A), shown(31, B)], 95 * MINUTE, None),
+    "the other was seen again, and long enough ago": (
+        [shown(0, B), shown(30, A), shown(31, B)],
+        96 * MINUTE,
+        "b",
+    ),
+    "caches were told to keep the other for longer": (
+        [shown(-9, A, max_age=7200), shown(0, B)],
+        2 * 60 * MINUTE,
+        None,
+    ),
+    "and have done so": ([shown(-9, A, max_age=7200), shown(0, B)], 125 * MINUTE, "b"),
+    "a card that no release lists says nothing": ([shown(0, B), shown(9, C)], 65 * MINUTE, "b"),
+    "nor does an extended one beside it": ([shown(0, B, C)], 65 * MINUTE, "b"),
+}
+
+
+@pytest.mark.parametrize(("records", "after", "settled"), SETTLING.values(), ids=SETTLING)
+def test_a_card_settles_by_what_was_recorded(
+    records: list[Publication], after: timedelta, settled: str | None
+) -> None:
+    """Never by the clock of the state: what nobody has seen may never have been live."""
+    release = released(first(), released(first(), None, ReleasePlan(((URL, A),))), B_TOO)
+    state = StoreState(0, (), publications=tuple(records))
+    found = settled_cards(release.cards, state, DEFAULT_SETTINGS, NOW + after)
+    assert found == ({URL: settled * 64} if settled else {})
+
+
+def test_each_url_settles_by_itself() -> None:
+    """Two cards, of which one has changed."""
+    other = "https://tides.example/ebb.json"
+    release = released(first(), None, ReleasePlan(((URL, A), (other, C))))
+    release = released(first(), release, B_TOO)
+    ebb = PublishedCard("agent-card.json", other, C, ())
+    records = (shown(-99, A), Publication(2, NOW - 90 * MINUTE, 60, (), (ebb,)), shown(0, B))
+    state = StoreState(0, (), publications=records)
+    assert settled_cards(release.cards, state, DEFAULT_SETTINGS, NOW) == {other: C}
+    both = settled_cards(release.cards, state, DEFAULT_SETTINGS, NOW + 65 * MINUTE)
+    assert both == {other: C, URL: B}

@@ -1,12 +1,15 @@
 """Every kind of signer with each algorithm, as a user has it: enrolled, signing, verified.
 
-`make signers` runs this with the real thing; docs/signers.md has the matrix.
+`make signers` runs this with the real thing; docs/signers.md has the matrix, and says no more
+than is tested.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from cardsign.jose.keys import PrivateKey
+from cardsign.keys.signers import _OURS as OURS
+from cardsign.keys.signers import FILE
 from tests.keys.openbao import OpenBao
 from tests.keys.softhsm import PIN, SoftHsm
 from tests.support import PORTABLE
@@ -55,6 +60,17 @@ class User:
         signed = (self.folder / "signed.json").read_text()
         (self.folder / "signed.json").write_text(signed.replace("1.2.0", "1.2.1"))
         self.runs("verify", "signed.json", "--jwks", "jwks.json", status=1)
+
+
+@pytest.mark.parametrize("alg", ALGS)
+def test_a_file(alg: str, tmp_path: Path) -> None:
+    """`file:`, the key store itself."""
+    user = User(tmp_path, CARDSIGN_PASSPHRASE="correct horse battery staple")
+    user.runs("keys", "generate", "--alg", alg)
+    assert json.loads(user.runs("keys", "list", "--json"))[0]["alg"] == alg
+    user.runs("keys", "jwks", "-o", "jwks.json")
+    user.runs("sign", "card.json", "-o", "signed.json")
+    user.runs("verify", "signed.json", "--jwks", "jwks.json")
 
 
 @pytest.mark.parametrize("alg", ALGS)
@@ -117,3 +133,37 @@ def test_a_server(alg: str, openbao: OpenBao, tmp_path: Path) -> None:
     said = user.runs("sign", "card.json", "-o", "never.json", status=2)
     assert "signer.credentials" in said
     assert not (tmp_path / "never.json").exists()
+
+
+def _algorithms(module: str, function: str) -> set[str]:
+    """With what a test of the signer is run."""
+    test = getattr(importlib.import_module(f"tests.keys.{module}"), function)
+    return {
+        alg
+        for mark in test.pytestmark
+        if mark.name == "parametrize" and mark.args[0] == "alg"
+        for alg in mark.args[1]
+    }
+
+
+#: By scheme, what the page says of it, and the test that shows it for each algorithm.
+SHOWN = {
+    "file": ("yes", "test_signers_matrix", "test_a_file"),
+    "exec": ("yes", "test_signers_matrix", "test_a_program"),
+    "pkcs11": ("yes", "test_signers_matrix", "test_a_token"),
+    "hashivault": ("yes", "test_signers_matrix", "test_a_server"),
+    "awskms": ("shape", "test_signer_awskms", "test_kms_signs"),
+    "gcpkms": ("shape", "test_signer_gcpkms", "test_kms_signs"),
+    "azurekms": ("shape", "test_signer_azurekms", "test_the_vault_signs"),
+}
+
+
+def test_the_page_says_no_more_than_is_tested() -> None:
+    """The matrix of docs/signers.md: a row for each kind, each cell shown by a test."""
+    page = (Path(__file__).parents[2] / "docs/signers.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z0-9]+):/*` \| (\w+) \| (\w+) \|", page, re.MULTILINE)
+
+    assert rows == [(scheme, word, word) for scheme, (word, _, _) in SHOWN.items()]
+    assert {scheme for scheme, *_ in rows} == {FILE, *OURS}
+    for _, module, function in SHOWN.values():
+        assert _algorithms(module, function) == set(ALGS)

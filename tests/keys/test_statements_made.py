@@ -21,7 +21,6 @@ from cardsign.keys.statements import (
     check_step,
     draft_next,
     draft_recovery,
-    is_due,
     signings,
 )
 from tests.keys.issuing import (
@@ -83,9 +82,9 @@ FOLLOWING: dict[str, tuple[tuple[KeyRecord, ...], set[str], set[str]]] = {
         {"card2", "rel"},
         {"card"},
     ),
-    "a key that is generated alone is nobody's business": (
+    "a key that waits for it is listed": (
         (record("card"), record("card2", "generated")),
-        {"card", "rel"},
+        {"card", "card2", "rel"},
         set(),
     ),
     "a root key is no online key": (
@@ -128,28 +127,6 @@ def test_a_revoked_key_is_not_listed_again_by_the_store() -> None:
     """A plan that revokes a key of the store lists it no longer, whatever its state."""
     told = KeysetPlan.of(first()).revoking([thumbprint("card")])
     assert "card" not in listed(told.following(store(record("card")), now=NOW, until=NOW))
-
-
-DUE: dict[str, tuple[tuple[KeyRecord, ...], timedelta, bool]] = {
-    "nothing has changed": ((), DAY, False),
-    "two thirds of its life are not yet over": ((), timedelta(days=59, hours=23), False),
-    "two thirds of its life are over": ((), 60 * DAY, True),
-    "a standby has come": ((record("card2", "prepublished"),), DAY, True),
-    "a key has been revoked": (
-        (record("card", "revoked", revoked_because="ceased"),),
-        DAY,
-        True,
-    ),
-    "a key was generated alone": ((record("card2", "generated"),), DAY, False),
-}
-
-
-@pytest.mark.parametrize(("records", "after", "due"), DUE.values(), ids=DUE)
-def test_the_roots_are_asked_only_when_there_is_something_to_say(
-    records: tuple[KeyRecord, ...], after: timedelta, due: bool
-) -> None:
-    """So that a tick can write one draft, and none while nothing changes."""
-    assert is_due(store(*records), first(), now=NOW + after) is due
 
 
 # ------------------------------------------------------------------ what is never written

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from cardsign.net.addresses import IPAddress
-from cardsign.net.fetch import FetchPolicy
+from cardsign.net.fetch import FetchPolicy, Wire
 
 #: For peers on this machine; nothing is slower than this unless a test means it.
-LOCAL = FetchPolicy(insecure_loopback_http=True)
+LOCAL = Wire(FetchPolicy(insecure_loopback_http=True))
 #: For peers that never come to an end.
-IMPATIENT = FetchPolicy(insecure_loopback_http=True, connect_timeout=0.3, total_timeout=0.3)
+IMPATIENT = Wire(FetchPolicy(insecure_loopback_http=True, connect_timeout=0.3, total_timeout=0.3))
 
 CARD = b'{"name": "Tide tables"}'
 

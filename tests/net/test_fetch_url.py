@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from peers import LOCAL, Names, NoDial
 
 from cardsign.errors import FetchFailed
-from cardsign.net.fetch import DEFAULT_POLICY, FetchPolicy, fetch, fetch_card
+from cardsign.net.fetch import DEFAULT_WIRE, Wire, fetch
 
 PUBLIC = "93.184.215.14"
 
@@ -64,13 +66,12 @@ ODD_URLS = {
 }
 
 
-@pytest.mark.parametrize("ask", [fetch, fetch_card])
 @pytest.mark.parametrize("url", ODD_URLS.values(), ids=ODD_URLS)
-def test_odd_urls(ask, url: str) -> None:
+def test_odd_urls(url: str) -> None:
     """What two parsers could read differently is neither resolved nor connected to."""
     names, dial = Names([PUBLIC]), NoDial()
     with pytest.raises(FetchFailed) as refused:
-        ask(url, policy=LOCAL, resolver=names, dial=dial)
+        fetch(url, replace(LOCAL, resolver=names, dial=dial))
 
     assert refused.value.code == "fetch.url"
     assert refused.value.message.isprintable()
@@ -92,7 +93,7 @@ def test_good_urls(url: str, host: str, port: int) -> None:
     """The honest twins get as far as the connection."""
     names, dial = Names([PUBLIC]), NoDial()
     with pytest.raises(FetchFailed, match=r"fetch\.failed: .*Connection refused"):
-        fetch(url, resolver=names, dial=dial)
+        fetch(url, Wire(resolver=names, dial=dial))
 
     assert (names.asked, dial.asked) == ([host], [(PUBLIC, port)])
 
@@ -102,7 +103,7 @@ def test_plain_http(host: str) -> None:
     """Plain http is refused before anything is resolved."""
     names, dial = Names(["127.0.0.1"]), NoDial()
     with pytest.raises(FetchFailed, match=r"fetch\.url: .* over plain http") as refused:
-        fetch(f"http://{host}/", resolver=names, dial=dial)
+        fetch(f"http://{host}/", Wire(resolver=names, dial=dial))
 
     assert "--insecure-loopback-http" in refused.value.hint
     assert (names.asked, dial.asked) == ([], [])
@@ -113,12 +114,12 @@ def answers(*texts: str) -> Names:
 
 
 FORBIDDEN = {
-    "a private literal": ("https://10.0.0.1/", answers(), DEFAULT_POLICY),
-    "a mapped literal": ("https://[::ffff:10.0.0.1]/", answers(), DEFAULT_POLICY),
-    "loopback over https": ("https://127.0.0.1/", answers(), DEFAULT_POLICY),
-    "a name for loopback": ("https://agent.example/", answers("127.0.0.1"), DEFAULT_POLICY),
-    "a name for metadata": ("https://a.example/", answers("169.254.169.254"), DEFAULT_POLICY),
-    "one private among public": ("https://a.example/", answers(PUBLIC, "10.0.0.1"), DEFAULT_POLICY),
+    "a private literal": ("https://10.0.0.1/", answers(), DEFAULT_WIRE),
+    "a mapped literal": ("https://[::ffff:10.0.0.1]/", answers(), DEFAULT_WIRE),
+    "loopback over https": ("https://127.0.0.1/", answers(), DEFAULT_WIRE),
+    "a name for loopback": ("https://agent.example/", answers("127.0.0.1"), DEFAULT_WIRE),
+    "a name for metadata": ("https://a.example/", answers("169.254.169.254"), DEFAULT_WIRE),
+    "one private among public": ("https://a.example/", answers(PUBLIC, "10.0.0.1"), DEFAULT_WIRE),
     "private for a test": ("https://a.example/", answers("10.0.0.1"), LOCAL),
     "metadata for a test": ("http://169.254.169.254/", answers(), LOCAL),
     "plain http to a public name": ("http://a.example/", answers(PUBLIC), LOCAL),
@@ -126,12 +127,12 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.parametrize(("url", "names", "policy"), FORBIDDEN.values(), ids=FORBIDDEN)
-def test_forbidden_addresses(url: str, names: Names, policy: FetchPolicy) -> None:
+@pytest.mark.parametrize(("url", "names", "wire"), FORBIDDEN.values(), ids=FORBIDDEN)
+def test_forbidden_addresses(url: str, names: Names, wire: Wire) -> None:
     """A forbidden address is refused before any connection is made."""
     dial = NoDial()
     with pytest.raises(FetchFailed) as refused:
-        fetch(url, policy=policy, resolver=names, dial=dial)
+        fetch(url, replace(wire, resolver=names, dial=dial))
 
     assert refused.value.code == "fetch.forbidden_address"
     assert dial.asked == []
@@ -141,7 +142,7 @@ def test_rebinding() -> None:
     """A name that turns to loopback after its first answer is not asked a second time."""
     names, dial = Names([PUBLIC], ["127.0.0.1"]), NoDial()
     with pytest.raises(FetchFailed, match=r"fetch\.failed"):
-        fetch("https://agent.example/", resolver=names, dial=dial)
+        fetch("https://agent.example/", Wire(resolver=names, dial=dial))
 
     assert names.asked == ["agent.example"]
     assert dial.asked == [(PUBLIC, 443)]
@@ -152,7 +153,7 @@ def test_every_address_is_tried() -> None:
     addresses = ["2606:2800:21f:cb07:6820:80da:af6b:8b2c", PUBLIC]
     dial = NoDial()
     with pytest.raises(FetchFailed, match=r"fetch\.failed"):
-        fetch("https://agent.example/", resolver=Names(addresses), dial=dial)
+        fetch("https://agent.example/", Wire(resolver=Names(addresses), dial=dial))
 
     assert dial.asked == [(address, 443) for address in addresses]
 

@@ -12,7 +12,7 @@ import pytest
 from peers import NoDial
 
 from cardsign.net.addresses import IPAddress
-from cardsign.net.transport import Deadline, DeadlineStream, PinnedBackend
+from cardsign.net.transport import Deadline, DeadlineStream, PinnedBackend, Route
 
 FIRST, SECOND = ip_address("93.184.215.14"), ip_address("93.184.215.15")
 
@@ -27,8 +27,8 @@ class Clock:
         return self.now
 
 
-def backend(*addresses: IPAddress, dial, clock: Clock) -> PinnedBackend:
-    return PinnedBackend(addresses, dial=dial, connect_timeout=5, end=Deadline(clock, 10))
+def route(*addresses: IPAddress, dial, clock: Clock, seconds: float = 10) -> Route:
+    return Route(addresses, dial=dial, connect_timeout=5, end=Deadline(clock, seconds))
 
 
 def test_what_remains() -> None:
@@ -55,16 +55,16 @@ def test_each_address_gets_its_time() -> None:
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        backend(FIRST, SECOND, FIRST, SECOND, dial=silent, clock=clock).connect_tcp("a", 443)
+        route(FIRST, SECOND, FIRST, SECOND, dial=silent, clock=clock).connect(443)
     assert limits == [5, 5, 2]
 
 
 def test_the_name_is_not_looked_at() -> None:
     """Whatever name is asked for, the connection goes to the checked addresses."""
     dial = NoDial()
-    pinned = backend(FIRST, SECOND, dial=dial, clock=Clock())
+    pinned = route(FIRST, SECOND, dial=dial, clock=Clock())
     with pytest.raises(ConnectionRefusedError):
-        pinned.connect_tcp("localhost", 8443)
+        PinnedBackend(pinned).connect_tcp("localhost", 8443)
     assert dial.asked == [(str(FIRST), 8443), (str(SECOND), 8443)]
     assert pinned.address is None
 
@@ -78,9 +78,9 @@ def test_the_connected_address_is_known() -> None:
             raise ConnectionRefusedError
         return ours
 
-    pinned = backend(FIRST, SECOND, dial=second, clock=Clock())
+    pinned = route(FIRST, SECOND, dial=second, clock=Clock())
     with theirs:
-        pinned.connect_tcp("agent.example", 443).close()
+        PinnedBackend(pinned).connect_tcp("agent.example", 443).close()
         assert theirs.recv(1) == b""
     assert pinned.address == SECOND
 
@@ -90,7 +90,7 @@ def test_a_peer_who_reads_slowly() -> None:
     clock = Clock()
     ours, theirs = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    stream = DeadlineStream(ours, 5, Deadline(clock, 0.1))
+    stream = DeadlineStream(ours, route(FIRST, dial=NoDial(), clock=clock, seconds=0.1))
     with ours, theirs:
         stream.write(b"x" * 100)
         assert theirs.recv(200) == b"x" * 100
@@ -107,7 +107,7 @@ def test_too_late_for_tls() -> None:
     """A connection that no time is left to secure is closed."""
     clock = Clock()
     ours, theirs = socket.socketpair()
-    stream = DeadlineStream(ours, 5, Deadline(clock, 10))
+    stream = DeadlineStream(ours, route(FIRST, dial=NoDial(), clock=clock))
     clock.now += 10
     with theirs:
         with pytest.raises(TimeoutError):

@@ -71,3 +71,22 @@ def test_every_command_and_option_says_what_it_is_for(contexts: list[click.Conte
         if isinstance(option, click.Option) and not option.help
     ]
     assert silent == []
+
+
+def test_a_listing_says_whole_sentences(contexts: list[click.Context]) -> None:
+    """In 80 columns, no command's line in its group's help ends in three dots."""
+    helps = {
+        context.command_path: click.Context(
+            context.command, info_name=context.command_path, terminal_width=80
+        )
+        for context in contexts
+        if isinstance(context.command, click.Group)
+    }
+    cut = [
+        line
+        for context in helps.values()
+        for line in context.get_help().splitlines()
+        if line.endswith("...") and not line.startswith("Usage:")
+    ]
+    assert len(helps) > 5
+    assert cut == []

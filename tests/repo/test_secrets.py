@@ -24,7 +24,7 @@ PRIVATE_MEMBER = re.compile(rb"""["'][dk]["']\s*:\s*["'][A-Za-z0-9_-]{16,}""")
 MACHINE_PATH = re.compile(rb"(?<![\w.])/(?:home/\w|Users/\w|root/|work/|farm\b|tmp/lab)")
 
 #: The folders that a source distribution carries in full.
-PACKAGED = ("cardsign", "docs", "examples", "tests")
+PACKAGED = ("bench", "cardsign", "docs", "examples", "tests")
 #: Where somebody's key might lie, under what name. None is in a list of the package.
 DECOYS = (
     "keys/private/x.key",

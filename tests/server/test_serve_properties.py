@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from served import Site
 
-from cardsign.server.documents import Document
+from cardsign.server.documents import Document, Lifetime
 
-DOCUMENT = Document.public(b"{}", "application/json", datetime(2026, 11, 21, tzinfo=UTC), 300)
+PUBLISHED = datetime(2026, 11, 21, tzinfo=UTC)
+DOCUMENT = Document.public(b"{}", "application/json", PUBLISHED, Lifetime(300))
 VALUES = st.one_of(
     st.none(),
     st.text(st.characters(max_codepoint=255)),

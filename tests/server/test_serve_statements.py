@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from stating import CARD, ISSUED, KEYSET, LISTED, ONE, R1, RELEASE, document
 
 from cardsign.errors import PublishRefused
-from cardsign.generation import load_current
+from cardsign.generation import Generation, load_current
 from cardsign.issued import Issued
 from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keyset import KeysetStatement
-from cardsign.jose.release import ReleaseStatement
-from cardsign.keys.ledger import write_draft
 from cardsign.keys.releases import ReleasePlan, card_digest
 from cardsign.keys.statements import KeysetPlan, draft_next
 from cardsign.publish import publish, publish_statements
@@ -24,21 +23,6 @@ from cardsign.trust.chain import MAX_STEPS
 from tests.keys.issuing import NOW, URL, first, key, quorum, released, signed
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card
-
-KEYSET = "/.well-known/cardsign/keyset/1.1.json"
-RELEASE = "/.well-known/cardsign/release.json"
-
-
-def document(statement: KeysetStatement | ReleaseStatement) -> bytes:
-    """A statement as it is published."""
-    return write_draft(statement)  # type: ignore[arg-type]
-
-
-CARD = dump(signed_card(PORTABLE, key("card")))
-ONE = first()
-LISTED = ReleasePlan(((URL, card_digest(CARD)),))
-R1 = released(ONE, None, LISTED)
-ISSUED = Issued((document(ONE),), document(R1))
 
 
 def put(directory: Path, issued: Issued | None = ISSUED, **changes: Any) -> Any:
@@ -108,7 +92,6 @@ def test_newer_statements_go_into_what_is_published(tmp_path: Path) -> None:
     two = publish_statements(newer, directory=directory, now=NOW + timedelta(hours=1))
     assert two is not None
     assert (two.number, two.card, two.jwks) == (one.number + 1, one.card, one.jwks)
-    assert two.settled_at == one.settled_at
     again = publish_statements(newer, directory=directory, now=NOW + timedelta(hours=2))
     assert again is not None
     assert not again.created
@@ -122,14 +105,85 @@ def test_statements_stay_when_a_card_is_published_without_them(tmp_path: Path) -
     put(directory, None, max_age=60)
     assert load_current(directory).release == ISSUED.release
     with pytest.raises(PublishRefused) as refused:
-        put(directory, None, jwks=JwkSet.of([key("card").public, key("eve").public]))
+        put(directory, None, **WITH_EVE)
     assert refused.value.code == "publish.key_unlisted"
 
 
-def second() -> KeysetStatement:
-    """Version 2."""
-    told = KeysetPlan.of(ONE)
-    return signed(draft_next(told, ONE, now=NOW), "ann", "bob")
+BOTH = JwkSet.of([key("card").public, key("eve").public])
+WITH_EVE: dict[str, Any] = {"jwks": BOTH, "card": dump(signed_card(PORTABLE, key("eve")))}
+
+
+@pytest.mark.parametrize(("sequence", "published"), [(7, 6), (None, None)], ids=["counted", "not"])
+def test_a_key_that_is_not_listed_yet_holds_up_nobody(
+    sequence: int | None, published: int | None, tmp_path: Path
+) -> None:
+    """It is left out of the key set, and of its sequence, as if it had not been made yet."""
+    generation = put(tmp_path / "public", jwks=BOTH, sequence=sequence)
+    assert generation.kids == (key("card").public.kid,)
+    jwks = json.loads(generation.jwks)
+    assert [one["kid"] for one in jwks["keys"]] == list(generation.kids)
+    assert jwks.get("cardsign_sequence") == published
+
+
+def test_without_statements_every_key_is_published(tmp_path: Path) -> None:
+    """The twin: nobody has said which keys count."""
+    assert len(put(tmp_path / "public", None, jwks=BOTH, sequence=7).kids) == 2
+
+
+# ------------------------------------------------------------------ keysets and their releases
+
+TWO = signed(draft_next(KeysetPlan.of(ONE), ONE, now=NOW), "ann", "bob")
+AHEAD = Issued((document(ONE), document(TWO)), document(R1))
+TOGETHER = Issued(AHEAD.keysets, document(released(TWO, R1, LISTED)))
+
+
+def put_statements(directory: Path, issued: Issued, **changes: Any) -> Generation:
+    """Publish statements into what is published."""
+    generation = publish_statements(issued, directory=directory, now=NOW, **changes)
+    assert generation is not None
+    return generation
+
+
+@pytest.mark.parametrize(
+    "publication",
+    [
+        pytest.param(lambda d, issued: put_statements(d, issued), id="by themselves"),
+        pytest.param(lambda d, issued: put(d, issued), id="with a card"),
+    ],
+)
+def test_a_keyset_is_published_with_the_release_that_speaks_of_it(
+    publication: Callable[[Path, Issued], Generation], tmp_path: Path
+) -> None:
+    """Withheld until then: one who has it and an older release reaches no verdict."""
+    directory = tmp_path / "public"
+    put(directory)
+    withheld = publication(directory, AHEAD)
+    assert (withheld.number, list(withheld.keysets)) == (1, ["1.1"])
+    together = publication(directory, TOGETHER)
+    assert (together.number, list(together.keysets)) == (2, ["1.1", "1.2"])
+    assert together.release == TOGETHER.release
+
+
+def test_a_keyset_can_be_published_without_a_release_on_purpose(tmp_path: Path) -> None:
+    """It stays then, and no card is published before a release speaks of it."""
+    directory = tmp_path / "public"
+    put(directory)
+    assert list(put_statements(directory, AHEAD, without_release=True).keysets) == ["1.1", "1.2"]
+    assert not put_statements(directory, AHEAD).created
+    with pytest.raises(PublishRefused) as refused:
+        put(directory, AHEAD, max_age=60)
+    assert refused.value.code == "publish.release_behind"
+    assert put(directory, TOGETHER).release == TOGETHER.release
+
+
+def test_the_first_keyset_waits_for_the_first_release(tmp_path: Path) -> None:
+    """Where cards were published without statements before."""
+    directory = tmp_path / "public"
+    put(directory, None)
+    alone = Issued(ISSUED.keysets)
+    assert (put_statements(directory, alone).number, load_current(directory).keysets) == (1, {})
+    assert list(put_statements(directory, alone, without_release=True).keysets) == ["1.1"]
+    assert put_statements(directory, ISSUED).release == ISSUED.release
 
 
 OTHER = first("ann", "cat", lifetime=timedelta(days=30))
@@ -139,7 +193,7 @@ REFUSED: dict[str, tuple[Issued, str]] = {
         "publish.statements",
     ),
     "a history cut off": (
-        Issued((document(second()),), document(released(second(), R1, LISTED))),
+        Issued((document(TWO),), TOGETHER.release),
         "publish.statements",
     ),
     "a release that is gone": (Issued(ISSUED.keysets), "publish.statements"),
@@ -175,23 +229,23 @@ def elsewhere() -> bytes:
 
 
 CARDS: dict[str, tuple[Issued, dict[str, Any], str]] = {
-    "no release at all": (Issued(ISSUED.keysets), {}, "publish.unlisted"),
+    "no release at all": (Issued(ISSUED.keysets), {}, "publish.release_behind"),
     "a release that does not list it": (
         Issued(ISSUED.keysets, document(released(ONE, None))),
         {},
         "publish.unlisted",
     ),
-    "a release of the keyset before": (
-        Issued((*ISSUED.keysets, document(second())), ISSUED.release),
-        {},
-        "publish.unlisted",
-    ),
-    "a key that no root has listed": (
+    "a card by a key that no root has listed": (
         ISSUED,
-        {"jwks": JwkSet.of([key("card").public, key("eve").public])},
+        WITH_EVE,
         "publish.key_unlisted",
     ),
-    "a key that the release has revoked": (
+    "a key that no root has listed, beside one that is": (
+        ISSUED,
+        {"jwks": BOTH, "card": dump(signed_card(PORTABLE, key("card"), key("eve")))},
+        "publish.key_unlisted",
+    ),
+    "a card by a key that the release has revoked": (
         Issued(
             ISSUED.keysets,
             document(
@@ -230,17 +284,6 @@ def test_a_card_is_published_only_if_verifiers_will_trust_it(
         put(tmp_path / "public", issued, **changes)
     assert refused.value.code == code
     assert not list((tmp_path / "public").glob("0*"))
-
-
-def test_a_card_is_settled_one_max_age_after_it_replaced_another(tmp_path: Path) -> None:
-    """The longer of the two max-ages counts, from the moment of the change."""
-    directory = tmp_path / "public"
-    put(directory, None, max_age=3600)
-    other = dump(signed_card({**PORTABLE, "version": "9.9.9"}, key("card")))
-    two = put(directory, None, card=other, max_age=60, now=NOW + timedelta(days=1))
-    settled: datetime = NOW + timedelta(days=1, seconds=3600)
-    assert two.settled_at == settled
-    assert load_current(directory).settled_at == settled
 
 
 def test_a_history_longer_than_one_refresh_can_be_gone_on_with(tmp_path: Path) -> None:

@@ -65,11 +65,14 @@ class Setting:
             skew=random.choice([60, 300]),
             rotate_every=random.randint(4 * DAY, 9 * DAY),
         )
+        release_life = random.randint(2, 7) * DAY
+        deploys_late = random.choice([0, 0, HOUR, 3 * DAY])
         return cls(
             timeline,
-            release_life=random.randint(2, 7) * DAY,
+            # Whoever deploys so late that a release has ended by then is believed by nobody.
+            release_life=max(release_life, 7 * DAY) if deploys_late > DAY else release_life,
             keyset_life=random.randint(20, 40) * DAY,
-            deploys_late=random.choice([0, 0, HOUR, 3 * DAY]),
+            deploys_late=deploys_late,
             skips=random.choice([0.0, 0.3, 0.7]),
             ceremony=random.choice([0, 6 * HOUR, 2 * DAY]),
             theft=random.choice(["none", "card", "card", "card and release"]),

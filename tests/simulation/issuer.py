@@ -1,7 +1,8 @@
 """A random issuer: two hosts with cron, a store, roots who meet now and then, and a site.
 
-What he decides is cardsign's own code: `keys.life`, `timeline`, `rotation`, `statements`,
-`releases`, `operations`. Here he only comes late, skips, loses a host, and has wrong clocks.
+What he decides is cardsign's own code: `keys.life`, `timeline`, `rotation`, `renewal`,
+`statements`, `releases`, `operations`. Here he only comes late, skips, loses a host, and has
+wrong clocks.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE, StatementRefused
 from cardsign.keys import life
 from cardsign.keys.audit import AuditEvent
 from cardsign.keys.operations import KeyOperations
-from cardsign.keys.records import Publication, PublishedCard, Role, StoreState
+from cardsign.keys.records import HeldKeyset, Publication, PublishedCard, Role, StoreState
 from cardsign.keys.releases import ReleasePlan, card_digest, draft_following, is_needed
+from cardsign.keys.renewal import renewal
 from cardsign.keys.rotation import steps
 from cardsign.keys.statements import KeysetPlan, draft_next
 from cardsign.sign import sign_card
@@ -164,7 +166,8 @@ class Issuer:
         for step in steps(self.store.state, timeline, now):
             if step.key is None and step.is_due(now):
                 self._enter(step.role, now)
-        waits = [key for key in self.store.state.keys if key.state == "prepublished"]
+        states = ("generated", "prepublished")
+        waits = [key for key in self.store.state.keys if key.state in states]
         if not any(key.custody == SAFE for key in waits):
             self._enter("card", now, standby=True)
 
@@ -210,8 +213,15 @@ class Issuer:
         data = sign_statement(draft.envelope.payload, signers, TYP_KEYSET)
         self.keysets.append(read_keyset(data))
         self._statements[self._path()] = data
+        self.keep(draft, now)
         listed = ", ".join(key.public.kid for key in draft.keys)
         self.world.note(f"the roots sign keyset 1.{draft.version}: {listed}")
+
+    def keep(self, keyset: KeysetStatement, now: datetime) -> None:
+        """Note it, as ``keyset publish`` does: what it lists may be published from now on."""
+        held = HeldKeyset(keyset.epoch, keyset.version, keyset.digest)
+        listed = {key.public.thumbprint for key in keyset.keys}
+        self.store.keep_keyset(held, listed, now=now)
 
     def _path(self) -> str:
         return KEYSET_PATH.format(epoch=self.keysets[-1].epoch, version=self.keysets[-1].version)
@@ -227,11 +237,11 @@ class Issuer:
             return
         self._publish(t, now)
 
-    def _release(self, now: datetime, card: bytes | None) -> None:
+    def _release(self, now: datetime, card: bytes) -> None:
         keyset, state = self.keysets[-1], self.store.state
-        self.newest_digest = card_digest(card) if card else self.newest_digest
+        self.newest_digest = card_digest(card)
         plan = ReleasePlan(
-            cards=() if card is None else ((URL, card_digest(card)),),
+            cards=((URL, self.newest_digest),),
             settled=self.settled(now),
             revoked=frozenset(key.thumbprint for key in state.keys if key.state == "revoked"),
         )
@@ -261,26 +271,19 @@ class Issuer:
 
     def _publish(self, t: int, now: datetime, delay: int | None = None) -> None:
         """Statements first, then the card and the keys; each is live when it is deployed."""
-        plan = self._plan(now)
-        keyset = self.keysets[-1]
-        ages = now.timestamp() >= (keyset.iat + keyset.exp) / 2
-        if (ages or plan != KeysetPlan.of(keyset)) and not self.ceremony_planned:
+        wanted = renewal(self.store.state, self.keysets[-1], now=now)
+        if wanted.is_due(now) and not self.ceremony_planned:
+            self.world.note(f"rotate.needs_root: {wanted.why}")
             self.ceremony_planned = True
             self.world.plan(t + self.random.randint(0, self.setting.ceremony), self._ceremony)
-        published = self.store.state.published_keys()
-        listed = {key.public.thumbprint for key in keyset.keys}
-        unlisted = [key.kid for key in published if key.thumbprint not in listed]
-        card = None if unlisted else self._card(now)
+        card = self._card(now)
         try:
             self._release(now, card)
         except StatementRefused as refusal:  # the other host's clock was ahead
             self.world.note(f"issuer cannot sign a release: {refusal.code}")
             return
         self._deploy(t, {**self._statements, RELEASE_PATH: self.release_bytes}, delay)
-        if card is None:
-            self.world.note(f"publish.key_unlisted: {', '.join(unlisted)}")
-            return
-        jwks = JwkSet.of([key.public for key in published])
+        jwks = JwkSet.of([key.public for key in self.store.state.published_keys()])
         live = self._deploy(t, {JWKS: jwks.to_bytes(), CARD: card}, delay)
         self._expect(live)
         if not self.setting.deploys_late:

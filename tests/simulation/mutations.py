@@ -69,6 +69,15 @@ def dropped_too_early() -> Iterator[None]:
 
 
 @contextmanager
+def retired_while_it_stands_on_cards() -> Iterator[None]:
+    """The old key goes although cards still bear its signature, if the new one has signed them."""
+    with ExitStack() as stack:
+        for room in ("cardsign.keys.life", "cardsign.keys.timeline"):
+            stack.enter_context(patch(f"{room}.signed_cards", lambda *_: ()))
+        yield
+
+
+@contextmanager
 def unrevoked() -> Iterator[None]:
     """A revoked key comes back at the next tick."""
     rotate = Issuer._rotate

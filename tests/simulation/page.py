@@ -15,8 +15,9 @@ _TEXT: Final = """# The simulation: does a rotation break anybody, or leave a th
 
 `make simulate` lets worlds run under a virtual clock, each for 45 days and each from one seed.
 Random issuers rotate and revoke keys with cardsign's own code (`keys/life`, `timeline`, `rotation`,
-`operations`, `statements`, `releases`, and `sign`); they skip ticks, lose a host, deploy hours or
-days late, let the roots wait, edit their card, and their clocks differ. A cache lies between each
+`renewal`, `operations`, `statements`, `releases`, and `sign`); they skip ticks, lose a host, deploy
+hours or days late, let the roots wait, edit their card, and their clocks differ. A new key waits
+until the roots have listed it, and meanwhile hinders nothing. A cache lies between each
 verifier and each URL. Random verifiers come after each change, with copies as fresh or as old as
 the timeline assumes at worst, and with clocks that are off: those with a keyset anchor run
 `trust/refresh.py` and `examine_card` with a memory, which they lose now and then; others have a
@@ -49,9 +50,6 @@ Honest cards that were refused, of which the assumptions say nothing:
 |---|---:|
 {excluded}
 
-* Who wants every signature to be good refuses a card that was copied just before a retired key was
-  dropped, for as long as it may be copied: `retire` asks that the successor has signed every card,
-  not that the retiring key's signature is gone from them.
 * A revocation takes the last key from copies of the card that only it had signed, or it and a key
   that was retired since; that ends card_max_age after the card that is signed anew is live. The
   longest was {after} s after the revocation was decided, by an issuer who deploys days late. That
@@ -75,8 +73,10 @@ verifier's clock, so seen by the issuer's they last up to `skew` longer.
 
 `python -m pytest tests/simulation` holds that each is found: no pre-publication, waiting by the
 clock of the state instead of a record, no overlap, dropping a key too early, taking a revoked key
-back, raising the floor with the release that lists the next card; and publishing a keyset before
-the release that speaks of it.
+back, raising the floor with the release that lists the next card; retiring a key while cards still
+bear its signature, and publishing a keyset before the release that speaks of it. The last two were
+found here: `retire` once asked only that the successor had signed, and `keyset publish` once
+published at once.
 
 ## What is not simulated
 

@@ -120,8 +120,6 @@ class World:
         if self._revocation_ended(signers) or (revoked and rule == "every signature"):
             self._measure_after_revocation(t, revoked)
             return REVOKED
-        if rule == "every signature" and any(map(issuer.has_ended, signers)):
-            return "a retired key's signature stood on the card when the key was dropped"
         new = [kid for kid in signers if issuer.expected.get(kid, t) > fetched]
         if issuer.revoked and new and len(new) + len(revoked) == len(signers):
             return "a revocation: the standby was published too short a time before"

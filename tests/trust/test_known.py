@@ -12,6 +12,7 @@ from cardsign.jose.release import read_release
 from cardsign.jose.succession import StatementPin
 from cardsign.trust.anchors import JwksAnchor, TofuAnchor
 from cardsign.trust.known import (
+    MAX_CARDS,
     NO_MEMORY,
     Floor,
     Known,
@@ -136,3 +137,15 @@ def test_without_memory_nothing_is_kept_from_one_verdict_to_the_next() -> None:
             memo.keep(replace(BLANK, newest_iat=T0 + 5))
         with memory.of(TIDES) as memo:
             assert memo.known == before
+
+
+def test_where_cards_were_seen_is_bounded() -> None:
+    """The newest place last; the one seen longest ago goes first, and none stands there twice."""
+    known = BLANK
+    for number in range(MAX_CARDS):
+        known = known.with_card(f"https://tides.example/{number}")
+    assert known.with_card("https://tides.example/0").cards[-1] == "https://tides.example/0"
+    assert len(known.with_card("https://tides.example/0").cards) == MAX_CARDS
+    more = known.with_card("https://tides.example/new").cards
+    assert (more[0], more[-1]) == ("https://tides.example/1", "https://tides.example/new")
+    assert len(more) == MAX_CARDS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cardsign.card.canonical import FULL_PROFILES
@@ -117,3 +119,9 @@ def test_no_enrolment_accepts_what_is_none(profiles: tuple[str, ...]) -> None:
     """An opt-in profile never counts, however the policy was made."""
     with pytest.raises(UsageFault):
         Enrolment("x", KeysAnchor(JwkSet.of([])), None, profiles=profiles)
+
+
+def test_a_policy_is_digested_once(policy: Policy) -> None:
+    """A verdict asks for the digest; two hundred enrolments are not read anew for each card."""
+    assert policy.digest is policy.digest
+    assert replace(policy, enrolments=policy.enrolments[1:]).digest != policy.digest

@@ -406,3 +406,44 @@ def test_any_text_is_a_policy_or_refused(text: str) -> None:
     """Nothing but our own fault comes out."""
     with contextlib.suppress(UsageFault):
         parse_policy("format = 1\n" + text)
+
+
+# ------------------------------------------------------------------ cards
+
+
+def test_the_cards_of_an_issuer() -> None:
+    """What is looked at day by day; whether it may fail is said by issuer."""
+    text = policy_text('cards = ["https://a.example/", "https://a.example/b"]', 'peer = "optional"')
+    (one,) = parse_policy(text).enrolments
+    assert one.cards == ("https://a.example/", "https://a.example/b")
+    assert one.peer == "optional"
+    (plain,) = parse_policy(policy_text()).enrolments
+    assert (plain.cards, plain.peer) == ((), "required")
+
+
+def test_cards_decide_no_verdict() -> None:
+    """Verdicts of before stay good when a card is listed."""
+    listed = policy_text('cards = ["https://a.example/"]', 'peer = "optional"')
+    assert parse_policy(listed).digest == parse_policy(policy_text()).digest
+    assert parse_policy(listed) != parse_policy(policy_text())
+
+
+CARDS = {
+    "elsewhere": ("https://b.example/", "nobody's `origins` hold it"),
+    "over plain HTTP": ("http://a.example/", "nobody's `origins` hold it"),
+    "outside the grammar": ("https://a.example/../x", "strict URL grammar"),
+    "twice": ("https://a.example/", "stands here twice"),
+    "of another issuer": ("https://a.example/tides/card.json", "'tides' holds it"),
+}
+
+
+@pytest.mark.parametrize(("url", "message"), CARDS.values(), ids=CARDS)
+def test_a_card_that_is_none_of_the_issuer_s(url: str, message: str) -> None:
+    """Looking at it would say nothing about him."""
+    other = policy_text(name="tides", origins='["https://a.example/tides/"]')
+    members = 'cards = [\n  "https://a.example/",\n  "' + url + '",\n]'
+    text = policy_text(members) + other.removeprefix("format = 1\n")
+    with pytest.raises(UsageFault) as refused:
+        parse_policy(text)
+    assert refused.value.code == "policy.malformed"
+    assert (refused.value.line, message in refused.value.message) == (7, True)

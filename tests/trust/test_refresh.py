@@ -322,6 +322,76 @@ def test_a_release_that_was_never_seen_may_be_absent() -> None:
     assert codes(ask(site, pin_of(first), knowing(pin_of(first), first))) == set()
 
 
+def test_a_keyset_may_not_vanish_either() -> None:
+    """It is asked for again where no release vouches for it; a 404 then is said."""
+    first = history(1)[0]
+    listed = release(read_keyset(first))
+    site = Site()
+    brought = ask(site, pin_of(first), knowing(pin_of(first), first, listed))
+    assert codes(brought) == {"statement.vanished"}
+    assert [one.message.partition(" was")[0] for one in brought.reasons] == [
+        "release 5",
+        "keyset 1.1",
+    ]
+    assert site.asked[-1] == path_of(1, 1)
+
+
+def test_a_statement_that_is_still_there_has_not_vanished() -> None:
+    """The twin, and where there is no answer nothing is said of it at all."""
+    first = history(1)[0]
+    listed = release(read_keyset(first))
+    site = Site()
+    site.publish(first)
+    brought = ask(site, pin_of(first), knowing(pin_of(first), first, listed))
+    assert [one.message.partition(" was")[0] for one in brought.reasons] == ["release 5"]
+    site.failing.add(RELEASE_PATH)
+    silent = ask(site, pin_of(first), knowing(pin_of(first), first, listed))
+    assert codes(silent) == {"refresh.no_answer"}
+    assert path_of(1, 1) not in site.asked[4:]
+
+
+def test_a_pinned_statement_that_is_not_there() -> None:
+    """Whoever has pinned it has seen it: it is said which one is missing."""
+    first = history(1)[0]
+    site = Site()
+    assert codes(ask(site, pin_of(first))) == {"statement.vanished"}
+    site.failing.add(path_of(1, 1))
+    assert codes(ask(site, pin_of(first))) == {"refresh.no_answer"}
+    assert codes(ask(site, None)) == {"refresh.no_answer"}
+
+
+def test_what_took_the_place_of_a_statement_is_brought_home() -> None:
+    """A release that names another digest of its number: both are shown (K8)."""
+    first = history(1)[0]
+    other = keyset("ann", exp=T0 + 91 * 24 * 3600)
+    site = Site()
+    site.publish(other, release(read_keyset(other)))
+    brought = ask(site, pin_of(first), knowing(pin_of(first), first))
+    assert brought.evidence.untrusted_keysets == (other,)
+    memory = TransientMemory({"tides": knowing(pin_of(first), first)})
+    assert held(brought, pin_of(first), memory) == "1.1"
+
+
+def test_the_walk_ends_where_the_release_says() -> None:
+    """A 404 before that is a gap, and said; at the end itself it is none (threats.md 13)."""
+    chain = history(3)
+    site = Site()
+    site.publish(chain[0], release(read_keyset(chain[2])))
+    assert codes(ask(site, pin_of(chain[0]))) == {"statement.gap"}
+    site.publish(*chain)
+    assert codes(ask(site, pin_of(chain[0]))) == set()
+
+
+def test_why_there_is_no_answer_is_said() -> None:
+    """In the words of who asked."""
+
+    def silent(url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+        return Fetched("failed", why=f"{url} answered 503 instead of 200")
+
+    brought = refresh(LIMITS, None, None, silent, home=HOME, now=NOW)
+    assert brought.reasons[0].message == f"{HOME}{RELEASE_PATH} answered 503 instead of 200"
+
+
 # ------------------------------------------------------------------ caches
 
 

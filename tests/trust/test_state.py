@@ -97,6 +97,7 @@ def test_everything_comes_back(
         pin_of(first),
         True,
         (StatementPin(1, 7, "1" * 64),),
+        ("https://tides.example/card.json?of=tides", "http://127.0.0.1:8080/"),
     )
     memory.create(tides, known)
 
@@ -225,6 +226,9 @@ CORRUPT: dict[str, dict[str, Any]] = {
     "a skipped key that is none": {"jwks": {"keys": [], "skipped": [["a"]]}},
     "a contact that is none": {"first_contact": "x"},
     "a number for a truth": {"signed_before": 1},
+    "a card that is no URL": {"cards": ["https://tides.example/../card.json"]},
+    "a card that is spelt otherwise": {"cards": ["https://tides.example:443/card.json"]},
+    "a card that is no text": {"cards": [1]},
 }
 
 
@@ -250,7 +254,18 @@ def test_the_twin_of_these_is_read(memory: DirectoryMemory, tides: Enrolment) ->
     assert memory.recall(tides) == (blank(tides, signed_before=True), ())
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b'{"a": 1, "a": 1}', b"{}" * 400_000])
+def test_a_file_of_before_cards_were_remembered(memory: DirectoryMemory, tides: Enrolment) -> None:
+    """It is read on, with no card seen yet; what it says besides is as strict as ever."""
+    file = spoilt(memory, tides, signed_before=True)
+    members = json.loads(file.read_bytes())
+    del members["cards"]
+    file.write_text(json.dumps(members))
+    assert memory.recall(tides) == (blank(tides, signed_before=True), ())
+    file.write_text(json.dumps({**members, "x": 1}))
+    assert refusal(memory, tides).code == "state.corrupt"
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b'{"a": 1, "a": 1}', b"{}" * 600_000])
 def test_bytes_that_are_no_state(memory: DirectoryMemory, tides: Enrolment, data: bytes) -> None:
     """Cut off, garbled, doubled or too long."""
     spoilt(memory, tides).write_bytes(data)

@@ -15,7 +15,8 @@ CASES: dict[str, tuple[Verdict, str, bool]] = {
     "a release of another keyset": ("indeterminate", "statement.keyset", True),
     "a card that is trusted": ("trusted", "statement.keyset", False),
     "a bad signature": ("untrusted", "sig.bad", False),
-    "a revoked key": ("untrusted", "key.revoked", False),
+    "an old card by a key that is revoked by now": ("untrusted", "key.revoked", True),
+    "an old release": ("indeterminate", "statement.expired", True),
     "a fork": ("indeterminate", "statement.fork", False),
 }
 

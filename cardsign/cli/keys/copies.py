@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.options import keystore_option, keystore_path, open_keystore
+from cardsign.cli.options import keystore_option, keystore_place, open_keystore
 from cardsign.cli.talk import say
 from cardsign.files import create_private, read_bytes, read_secret
 from cardsign.keys.backup import MAX_BACKUP_BYTES, decrypt, encrypt, pack, restore, unpack
+from cardsign.keys.opening import Place
 
 MAX_IDENTITY_BYTES = 64 * 1024  # bytes; a line each
 
@@ -26,7 +27,7 @@ MAX_IDENTITY_BYTES = 64 * 1024  # bytes; a line each
 )
 @click.option("-o", "--output", required=True, metavar="FILE", help="A new file.")
 @keystore_option
-def backup(recipients: tuple[str, ...], output: str, keystore: Path | None) -> None:
+def backup(recipients: tuple[str, ...], output: str, keystore: Place | None) -> None:
     """Write the whole key store to one file, encrypted with age.
 
     The private halves in it stay encrypted with their passphrases as well. Needs the extra
@@ -48,14 +49,14 @@ def backup(recipients: tuple[str, ...], output: str, keystore: Path | None) -> N
     help="The age identity that opens it, a file of mode 0600 as age-keygen writes it.",
 )
 @keystore_option
-def restore_(file: Path, identity: Path, keystore: Path | None) -> None:
+def restore_(file: Path, identity: Path, keystore: Place | None) -> None:
     """Make a key store of the backup FILE, where there is none.
 
     What was revoked or published after the backup is not known to it: see cardsign keys doctor.
     """
-    path = keystore_path(keystore, create=True)
+    place = keystore_place(keystore, create=True)
     identities = read_secret(identity, max_bytes=MAX_IDENTITY_BYTES)
     packed = decrypt(read_bytes(file, max_bytes=MAX_BACKUP_BYTES), identities)
     restored = unpack(packed)
-    restore(restored, path)
-    say(f"restored {len(restored.state.keys)} key(s) to {path}")
+    restore(restored, place)
+    say(f"restored {len(restored.state.keys)} key(s) to {place}")

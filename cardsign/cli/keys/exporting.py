@@ -11,7 +11,8 @@ import click
 from cardsign.cli.options import (
     STDIO,
     keystore_option,
-    open_any_keystore,
+    open_keystore,
+    passphrase_option,
     passphrase_options,
     passphrase_source,
     write_output,
@@ -33,7 +34,7 @@ Form = Literal["jwk", "pem", "pkcs8", "pkcs12"]
 _PUBLIC: Final = ("jwk", "pem")
 
 
-@click.command()
+@click.command(short_help="Write one key for another program.")
 @click.argument("kid")
 @click.option(
     "--as",
@@ -69,7 +70,7 @@ def export(
     form = form or ("pkcs8" if private else "jwk")
     if private is (form in _PUBLIC):
         raise UsageFault("usage.conflict", "pkcs8 and pkcs12 go with --private, jwk and pem do not")
-    store = open_any_keystore(keystore)
+    store = open_keystore(keystore)
     record = store.find(kid)
     if form == "jwk" or form == "pem":
         write_output(output, export_public(record.public, form))
@@ -82,6 +83,7 @@ def export(
     signer = store.signer(record, passphrase)
     assert isinstance(signer, PrivateKey)  # noqa: S101  what lies in a file is one
     own = PassphraseSource(export_passphrase_file, None, {}, terminal_prompt())
-    new = new_passphrase(own, question="Passphrase of the exported file: ")
+    with passphrase_option("--export-passphrase-file"):
+        new = new_passphrase(own, question="Passphrase of the exported file: ")
     create_private(Path(output), export_private(signer, form, new, random=os.urandom))
     say(f"wrote the private half of {record.kid} to {output}, encrypted")

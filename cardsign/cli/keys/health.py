@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,15 +13,17 @@ import click
 from cardsign.cli.options import (
     json_option,
     keystore_option,
-    open_any_keystore,
     open_keystore,
     project_config,
 )
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
-from cardsign.keys.audit import AuditLine, verify_chain
-from cardsign.keys.doctor import Finding, examine_store
+from cardsign.keys.audit import AuditLine, check_witnessed, verify_chain
+from cardsign.keys.doctor import examine_store
+from cardsign.keys.findings import Finding
+from cardsign.keys.ledger import Ledger
 from cardsign.keys.opening import Place
+from cardsign.keys.renewal import DRAFT_FILE
 from cardsign.reasons import hint_for
 
 _SPAN = re.compile(r"([0-9]{1,5})([smhd])")
@@ -34,19 +37,35 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds
     metavar="SPAN",
     help="Raise an alarm for what will be due by then, such as 14d, 12h or 30m.",
 )
+@click.option(
+    "--draft",
+    type=click.Path(path_type=Path),
+    default=DRAFT_FILE,
+    show_default=True,
+    metavar="FILE",
+    help="Where keys rotate puts the keyset statement that waits for the roots.",
+)
 @keystore_option
 @json_option
-def doctor(fix: bool, expires_within: str | None, keystore: Place | None, as_json: bool) -> int:
-    """Look for what ails the key store. Exit status 1 if somebody has to act.
+def doctor(
+    fix: bool,
+    expires_within: str | None,
+    draft: Path,
+    keystore: Place | None,
+    as_json: bool,
+) -> int:
+    """Look for what ails the key store. Exit status 1 for an alarm: somebody has to act.
 
     Looks at leftovers of killed processes, permissions, private halves without a key and keys
-    without one, the audit log, the clock, the timeline's settings, and what is due.
+    without one, the audit log, the clock, the timeline's settings, what is due, what could take
+    over after a theft, cards to be signed again, and when keyset and release have to be renewed.
     """
     findings = examine_store(
         open_keystore(keystore),
         settings=project_config().timeline,
         now=datetime.now(UTC),
         expires_within=_span(expires_within) if expires_within else timedelta(0),
+        draft=draft,
         fix=fix,
     )
     if as_json:
@@ -69,8 +88,9 @@ def _span(text: str) -> timedelta:
 def _show(finding: Finding) -> None:
     where = f" ({safe(finding.path)})" if finding.path else ""
     mended = ", mended" if finding.mended else ""
-    say(f"{finding.code}: {safe(finding.message, limit=300)}{where}{mended}")
-    if finding.level == "alarm" and (hint := hint_for(finding.code)):
+    level = "" if finding.mended else f"{finding.level}: "
+    say(f"{level}{finding.code}: {safe(finding.message, limit=400)}{where}{mended}")
+    if not finding.mended and (hint := hint_for(finding.code)):
         say(f"  {hint}")
 
 
@@ -80,19 +100,25 @@ def _as_json(finding: Finding) -> dict[str, Any]:
         "level": finding.level,
         "message": finding.message,
         "path": finding.path,
+        "real": finding.real.isoformat() if finding.real else None,
+        "hint": hint_for(finding.code),
         "mended": finding.mended,
     }
 
 
 @click.group(invoke_without_command=True)
+@keystore_option
+@json_option
 @click.pass_context
-def audit(context: click.Context) -> None:
+def audit(context: click.Context, keystore: Place | None, as_json: bool) -> None:
     """Show what happened to the keys: the audit log."""
     if context.invoked_subcommand is None:
-        context.invoke(list_)
+        context.invoke(list_, keystore=keystore, as_json=as_json)
+    elif keystore is not None or as_json:
+        raise UsageFault("usage.conflict", f"options go after {context.invoked_subcommand}")
 
 
-@audit.command("list")
+@audit.command("list", short_help="List the changes of the key store, oldest first.")
 @keystore_option
 @json_option
 def list_(keystore: Place | None = None, as_json: bool = False) -> None:
@@ -107,13 +133,14 @@ def list_(keystore: Place | None = None, as_json: bool = False) -> None:
         click.echo(f"{line.seq:>5}  {line.time}  {line.event}  {safe(who)}  {safe(details)}")
 
 
-@audit.command()
+@audit.command(short_help="Check that the log is whole.")
 @keystore_option
 @json_option
 def verify(keystore: Place | None, as_json: bool) -> None:
     """Check that no line of the log was changed or lost since the key store's state was written.
 
-    Whoever can write both can write both anew: keep a copy of the head elsewhere.
+    Whoever can write both can write both anew, but not what was published: where there is a
+    release, the line that it names must be there as well. Keep a copy of the head elsewhere.
     """
     lines, report = _verified(keystore)
     if as_json:
@@ -123,8 +150,13 @@ def verify(keystore: Place | None, as_json: bool) -> None:
 
 
 def _verified(keystore: Place | None) -> tuple[tuple[AuditLine, ...], dict[str, Any]]:
-    store = open_any_keystore(keystore)
-    report = verify_chain(store.read_audit(), store.state.audit, where=store.log_place)
+    store = open_keystore(keystore)
+    log = store.read_audit()
+    report = verify_chain(log, store.state.audit, where=store.log_place)
+    release = Ledger.beside(store).newest_release()
+    if release is not None and release.audit_head is not None:
+        witness = f"release {release.seq}"
+        check_witnessed(log, release.audit_head, witness=witness, where=store.log_place)
     head = store.state.audit.digest
     return report.lines, {"lines": len(report.lines), "aborted": report.aborted, "head": head}
 

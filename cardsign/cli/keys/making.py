@@ -17,6 +17,7 @@ from cardsign.cli.options import (
     json_option,
     keystore_option,
     keystore_place,
+    passphrase_option,
     passphrase_options,
     passphrase_source,
     read_input,
@@ -40,6 +41,7 @@ from cardsign.keys.signers import custody_of
 _DOES: Final = {
     "active": "it signs from now on",
     "prepublished": "it is prepublished: it signs nothing yet",
+    "generated": "it waits for a keyset statement that lists it: cardsign keyset draft",
 }
 
 role_option = click.option(
@@ -74,7 +76,8 @@ def generate(
     """Make a key. A store's first key of a role and algorithm signs at once.
 
     A later one is prepublished: it stands in the JWK Set and signs nothing yet. Publish it, and
-    activate it when the caches of others hold it: cardsign keys rotate.
+    activate it when the caches of others hold it: cardsign keys rotate. Where there is a keyset
+    statement, no key is used before one lists it: cardsign keyset draft.
     """
     path = keystore_place(keystore, create=True)
     passphrase = new_passphrase(passphrase_source(passphrase_file, passphrase_fd))
@@ -82,7 +85,7 @@ def generate(
     _add(path, private, passphrase, as_json, roles=(role,), standby=standby)
 
 
-@click.command("import")
+@click.command("import", short_help="Take a key in: from a PEM, PKCS #12 or JWK file, or by URI.")
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("--kid", help="The kid to publish [default: a JWK's own, else the thumbprint].")
 @click.option(
@@ -133,11 +136,12 @@ def import_(
         _made(store.add_remote_key(key, place, now=now, **options), path, as_json)
         return
     own = PassphraseSource(import_passphrase_file, None, {}, terminal_prompt())
-    private = import_private_key(
-        read_input(file or STDIO, max_bytes=MAX_KEY_FILE_BYTES),
-        kid=kid,
-        password=lambda: read_passphrase(own, question="Passphrase of the imported file: "),
-    )
+    with passphrase_option("--import-passphrase-file"):
+        private = import_private_key(
+            read_input(file or STDIO, max_bytes=MAX_KEY_FILE_BYTES),
+            kid=kid,
+            password=lambda: read_passphrase(own, question="Passphrase of the imported file: "),
+        )
     _add(path, private, new_passphrase(source), as_json, **options)
 
 
@@ -155,7 +159,11 @@ def _made(record: KeyRecord, path: Place, as_json: bool) -> None:
         print_json(described(record))
         return
     click.echo(record.kid)
-    say(f"the {record.alg} key above is in {path}; {_DOES[record.state]}")
-    active = open_store(path).state.active_keys()
-    if record.state == "prepublished" and any(same_custody(record, key) for key in active):
+    state = open_store(path).state
+    does = _DOES[record.state]
+    if record.state == "active" and record.rotates and state.statements.keyset is not None:
+        does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
+    say(f"the {record.alg} key above is in {path}; {does}")
+    active = [key for key in state.keys if key.state == "active" and key.succeeds(record)]
+    if record.state != "active" and any(same_custody(record, key) for key in active):
         say("  it lies beside the active key: good for rotation, not for the day of a theft")

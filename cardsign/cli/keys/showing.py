@@ -12,16 +12,16 @@ from cardsign.cli.options import (
     STDIO,
     json_option,
     keystore_option,
-    open_any_keystore,
+    open_keystore,
     project_config,
     write_output,
 )
 from cardsign.cli.talk import print_json, safe, say
+from cardsign.jose.jwks import JwkSet
 from cardsign.keys.ledger import Ledger
 from cardsign.keys.opening import Place
 from cardsign.keys.records import KeyRecord, KeyTimes
 from cardsign.keys.rotation import refresh_hint
-from cardsign.keys.store import DirectoryStore
 
 
 @click.command("list")
@@ -29,7 +29,7 @@ from cardsign.keys.store import DirectoryStore
 @json_option
 def list_(keystore: Place | None, as_json: bool) -> None:
     """List the keys, oldest first."""
-    records = open_any_keystore(keystore).state.keys
+    records = open_keystore(keystore).state.keys
     if as_json:
         print_json([described(record) for record in records])
         return
@@ -46,7 +46,7 @@ def list_(keystore: Place | None, as_json: bool) -> None:
 @json_option
 def show(kid: str, keystore: Place | None, as_json: bool) -> None:
     """Show one key, by its KID or the beginning of it."""
-    record = open_any_keystore(keystore).find(kid)
+    record = open_keystore(keystore).find(kid)
     if as_json:
         print_json(described(record))
         return
@@ -64,17 +64,22 @@ def show(kid: str, keystore: Place | None, as_json: bool) -> None:
 def jwks(output: str, keystore: Place | None, as_json: bool) -> None:
     """Write the JWK Set of the public halves, for peers.
 
-    It holds the card keys that sign, that soon will and that lately did; it is JSON with or
-    without --json. Its refresh hint is shorter where keys are about to change.
+    It holds the card keys that sign, that soon will and that lately did, of these only what the
+    newest keyset statement lists, if there is one; it is JSON with or without --json. Its refresh
+    hint is shorter where keys are about to change.
     """
-    store = open_any_keystore(keystore)
-    if isinstance(store, DirectoryStore):
-        Ledger.beside(store).check_listed([key.public for key in store.published_keys()], "card")
+    store = open_keystore(keystore)
+    published = store.published_keys()
+    listed = Ledger.beside(store).listed(published, "card")
     hint = refresh_hint(store.state, project_config().timeline, datetime.now(UTC))
     sequence = store.state.jwks_sequence()
-    write_output(output, store.jwks().to_bytes(sequence=sequence, refresh_hint=hint))
+    jwks = JwkSet.of([key.public for key in listed])
+    write_output(output, jwks.to_bytes(sequence=sequence, refresh_hint=hint))
+    for key in published:
+        if key not in listed:
+            say(f"{key.kid} is left out: the newest keyset statement does not list it")
     if output != STDIO:
-        say(f"wrote {len(store.published_keys())} public key(s) to {output}")
+        say(f"wrote {len(listed)} public key(s) to {output}")
 
 
 def described(record: KeyRecord) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from cardsign.errors import StoreFault
 
@@ -62,6 +62,12 @@ class DatabaseUrl:
 
     def __str__(self) -> str:
         return self.shown
+
+    def to_file(self) -> str:
+        """Return the URL as it may stand in a file that others read: without the password."""
+        user = "" if self.username is None else f"{quote(self.username, safe='')}@"
+        query = f"?{urlencode(self.query, quote_via=quote)}" if self.query else ""
+        return self.shown.replace("://", f"://{user}", 1) + query
 
     def without_password(self, text: str) -> str:
         """Return what somebody else wrote about the connection, the password taken out."""

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cardsign.errors import StoreFault
 from cardsign.keys.postgres.address import DatabaseUrl
-from cardsign.keys.postgres.schema import GENERATION
+from cardsign.keys.postgres.schema import GENERATION, KEYSET, RELEASE
 
 #: SQLSTATEs, or their classes; whatever else there is keeps the database from being used.
 _CODES: Final = {
@@ -29,6 +29,8 @@ _CODES: Final = {
     "55P03": "keystore.busy",  # lock timeout
     "57014": "keystore.busy",  # statement timeout
 }
+#: Tables of numbers that only one of two processes gets.
+_NUMBERED: Final = frozenset({GENERATION.name, KEYSET.name, RELEASE.name})
 
 
 @contextmanager
@@ -49,8 +51,8 @@ def _fault(exc: SQLAlchemyError, url: DatabaseUrl) -> StoreFault:
     driver: Any = getattr(exc, "orig", None)
     state: str = getattr(driver, "sqlstate", None) or ""
     code = _CODES.get(state) or _CODES.get(state[:2], "keystore.unreachable")
-    if state[:2] == "23" and driver.diag.table_name == GENERATION.name:
-        code = "keystore.changed"  # another process has committed this generation
+    if state[:2] == "23" and driver.diag.table_name in _NUMBERED:
+        code = "keystore.changed"  # another process has committed this number
     if code == "keystore.missing":
         return StoreFault(code, "there is no key store here", path=url.shown)
     words = str(driver or type(exc).__name__).strip().partition("\n")[0]

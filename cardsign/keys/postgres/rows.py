@@ -58,6 +58,16 @@ def write_generation(connection: sa.Connection, state: StoreState) -> None:
     )
 
 
+def write_generations_before(connection: sa.Connection, generation: int) -> None:
+    """Count up to a generation that is restored; the heads of those before it are not known."""
+    if generation:
+        number = sa.func.generate_series(0, generation - 1).column_valued("number")
+        previous = sa.func.nullif(number - 1, -1)
+        columns = ("generation", "previous", "audit_seq")
+        rows = sa.select(number, previous, sa.literal(0))
+        connection.execute(sa.insert(GENERATION).from_select(columns, rows))
+
+
 def write_state(connection: sa.Connection, state: StoreState) -> None:
     """Write all of a state but its generation."""
     document: dict[str, Any] = json.loads(dump_state(state))

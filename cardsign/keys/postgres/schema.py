@@ -7,7 +7,8 @@ invariants, whoever writes and whatever client he uses:
   only the first succeeds;
 - of each algorithm and rotating role one key is active, and a kid belongs to one key;
 - a private half belongs to a key that the store knows;
-- generations and lines of the log are added, never changed or removed; keys are never removed.
+- generations, lines of the log and signed statements are added, never changed or removed, and
+  no two statements have one number; keys are never removed.
 
 Records are kept as the JSON of :mod:`cardsign.keys.stateformat`, verbatim, and the indexes are
 over its members: there is no second copy that could say something else.
@@ -20,6 +21,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from cardsign.jose.statements import MAX_STATEMENT_BYTES
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
 from cardsign.keys.records import ROTATING, Role
 
@@ -52,6 +54,11 @@ GENERATION: Final = sa.Table(
     sa.Column("audit_digest", sa.Text),
     sa.CheckConstraint("generation = coalesce(previous + 1, 0)", name="cardsign_generation_next"),
 )
+
+
+def _statement(limit: str) -> sa.Column[bytes]:
+    size = sa.CheckConstraint(f"octet_length(statement) <= {MAX_STATEMENT_BYTES}", name=limit)
+    return sa.Column("statement", sa.LargeBinary, size, nullable=False)
 
 
 def _one_active(role: Role) -> sa.Index:
@@ -92,10 +99,26 @@ AUDIT: Final = sa.Table(
     sa.Column("line", sa.Text, nullable=False),
 )
 
+#: Signed statements, as bytes; see :mod:`cardsign.keys.ledger`.
+KEYSET: Final = sa.Table(
+    "cardsign_keyset",
+    METADATA,
+    sa.Column("epoch", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("version", sa.BigInteger, primary_key=True, autoincrement=False),
+    _statement("cardsign_keyset_size"),
+    sa.CheckConstraint("epoch > 0 AND version > 0", name="cardsign_keyset_number"),
+)
+RELEASE: Final = sa.Table(
+    "cardsign_release",
+    METADATA,
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    _statement("cardsign_release_size"),
+    sa.CheckConstraint("seq > 0", name="cardsign_release_number"),
+)
+
 #: Tables and what is refused on them.
 _PROTECTED: Final = (
-    (AUDIT, "UPDATE OR DELETE OR TRUNCATE"),
-    (GENERATION, "UPDATE OR DELETE OR TRUNCATE"),
+    *((table, "UPDATE OR DELETE OR TRUNCATE") for table in (AUDIT, GENERATION, KEYSET, RELEASE)),
     (KEY, "DELETE OR TRUNCATE"),
 )
 

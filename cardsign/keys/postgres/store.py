@@ -23,6 +23,7 @@ import sqlalchemy as sa
 from cardsign.errors import FileFault, StoreFault
 from cardsign.keys.audit import AuditEvent, extend
 from cardsign.keys.custody import file_custody
+from cardsign.keys.interface import Contents
 from cardsign.keys.operations import KeyOperations
 from cardsign.keys.postgres.address import (
     CONNECT_PATIENCE,
@@ -36,10 +37,12 @@ from cardsign.keys.postgres.rows import (
     read_newest,
     write_envelopes,
     write_generation,
+    write_generations_before,
     write_lines,
     write_state,
 )
 from cardsign.keys.postgres.schema import AUDIT, LAYOUT, MAKING, PRIVATE, STORE, make_tables
+from cardsign.keys.postgres.shelf import TableShelf, write_statement
 from cardsign.keys.records import AuditHead, KeyRecord, StoreState
 from cardsign.keys.signers import Access, Signer, open_signer
 from cardsign.keys.signers.file import open_sealed
@@ -109,10 +112,8 @@ class PostgresStore(KeyOperations):
         """
         store = cls(_parsed(url), actor=actor)
         with store._transaction() as connection:
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MAKING)))
-            made = not sa.inspect(connection).has_table(STORE.name)
+            made = _made_tables(connection)
             if made:
-                make_tables(connection)
                 write_generation(connection, store.state)
                 write_state(connection, store.state)
         if not made and not exist_ok:
@@ -120,10 +121,51 @@ class PostgresStore(KeyOperations):
         store._state = store.load()
         return store
 
+    @classmethod
+    def restore(cls, url: DatabaseUrl, contents: Contents) -> PostgresStore:
+        """Make a store of `contents` in the schema that `url` chooses, all of it or nothing.
+
+        Raises:
+            StoreFault: ``keystore.exists``, or as :meth:`open`.
+        """
+        store = cls(url)
+        with store._transaction() as connection:
+            if not _made_tables(connection):
+                raise StoreFault("keystore.exists", "there is a key store here", path=url.shown)
+            write_generations_before(connection, contents.state.generation)
+            write_generation(connection, contents.state)
+            write_state(connection, contents.state)
+            write_envelopes(connection, contents.state, contents.envelopes)
+            write_lines(connection, contents.audit, after=0)
+            for kind, statements in contents.statements.items():
+                for number, data in statements.items():
+                    write_statement(connection, kind, number, data)
+        store._state = store.load()
+        return store
+
+    @classmethod
+    def exists(cls, url: DatabaseUrl) -> bool:
+        """Say whether the schema that `url` chooses holds a key store.
+
+        Raises:
+            StoreFault: ``keystore.not_installed`` or ``keystore.unreachable``.
+        """
+        with cls(url)._transaction() as connection:
+            return sa.inspect(connection).has_table(STORE.name)
+
     @property
     def place(self) -> str:
         """Where it is, for people; see :attr:`DatabaseUrl.shown`."""
         return self.url.shown
+
+    def private_place(self, thumbprint: str) -> str:
+        """Where the private half of a key is, for people."""
+        return f"{self.url.shown}, table {PRIVATE.name}, {thumbprint}"
+
+    @property
+    def shelf(self) -> TableShelf:
+        """See :attr:`cardsign.keys.interface.KeyStore.shelf`."""
+        return TableShelf(self.url, self._transaction)
 
     @property
     def log_place(self) -> str:
@@ -168,13 +210,26 @@ class PostgresStore(KeyOperations):
                     f"the store is at generation {generation}, not {expect_generation}",
                     path=self.url.shown,
                 )
-            head, lines = extend(before, events, now=now, actor=self.actor, random=self._random)
-            committed = replace(state, generation=expect_generation + 1, audit=head)
+            following = expect_generation + 1
+            head, lines = extend(
+                before,
+                events,
+                generation=following,
+                now=now,
+                actor=self.actor,
+                random=self._random,
+            )
+            committed = replace(state, generation=following, audit=head)
             write_generation(connection, committed)
             write_state(connection, committed)
             write_envelopes(connection, committed, envelopes)
             write_lines(connection, lines, after=before.seq)
         return committed
+
+    def private_halves(self) -> frozenset[str]:
+        """See :meth:`cardsign.keys.interface.KeyStore.private_halves`."""
+        with self._transaction() as connection:
+            return frozenset(connection.scalars(sa.select(PRIVATE.c.thumbprint)))
 
     def read_private(self, thumbprint: str) -> bytes:
         """See :meth:`cardsign.keys.interface.KeyStore.read_private`.
@@ -228,6 +283,15 @@ class PostgresStore(KeyOperations):
                 connection.execute(sa.text(f"SET LOCAL lock_timeout = {LOCK_PATIENCE}"))
                 connection.execute(sa.text(f"SET LOCAL statement_timeout = {STATEMENT_PATIENCE}"))
                 yield connection
+
+
+def _made_tables(connection: sa.Connection) -> bool:
+    """Make the tables unless they are there; of several processes one does."""
+    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MAKING)))
+    if sa.inspect(connection).has_table(STORE.name):
+        return False
+    make_tables(connection)
+    return True
 
 
 def _parsed(url: str | DatabaseUrl) -> DatabaseUrl:

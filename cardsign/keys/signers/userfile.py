@@ -33,17 +33,18 @@ _MEMBERS: Final[dict[str, type]] = {
 }
 
 
-def user_file(environment: Mapping[str, str]) -> Path | None:
-    """Where the user's file lies; None if there is no place for one.
+def user_file(environment: Mapping[str, str], name: str = "signers.toml") -> Path | None:
+    """Where a file of the user's own lies; None if there is no place for one.
 
     Args:
         environment: XDG_CONFIG_HOME counts if it is an absolute path, else HOME.
+        name: The file's; it lies beside `signers.toml`.
     """
     configured = Path(environment.get("XDG_CONFIG_HOME", ""))
     home = Path(environment.get("HOME", ""))
     if not configured.is_absolute():
         configured = home / ".config"
-    return configured / "cardsign" / "signers.toml" if configured.is_absolute() else None
+    return configured / "cardsign" / name if configured.is_absolute() else None
 
 
 def read_signer_policy(path: Path) -> SignerPolicy:

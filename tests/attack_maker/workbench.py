@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from corpus import JWKS_URL, Corpus, Recipe, issuer, refused
-from crafting import Json, dump
+from corpus import JWKS_URL, Corpus, issuer, refused
+from crafting import Json
 from statements import UNTRUSTED, House, Statement, lock, pin, yes
 
 
@@ -41,15 +41,8 @@ class Bench:
         return self.attack.policy(issuer(anchor or pin(self.first), **said), name=file)
 
     def place(self, name: str, content: Any) -> str | Json:
-        """Put an input into the directory; one of another content gets another name."""
-        if isinstance(content, Recipe) or (isinstance(content, dict) and "pieces" in content):
-            return content if isinstance(content, dict) else self.attack.input(name, content)
-        data = content if isinstance(content, bytes) else dump(content)
-        told, nth = name, 1
-        while any(self.attack.files.get(f"{told}.{end}", data) != data for end in ("json", "bin")):
-            nth += 1
-            told = f"{name}-{nth}"
-        return self.attack.input(told, data)
+        """Put an input into the directory."""
+        return self.attack.place(name, content)
 
     def lock(self, name: str, keyset: Statement | None, release: Statement | None = None) -> str:
         """Put a lock there that has seen these."""

@@ -1,0 +1,219 @@
+"""Meeting many peers: side by side or one after the other, for the first time or again.
+
+Real sockets on this machine, and every answer delayed as if it had come from far away. The peers
+run in a process of their own. Each has his own origin, keys, keyset and release; a verifier that
+is cold has neither connections nor answers nor memory nor verdicts. Its clock is ours to set, so
+that an hour needs no waiting.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+from unittest.mock import patch
+
+from documents import Issuer, issuer_at
+from measuring import Broken, Times, in_turns
+
+from cardsign import DirectoryMemory, Policy
+from cardsign.jose import statements
+from cardsign.jose.checked import GoodSignatures
+from cardsign.jose.jws import check_entry
+from cardsign.jose.keys import PublicKey
+from cardsign.net.asker import Asker
+from cardsign.net.discovery import Discoverer
+from cardsign.net.fetch import FetchPolicy, Wire
+from cardsign.trust.known import Known, anchor_digest
+
+SIDE_BY_SIDE: Final = "side by side"
+ONE_BY_ONE: Final = "one after the other"
+COLD: Final = "for the first time"
+WARM: Final = "again, unchanged"
+
+_SERVER: Final = Path(__file__).resolve().parent / "peer_server.py"
+_WIRE: Final = Wire(FetchPolicy(insecure_loopback_http=True))
+#: Seconds: the card is stale by then (peer_server.py), and the statements are not asked for yet.
+CARD_STALE: Final = 61
+#: Seconds: everything is stale.
+ALL_STALE: Final = 301
+
+
+class Peers:
+    """The peers of one run and their server."""
+
+    def __init__(self, process: subprocess.Popen[str], issuers: Sequence[Issuer]) -> None:
+        self._process = process
+        self.issuers = issuers
+
+    def tell(self, **request: object) -> Any:
+        """One request to the server, and its answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def requests(self) -> Counter[int]:
+        """How many answers of which status there were since this was asked last."""
+        return Counter(status for status, _ in self.tell(do="log"))
+
+
+@contextmanager
+def peers(count: int) -> Iterator[Peers]:
+    """So many peers, as long as the context lasts."""
+    with subprocess.Popen(
+        [sys.executable, str(_SERVER), str(count)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        now = datetime.now(UTC)
+        issuers = {
+            port: issuer_at(f"http://127.0.0.1:{port}", f"peer-{port}", now)
+            for port in json.loads(process.stdout.readline())
+        }
+        made = Peers(process, tuple(issuers.values()))
+        documents = {
+            port: {path: body.decode() for path, body in issuer.served.items()}
+            for port, issuer in issuers.items()
+        }
+        made.tell(do="serve", documents=documents)
+        yield made  # leaving closes the server's stdin, which ends it
+
+
+@dataclass(slots=True)
+class Verifier:
+    """Somebody who has pinned the first keyset of each peer, and has met none.
+
+    Attributes:
+        checks: The signatures that he has checked.
+    """
+
+    issuers: Sequence[Issuer]
+    discoverer: Discoverer
+    now: datetime
+    checks: list[None] = field(default_factory=list)
+
+    def meet(self, issuer: Issuer) -> None:
+        """Verify the live card of a peer; it has to be trusted."""
+        report = self.discoverer.examine(issuer.origin)
+        if report.verdict != "trusted":
+            raise Broken(f"{issuer.origin} is {report.verdict}: {report.reasons}")
+
+    def meet_all(self, threads: int) -> float:
+        """Verify them all; the seconds that it took."""
+        began = time.perf_counter()
+        if threads == 1:
+            for issuer in self.issuers:
+                self.meet(issuer)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                for _ in pool.map(self.meet, self.issuers):
+                    pass
+        return time.perf_counter() - began
+
+
+@contextmanager
+def cold_verifier(issuers: Sequence[Issuer]) -> Iterator[Verifier]:
+    """One who is cold, as long as the context lasts; only one at a time."""
+    enrolments = tuple(issuer.enrolment for issuer in issuers)
+    with TemporaryDirectory(prefix="cardsign-bench-") as folder, ExitStack() as stack:
+        memory = DirectoryMemory(Path(folder) / "state")
+        for enrolment in enrolments:
+            memory.create(enrolment, Known(anchor_digest(enrolment.anchor)))
+        verifier: Verifier
+
+        def now() -> datetime:
+            return verifier.now
+
+        asker = Asker(_WIRE, now=now)
+        discoverer = Discoverer(Policy(enrolments), memory, asker=asker, now=now)
+        verifier = Verifier(issuers, discoverer, datetime.now(UTC))
+        counted = _counting(verifier.checks)
+        stack.enter_context(patch.object(statements, "_GOOD", GoodSignatures()))
+        stack.enter_context(patch.object(PublicKey, "check", counted(PublicKey.check)))
+        stack.enter_context(patch("cardsign.verify.signature.check_entry", counted(check_entry)))
+        yield verifier
+
+
+def _counting(checks: list[None]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def counted(check: Callable[..., None]) -> Callable[..., None]:
+        def counting(*arguments: Any) -> None:
+            checks.append(None)
+            check(*arguments)
+
+        return counting
+
+    return counted
+
+
+def meeting_many(world: Peers, threads: int, delay: float, rounds: int) -> Times:
+    """All peers for the first time, by so many threads and by one; seconds on the wall."""
+    world.tell(do="delay", seconds=delay)
+
+    def turn(at_once: int) -> Callable[[], float]:
+        def meet_all() -> float:
+            with cold_verifier(world.issuers) as verifier:
+                return verifier.meet_all(at_once)
+
+        return meet_all
+
+    return in_turns({SIDE_BY_SIDE: turn(threads), ONE_BY_ONE: turn(1)}, rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one verification of one live peer costs.
+
+    Attributes:
+        requests: Answers by status.
+        checks: Signatures that were checked.
+    """
+
+    requests: dict[int, int]
+    checks: int
+
+
+def costs(world: Peers) -> dict[str, Cost]:
+    """What is asked and checked when one peer is met again and again; the same at every run."""
+    world.tell(do="delay", seconds=0)
+    waits = {COLD: 0, "at once": 0, "its card stale": CARD_STALE, "all of it stale": ALL_STALE}
+    found = {}
+    with cold_verifier(world.issuers[:1]) as verifier:
+        world.requests()
+        for what, seconds in waits.items():
+            verifier.now += timedelta(seconds=seconds)
+            verifier.checks.clear()
+            verifier.meet(world.issuers[0])
+            found[what] = Cost(dict(world.requests()), len(verifier.checks))
+    if (
+        found[COLD].checks == 0
+        or found["its card stale"] != Cost({304: 1}, 0)
+        or found["all of it stale"].checks
+    ):
+        raise Broken(f"an unchanged peer costs something else: {found}")
+    return found
+
+
+def meeting_again(world: Peers, some: int, delay: float, rounds: int) -> Times:
+    """Some peers, one after the other: for the first time, and when their cards are stale."""
+    world.tell(do="delay", seconds=delay)
+    times: dict[str, list[float]] = {COLD: [], WARM: []}
+    for _ in range(rounds):
+        with cold_verifier(world.issuers[:some]) as verifier:
+            times[COLD].append(verifier.meet_all(1) / some)
+            verifier.now += timedelta(seconds=CARD_STALE)
+            times[WARM].append(verifier.meet_all(1) / some)
+    return times

@@ -1,0 +1,143 @@
+"""Measure, print a table, and with ``--page`` write docs/performance.md and .json.
+
+``make bench``, or ``make bench T="--page"``. Only this machine is asked, over 127.0.0.1. Every
+verdict has to be ``trusted`` and every count as documented, or the run fails; how fast anything
+was fails nothing. The whole of it takes about three minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from documents import PARTED, portable_card
+from measuring import Broken, Times, ratio
+from page import page_of, tables
+from peers import COLD, ONE_BY_ONE, SIDE_BY_SIDE, WARM, costs, meeting_again, meeting_many, peers
+from signatures import BARE, CARDSIGN, Case, official_sdk, signing, verifying
+from startup import PASS, starting
+
+from cardsign import PrivateKey
+from cardsign.cli.peers import CONCURRENCY
+
+DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
+DELAY: Final = 0.05  # seconds before each answer: a peer on another continent
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """All that is measured, as it goes into performance.json."""
+    found: dict[str, Any] = {"about": about(options)}
+    with official_sdk() as sdk:
+        if sdk is not None:
+            found["about"]["software"]["a2a-sdk"] = sdk.ask(do="about")["name"].split()[-1]
+        for name, card in cards().items():
+            case = Case(card, PrivateKey.generate("ES256"))
+            say(f"verifying and signing: {name}")
+            found.setdefault("cards", {})[name] = {"bytes": len(case.signed)}
+            verified = verifying(case, sdk, options.rounds)
+            found.setdefault("verify", {})[name] = against(verified, CARDSIGN, BARE)
+            signed = signing(case, sdk, options.rounds)
+            found.setdefault("sign", {})[name] = against(signed, CARDSIGN, BARE)
+    say("starting commands")
+    with TemporaryDirectory(prefix="cardsign-bench-") as folder:
+        started = starting(portable_card(), Path(folder), options.rounds)
+    found["start"] = {
+        "wall": against(started.wall, PASS),
+        "cpu": against(started.cpu, PASS),
+    }
+    return {**found, **live(options)}
+
+
+def live(options: argparse.Namespace) -> dict[str, Any]:
+    """What is measured with peers on sockets."""
+    found: dict[str, Any] = {}
+    with peers(options.peers) as world:
+        say("meeting one peer again")
+        found["costs"] = {what: asdict(cost) for what, cost in costs(world).items()}
+        some, again = min(options.peers, 20), max(1, options.rounds // 5)
+        found["again"] = {
+            str(delay): against(meeting_again(world, some, delay, again), WARM, COLD)
+            for delay in (options.delay, 0.0)
+        }
+        say(f"meeting {options.peers} peers, {options.fleet_rounds} times in each way")
+        times = meeting_many(world, CONCURRENCY, options.delay, options.fleet_rounds)
+        found["many"] = against(times, SIDE_BY_SIDE, ONE_BY_ONE)
+    return found
+
+
+def cards() -> Mapping[str, bytes]:
+    """What is signed and verified."""
+    return {
+        "2 KB, one signature": portable_card(),
+        "24 KB, one signature": portable_card(skills=80),
+        "2 KB, three signatures": PARTED.read_bytes(),
+    }
+
+
+def against(times: Times, *names: str) -> dict[str, Any]:
+    """Each contestant's time as a multiple of those named, and all rounds."""
+    return {
+        name: {
+            "seconds": [float(f"{second:.4g}") for second in times[name]],
+            **{f"x {to}": asdict(ratio(times, name, to)) for to in names if to != name},
+        }
+        for name in times
+    }
+
+
+def about(options: argparse.Namespace) -> dict[str, Any]:
+    """The machine, as far as it matters to anybody else, and what was run."""
+    software = ("cardsign", "cryptography", "joserfc", "rfc8785", "httpcore")
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "cores": os.cpu_count(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "software": {name: version(name) for name in software},
+        "rounds": options.rounds,
+        "fleet_rounds": options.fleet_rounds,
+        "peers": options.peers,
+        "threads": CONCURRENCY,
+        "delay": options.delay,
+    }
+
+
+def say(what: str) -> None:
+    """Talk, on stderr."""
+    print(f"{what} ...", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each contestant")
+    parser.add_argument("--fleet-rounds", type=int, default=2, help="of meeting all peers")
+    parser.add_argument("--peers", type=int, default=200, help="how many there are")
+    parser.add_argument("--delay", type=float, default=DELAY, help="seconds before each answer")
+    parser.add_argument("--page", action="store_true", help="write docs/performance.md and .json")
+    parser.add_argument("--out", type=Path, default=DOCS, help="another folder for the page")
+    options = parser.parse_args()
+    try:
+        found = measure(options)
+    except Broken as broken:
+        print(f"bench: {broken}", file=sys.stderr)
+        return 1
+    print("\n".join(tables(found)))
+    if options.page:
+        text = json.dumps(found, indent=1)
+        (options.out / "performance.json").write_text(text + "\n", encoding="utf-8")
+        (options.out / "performance.md").write_text(page_of(found), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""``cardsign fetch``: the verified payload of a live peer's card, or of his extended one."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import click
+
+from cardsign.card.extended import AUDIENCE
+from cardsign.card.serialize import jcs
+from cardsign.cli.options import STDIO, write_output
+from cardsign.cli.render import render_verdict
+from cardsign.cli.talk import safe, say
+from cardsign.cli.visiting import Visit, visit_options
+from cardsign.errors import UsageFault
+from cardsign.verdict import Report
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    default=STDIO,
+    help="Write the verified payload here [default: stdout]; where nothing is trusted, OUT stays "
+    "as it was.",
+)
+@click.option(
+    "--extended",
+    is_flag=True,
+    help="Fetch the extended card, at an endpoint that the trusted public card names.",
+)
+@click.option(
+    "--audience",
+    metavar="ID",
+    help="For whom the extended card must be, as the issuer told you [default: as "
+    "credentials.toml says].",
+)
+@visit_options
+def fetch(url: str, output: str, extended: bool, audience: str | None, **whom: Any) -> int:
+    """Fetch a card, verify it, and write its verified payload.
+
+    The URL of a host is asked for /.well-known/agent-card.json, then for the legacy path. What is
+    written is what the signature covers, never the file that was served. With --extended the
+    public card is verified first; the credential goes to one of its endpoints, once, and the
+    extended card must be of this issuer, for this audience, and current.
+
+    Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict.
+    """
+    if audience is not None and not extended:
+        raise UsageFault("usage.conflict", "--audience is about the extended card: add --extended")
+    if audience is not None and not AUDIENCE.fullmatch(audience):
+        raise UsageFault("usage.invalid", f"--audience {audience!r} is not {AUDIENCE.pattern}")
+    visit = Visit.to(url, **whom)
+    name, report = visit.public.url, visit.public.report
+    if extended and report.verdict == "trusted":
+        name, report = _extended(visit, audience)
+    if report.card is None:
+        click.echo(render_verdict(name, report), err=True)
+        return report.exit_status
+    write_output(output, jcs(report.card))
+    until = f", until {report.valid_until:%Y-%m-%d %H:%M} UTC" if report.valid_until else ""
+    say(f"trusted: {safe(name)}, {safe(report.subject or '')}{until}")
+    return report.exit_status
+
+
+def _extended(visit: Visit, audience: str | None) -> tuple[str, Report]:
+    from cardsign.net.extended import Ground, meet_extended
+
+    inquiry = visit.inquiry
+    met = meet_extended(
+        visit.public,
+        Ground(inquiry.policy, inquiry.memory, inquiry.now, visit.wire),
+        visit.wallet,
+        audience=audience,
+        call_id=secrets.token_hex(8),
+        expect=visit.subject,
+        again=visit.again,
+    )
+    return met.url, met.report

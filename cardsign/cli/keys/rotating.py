@@ -1,0 +1,287 @@
+"""``cardsign keys rotate``: the next lawful step, by hand or from cron."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from cardsign.cli.issuing import moment, signing_lines
+from cardsign.cli.keys.showing import described
+from cardsign.cli.options import (
+    json_option,
+    keystore_option,
+    of_the_user,
+    open_keystore,
+    passphrase_options,
+    passphrase_source,
+    project_config,
+    write_output,
+)
+from cardsign.cli.talk import print_json, safe, say
+from cardsign.errors import FileFault, PassphraseFault, StoreFault
+from cardsign.files import read_bytes
+from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keyset import KeysetStatement
+from cardsign.jose.statements import MAX_STATEMENT_BYTES
+from cardsign.keys.ledger import Ledger, note_keyset, write_draft
+from cardsign.keys.opening import AnyStore, Place
+from cardsign.keys.passphrase import PassphraseSource, new_passphrase
+from cardsign.keys.records import KeyRecord, PublishedCard
+from cardsign.keys.renewal import DRAFT_FILE, next_draft, renewal
+from cardsign.keys.rotation import Step, steps
+from cardsign.keys.statements import signings
+from cardsign.keys.timeline import SHOWN_TIME, TimelineSettings, cards_to_sign
+
+NEEDS_ROOT: Final = "rotate.needs_root"
+
+_PAST: Final = {
+    "prepublish": "prepublished",
+    "activate": "activated",
+    "retire": "retired",
+    "destroy": "destroyed the private half of",
+}
+_THEN: Final = {
+    "prepublish": "publish it: cardsign publish",
+    "retire": "publish the key set without it: cardsign publish",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What one call of ``rotate`` came to: at most one of the three, and what lies ahead."""
+
+    done: Step | None
+    made: KeyRecord | None
+    draft: _Draft | None
+    ahead: tuple[Step, ...]
+    to_sign: tuple[PublishedCard, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A keyset statement that waits for the roots."""
+
+    file: str
+    statement: KeysetStatement
+    why: str
+    signed_by: list[str]
+    is_complete: bool
+
+
+@click.command(short_help="Take the next lawful step of the rotation.")
+@click.option("--tick", is_flag=True, help="Only what is due by the timeline; for cron.")
+@click.option(
+    "--draft",
+    default=DRAFT_FILE,
+    show_default=True,
+    metavar="FILE",
+    help="Where the draft goes if a keyset statement is the next step.",
+)
+@click.option(
+    "--withdrawn",
+    metavar="URL",
+    help="First forget the publications of the card with this endpoint: it is served no more.",
+)
+@keystore_option
+@passphrase_options
+@json_option
+def rotate(
+    tick: bool,
+    draft: str,
+    withdrawn: str | None,
+    keystore: Place | None,
+    passphrase_file: Path | None,
+    passphrase_fd: int | None,
+    as_json: bool,
+) -> None:
+    """Take the next lawful step of the key rotation, and say when the one after it is due.
+
+    Make a successor, activate it, retire the old key, destroy its private half: one step at a
+    time, each when the publication before it has reached every cache. With --tick any number
+    of hosts may ask at any time; a step is taken once.
+
+    Where the next step is a keyset statement, only a draft of it is written: the roots have to
+    sign that. A draft that is there and still says everything is left as it is.
+    """
+    store, settings = open_keystore(keystore), project_config().timeline
+    now = moment()
+    if withdrawn is not None:
+        store.withdraw(withdrawn, now=now)
+    newest = Ledger.beside(store).newest_keyset()
+    if newest is not None:
+        note_keyset(store, newest, now=now)
+    done = store.tick(now=now, settings=settings, asked=not tick)
+    made = waiting = None
+    if done is None:
+        source = passphrase_source(passphrase_file, passphrase_fd)
+        made = _make_successor(store, settings, now, source, tick=tick)
+    if done is None and made is None and newest is not None:
+        waiting = _draft_of(store, newest, draft, now)
+    ahead = steps(store.state, settings, now, asked=not tick)
+    outcome = _Outcome(done, made, waiting, ahead, cards_to_sign(store.state, now))
+    if as_json:
+        print_json(_as_json(outcome, store, newest, now))
+    else:
+        _tell(outcome, store, newest, now)
+
+
+def _make_successor(
+    store: AnyStore,
+    settings: TimelineSettings,
+    now: datetime,
+    source: PassphraseSource,
+    *,
+    tick: bool,
+) -> KeyRecord | None:
+    """Make the key that the next step asks for; None if none is due, or others were faster."""
+    state = store.state
+    due = [step for step in steps(state, settings, now, asked=not tick) if step.is_due(now)]
+    step = next((step for step in due if step.action == "generate"), None)
+    if step is None:
+        return None
+    if any(not key.custody.startswith("file:") for key in state.active_keys(step.role)):
+        say("the next key has to be made where the active one lies: cardsign keys import --custody")
+        return None
+    try:
+        passphrase = new_passphrase(source)
+    except PassphraseFault as fault:
+        if not tick or fault.code != "passphrase.none":
+            raise
+        say("the next key needs a passphrase: cardsign keys rotate on a terminal")
+        return None
+    private = PrivateKey.generate("RS256" if step.alg == "RS256" else "ES256")
+    try:
+        return store.add_key(
+            private,
+            passphrase,
+            now=now,
+            random=os.urandom,
+            roles=(step.role,),
+            expect_generation=state.generation,
+        )
+    except StoreFault as fault:
+        if fault.code != "keystore.changed":
+            raise
+        return None
+
+
+def _draft_of(store: AnyStore, newest: KeysetStatement, file: str, now: datetime) -> _Draft | None:
+    """The draft of the keyset statement that is due, written unless one is there that will do."""
+    try:
+        before = read_bytes(Path(file), max_bytes=MAX_STATEMENT_BYTES)
+    except FileFault as fault:
+        if fault.code != "file.not_found":
+            raise
+        before = None
+    with of_the_user("the draft"):
+        found = next_draft(store.state, newest, before, now=now)
+    if found is None:
+        return None
+    statement, is_new = found
+    if is_new:
+        write_output(file, write_draft(statement))
+    why = renewal(store.state, newest, now=now).why
+    complete = not any(one.missing for one in signings(statement, newest))
+    return _Draft(file, statement, why, signing_lines(statement, newest), complete)
+
+
+# ---------------------------------------------------------------- what is said of it
+
+
+def _tell(
+    outcome: _Outcome, store: AnyStore, newest: KeysetStatement | None, now: datetime
+) -> None:
+    done, made = outcome.done, outcome.made
+    if done is not None and done.key is not None:
+        say(f"{_PAST[done.action]} {done.key.kid}")
+        if then := _THEN.get(done.action):
+            say(f"  next: {then}")
+    elif made is not None:
+        then = "publish it" if made.state == "prepublished" else "let the roots list it"
+        say(f"made {made.kid}, the next {made.alg} {made.roles[0]} key; {then}")
+    elif outcome.draft is not None:
+        _tell_draft(outcome.draft)
+    else:
+        say("nothing is to be done now")
+    if outcome.to_sign:
+        listing = "" if newest is None else "list them (cardsign release renew --card) "
+        say(f"  next: sign these cards again, {listing}and publish them")
+        for card in outcome.to_sign:
+            say(f"    {safe(card.url or card.name)}")
+    for step in outcome.ahead:
+        say(f"  {_worded(step, now)}")
+    if newest is not None and outcome.draft is None:
+        told = renewal(store.state, newest, now=now)
+        when = "now" if told.is_due(now) else f"from {told.due:{SHOWN_TIME}}"
+        say(safe(f"  let the roots sign keyset {told.number}: {when}, {told.why}", limit=400))
+
+
+def _tell_draft(draft: _Draft) -> None:
+    number = f"{draft.statement.epoch}.{draft.statement.version}"
+    say(safe(f"{NEEDS_ROOT}: keyset {number} waits for the roots: {draft.why}", limit=400))
+    say(f"  its digest is {draft.statement.digest}")
+    for line in draft.signed_by:
+        say(f"  signed by {line}")
+    if draft.is_complete:
+        say(f"  next: cardsign keyset publish {draft.file}")
+    else:
+        say(f"  next: cardsign keyset sign {draft.file}, by each holder")
+        say(f"  then: cardsign keyset publish {draft.file}")
+    say("        with the passphrase of the release key; or cardsign release renew right after")
+
+
+def _worded(step: Step, now: datetime) -> str:
+    if step.is_due(now):
+        return f"{step.what}: now"
+    when = "" if step.due is None else f"from {step.due:{SHOWN_TIME}}, "
+    return safe(f"{step.what}: {when}{step.why}", limit=400)
+
+
+def _as_json(
+    outcome: _Outcome, store: AnyStore, newest: KeysetStatement | None, now: datetime
+) -> dict[str, Any]:
+    return {
+        "done": outcome.done and _step_as_json(outcome.done),
+        "made": outcome.made and described(outcome.made),
+        "needs_root": outcome.draft and _draft_as_json(outcome.draft),
+        "to_sign": [{"name": card.name, "url": card.url} for card in outcome.to_sign],
+        "ahead": [_step_as_json(step) for step in outcome.ahead],
+        "keyset": newest and _renewal_as_json(store, newest, now),
+    }
+
+
+def _step_as_json(step: Step) -> dict[str, Any]:
+    return {
+        "action": step.action,
+        "role": step.role,
+        "alg": step.alg,
+        "kid": step.key.kid if step.key else None,
+        "due": step.due.isoformat() if step.due else None,
+        "why": step.why,
+    }
+
+
+def _draft_as_json(draft: _Draft) -> dict[str, Any]:
+    return {
+        "code": NEEDS_ROOT,
+        "draft": draft.file,
+        "number": f"{draft.statement.epoch}.{draft.statement.version}",
+        "digest": draft.statement.digest,
+        "signed_by": draft.signed_by,
+        "why": draft.why,
+    }
+
+
+def _renewal_as_json(store: AnyStore, newest: KeysetStatement, now: datetime) -> dict[str, Any]:
+    told = renewal(store.state, newest, now=now)
+    return {
+        "number": told.number,
+        "due": told.due.isoformat(),
+        "why": told.why,
+        "ends": told.ends.isoformat(),
+    }

@@ -1,0 +1,210 @@
+"""``cardsign peers``: all cards of all issuers of the policy, day by day."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import click
+
+from cardsign.cli.live import loopback_option, make_asker
+from cardsign.cli.options import json_option
+from cardsign.cli.outcome import Outcome, weightiest
+from cardsign.cli.peers_status import status
+from cardsign.cli.policy import LoadedPolicy, memory_of, needed_policy, raise_lock, trust_options
+from cardsign.cli.talk import print_json, safe, say
+from cardsign.errors import LocalFault, UsageFault
+from cardsign.trust.policy import Enrolment
+
+#: Cards at a time: 200 peers that each take a second are done within ten, and a verifier behind
+#: a home router opens no more connections at once than a browser.
+CONCURRENCY: Final = 24
+#: More threads than these wait for one another, not for peers.
+MAX_CONCURRENCY: Final = 256
+
+_Check: TypeAlias = tuple[Enrolment, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """One card of the policy and what came of it."""
+
+    enrolment: Enrolment
+    outcome: Outcome
+
+    @property
+    def is_required(self) -> bool:
+        return self.enrolment.peer == "required"
+
+    def to_json(self) -> dict[str, Any]:
+        said = self.enrolment
+        return {"name": said.name, "peer": said.peer, **self.outcome.to_json()}
+
+    def line(self) -> str:
+        result, why = self.outcome.result, ""
+        if isinstance(result, LocalFault):
+            verdict = "fault"
+        else:
+            verdict = result.verdict
+            if result.valid_until is not None:
+                why = f"until {result.valid_until:%Y-%m-%d %H:%M} UTC"
+        for reason in self.outcome.reasons[:1] if verdict != "trusted" else ():
+            why = f"{reason.code}: {safe(reason.message)}"
+        optional = "" if self.is_required else " (optional)"
+        name, url = self.enrolment.name, safe(self.outcome.name)
+        return f"{verdict:<13}  {name}{optional}  {url}  {why}".rstrip()
+
+
+@click.group()
+def peers() -> None:
+    """Verify the cards that the policy's issuers list, and see how they stand.
+
+    Which cards an issuer has is said by `cards` in trust.toml; see cardsign trust add --card.
+    """
+
+
+peers.add_command(status)
+
+
+@peers.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, MAX_CONCURRENCY),
+    default=CONCURRENCY,
+    show_default=True,
+    metavar="N",
+    help="How many cards are verified at once.",
+)
+@loopback_option
+@trust_options
+@json_option
+def verify(
+    names: tuple[str, ...],
+    concurrency: int,
+    insecure_loopback_http: bool,
+    trust_file: Path | None,
+    state_dir: Path | None,
+    no_state: bool,
+    as_json: bool,
+) -> int:
+    """Verify all cards of all issuers, or of those named.
+
+    Each card is fetched with the statements that its issuer's anchor needs. What happens to one
+    hides nothing of another. A line for each on stdout as it is done, with --json an object; the
+    summary, and progress on a terminal, on stderr.
+
+    Exit status: 0 all required cards are trusted; 1 one is not; 3 none is untrusted, and of one
+    no verdict could be reached; 2 a fault of this machine. Optional peers change nothing of it.
+    """
+    loaded = needed_policy(trust_file)
+    checks = _checks(loaded, names)
+    memory = memory_of(loaded, state_dir, no_state)
+
+    def now() -> datetime:
+        return datetime.now(UTC)
+
+    from cardsign.net.discovery import Discoverer
+
+    asker = make_asker(now, insecure_loopback_http)
+    discoverer = Discoverer(loaded.policy, memory, asker=asker, now=now)
+
+    def check(url: str) -> Outcome:
+        try:
+            met = discoverer.meet(url)
+        except LocalFault as fault:
+            return Outcome(url, fault)
+        return Outcome(met.url, met.report, met.untrusted_card)
+
+    progress = _Progress(len(checks))
+    found: list[_Checked] = []
+    for one in _as_done(checks, check, concurrency):
+        progress.clear()
+        if as_json:
+            print_json(one.to_json(), indent=None)
+        else:
+            click.echo(one.line())
+        found.append(one)
+        progress.show(len(found))
+    progress.clear()
+    raise_lock(loaded, memory)
+    say(_summary(found))
+    return weightiest(one.outcome for one in found if one.is_required)
+
+
+def _checks(loaded: LoadedPolicy, names: tuple[str, ...]) -> list[_Check]:
+    """What there is to look at; nothing at all would be a check that cannot fail."""
+    chosen = [loaded.enrolment(name) for name in dict.fromkeys(names)]
+    enrolments = chosen or list(loaded.policy.enrolments)
+    checks = [(one, url) for one in enrolments for url in one.cards]
+    without = [one.name for one in enrolments if not one.cards]
+    if not checks or (chosen and without):
+        raise UsageFault(
+            "policy.no_cards",
+            f"no card is listed of {', '.join(without) or 'anybody'}",
+            path=str(loaded.path),
+        )
+    if without:
+        say(f"no card is listed of {', '.join(without)}")
+    return checks
+
+
+def _as_done(
+    checks: list[_Check], check: Callable[[str], Outcome], concurrency: int
+) -> Iterator[_Checked]:
+    """Each card as it is done. What crashes one check, a bug of ours, ends none of the others."""
+    crash: BaseException | None = None
+    with ThreadPoolExecutor(min(concurrency, len(checks)), "peer") as pool:
+        started = {pool.submit(check, url): enrolment for enrolment, url in checks}
+        try:
+            for future in as_completed(started):
+                if (failed := future.exception()) is not None:
+                    crash = failed
+                else:
+                    yield _Checked(started[future], future.result())
+        except BaseException:  # the user has had enough, or nobody reads on
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    if crash is not None:
+        raise crash
+
+
+def _summary(found: list[_Checked]) -> str:
+    counts = {
+        "trusted": 0,
+        "not trusted": 0,
+        "without a verdict": 0,
+        "not looked at for a fault here": 0,
+    }
+    for one in found:
+        words = dict(zip((0, 1, 3, 2), counts, strict=True))
+        counts[words[one.outcome.exit_status]] += 1
+    issuers = len({one.enrolment.name for one in found})
+    said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+    return f"{len(found)} card(s) of {issuers} issuer(s): {said}"
+
+
+class _Progress:
+    """How far it is, for somebody who watches; nothing at all where nobody does."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._watched = _is_watched()
+        self.show(0)
+
+    def show(self, done: int) -> None:
+        if self._watched:
+            click.echo(f"\r{done} of {self._total} cards", err=True, nl=False)
+
+    def clear(self) -> None:
+        if self._watched:
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+
+def _is_watched() -> bool:
+    return sys.stderr.isatty()

@@ -1,0 +1,229 @@
+"""For users of a2a-sdk (extra ``a2a``): a resolver, and functions for its signature hooks.
+
+:class:`TrustedCardResolver` stands in for ``A2ACardResolver`` and gives trusted cards alone.
+:func:`signature_verifier` and :func:`card_signer` are for who has to keep the SDK's own: a hook
+sees what the SDK has made of a card and never the bytes that came, so prefer the resolver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Unpack
+
+import httpx
+
+from cardsign.card.canonical import DEFAULT_PROFILES
+from cardsign.card.document import Card
+from cardsign.card.strictjson import Json
+from cardsign.jose.jws import Signer
+from cardsign.net.discovery import Discoverer
+from cardsign.sign import sign_card
+from cardsign.trust.policy import Policy
+from cardsign.trust.subject import Expectation, PublicSubject
+from cardsign.verdict import NotTrusted, Report
+from cardsign.verify import Circumstances, verify_card
+
+try:
+    from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
+    from a2a.client.errors import AgentCardResolutionError
+    from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+    from a2a.types import AgentCard, AgentCardSignature
+    from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
+    from a2a.utils.signing import InvalidSignaturesError, NoSignatureError
+    from google.protobuf.json_format import MessageToDict, ParseError
+except ImportError as exc:
+    raise ImportError(f"{exc}; install the extra: pip install 'cardsign[a2a]'") from exc
+
+
+class CardNotTrusted(AgentCardResolutionError, InvalidSignaturesError):  # type: ignore[misc]
+    """No trusted card could be had; also both of the SDK's errors, whichever a caller expects.
+
+    Its ``__cause__`` is the :class:`cardsign.NotTrusted`.
+
+    Attributes:
+        report: The verdict, and why.
+    """
+
+    def __init__(self, failure: NotTrusted) -> None:
+        super().__init__(str(failure))
+        self.report: Report = failure.report
+
+
+class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
+    """In place of ``A2ACardResolver``: what it returns was verified, as it was received.
+
+    The card and what shows that it is current are asked for by the discoverer, by its own rules:
+    no redirects, no private addresses, nothing but https. The given client is kept for its owner
+    and asks for nothing. The verdict is about the bytes that came, before the SDK converts them;
+    the SDK's card is made of the payload that the signature covers, so it has no signatures.
+
+    Args:
+        httpx_client: As for ``A2ACardResolver``; not used.
+        base_url: Likewise.
+        agent_card_path: Likewise; asked as it is, so that no legacy path is tried.
+        discoverer: What verifies; one for all peers of a process.
+        expect: Whose card it must be; None: whoever the policy enrols for the URL.
+    """
+
+    def __init__(
+        self,
+        httpx_client: httpx.AsyncClient,
+        base_url: str,
+        agent_card_path: str = AGENT_CARD_WELL_KNOWN_PATH,
+        *,
+        discoverer: Discoverer,
+        expect: PublicSubject | None = None,
+    ) -> None:
+        super().__init__(httpx_client, base_url, agent_card_path)
+        self._discoverer = discoverer
+        self._expect = expect
+
+    async def get_agent_card(
+        self,
+        relative_card_path: str | None = None,
+        http_kwargs: dict[str, Any] | None = None,
+        signature_verifier: Callable[[AgentCard], None] | None = None,
+    ) -> AgentCard:
+        """Return the card at the URL if it is trusted.
+
+        Args:
+            relative_card_path: As for ``A2ACardResolver``.
+            http_kwargs: Refused: nothing but the URL decides how a card is asked for.
+            signature_verifier: Refused: what is returned has been verified, and has no
+                signatures any more.
+
+        Raises:
+            CardNotTrusted: The verdict is anything but ``trusted``, or nobody answered.
+            AgentCardResolutionError: The card is trusted, and the SDK cannot read it.
+            LocalFault: The memory is lost, corrupt or cannot be written: no verdict.
+            ValueError: `http_kwargs` or `signature_verifier` is given.
+        """
+        if http_kwargs or signature_verifier:
+            raise ValueError("TrustedCardResolver takes neither http_kwargs nor signature_verifier")
+        path = (relative_card_path or self.agent_card_path).lstrip("/")
+        url = f"{self.base_url}/{path}" if path else self.base_url
+        try:
+            card = await asyncio.to_thread(self._discoverer.discover, url, expect=self._expect)
+        except NotTrusted as exc:
+            raise CardNotTrusted(exc) from exc
+        return sdk_card(card.document)
+
+
+def sdk_card(payload: Mapping[str, Json]) -> AgentCard:
+    """The SDK's card of a verified payload.
+
+    Args:
+        payload: ``VerifiedCard.document`` or ``Report.card``, and nothing that was not verified.
+
+    Raises:
+        AgentCardResolutionError: The SDK cannot read it.
+    """
+    try:
+        return parse_agent_card(copy.deepcopy(dict(payload)))  # which edits what it is given
+    except ParseError as exc:
+        raise AgentCardResolutionError(f"a2a-sdk cannot read the verified card: {exc}") from exc
+
+
+def signature_verifier(
+    *,
+    expect: Expectation,
+    policy: Policy,
+    now: Callable[[], datetime],
+    **circumstances: Unpack[Circumstances],
+) -> Callable[[AgentCard], None]:
+    """What the SDK calls as ``signature_verifier`` of its resolver or of an extended card.
+
+    The SDK shows it a message of protobuf, made of the received JSON by rewriting 0.3 members and
+    dropping what it does not know. So it accepts a 1.0 card that came through this unharmed, as
+    portable cards do, and no other: a sound card of 0.3, or one with empty or unknown members, is
+    refused. It does NOT see what the SDK dropped: `complete` is about what the SDK kept, not
+    about what other readers of the same bytes would find. It fetches nothing: statements are
+    given along as `evidence`. :class:`TrustedCardResolver` has none of these limits.
+
+    Args:
+        expect: Whose card; :class:`cardsign.Extended` for an extended one.
+        policy: The verifier's enrolments.
+        now: The time, aware.
+        circumstances: As for :func:`cardsign.verify_card`.
+
+    Returns:
+        A function that returns for a trusted card. Else it raises ``NoSignatureError`` or
+        ``InvalidSignaturesError``, with the :class:`cardsign.NotTrusted` as ``__cause__``.
+    """
+
+    def verify(card: AgentCard) -> None:
+        if not card.signatures:
+            raise NoSignatureError("the card is not signed")
+        try:
+            untrusted_bytes = json.dumps(MessageToDict(card)).encode()
+            verify_card(untrusted_bytes, expect=expect, policy=policy, now=now(), **circumstances)
+        except NotTrusted as exc:
+            raise InvalidSignaturesError(str(exc)) from exc
+
+    return verify
+
+
+class CardSigner:
+    """Signs the SDK's cards; made by :func:`card_signer`."""
+
+    def __init__(
+        self, signers: Sequence[Signer], profiles: tuple[str, ...], *, extended: bool
+    ) -> None:
+        self._signers = tuple(signers)
+        self._profiles = profiles
+        self._as_served = MessageToDict if extended else agent_card_to_dict
+        self._last: tuple[bytes, bytes] = (b"", b"")
+
+    def __call__(self, card: AgentCard) -> AgentCard:
+        """A copy of the card with signatures over what the SDK will serve of it.
+
+        Ours are replaced and others' kept, so that signing twice is signing once.
+
+        Raises:
+            InputRefused, LocalFault: As :func:`cardsign.sign_card`.
+        """
+        served = json.dumps(self._as_served(card)).encode()
+        if self._last[0] != served:
+            self._last = served, sign_card(served, self._signers, profiles=self._profiles)
+        signed = AgentCard()
+        signed.CopyFrom(card)
+        del signed.signatures[:]
+        for entry in Card.from_bytes(self._last[1]).signatures:
+            if isinstance(entry, dict):
+                signed.signatures.append(AgentCardSignature(**entry))
+        return signed
+
+    async def modify(self, card: AgentCard, context: object = None) -> AgentCard:
+        """The same as a ``card_modifier`` or ``extended_card_modifier``; an unchanged card is
+        signed once."""
+        return await asyncio.to_thread(self, card)
+
+
+def card_signer(
+    signers: Sequence[Signer],
+    *,
+    profiles: tuple[str, ...] = DEFAULT_PROFILES,
+    extended: bool = False,
+) -> CardSigner:
+    """What signs the SDK's own cards, in place of its ``create_agent_card_signer``.
+
+    ::
+
+        sign = card_signer([key])
+        routes = create_agent_card_routes(sign(card))                       # a card that stays
+        routes = create_agent_card_routes(card, card_modifier=sign.modify)  # one that changes
+
+    A server that signs holds a private key and signs whatever its code says: better sign with
+    ``cardsign sign`` where cards are released, and serve that file. It lists nothing in a release
+    statement, without which verifiers with a ``keyset`` anchor do not trust a card.
+
+    Args:
+        signers: The active keys, older first.
+        profiles: As for :func:`cardsign.sign_card`.
+        extended: The card is the extended one, which the SDK serves without members of 0.3.
+    """
+    return CardSigner(signers, profiles, extended=extended)

@@ -1,0 +1,251 @@
+"""Credentials for peers: whose they are, where alone they go, and where they are had from.
+
+A credential belongs to an issuer, by the policy's name, and to one origin; both stand in the
+user's own file, or on his command line. Neither a card nor a server can say where it goes
+(threats.md 11). It is had from an environment variable or a program, when it is about to be sent
+and not before, and appears in no message, log or ``repr``.
+"""
+
+from __future__ import annotations
+
+import logging
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from cardsign import programs
+from cardsign.card.extended import AUDIENCE
+from cardsign.errors import CardRefused, CredentialFault, FileFault, SignerFault, UsageFault
+from cardsign.files import read_private
+from cardsign.keys.signers.uri import SignerUri, parse_uri
+from cardsign.net.schemes import MANNERS, Manner, parse_manner
+from cardsign.trust.origins import Origin, parse_origin
+
+FORMAT: Final = 1
+FILE_NAME: Final = "credentials.toml"
+MAX_FILE_BYTES: Final = 64 * 1024  # some hundred peers
+MAX_SECRET_CHARS: Final = 8192  # common servers take no longer header
+MAX_WORDS: Final = 200  # characters of a peer's own words in a message
+MAX_SECONDS: Final = 30.0  # a program may have to ask its own server for a token
+
+_EXPECTED: Final = "expected env:NAME, or exec: and the absolute path of a program"
+_UNLOGGED: Final = ContextVar("cardsign_unlogged", default=False)
+_MEMBERS: Final = ("issuer", "origin", "source", "audience", "send")
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialSource:
+    """Where a credential is had from: ``env:NAME``, or a program.
+
+    ``exec:/absolute/path?arg=A&env=NAME`` runs it without a shell, as signers are
+    (:mod:`cardsign.keys.signers.program`); CARDSIGN_ISSUER and CARDSIGN_ORIGIN say for whom. It
+    writes the credential to stdout, with at most one line end.
+
+    Attributes:
+        uri: As it was given; it names no secret.
+    """
+
+    uri: str
+    _parts: SignerUri = field(repr=False)
+
+    @classmethod
+    def parse(cls, uri: str) -> CredentialSource:
+        """Read the URI of a source.
+
+        Raises:
+            CredentialFault: ``credential.source``.
+        """
+        scheme = uri.partition(":")[0]
+        if scheme not in ("env", "exec"):  # and do not show it: it may be the credential itself
+            raise CredentialFault("credential.source", _EXPECTED)
+        try:
+            parts = parse_uri(uri)
+            parts.only(*(("arg", "env") if scheme == "exec" else ()))
+        except SignerFault as exc:
+            raise CredentialFault("credential.source", exc.message, path=uri) from exc
+        is_program = scheme == "exec" and PurePosixPath(parts.path).is_absolute()
+        is_variable = scheme == "env" and parts.path.isidentifier()
+        if parts.authority or not (is_program or is_variable):
+            raise CredentialFault("credential.source", _EXPECTED, path=uri)
+        return cls(uri, parts)
+
+    def secret(self, environment: Mapping[str, str], told: Mapping[str, str]) -> str:
+        """The credential: one line of printable ASCII.
+
+        Args:
+            environment: Where variables are looked up, and what programs may inherit of.
+            told: Variables that say for whom it shall be.
+
+        Raises:
+            CredentialFault: ``credential.source``: there is none, or none that a header holds. The
+                message shows neither it nor anything that a program said.
+        """
+        if self.uri.startswith("env:"):
+            text = environment.get(self._parts.path, "")
+        else:
+            text = self._answered(programs.inherited(environment, *self._parts.all("env")), told)
+        text = text.removesuffix("\n").removesuffix("\r")
+        if not text:
+            raise self._fault("it is empty or not set")
+        if len(text) > MAX_SECRET_CHARS or not (text.isascii() and text.isprintable()):
+            raise self._fault(
+                f"it is not one line of at most {MAX_SECRET_CHARS} printable ASCII characters"
+            )
+        return text
+
+    def _answered(self, environment: Mapping[str, str], told: Mapping[str, str]) -> str:
+        program = programs.Program(
+            self._parts.path,
+            self._parts.all("arg"),
+            {**environment, **told},
+            MAX_SECONDS,
+            MAX_SECRET_CHARS + 2,  # and a line end
+        )
+        try:
+            return programs.run(program).decode("utf-8", "replace")
+        except programs.ProgramError as exc:  # what it wrote to stderr may hold the credential
+            raise self._fault(f"the program {exc.what}; run it yourself to see why") from exc
+
+    def _fault(self, what: str) -> CredentialFault:
+        return CredentialFault("credential.source", what, path=self.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What opens one peer's doors, not yet had.
+
+    Attributes:
+        issuer: The policy's name of whose doors; None for whomever the command line names.
+        origin: Where alone it goes.
+        source: Where it is had from.
+        audience: Of the extended card that it opens; None where it says nothing of one.
+        manner: How it is shown, whatever the card says; None for as the verified card says.
+    """
+
+    issuer: str | None
+    origin: Origin
+    source: CredentialSource
+    audience: str | None = None
+    manner: Manner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A credential on its way: for requests to this origin alone.
+
+    Attributes:
+        origin: Where alone it goes.
+        name: The header's name.
+        value: Its value; kept out of ``repr``.
+    """
+
+    origin: Origin
+    name: str
+    value: str = field(repr=False)
+    _secret: str = field(repr=False)
+
+    @classmethod
+    def of(cls, credential: Credential, manner: Manner, environment: Mapping[str, str]) -> Header:
+        """Have the credential, in the form in which it is shown.
+
+        Raises:
+            CredentialFault: ``credential.source``.
+        """
+        told = {
+            "CARDSIGN_ISSUER": credential.issuer or "",
+            "CARDSIGN_ORIGIN": str(credential.origin),
+        }
+        secret = credential.source.secret(environment, told)
+        return cls(credential.origin, manner.header, manner.value(secret), secret)
+
+    def quotable(self, untrusted_words: str) -> str:
+        """What a peer that was sent the credential says, unless it repeats it; one harmless line.
+
+        NOT seen: a credential that is repeated in an encoding.
+        """
+        if self._secret in untrusted_words or self.value.rpartition(" ")[2] in untrusted_words:
+            return "(it repeats the credential)"
+        return quotable(untrusted_words)
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Keep what a peer answers within out of httpcore's log: it may repeat a credential."""
+    token = _UNLOGGED.set(True)
+    try:
+        yield
+    finally:
+        _UNLOGGED.reset(token)
+
+
+def _may_be_logged(record: logging.LogRecord) -> bool:
+    return not _UNLOGGED.get()
+
+
+# At DEBUG this logger, and no other on the way, writes every header of an answer.
+logging.getLogger("httpcore.http11").addFilter(_may_be_logged)
+
+
+def quotable(untrusted_words: str) -> str:
+    """A stranger's words as one harmless line of at most :data:`MAX_WORDS` characters."""
+    start = untrusted_words[:MAX_WORDS]
+    return "".join(char if char.isprintable() else "?" for char in start)
+
+
+def read_credentials(path: Path) -> tuple[Credential, ...]:
+    """Read the user's ``credentials.toml``; one that is not there holds none.
+
+    Raises:
+        UsageFault: ``config.malformed``.
+        FileFault: ``file.permissions``: others have access to it, or it is a link;
+            ``file.unreadable``.
+    """
+    try:
+        members = tomllib.loads(read_private(path, max_bytes=MAX_FILE_BYTES).decode())
+    except FileFault as fault:
+        if fault.code == "file.not_found":
+            return ()
+        raise
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise _malformed(path, f"not TOML: {exc}") from exc
+    entries = members.get("credential", [])
+    if members.get("format") != FORMAT or not isinstance(entries, list):
+        raise _malformed(path, f"expected format = {FORMAT} and a list of [[credential]]")
+    if others := sorted(set(members) - {"format", "credential"}):
+        raise _malformed(path, f"unknown member {others[0]!r}")
+    found: dict[tuple[object, ...], Credential] = {}
+    for number, entry in enumerate(entries, start=1):
+        one = _read_entry(entry, path, f"[[credential]] number {number}")
+        if found.setdefault((one.issuer, one.origin, one.audience), one) is not one:
+            raise _malformed(path, f"[[credential]] number {number} is there twice")
+    return tuple(found.values())
+
+
+def _read_entry(entry: Any, path: Path, which: str) -> Credential:
+    if not isinstance(entry, dict) or not all(isinstance(one, str) for one in entry.values()):
+        raise _malformed(path, f"{which}: every member is a text")
+    for name in sorted(set(entry) - set(_MEMBERS)):
+        raise _malformed(path, f"{which}: unknown member {name!r}")
+    for name in ("issuer", "origin", "source"):
+        if not entry.get(name):
+            raise _malformed(path, f"{which}: {name!r} is missing")
+    manner = parse_manner(entry["send"]) if "send" in entry else None
+    if "send" in entry and manner is None:
+        raise _malformed(path, f"{which}: expected send to be one of {', '.join(MANNERS)}")
+    if not AUDIENCE.fullmatch(entry.get("audience", "x")):
+        raise _malformed(path, f"{which}: expected audience to be {AUDIENCE.pattern}")
+    try:
+        origin, source = parse_origin(entry["origin"]), CredentialSource.parse(entry["source"])
+    except CardRefused as exc:
+        raise _malformed(path, f"{which}: origin: {exc.message}") from exc
+    except CredentialFault as exc:
+        raise _malformed(path, f"{which}: source: {exc.message}") from exc
+    return Credential(entry["issuer"], origin, source, entry.get("audience"), manner)
+
+
+def _malformed(path: Path, problem: str) -> UsageFault:
+    return UsageFault("config.malformed", problem, path=str(path))

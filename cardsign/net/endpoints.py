@@ -1,0 +1,121 @@
+"""The endpoints at which a peer's verified card says that it can be called.
+
+Read from the payload of a trusted card and from nothing else: rule V4 has held every one of
+them against the places of the policy and the issuer's statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from cardsign.card.strictjson import Json
+from cardsign.errors import CallFailed, CardRefused
+from cardsign.trust.origins import Url, parse_url
+
+Generation = Literal["1.0", "0.3", "0.2"]
+
+JSONRPC: Final = "JSONRPC"
+HTTP_JSON: Final = "HTTP+JSON"
+#: What is spoken here; gRPC is not.
+BINDINGS: Final = (JSONRPC, HTTP_JSON)
+
+GENERATIONS: Final[tuple[Generation, ...]] = ("1.0", "0.3", "0.2")
+
+_VERSION: Final = re.compile(r"(0\.2|0\.3|1)(?:\.[0-9]+)*")
+_BY_VERSION: Final[dict[str, Generation]] = {"0.2": "0.2", "0.3": "0.3", "1": "1.0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One interface that we can speak to.
+
+    Attributes:
+        url: Where.
+        binding: ``JSONRPC`` or ``HTTP+JSON``.
+        generation: Which A2A it speaks; 0.2 and 0.3 differ in the place of the extended card.
+        tenant: To be named in every request (A2A 1.0 8.3.2); empty where there is none.
+        version: ``protocolVersion`` as the card has it.
+    """
+
+    url: Url
+    binding: str
+    generation: Generation
+    tenant: str
+    version: str
+
+    def below(self, path: str) -> Url:
+        """A URL below this one; its query, if it has any, is left out."""
+        return replace(self.url, path=self.url.path.rstrip("/") + path, query="")
+
+
+def endpoints_of(
+    payload: Mapping[str, Json], spoken: Collection[Generation] = GENERATIONS
+) -> tuple[Endpoint, ...]:
+    """Every endpoint of a verified payload that we can speak to, in the card's own order.
+
+    Those of ``supportedInterfaces`` (A2A 1.0 4.4.6), or else of ``url`` and
+    ``additionalInterfaces`` (A2A 0.3 5.5); other bindings and versions are left out.
+
+    Args:
+        payload: Of a trusted card.
+        spoken: The generations of A2A that the caller speaks.
+
+    Raises:
+        CallFailed: ``call.no_interface``: none is left.
+    """
+    offers = _of_1_0(payload) or _of_0_3(payload)
+    found = tuple(one for one in _readable(offers) if one.generation in spoken)
+    if not found:
+        raise CallFailed(
+            "call.no_interface",
+            f"the card names no interface of A2A {', '.join(spoken)} over {' or '.join(BINDINGS)}",
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    url: Json
+    binding: Json
+    version: Json
+    tenant: Json = ""
+
+
+def _of_1_0(payload: Mapping[str, Json]) -> list[_Offer]:
+    return [
+        _Offer(
+            one.get("url"),
+            one.get("protocolBinding"),
+            one.get("protocolVersion") or "1.0",
+            one.get("tenant") or "",
+        )
+        for one in _objects(payload.get("supportedInterfaces"))
+    ]
+
+
+def _of_0_3(payload: Mapping[str, Json]) -> list[_Offer]:
+    version = payload.get("protocolVersion") or "0.3.0"
+    main = _Offer(payload.get("url"), payload.get("preferredTransport") or JSONRPC, version)
+    others = _objects(payload.get("additionalInterfaces"))
+    return [main, *(_Offer(one.get("url"), one.get("transport"), version) for one in others)]
+
+
+def _readable(offers: Iterable[_Offer]) -> Iterator[Endpoint]:
+    for offer in offers:
+        match offer:
+            case _Offer(str(url), str(binding), str(version), str(tenant)):
+                spoken = _VERSION.fullmatch(version)
+                if spoken is None or binding not in BINDINGS:
+                    continue
+                try:
+                    where = parse_url(url)
+                except CardRefused:  # only where no policy bounds the places was it not held before
+                    continue
+                yield Endpoint(where, binding, _BY_VERSION[spoken[1]], tenant, version)
+
+
+def _objects(value: Json) -> list[dict[str, Json]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -1,0 +1,320 @@
+"""httpx transports for calling agents: whatever client is put on them, nothing it is told by a
+peer takes it elsewhere, keeps it for ever, or fills its memory.
+
+::
+
+    client = httpx.Client(transport=GuardedTransport(origins={parse_origin("https://a.example")}))
+
+Every request resolves the host anew, checks every address, and has a connection of its own: none
+is reused, so that no check is skipped. What a client sends is its own affair; what it may not
+decide is where to (``Host``, SNI, proxies) and how answers are framed (encodings, upgrades).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import httpcore
+import httpx
+
+from cardsign.errors import FetchFailed
+from cardsign.net.asynchronous import AsyncPinnedBackend, in_thread
+from cardsign.net.exchange import (
+    Ceiling,
+    check_identity,
+    foreign_errors,
+    host_header,
+    media_types,
+    received,
+    request_url,
+    status_hint,
+)
+from cardsign.net.fetch import DEFAULT_WIRE, Wire
+from cardsign.net.freshness import Headers
+from cardsign.net.transport import Deadline, PinnedBackend
+from cardsign.trust.origins import Origin, Url
+
+MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024  # an agent's answer may hold files, in base64
+ANSWER_SECONDS: Final = 60.0  # an agent may think before it answers
+EVENT_IDLE_SECONDS: Final = 60.0  # without a byte; servers send a comment every 15 s or so
+EVENT_TOTAL_SECONDS: Final = 3600.0  # for one stream of events: a long task
+
+EVENT_STREAM: Final = "text/event-stream"
+
+# What would decide where a request goes or how the answer is framed; ours stand instead.
+_NOT_THE_CLIENTS: Final = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "upgrade",
+    }
+)
+# What a peer would like the client to remember, or to ask next.
+_WITHOUT_EFFECT: Final = frozenset(
+    {"alt-svc", "link", "refresh", "set-cookie", "set-cookie2", "strict-transport-security"}
+)
+
+
+class GuardRefused(httpx.TransportError):
+    """A request that was not made, or an answer that is not handed on.
+
+    Its ``__cause__`` is the :class:`cardsign.errors.FetchFailed`.
+
+    Attributes:
+        reason: The code, from :mod:`cardsign.reasons`.
+    """
+
+    def __init__(self, failure: FetchFailed, request: httpx.Request) -> None:
+        super().__init__(str(failure), request=request)
+        self.reason = failure.code
+
+
+class GuardTimedOut(GuardRefused, httpx.TimeoutException):
+    """The same, since a time limit is over: ``fetch.timeout``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """The one set of checks that both transports make."""
+
+    wire: Wire
+    origins: frozenset[Origin] | None
+    max_bytes: int
+    total_timeout: float
+    event_idle_timeout: float
+    event_total_timeout: float
+
+    def admit(self, request: httpx.Request) -> _Admitted:
+        """Decide whether a request may be made, before any name is looked up.
+
+        Raises:
+            FetchFailed: ``fetch.url``, ``fetch.elsewhere``.
+        """
+        url = self.wire.target(str(request.url))
+        if self.origins is not None and url.origin not in self.origins:
+            message = f"{url.origin} is none of the places that this client may ask"
+            raise FetchFailed("fetch.elsewhere", message)
+        return _Admitted(self, request, url, Deadline(self.wire.clock, self.total_timeout))
+
+
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """One request on its way."""
+
+    guard: _Guard
+    request: httpx.Request
+    url: Url
+    end: Deadline
+
+    @contextlib.contextmanager
+    def errors(self) -> Iterator[None]:
+        """Convert what goes wrong from here on."""
+        guard = self.guard
+        limits = f"{guard.wire.policy.connect_timeout:g} s to connect, "
+        limits += f"{guard.total_timeout:g} s in all"
+        with _as_httpx(self.request), foreign_errors(self.url, limits=limits):
+            yield
+
+    def to_httpcore(self) -> httpcore.Request:
+        """The request with our framing, and of its extensions only the time limits.
+
+        Others would choose another server name for TLS, or another target.
+        """
+        kept = [
+            (name, value)
+            for name, value in self.request.headers.raw
+            if name.lower().decode("latin-1") not in _NOT_THE_CLIENTS
+        ]
+        ours: Headers = (
+            ("Host", host_header(self.url)),
+            ("Accept-Encoding", "identity"),
+            ("Connection", "close"),
+        )
+        return httpcore.Request(
+            self.request.method,
+            request_url(self.url),
+            headers=[*((name.encode(), value.encode()) for name, value in ours), *kept],
+            content=self.request.stream,
+            extensions={"timeout": self.request.extensions.get("timeout", {})},
+        )
+
+    def check(self, response: httpcore.Response) -> tuple[httpx.Headers, Ceiling]:
+        """Judge an answer by its head.
+
+        Returns:
+            The headers that the client may see, and the ceiling for the body.
+
+        Raises:
+            FetchFailed: ``fetch.status`` (a redirect, or another protocol), ``fetch.encoding``,
+                ``fetch.too_large``.
+        """
+        headers, status = received(response), response.status
+        if status < 200 or 300 <= status < 400:
+            message = f"{self.url} answered {status}, which is no answer"
+            raise FetchFailed("fetch.status", message, hint=status_hint(status))
+        check_identity(headers, self.url)
+        ceiling = Ceiling(self.url, self.guard.max_bytes)
+        if self.request.method != "HEAD":
+            ceiling.declared(headers)
+        if status == 200 and self._wants_events() and media_types(headers) == [EVENT_STREAM]:
+            self.end.prolong(self.guard.event_total_timeout, idle=self.guard.event_idle_timeout)
+        shown = [field for field in headers if field[0] not in _WITHOUT_EFFECT]
+        return httpx.Headers(shown, encoding="latin-1"), ceiling
+
+    def _wants_events(self) -> bool:
+        """Only who asked for a stream of events is kept longer by one."""
+        return EVENT_STREAM in self.request.headers.get("accept", "")
+
+
+@contextlib.contextmanager
+def _as_httpx(request: httpx.Request) -> Iterator[None]:
+    """Convert our errors into what users of httpx catch.
+
+    Raises:
+        GuardRefused: With the code of the error; :class:`GuardTimedOut` for ``fetch.timeout``.
+    """
+    try:
+        yield
+    except FetchFailed as failure:
+        kind = GuardTimedOut if failure.code == "fetch.timeout" else GuardRefused
+        raise kind(failure, request) from failure
+
+
+class _Guarded:
+    """What both transports are made with.
+
+    Args:
+        wire: How hosts are reached. Of its policy, `total_timeout` and `max_bytes` do not count.
+        origins: Where requests may go; None for anywhere.
+        max_bytes: Of one answer's body, and of all of one stream of events.
+        total_timeout: Seconds for a request and its answer, the last byte included.
+        event_idle_timeout: Seconds between two bytes of a stream of events.
+        event_total_timeout: Seconds for such a stream, once it has begun.
+
+    Raises:
+        FetchFailed: ``fetch.tls``; the wire's TLS context does not check names.
+    """
+
+    def __init__(
+        self,
+        wire: Wire = DEFAULT_WIRE,
+        *,
+        origins: Collection[Origin] | None = None,
+        max_bytes: int = MAX_ANSWER_BYTES,
+        total_timeout: float = ANSWER_SECONDS,
+        event_idle_timeout: float = EVENT_IDLE_SECONDS,
+        event_total_timeout: float = EVENT_TOTAL_SECONDS,
+    ) -> None:
+        self._context = wire.trust()
+        self._guard = _Guard(
+            wire,
+            None if origins is None else frozenset(origins),
+            max_bytes,
+            total_timeout,
+            event_idle_timeout,
+            event_total_timeout,
+        )
+
+
+class GuardedTransport(_Guarded, httpx.BaseTransport):
+    """A transport for :class:`httpx.Client`, for any number of threads."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Make one request.
+
+        Raises:
+            GuardRefused: With one of the codes of :func:`cardsign.net.fetch.fetch` but
+                ``fetch.content_type``, or ``fetch.elsewhere``.
+        """
+        with _as_httpx(request):
+            admitted = self._guard.admit(request)
+        with admitted.errors(), contextlib.ExitStack() as held:
+            route = self._guard.wire.route(admitted.url, admitted.end)
+            pool = httpcore.ConnectionPool(self._context, network_backend=PinnedBackend(route))
+            response = held.enter_context(pool).handle_request(admitted.to_httpcore())
+            headers, ceiling = admitted.check(response)
+            body = _Body(response, admitted, ceiling, held.pop_all())
+        return httpx.Response(response.status, headers=headers, stream=body)
+
+
+class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
+    """The same for :class:`httpx.AsyncClient`."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Make one request.
+
+        Raises:
+            GuardRefused: As :meth:`GuardedTransport.handle_request`.
+        """
+        with _as_httpx(request):
+            admitted = self._guard.admit(request)
+        with admitted.errors():
+            async with contextlib.AsyncExitStack() as held:
+                way = partial(self._guard.wire.route, admitted.url, admitted.end)
+                backend = AsyncPinnedBackend(await in_thread(way, abandon=True))
+                pool = httpcore.AsyncConnectionPool(self._context, network_backend=backend)
+                response = await (await held.enter_async_context(pool)).handle_async_request(
+                    admitted.to_httpcore()
+                )
+                headers, ceiling = admitted.check(response)
+                body = _AsyncBody(response, admitted, ceiling, held.pop_all())
+        return httpx.Response(response.status, headers=headers, stream=body)
+
+
+class _Body(httpx.SyncByteStream):
+    """A body that is counted and timed while it arrives; it holds its connection."""
+
+    def __init__(
+        self,
+        response: httpcore.Response,
+        admitted: _Admitted,
+        ceiling: Ceiling,
+        held: contextlib.ExitStack,
+    ) -> None:
+        self._response = response
+        self._admitted = admitted
+        self._ceiling = ceiling
+        self._held = held
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._admitted.errors():
+            for chunk in self._response.iter_stream():
+                self._ceiling.count(chunk)
+                yield chunk
+
+    def close(self) -> None:
+        self._held.close()
+
+
+class _AsyncBody(httpx.AsyncByteStream):
+    """The same for event loops."""
+
+    def __init__(
+        self,
+        response: httpcore.Response,
+        admitted: _Admitted,
+        ceiling: Ceiling,
+        held: contextlib.AsyncExitStack,
+    ) -> None:
+        self._response = response
+        self._admitted = admitted
+        self._ceiling = ceiling
+        self._held = held
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with self._admitted.errors():
+            async for chunk in self._response.aiter_stream():
+                self._ceiling.count(chunk)
+                yield chunk
+
+    async def aclose(self) -> None:
+        await self._held.aclose()

@@ -1,0 +1,81 @@
+"""A FastAPI application that is an agent itself, and asks another one whom it has to trust.
+
+    uvicorn --factory examples.fastapi_app:from_environment
+
+It serves its own card as it was signed, byte for byte: ``cardsign sign`` made the file, and no key
+is here. Its peer's card is verified at each request, by ``trust.toml``; one discoverer for the
+whole process makes that one conditional request to the peer and no signature check, as a rule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+from fastapi import FastAPI, HTTPException, Request, Response
+
+from cardsign import (
+    Asker,
+    AsyncGuardedTransport,
+    DirectoryMemory,
+    Discoverer,
+    NotTrusted,
+    Wire,
+    endpoints_of,
+    read_policy,
+)
+
+CARD_PATH = "/.well-known/agent-card.json"
+
+
+def create_app(card: bytes, peer: str, discoverer: Discoverer, wire: Wire) -> FastAPI:
+    """The application.
+
+    Args:
+        card: Its own card, signed.
+        peer: The URL of the other agent.
+        discoverer: What verifies the peer's card.
+        wire: How the peer is called.
+    """
+    app = FastAPI(openapi_url=None)
+    tag = f'"{hashlib.sha256(card).hexdigest()}"'
+    caching = {"ETag": tag, "Cache-Control": "public, max-age=300"}
+
+    @app.get(CARD_PATH)
+    async def own_card(request: Request) -> Response:
+        if request.headers.get("If-None-Match") == tag:
+            return Response(status_code=304, headers=caching)
+        return Response(card, headers=caching, media_type="application/json")
+
+    @app.get("/peer")
+    async def ask_peer() -> dict[str, object]:
+        try:
+            trusted = await discoverer.adiscover(peer)
+        except NotTrusted as exc:
+            raise HTTPException(502, f"the peer is not trusted: {exc.code}") from exc
+        spoken = endpoints_of(trusted.document, ["1.0"])
+        endpoint = next(one for one in spoken if one.binding == "JSONRPC")
+        call = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
+        transport = AsyncGuardedTransport(wire, origins={endpoint.url.origin})
+        async with httpx.AsyncClient(transport=transport) as client:
+            answer = await client.post(str(endpoint.url), json=call, headers={"A2A-Version": "1.0"})
+        return {"peer": trusted.subject, "until": trusted.valid_until, "answer": answer.json()}
+
+    return app
+
+
+def from_environment() -> FastAPI:
+    """The application as AGENT_CARD, AGENT_PEER and ./trust.toml say."""
+    policy, _ = read_policy(Path("trust.toml"))
+    memory = DirectoryMemory(Path("state"), {})
+    wire = Wire()
+    discoverer = Discoverer(policy, memory, asker=Asker(wire, now=_now), now=_now)
+    card = Path(os.environ["AGENT_CARD"]).read_bytes()
+    return create_app(card, os.environ["AGENT_PEER"], discoverer, wire)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,58 @@
+"""Call an agent with httpx and no SDK: only once its card is trusted, and nowhere else.
+
+    python examples/httpx_client.py https://agent.example jwks.json "When is high water?"
+
+The card is fetched and verified, by the keys in jwks.json. The message goes to an endpoint that
+the verified card names, over a transport that refuses every other place, private addresses,
+redirects, and answers without end.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from cardsign import (
+    GuardedTransport,
+    Holder,
+    JwkSet,
+    Policy,
+    TransientMemory,
+    Wire,
+    discover,
+    endpoints_of,
+)
+
+
+def ask(url: str, jwks: bytes, text: str, wire: Wire | None = None) -> dict[str, Any]:
+    """Send a text to the agent at a URL; the result of JSON-RPC ``SendMessage``.
+
+    Raises:
+        cardsign.NotTrusted: The card is not trusted; nothing was sent.
+        httpx.HTTPError: The agent gave no answer, or none that may be taken.
+    """
+    wire = wire or Wire()
+    policy = Policy.holder_of_keys(JwkSet.from_bytes(jwks), name="agent")
+    memory, now = TransientMemory(), datetime.now(UTC)
+    card = discover(url, policy=policy, memory=memory, now=now, expect=Holder(), wire=wire)
+
+    spoken = (one for one in endpoints_of(card.document, ["1.0"]) if one.binding == "JSONRPC")
+    endpoint = next(spoken)
+    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+
+    transport = GuardedTransport(wire, origins={endpoint.url.origin})
+    with httpx.Client(transport=transport, headers={"A2A-Version": "1.0"}) as client:
+        answer = client.post(str(endpoint.url), json=call)
+    answer.raise_for_status()
+    result: dict[str, Any] = answer.json()["result"]
+    return result
+
+
+if __name__ == "__main__":
+    print(ask(sys.argv[1], Path(sys.argv[2]).read_bytes(), sys.argv[3]))

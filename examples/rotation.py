@@ -1,0 +1,141 @@
+"""The second half of the demo: a peer's keys change, one is stolen, and nobody is deceived.
+
+All caches are said to forget at once (``[timeline]`` all 0), so that a rotation that takes days
+elsewhere takes seconds here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from telling import VERDICT, cardsign, expect, say, serving, tell
+
+AT_ONCE = """
+[timeline]  # seconds; nobody but a demo has caches like these
+max_age = 0
+worst_cache = 0
+card_max_age = 0
+skew = 0
+rotate_every = 0
+"""
+PUBLISH = ("publish", "signed.json", "--max-age", "0")
+LOOPBACK = "--insecure-loopback-http"
+
+
+def keys_that_change(issuer: Path, peer: Path, card: Path) -> None:
+    """Enrol a peer by its keyset; it rotates and is followed; it revokes and is obeyed.
+
+    Args:
+        issuer: The folder of Harbour Office.
+        peer: The folder of somebody who calls it.
+        card: Harbour Office's card.
+    """
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    with within(issuer):
+        set_up(address, card)
+        with serving("public", port=port):
+            with within(peer):
+                enrol(address)
+            old_key = rotate(address)
+            with within(peer):
+                tell("11. The peer follows, from one keyset statement to the next")
+                cardsign("verify", address, LOOPBACK, only=VERDICT, said="keyset 1.2")
+            revoke(address, old_key)
+            with within(peer):
+                tell("13. The peer trusts the live card, and refuses what the thief may show it")
+                cardsign("verify", address, LOOPBACK, only=VERDICT)
+                shutil.copy(issuer / "before.json", "stolen-key.json")
+                stolen = ("verify", "stolen-key.json", "--issuer", "harbour")
+                cardsign(*stolen, status=1, only=VERDICT, said="key.revoked")
+
+
+def set_up(address: str, card: Path) -> None:
+    """What Harbour Office does once."""
+    tell("8. Harbour Office sets up keys that can change, and says each day what is current")
+    cardsign("init", "--issuer", address, "--no-recovery", only=("cardsign: wrote",))
+    with Path("cardsign.toml").open("a") as settings:
+        settings.write(AT_ONCE)
+    say("cardsign.toml: all of [timeline] is 0 seconds, so that nobody waits for caches here")
+    Path("card.json").write_text(card.read_text().replace("https://harbour.example", address))
+    cardsign("sign", "card.json", "-o", "signed.json")
+    cardsign("release", "renew", "--card", "signed.json", only=("cardsign: release",))
+    cardsign(*PUBLISH)
+
+
+def enrol(address: str) -> None:
+    """What a peer does once; from then on `verify` is all."""
+    tell("9. A peer enrols it by its keyset statement, and verifies the live card")
+    cardsign("trust", "add", address, "--name", "harbour", LOOPBACK)
+    cardsign("verify", address, LOOPBACK, only=VERDICT, said="keyset 1.1")
+
+
+def rotate(address: str) -> str:
+    """The root lists a new card key, it is published, then it signs; gives the old one's kid."""
+    tell("10. Harbour Office gets a new card key: its root lists it, then it signs")
+    old_key = active_card_key()
+    shutil.copy("signed.json", "before.json")
+    cardsign("keys", "rotate", only=("cardsign: made",))
+    digest = cardsign("keyset", "draft", only=("+", "cardsign: wrote")).strip()
+    cardsign("keyset", "sign", "keyset-1.2.json", "--digest", digest, only=("cardsign:",))
+    cardsign("keyset", "publish", "keyset-1.2.json", only=("cardsign: keyset", "cardsign: release"))
+    cardsign(*PUBLISH)
+    cardsign("keys", "rotate", only=("cardsign: activated",), said="activated")
+    cardsign("sign", "card.json", "-o", "signed.json")
+    cardsign(*PUBLISH)
+    wait_for_the_server(address)
+    return old_key
+
+
+def revoke(address: str, kid: str) -> None:
+    """The old key was stolen: its revocation goes out with a release, which no root has to sign."""
+    tell("12. The old key was stolen. Harbour Office revokes it, with its release key alone")
+    revoking = ("keys", "revoke", "--reason", "compromised", "--", kid)
+    cardsign(*revoking, only=("cardsign:",))
+    cardsign("release", "renew", only=("cardsign: release",))
+    cardsign(*PUBLISH)
+    wait_for_the_server(address)
+
+
+def active_card_key() -> str:
+    """The kid of the key that signs cards."""
+    keys = json.loads(cardsign("keys", "list", "--json", quiet=True))
+    return next(
+        str(key["kid"]) for key in keys if key["state"] == "active" and "card" in key["roles"]
+    )
+
+
+def wait_for_the_server(address: str) -> None:
+    """Until it serves the newest generation: it looks for one each second."""
+    newest = json.loads(Path("public/current").read_text())["generation"]
+    for _ in range(100):
+        if httpx.get(f"{address}/healthz").json()["generation"] == newest:
+            return
+        time.sleep(0.1)
+    expect(False, f"generation {newest} is served")
+
+
+def free_port() -> int:
+    """A port that nobody listens on: it stands in the issuer's name, so it is chosen first."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def within(folder: Path) -> Iterator[None]:
+    """Do something in another folder."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)

@@ -1,0 +1,254 @@
+"""`cardsign call`: one message to a trusted agent of a2a-sdk, and to hostile ones."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.conftest import Cardsign, Ended
+from tests.cli.live_peer import LivePeer
+from tests.jose.statement_making import key
+from tests.publications import sign
+
+if TYPE_CHECKING:
+    from tests.integrations.sdk_agent import SdkAgent
+
+TOKEN = "tok-2f0c77d1a9"
+SERVERS = ("a2a.server", "sse_starlette", "uvicorn")  # loggers of the agent, in this process
+
+Edit = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def card_at(
+    port: int,
+    *,
+    binding: str = "JSONRPC",
+    path: str = "/a2a",
+    version: str = "1.0",
+    streaming: bool = True,
+    secured: bool = False,
+) -> dict[str, Any]:
+    """A card of the agent."""
+    url = f"http://127.0.0.1:{port}{path}"
+    one = {"url": url, "protocolBinding": binding, "protocolVersion": version}
+    card: dict[str, Any] = {
+        "name": "Tide tables",
+        "description": "Answers when the water comes.",
+        "version": "1.2.0",
+        "supportedInterfaces": [one],
+        "capabilities": {"streaming": streaming},
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
+        "skills": [{"id": "tides", "name": "Tides", "description": "When.", "tags": ["sea"]}],
+    }
+    if secured:
+        card["securitySchemes"] = {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
+        card["securityRequirements"] = [{"schemes": {"harbour": {"list": ["read"]}}}]
+    return card
+
+
+@dataclass
+class Called:
+    """An agent who is enrolled, and how he is called."""
+
+    agent: SdkAgent
+    cardsign: Cardsign
+
+    def __call__(self, text: str, *options: str, stdin: bytes = b"") -> Ended:
+        url = f"http://127.0.0.1:{self.agent.port}"
+        command = ("call", url, text, "--insecure-loopback-http", "--timeout", "30", *options)
+        ended = self.cardsign(*command, stdin=stdin, TIDES_TOKEN=TOKEN)
+        assert TOKEN not in ended.text + ended.err
+        return ended
+
+
+@pytest.fixture
+def running(cardsign: Cardsign) -> Callable[..., contextlib.AbstractContextManager[Called]]:
+    """Run an agent, with a policy that pins his key; `edit` changes the signed card on its way."""
+    from tests.integrations.sdk_agent import sdk_agent
+
+    @contextlib.contextmanager
+    def run(edit: Edit = lambda card: card, token: str = "", **how: Any) -> Iterator[Called]:
+        def served(card: dict[str, Any]) -> bytes:
+            return json.dumps(edit(json.loads(sign(card, key("card"))))).encode()
+
+        with sdk_agent(lambda port: card_at(port, **how), served, token) as agent:
+            origin = f"http://127.0.0.1:{agent.port}"
+            LivePeer(origin, token, {}).write_policy()
+            assert cardsign("trust", "init").status == 0
+            yield Called(agent, cardsign)
+
+    return run
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "JSON-RPC, events": {},
+    "JSON-RPC, one answer": {"streaming": False},
+    "HTTP+JSON, events": {"binding": "HTTP+JSON", "path": "/rest"},
+    "HTTP+JSON, one answer": {"binding": "HTTP+JSON", "path": "/rest", "streaming": False},
+    "JSON-RPC of 0.3": {"version": "0.3"},
+}
+
+
+@pytest.mark.needs_a2a
+@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
+def test_O19_an_agent_of_the_sdk_answers(running: Any, how: dict[str, Any]) -> None:
+    """A message, and a task with its artifact; the answer alone is on stdout."""
+    with running(**how) as call:
+        for text, answer in (("hello", b"you said: hello\n"), ("work on", b"high water at noon\n")):
+            ended = call(text)
+            assert (ended.status, ended.out, ended.err) == (0, answer, "")
+        assert call("-", stdin=b"from a pipe").text == "you said: from a pipe\n"
+
+
+@pytest.mark.needs_a2a
+def test_O19_states_and_errors_are_shown(running: Any) -> None:
+    """As the SDK gives them: a task that waits is an answer, one that failed is none."""
+    with running() as call:
+        asked = call("ask me")
+        assert (asked.status, asked.text) == (0, "at which place?\n")
+        assert "is TASK_STATE_INPUT_REQUIRED" in asked.err
+        failed = call("fail now")
+        assert (failed.status, failed.text) == (3, "the sea is dry\n")
+        assert "call.task_failed: the agent's task ended as TASK_STATE_FAILED" in failed.err
+
+        told = call("work", "--json").json
+        assert told.pop("task")
+        assert told.pop("context")
+        url = f"http://127.0.0.1:{call.agent.port}"
+        assert told == {
+            "schema": "cardsign.call/1",
+            "input": f"{url}/.well-known/agent-card.json",
+            "issuer": "tides",
+            "endpoint": {"url": f"{url}/a2a", "binding": "JSONRPC", "version": "1.0"},
+            "state": "TASK_STATE_COMPLETED",
+            "text": "high water at noon",
+        }
+
+
+@pytest.mark.needs_a2a
+def test_the_agents_words_are_escaped(running: Any) -> None:
+    """Lines stay lines; nothing else moves a cursor or hides."""
+    with running() as call:
+        ended = call("one\ntwo \x1b[2J\u202e three")
+        assert ended.text == "you said: one\ntwo \\u{1b}[2J\\u{202e} three\n"
+
+
+@pytest.mark.needs_a2a
+def test_a_task_without_end(running: Any) -> None:
+    """A stream of events is given up when its time is over."""
+    with running() as call:
+        ended = call("for ever", "--timeout", "1")
+        assert (ended.status, ended.out) == (3, b"")
+        assert "fetch.timeout" in ended.err
+
+
+EDITS: dict[str, tuple[Edit, str]] = {
+    "another word": (lambda card: {**card, "description": "Send money."}, "sig.bad"),
+    "an interface elsewhere": (
+        lambda card: {
+            **card,
+            "supportedInterfaces": [
+                {**card["supportedInterfaces"][0], "url": "https://evil.example/a2a"}
+            ],
+        },
+        "sig.bad",
+    ),
+    "an interface of 0.3 beside": (
+        lambda card: {**card, "url": "https://evil.example/a2a", "protocolVersion": "0.3.0"},
+        "coverage.uncovered",
+    ),
+    "no signature": (
+        lambda card: {name: value for name, value in card.items() if name != "signatures"},
+        "sig.none",
+    ),
+}
+
+
+@pytest.mark.needs_a2a
+@pytest.mark.parametrize(("edit", "code"), EDITS.values(), ids=EDITS)
+def test_O19_an_edited_card_is_not_called(running: Any, edit: Edit, code: str) -> None:
+    """Nothing but the card is asked for, although the agent would answer."""
+    with running(edit) as call:
+        ended = call("hello", "--credential", "env:TIDES_TOKEN")
+        assert (ended.status, ended.out) == (1, b"")
+        assert code in ended.err
+        assert set(call.agent.paths) == {"/.well-known/agent-card.json"}
+        told = call("hello", "--json")
+        assert (told.status, told.json["card"]) == (1, None)
+        assert told.json["verdict"] in ("invalid", "untrusted")
+
+
+@pytest.mark.needs_a2a
+def test_a_credential_is_shown_to_the_agent(running: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """By the scheme of the verified card; no log has it."""
+    with running(token=TOKEN, secured=True) as call, caplog.at_level(logging.DEBUG):
+        assert call("hello", "--credential", "env:TIDES_TOKEN").status == 0
+        assert set(call.agent.seen) == {f"Bearer {TOKEN}"}
+        ours = [one for one in caplog.records if not one.name.startswith(SERVERS)]
+        assert ours
+        assert not any(TOKEN in one.getMessage() for one in ours)
+
+        without = call("hello")
+        assert without.status == 3
+        assert "the card demands credentials, and you have none for it" in without.err
+        assert "credential.refused: http://127.0.0.1:" in without.err
+        assert 'it says it wants: Bearer realm="harbour"' in without.err
+
+
+@pytest.mark.needs_a2a
+def test_an_entry_for_another_origin_of_the_issuer(running: Any) -> None:
+    """Who has a credential for him elsewhere does not call him without it here."""
+    with running() as call:
+        LivePeer("https://tides.example", TOKEN, {}).write_credentials()
+        ended = call("hello")
+        assert (ended.status, "credential.elsewhere" in ended.err) == (2, True)
+        assert set(call.agent.paths) == {"/.well-known/agent-card.json"}
+
+
+@pytest.mark.parametrize("text", ["", "  ", "x" * (1024 * 1024 + 1)], ids=["", "blank", "long"])
+@pytest.mark.needs_a2a
+def test_no_message(cardsign: Cardsign, text: str) -> None:
+    """There must be one, of a reasonable length."""
+    ended = cardsign("call", "https://tides.example", text)
+    assert (ended.status, "usage.invalid" in ended.err) == (2, True)
+
+
+def test_without_the_library(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line that says how to get it, before anybody is asked."""
+    real = builtins.__import__
+
+    def importing(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("a2a"):
+            raise ModuleNotFoundError(f"No module named {name!r}")
+        return real(name, *rest, **more)
+
+    for module in ("cardsign.integrations.calling", "cardsign.integrations.a2a_sdk"):
+        monkeypatch.delitem(__import__("sys").modules, module, raising=False)
+        parent = __import__("cardsign.integrations", fromlist=["x"])
+        monkeypatch.delattr(parent, module.rpartition(".")[2], raising=False)
+    monkeypatch.setattr(builtins, "__import__", importing)
+    ended = cardsign("call", "https://tides.example", "hello")
+    monkeypatch.undo()
+
+    assert ended.status == 2
+    assert "call.not_installed" in ended.err
+    assert "pip install 'cardsign[a2a]'" in ended.err
+
+
+@pytest.mark.needs_a2a
+def test_only_the_command_that_calls_loads_the_sdk() -> None:
+    """A verdict or a fetch does not."""
+    import subprocess
+    import sys
+
+    program = "import sys, cardsign.cli.call, cardsign.cli.fetch; print('a2a' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,305 @@
+"""Rotation where the roots say which keys count: what a tick does, and leaves to them."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.cli.keys import rotating
+from cardsign.errors import StoreFault
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
+from cardsign.keys.operations import KeyOperations
+from cardsign.keys.stateformat import dump_state
+from cardsign.keys.store import DirectoryStore
+from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
+from tests.support import PORTABLE
+
+ISSUER = "https://tides.example"
+DRAFT = Path("next-keyset.json")
+AT_ONCE = """
+[timeline]
+max_age = 0
+worst_cache = 0
+card_max_age = 0
+skew = 0
+rotate_every = 0
+"""
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
+    cost = UnsafeScryptCost(n=2, r=1, p=1)
+    monkeypatch.setitem(KeyOperations.add_key.__kwdefaults__, "cost", cost)
+    monkeypatch.setattr("cardsign.cli.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr(ScryptCost, "min_n", 2)
+
+
+@pytest.fixture
+def issuer(cardsign: Cardsign) -> Cardsign:
+    """A folder set up in the full form, in which no cache is waited for."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    run(cardsign("init", "--issuer", ISSUER, "--no-recovery"))
+    with open("cardsign.toml", "a") as config:
+        config.write(AT_ONCE)
+    return cardsign
+
+
+def run(ended: Ended) -> Ended:
+    """What must have gone well."""
+    assert ended.status == 0, ended.err
+    return ended
+
+
+def generate(cardsign: Cardsign, *options: str) -> str:
+    """A new key; its kid."""
+    return str(run(cardsign("keys", "generate", *options, "--json")).json["kid"])
+
+
+def tick(cardsign: Cardsign, passphrase: str | None = None) -> Any:
+    """What cron's tick says; without a passphrase it makes no keys."""
+    return run(cardsign("keys", "rotate", "--tick", "--json", CARDSIGN_PASSPHRASE=passphrase)).json
+
+
+def state_of(kid: str) -> str:
+    """Where a key stands in its life."""
+    return DirectoryStore.open(Path("keys")).find(kid).state
+
+
+def approve(cardsign: Cardsign) -> None:
+    """What the roots do with the draft that a tick has written."""
+    digest = tick(cardsign)["needs_root"]["digest"]
+    run(cardsign("keyset", "sign", DRAFT, "--digest", digest))
+    run(cardsign("keyset", "publish", DRAFT))
+    run(cardsign("release", "renew"))
+
+
+def tree() -> dict[str, bytes]:
+    """Every file, but for empty locks."""
+    found = (path for path in Path().rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path): path.read_bytes() for path in found}
+
+
+def test_a_tick_never_needs_a_root(issuer: Cardsign) -> None:
+    """It writes one draft and changes nothing else; again, it says the same of the same bytes."""
+    generate(issuer)
+    before = tree()
+
+    first = issuer("keys", "rotate", "--tick", "--json", CARDSIGN_PASSPHRASE=None)
+    written = tree()
+    second = issuer("keys", "rotate", "--tick", "--json", CARDSIGN_PASSPHRASE=None)
+
+    assert (first.status, first.json) == (second.status, second.json) == (0, first.json)
+    assert written.pop(str(DRAFT)) == DRAFT.read_bytes()
+    assert written == before
+    assert tree() == {**before, str(DRAFT): DRAFT.read_bytes()}
+    told = first.json["needs_root"]
+    assert (told["code"], told["number"], told["draft"]) == ("rotate.needs_root", "1.2", str(DRAFT))
+    assert told["signed_by"] == ["its own root: 0 of 1 (nobody); 1 missing"]
+    text = issuer("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None).err
+    assert "rotate.needs_root: keyset 1.2 waits for the roots" in text
+    assert text.index("keyset sign") < text.index("keyset publish") < text.index("release renew")
+
+
+def test_what_a_holder_has_signed_is_left_as_it_is(issuer: Cardsign) -> None:
+    """The next tick says who has; and once it is published, that nothing is to be done."""
+    kid = generate(issuer)
+    digest = tick(issuer)["needs_root"]["digest"]
+    run(issuer("keyset", "sign", DRAFT, "--digest", digest))
+    signed = DRAFT.read_bytes()
+
+    assert tick(issuer)["needs_root"]["signed_by"] == ["its own root: 1 of 1 (owner)"]
+    assert DRAFT.read_bytes() == signed
+    text = issuer("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None).err
+    assert ("keyset publish" in text, "keyset sign" in text) == (True, False)
+    assert state_of(kid) == "generated"
+    run(issuer("keyset", "publish", DRAFT))
+
+    assert state_of(kid) == "prepublished"
+    assert tick(issuer)["needs_root"] is None
+    assert tick(issuer)["keyset"]["number"] == "1.3"
+
+
+def test_another_host_comes_to_the_same_draft(issuer: Cardsign) -> None:
+    """In a folder of its own, to the byte."""
+    generate(issuer)
+    options = ("keys", "rotate", "--tick", "--draft")
+    run(issuer(*options, "one.json", CARDSIGN_PASSPHRASE=None))
+    run(issuer(*options, "two.json", CARDSIGN_PASSPHRASE=None))
+
+    assert Path("one.json").read_bytes() == Path("two.json").read_bytes()
+
+
+def test_a_draft_that_lacks_what_has_happened_since_is_written_anew(issuer: Cardsign) -> None:
+    """Whoever has signed the old one has to sign again."""
+    first, second = generate(issuer), generate(issuer)
+    before = tick(issuer)["needs_root"]["digest"]
+    run(issuer("keys", "revoke", first, "--reason", "ceased"))
+    assert tick(issuer)["done"]["action"] == "destroy"
+
+    told = tick(issuer)["needs_root"]
+
+    assert told["digest"] != before
+    shown = run(issuer("keyset", "show", DRAFT, "--json")).json
+    assert (first in shown["revoked"], second in [key["kid"] for key in shown["keys"]]) == (
+        True,
+        True,
+    )
+
+
+def test_a_draft_that_cannot_be_read_is_no_reason_to_overwrite_it(issuer: Cardsign) -> None:
+    """A folder lies there, say."""
+    generate(issuer)
+    DRAFT.mkdir()
+
+    ended = issuer("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None)
+
+    assert (ended.status, f"({DRAFT})" in ended.err) == (2, True)
+
+
+def test_a_key_that_is_not_listed_yet_hinders_nobody(issuer: Cardsign) -> None:
+    """It is in no key set, signs nothing, and cards are published as ever."""
+    before = run(issuer("keys", "jwks")).json["keys"]
+    later, first_of_its_kind = generate(issuer), generate(issuer, "--alg", "RS256")
+
+    shown = run(issuer("keys", "jwks"))
+    run(issuer("sign", "card.json", "-o", "signed.json"))
+    run(issuer("release", "renew", "--card", "signed.json"))
+    run(issuer("publish", "signed.json"))
+
+    assert (state_of(later), state_of(first_of_its_kind)) == ("generated", "active")
+    assert shown.json["keys"] == before
+    assert f"{first_of_its_kind} is left out" in shown.err
+    published = run(issuer("publish", "signed.json", "--json")).json["kids"]
+    assert {later, first_of_its_kind}.isdisjoint(published)
+
+
+def test_each_command_says_what_the_roots_have_to_do_with_it(issuer: Cardsign) -> None:
+    """A key that waits, one that signs only when listed, and a theft, which cannot wait."""
+    later = run(issuer("keys", "generate"))
+    first_of_its_kind = run(issuer("keys", "generate", "--alg", "RS256"))
+    made = issuer("keys", "rotate", "--tick").err
+    old = run(issuer("keys", "jwks")).json["keys"][0]["kid"]
+    stolen = run(issuer("keys", "revoke", old, "--reason", "compromised"))
+
+    assert "it waits for a keyset statement that lists it" in later.err
+    assert "it signs as soon as a keyset statement lists it" in first_of_its_kind.err
+    assert "let the roots list it" in made
+    assert stolen.err.index("release renew") < stolen.err.index("sign your cards again")
+    assert "there is no standby" in stolen.err
+
+
+def test_a_rotation_goes_through_the_roots_once_for_what_comes_and_once_for_what_went(
+    issuer: Cardsign,
+) -> None:
+    """Ticks do the rest; a verifier who has the newest statements believes each card."""
+    (old,) = [key["kid"] for key in run(issuer("keys", "jwks")).json["keys"]]
+    new = generate(issuer)
+    generate(issuer, "--role", "release")
+    approve(issuer)
+    publish(issuer)
+    done = []
+    for _ in range(20):
+        told = tick(issuer)
+        if told["needs_root"]:
+            done.append("keyset")
+            approve(issuer)
+        elif told["done"] and told["done"]["kid"] in (old, new):
+            done.append(told["done"]["action"])
+        if state_of(old) == "retired" and done[-1:] == ["keyset"]:
+            break
+        publish(issuer)
+
+    assert [step for step in done if step != "keyset"][:2] == ["activate", "retire"]
+    shown = run(issuer("keyset", "show", "--json")).json
+    listed = {key["kid"] for key in shown["keys"]}
+    assert (old in listed, new in listed) == (False, True)
+
+
+def publish(cardsign: Cardsign) -> None:
+    """Sign, list and publish."""
+    run(cardsign("sign", "card.json", "-o", "signed.json"))
+    run(cardsign("release", "renew", "--card", "signed.json"))
+    run(cardsign("publish", "signed.json", "--max-age", "0"))
+
+
+def test_hosts_that_tick_at_once_do_not_trip_over_each_other(
+    issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is late finds it done, and goes on with what is next."""
+    kid = generate(issuer, "--role", "release")
+    approve(issuer)
+    commit = DirectoryStore.commit
+    others: list[Any] = []
+
+    def slower(self: DirectoryStore, *arguments: Any, **options: Any) -> Any:
+        if not others:
+            others.append(None)
+            others.append(tick(issuer)["done"])
+            raise StoreFault("keystore.changed", "somebody was faster")
+        return commit(self, *arguments, **options)
+
+    monkeypatch.setattr(DirectoryStore, "commit", slower)
+    late = tick(issuer)
+
+    assert (others[1]["action"], others[1]["kid"]) == ("activate", kid)
+    assert late["done"]["action"] == "retire"
+    activations = [
+        line for line in issuer("keys", "audit", "list", "--json").json if line["kid"] == kid
+    ]
+    assert [line["event"] for line in activations].count("key-activated") == 1
+
+
+def test_a_successor_is_made_once_and_then_waits(issuer: Cardsign) -> None:
+    """A tick that has a passphrase makes it; the next one asks the roots, and makes no other."""
+    made = tick(issuer, PASSPHRASE)["made"]
+    kinds = {made["roles"][0], tick(issuer, PASSPHRASE)["made"]["roles"][0]}
+
+    told = tick(issuer)
+
+    assert (made["state"], kinds) == ("generated", {"card", "release"})
+    assert told["needs_root"]["number"] == "1.2"
+    assert tick(issuer, PASSPHRASE)["made"] is None
+
+
+def test_a_log_that_was_written_anew_is_betrayed_by_the_release(issuer: Cardsign) -> None:
+    """Chain and state agree; what was published does not."""
+    assert run(issuer("keys", "audit", "verify")).status == 0
+    store = DirectoryStore.open(Path("keys"))
+    Path("keys/audit.jsonl").write_bytes(b"")
+    forged = DirectoryStore.create(Path("forged"))
+    forged.add_key(
+        PrivateKey.generate("ES256"), PASSPHRASE.encode(), now=datetime.now(UTC), random=os.urandom
+    )
+    state = replace(store.state, audit=forged.state.audit, generation=forged.state.generation)
+    Path("keys/keystore.json").write_bytes(dump_state(state))
+    Path("keys/audit.jsonl").write_bytes(Path("forged/audit.jsonl").read_bytes())
+
+    for words in (("keys", "audit", "verify"), ("keys", "doctor")):
+        ended = issuer(*words)
+        assert "keystore.audit_broken" in ended.err
+        assert "release 1 names" in ended.err
+        assert ended.status != 0
+
+
+def test_doctor_knows_the_statements(issuer: Cardsign) -> None:
+    """A draft that waits is an alarm, with the date on which everything ends without it."""
+    assert run(issuer("keys", "doctor")).status == 0
+    generate(issuer)
+    due = issuer("keys", "doctor", "--json")
+    tick(issuer)
+    waits = issuer("keys", "doctor", "--json")
+
+    for ended, code in ((due, "doctor.keyset_due"), (waits, "doctor.draft_waits")):
+        (alarm,) = [one for one in ended.json if one["level"] == "alarm"]
+        assert (ended.status, alarm["code"]) == (1, code)
+        assert datetime.fromisoformat(alarm["real"]) > datetime.now(UTC)
+        assert alarm["hint"]
+    assert rotating.DRAFT_FILE in issuer("keys", "doctor").err

@@ -1,0 +1,529 @@
+"""`cardsign peers` and live peers on the command line, with a network that is a table."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.errors import FetchFailed, FileFault
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keyset import read_keyset
+from cardsign.net.discovery import Discoverer
+from cardsign.net.fetch import Absent, Fetched, Wire
+from cardsign.trust.lock import read_lock
+from cardsign.trust.policyfile import read_policy
+from cardsign.trust.refresh import KEYSET_PATH, RELEASE_PATH
+from cardsign.verdict import NotTrusted
+from tests.cli import peer
+from tests.cli.conftest import Cardsign, Ended
+from tests.jose.statement_making import DAY, URL, key
+from tests.support import PORTABLE, dump, signed
+
+HOME = "https://tides.example"
+SHORE = "https://shore.example"
+Network = dict[str, bytes | str]
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+    """What URLs answer: bytes, or the code of a failure."""
+    answers: Network = {}
+
+    def fetch(url: str, wire: Wire, **conditions: object) -> Fetched:
+        answer = answers.get(url)
+        if isinstance(answer, bytes):
+            return Fetched(url, 200, answer, "application/json", "192.0.2.1")
+        if answer is None:
+            raise Absent("fetch.status", f"{url} answered 404 instead of 200")
+        raise FetchFailed(answer, f"{url} did not answer")
+
+    monkeypatch.setattr("cardsign.net.asker.fetch", fetch)
+    return answers
+
+
+@pytest.fixture
+def tides(network: Network) -> bytes:
+    """The peer at his home: card, first keyset statement, release."""
+    first = peer.keyset()
+    network[URL] = dump(signed(PORTABLE, key("card")))
+    network[HOME + KEYSET_PATH.format(epoch=1, version=1)] = first
+    network[HOME + RELEASE_PATH] = peer.release(first, PORTABLE)
+    return first
+
+
+def add(cardsign: Cardsign, *arguments: str | Path) -> Ended:
+    """Enrol, without `trust init`."""
+    ended = cardsign("trust", "add", *arguments)
+    assert ended.status == 0, ended.err
+    return ended
+
+
+def lines(ended: Ended) -> list[dict[str, Any]]:
+    """JSON Lines, by URL."""
+    return sorted(map(json.loads, ended.text.splitlines()), key=lambda one: str(one["input"]))
+
+
+# ------------------------------------------------------------------ two commands
+
+
+def test_a_new_user_verifies_a_live_peer_in_two_commands(
+    cardsign: Cardsign, network: Network, tides: bytes
+) -> None:
+    """Add and verify, both by URL; what is pinned is printed, to be compared elsewhere."""
+    added = cardsign("trust", "add", HOME + "/")
+    assert added.status == 0
+    assert read_keyset(tides).digest in added.text
+    assert "compare the lines above with the issuer over another channel" in added.err
+    (enrolled,) = read_policy(Path("trust.toml"))[0].enrolments
+    assert (enrolled.name, enrolled.cards) == ("tides.example", (HOME + "/",))
+    ended = cardsign("verify", HOME + "/", "--json")
+    assert (ended.status, ended.json["verdict"]) == (0, "trusted")
+    assert (ended.json["input"], ended.json["issuer"]) == (URL, "tides.example")
+    assert ended.json["valid_until"] is not None
+
+
+def test_add_by_url_takes_other_words(cardsign: Cardsign, network: Network, tides: bytes) -> None:
+    """A name, more cards, an optional peer, and the roots instead of the statement."""
+    add(
+        cardsign,
+        HOME,
+        "--name",
+        "tides",
+        "--card",
+        f"{HOME}/b.json",
+        "--peer",
+        "optional",
+        "--roots",
+    )
+    (said,) = cardsign("trust", "list", "--json").json
+    assert (said["name"], said["peer"]) == ("tides", "optional")
+    assert said["cards"] == [HOME + "/", f"{HOME}/b.json"]
+    assert list(said["anchor"]) == ["roots"]
+    assert "roots" in Path("trust.toml").read_text()
+
+
+def test_what_is_met_may_have_another_anchor(
+    cardsign: Cardsign, network: Network, tides: bytes
+) -> None:
+    """The URL says where, the file says by what; then nothing is fetched."""
+    Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
+    network.clear()
+    add(cardsign, HOME, "--jwks", "jwks.json")
+    assert [list(one["anchor"]) for one in cardsign("trust", "list", "--json").json] == [["keys"]]
+
+
+def _nothing(network: Network) -> None:
+    network.clear()
+
+
+def _silent(network: Network) -> None:
+    network.update(dict.fromkeys(network, "fetch.timeout"))
+
+
+def _junk(network: Network) -> None:
+    network[HOME + KEYSET_PATH.format(epoch=1, version=1)] = b"{}"
+
+
+@pytest.mark.parametrize("spoil", [_nothing, _silent, _junk], ids=["404", "no answer", "junk"])
+def test_who_has_no_statement_is_not_enrolled_by_url(
+    cardsign: Cardsign, network: Network, tides: bytes, spoil: Callable[[Network], None]
+) -> None:
+    """No verdict could be reached, nothing is written, and what else there is, is said."""
+    spoil(network)
+    ended = cardsign("trust", "add", HOME)
+    assert (ended.status, ended.out) == (3, b"")
+    assert "trust.no_keys" in ended.err
+    assert "--jwks-url" in ended.err
+    assert not Path("trust.toml").exists()
+    assert not peer.STATE.exists()
+
+
+WRONG = {
+    "no origin": (("tides", "--keyset", "k.json"), "usage.conflict"),
+    "a name twice": (("tides", "--name", "x", "--origin", HOME), "usage.conflict"),
+    "no anchor": (("tides", "--origin", HOME), "usage.conflict"),
+    "two anchors": ((HOME, "--tofu", "--jwks-url", f"{HOME}/k"), "usage.conflict"),
+    "releases without a keyset": ((HOME, "--release", "r.json"), "usage.conflict"),
+    "no URL": (("https://tides.example:0/",), "card.interface_url"),
+    "a card elsewhere": ((HOME, "--card", "https://mirror.example/"), "policy.malformed"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code"), WRONG.values(), ids=WRONG)
+def test_what_add_refuses(
+    cardsign: Cardsign, network: Network, tides: bytes, arguments: tuple[str, ...], code: str
+) -> None:
+    """A usage fault each, and nothing is written."""
+    ended = cardsign("trust", "add", *arguments)
+    assert (ended.status, code in ended.err) == (2, True), ended.err
+    assert not Path("trust.toml").exists()
+
+
+def test_a_policy_that_is_named_must_be_there(cardsign: Cardsign, tides: bytes) -> None:
+    """Only the policy of this folder is begun unasked: another name may be a slip."""
+    ended = cardsign("trust", "add", HOME, "--trust", "elsewhere.toml")
+    assert (ended.status, "policy.not_found" in ended.err) == (2, True)
+
+
+# ------------------------------------------------------------------ verify URL
+
+
+def test_statements_are_remembered_and_the_lock_is_raised(
+    cardsign: Cardsign, network: Network, tides: bytes
+) -> None:
+    """What was fetched for one verdict is there for the next, also without a network."""
+    add(cardsign, HOME)
+    second = peer.keyset(2, tides, iat=peer.T0 + 1)
+    network[HOME + KEYSET_PATH.format(epoch=1, version=2)] = second
+    network[HOME + RELEASE_PATH] = peer.release(second, PORTABLE, seq=43)
+    ended = cardsign("verify", HOME)
+    assert ended.status == 0
+    assert "trust.lock holds a newer keyset statement of tides.example" in ended.err
+    held = read_lock(Path("trust.lock"))["tides.example"].keyset
+    assert held is not None
+    assert held.version == 2
+    Path("card.json").write_bytes(dump(signed(PORTABLE, key("card"))))
+    network.update(dict.fromkeys(network, "fetch.failed"))
+    assert cardsign("verify", "card.json", "--issuer", "tides.example").status == 0
+    offline = cardsign("verify", HOME, "--json")
+    assert (offline.status, peer.codes(offline)) == (3, ["fetch.failed"])
+
+
+def test_a_card_that_vanished_is_no_verdict(
+    cardsign: Cardsign, network: Network, tides: bytes
+) -> None:
+    """The memory of this machine knows where it was."""
+    add(cardsign, HOME)
+    assert cardsign("verify", HOME).status == 0
+    assert f"1 seen, the last one at {URL}" in cardsign("trust", "show", "tides.example").text
+    network[f"{HOME}/.well-known/agent.json"] = network.pop(URL)
+    ended = cardsign("verify", HOME, "--json")
+    assert (ended.status, peer.codes(ended)) == (3, ["card.vanished"])
+
+
+def test_without_state_the_lock_s_floors_do(
+    cardsign: Cardsign, network: Network, tides: bytes
+) -> None:
+    """A runner that may write nothing: policy and lock from version control, all else live."""
+    add(cardsign, HOME)
+    memory = {path: path.read_bytes() for path in peer.STATE.iterdir()}
+    ended = cardsign("verify", HOME, "--no-state", "--json")
+    assert (ended.status, ended.json["verdict"]) == (0, "trusted")
+    assert {path: path.read_bytes() for path in peer.STATE.iterdir()} == memory
+    Path("trust.lock").unlink()
+    bare = cardsign("verify", HOME, "--no-state", "--json")
+    assert (bare.status, "state.none" in peer.codes(bare)) == (3, True)
+
+
+def test_a_memory_that_cannot_be_written_is_a_fault(
+    cardsign: Cardsign, network: Network, tides: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk gives no verdict, and neither does a lost memory."""
+    add(cardsign, HOME)
+
+    def full(*_: object, **__: object) -> None:
+        raise FileFault("file.unwritable", "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cardsign.trust.state.write_atomic", full)
+        ended = cardsign("verify", HOME)
+        assert (ended.status, ended.out, "file.unwritable" in ended.err) == (2, b"", True)
+    Path("trust.lock").unlink()
+    (peer.STATE / "tides.example.json").unlink()
+    lost = cardsign("verify", HOME)
+    assert (lost.status, lost.out, "state.missing" in lost.err) == (2, b"", True)
+
+
+def test_a_verdict_on_a_url_takes_the_options_of_all(
+    cardsign: Cardsign, network: Network, tides: bytes
+) -> None:
+    """--profile narrows, --at asks about another time, --issuer names the subject."""
+    add(cardsign, HOME, "--name", "tides")
+    assert cardsign("verify", HOME, "--profile", "served-as-is").status == 0
+    wider = cardsign("verify", HOME, "--profile", "prune-empty")
+    assert (wider.status, "usage.conflict" in wider.err) == (2, True)
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
+    historic = cardsign("verify", HOME, "--at", tomorrow, "--json")
+    assert (historic.status, historic.json["historic"]) == (3, True)
+    mirror = "https://mirror.example/card.json"
+    network[mirror] = network[URL]
+    assert cardsign("verify", mirror, "--issuer", "tides").status == 0
+    assert cardsign("verify", mirror).status == 3
+
+
+def test_a_jwks_that_is_handed_over_is_not_fetched(
+    cardsign: Cardsign, network: Network, tides: bytes
+) -> None:
+    """With --jwks the file stands for the URL of the anchor, without it the URL is asked."""
+    jwks = JwkSet.of([key("card").public]).to_bytes()
+    Path("jwks.json").write_bytes(jwks)
+    add(cardsign, HOME, "--name", "tides", "--jwks-url", f"{HOME}/keys.json")
+    missing = cardsign("verify", HOME, "--json")
+    assert (missing.status, peer.codes(missing)[0]) == (3, "trust.no_keys")
+    handed = cardsign("verify", HOME, "--issuer", "tides", "--jwks", "jwks.json", "--json")
+    assert (handed.status, "refresh.no_answer" in peer.codes(handed)) == (0, False)
+    network[f"{HOME}/keys.json"] = jwks
+    assert cardsign("verify", HOME).status == 0
+
+
+def test_an_extended_card_beside_a_live_one(
+    cardsign: Cardsign, network: Network, tides: bytes
+) -> None:
+    """The public card is fetched with its statements; without it the other is not looked at."""
+    add(cardsign, HOME)
+    Path("extended.json").write_bytes(dump(signed(PORTABLE, key("card"))))
+    options = ("--extended", "extended.json", "--audience", peer.AUDIENCE, "--json")
+    said = lines(cardsign("verify", HOME, *options))
+    assert [one["verdict"] for one in said] == ["untrusted", "trusted"]
+    assert said[0]["reasons"][0]["code"] == "extended.not_marked"
+    network[URL] = "fetch.timeout"
+    ended = cardsign("verify", HOME, *options)
+    assert (ended.status, peer.codes(ended)) == (3, ["fetch.timeout"])
+
+
+# ------------------------------------------------------------------ peers verify
+
+
+@pytest.fixture
+def four(cardsign: Cardsign, network: Network, tides: bytes) -> Network:
+    """Four cards of two issuers: one trusted, one unlisted; of the other, one gone, one silent."""
+    other = {**PORTABLE, "version": "6.6.6"}
+    network[f"{HOME}/b.json"] = dump(signed(other, key("card")))
+    network[f"{SHORE}/slow.json"] = "fetch.timeout"
+    Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
+    add(cardsign, HOME, "--name", "tides", "--card", f"{HOME}/b.json")
+    cards = ("--card", f"{SHORE}/gone.json", "--card", f"{SHORE}/slow.json")
+    add(cardsign, "shore", "--origin", SHORE, "--jwks", "jwks.json", *cards)
+    return network
+
+
+def test_O8_O9_one_failure_hides_no_other_verdict(cardsign: Cardsign, four: Network) -> None:
+    """JSON Lines, one object for each card, and nothing else on stdout."""
+    ended = cardsign("peers", "verify", "--json")
+    said = lines(ended)
+    assert [(one["name"], one["input"], one["verdict"]) for one in said] == [
+        ("shore", f"{SHORE}/gone.json", "indeterminate"),
+        ("shore", f"{SHORE}/slow.json", "indeterminate"),
+        ("tides", URL, "trusted"),
+        ("tides", f"{HOME}/b.json", "untrusted"),
+    ]
+    assert ended.status == 1
+    assert "4 card(s) of 2 issuer(s): 1 trusted, 1 not trusted, 2 without a verdict" in ended.err
+    assert "\x1b" not in ended.err
+
+
+def test_O8_the_lock_follows_all_of_them(cardsign: Cardsign, four: Network, tides: bytes) -> None:
+    """What peers have come to is raised in the lock, and said."""
+    second = peer.keyset(2, tides, iat=peer.T0 + 1)
+    four[HOME + KEYSET_PATH.format(epoch=1, version=2)] = second
+    ended = cardsign("peers", "verify")
+    assert "trust.lock holds a newer keyset statement of tides" in ended.err
+    held = read_lock(Path("trust.lock"))["tides"].keyset
+    assert held is not None
+    assert held.version == 2
+
+
+def test_a_line_for_each_card(cardsign: Cardsign, four: Network) -> None:
+    """Verdict, issuer, URL, and until when or why."""
+    said = {line.split()[2]: line for line in cardsign("peers", "verify").text.splitlines()}
+    assert len(said) == 4
+    assert said[URL].startswith("trusted ")
+    assert " until 20" in said[URL]
+    assert "card.digest_unlisted: " in said[f"{HOME}/b.json"]
+    assert "fetch.timeout: " in said[f"{SHORE}/slow.json"]
+
+
+STATUSES = {
+    "untrusted beats no verdict": ((), 1),
+    "one issuer without a verdict": (("shore",), 3),
+    "the other": (("tides",), 1),
+    "a name twice": (("shore", "shore"), 3),
+}
+
+
+@pytest.mark.parametrize(("names", "status"), STATUSES.values(), ids=STATUSES)
+def test_the_weightiest_counts(
+    cardsign: Cardsign, four: Network, names: tuple[str, ...], status: int
+) -> None:
+    """1 beats 3 beats 0 (D4)."""
+    assert cardsign("peers", "verify", *names).status == status
+
+
+def test_a_good_day(cardsign: Cardsign, four: Network) -> None:
+    """The twin: all trusted is 0."""
+    for url in (f"{HOME}/b.json", f"{SHORE}/gone.json", f"{SHORE}/slow.json"):
+        text = Path("trust.toml").read_text()
+        Path("trust.toml").write_text(text.replace(f', "{url}"', "").replace(f'"{url}"', ""))
+    ended = cardsign("peers", "verify")
+    assert (ended.status, len(ended.text.splitlines())) == (0, 1)
+    assert "no card is listed of shore" in ended.err
+
+
+def test_O10_optional_peers_are_told_and_change_nothing(cardsign: Cardsign, four: Network) -> None:
+    """Neither their refusals nor their silence."""
+    text = Path("trust.toml").read_text()
+    for name in ("tides", "shore"):
+        text = text.replace(f'name = "{name}"', f'name = "{name}"\npeer = "optional"')
+    Path("trust.toml").write_text(text)
+    ended = cardsign("peers", "verify")
+    assert ended.status == 0
+    assert "untrusted      tides (optional)" in ended.text
+    assert len(ended.text.splitlines()) == 4
+
+
+def test_a_local_fault_of_one_issuer_hides_no_other(cardsign: Cardsign, four: Network) -> None:
+    """A memory that is lost is 2, and the others' cards are verified."""
+    (peer.STATE / "tides.json").write_text("{}")
+    ended = cardsign("peers", "verify", "--json")
+    said = lines(ended)
+    assert [one.get("verdict", one.get("error", {}).get("code")) for one in said] == [
+        "indeterminate",
+        "indeterminate",
+        "state.corrupt",
+        "state.corrupt",
+    ]
+    assert ended.status == 2
+    text = cardsign("peers", "verify", "tides").text
+    assert text.startswith("fault ")
+    assert "2 not looked at" in cardsign("peers", "verify").err
+
+
+def test_what_lists_no_card_cannot_be_checked(cardsign: Cardsign, tides: bytes) -> None:
+    """A check that looks at nothing must not pass."""
+    cardsign("trust", "init")
+    assert "policy.no_cards" in cardsign("peers", "verify").err
+    add(cardsign, "tides", "--origin", HOME, "--jwks-url", f"{HOME}/keys.json")
+    ended = cardsign("peers", "verify")
+    assert (ended.status, "policy.no_cards" in ended.err) == (2, True)
+    assert "policy.unknown_issuer" in cardsign("peers", "verify", "nobody").err
+
+
+def test_cards_are_asked_for_together(
+    cardsign: Cardsign, four: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All at once, or as many as --concurrency says."""
+    barrier = threading.Barrier(3, timeout=5)
+    together = threading.Event()
+
+    def fetch(url: str, wire: Wire, **conditions: object) -> Fetched:
+        if url.startswith(SHORE) or url.endswith("b.json"):
+            try:
+                barrier.wait()
+                together.set()
+            except threading.BrokenBarrierError:
+                pass
+        raise FetchFailed("fetch.timeout", f"{url} did not answer")
+
+    monkeypatch.setattr("cardsign.net.asker.fetch", fetch)
+    cardsign("peers", "verify")
+    assert together.is_set()
+    together.clear()
+    barrier = threading.Barrier(3, timeout=0.2)
+    cardsign("peers", "verify", "--concurrency", "2")
+    assert not together.is_set()
+
+
+def test_a_bug_in_one_check_is_told_last(
+    cardsign: Cardsign, four: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the verdicts of the others are printed before."""
+    meet = Discoverer.meet
+
+    def crash(self: Discoverer, url: str, **more: Any) -> Any:
+        if url.endswith("b.json"):
+            raise ZeroDivisionError
+        return meet(self, url, **more)
+
+    monkeypatch.setattr(Discoverer, "meet", crash)
+    ended = cardsign("peers", "verify")
+    assert (ended.status, len(ended.text.splitlines())) == (2, 3)
+    assert "internal error" in ended.err
+
+
+def test_somebody_who_watches_sees_how_far_it_is(
+    cardsign: Cardsign, four: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only on a terminal."""
+    monkeypatch.setattr("cardsign.cli.peers._is_watched", lambda: True)
+    assert "\r3 of 4 cards" in cardsign("peers", "verify", "--json").err
+
+
+# ------------------------------------------------------------------ peers status
+
+
+def test_O23_how_issuers_stand(cardsign: Cardsign, four: Network) -> None:
+    """By memory alone: what was seen, until when, and where."""
+    cardsign("peers", "verify")
+    four.update(dict.fromkeys(four, "fetch.failed"))
+    ended = cardsign("peers", "status", "--json")
+    tides, shore = ended.json
+    assert (tides["keyset"]["number"], tides["release"]["seq"]) == ("1.1", 42)
+    assert tides["until"] == tides["release"]["exp"] == peer.T0 + 7 * DAY
+    assert tides["last_signed"] == peer.T0
+    assert tides["seen"] == [URL]
+    assert (shore["keyset"], shore["until"], shore["alarms"]) == (None, None, [])
+    assert (ended.status, tides["alarms"]) == (0, [])
+    text = cardsign("peers", "status", "tides").text
+    assert text.startswith("tides: by keyset\n  keyset      1.1, until ")
+    assert f"{HOME}/b.json, not seen yet" in text
+    assert f"{HOME}/\n" in text
+
+
+def test_what_will_need_a_person(cardsign: Cardsign, network: Network) -> None:
+    """A release past half of its time, a keyset that ends soon: exit 1, and what to do."""
+    week = peer.T0 - 4 * DAY
+    first = peer.keyset(iat=week, exp=peer.T0 + 9 * DAY)
+    network[URL] = dump(signed(PORTABLE, key("card")))
+    network[HOME + KEYSET_PATH.format(epoch=1, version=1)] = first
+    network[HOME + RELEASE_PATH] = peer.release(first, PORTABLE, iat=week, exp=week + 7 * DAY)
+    add(cardsign, HOME)
+    ended = cardsign("peers", "status", "--json")
+    codes = [alarm["code"] for alarm in ended.json[0]["alarms"]]
+    assert (ended.status, codes) == (1, ["peer.release_late", "peer.keyset_ends"])
+    assert "peer.release_late: release 42" in cardsign("peers", "status").text
+    text = Path("trust.toml").read_text()
+    Path("trust.toml").write_text(text.replace("\ncards =", '\npeer = "optional"\ncards ='))
+    assert cardsign("peers", "status").status == 0
+
+
+def test_a_lost_memory_is_part_of_the_answer(cardsign: Cardsign, four: Network) -> None:
+    """The others are told too, and the status is 2."""
+    (peer.STATE / "shore.json").unlink()
+    Path("trust.lock").unlink()
+    ended = cardsign("peers", "status", "--json")
+    assert [[alarm["code"] for alarm in one["alarms"]] for one in ended.json][1] == [
+        "state.missing"
+    ]
+    assert ended.status == 2
+
+
+def test_nobody_stands(cardsign: Cardsign) -> None:
+    """An empty policy has no peers."""
+    cardsign("trust", "init")
+    ended = cardsign("peers", "status")
+    assert (ended.status, ended.out) == (0, b"")
+    assert "trusts nobody" in ended.err
+
+
+# ------------------------------------------------------------------ the page
+
+
+def test_the_page_s_python_runs(cardsign: Cardsign, network: Network, tides: bytes) -> None:
+    """As it stands, but for the host: a trusted card is used, another raises."""
+    add(cardsign, HOME)
+    page = (Path(__file__).parents[2] / "docs/peers.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    said: list[Any] = []
+    names = {"use": lambda document, until: said.append(document), "log": said.append}
+    exec(code.replace("geo.acme.example", "tides.example"), dict(names))
+    assert said == [PORTABLE]
+    network[URL] = dump(signed(PORTABLE, key("mallory")))
+    with pytest.raises(NotTrusted):
+        exec(code.replace("geo.acme.example", "tides.example"), dict(names))

@@ -1,0 +1,112 @@
+"""A new user and a live peer: `cardsign serve` on a loopback port, and two commands."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
+from cardsign.keys.store import DirectoryStore
+from tests.cli.conftest import Cardsign, Ended
+from tests.support import PORTABLE
+
+ROOT = Path(__file__).resolve().parents[2]
+RECOVERY = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
+LOOPBACK = "--insecure-loopback-http"
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
+    cost = UnsafeScryptCost(n=2, r=1, p=1)
+    monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
+    monkeypatch.setattr("cardsign.cli.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr(ScryptCost, "min_n", 2)
+
+
+def run(ended: Ended) -> Ended:
+    """What must have gone well."""
+    assert ended.status == 0, ended.err
+    return ended
+
+
+@pytest.fixture
+def home(cardsign: Cardsign) -> Iterator[str]:
+    """The peer's origin: a card that is signed, released, published and served."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        home = f"http://127.0.0.1:{free.getsockname()[1]}"
+    interface = {**PORTABLE["supportedInterfaces"][0], "url": f"{home}/a2a"}
+    card = {**PORTABLE, "supportedInterfaces": [interface]}
+    Path("card.json").write_text(json.dumps(card))
+    run(cardsign("init", "--issuer", home, "--recovery-out", "recovery.key", **RECOVERY))
+    run(cardsign("sign", "card.json", "-o", "signed.json"))
+    run(cardsign("release", "renew", "--card", "signed.json"))
+    run(cardsign("publish", "signed.json"))
+    with served(home):
+        yield home
+
+
+@contextlib.contextmanager
+def served(home: str) -> Iterator[None]:
+    """`cardsign serve`, in processes of its own."""
+    bind = home.removeprefix("http://")
+    command = [sys.executable, "-m", "cardsign", "serve", "public", "--bind", bind]
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        assert process.stderr is not None
+        said = ""
+        while "serving generation" not in said:
+            said = process.stderr.readline()
+            assert said, "the server ended"
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_two_commands(cardsign: Cardsign, home: str) -> None:
+    """Add it, compare what is printed, verify it; then day by day, and what was remembered."""
+    added = run(cardsign("trust", "add", home, LOOPBACK))
+    told = run(cardsign("keyset", "show", "--json")).json  # what the issuer reads out himself
+    assert f"digest      {told['digest']}" in added.text
+    ended = run(cardsign("verify", home, LOOPBACK, "--json"))
+    assert ended.json["verdict"] == "trusted"
+    assert ended.json["answers"]["current"] == "yes"
+    run(cardsign("peers", "verify", LOOPBACK))
+    assert run(cardsign("peers", "status", "--json")).json[0]["keyset"]["number"] == "1.1"
+
+
+def test_first_contact_over_loopback(cardsign: Cardsign, home: str) -> None:
+    """By `tofu` too: this machine itself cannot be overheard, and only the option asks it."""
+    run(cardsign("trust", "add", home, "--tofu", "--freshness", "required"))
+    refused = cardsign("verify", home, "--json")
+    assert (refused.status, refused.json["reasons"][0]["code"]) == (3, "fetch.url")
+    ended = run(cardsign("verify", home, LOOPBACK, "--json"))
+    assert [one["code"] for one in ended.json["reasons"]] == ["trust.tofu_first"]
+    again = run(cardsign("verify", home, LOOPBACK, "--json"))
+    assert again.json["reasons"] == []
+
+
+def test_a_silent_peer(cardsign: Cardsign, home: str) -> None:
+    """Without a network a file is verified by what is remembered; a URL has no verdict."""
+    run(cardsign("trust", "add", home, LOOPBACK, "--name", "tides"))
+    run(cardsign("verify", home, LOOPBACK))
+    nobody = "http://127.0.0.1:9"
+    assert cardsign("verify", nobody, LOOPBACK).status == 3
+    run(cardsign("verify", "signed.json", "--issuer", "tides"))

@@ -1,0 +1,282 @@
+"""What the commands publish together, withhold, leave out and put on record."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.generation import Generation, load_current
+from cardsign.jose.release import ReleaseStatement, read_release
+from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
+from cardsign.keys.records import StoreState
+from cardsign.keys.store import DirectoryStore
+from tests.cli.conftest import Cardsign, Ended
+from tests.support import PORTABLE
+
+ISSUER = "https://tides.example"
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
+    cost = UnsafeScryptCost(n=2, r=1, p=1)
+    monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
+    monkeypatch.setattr("cardsign.cli.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr(ScryptCost, "min_n", 2)
+
+
+@pytest.fixture
+def issuer(cardsign: Cardsign) -> Cardsign:
+    """A folder set up in the full form, whose card is published."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    run(cardsign("init", "--issuer", ISSUER, "--no-recovery"))
+    run(cardsign("sign", "card.json", "-o", "signed.json"))
+    run(cardsign("release", "renew", "--card", "signed.json"))
+    run(cardsign("publish", "signed.json"))
+    return cardsign
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
+    """Set the clock of the statements."""
+
+    def show(now: datetime) -> None:
+        for command in ("release", "keyset", "keyset_publishing"):
+            monkeypatch.setattr(f"cardsign.cli.{command}.moment", lambda: now)
+
+    return show
+
+
+def run(ended: Ended) -> Ended:
+    """What must have gone well."""
+    assert ended.status == 0, ended.err
+    return ended
+
+
+def state() -> StoreState:
+    """What the key store knows."""
+    return DirectoryStore.open(Path("keys")).state
+
+
+def audit() -> list[dict[str, Any]]:
+    """The audit log."""
+    return [json.loads(line) for line in Path("keys/audit.jsonl").read_bytes().splitlines()]
+
+
+def published() -> Generation:
+    """The newest generation."""
+    return load_current(Path("public"))
+
+
+def release() -> ReleaseStatement:
+    """The published release."""
+    data = published().release
+    assert data is not None
+    return read_release(data)
+
+
+def signed_keyset(cardsign: Cardsign, number: str, *options: str) -> str:
+    """Draft the next keyset statement and sign it; the name of the file."""
+    digest = run(cardsign("keyset", "draft", *options)).text.strip()
+    run(cardsign("keyset", "sign", f"keyset-{number}.json", "--digest", digest))
+    return f"keyset-{number}.json"
+
+
+def tree() -> dict[str, bytes]:
+    """Every file, but for empty locks."""
+    found = (path for path in Path().rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path): path.read_bytes() for path in found}
+
+
+# ------------------------------------------------------------------ keysets and releases
+
+
+def test_a_keyset_and_the_release_that_speaks_of_it_are_published_at_once(
+    issuer: Cardsign,
+) -> None:
+    """In one generation, so that nobody meets the one without the other."""
+    before = published()
+    draft = signed_keyset(issuer, "1.2")
+    done = run(issuer("keyset", "publish", draft, "--json"))
+    assert done.json["published"] is True
+    assert (published().number, list(published().keysets)) == (before.number + 1, ["1.1", "1.2"])
+    assert (release().keyset.version, len(release().cards)) == (2, 1)
+    assert "nothing changed" in run(issuer("release", "renew")).err
+
+
+def test_a_keyset_waits_where_the_release_key_cannot_be_opened(issuer: Cardsign) -> None:
+    """Kept, and withheld until cron renews the release; cards are published meanwhile."""
+    before = published()
+    run(issuer("keys", "generate"))
+    draft = signed_keyset(issuer, "1.2")
+    kept = run(issuer("keyset", "publish", draft, "--json", CARDSIGN_PASSPHRASE=None))
+    assert (kept.json["created"], kept.json["published"]) == (True, False)
+    assert "keyset 1.2 is withheld" in kept.err
+    assert published() == before
+    again = run(issuer("publish", "signed.json", "--max-age", "60", "--json"))
+    standby = state().keys[-1].kid
+    assert (again.json["left_out"], published().number) == ([standby], before.number + 1)
+    assert f"left out of the key set: {standby}" in run(issuer("publish", "signed.json")).err
+    renewed = run(issuer("release", "renew"))
+    assert f"the published key set lacks {standby}" in renewed.err
+    assert list(published().keysets) == ["1.1", "1.2"]
+    assert run(issuer("publish", "signed.json", "--json")).json["left_out"] == []
+    assert standby in published().kids
+
+
+def test_a_wrong_passphrase_keeps_no_keyset(issuer: Cardsign) -> None:
+    """It is tried before anything is written."""
+    draft = signed_keyset(issuer, "1.2")
+    before = tree()
+    ended = issuer("keyset", "publish", draft, CARDSIGN_PASSPHRASE="wrong battery, wrong horse")
+    assert (ended.status, "passphrase.wrong" in ended.err) == (2, True)
+    assert tree() == before
+
+
+def test_a_keyset_is_published_without_a_release_only_on_purpose(issuer: Cardsign) -> None:
+    """For stolen keys: nobody trusts a card then before the release, and that is said."""
+    draft = signed_keyset(issuer, "1.2")
+    words = ("keyset", "publish", draft, "--without-release")
+    done = run(issuer(*words, CARDSIGN_PASSPHRASE=None))
+    assert "the published card is not trusted now" in done.err
+    assert (list(published().keysets), release().keyset.version) == (["1.1", "1.2"], 1)
+    ended = issuer("publish", "signed.json", "--max-age", "60")
+    assert (ended.status, "publish.release_behind" in ended.err) == (1, True)
+    assert "not trusted" not in run(issuer("release", "renew")).err
+    run(issuer("publish", "signed.json", "--max-age", "60"))
+
+
+def test_a_keyset_that_was_kept_is_published_when_it_is_asked_for_again(issuer: Cardsign) -> None:
+    """Whoever was interrupted, or had no passphrase, does the same once more."""
+    draft = signed_keyset(issuer, "1.2")
+    run(issuer("keyset", "publish", draft, CARDSIGN_PASSPHRASE=None))
+    done = run(issuer("keyset", "publish", draft, "--json"))
+    assert (done.json["created"], done.json["published"]) == (False, True)
+    assert release().keyset.version == 2
+
+
+def test_a_revocation_says_what_is_still_to_be_published(issuer: Cardsign) -> None:
+    """At 3 a.m. the release denies the key at once; key set and card lag behind."""
+    key = published().kids[0]
+    run(issuer("keys", "revoke", key, "--reason", "compromised"))
+    told = run(issuer("release", "renew")).err
+    assert f"the published key set still holds {key}" in told
+    assert "the published card is not trusted now" in told
+
+
+# ------------------------------------------------------------------ the record
+
+
+def test_what_a_renewed_release_publishes_is_put_on_record(issuer: Cardsign) -> None:
+    """Its number and its generation, a line each; the same again leaves no line."""
+    run(issuer("release", "renew", "--force"))
+    newest = published()
+    assert state().publications[-1].generation == newest.number
+    assert state().publications[-1].at == newest.published_at
+    lines = audit()[-2:]
+    assert [line["event"] for line in lines] == ["release.signed", "publication-recorded"]
+    assert lines[0]["details"]["seq"] == release().seq
+    before = tree()
+    run(issuer("release", "renew"))
+    assert tree() == before
+
+
+def test_what_follows_a_publication_off_the_record_stays_off_it(issuer: Cardsign) -> None:
+    """A renewed release does not say that the card before it is live; publishing again does."""
+    recorded = state().publications
+    run(issuer("publish", "signed.json", "--max-age", "60", "--not-live"))
+    run(issuer("release", "renew", "--force"))
+    assert (state().publications, published().number) == (recorded, 3)
+    run(issuer("publish", "signed.json", "--max-age", "60"))
+    assert state().publications[-1].generation == 3
+    run(issuer("release", "renew", "--force"))
+    assert state().publications[-1].generation == 4
+
+
+def test_a_release_that_was_not_recorded_is_by_the_next_run_of_cron(
+    issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after publishing: nothing is to be renewed the next time, but recorded."""
+    with monkeypatch.context() as patch:
+        patch.setattr("cardsign.cli.publishing.on_record", lambda store, generation: None)
+        run(issuer("release", "renew", "--force"))
+    assert state().publications[-1].generation == published().number - 1
+    assert "nothing changed" in run(issuer("release", "renew")).err
+    assert state().publications[-1].generation == published().number
+
+
+def test_the_audit_head_is_in_the_release(issuer: Cardsign) -> None:
+    """As it was when the release was drafted, so that its signature holds the log fast."""
+    head = state().audit.digest
+    run(issuer("release", "renew", "--force"))
+    assert release().audit_head == head
+    assert audit()[-2]["prev"] == head  # the line that says that it was signed comes after it
+    run(issuer("keys", "audit", "verify"))
+
+
+# ------------------------------------------------------------------ the next change
+
+
+def test_a_generation_knows_when_its_keys_change(
+    cardsign: Cardsign, keystore: DirectoryStore, signed: Path
+) -> None:
+    """When the standby is due by the timeline, once this very publication is on record."""
+    Path("cardsign.toml").write_text("format = 1\n[timeline]\nrotate_every = 60\n")
+    run(cardsign("publish", "signed.json", "-o", "public"))
+    assert published().changes_at is None
+    run(cardsign("keys", "generate"))
+    run(cardsign("publish", "signed.json", "-o", "public"))
+    due = published().published_at + timedelta(hours=24, minutes=5)
+    assert published().changes_at == due
+    ahead = run(cardsign("keys", "rotate", "--json")).json["ahead"]
+    assert due.isoformat() in {step["due"] for step in ahead if step["action"] == "activate"}
+    assert "nothing changed" in run(cardsign("publish", "signed.json", "-o", "public")).err
+    Path("cardsign.toml").write_text("format = 1\n[timeline]\nrotate_every = 60\nskew = 600\n")
+    run(cardsign("publish", "signed.json", "-o", "public"))
+    assert published().changes_at == due + timedelta(minutes=5)
+
+
+def test_a_publication_that_was_not_recorded_is_the_same_once_more(
+    cardsign: Cardsign, keystore: DirectoryStore, signed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in between: publishing again makes no other generation, and records this one."""
+    Path("cardsign.toml").write_text("format = 1\n[timeline]\nrotate_every = 60\n")
+    run(cardsign("keys", "generate"))
+    with monkeypatch.context() as patch:
+        patch.setattr("cardsign.cli.publish.on_record", lambda store, generation: None)
+        run(cardsign("publish", "signed.json", "-o", "public"))
+    assert state().publications == ()
+    assert "nothing changed" in run(cardsign("publish", "signed.json", "-o", "public")).err
+    assert state().publications[-1].generation == 1
+
+
+# ------------------------------------------------------------------ no root for a release
+
+
+def test_four_hundred_releases_are_renewed_without_a_root(
+    issuer: Cardsign, clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One keyset statement of 400 days, cron each night, and a root that is not there."""
+    start = datetime.now(UTC).replace(microsecond=0)
+    run(issuer("keyset", "publish", signed_keyset(issuer, "1.2", "--days", "400")))
+    first = release()
+    for key in state().active_keys("root"):
+        Path("keys/private", f"{key.thumbprint}.key").unlink()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a third of the time
+    for night in range(1, 399):
+        clock(start + timedelta(days=night))
+        run(issuer("release", "renew", "--days", "1", "--publication", "none"))
+    clock(start + timedelta(days=399))
+    run(issuer("release", "renew"))
+    assert (release().seq, release().keyset) == (first.seq + 399, first.keyset)
+    assert release().cards == first.cards
+    assert release().iat == int((start + timedelta(days=399)).timestamp())
+    clock(start + timedelta(days=400, seconds=1))
+    ended = issuer("release", "renew")
+    assert (ended.status, "statement.expired" in ended.err) == (2, True)

@@ -1,0 +1,385 @@
+"""Every command that writes, what has to be there before it, and what may be there after a crash.
+
+What waits for caches is done by the library under a virtual clock, everything else as a user
+does it: by the command line, in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.cli import cli
+from cardsign.errors import StoreFault
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.doctor import examine_store
+from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost, open_envelope
+from cardsign.keys.exporting import export_private
+from cardsign.keys.ledger import Ledger, read_draft
+from cardsign.keys.operations import KeyOperations
+from cardsign.keys.store import DirectoryStore
+from cardsign.keys.timeline import DEFAULT_SETTINGS
+from cardsign.publish import load_current, publish
+from cardsign.recorded import publication_of
+from cardsign.sign import sign_card
+from tests.crash.recording import Tree, read_tree
+from tests.keys.lives import NOON, QUICK, after
+from tests.support import PORTABLE
+
+PASSPHRASE = "correct horse battery staple"
+RECOVERY_PASSPHRASE = "another horse entirely"
+CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
+CARD = json.dumps(PORTABLE).encode()
+TIMELINE = "\n[timeline]\n" + "".join(
+    f"{name} = 0\n" for name in ("max_age", "worst_cache", "card_max_age", "skew", "rotate_every")
+)
+
+Step = Callable[[Path], None]
+
+ONE, TWO, THREE = (PrivateKey.generate("ES256", kid=kid) for kid in ("one", "two", "three"))
+
+
+@pytest.fixture(autouse=True)
+def quick_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user with passphrases in the environment; envelopes that cost nothing to open.
+
+    Nothing is synced in truth: what that would achieve is reckoned by the recording.
+    """
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    defaults = {**(KeyOperations.add_key.__kwdefaults__ or {}), "cost": CHEAP}
+    monkeypatch.setattr(KeyOperations.add_key, "__kwdefaults__", defaults)
+    monkeypatch.setattr("cardsign.cli.recovery.DEFAULT_COST", CHEAP)
+    monkeypatch.setattr(ScryptCost, "min_n", 2)
+    monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
+    monkeypatch.setenv("CARDSIGN_RECOVERY_PASSPHRASE", RECOVERY_PASSPHRASE)
+    monkeypatch.delenv("CARDSIGN_KEYSTORE", raising=False)
+
+
+# --- by the library, under a virtual clock ------------------------------------------------
+
+
+def add(root: Path, key: PrivateKey, seconds: int) -> None:
+    """`cardsign keys generate`."""
+    store = DirectoryStore.create(root / "keys", exist_ok=True)
+    store.add_key(key, PASSPHRASE.encode(), now=after(seconds), random=os.urandom)
+
+
+def announce(root: Path, seconds: int) -> None:
+    """`cardsign sign` and `cardsign publish`."""
+    store = DirectoryStore.open(root / "keys")
+    keys = store.signing_keys(after(seconds))
+    signed = sign_card(CARD, [store.signer(key, PASSPHRASE.encode()) for key in keys])
+    options = {"jwks": store.jwks(), "extended": {}, "max_age": 50, "now": after(seconds)}
+    generation = publish(signed, directory=root / "public", **options)
+    store.record_publication(publication_of(generation), now=after(seconds))
+
+
+class NothingDue(Exception):
+    """A tick had nothing to do."""
+
+
+def tick(root: Path, seconds: int) -> None:
+    """`cardsign keys rotate`."""
+    step = DirectoryStore.open(root / "keys").tick(now=after(seconds), settings=QUICK, asked=True)
+    if step is None:
+        raise NothingDue
+
+
+def activating(root: Path) -> None:
+    """By hand."""
+    DirectoryStore.open(root / "keys").activate("two", now=after(220), settings=QUICK)
+
+
+def rotating(root: Path) -> None:
+    """By a tick."""
+    tick(root, 220)
+
+
+def retiring(root: Path) -> None:
+    """The first key leaves the set."""
+    tick(root, 900)
+
+
+def revoking(root: Path) -> None:
+    """And the second takes over."""
+    store = DirectoryStore.open(root / "keys")
+    store.revoke("one", reason="compromised", now=after(220), same_custody_accepted=True)
+
+
+def nothing(root: Path) -> None:
+    """A new folder."""
+
+
+def begun(root: Path) -> None:
+    """Two keys, nothing published."""
+    add(root, ONE, 0)
+    add(root, TWO, 0)
+
+
+def seen(root: Path) -> None:
+    """The second is published."""
+    begun(root)
+    announce(root, 10)
+
+
+def rotated(root: Path) -> None:
+    """The second is active, and has not signed what is published."""
+    seen(root)
+    rotating(root)
+
+
+def resigned(root: Path) -> None:
+    """It alone signs what is published."""
+    rotated(root)
+    announce(root, 800)
+
+
+def dropped(root: Path) -> None:
+    """The first is in the set no more."""
+    resigned(root)
+    retiring(root)
+    announce(root, 910)
+
+
+# --- by the command line ------------------------------------------------------------------
+
+
+def run(root: Path, *words: str) -> None:
+    """A command, in the folder; what it raises is raised."""
+    with contextlib.chdir(root), contextlib.suppress(SystemExit):
+        cli.main(words, prog_name="cardsign", standalone_mode=False)
+
+
+def typed(line: str) -> Step:
+    """A command as it is typed."""
+    return lambda root: run(root, *line.split())
+
+
+IMPORTED = "--import-passphrase-file export-passphrase"
+RESTORE = "keys restore store.age -i identity --keystore back"
+INIT = "init --issuer https://tides.example --recovery-out recovery.key"
+
+
+def issuer(root: Path) -> None:
+    """A folder set up by `init`, with a card and a key of somebody else in it."""
+    (root / "card.json").write_bytes(CARD)
+    (root / "other.jwk").write_text(json.dumps(ONE.public.jwk()))
+    run(root, *INIT.split())
+    with (root / "cardsign.toml").open("a") as file:
+        file.write(TIMELINE)
+
+
+def live(root: Path) -> None:
+    """Its card is listed and published."""
+    issuer(root)
+    run(root, *["sign", "card.json", "-o", "signed.json"])
+    run(root, *["release", "renew", "--card", "signed.json"])
+    run(root, *["publish", "signed.json", "--max-age", "0"])
+
+
+def drafted(root: Path) -> None:
+    """There is one key more, and the draft of a keyset that lists it."""
+    live(root)
+    run(root, *["keys", "generate"])
+    run(root, *["keyset", "draft", "-o", "draft.json"])
+
+
+def signing(root: Path) -> None:
+    """The root signs the draft, whose digest its holder was told."""
+    digest = read_draft((root / "draft.json").read_bytes()).digest
+    run(root, "keyset", "sign", "draft.json", "--digest", digest)
+
+
+def signed(root: Path) -> None:
+    """The draft is signed."""
+    drafted(root)
+    signing(root)
+
+
+def listed(root: Path) -> None:
+    """The keyset is published, and no release speaks of it yet."""
+    signed(root)
+    run(root, *["keyset", "publish", "draft.json"])
+
+
+def recovered(root: Path) -> None:
+    """A new epoch is drafted and signed."""
+    live(root)
+    run(root, *RECOVER.split())
+
+
+def with_files(root: Path) -> None:
+    """Beside a live issuer: an age identity, a passphrase for exports, a key to import."""
+    live(root)
+    for name, content in (("identity", f"{_age()[0]}\n"), ("export-passphrase", PASSPHRASE)):
+        (root / name).write_text(content)
+        (root / name).chmod(0o600)
+    private = export_private(THREE, "pkcs8", PASSPHRASE.encode(), random=os.urandom)
+    (root / "elsewhere.pem").write_bytes(private)
+
+
+def with_backup(root: Path) -> None:
+    """A backup lies there as well."""
+    with_files(root)
+    backing_up(root)
+
+
+def exporting(root: Path) -> None:
+    """The private half of the card key, encrypted."""
+    kid = DirectoryStore.open(root / "keys").active_keys()[0].kid
+    options = "--private --export-passphrase-file export-passphrase -o exported.pem"
+    run(root, "keys", "export", *options.split(), "--", kid)
+
+
+def backing_up(root: Path) -> None:
+    """All of the store."""
+    run(root, "keys", "backup", "-r", _age()[1], "-o", "store.age")
+
+
+def with_leftovers(root: Path) -> None:
+    """What killed processes leave behind."""
+    live(root)
+    orphan = root / "keys/private" / f"{'A' * 43}.key"
+    for leftover in (
+        root / "keys" / f".keystore.json.{'0' * 16}.tmp",
+        root / "keys/statements/keysets" / f".1.2.json.{'0' * 16}.tmp",
+        orphan,
+    ):
+        leftover.write_bytes(b"{")
+        leftover.chmod(0o600)
+
+
+@functools.cache
+def _age() -> tuple[str, str]:
+    """An age identity, and its recipient."""
+    import pyrage
+
+    identity = pyrage.x25519.Identity.generate()
+    return str(identity), str(identity.to_public())
+
+
+# --- the table ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command.
+
+    Attributes:
+        prepare: Makes the folder in which it is run.
+        command: Runs it.
+        again: What it may answer if it is run again after a crash; it may always succeed.
+    """
+
+    prepare: Step
+    command: Step
+    again: frozenset[str] = frozenset()
+
+
+EXISTS = frozenset({"file.exists"})
+STORE_EXISTS = EXISTS | {"keystore.exists"}
+ONCE = frozenset({"keystore.duplicate_key", "keystore.illegal_transition"})
+RECOVER = "keyset recover --recovery-file recovery.key --new-recovery-out new.key -o draft.json"
+
+CASES: dict[str, Case] = {
+    "generate, the first key": Case(nothing, lambda root: add(root, ONE, 0), ONCE),
+    "generate, another key": Case(seen, lambda root: add(root, THREE, 300), ONCE),
+    "publish, for the first time": Case(begun, lambda root: announce(root, 10)),
+    "publish, again": Case(rotated, lambda root: announce(root, 240)),
+    "activate": Case(seen, activating, ONCE),
+    "rotate, activating": Case(seen, rotating, ONCE),
+    "rotate, retiring": Case(resigned, retiring, ONCE),
+    "rotate, destroying": Case(dropped, lambda root: tick(root, 1500), ONCE),
+    "revoke": Case(seen, revoking, ONCE),
+    "import": Case(with_files, typed(f"keys import elsewhere.pem {IMPORTED}"), ONCE),
+    "export --private": Case(with_files, exporting, EXISTS),
+    "backup": Case(with_files, backing_up, EXISTS),
+    "restore": Case(with_backup, typed(RESTORE), STORE_EXISTS),
+    "doctor --fix": Case(with_leftovers, typed("keys doctor --fix")),
+    "init": Case(nothing, typed(INIT), EXISTS),
+    "sign": Case(live, typed("sign card.json -o again.json")),
+    "keyset draft": Case(listed, typed("keyset draft -o next.json")),
+    "keyset sign": Case(drafted, signing),
+    "keyset publish": Case(signed, typed("keyset publish draft.json")),
+    "keyset recover": Case(live, typed(RECOVER), EXISTS),
+    "keyset publish, a new epoch": Case(recovered, typed("keyset publish draft.json")),
+    "release renew": Case(listed, typed("release renew --force")),
+    "publish, beside statements": Case(listed, typed("publish signed.json --max-age 0")),
+}
+
+
+# --- what a crash may leave ---------------------------------------------------------------
+
+
+def private_halves(root: Path) -> frozenset[bytes]:
+    """The numbers of every private key of a folder, as a file in the clear would hold them."""
+    secrets = {key.to_pkcs8_der()[36:68] for key in (ONE, TWO, THREE)}
+    for path in root.rglob("*.key"):
+        recovery = path.parent == root
+        passphrase = RECOVERY_PASSPHRASE if recovery else PASSPHRASE
+        with contextlib.suppress(StoreFault):  # one that is torn
+            secrets.add(open_envelope(path.read_bytes(), passphrase.encode())[0][36:68])
+    return frozenset(secrets)
+
+
+def check(root: Path, earlier: Tree, secrets: frozenset[bytes]) -> None:
+    """Whatever a crash has left: it is the old store or the new one, and whole."""
+    tree = read_tree(root)
+    for content in tree.values():
+        assert not any(secret in (content or b"") for secret in secrets)
+    for name in ("keys", "back"):
+        state_file = f"{name}/keystore.json"
+        if state_file in tree:
+            _check_store(root / name, json.loads(earlier.get(state_file) or b'{"keys": []}'))
+        else:
+            assert state_file not in earlier
+    newest = newest_record(root)
+    if "public/current" in tree:
+        assert newest <= load_current(root / "public").number
+    else:
+        assert (newest, "public/current" in earlier) == (0, False)
+
+
+def newest_record(root: Path) -> int:
+    """The newest generation that the store has on record."""
+    if not (root / "keys/keystore.json").exists():
+        return 0
+    publications = DirectoryStore.open(root / "keys").state.publications
+    return max((one.generation for one in publications), default=0)
+
+
+def _check_store(path: Path, earlier: Any) -> None:
+    store = DirectoryStore.open(path)
+    assert {key["kid"] for key in earlier["keys"]} <= store.ever_held_kids()
+    for record in store.state.keys:
+        if record.private == "held":
+            store.signer(record, PASSPHRASE.encode()).sign(b"anything")
+    ledger = Ledger.beside(store)
+    held = earlier.get("statements", {}).get("keyset")
+    if held is not None:
+        numbers = [(one.epoch, one.version) for one in ledger.keysets()]
+        assert (held["epoch"], held["version"]) in numbers
+    ledger.to_publish()
+    _cure(store)
+
+
+def _cure(store: DirectoryStore) -> None:
+    """What doctor mends is mended, and nothing is left that somebody would have to look at."""
+    now = max(NOON, datetime.now(UTC)) + timedelta(days=2)
+    examine_store(store, settings=DEFAULT_SETTINGS, now=now, fix=True)
+    left = examine_store(store, settings=DEFAULT_SETTINGS, now=now)
+    outlook = {"doctor.due", "doctor.no_standby", "doctor.cards_unsigned"}
+    outlook |= {"doctor.keyset_due", "doctor.release_due"}
+    assert {finding.code for finding in left} <= {*outlook, "doctor.audit_aborted"}
+    files = {path.name for path in (store.path / "private").glob("*")}
+    assert files == {f"{key.thumbprint}.key" for key in store.state.keys if key.private == "held"}
+    assert not list(store.path.rglob("*.tmp"))

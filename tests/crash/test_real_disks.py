@@ -1,0 +1,83 @@
+"""Every command that writes, on a file system that really is read-only, and on one that is full.
+
+Mounted by a process of our own in a name space of its own, so nothing of this machine changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cardsign.errors import FileFault
+from tests.crash.commands import CASES, check, private_halves, quick_user
+from tests.crash.mounting import BIND, READ_ONLY, REMOUNT, in_own_mounts, mount
+from tests.crash.recording import Tree, read_tree
+
+__all__ = ["quick_user"]
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+ROOMS = (0, 1, 2, 3, 5, 8)  # free pages
+
+
+#: What needs no room: it only removes files.
+NO_ROOM = ("doctor --fix",)
+_either = contextlib.suppress(FileFault)
+
+
+def _files(tree: Tree) -> Tree:
+    """Without folders and locks, which hold nothing."""
+    return {name: data for name, data in tree.items() if data}
+
+
+@pytest.mark.needs_mounts
+@pytest.mark.parametrize("case", CASES)
+def test_a_read_only_file_system_is_an_error(tmp_path: Path, case: str) -> None:
+    """A stable code, and every file is as it was."""
+    root = tmp_path / "run"
+    root.mkdir()
+    CASES[case].prepare(root)
+    before = read_tree(root)
+
+    def refused() -> None:
+        mount(str(root), root, "none", BIND)
+        mount("none", root, "none", BIND | REMOUNT | READ_ONLY)
+        with pytest.raises(FileFault) as fault:
+            CASES[case].command(root)
+        assert fault.value.code == "file.unwritable"
+
+    assert in_own_mounts(refused) == ""
+    assert read_tree(root) == before
+
+
+@pytest.mark.needs_mounts
+@pytest.mark.parametrize("case", CASES)
+def test_a_full_file_system_is_an_error(tmp_path: Path, case: str) -> None:
+    """Without room nothing changes; with a little, what is committed is whole."""
+    made, root = tmp_path / "made", tmp_path / "run"
+    made.mkdir()
+    root.mkdir()
+    CASES[case].prepare(made)
+    before = read_tree(made)
+
+    def refused(room: int) -> None:
+        sizes = [path.stat().st_size for path in made.rglob("*") if path.is_file()]
+        pages = sum(-(-size // PAGE) for size in sizes) + room
+        mount("tmpfs", root, "tmpfs", 0, f"size={max(pages, 1) * PAGE}")
+        if pages == 0:
+            (root / "filler").write_bytes(b"x" * PAGE)
+        shutil.copytree(made, root, dirs_exist_ok=True)
+        earlier = _files(read_tree(root))
+        expected = pytest.raises(FileFault) if room == 0 and case not in NO_ROOM else _either
+        with expected as fault:
+            CASES[case].command(root)
+        if room == 0 and case not in NO_ROOM:
+            assert fault.value.code == "file.unwritable"
+            assert _files(read_tree(root)) == earlier
+        check(root, before, private_halves(root))
+
+    for room in ROOMS:
+        assert in_own_mounts(lambda room=room: refused(room)) == "", f"{room} free pages"

@@ -1,0 +1,236 @@
+"""Calling by a2a-sdk's client over our transport: hostile agents, and where a token goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from internet import Answer, Network, Request, Takeover
+from peers import http
+
+from cardsign.errors import CallFailed, CardsignError, CredentialFault
+from cardsign.net.credentials import Credential, CredentialSource, Header
+from cardsign.net.endpoints import endpoints_of
+from cardsign.net.schemes import BEARER
+from cardsign.net.wallet import Wallet
+from cardsign.trust.origins import parse_origin
+from tests.support import put
+
+pytestmark = pytest.mark.needs_a2a
+
+HOST = "https://tides.example"
+TOKEN = "tok-9b3a5c77e0"
+CARD: dict[str, Any] = {
+    "name": "Tide tables",
+    "description": "Answers when the water comes.",
+    "version": "1.2.0",
+    "supportedInterfaces": [
+        {"url": f"{HOST}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    ],
+    "capabilities": {"streaming": True},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "tides", "name": "Tides", "description": "When.", "tags": ["sea"]}],
+}
+MESSAGE = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "at noon"}]}}
+
+
+def call(network: Network, card: dict[str, Any] = CARD, timeout: float = 20) -> Any:
+    """Call the first endpoint of a card that was verified, with a token for the peer."""
+    from cardsign.integrations.calling import send_text
+
+    credential = Credential("tides", parse_origin(HOST), CredentialSource.parse("env:T"))
+    header = Header.of(credential, BEARER, {"T": TOKEN})
+    endpoint = endpoints_of(card)[0]
+    work = send_text(card, endpoint, header, "when?", wire=network.wire(), total_timeout=timeout)
+    return asyncio.run(work)
+
+
+def rpc(make: Callable[[Request], dict[str, Any]]) -> Answer:
+    """An answer to a JSON-RPC call."""
+
+    def answer(request: Request) -> bytes:
+        call_id = json.loads(request.body)["id"]
+        return http(json.dumps({"jsonrpc": "2.0", "id": call_id, **make(request)}).encode())
+
+    return answer
+
+
+def result(value: Any) -> Answer:
+    return rpc(lambda request: {"result": value})
+
+
+def error(message: str, code: int = -32603) -> Answer:
+    return rpc(lambda request: {"error": {"code": code, "message": message}})
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+LAST = HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+
+
+def endless(event: bytes) -> Takeover:
+    """A stream of events that never ends."""
+
+    def speak(connection: ssl.SSLSocket) -> None:
+        connection.sendall(HEAD)
+        while True:
+            connection.sendall(event)
+
+    return Takeover(speak)  # type: ignore[arg-type]
+
+
+def silent(connection: Any) -> None:
+    connection.sendall(HEAD)
+    connection.recv(1)
+
+
+def working() -> bytes:
+    update = {"statusUpdate": {"taskId": "t", "status": {"state": "TASK_STATE_WORKING"}}}
+    return b"data: %b\n\n" % json.dumps({"jsonrpc": "2.0", "id": 1, "result": update}).encode()
+
+
+def test_an_honest_agent(network: Network) -> None:
+    """Its message is the answer; the token was in the one request."""
+    host = network.host("tides.example", result(MESSAGE))
+    assert call(network).text == "at noon"
+    assert host.targets == ["POST /a2a"]
+    assert host.requests[0].headers["authorization"] == f"Bearer {TOKEN}"
+    assert host.requests[0].headers["user-agent"].startswith("cardsign")
+
+
+def deep(levels: int) -> Any:
+    value: Any = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+EVIL = "https://evil.example/a2a"
+HOSTILE: dict[str, tuple[Answer, str]] = {
+    "a redirect that keeps the method": (
+        http(b"", status="307 There", location=EVIL),
+        "fetch.status",
+    ),
+    "a redirect for good": (http(b"", status="308 There", location=EVIL), "fetch.status"),
+    "a redirect that follows": (http(b"", status="303 There", location=EVIL), "fetch.status"),
+    "a challenge of its own": (
+        http(b"{}", status="401 No", www_authenticate=f'Bearer resource_metadata="{EVIL}"'),
+        "credential.refused",
+    ),
+    "a refusal that repeats the token": (
+        lambda request: http(
+            b"{}",
+            status="403 No",
+            www_authenticate=f"Bearer error=\"{request.headers['authorization']}\"",
+        ),
+        "credential.refused",
+    ),
+    "an error that repeats the token": (
+        rpc(lambda r: {"error": {"code": -32603, "message": r.headers["authorization"]}}),
+        "call.error",
+    ),
+    "an error with escapes": (error("\x1b[2J\u202e gone"), "call.error"),
+    "an error of A2A": (error("no such task", -32001), "call.error"),
+    "an error without a code": (rpc(lambda r: {"error": {}}), "call.error"),
+    "a broken server": (http(b"{}", status="500 No"), "fetch.status"),
+    "no JSON": (http(b"<html>"), "call.error"),
+    "a page": (http(b"<html>", content_type="text/html"), "call.error"),
+    "neither result nor error": (rpc(lambda r: {}), "call.error"),
+    "a result of nothing": (result({}), "call.error"),
+    "a result of null": (result(None), "call.error"),
+    "a result that is a list": (result([]), "call.error"),
+    "a result that is text": (result("x"), "call.error"),
+    "a message of numbers": (result({"message": 7}), "call.error"),
+    "a message whose parts are none": (result({"message": {"parts": {"text": 1}}}), "call.error"),
+    "a very deep answer": (result(deep(900)), "call.error"),
+    "a deeper one": (http(b'{"a":' * 50_000), "call.error"),
+    "a compressed answer": (http(b"x", content_encoding="gzip"), "fetch.encoding"),
+    "a huge answer": (http(b"x", content_length=str(10**9)), "fetch.too_large"),
+    "events without end": (endless(working()), "call.error"),
+    "comments without end": (endless(b": still here\n" * 4096), "fetch.too_large"),
+    "silence": (Takeover(silent), "fetch.timeout"),
+    "an event that is no JSON": (LAST + b"data: at noon\n\n", "call.error"),
+    "an event of an error": (
+        LAST + b'event: error\ndata: {"error":{"code":-32603,"message":"no"}}\n\n',
+        "call.error",
+    ),
+    "a stream without events": (LAST, "call.error"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "code"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_agent(
+    answer: Answer, code: str, network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One of our own errors, in bounded time; nobody else is asked, and the token shows nowhere."""
+    network.host("evil.example", result(MESSAGE))
+    network.host("tides.example", answer)
+    with caplog.at_level(logging.DEBUG), pytest.raises(CardsignError) as caught:
+        call(network, timeout=1 if code == "fetch.timeout" else 20)
+
+    assert caught.value.code == code
+    assert caught.value.exit_status == 3
+    assert caught.value.message.isprintable()
+    shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    assert TOKEN not in shown + caplog.text
+    assert network.told(TOKEN.encode()) == {"tides.example"}
+    assert set(network.names) == {"tides.example"}
+
+
+def test_a_name_that_now_leads_elsewhere(network: Network) -> None:
+    """Inside: nobody is asked. To a stranger: he has no certificate for the name."""
+    evil = network.host("evil.example", result(MESSAGE))
+    network.host("tides.example", result(MESSAGE))
+    for addresses, code in ((["10.0.0.1"], "fetch.forbidden_address"),
+                            ([str(evil.address)], "fetch.tls")):  # fmt: skip
+        network.resolves("tides.example", addresses)
+        with pytest.raises(CardsignError) as caught:
+            call(network)
+        assert caught.value.code == code
+    assert network.told(TOKEN.encode()) == set()
+
+
+def test_a_token_goes_to_no_other_endpoint(network: Network) -> None:
+    """Whatever is called with it: the header is put on requests to its own origin alone."""
+    network.host("cdn.example", result(MESSAGE))
+    card = put(CARD, "/supportedInterfaces/0/url", "https://cdn.example/a2a")
+    assert call(network, card).text == "at noon"
+    assert network.told(TOKEN.encode()) == set()
+
+
+def test_the_sdk_has_no_choice_of_endpoints(network: Network) -> None:
+    """It would take the card's first; it is given the one that was chosen."""
+    from cardsign.integrations.calling import send_text
+
+    network.host("tides.example", result(MESSAGE))
+    first = {**CARD["supportedInterfaces"][0], "url": "https://cdn.example/a2a"}
+    card = {**CARD, "supportedInterfaces": [first, *CARD["supportedInterfaces"]]}
+    chosen = endpoints_of(card)[1]
+    assert asyncio.run(send_text(card, chosen, None, "x", wire=network.wire())).text == "at noon"
+    assert network.names == ["tides.example"]
+
+
+def test_who_has_a_credential_is_not_called_without_it(network: Network) -> None:
+    """That the card's endpoints stand elsewhere is for the user to decide."""
+    endpoints = endpoints_of(put(CARD, "/supportedInterfaces/0/url", "https://cdn.example/a2a"))
+    credential = Credential("tides", parse_origin(HOST), CredentialSource.parse("env:T"))
+    with pytest.raises(CredentialFault) as caught:
+        Wallet((credential,)).for_call("tides", endpoints)
+    assert caught.value.code == "credential.elsewhere"
+    assert Wallet((credential,)).for_call("others", endpoints).credential is None
+
+
+def test_a_card_that_the_sdk_cannot_read() -> None:
+    """It may be trusted all the same."""
+    from cardsign.integrations.calling import send_text
+
+    card = {**CARD, "skills": "none"}
+    with pytest.raises(CallFailed) as caught:
+        asyncio.run(send_text(card, endpoints_of(CARD)[0], None, "x"))
+    assert caught.value.code == "call.no_interface"

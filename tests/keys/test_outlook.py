@@ -1,0 +1,191 @@
+"""What doctor foresees: each finding, the moment from which on it is one, and who has to act."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cardsign.jose.assembly import sign_statement
+from cardsign.jose.keyset import KeysetStatement
+from cardsign.jose.statements import TYP_KEYSET
+from cardsign.keys import life
+from cardsign.keys.findings import Finding
+from cardsign.keys.ledger import write_draft
+from cardsign.keys.outlook import Known, outlook
+from cardsign.keys.records import KeyRecord, StoreState
+from cardsign.keys.renewal import next_draft
+from cardsign.keys.timeline import DEFAULT_SETTINGS
+from tests.keys import issuing
+from tests.keys.issuing import DAY, NOW, first, key, released
+from tests.keys.lives import EMPTY, NOON, QUICK, after, of, public, published
+
+PROGRAM = "exec:/usr/local/bin/sign"
+
+
+def found(known: Known, now: datetime, within: timedelta = timedelta(0)) -> list[Finding]:
+    """What is foreseen of statements and keys, but for steps that are due."""
+    looked = outlook(known, DEFAULT_SETTINGS, now, within)
+    return [one for one in looked if one.code not in ("doctor.due", "doctor.no_standby")]
+
+
+def online(name: str, *roles: Any) -> KeyRecord:
+    """A key that the statement has listed."""
+    custody = f"file:private/{issuing.thumbprint(name)}.key"
+    return KeyRecord(key(name).public, "active", roles, None, custody, NOW)
+
+
+STATE = StoreState(0, (online("card", "card"), online("rel", "release")))
+
+
+@functools.cache
+def keyset() -> KeysetStatement:
+    """Ninety days from NOW."""
+    return first()
+
+
+def known(**changes: Any) -> Known:
+    """A store in which all is well."""
+    whole = {"state": STATE, "keyset": keyset(), "release": released(keyset(), None)}
+    return Known(**{**whole, **changes})
+
+
+def test_where_all_is_well_nothing_is_foreseen() -> None:
+    """Nor is it where there are no statements at all."""
+    assert found(known(), NOW + DAY) == []
+    assert found(Known(STATE), NOW + 10_000 * DAY) == []
+
+
+RELEASES: dict[str, tuple[dict[str, Any], timedelta, str]] = {
+    "half of its life is over": ({}, timedelta(days=3, hours=12), "cron has not renewed it"),
+    "it has ended": ({}, 8 * DAY, "cron has not renewed it"),
+    "it speaks of another keyset": (
+        {"release": released(first(lifetime=80 * DAY), None)},
+        timedelta(0),
+        "and 1.1 is the newest",
+    ),
+    "there is none": ({"release": None}, timedelta(0), "there is no release"),
+}
+
+
+@pytest.mark.parametrize(("changes", "late", "words"), RELEASES.values(), ids=RELEASES)
+def test_a_release_that_nobody_renews_is_an_alarm(
+    changes: dict[str, Any], late: timedelta, words: str
+) -> None:
+    """With the time at which every card ends with it."""
+    (finding,) = found(known(**changes), NOW + late)
+
+    assert (finding.code, finding.level) == ("doctor.release_due", "alarm")
+    assert words in finding.message
+    assert finding.real == (NOW + 7 * DAY if changes.get("release", 1) else None)
+
+
+def test_a_release_is_no_alarm_before_half_of_its_life_is_over() -> None:
+    """Who asks for two weeks is told of its end, which cron will see to."""
+    early = NOW + timedelta(days=3, hours=11)
+
+    assert found(known(), early) == []
+    (finding,) = found(known(), early, 14 * DAY)
+    assert (finding.code, finding.level) == ("doctor.release_due", "note")
+
+
+def test_a_keyset_is_an_alarm_when_a_third_of_its_life_is_left() -> None:
+    """Or so long before as somebody asks for; the date is that of its end."""
+    fresh = released(keyset(), None, now=NOW + 57 * DAY)
+    due = NOW + 60 * DAY
+    assert found(known(release=fresh), due - timedelta(seconds=1)) == [], "not yet"
+
+    (now,) = found(known(release=released(keyset(), None, now=due)), due)
+    (soon, _) = found(known(release=fresh), NOW + 57 * DAY, 14 * DAY)
+
+    for finding in (now, soon):
+        assert (finding.code, finding.level) == ("doctor.keyset_due", "alarm")
+        assert finding.real == NOW + 90 * DAY
+    assert "keyset 1.2 now" in now.message
+    assert "keyset 1.2 from" in soon.message
+
+
+def test_a_key_that_no_keyset_lists_is_an_alarm() -> None:
+    """It is not used before; and a revoked one is revoked for a release's life only."""
+    added = replace(STATE, keys=(*STATE.keys, replace(online("card2", "card"), state="generated")))
+
+    (finding,) = found(known(state=added), NOW + DAY)
+
+    assert finding.code == "doctor.keyset_due"
+    assert issuing.thumbprint("card2") in finding.message
+
+
+@pytest.mark.parametrize(("signers", "words"), [((), "2 more"), (("ann",), "1 more")])
+def test_a_draft_that_waits_is_an_alarm(signers: tuple[str, ...], words: str) -> None:
+    """It says how many holders are missing, and where it lies."""
+    added = replace(STATE, keys=(*STATE.keys, replace(online("card2", "card"), state="generated")))
+    drafted = next_draft(added, keyset(), None, now=NOW + DAY)
+    assert drafted is not None
+    data = write_draft(drafted[0])
+    if signers:
+        payload = drafted[0].envelope.payload
+        data = sign_statement(payload, [key(name) for name in signers], TYP_KEYSET)
+
+    waiting = known(state=added, untrusted_draft=data, draft_file="next.json")
+    (finding,) = found(waiting, NOW + DAY)
+
+    assert (finding.code, finding.level, finding.path) == (
+        "doctor.draft_waits",
+        "alarm",
+        "next.json",
+    )
+    assert words in finding.message
+    stale = known(state=added, untrusted_draft=b"{}", draft_file="next.json")
+    assert [one.code for one in found(stale, NOW + DAY)] == ["doctor.keyset_due"]
+
+
+def test_a_clock_behind_a_statement_is_an_alarm() -> None:
+    """By more than the skew."""
+    (finding,) = found(known(), NOW - timedelta(seconds=301))
+
+    assert (finding.code, finding.level) == ("doctor.clock", "alarm")
+    assert found(known(), NOW - timedelta(seconds=300)) == []
+
+
+def pair(custody: str | None) -> StoreState:
+    """`one` is active, `two` prepublished in some custody."""
+    state = of(life.enter(EMPTY, public("one"), now=NOON))
+    return of(life.enter(state, public("two"), now=NOON, custody=custody))
+
+
+STANDBYS: dict[str, tuple[StoreState, str | None]] = {
+    "there is none": (of(life.enter(EMPTY, public("one"), now=NOON)), "there is none"),
+    "it lies beside the key": (pair(None), "each lies in the same custody"),
+    "it lies elsewhere": (pair(PROGRAM), None),
+}
+
+
+@pytest.mark.parametrize(("state", "words"), STANDBYS.values(), ids=STANDBYS)
+def test_a_key_that_nothing_could_replace_is_noted(state: StoreState, words: str | None) -> None:
+    """Nobody has to act today; on the day of a theft it is too late."""
+    looked = outlook(Known(state), DEFAULT_SETTINGS, NOON, timedelta(0))
+    notes = [one for one in looked if one.code == "doctor.no_standby"]
+
+    assert [(note.level, str(words) in note.message) for note in notes] == (
+        [("note", True)] if words else []
+    )
+
+
+def test_cards_that_hold_up_a_rotation_are_an_alarm_once_the_old_key_is_done() -> None:
+    """Before that there is time; what a revoked key has signed cannot wait."""
+    state = of(life.record_publication(pair(None), published(NOON, ["one", "two"], ["one"])))
+    active = of(life.activate(state, "two", now=after(210), settings=QUICK))
+    revoked = of(life.revoke(state, "one", reason="superseded", now=after(1)))
+
+    def levels(state: StoreState, second: int) -> list[tuple[str, str]]:
+        looked = found(Known(state), after(second))
+        return [(one.level, one.path) for one in looked if one.code == "doctor.cards_unsigned"]
+
+    card = "https://tides.example/a2a"
+    assert levels(state, 209) == []
+    assert levels(active, 300) == [("note", card)]
+    assert levels(active, 470) == [("alarm", card)]
+    assert levels(revoked, 2) == [("alarm", card)]

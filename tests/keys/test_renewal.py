@@ -1,0 +1,161 @@
+"""When the roots are wanted, and the one draft that waits for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cardsign.jose.assembly import sign_statement
+from cardsign.jose.keyset import KeysetStatement, read_keyset
+from cardsign.jose.statements import TYP_KEYSET, StatementRefused
+from cardsign.keys.ledger import write_draft
+from cardsign.keys.records import KeyRecord, KeyTimes, StoreState
+from cardsign.keys.renewal import next_draft, renewal
+from cardsign.keys.statements import KeysetPlan, draft_next
+from tests.keys.issuing import DAY, NOW, first, key, quorum, thumbprint
+
+LATER = NOW + DAY
+HOUR = timedelta(hours=1)
+
+
+def record(name: str, state: Any = "active", *roles: Any, **changes: Any) -> KeyRecord:
+    """A key as a store has it, an hour after the statement; `rel` and `card` were there before."""
+    public = key(name).public
+    custody = f"file:private/{public.thumbprint}.key"
+    known = name in ("card", "rel")
+    created = NOW if known else NOW + HOUR
+    return KeyRecord(public, state, roles or ("card",), None, custody, created, **changes)
+
+
+def store(*records: KeyRecord) -> StoreState:
+    """A key store's state."""
+    return StoreState(0, records)
+
+
+REVOKED = record("card", "revoked", revoked_because="ceased", times=KeyTimes(revoked=NOW + HOUR))
+DUE: dict[str, tuple[tuple[KeyRecord, ...], timedelta, bool]] = {
+    "nothing has changed": ((record("card"),), DAY, False),
+    "two thirds of its life are not yet over": ((), timedelta(days=59, hours=23), False),
+    "two thirds of its life are over": ((), 60 * DAY, True),
+    "a key waits to be listed": ((record("card2", "generated"),), DAY, True),
+    "a standby has come": ((record("card2", "prepublished"),), DAY, True),
+    "a key has been retired": ((record("card", "retired"),), DAY, True),
+    "a key has been revoked": ((REVOKED,), DAY, True),
+    "a root key has been revoked": (
+        (record("ann", "revoked", "root", revoked_because="compromised"),),
+        DAY,
+        True,
+    ),
+    "a root key has come, which only people list": ((record("dan", "active", "root"),), DAY, False),
+}
+
+
+@pytest.mark.parametrize(("records", "after", "due"), DUE.values(), ids=DUE)
+def test_the_roots_are_asked_only_when_there_is_something_to_say(
+    records: tuple[KeyRecord, ...], after: timedelta, due: bool
+) -> None:
+    """So that a tick can write one draft, and none while nothing changes."""
+    keyset = first()
+
+    assert renewal(store(*records), keyset, now=NOW + after).is_due(NOW + after) is due
+    assert (next_draft(store(*records), keyset, None, now=NOW + after) is not None) is due
+
+
+def test_it_says_why_and_since_when() -> None:
+    """The keys, or the end of the statement; and what ends if nobody signs."""
+    keyset = first()
+
+    quiet = renewal(store(), keyset, now=LATER)
+    changed = renewal(store(record("card2", "generated"), REVOKED), keyset, now=LATER)
+
+    assert (quiet.due, quiet.ends, quiet.number) == (NOW + 60 * DAY, NOW + 90 * DAY, "1.2")
+    assert "keyset 1.1 ends at" in quiet.why
+    assert changed.due == NOW + HOUR
+    assert thumbprint("card") in changed.why
+    assert thumbprint("card2") in changed.why
+
+
+def test_hosts_come_to_the_same_draft() -> None:
+    """Byte for byte, whenever they ask; so no lock is needed."""
+    state, keyset = store(record("card2", "generated")), first()
+
+    made = [next_draft(state, keyset, None, now=LATER + n * HOUR) for n in range(3)]
+
+    drafts = {write_draft(one[0]) for one in made if one is not None}
+    assert len(drafts) == 1
+    assert made[0] is not None
+    assert made[0][0].iat == int((NOW + HOUR).timestamp())
+
+
+def draft_of(state: StoreState, keyset: KeysetStatement) -> KeysetStatement:
+    """The draft that is due."""
+    found = next_draft(state, keyset, None, now=LATER)
+    assert found is not None
+    return found[0]
+
+
+def test_a_draft_that_is_there_is_left_as_it_is() -> None:
+    """With the signatures that it has got; it is no new one."""
+    state, keyset = store(record("card2", "generated")), first()
+    signed = sign_statement(draft_of(state, keyset).envelope.payload, [key("ann")], TYP_KEYSET)
+
+    again = next_draft(state, keyset, signed, now=LATER + 20 * DAY)
+
+    assert again == (read_keyset(signed), False)
+
+
+def test_what_people_drafted_besides_is_left_too() -> None:
+    """It follows, and says all that the store has to say."""
+    state, keyset = store(record("card2", "generated")), first()
+    plan = KeysetPlan.of(keyset).following(state, now=LATER, until=LATER)
+    theirs = draft_next(replace(plan, root=quorum(2, "ann", "bob", "dan")), keyset, now=LATER)
+
+    assert next_draft(state, keyset, write_draft(theirs), now=LATER) == (theirs, False)
+
+
+STALE: dict[str, bytes] = {
+    "it is no draft": b"{}",
+    "it is no JSON": b"\xff",
+    "it follows another statement": write_draft(
+        draft_of(store(record("card2", "generated")), first(lifetime=80 * DAY))
+    ),
+    "it lacks a key": write_draft(draft_of(store(record("card2", "generated")), first())),
+    "it is the newest statement itself": write_draft(first()),
+}
+
+
+@pytest.mark.parametrize("stale", STALE.values(), ids=STALE)
+def test_a_draft_that_will_not_do_is_drafted_anew(stale: bytes) -> None:
+    """What it said is said again, with the rest."""
+    state = store(record("card2", "generated"), REVOKED)
+
+    found = next_draft(state, first(), stale, now=LATER)
+
+    assert found is not None
+    statement, is_new = found
+    assert is_new
+    assert statement.revoked == {thumbprint("card")}
+    assert thumbprint("card2") in {one.public.thumbprint for one in statement.keys}
+
+
+def test_a_draft_that_nobody_has_signed_for_months_is_made_anew() -> None:
+    """Else it would end as soon as it is published."""
+    state, keyset = store(record("card2", "generated")), first()
+    old = write_draft(draft_of(state, keyset))
+
+    found = next_draft(state, keyset, old, now=NOW + 61 * DAY)
+
+    assert found is not None
+    assert found[1]
+    assert found[0].iat == int((NOW + 61 * DAY).timestamp())
+
+
+def test_a_root_that_cannot_sign_any_more_is_told() -> None:
+    """Two of the three are gone: no draft of the tick's can mend that."""
+    lost = [record(name, "revoked", "root", revoked_because="ceased") for name in ("ann", "bob")]
+    with pytest.raises(StatementRefused) as caught:
+        next_draft(store(*lost), first(), None, now=LATER)
+    assert caught.value.code == "statement.threshold"

@@ -1,0 +1,102 @@
+"""The three ways in which this library asks, made alike, for tests that hold all to a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from cardsign.errors import FetchFailed
+from cardsign.net.fetch import Wire, fetch
+from cardsign.net.guarded import AsyncGuardedTransport, GuardedTransport, GuardRefused
+
+#: Seconds for askers who meet somebody who never comes to an end.
+SOON = 0.3
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A refusal, whoever made it."""
+
+    code: str
+    words: str
+
+
+def by_fetch(url: str, wire: Wire, seconds: float, max_bytes: int) -> bytes:
+    policy = replace(wire.policy, total_timeout=seconds, max_bytes=max_bytes)
+    return fetch(url, replace(wire, policy=policy)).body
+
+
+def by_client(url: str, wire: Wire, seconds: float, max_bytes: int) -> bytes:
+    return called("GET", url, wire, total_timeout=seconds, max_bytes=max_bytes).content
+
+
+def by_async_client(url: str, wire: Wire, seconds: float, max_bytes: int) -> bytes:
+    return acalled("GET", url, wire, total_timeout=seconds, max_bytes=max_bytes).content
+
+
+Ask = Callable[[str, Wire, float, int], bytes]
+ASKERS: dict[str, Ask] = {
+    "fetch": by_fetch,
+    "an httpx client": by_client,
+    "an async httpx client": by_async_client,
+}
+
+
+def answer_or_refusal(
+    ask: Ask, url: str, wire: Wire, *, seconds: float = 10, max_bytes: int = 2**18
+) -> bytes | Refused:
+    """What came of it; any error but our own ones ends the test."""
+    try:
+        return ask(url, wire, seconds, max_bytes)
+    except FetchFailed as failure:
+        return Refused(failure.code, f"{failure} {failure.hint}")
+    except GuardRefused as refused:
+        return _checked(refused)
+
+
+def _checked(refused: GuardRefused) -> Refused:
+    """A refusal that users of httpx catch as such, and whose cause is our own."""
+    cause = refused.__cause__
+    assert isinstance(cause, FetchFailed)
+    assert refused.reason == cause.code
+    assert isinstance(refused, httpx.TimeoutException) == (cause.code == "fetch.timeout")
+    return Refused(cause.code, f"{refused} {cause.hint}")
+
+
+def called(method: str, url: str, wire: Wire, **options: Any) -> httpx.Response:
+    """One call by a client who follows redirects and believes the environment."""
+    request, guard = _split(options)
+    transport = GuardedTransport(wire, **guard)
+    with httpx.Client(transport=transport, follow_redirects=True, timeout=None) as client:
+        return client.request(method, url, **request)
+
+
+def acalled(method: str, url: str, wire: Wire, **options: Any) -> httpx.Response:
+    """The same in an event loop."""
+    request, guard = _split(options)
+
+    async def call() -> httpx.Response:
+        transport = AsyncGuardedTransport(wire, **guard)
+        async with httpx.AsyncClient(
+            transport=transport, follow_redirects=True, timeout=None
+        ) as client:
+            return await client.request(method, url, **request)
+
+    return anyio.run(call)
+
+
+Call = Callable[..., httpx.Response]
+CALLERS = [pytest.param(called, id="sync"), pytest.param(acalled, id="async")]
+
+_GUARDS = {"origins", "max_bytes", "total_timeout", "event_idle_timeout", "event_total_timeout"}
+
+
+def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is for the request, and what for the transport."""
+    guard = {name: value for name, value in options.items() if name in _GUARDS}
+    return {name: value for name, value in options.items() if name not in _GUARDS}, guard

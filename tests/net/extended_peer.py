@@ -1,0 +1,189 @@
+"""A peer with an extended card on the small internet, and who has access to it.
+
+He is `tides.example`, with the statements of `tests/cli/peer.py`; what a request gets that nobody
+has overridden comes from cardsign's own server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from internet import Answer, Host, Network, Request, Takeover
+from peers import http
+
+from cardsign.card.extended import ExtendedMarker, with_marker
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keyset import read_keyset
+from cardsign.jose.succession import StatementPin
+from cardsign.net.asker import Asker
+from cardsign.net.credentials import Credential, CredentialSource
+from cardsign.net.discovery import Discoverer
+from cardsign.net.extended import ExtendedMeeting, Ground, meet_extended
+from cardsign.net.fetch import CARD_PATH
+from cardsign.net.meeting import Meeting
+from cardsign.net.wallet import Wallet
+from cardsign.publish import publish
+from cardsign.server.app import ServerConfig, create_app
+from cardsign.server.tokens import TokenTable, create_token
+from cardsign.trust.anchors import KeysetAnchor
+from cardsign.trust.known import TransientMemory
+from cardsign.trust.origins import parse_origin
+from cardsign.trust.places import parse_place
+from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.refresh import KEYSET_PATH, RELEASE_PATH
+from tests.cli import peer
+from tests.jose.statement_making import DAY, URL, key
+from tests.publications import PUBLIC, sign, with_skill
+
+HOST = "https://tides.example"
+AUDIENCE = "9f2c61d07be84a15"
+OTHER_AUDIENCE = "0123456789abcdef"
+SEQ = 42
+FLOOR = 40
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def extended(
+    card: Mapping[str, Any] = PUBLIC,
+    *,
+    audience: str = AUDIENCE,
+    seq: int = SEQ,
+    exp: int = peer.T0 + 5 * DAY,
+) -> dict[str, Any]:
+    """An extended card, unsigned."""
+    return with_marker(with_skill(card, "pilots"), ExtendedMarker(audience, seq, exp))
+
+
+def enveloped(card: bytes, request: Request) -> bytes:
+    """A card as the answer to a JSON-RPC call."""
+    call_id = json.loads(request.body)["id"]
+    return http(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json.dumps(call_id).encode(), card))
+
+
+def answering(card: bytes) -> Callable[[Request], bytes]:
+    """Gives this card to whoever asks, over either binding."""
+    return lambda request: enveloped(card, request) if request.method == "POST" else http(card)
+
+
+@dataclass
+class Tides:
+    """The peer.
+
+    Attributes:
+        network: The internet that he is on.
+        host: His host.
+        token: What opens his extended card.
+        statement: His keyset statement.
+        overrides: Answers that stand before his server's, by target.
+    """
+
+    network: Network
+    host: Host
+    token: str
+    statement: bytes
+    overrides: dict[str, Answer] = field(default_factory=dict)
+
+    def serve(self, untrusted_card: bytes) -> None:
+        """Put another document where the public card is."""
+        self.overrides[CARD_PATH] = http(untrusted_card)
+
+    def secret_told(self) -> set[str]:
+        """Who has been sent the token."""
+        return self.network.told(self.token.encode())
+
+
+def tides(
+    network: Network,
+    folder: Path,
+    card: Mapping[str, Any] = PUBLIC,
+    served: bytes | None = None,
+    origins: tuple[str, ...] = (HOST,),
+) -> Tides:
+    """Put the peer on the network, with a public card and the extended card of the audience."""
+    signer: PrivateKey = key("card")
+    publish(
+        sign(card, signer),
+        jwks=JwkSet.of([signer.public]),
+        extended={AUDIENCE: served or sign(extended(card), signer)},
+        directory=folder,
+        now=now(),
+    )
+    token, line = create_token(AUDIENCE)
+    app = create_app(ServerConfig(folder, TokenTable.from_bytes(line.encode())))
+    statement = peer.keyset(origins=list(origins))
+    floor = {URL: SEQ, "extended": FLOOR}
+    release = peer.release(statement, dict(card), seq=SEQ, floor=floor)
+    documents = {
+        KEYSET_PATH.format(epoch=1, version=1): http(statement),
+        RELEASE_PATH: http(release),
+    }
+    overrides: dict[str, Answer] = {}
+
+    def answer(request: Request) -> bytes:
+        found = overrides.get(request.target, documents.get(request.target))
+        if isinstance(found, bytes):
+            return found
+        if found is not None and not isinstance(found, Takeover):
+            return found(request)
+        answered = app.test_client().open(
+            request.target, method=request.method, headers=request.headers, data=request.body
+        )
+        fields = [f"{name}: {value}" for name, value in answered.headers]
+        head = "\r\n".join([f"HTTP/1.1 {answered.status}", *fields, "", ""])
+        return head.encode() + answered.data
+
+    return Tides(network, network.host("tides.example", answer), token, statement, overrides)
+
+
+@dataclass
+class Partner:
+    """Somebody who enrolled the peer, and was given a token."""
+
+    peer: Tides
+    ground: Ground
+    discoverer: Discoverer
+    wallet: Wallet
+
+    def meet(self, url: str = HOST) -> Meeting:
+        return self.discoverer.meet(url)
+
+    def ask(self, audience: str | None = AUDIENCE) -> ExtendedMeeting:
+        """Meet the peer, and ask for the extended card."""
+        return meet_extended(
+            self.meet(),
+            self.ground,
+            self.wallet,
+            audience=audience,
+            call_id="c0ffee",
+            again=self.meet_again,
+        )
+
+    def meet_again(self) -> Meeting:
+        """Past every cache on the way."""
+        return self.discoverer.meet(HOST, fresh=True)
+
+
+def partner(
+    one: Tides, places: tuple[str, ...] = (HOST,), origin: str = HOST, **changes: Any
+) -> Partner:
+    """Who trusts the peer by his first statement, and keeps a token for one origin of his."""
+    pinned = read_keyset(one.statement)
+    anchor = KeysetAnchor(StatementPin(pinned.epoch, pinned.version, pinned.digest))
+    enrolment = Enrolment("tides", anchor, places=tuple(parse_place(each) for each in places))
+    ground = Ground(Policy((enrolment,)), TransientMemory(), now, one.network.wire())
+    asker = Asker(ground.wire, now=now)
+    discoverer = Discoverer(ground.policy, ground.memory, asker=asker, now=now)
+    fields = {"audience": AUDIENCE, **changes}
+    credential = Credential(
+        "tides", parse_origin(origin), CredentialSource.parse("env:TOKEN"), **fields
+    )
+    return Partner(one, ground, discoverer, Wallet((credential,), {"TOKEN": one.token}))

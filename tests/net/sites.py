@@ -1,0 +1,203 @@
+"""A peer's whole site on this machine, over TLS under its own name, and who looks at it.
+
+He is `tides.example`, with the statements of `tests/cli/peer.py`. What he serves may be changed
+while he is asked; what was asked is written down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from typing import Any
+
+from authorities import Authority
+from peers import http, read_head, speaking
+
+from cardsign.jose.keyset import read_keyset
+from cardsign.jose.succession import StatementPin
+from cardsign.net.addresses import IPAddress
+from cardsign.net.asker import Asker
+from cardsign.net.discovery import Discoverer
+from cardsign.net.fetch import FetchPolicy, Wire
+from cardsign.reasons import Reason
+from cardsign.trust.anchors import Anchor, KeysetAnchor
+from cardsign.trust.known import Known, Memory, TransientMemory
+from cardsign.trust.places import parse_place
+from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.refresh import KEYSET_PATH, RELEASE_PATH
+from cardsign.verify.cache import VerdictCache
+from tests.cli import peer
+from tests.jose.statement_making import key
+from tests.support import PORTABLE, dump, signed
+
+HOST = "https://tides.example"
+CANONICAL = "/.well-known/agent-card.json"
+LEGACY = "/.well-known/agent.json"
+JWKS = "/.well-known/jwks.json"
+OTHER = {**PORTABLE, "version": "1.3.0"}
+
+
+def path_of(statement: bytes) -> str:
+    """Where a keyset statement lies."""
+    one = read_keyset(statement)
+    return KEYSET_PATH.format(epoch=one.epoch, version=one.version)
+
+
+@dataclass
+class Site:
+    """A server under a name of its own.
+
+    Attributes:
+        documents: What lies at which path.
+        headers: Fields of the answers of a path.
+        broken: A path's answer instead, such as ``503 No``; under ``*`` everybody's.
+        asked: Each request: path, and whether it was conditional.
+        names: Every host that was resolved for it.
+    """
+
+    authority: Authority
+    port: int = 0
+    documents: dict[str, bytes] = field(default_factory=dict)
+    headers: dict[str, dict[str, str]] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    asked: list[tuple[str, bool]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+    def speak(self, connection: socket.socket) -> None:
+        head = read_head(connection)
+        path = head.split()[1].decode()
+        found = re.search(rb"\r\nIf-None-Match: ([^\r]*)", head, re.IGNORECASE)
+        self.asked.append((path, found is not None))
+        if (status := self.broken.get(path, self.broken.get("*"))) is not None:
+            connection.sendall(http(b"{}", status=status))
+        elif (body := self.documents.get(path)) is None:
+            connection.sendall(http(b"{}", status="404 No"))
+        else:
+            tag = f'"{hashlib.sha256(body).hexdigest()}"'
+            fields = {"ETag": tag, **self.headers.get(path, {})}
+            if found is not None and found[1].decode() == tag:
+                connection.sendall(http(b"", status="304 Same", content_type=None, **fields))
+            else:
+                connection.sendall(http(body, **fields))
+
+    def wire(self) -> Wire:
+        """How it is reached, and nobody else."""
+
+        def resolve(host: str) -> list[IPAddress]:
+            self.names.append(host)
+            return [ip_address("93.184.215.14")]
+
+        def dial(address: IPAddress, port: int, timeout: float) -> socket.socket:
+            return socket.create_connection(("127.0.0.1", self.port), timeout)
+
+        policy = FetchPolicy(connect_timeout=5, total_timeout=5)
+        return Wire(policy, resolve, ssl_context=self.authority.client(), dial=dial)
+
+    def publish(self, *keysets: bytes, release: bytes | None = None) -> None:
+        """Put statements where they belong."""
+        for statement in keysets:
+            self.documents[path_of(statement)] = statement
+        if release is not None:
+            self.documents[RELEASE_PATH] = release
+
+    def paths(self) -> list[str]:
+        """What was asked for since the last time this was asked."""
+        found = [path for path, _ in self.asked]
+        self.asked.clear()
+        return found
+
+
+@contextlib.contextmanager
+def site(authority: Authority) -> Iterator[Site]:
+    """The peer: his card, the first keyset statement and the release that lists the card."""
+    served = Site(authority)
+    context = authority.server("tides.example", "mirror.example")
+
+    def speak(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as secured:
+            served.speak(secured)
+
+    first = peer.keyset()
+    served.publish(first, release=peer.release(first, PORTABLE))
+    served.documents[CANONICAL] = dump(signed(PORTABLE, key("card")))
+    with speaking(speak) as served.port:
+        yield served
+
+
+@contextlib.contextmanager
+def plain_site(authority: Authority) -> Iterator[Site]:
+    """The same over plain HTTP, for other processes of this machine; it lists its own URL."""
+    served = Site(authority)
+    with speaking(served.speak) as served.port:
+        served.documents[CANONICAL] = dump(signed(PORTABLE, key("card")))
+        yield served
+
+
+@dataclass
+class Clock:
+    """The time that a verifier has; moved by hand."""
+
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+def enrolment(anchor: Anchor, **changes: Any) -> Enrolment:
+    """The peer as the verifier's policy has him."""
+    return Enrolment("tides", anchor, **{"places": (parse_place(HOST),), **changes})
+
+
+def pinned(statement: bytes) -> KeysetAnchor:
+    """The anchor that is this statement."""
+    one = read_keyset(statement)
+    return KeysetAnchor(StatementPin(one.epoch, one.version, one.digest))
+
+
+@dataclass
+class Verifier:
+    """A discoverer, with all that it was given."""
+
+    discoverer: Discoverer
+    memory: Memory
+    enrolment: Enrolment
+    clock: Clock
+
+    def known(self) -> Known:
+        """What is remembered of the peer."""
+        with self.memory.of(self.enrolment) as memo:
+            assert memo.known is not None
+            return memo.known
+
+
+def verifier(
+    served: Site,
+    anchor: Anchor | None = None,
+    *,
+    memory: Memory | None = None,
+    clock: Clock | None = None,
+    verdicts: VerdictCache | None = None,
+    **changes: Any,
+) -> Verifier:
+    """Somebody who has enrolled the peer by his first statement, unless an anchor is given."""
+    anchor = anchor or pinned(served.documents[KEYSET_PATH.format(epoch=1, version=1)])
+    clock = clock or Clock()
+    memory = memory or TransientMemory()
+    enrolled = enrolment(anchor, **changes)
+    asker = Asker(served.wire(), now=clock)
+    found = Discoverer(Policy((enrolled,)), memory, asker=asker, now=clock, verdicts=verdicts)
+    return Verifier(found, memory, enrolled, clock)
+
+
+def codes(reasons: Iterable[Reason]) -> list[str]:
+    """Their codes."""
+    return [reason.code for reason in reasons]

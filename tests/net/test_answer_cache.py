@@ -1,0 +1,147 @@
+"""The store of answers: bounded, the least used goes first, and each URL has its own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardsign.net.cache import ENTRY_COST, AnswerCache, Entry, same_version, validators
+from cardsign.net.freshness import Freshness
+from cardsign.trust.origins import Url, parse_url
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+SUNDAY = "Sun, 22 Nov 2026 12:00:00 GMT"
+
+
+def entry(body: bytes = b"{}", seconds: int = 60) -> Entry:
+    return Entry(body, NOW, Freshness(seconds), ())
+
+
+def url(text: str) -> Url:
+    return parse_url(f"https://agent.example/{text}")
+
+
+VALIDATORS = {
+    "strong": ([("etag", '"a"')], (("If-None-Match", '"a"'),)),
+    "weak": ([("etag", 'W/"a"')], (("If-None-Match", 'W/"a"'),)),
+    "empty": ([("etag", '""')], (("If-None-Match", '""'),)),
+    "by date": ([("last-modified", SUNDAY)], (("If-Modified-Since", SUNDAY),)),
+    "both": (
+        [("etag", '"a"'), ("last-modified", SUNDAY)],
+        (("If-None-Match", '"a"'), ("If-Modified-Since", SUNDAY)),
+    ),
+    "none": ([("content-type", "application/json")], ()),
+    "without quotes": ([("etag", "a")], ()),
+    "any": ([("etag", "*")], ()),
+    "two in one": ([("etag", '"a", "b"')], ()),
+    "two": ([("etag", '"a"'), ("etag", '"a"')], ()),
+    "a quote inside": ([("etag", '"a"b"')], ()),
+    "not ASCII": ([("etag", '"\xe9"')], ()),
+    "longer than we send back": ([("etag", f'"{"a" * 257}"')], ()),
+    "the longest": ([("etag", f'"{"a" * 256}"')], (("If-None-Match", f'"{"a" * 256}"'),)),
+    "a date that is none": ([("last-modified", "yesterday")], ()),
+}
+
+
+@pytest.mark.parametrize(("headers", "expected"), VALIDATORS.values(), ids=VALIDATORS)
+def test_validators(headers: list[tuple[str, str]], expected: tuple[tuple[str, str], ...]) -> None:
+    """Only what is a validator is sent back."""
+    assert validators(tuple(headers)) == expected
+
+
+SAME = {
+    "the same": (("If-None-Match", '"a"'), True),
+    "the same, weak": (("If-None-Match", 'W/"a"'), True),
+    "another": (("If-None-Match", '"b"'), False),
+    "of another kind": (("If-Modified-Since", SUNDAY), True),
+}
+
+
+@pytest.mark.parametrize(("said", "same"), SAME.values(), ids=SAME)
+def test_same_version(said: tuple[str, str], same: bool) -> None:
+    """A 304 that names another version than we asked about is about another."""
+    assert same_version((said,), (("If-None-Match", '"a"'),)) is same
+    assert same_version((), (("If-None-Match", '"a"'),))
+
+
+def test_time_left() -> None:
+    """It runs out, and a clock that goes back does not make it longer."""
+    kept = entry(seconds=60)
+    left = [kept.seconds_left(NOW + timedelta(seconds=s)) for s in (0, 59, 60, 3600, -0.001)]
+    assert left == [60, 1, 0, 0, 0]
+
+
+def test_what_is_too_large_for_all_of_it() -> None:
+    """It is not kept, and what was there before it neither."""
+    cache = AnswerCache(max_bytes=ENTRY_COST + 2)
+    cache.put(url("a"), entry(b"{}"))
+    assert cache.get(url("a")) == entry(b"{}")
+    cache.put(url("a"), entry(b"{ }"))
+    assert cache.get(url("a")) is None
+
+
+def test_dropping() -> None:
+    """What is dropped is gone, and its room free; what is not there may be dropped."""
+    cache = AnswerCache(max_bytes=2 * (ENTRY_COST + 2))
+    for name in "ab":
+        cache.put(url(name), entry())
+    cache.drop(url("a"))
+    cache.drop(url("never"))
+    cache.put(url("c"), entry())
+    assert [cache.get(url(name)) is None for name in "abc"] == [True, False, False]
+
+
+@pytest.mark.parametrize("sizes", [{"max_entries": 0}, {"max_bytes": 0}])
+def test_no_room(sizes: dict[str, int]) -> None:
+    """A cache that can hold nothing is a mistake."""
+    with pytest.raises(ValueError, match="at least one"):
+        AnswerCache(**sizes)
+
+
+def test_an_empty_cache_is_one() -> None:
+    """So that `cache or AnswerCache()` does not replace it."""
+    assert AnswerCache()
+
+
+def test_what_is_used_stays() -> None:
+    """Reading counts as use, and writing too."""
+    cache = AnswerCache(max_entries=2)
+    for name in "ab":
+        cache.put(url(name), entry())
+    cache.get(url("a"))
+    cache.put(url("c"), entry())
+    assert [cache.get(url(name)) is None for name in "abc"] == [False, True, False]
+
+
+STEPS = st.lists(st.tuples(st.sampled_from("abcdef"), st.one_of(st.none(), st.integers(0, 40))))
+
+
+def cost(pair: tuple[str, Entry]) -> int:
+    return ENTRY_COST + len(pair[1].untrusted_body)
+
+
+@given(STEPS, st.integers(1, 4), st.integers(1, 4), st.integers(1, 90))
+def test_least_recently_used(
+    steps: list[tuple[str, int | None]], most: int, empty_ones: int, more_bytes: int
+) -> None:
+    """As a list that is cut at its old end, whatever is put and got."""
+    limit = empty_ones * ENTRY_COST + more_bytes
+    cache, plain = AnswerCache(most, limit), []
+    for name, size in steps:
+        held = next((pair for pair in plain if pair[0] == name), None)
+        if held is not None:
+            plain.remove(held)
+        if size is None:
+            assert cache.get(url(name)) == (held and held[1])
+            plain += [held] if held else []
+            continue
+        cache.put(url(name), entry(b" " * size))
+        if ENTRY_COST + size <= limit:
+            plain.append((name, entry(b" " * size)))
+        while len(plain) > most or sum(map(cost, plain)) > limit:
+            plain.pop(0)
+        assert len(cache) == len(plain) <= most
+    assert all(cache.get(url(name)) == kept for name, kept in plain)

@@ -1,0 +1,106 @@
+"""Which credential goes to which endpoint: by issuer and origin, and never by the card's word."""
+
+from __future__ import annotations
+
+import pytest
+
+from cardsign.errors import CardsignError, UsageFault
+from cardsign.net.credentials import Credential, CredentialSource
+from cardsign.net.endpoints import Endpoint
+from cardsign.net.schemes import BASIC, demands_credentials
+from cardsign.net.wallet import Errand, Wallet
+from cardsign.trust.origins import parse_origin, parse_url
+
+TIDES, CDN = "https://tides.example", "https://cdn.example"
+A, B = "aaaa", "bbbb"
+
+
+def at(url: str) -> Endpoint:
+    return Endpoint(parse_url(url), "JSONRPC", "1.0", "", "1.0")
+
+
+def has(
+    origin: str = TIDES, issuer: str | None = "tides", audience: str | None = None
+) -> Credential:
+    return Credential(issuer, parse_origin(origin), CredentialSource.parse("env:T"), audience)
+
+
+HERE, THERE, THERE_TOO = at(f"{TIDES}/a2a"), at(f"{CDN}/a2a"), at(f"{CDN}/b")
+
+
+def test_the_entry_of_the_audience_goes_first() -> None:
+    """One without audience serves all of them, where there is none of its own."""
+    plain, own = has(), has(audience=A)
+    wallet = Wallet((plain, own))
+    assert wallet.for_extended("tides", (HERE,), A) == Errand(HERE, own)
+    assert wallet.for_extended("tides", (HERE,), B) == Errand(HERE, plain)
+    assert wallet.for_extended("tides", (HERE,), None) == Errand(HERE, own)
+    assert wallet.for_call("tides", (HERE,)) == Errand(HERE, plain)
+    assert Wallet((own,)).for_call("tides", (HERE,)) == Errand(HERE, own)
+
+
+def test_the_first_endpoint_at_which_a_credential_belongs() -> None:
+    """The card's order among those; others are not asked."""
+    wallet = Wallet((has(CDN, audience=A),))
+    assert wallet.for_extended("tides", (HERE, THERE, THERE_TOO), A).endpoint == THERE
+    assert wallet.for_call("tides", (HERE, THERE)).endpoint == THERE
+    assert Wallet().for_call("tides", (HERE, THERE)) == Errand(HERE, None)
+
+
+def test_the_credential_of_the_command_line_is_for_whom_it_names() -> None:
+    """It has no issuer, and one origin all the same."""
+    given = has(issuer=None)
+    assert Wallet((given,)).for_extended("anybody", (THERE, HERE), A) == Errand(HERE, given)
+
+
+REFUSED = {
+    "nobody's": ((), (HERE,), A, "credential.none"),
+    "another issuer's": ((has(issuer="others"),), (HERE,), A, "credential.none"),
+    "another audience's": ((has(audience=B),), (HERE,), A, "credential.none"),
+    "another origin's": ((has(CDN, audience=A),), (HERE,), A, "credential.elsewhere"),
+    "the same host's, another port": (
+        (has(f"{TIDES}:8443", audience=A),),
+        (HERE,),
+        A,
+        "credential.elsewhere",
+    ),
+    "no audience": ((has(),), (HERE,), None, "usage.conflict"),
+    "two audiences": ((has(audience=A), has(audience=B)), (HERE,), None, "usage.conflict"),
+}
+
+
+@pytest.mark.parametrize(("own", "endpoints", "audience", "code"), REFUSED.values(), ids=REFUSED)
+def test_no_errand(
+    own: tuple[Credential, ...], endpoints: tuple[Endpoint, ...], audience: str | None, code: str
+) -> None:
+    """Nothing is sent, and it is a fault of this machine: the card may be sound."""
+    with pytest.raises(CardsignError) as caught:
+        Wallet(own).for_extended("tides", endpoints, audience)
+    assert caught.value.code == code
+    assert caught.value.exit_status == 2
+
+
+def test_an_entry_may_say_how_it_is_shown() -> None:
+    """The user's word goes before the card's, also where the card says nothing."""
+    basic = Credential("tides", parse_origin(TIDES), CredentialSource.parse("env:T"), None, BASIC)
+    header = Wallet((basic,), {"T": "me:pass"}).open(Errand(HERE, basic), {})
+    assert header is not None
+    assert header.value == "Basic bWU6cGFzcw=="
+    assert Wallet().open(Errand(HERE, None), {}) is None
+
+
+def test_what_a_card_demands() -> None:
+    """A requirement that is empty lets everybody in (A2A 1.0 4.5)."""
+    named = {"schemes": {"harbour": {"list": []}}}
+    assert demands_credentials({"securityRequirements": [named]})
+    assert demands_credentials({"security": [{"harbour": []}]})
+    assert not demands_credentials({"securityRequirements": [named, {}]})
+    assert not demands_credentials({"security": [{}]})
+    assert not demands_credentials({"securitySchemes": {"harbour": {}}})
+
+
+def test_a_conflict_names_the_option() -> None:
+    """What to do is said."""
+    with pytest.raises(UsageFault) as caught:
+        Wallet((has(),)).for_extended("tides", (HERE,), None)
+    assert "--audience" in caught.value.hint

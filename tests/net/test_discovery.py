@@ -1,0 +1,756 @@
+"""Meeting a live peer: his card, his statements, and what is remembered of him."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from authorities import Authority
+from sites import (
+    CANONICAL,
+    HOST,
+    JWKS,
+    LEGACY,
+    OTHER,
+    Clock,
+    Site,
+    Verifier,
+    codes,
+    enrolment,
+    pinned,
+    site,
+    verifier,
+)
+
+import cardsign
+from cardsign.errors import CardRefused, FileFault, StateFault
+from cardsign.jose.assembly import sign_statement
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PublicKey
+from cardsign.jose.keyset import read_keyset
+from cardsign.jose.statements import TYP_KEYSET
+from cardsign.net.live import JWKS_PATH
+from cardsign.trust.anchors import JwksAnchor, KeysAnchor, TofuAnchor
+from cardsign.trust.enrolling import first_known
+from cardsign.trust.evidence import Evidence
+from cardsign.trust.known import Known, TransientMemory, WithoutMemory
+from cardsign.trust.places import parse_place
+from cardsign.trust.policy import Policy
+from cardsign.trust.refresh import KEYSET_PATH, RELEASE_PATH
+from cardsign.trust.state import DirectoryMemo, DirectoryMemory
+from cardsign.trust.subject import AtOrigin, CardUrl, Issuer
+from cardsign.verdict import NotTrusted, Report
+from cardsign.verify import signature
+from cardsign.verify.cache import VerdictCache
+from tests.cli import peer
+from tests.jose.statement_making import DAY, key, quorum
+from tests.support import PORTABLE, dump, signed
+
+CARD = HOST + CANONICAL
+
+
+def at(epoch: int, version: int) -> str:
+    """Where a keyset statement lies."""
+    return KEYSET_PATH.format(epoch=epoch, version=version)
+
+
+WHOLE = [CANONICAL, RELEASE_PATH, at(1, 1), at(2, 1), at(1, 2)]
+LATER = [CANONICAL, RELEASE_PATH, at(2, 1), at(1, 2)]  # once the first statement is held
+
+
+@pytest.fixture
+def tides(authority: Authority) -> Iterator[Site]:
+    """The live peer."""
+    with site(authority) as served:
+        yield served
+
+
+@pytest.fixture
+def met(tides: Site) -> Verifier:
+    """Somebody who has met him already."""
+    one = verifier(tides)
+    assert one.discoverer.examine(HOST).verdict == "trusted"
+    tides.paths()
+    return one
+
+
+def looked(one: Verifier, url: str = HOST) -> Report:
+    """The verdict on the card of the host."""
+    return one.discoverer.examine(url)
+
+
+# ------------------------------------------------------------------ what is asked
+
+
+def test_a_live_peer(tides: Site) -> None:
+    """One URL is all that is needed: the card, and every statement that its anchor needs."""
+    one = verifier(tides)
+    report = looked(one)
+    assert (report.verdict, codes(report.reasons)) == ("trusted", [])
+    assert report.valid_until is not None
+    assert tides.paths() == WHOLE
+    assert set(tides.names) == {"tides.example"}
+    assert one.known().cards == (CARD,)
+
+
+def test_an_unchanged_peer_costs_one_conditional_request_and_no_signature_check(
+    tides: Site, met: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is asked while HTTP lets us; then whether the card has changed, and only that."""
+    tides.headers[CANONICAL] = {"Cache-Control": "max-age=60"}
+    met.clock.pass_by(301)
+    assert looked(met).verdict == "trusted"  # a refresh of everything
+    tides.asked.clear()
+    checks = counted(monkeypatch)
+    met.clock.pass_by(59)
+    assert looked(met).verdict == "trusted"
+    assert tides.asked == []
+    met.clock.pass_by(61)
+    assert looked(met).verdict == "trusted"
+    assert tides.asked == [(CANONICAL, True)]
+    assert checks == []
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What signatures are checked from now on: of cards (joserfc does it) and of statements."""
+    checks: list[str] = []
+
+    def counting(what: str, check: Callable[..., None]) -> Callable[..., None]:
+        def counted_check(*args: object) -> None:
+            checks.append(what)
+            check(*args)
+
+        return counted_check
+
+    monkeypatch.setattr(PublicKey, "check", counting("statement", PublicKey.check))
+    monkeypatch.setattr(signature, "check_entry", counting("card", signature.check_entry))
+    return checks
+
+
+def test_a_changed_card_is_checked(
+    tides: Site, met: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin: the counter sees a check where there is one."""
+    first = tides.documents[at(1, 1)]
+    tides.publish(release=peer.release(first, PORTABLE, OTHER, seq=47))
+    tides.documents[CANONICAL] = dump(signed(OTHER, key("card")))
+    checks = counted(monkeypatch)
+    met.clock.pass_by(301)
+    assert looked(met).verdict == "trusted"
+    assert checks.count("statement") == 1
+    assert "card" in checks
+
+
+@pytest.mark.parametrize("path", [CANONICAL, RELEASE_PATH])
+def test_a_year_in_a_cache_is_five_minutes(tides: Site, path: str) -> None:
+    """HTTP never lengthens what we would do ourselves (threats.md 13)."""
+    tides.headers[path] = {"Cache-Control": "max-age=31536000, immutable"}
+    one = verifier(tides)
+    looked(one)
+    tides.paths()
+    one.clock.pass_by(299)
+    looked(one)
+    assert path not in tides.paths()
+    one.clock.pass_by(2)
+    looked(one)
+    assert path in tides.paths()
+
+
+@pytest.mark.parametrize("path", [CANONICAL, RELEASE_PATH])
+def test_what_may_not_be_kept_is_asked_for_each_time(tides: Site, path: str) -> None:
+    """HTTP may shorten."""
+    tides.headers[path] = {"Cache-Control": "no-store"}
+    one = verifier(tides)
+    looked(one)
+    tides.paths()
+    looked(one)
+    assert path in tides.paths()
+
+
+def test_nobody_s_card_is_fetched_alone(tides: Site) -> None:
+    """Where the policy enrols nobody there is nothing else to ask for."""
+    one = verifier(tides, places=(parse_place("https://other.example"),))
+    report = looked(one)
+    assert (report.verdict, codes(report.reasons)[0]) == ("indeterminate", "trust.no_anchor")
+    assert tides.paths() == [CANONICAL]
+
+
+def test_nothing_that_a_card_names_is_asked(tides: Site) -> None:
+    """Its interfaces, `jku`, issuer and URLs are words; the policy says where to ask."""
+    card = {
+        **PORTABLE,
+        "supportedInterfaces": [
+            {**PORTABLE["supportedInterfaces"][0], "url": "https://evil.example/a2a"}
+        ],
+        "jwks_uri": "https://evil.example/jwks",
+        "documentationUrl": "https://evil.example/docs",
+    }
+    forged = signed(card, key("mallory"))
+    forged["signatures"][0]["header"] = {"jku": "https://evil.example/jku"}
+    tides.documents[CANONICAL] = dump(forged)
+    one = verifier(tides)
+    assert looked(one).verdict == "untrusted"
+    assert set(tides.names) == {"tides.example"}
+    assert set(tides.paths()) <= {*WHOLE}
+
+
+def test_a_mirror_is_asked_for_the_card_alone(tides: Site) -> None:
+    """The statements are asked for at the issuer's own home."""
+    one = verifier(tides)
+    report = one.discoverer.examine(f"https://mirror.example{CANONICAL}", expect=Issuer("tides"))
+    assert report.verdict == "trusted"
+    assert tides.names == ["mirror.example", *["tides.example"] * 4]
+
+
+@pytest.mark.parametrize(
+    ("target", "verdict"),
+    [
+        (HOST, "trusted"),
+        (AtOrigin(HOST), "trusted"),
+        (CardUrl(CARD), "trusted"),
+        ("https://tides.example/.well-known/../agent-card.json", "indeterminate"),
+        ("ftp://tides.example/", "indeterminate"),
+    ],
+)
+def test_who_is_asked_about(tides: Site, target: str | AtOrigin | CardUrl, verdict: str) -> None:
+    """A URL or a subject that is one; what is no URL is nobody's."""
+    report = verifier(tides).discoverer.examine(target)
+    assert report.verdict == verdict
+    assert (codes(report.reasons) == ["fetch.url"]) is (verdict != "trusted")
+
+
+def test_an_expectation_has_to_be_a_url_too(tides: Site) -> None:
+    """What the caller himself names wrongly is his to mend."""
+    with pytest.raises(CardRefused, match=r"card\.interface_url"):
+        verifier(tides).discoverer.examine(HOST, expect=AtOrigin("tides"))
+
+
+# ------------------------------------------------------------------ paths
+
+
+def test_the_legacy_path_is_said(tides: Site) -> None:
+    """Where there never was a card at the canonical path."""
+    tides.documents[LEGACY] = tides.documents.pop(CANONICAL)
+    first = tides.documents[at(1, 1)]
+    legacy = {"url": HOST + LEGACY, "kind": "public", "seq": 42}
+    legacy["payload_sha256"] = peer.digest(PORTABLE)
+    tides.publish(release=peer.release(first, cards=[legacy], floor={}))
+    one = verifier(tides)
+    report = looked(one)
+    assert (report.verdict, codes(report.reasons)) == ("trusted", ["card.legacy_path"])
+    assert tides.paths()[:2] == [CANONICAL, LEGACY]
+    assert one.known().cards == (HOST + LEGACY,)
+
+
+def test_a_card_may_not_vanish_from_the_canonical_path(tides: Site, met: Verifier) -> None:
+    """Else whoever answers 404 there chooses which card is read (threats.md 13)."""
+    tides.documents[LEGACY] = tides.documents.pop(CANONICAL)
+    met.clock.pass_by(301)
+    report = looked(met)
+    assert (report.verdict, codes(report.reasons)) == ("indeterminate", ["card.vanished"])
+    assert report.issuer == "tides"
+    assert tides.paths() == [CANONICAL]
+
+
+def test_a_card_may_not_vanish_from_any_path(tides: Site) -> None:
+    """Also from one that was named whole."""
+    one = verifier(tides)
+    assert looked(one, CARD).verdict == "trusted"
+    del tides.documents[CANONICAL]
+    one.clock.pass_by(301)
+    assert codes(looked(one, CARD).reasons) == ["card.vanished"]
+    assert codes(looked(one, HOST + "/never.json").reasons) == ["fetch.status"]
+
+
+def test_an_untrusted_card_was_never_there(tides: Site) -> None:
+    """Only a trusted card obliges: a stranger's may come and go."""
+    tides.documents[LEGACY] = tides.documents[CANONICAL]
+    tides.documents[CANONICAL] = dump(signed(PORTABLE, key("mallory")))
+    one = verifier(tides)
+    assert looked(one).verdict == "untrusted"
+    del tides.documents[CANONICAL]
+    one.clock.pass_by(301)
+    assert codes(looked(one).reasons)[-1] == "card.legacy_path"
+
+
+def test_a_card_whose_issuer_goes_back_to_the_canonical_path(tides: Site) -> None:
+    """From the legacy path to the canonical one is no vanishing."""
+    tides.documents[LEGACY] = tides.documents.pop(CANONICAL)
+    one = verifier(tides, freshness="waived")
+    looked(one)
+    tides.documents[CANONICAL] = tides.documents.pop(LEGACY)
+    one.clock.pass_by(301)
+    assert looked(one).verdict == "trusted"
+
+
+# ------------------------------------------------------------------ no answer
+
+FAILURES = ["503 No", "403 No", "500 No", "429 No"]
+
+
+@pytest.mark.parametrize("status", FAILURES)
+def test_a_peer_who_gives_no_answer_is_judged_by_what_he_gave(
+    tides: Site, met: Verifier, status: str
+) -> None:
+    """Card and statements of before, until they end, and the verdict says so."""
+    tides.broken["*"] = status
+    met.clock.pass_by(301)
+    report = looked(met)
+    assert report.verdict == "trusted"
+    assert codes(report.reasons) == ["fetch.stale", *["refresh.no_answer"] * 3]
+    assert report.valid_until is not None
+    assert met.clock.now < report.valid_until
+
+
+def test_what_he_gave_ends(tides: Site, met: Verifier) -> None:
+    """The release of seven days says nothing after them, and what is missing is said."""
+    tides.broken["*"] = "503 No"
+    met.clock.pass_by(7 * DAY)
+    report = looked(met)
+    assert report.verdict == "indeterminate"
+    assert codes(report.reasons)[0] == "statement.expired"
+    assert {"fetch.stale", "refresh.no_answer"} <= set(codes(report.reasons))
+
+
+def test_a_process_that_has_no_card_has_no_verdict(tides: Site, met: Verifier) -> None:
+    """Statements are remembered on the disk; cards are not."""
+    tides.broken["*"] = "503 No"
+    fresh = verifier(tides, memory=met.memory)
+    report = looked(fresh)
+    assert (report.verdict, codes(report.reasons)) == ("indeterminate", ["fetch.status"])
+    assert report.card is None
+
+
+def test_a_card_comes_while_its_statements_do_not(tides: Site, met: Verifier) -> None:
+    """What is remembered holds until it expires."""
+    tides.broken[RELEASE_PATH] = "500 No"
+    fresh = verifier(tides, memory=met.memory)
+    report = looked(fresh)
+    assert (report.verdict, codes(report.reasons)) == ("trusted", ["refresh.no_answer"])
+
+
+def test_a_stranger_who_says_nothing_is_no_peer(tides: Site) -> None:
+    """Twin: where nothing is remembered either there is no verdict."""
+    tides.broken.update(dict.fromkeys([RELEASE_PATH, at(1, 1)], "500 No"))
+    report = looked(verifier(tides))
+    assert report.verdict == "indeterminate"
+    assert codes(report.reasons)[0] == "trust.no_keys"
+    assert "refresh.no_answer" in codes(report.reasons)
+
+
+def test_a_failing_peer_is_not_hammered(tides: Site, met: Verifier) -> None:
+    """His statements are asked for again after half a minute."""
+    tides.broken[RELEASE_PATH] = "503 No"
+    met.clock.pass_by(301)
+    looked(met)
+    tides.paths()
+    met.clock.pass_by(29)
+    looked(met)
+    assert tides.paths() == []
+    met.clock.pass_by(2)
+    looked(met)
+    assert RELEASE_PATH in tides.paths()
+
+
+def test_without_a_memory_a_failure_takes_nothing_away(tides: Site) -> None:
+    """Floors of a lock, no state: the statements of the last good round are judged once more."""
+    first = verifier(tides)
+    looked(first)
+    floors = WithoutMemory({"tides": first.known().as_floor()})
+    one = verifier(tides, memory=floors)
+    assert looked(one).verdict == "trusted"
+    tides.broken["*"] = "503 No"
+    one.clock.pass_by(301)
+    assert looked(one).verdict == "trusted"
+
+
+def test_a_clock_that_is_behind(tides: Site, met: Verifier) -> None:
+    """A day before what was signed already there is no verdict, whatever the peer says."""
+    met.clock.pass_by(-DAY)
+    report = looked(met)
+    assert (report.verdict, codes(report.reasons)[0]) == ("indeterminate", "time.clock_behind")
+
+
+# ------------------------------------------------------------------ the chain, live
+
+
+def rotated(tides: Site, *cards: dict[str, object]) -> bytes:
+    """The next keyset statement, and a release under it."""
+    second = peer.keyset(2, tides.documents[at(1, 1)], iat=peer.T0 + 1)
+    tides.publish(second, release=peer.release(second, *(cards or (PORTABLE,)), seq=43))
+    return second
+
+
+def test_a_rotation_is_followed(tides: Site, met: Verifier) -> None:
+    """From the statement held, one step after another."""
+    rotated(tides)
+    met.clock.pass_by(301)
+    report = looked(met)
+    assert report.verdict == "trusted"
+    assert report.keyset is not None
+    assert report.keyset.number == "1.2"
+    assert tides.paths() == [CANONICAL, RELEASE_PATH, at(2, 1), at(1, 2), at(1, 3)]
+
+
+def test_a_revoked_key_is_refused(tides: Site, met: Verifier) -> None:
+    """The card is as it was; its key counts no more, and its verdict of before neither."""
+    revoked = [key("card").public.thumbprint]
+    first = tides.documents[at(1, 1)]
+    tides.publish(release=peer.release(first, PORTABLE, seq=43, revoked=revoked))
+    met.clock.pass_by(301)
+    report = looked(met)
+    assert (report.verdict, codes(report.reasons)[0]) == ("untrusted", "key.revoked")
+
+
+def test_recovery_is_followed(tides: Site, met: Verifier) -> None:
+    """Another epoch, opened by the recovery keys."""
+    second = peer.keyset(epoch=2, root=quorum(1, "dan"), recovery=quorum(1, "rita"))
+    payload = read_keyset(second).envelope.payload
+    opened = sign_statement(payload, map(key, ("rita", "dan")), TYP_KEYSET)
+    tides.publish(opened, release=peer.release(opened, PORTABLE, seq=43))
+    met.clock.pass_by(301)
+    report = looked(met)
+    assert report.verdict == "trusted"
+    assert report.keyset is not None
+    assert report.keyset.number == "2.1"
+
+
+def test_a_release_that_vanished(tides: Site, met: Verifier) -> None:
+    """404 after it was seen is said; what is remembered holds until it expires."""
+    del tides.documents[RELEASE_PATH]
+    met.clock.pass_by(301)
+    report = looked(met)
+    assert (report.verdict, codes(report.reasons)) == ("trusted", ["statement.vanished"])
+    assert at(1, 1) in tides.paths()
+
+
+def test_a_keyset_that_vanished(tides: Site, met: Verifier) -> None:
+    """Where no release vouches for it, the statement held is asked for again."""
+    del tides.documents[RELEASE_PATH], tides.documents[at(1, 1)]
+    met.clock.pass_by(301)
+    report = looked(met)
+    assert report.verdict == "trusted"
+    assert [one.message.split(" was")[0] for one in report.reasons] == ["release 42", "keyset 1.1"]
+
+
+def test_another_statement_of_the_same_number(tides: Site, met: Verifier) -> None:
+    """A fork is shown with both digests, and the one held stays (K8)."""
+    held = met.known().keyset
+    forked = peer.keyset(exp=peer.T0 + 91 * DAY)
+    tides.publish(forked, release=peer.release(forked, OTHER, seq=50))
+    tides.documents[CANONICAL] = dump(signed(OTHER, key("card")))
+    met.clock.pass_by(301)
+    report = looked(met)
+    assert report.verdict == "untrusted"
+    assert "statement.fork" in codes(report.reasons)
+    assert met.known().keyset == held
+
+
+def test_a_release_of_before(tides: Site, met: Verifier) -> None:
+    """A rollback is said and not followed."""
+    first = tides.documents[at(1, 1)]
+    tides.publish(release=peer.release(first, PORTABLE, OTHER, seq=41))
+    met.clock.pass_by(301)
+    report = looked(met)
+    assert (report.verdict, codes(report.reasons)) == ("trusted", ["statement.rollback"])
+    assert report.release is not None
+    assert report.release.number == "42"
+
+
+def test_the_chain_ends_where_the_release_says(tides: Site, met: Verifier) -> None:
+    """A 404 on the way to the keyset that the newest release names is said (threats.md 13)."""
+    second = rotated(tides)
+    del tides.documents[at(1, 2)]
+    met.clock.pass_by(301)
+    report = looked(met)
+    assert {"statement.gap", "statement.keyset"} <= set(codes(report.reasons))
+    stranger = verifier(tides)
+    assert looked(stranger).verdict == "indeterminate"
+    tides.publish(second)
+    stranger.clock.pass_by(301)
+    assert looked(stranger).verdict == "trusted"
+
+
+# ------------------------------------------------------------------ copies of two ages
+
+
+def test_copies_of_two_ages_are_fetched_anew_once(tides: Site) -> None:
+    """A new card before a release two minutes old: both are asked for again, and all is well."""
+    tides.headers[CANONICAL] = {"Cache-Control": "max-age=60"}
+    one = verifier(tides)
+    looked(one)
+    first = tides.documents[at(1, 1)]
+    tides.publish(release=peer.release(first, PORTABLE, OTHER, seq=43))
+    tides.documents[CANONICAL] = dump(signed(OTHER, key("card")))
+    tides.paths()
+    one.clock.pass_by(120)
+    assert looked(one).verdict == "trusted"
+    assert tides.paths() == [CANONICAL, *LATER]
+
+
+def test_a_mismatch_that_stays_is_looked_into_once_in_a_while(tides: Site, met: Verifier) -> None:
+    """Each unknown card costs no refetch of everything: that is for the cooldown to allow."""
+    tides.headers[CANONICAL] = {"Cache-Control": "no-store"}
+    met.clock.pass_by(310)
+    looked(met)
+    tides.paths()
+    for number in range(20):
+        card = {**PORTABLE, "version": f"6.{number}"}
+        tides.documents[CANONICAL] = dump(signed(card, key("card")))
+        assert looked(met).verdict == "untrusted"
+    asked = tides.paths()
+    assert (asked.count(RELEASE_PATH), asked.count(CANONICAL)) == (1, 21)
+
+
+# ------------------------------------------------------------------ anchors
+
+
+def test_pinned_keys_ask_for_the_card_alone(tides: Site) -> None:
+    """There is nothing else that they could believe."""
+    anchor = KeysAnchor(JwkSet.of([key("card").public]))
+    assert looked(verifier(tides, anchor, freshness="waived")).verdict == "trusted"
+    assert tides.paths() == [CANONICAL]
+
+
+def test_a_jwks_anchor_asks_its_url(tides: Site) -> None:
+    """And keeps what it gave; once seen the set may not vanish unsaid."""
+    tides.documents["/keys.json"] = JwkSet.of([key("card").public]).to_bytes()
+    one = verifier(tides, JwksAnchor(HOST + "/keys.json"), freshness="waived")
+    assert looked(one).verdict == "trusted"
+    assert tides.paths() == [CANONICAL, "/keys.json"]
+    del tides.documents["/keys.json"]
+    one.clock.pass_by(301)
+    report = looked(one)
+    assert (report.verdict, codes(report.reasons)[-1]) == ("trusted", "statement.vanished")
+
+
+@pytest.mark.parametrize("status", [None, "503 No"])
+def test_a_jwks_anchor_without_its_url(tides: Site, status: str | None) -> None:
+    """Nothing is read in its place: not the well-known key set, not the keyset."""
+    tides.documents[JWKS] = JwkSet.of([key("card").public]).to_bytes()
+    if status is not None:
+        tides.broken["/keys.json"] = status
+    report = looked(verifier(tides, JwksAnchor(HOST + "/keys.json"), freshness="waived"))
+    assert report.verdict == "indeterminate"
+    assert codes(report.reasons)[0] == "trust.no_keys"
+    assert codes(report.reasons)[-1] == "refresh.no_answer"
+    assert tides.paths() == [CANONICAL, "/keys.json"]
+
+
+def test_first_contact_is_with_the_keyset(tides: Site) -> None:
+    """What is met is kept, and said once; the JWK Set beside it is not looked at."""
+    tides.documents[JWKS] = JwkSet.of([key("mallory").public]).to_bytes()
+    one = verifier(tides, TofuAnchor())
+    report = looked(one)
+    assert (report.verdict, codes(report.reasons)) == ("trusted", ["trust.tofu_first"])
+    assert JWKS_PATH not in tides.paths()
+    one.clock.pass_by(301)
+    assert codes(looked(one).reasons) == []
+
+
+def test_first_contact_with_bare_keys(tides: Site) -> None:
+    """Only where there is no statement; another key later is a changed one."""
+    for path in (RELEASE_PATH, at(1, 1)):
+        del tides.documents[path]
+    tides.documents[JWKS] = JwkSet.of([key("card").public]).to_bytes()
+    one = verifier(tides, TofuAnchor(), freshness="waived")
+    report = looked(one)
+    assert (report.verdict, "trust.tofu_first" in codes(report.reasons)) == ("trusted", True)
+    tides.documents[JWKS] = JwkSet.of([key("mallory").public]).to_bytes()
+    tides.documents[CANONICAL] = dump(signed(PORTABLE, key("mallory")))
+    one.clock.pass_by(301)
+    report = looked(one)
+    assert (report.verdict, codes(report.reasons)[0]) == ("untrusted", "trust.key_changed")
+
+
+def test_no_answer_is_no_absence(tides: Site) -> None:
+    """Who hides the statements behind a 503 does not make us take bare keys."""
+    tides.broken.update(dict.fromkeys([RELEASE_PATH, at(1, 1)], "503 No"))
+    tides.documents[JWKS] = JwkSet.of([key("mallory").public]).to_bytes()
+    report = looked(verifier(tides, TofuAnchor(), freshness="waived"))
+    assert report.verdict == "indeterminate"
+    assert JWKS_PATH not in tides.paths()
+
+
+def test_a_mirror_introduces_nobody(tides: Site) -> None:
+    """First contact is with the card's own origin (threats.md 20)."""
+    one = verifier(tides, TofuAnchor())
+    mirrored = f"https://mirror.example{CANONICAL}"
+    report = one.discoverer.examine(mirrored, expect=Issuer("tides"))
+    assert (report.verdict, codes(report.reasons)[0]) == ("indeterminate", "trust.no_first_contact")
+    assert set(tides.names) == {"mirror.example"}
+
+
+def test_what_was_handed_over_makes_no_first_contact(tides: Site) -> None:
+    """A forged statement in a file is not met because others came from the issuer's origin."""
+    rotated(tides)
+    forged = peer.keyset(issuer="tides.example", exp=peer.T0 + 91 * DAY)
+    one = verifier(tides, TofuAnchor())
+    met = one.discoverer.meet(HOST, evidence=Evidence((forged,)))
+    assert codes(met.report.reasons)[0] == "trust.no_first_contact"
+    assert one.known().first_contact is None
+    assert looked(one).verdict == "trusted"
+
+
+def test_statements_at_hand_go_along(tides: Site) -> None:
+    """Under a keyset anchor they are evidence as any other."""
+    second = rotated(tides)
+    del tides.documents[at(1, 2)]
+    one = verifier(tides)
+    assert looked(one).verdict == "indeterminate"
+    met = one.discoverer.meet(HOST, evidence=Evidence((second,)))
+    assert met.report.verdict == "trusted"
+
+
+def test_first_contact_needs_a_memory(tides: Site) -> None:
+    """Without one every contact would be the first."""
+    one = verifier(tides, TofuAnchor(), memory=WithoutMemory({}))
+    assert looked(one).verdict == "indeterminate"
+    assert tides.paths() == [CANONICAL]
+
+
+# ------------------------------------------------------------------ never stale
+
+
+def expired(tides: Site, one: Verifier) -> Verifier:
+    one.clock.pass_by(7 * DAY)
+    tides.broken["*"] = "503 No"
+    return one
+
+
+def other_places(tides: Site, one: Verifier) -> Verifier:
+    return verifier(tides, memory=one.memory, clock=one.clock, require=("nobody",))
+
+
+def rolled_on(tides: Site, one: Verifier) -> Verifier:
+    first = tides.documents[at(1, 1)]
+    tides.publish(release=peer.release(first, OTHER, seq=43))
+    one.clock.pass_by(301)
+    return one
+
+
+CHANGES: dict[str, tuple[Callable[[Site, Verifier], Verifier], str]] = {
+    "the statements have ended": (expired, "statement.expired"),
+    "the policy wants more": (other_places, "threshold.unmet"),
+    "the issuer lists another card": (rolled_on, "card.digest_unlisted"),
+}
+
+
+@pytest.mark.parametrize(("change", "code"), CHANGES.values(), ids=CHANGES)
+def test_a_verdict_of_before_is_no_verdict_of_now(
+    tides: Site, change: Callable[[Site, Verifier], Verifier], code: str
+) -> None:
+    """With one cache of verdicts for all: another matter is judged anew."""
+    verdicts = VerdictCache()
+    one = verifier(tides, verdicts=verdicts)
+    assert looked(one).verdict == "trusted"
+    report = looked(change(tides, one))
+    assert report.verdict != "trusted"
+    assert codes(report.reasons)[0] == code
+
+
+# ------------------------------------------------------------------ the library
+
+
+def test_only_a_trusted_card_is_returned(tides: Site) -> None:
+    """Synchronously and otherwise, by one call or by many."""
+    one = verifier(tides)
+    policy, now = Policy((one.enrolment,)), Clock().now
+    given = {"policy": policy, "memory": TransientMemory(), "now": now, "wire": tides.wire()}
+    cards = [
+        one.discoverer.discover(HOST),
+        asyncio.run(one.discoverer.adiscover(HOST)),
+        cardsign.discover(HOST, **given),
+        asyncio.run(cardsign.adiscover(HOST, **given)),
+    ]
+    assert [card.subject for card in cards] == ["tides"] * 4
+    assert all(card.document == PORTABLE for card in cards)
+    tides.documents[CANONICAL] = dump(signed(PORTABLE, key("mallory")))
+    with pytest.raises(NotTrusted, match=r"key\.unknown"):
+        cardsign.discover(HOST, **{**given, "memory": TransientMemory()})
+    with pytest.raises(NotTrusted, match=r"key\.unknown"):
+        asyncio.run(cardsign.adiscover(HOST, **given))
+
+
+def test_a_meeting_tells_what_was_received(tides: Site) -> None:
+    """The bytes and the statements, for who needs more than the verdict."""
+    met = verifier(tides).discoverer.meet(HOST)
+    assert (met.url, met.untrusted_card) == (CARD, tides.documents[CANONICAL])
+    assert met.evidence.untrusted_keysets == (tides.documents[at(1, 1)],)
+    assert met.report.verdict == "trusted"
+
+
+def test_a_time_of_one_s_choice_keeps_nothing(tides: Site) -> None:
+    """Not even where the card was found."""
+    one = verifier(tides)
+    met = one.discoverer.meet(HOST, historic=True)
+    assert (met.report.verdict, met.report.historic) == ("indeterminate", True)
+    assert one.known() == replace(one.known(), keyset=None, release=None, cards=())
+
+
+def test_another_pin_is_refused(tides: Site) -> None:
+    """The twin of all of these: whose first statement it is decides."""
+    other = pinned(peer.keyset(exp=peer.T0 + 91 * DAY))
+    assert looked(verifier(tides, other)).verdict == "indeterminate"
+
+
+# ------------------------------------------------------------------ a memory on the disk
+
+
+@pytest.fixture
+def disk(tides: Site, tmp_path: Path) -> DirectoryMemory:
+    """Where the peer was enrolled a moment ago."""
+    enrolled = enrolment(pinned(tides.documents[at(1, 1)]))
+    memory = DirectoryMemory(tmp_path / "state")
+    memory.create(enrolled, first_known(enrolled.anchor))
+    return memory
+
+
+def test_another_process_goes_on_from_there(tides: Site, disk: DirectoryMemory) -> None:
+    """Statements, what led to them, and where the card was seen."""
+    assert looked(verifier(tides, memory=disk)).verdict == "trusted"
+    rotated(tides)
+    assert looked(verifier(tides, memory=disk)).verdict == "trusted"
+    known = disk.find("tides")
+    assert known is not None
+    assert (known.cards, len(known.passed), known.signed_before) == ((CARD,), 1, True)
+    assert tides.paths()[len(WHOLE) :] == [CANONICAL, RELEASE_PATH, at(2, 1), at(1, 2), at(1, 3)]
+
+
+def test_a_lost_memory_is_a_fault_before_anything_is_asked(
+    tides: Site, disk: DirectoryMemory
+) -> None:
+    """What is lost is not new, and nobody learns that we asked."""
+    disk.forget("tides")
+    with pytest.raises(StateFault, match=r"state\.missing"):
+        looked(verifier(tides, memory=disk))
+    assert tides.paths() == []
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3])
+def test_a_full_disk_is_a_fault_wherever_it_ends(
+    tides: Site, disk: DirectoryMemory, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """At the keyset, the release, the first good signature, the place of the card: no verdict.
+
+    What was kept before stays, and with room again all goes on from there.
+    """
+    steps: list[object] = []
+    write = DirectoryMemo._write
+
+    def filling(self: DirectoryMemo, known: Known) -> None:
+        if len(steps) >= kept:
+            raise FileFault("file.unwritable", "no space left on device")
+        steps.append(known)
+        write(self, known)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectoryMemo, "_write", filling)
+        with pytest.raises(FileFault):
+            looked(verifier(tides, memory=disk))
+    known = disk.find("tides")
+    assert known == (steps[-1] if steps else first_known(verifier(tides).enrolment.anchor))
+    assert looked(verifier(tides, memory=disk)).verdict == "trusted"

@@ -1,0 +1,139 @@
+"""Whatever peers serve, when, and however often they fail: caches change no verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from unittest import mock
+
+from hypothesis import given
+from hypothesis import strategies as st
+from sites import CANONICAL, HOST, OTHER, Clock, enrolment, pinned
+
+from cardsign.errors import FetchFailed
+from cardsign.net.asker import Asker
+from cardsign.net.discovery import Discoverer
+from cardsign.net.fetch import Absent, Fetched, Wire
+from cardsign.trust.known import Known, TransientMemory
+from cardsign.trust.policy import Policy
+from cardsign.trust.refresh import KEYSET_PATH, RELEASE_PATH
+from cardsign.trust.subject import CardUrl
+from cardsign.verify import examine_card
+from tests.cli import peer
+from tests.jose.statement_making import DAY, key
+from tests.support import PORTABLE, dump, signed
+
+FIRST = peer.keyset()
+SECOND = peer.keyset(2, FIRST, iat=peer.T0 + 1)
+FORKED = peer.keyset(exp=peer.T0 + 91 * DAY)
+REVOKED = [key("card").public.thumbprint]
+WORLD: dict[str, list[bytes | None]] = {
+    CANONICAL: [
+        dump(signed(PORTABLE, key("card"))),
+        dump(signed(OTHER, key("card"))),
+        dump(signed(PORTABLE, key("mallory"))),
+        dump(PORTABLE),
+        None,
+    ],
+    RELEASE_PATH: [
+        peer.release(FIRST, PORTABLE),
+        peer.release(FIRST, PORTABLE, OTHER, seq=43),
+        peer.release(FIRST, OTHER, seq=44),
+        peer.release(FIRST, PORTABLE, seq=45, revoked=REVOKED),
+        peer.release(SECOND, OTHER, seq=46),
+        peer.release(FORKED, OTHER, seq=47),
+        None,
+    ],
+    KEYSET_PATH.format(epoch=1, version=1): [FIRST, FORKED, None],
+    KEYSET_PATH.format(epoch=1, version=2): [None, SECOND],
+}
+STEPS = st.one_of(
+    st.sampled_from([1, 30, 61, 301, DAY, 8 * DAY]),
+    *(st.tuples(st.just(path), st.sampled_from(served)) for path, served in WORLD.items()),
+    st.sampled_from([None, "no-store", "max-age=31536000", "max-age=10"]),
+    st.booleans(),
+)
+
+
+@dataclass
+class Served:
+    """What is served now: documents, how long HTTP lets them be used, or nothing at all."""
+
+    documents: dict[str, bytes | None] = field(
+        default_factory=lambda: {path: served[0] for path, served in WORLD.items()}
+    )
+    caching: str | None = None
+    is_silent: bool = False
+
+    def fetch(self, url: str, wire: Wire, **conditions: object) -> Fetched:
+        if self.is_silent:
+            raise FetchFailed("fetch.timeout", f"{url} did not answer")
+        body = self.documents.get(url.removeprefix(HOST))
+        if body is None:
+            raise Absent("fetch.status", f"{url} answered 404 instead of 200")
+        headers = () if self.caching is None else (("cache-control", self.caching),)
+        return Fetched(url, 200, body, "application/json", "192.0.2.1", headers)
+
+
+class Remembering(TransientMemory):
+    """A memory that can be looked at, and that never goes back."""
+
+    def known(self) -> dict[str, Known]:
+        return dict(self._known)
+
+
+@given(steps=st.lists(STEPS, max_size=20))
+def test_caches_change_no_verdict(steps: list[object]) -> None:
+    """What is said of the bytes received is what a verifier without any cache says of them."""
+    served, clock = Served(), Clock()
+    enrolled = enrolment(pinned(FIRST))
+    policy, memory = Policy((enrolled,)), Remembering()
+    one = Discoverer(policy, memory, asker=Asker(now=clock), now=clock)
+    held = (0, 0, 0)
+    with mock.patch("cardsign.net.asker.fetch", served.fetch):
+        for step in [*steps, 0]:
+            match step:
+                case bool():
+                    served.is_silent = step
+                case int():
+                    clock.pass_by(step)
+                case (str(path), served_there):
+                    served.documents[path] = served_there
+                case _:
+                    served.caching = step  # type: ignore[assignment]
+            met = one.meet(HOST)
+            if met.untrusted_card:
+                alone = examine_card(
+                    met.untrusted_card,
+                    expect=CardUrl(met.url),
+                    policy=policy,
+                    now=clock.now,
+                    evidence=met.evidence,
+                    memory=TransientMemory(memory.known()),
+                )
+                assert (met.report.verdict, met.report.card) == (alone.verdict, alone.card)
+                assert set(alone.reasons) <= set(met.report.reasons)
+            else:
+                assert met.report.verdict == "indeterminate"
+            if met.report.verdict == "trusted":
+                assert met.report.valid_until is not None
+                assert clock.now < met.report.valid_until
+            known = memory.known().get("tides")
+            release = known.release if known else None
+            now_held = release.order if release else (0, 0, 0)
+            assert now_held >= held
+            held = now_held
+
+
+def test_the_world_has_something_of_everything() -> None:
+    """The property above sees trusted cards and others."""
+    served, clock = Served(), Clock()
+    policy = Policy((enrolment(pinned(FIRST)),))
+    with mock.patch("cardsign.net.asker.fetch", served.fetch):
+        one = Discoverer(policy, Remembering(), asker=Asker(now=clock), now=clock)
+        assert one.examine(HOST).verdict == "trusted"
+        served.documents[RELEASE_PATH] = WORLD[RELEASE_PATH][3]
+        clock.pass_by(301)
+        assert one.examine(HOST).verdict == "untrusted"
+        served.documents[CANONICAL] = None
+        clock.pass_by(301)
+        assert one.examine(HOST).reasons[0].code == "card.vanished"

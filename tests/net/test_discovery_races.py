@@ -1,0 +1,166 @@
+"""Many at once, in threads and in processes: nothing is asked twice, lost, or taken back."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from authorities import Authority
+from sites import CANONICAL, HOST, Clock, Site, enrolment, pinned, plain_site, site, verifier
+
+from cardsign.jose.keyset import read_keyset
+from cardsign.net.asker import Asker
+from cardsign.net.discovery import Discoverer
+from cardsign.trust.enrolling import first_known
+from cardsign.trust.places import parse_place
+from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.refresh import KEYSET_PATH
+from cardsign.trust.state import DirectoryMemory
+from tests.cli import peer
+from tests.support import PORTABLE
+
+ROOT = Path(__file__).resolve().parents[2]
+THREADS = 50
+
+
+@pytest.fixture
+def tides(authority: Authority) -> Iterator[Site]:
+    """The live peer."""
+    with site(authority) as served:
+        yield served
+
+
+def remembering(folder: Path, enrolled: Enrolment) -> DirectoryMemory:
+    """A memory on the disk that has just begun."""
+    memory = DirectoryMemory(folder, patience=60)
+    memory.create(enrolled, first_known(enrolled.anchor))
+    return memory
+
+
+def test_fifty_threads_ask_once(tides: Site, tmp_path: Path) -> None:
+    """One flight for each URL, one refresh, one verdict."""
+    enrolled = enrolment(pinned(tides.documents[KEYSET_PATH.format(epoch=1, version=1)]))
+    memory = remembering(tmp_path / "state", enrolled)
+    one = verifier(tides, memory=memory)
+    with ThreadPoolExecutor(THREADS) as pool:
+        reports = list(pool.map(lambda _: one.discoverer.examine(HOST), range(THREADS)))
+    assert {report.verdict for report in reports} == {"trusted"}
+    asked = tides.paths()
+    assert len(asked) == len(set(asked)) == 5
+    known = memory.find("tides")
+    assert known is not None
+    assert known.cards == (HOST + CANONICAL,)
+
+
+def test_fifty_verifiers_of_one_memory_never_go_back(tides: Site, tmp_path: Path) -> None:
+    """The issuer moves on while they look; what is remembered only rises."""
+    first = tides.documents[KEYSET_PATH.format(epoch=1, version=1)]
+    enrolled = enrolment(pinned(first))
+    memory = remembering(tmp_path / "state", enrolled)
+    clock, policy = Clock(), Policy((enrolled,))
+    history = chain(first, 6)
+
+    def look(turn: int) -> tuple[int, int]:
+        if turn % 8 == 0:
+            publish(tides, history[turn // 8], seq=43 + turn)
+        asker = Asker(tides.wire(), now=clock)
+        report = Discoverer(policy, memory, asker=asker, now=clock).examine(HOST)
+        assert report.keyset is not None
+        known = memory.find("tides")
+        assert known is not None
+        assert known.keyset is not None
+        assert known.keyset.version >= int(report.keyset.number.partition(".")[2])
+        return known.keyset.epoch, known.keyset.version
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(look, range(THREADS)))
+    assert look(1) == (1, 7)
+
+
+def chain(first: bytes, length: int) -> list[bytes]:
+    """So many statements, each the successor of the one before, and one more."""
+    found = [first]
+    for version in range(2, length + 2):
+        found.append(peer.keyset(version, found[-1], iat=peer.T0 + version))
+    return found
+
+
+def publish(served: Site, statement: bytes, *, seq: int, **changes: Any) -> None:
+    """A statement, then the release under it, unless a newer one is there."""
+    served.publish(statement)
+    release = peer.release(statement, PORTABLE, seq=seq, **changes)
+    served.publish(release=release)
+
+
+PROCESS = """
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from cardsign.jose.succession import StatementPin
+from cardsign.net.asker import Asker
+from cardsign.net.discovery import Discoverer
+from cardsign.net.fetch import FetchPolicy, Wire
+from cardsign.trust.anchors import KeysetAnchor
+from cardsign.trust.places import parse_place
+from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.state import DirectoryMemory
+
+folder, home, digest = sys.argv[1:]
+places = (parse_place(home), parse_place("https://tides.example"))
+enrolled = Enrolment("tides", KeysetAnchor(StatementPin(1, 1, digest)), places)
+memory = DirectoryMemory(Path(folder), patience=60)
+now = lambda: datetime.now(UTC)
+wire = Wire(FetchPolicy(insecure_loopback_http=True))
+for _ in sys.stdin:
+    discoverer = Discoverer(Policy((enrolled,)), memory, asker=Asker(wire, now=now), now=now)
+    report = discoverer.examine(home)
+    print(report.verdict, report.keyset.number, report.release.number, flush=True)
+"""
+
+
+def test_processes_that_meet_a_moving_issuer_lose_nothing(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """Four processes, one state: each sees the issuer move on and never back (attack 60)."""
+    with plain_site(authority) as served:
+        home = f"http://127.0.0.1:{served.port}"
+        card = {"url": home + CANONICAL, "kind": "public", "seq": 1}
+        listed = [{**card, "payload_sha256": peer.digest(PORTABLE)}]
+        history = chain(peer.keyset(), 7)
+        pin = pinned(history[0])
+        publish(served, history[0], seq=42, cards=listed, floor={})
+        places = (parse_place(home), parse_place("https://tides.example"))
+        memory = remembering(tmp_path / "state", enrolment(pin, places=places))
+        digest = read_keyset(history[0]).digest
+        command = [sys.executable, "-c", PROCESS, str(memory.path), home, digest]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
+        racers = [subprocess.Popen(command, **pipes) for _ in range(4)]
+        lines: list[list[str]] = [[] for _ in racers]
+        for turn in range(12):
+            for racer in racers:
+                racer.stdin.write("look\n")
+                racer.stdin.flush()
+            if turn < 7:  # while they look
+                publish(served, history[turn + 1], seq=43 + turn, cards=listed, floor={})
+            for racer, said in zip(racers, lines, strict=True):
+                said.append(racer.stdout.readline())
+        for racer in racers:
+            racer.communicate()
+            assert racer.returncode == 0
+    seen = [[line.split() for line in said] for said in lines]
+    assert {line[0] for line in itertools.chain(*seen)} == {"trusted"}
+    for said in seen:
+        numbers = [(line[1], int(line[2])) for line in said]
+        assert numbers == sorted(numbers)
+        assert numbers[-1] == ("1.8", 49)
+    known = memory.find("tides")
+    assert known is not None
+    assert known.keyset is not None
+    assert known.release is not None
+    assert (known.keyset.version, known.release.seq, len(known.passed)) == (8, 49, 7)

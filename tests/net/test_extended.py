@@ -1,0 +1,617 @@
+"""Extended cards, live: whom they are asked of, what comes is verified, where a token goes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from authorities import Authority
+from extended_peer import (
+    AUDIENCE,
+    FLOOR,
+    HOST,
+    OTHER_AUDIENCE,
+    SEQ,
+    Tides,
+    answering,
+    enveloped,
+    extended,
+    partner,
+    tides,
+)
+from internet import Network, Request
+from peers import http
+
+from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed, UsageFault
+from cardsign.net.credentials import Header
+from cardsign.net.endpoints import endpoints_of
+from cardsign.net.extended import meet_extended
+from cardsign.net.presenting import ask_for_extended_card
+from cardsign.net.schemes import BEARER
+from cardsign.trust.refresh import RELEASE_PATH
+from cardsign.verdict import NotTrusted, Report
+from tests.cli import peer
+from tests.jose.statement_making import URL, key
+from tests.publications import PUBLIC, PUBLIC_0_3, sign
+from tests.support import dump, one_signature, put, without
+
+
+@pytest.fixture
+def network(authority: Authority) -> Network:
+    return Network(authority)
+
+
+@pytest.fixture
+def site(network: Network, tmp_path: Path) -> Tides:
+    """The peer as he is."""
+    return tides(network, tmp_path / "published")
+
+
+def codes(report: Report) -> list[str]:
+    return [reason.code for reason in report.reasons]
+
+
+# ------------------------------------------------------------------ the honest way
+
+
+def interface(binding: str, tenant: str = "", path: str = "/a2a") -> dict[str, Any]:
+    """A 1.0 card that can be called in one way."""
+    one = {"url": f"{HOST}{path}", "protocolBinding": binding, "protocolVersion": "1.0"}
+    return {**PUBLIC, "supportedInterfaces": [{**one, **({"tenant": tenant} if tenant else {})}]}
+
+
+WAYS: dict[str, tuple[dict[str, Any], str]] = {
+    "JSON-RPC, the card's first": (PUBLIC, "POST /a2a"),
+    "HTTP+JSON": (interface("HTTP+JSON"), "GET /a2a/extendedAgentCard"),
+    "HTTP+JSON with a final slash": (
+        interface("HTTP+JSON", path="/rest/v1/"),
+        "GET /rest/v1/extendedAgentCard",
+    ),
+    "JSON-RPC for a tenant": (interface("JSONRPC", "t1"), "POST /a2a"),
+    "HTTP+JSON for a tenant": (interface("HTTP+JSON", "t1"), "GET /a2a/t1/extendedAgentCard"),
+    "JSON-RPC of 0.3": (PUBLIC_0_3, "POST /old"),
+}
+
+
+@pytest.mark.parametrize(("card", "request_line"), WAYS.values(), ids=WAYS)
+def test_our_own_server_gives_the_extended_card(
+    card: dict[str, Any], request_line: str, network: Network, tmp_path: Path
+) -> None:
+    """By the interface of the verified payload, to the holder of the token, and trusted."""
+    site = tides(network, tmp_path / "published", card)
+    met = partner(site).ask()
+
+    assert (met.report.verdict, codes(met.report)) == ("trusted", [])
+    assert met.report.card is not None
+    assert [skill["id"] for skill in met.report.card["skills"]] == ["tides", "pilots"]
+    asked = site.host.requests[-1]
+    assert f"{asked.method} {asked.target}" == request_line
+    assert asked.headers["authorization"] == f"Bearer {site.token}"
+    assert site.secret_told() == {"tides.example"}
+    told = [one for one in site.host.requests if site.token.encode() in one.head]
+    assert told == [asked]
+
+
+def test_what_is_asked_over_json_rpc(site: Tides, network: Network, tmp_path: Path) -> None:
+    """A2A 1.0 9.4.11 and 0.3 7.10: the method, the tenant where there is one, the version."""
+    partner(site).ask()
+    asked = site.host.requests[-1]
+    assert json.loads(asked.body) == {
+        "jsonrpc": "2.0",
+        "id": "c0ffee",
+        "method": "GetExtendedAgentCard",
+    }
+    assert asked.headers["a2a-version"] == "1.0"
+    assert asked.headers["user-agent"].startswith("cardsign")
+
+    tenanted = tides(network, tmp_path / "tenanted", interface("JSONRPC", "t1"))
+    partner(tenanted).ask()
+    assert json.loads(tenanted.host.requests[-1].body)["params"] == {"tenant": "t1"}
+
+    old = tides(network, tmp_path / "old", PUBLIC_0_3)
+    partner(old).ask()
+    assert json.loads(old.host.requests[-1].body)["method"] == "agent/getAuthenticatedExtendedCard"
+    assert old.host.requests[-1].headers["a2a-version"] == "0.3"
+
+
+OLD_WAYS: dict[str, tuple[dict[str, Any], str]] = {
+    "HTTP+JSON of 0.3": (
+        {**PUBLIC_0_3, "preferredTransport": "HTTP+JSON"},
+        "GET /old/v1/card",
+    ),
+    "0.2, beside the endpoint": (
+        {**PUBLIC_0_3, "protocolVersion": "0.2.6", "url": f"{HOST}/agents/old"},
+        "GET /agents/agent/authenticatedExtendedCard",
+    ),
+}
+
+
+@pytest.mark.parametrize(("card", "request_line"), OLD_WAYS.values(), ids=OLD_WAYS)
+def test_servers_of_old(
+    card: dict[str, Any], request_line: str, network: Network, tmp_path: Path
+) -> None:
+    """Paths that our own server does not have."""
+    site = tides(network, tmp_path / "published", card)
+    served = sign(extended(card), key("card"))
+    site.overrides[request_line.partition(" ")[2]] = http(served)
+
+    assert partner(site).ask().report.verdict == "trusted"
+    assert site.host.targets[-1] == request_line
+
+
+def test_another_manner_by_the_card_or_by_the_user(network: Network, tmp_path: Path) -> None:
+    """An API key goes in the header that the signed card names, or the user's own file."""
+    scheme = {"apiKeySecurityScheme": {"location": "header", "name": "X-Api-Key"}}
+    card = put(PUBLIC, "/securitySchemes/harbour", scheme)
+    site = tides(network, tmp_path / "published", card)
+    site.overrides["/a2a"] = answering(sign(extended(card), key("card")))
+
+    assert partner(site).ask().report.verdict == "trusted"
+    assert site.host.requests[-1].headers["x-api-key"] == site.token
+    assert "authorization" not in site.host.requests[-1].headers
+
+
+# ------------------------------------------------------------------ swaps (threats.md 12)
+
+
+def bent(card: dict[str, Any]) -> bytes:
+    """Signed by the peer's key, though his own tools would refuse to."""
+    return dump({**card, "signatures": [one_signature(card, key("card"), "served-as-is")]})
+
+
+MONTHS_AGO = peer.T0 - 1000
+
+SWAPS: dict[str, tuple[Callable[[], bytes], str]] = {
+    "another audience's card": (
+        lambda: sign(extended(audience=OTHER_AUDIENCE), key("card")),
+        "extended.audience_mismatch",
+    ),
+    "the card of an old contract": (
+        lambda: sign(extended(seq=FLOOR - 1), key("card")),
+        "extended.rollback",
+    ),
+    "a card that has expired": (
+        lambda: sign(extended(exp=MONTHS_AGO), key("card")),
+        "extended.expired",
+    ),
+    "a card of a release that nobody has seen": (
+        lambda: sign(extended(seq=SEQ + 1), key("card")),
+        "extended.ahead",
+    ),
+    "the public card": (lambda: sign(PUBLIC, key("card")), "extended.not_marked"),
+    "a card whose marker was bent": (
+        lambda: bent(put(extended(), "/capabilities/extensions/0/params/kind", "x")),
+        "extended.marker",
+    ),
+    "a card that was edited": (
+        lambda: json.dumps({**json.loads(sign(extended(), key("card"))), "version": "9"}).encode(),
+        "sig.bad",
+    ),
+    "a stranger's card": (lambda: sign(extended(), key("mallory")), "key.unknown"),
+    "an unsigned card": (lambda: json.dumps(extended()).encode(), "sig.none"),
+    "a card that calls elsewhere": (
+        lambda: sign(
+            put(extended(), "/supportedInterfaces/0/url", "https://evil.example/a2a"), key("card")
+        ),
+        "card.origin_mismatch",
+    ),
+    "a member beside the signature": (
+        lambda: json.dumps({**json.loads(sign(extended(), key("card"))), "note": 1}).encode(),
+        "coverage.uncovered",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("served", "code"), SWAPS.values(), ids=SWAPS)
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_a_swapped_card_is_refused_by_its_own_code(
+    binding: str, served: Callable[[], bytes], code: str, network: Network, tmp_path: Path
+) -> None:
+    """Over either binding; the same peer's own card is trusted before and after."""
+    card = interface(binding)
+    site = tides(network, tmp_path / "published", card)
+    own = partner(site)
+    assert own.ask().report.verdict == "trusted"
+
+    path = site.host.requests[-1].target
+    site.overrides[path] = answering(served())
+    met = own.ask()
+    assert met.report.verdict != "trusted"
+    assert code in codes(met.report)
+    assert met.report.card is None
+
+    site.overrides.clear()
+    assert own.ask().report.verdict == "trusted"
+
+
+@pytest.mark.parametrize(
+    ("seq", "verdict"), [(SEQ + 1, "trusted"), (SEQ + 2, "untrusted")], ids=["newer", "unseen"]
+)
+def test_a_release_that_lagged_behind_in_a_cache(site: Tides, seq: int, verdict: str) -> None:
+    """It is asked for once more, past the cache; the token is not shown a second time."""
+    newer = http(peer.release(site.statement, PUBLIC, seq=SEQ + 1, floor={URL: SEQ + 1}))
+    older = http(peer.release(site.statement, PUBLIC, seq=SEQ))
+    asked_past_caches = []
+
+    def cached(request: Request) -> bytes:
+        past = request.headers.get("cache-control") == "no-cache"
+        asked_past_caches.extend([request] * past)
+        return newer if past else older
+
+    site.overrides[RELEASE_PATH] = cached
+    site.overrides["/a2a"] = answering(sign(extended(seq=seq), key("card")))
+    report = partner(site).ask().report
+    assert report.verdict == verdict, codes(report)
+    assert len(asked_past_caches) == 1
+    assert site.host.targets.count("POST /a2a") == 1
+
+
+def test_a_public_card_that_is_no_longer_trusted(site: Tides, network: Network) -> None:
+    """Where all is asked for once more, the extended card stands and falls with the public one."""
+    own = partner(site)
+    public = own.meet()
+    site.overrides["/a2a"] = answering(sign(extended(seq=SEQ + 1), key("card")))
+    release = peer.release(site.statement, PUBLIC, seq=SEQ + 1, floor={URL: SEQ + 1})
+    site.overrides[RELEASE_PATH] = http(release)
+    site.serve(sign(PUBLIC, key("mallory")))
+    how = {"audience": AUDIENCE, "call_id": "c0ffee", "again": own.meet_again}
+    met = meet_extended(public, own.ground, own.wallet, **how)
+    assert met.report.verdict != "trusted"
+    assert "extended.public_untrusted" in codes(met.report)
+
+
+def test_a_header_goes_to_its_own_origin_alone(site: Tides, network: Network) -> None:
+    """Whoever made it: the request that shows it is refused before a name is looked up."""
+    own = partner(site)
+    (credential,) = own.wallet.credentials
+    header = Header.of(credential, BEARER, {"TOKEN": site.token})
+    (elsewhere,) = endpoints_of({"url": "https://evil.example/a2a"})
+    with pytest.raises(CredentialFault) as caught:
+        ask_for_extended_card(elsewhere, header, own.ground.wire, call_id="c0ffee")
+    assert caught.value.code == "credential.elsewhere"
+    assert network.names == []
+
+
+def test_an_extended_card_at_the_public_url(site: Tides) -> None:
+    """It is no public card: nothing is asked on its word, and no token is sent."""
+    site.serve(sign(extended(), key("card")))
+    with pytest.raises(NotTrusted) as caught:
+        partner(site).ask()
+    assert caught.value.code == "extended.served_as_public"
+    assert site.secret_told() == set()
+
+
+def test_each_swap_has_its_own_code() -> None:
+    """Six kinds of them are told apart (threats.md 12)."""
+    kinds = {code for _, code in SWAPS.values() if code.startswith("extended.")}
+    assert len(kinds | {"extended.served_as_public"}) >= 6
+
+
+def test_the_audience_of_the_users_entry(site: Tides) -> None:
+    """His file may name it; what he says on the command line goes first."""
+    assert partner(site).ask(audience=None).report.verdict == "trusted"
+    with pytest.raises(CredentialFault) as caught:
+        partner(site).ask(audience=OTHER_AUDIENCE)
+    assert caught.value.code == "credential.none"
+    for_all = partner(site, audience=None)
+    assert codes(for_all.ask(audience=OTHER_AUDIENCE).report)[0] == "extended.audience_mismatch"
+    with pytest.raises(UsageFault) as conflict:
+        for_all.ask(audience=None)
+    assert conflict.value.code == "usage.conflict"
+
+
+# ------------------------------------------------------------------ where the token goes
+
+
+def challenged(*challenges: str, status: str = "401 Unauthorized") -> Callable[[Request], bytes]:
+    fields = {"www_authenticate": ", ".join(challenges)}
+    return lambda request: http(b'{"error":1}', status=status, **fields)
+
+
+EVIL_METADATA = 'Bearer resource_metadata="https://evil.example/.well-known/oauth"'
+
+
+def a_challenge(site: Tides) -> None:
+    site.overrides["/a2a"] = challenged(EVIL_METADATA, 'Basic realm="evil.example"')
+
+
+def a_refusal(site: Tides) -> None:
+    site.overrides["/a2a"] = challenged(EVIL_METADATA, status="403 Forbidden")
+
+
+def a_redirect(status: str) -> Callable[[Tides], None]:
+    def change(site: Tides) -> None:
+        fields = {"location": "https://evil.example/a2a"}
+        site.overrides["/a2a"] = http(b"{}", status=status, **fields)
+
+    return change
+
+
+def hints(site: Tides) -> None:
+    """Everything by which a client might be led on, with a sound answer."""
+    body = sign(extended(), key("card"))
+    more = {
+        "set_cookie": "a=b; Domain=example",
+        "link": "<https://evil.example/>; rel=preload",
+        "refresh": "0; url=https://evil.example/",
+        "alt_svc": 'h2="evil.example:443"',
+        "content_location": "https://evil.example/a2a",
+    }
+
+    def answer(request: Request) -> bytes:
+        whole = enveloped(body, request)
+        extra = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in more.items())
+        return whole.replace(b"\r\n\r\n", b"\r\n" + extra.encode() + b"\r\n", 1)
+
+    site.overrides["/a2a"] = answer
+
+
+def an_echo(site: Tides) -> None:
+    """The server says the token again, in its error and in its challenge."""
+
+    def answer(request: Request) -> bytes:
+        said = request.headers.get("authorization", "")
+        error = {"code": -32000, "message": f"I do not know {said}"}
+        body = {"jsonrpc": "2.0", "id": json.loads(request.body)["id"], "error": error}
+        return http(json.dumps(body).encode())
+
+    site.overrides["/a2a"] = answer
+
+
+def an_echo_in_a_challenge(site: Tides) -> None:
+    site.overrides["/a2a"] = lambda request: http(
+        b"{}",
+        status="401 Unauthorized",
+        www_authenticate=f'Bearer error="{request.headers.get("authorization")}"',
+    )
+
+
+def text(site: Tides) -> None:
+    site.overrides["/a2a"] = http(b"<html>", content_type="text/html")
+
+
+def another_id(site: Tides) -> None:
+    body = b'{"jsonrpc":"2.0","id":"1","result":%b}' % sign(extended(), key("card"))
+    site.overrides["/a2a"] = http(body)
+
+
+def both(site: Tides) -> None:
+    body = b'{"jsonrpc":"2.0","id":"c0ffee","error":{"code":1,"message":""},"result":%b}'
+    site.overrides["/a2a"] = http(body % sign(extended(), key("card")))
+
+
+def not_configured(site: Tides) -> None:
+    body = b'{"jsonrpc":"2.0","id":"c0ffee","error":{"code":-32007,"message":"none for you"}}'
+    site.overrides["/a2a"] = http(body)
+
+
+def gone(site: Tides) -> None:
+    site.overrides["/a2a"] = http(b"{}", status="404 Not Found")
+
+
+def broken(site: Tides) -> None:
+    site.overrides["/a2a"] = http(b"{}", status="503 No")
+
+
+#: Ways in which the peer's own server answers, and the code; None where the card is trusted.
+ANSWERS: dict[str, tuple[Callable[[Tides], None], str | None]] = {
+    "a challenge that names a server of its own": (a_challenge, "credential.refused"),
+    "a refusal that names one": (a_refusal, "credential.refused"),
+    "a redirect that keeps the method": (a_redirect("307 There"), "fetch.status"),
+    "a redirect for good": (a_redirect("308 There"), "fetch.status"),
+    "a redirect of old": (a_redirect("302 There"), "fetch.status"),
+    "headers that lead on": (hints, None),
+    "an error that repeats the token": (an_echo, "call.error"),
+    "a challenge that repeats the token": (an_echo_in_a_challenge, "credential.refused"),
+    "a page": (text, "fetch.content_type"),
+    "another call's answer": (another_id, "call.envelope"),
+    "a result and an error": (both, "call.envelope"),
+    "an error that says there is none": (not_configured, "call.no_extended"),
+    "nothing there": (gone, "call.no_extended"),
+    "a server that is broken": (broken, "fetch.status"),
+}
+
+
+@pytest.mark.parametrize(("change", "code"), ANSWERS.values(), ids=ANSWERS)
+def test_no_answer_leads_the_token_elsewhere(
+    change: Callable[[Tides], None],
+    code: str | None,
+    site: Tides,
+    network: Network,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is sent once, to the peer alone; nobody else is even looked up, and nothing shows it."""
+    network.host("evil.example", http(b"{}"))
+    change(site)
+    shown = ""
+    with caplog.at_level(logging.DEBUG):
+        if code is None:
+            shown = repr(partner(site).ask())
+        else:
+            with pytest.raises(CardsignError) as caught:
+                partner(site).ask()
+            assert caught.value.code == code
+            shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+
+    assert site.secret_told() == {"tides.example"}
+    assert set(network.names) == {"tides.example"}
+    assert set(network.dialled) == {"tides.example:443"}
+    assert sum(site.token.encode() in one.head for one in site.host.requests) == 1
+    assert site.token not in shown + caplog.text
+
+
+def test_a_challenge_is_explained(site: Tides) -> None:
+    """Its words are shown on one harmless line, as the peer's own."""
+    site.overrides["/a2a"] = challenged('Bearer realm="\x1b[2J\u202e"'.encode().decode("latin-1"))
+    with pytest.raises(CallFailed, match="answered 401") as caught:
+        partner(site).ask()
+    assert "it says it wants: Bearer realm=" in caught.value.message
+    assert caught.value.message.isprintable()
+
+
+def an_edited_interface(site: Tides, network: Network) -> None:
+    card = json.loads(sign(PUBLIC, key("card")))
+    card["supportedInterfaces"][0]["url"] = "https://evil.example/a2a"
+    site.serve(json.dumps(card).encode())
+
+
+def a_strangers_card(site: Tides, network: Network) -> None:
+    site.serve(sign(PUBLIC, key("mallory")))
+
+
+def an_old_card(site: Tides, network: Network) -> None:
+    site.serve(sign({**PUBLIC, "version": "1.0.0"}, key("card")))
+
+
+def a_private_address(site: Tides, network: Network) -> None:
+    network.resolves("tides.example", ["10.0.0.1"])
+
+
+def a_strangers_address(site: Tides, network: Network) -> None:
+    network.resolves("tides.example", [str(network.hosts["evil.example"].address)])
+
+
+def no_address(site: Tides, network: Network) -> None:
+    network.resolves("tides.example", [])
+
+
+#: What makes sure that the token does not leave this machine at all: before the public card is
+#: asked for, or after it was.
+BEFORE: dict[str, tuple[Callable[[Tides, Network], None], str]] = {
+    "an interface that was edited": (an_edited_interface, "sig.bad"),
+    "a stranger's card": (a_strangers_card, "key.unknown"),
+    "a card that is not current": (an_old_card, "card.digest_unlisted"),
+    "a name that leads inside": (a_private_address, "fetch.forbidden_address"),
+    "a name that leads to a stranger": (a_strangers_address, "fetch.tls"),
+}
+AFTER: dict[str, tuple[Callable[[Tides, Network], None], str]] = {
+    "a name that now leads inside": (a_private_address, "fetch.forbidden_address"),
+    "a name that now leads to a stranger": (a_strangers_address, "fetch.tls"),
+    "a name that now leads nowhere": (no_address, "fetch.failed"),
+}
+
+
+@pytest.mark.parametrize(("change", "code"), BEFORE.values(), ids=BEFORE)
+def test_nothing_is_sent_on_the_word_of_a_card_that_is_not_trusted(
+    change: Callable[[Tides, Network], None], code: str, site: Tides, network: Network
+) -> None:
+    """The public card decides, and a token is not even had before it has."""
+    network.host("evil.example", http(b"{}"))
+    change(site, network)
+    own = partner(site)
+    with pytest.raises(NotTrusted) as caught:
+        own.ask()
+    assert code in codes(caught.value.report)
+    assert site.secret_told() == set()
+    assert not any(request.method == "POST" for request in site.host.requests)
+
+
+@pytest.mark.parametrize(("change", "code"), AFTER.values(), ids=AFTER)
+def test_the_name_is_looked_up_and_checked_again(
+    change: Callable[[Tides, Network], None], code: str, site: Tides, network: Network
+) -> None:
+    """DNS rebinding between the card and the token brings neither to a stranger."""
+    network.host("evil.example", http(b"{}"))
+    own = partner(site)
+    assert own.meet().report.verdict == "trusted"
+    change(site, network)
+    with pytest.raises(FetchFailed) as caught:
+        own.ask()
+    assert caught.value.code == code
+    assert site.secret_told() == set()
+
+
+def test_an_interface_within_the_issuers_places_but_not_the_tokens(
+    network: Network, tmp_path: Path
+) -> None:
+    """A token belongs to one origin, however many the issuer has (threats.md 11)."""
+    cdn = "https://cdn.example"
+    card = put(PUBLIC, "/supportedInterfaces/0/url", f"{cdn}/a2a")
+    card = without(card, "/supportedInterfaces/1")
+    network.host("cdn.example", http(b"{}"))
+    site = tides(network, tmp_path / "published", card, origins=(HOST, cdn))
+
+    with pytest.raises(CredentialFault) as caught:
+        partner(site, (HOST, cdn)).ask()
+    assert caught.value.code == "credential.elsewhere"
+    assert site.secret_told() == set()
+    assert "cdn.example" not in network.names
+
+    site.network.hosts["cdn.example"].answers = answering(sign(extended(card), key("card")))
+    moved = partner(site, (HOST, cdn), origin=cdn)
+    assert moved.ask().report.verdict == "trusted"
+    assert site.secret_told() == {"cdn.example"}
+
+
+def test_a_later_interface_at_the_tokens_origin_is_taken(network: Network, tmp_path: Path) -> None:
+    """Of the card's interfaces the first at which the token may be shown."""
+    cdn = "https://cdn.example"
+    card = put(PUBLIC, "/supportedInterfaces/0/url", f"{cdn}/a2a")
+    network.host("cdn.example", http(b"{}"))
+    site = tides(network, tmp_path / "published", card, origins=(HOST, cdn))
+
+    assert partner(site, (HOST, cdn)).ask().report.verdict == "trusted"
+    assert site.host.targets[-1] == "GET /rest/v1/extendedAgentCard"
+    assert "cdn.example" not in network.names
+
+
+def test_a_path_outside_the_issuers_place(network: Network, tmp_path: Path) -> None:
+    """Of 0.2 the extended card lies beside the endpoint: not in a neighbour's path."""
+    places = (f"{HOST}/.well-known/", f"{HOST}/agents/geo/")
+    card = {**PUBLIC_0_3, "protocolVersion": "0.2.6", "url": f"{HOST}/agents/geo/"}
+    card = without(card, "/additionalInterfaces")
+    site = tides(network, tmp_path / "published", card)
+
+    with pytest.raises(CredentialFault) as caught:
+        partner(site, places).ask()
+    assert caught.value.code == "credential.elsewhere"
+    assert site.secret_told() == set()
+
+
+NO_WAY: dict[str, tuple[dict[str, Any], str]] = {
+    "no extended card is declared": ({**PUBLIC, "capabilities": {}}, "call.no_extended"),
+    "gRPC alone": (
+        {**PUBLIC, "supportedInterfaces": [
+            {"url": "tides.example:443", "protocolBinding": "GRPC", "protocolVersion": "1.0"}
+        ]},
+        "call.no_interface",
+    ),
+    "a version to come": (
+        put(interface("JSONRPC"), "/supportedInterfaces/0/protocolVersion", "2.0"),
+        "call.no_interface",
+    ),
+    "a tenant that leads out of the path": (
+        interface("HTTP+JSON", "../../other"),
+        "call.no_interface",
+    ),
+    "credentials of two schemes": (
+        put(
+            put(PUBLIC, "/securitySchemes/pass", {"mtlsSecurityScheme": {}}),
+            "/securityRequirements/0/schemes/pass",
+            {"list": []},
+        ),
+        "credential.scheme",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("card", "code"), NO_WAY.values(), ids=NO_WAY)
+def test_where_there_is_no_way_nothing_is_sent(
+    card: dict[str, Any], code: str, site: Tides
+) -> None:
+    """The card is trusted; how to ask, or what for, it does not say."""
+    release = peer.release(site.statement, card, seq=SEQ)
+    site.overrides["/.well-known/cardsign/release.json"] = http(release)
+    site.serve(sign(card, key("card")))
+
+    own = partner(site)
+    assert own.meet().report.verdict == "trusted"
+    with pytest.raises((CallFailed, CredentialFault)) as caught:
+        own.ask()
+    assert caught.value.code == code
+    assert site.secret_told() == set()

@@ -1,0 +1,195 @@
+"""For how long an answer may be used: never longer than HTTP says, and never longer than we say."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardsign.net.freshness import Freshness, Headers, freshness, http_date
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+CEILING = 300
+
+
+def date(seconds: float = 0) -> str:
+    return format_datetime(NOW + timedelta(seconds=seconds), usegmt=True)
+
+
+def judged(headers: Headers, *, delay: float = 0) -> Freshness:
+    return freshness(
+        headers, asked_at=NOW - timedelta(seconds=delay), answered_at=NOW, ceiling=CEILING
+    )
+
+
+def seconds(*headers: tuple[str, str], delay: float = 0) -> int:
+    return judged(headers, delay=delay).seconds
+
+
+CC = "cache-control"
+
+USABLE: dict[str, tuple[int, Headers]] = {
+    "nothing is said": (300, ()),
+    "less than our ceiling": (60, ((CC, "max-age=60"),)),
+    "a year, which is our ceiling": (300, ((CC, "max-age=31536000"),)),
+    "for ever, which is our ceiling": (300, ((CC, "max-age=9999999999, immutable"),)),
+    "in capitals and with spaces": (60, ((CC, "Public ,  Max-Age=60"),)),
+    "in quotes, which a sender must not and we must read": (60, ((CC, 'max-age="60"'),)),
+    "in two headers that agree": (60, ((CC, "max-age=60"), (CC, "public, max-age=60"))),
+    "for shared caches, which we are not": (300, ((CC, "s-maxage=5"),)),
+    "older by its age": (50, ((CC, "max-age=60"), ("age", "10"))),
+    "older by its date": (50, ((CC, "max-age=60"), ("date", date(-10)))),
+    "from a clock ahead of ours": (60, ((CC, "max-age=60"), ("date", date(+900)))),
+    "until a time": (80, (("expires", date(+80)), ("date", date()))),
+    "until a time, and older by its date": (80, (("expires", date(+80)), ("date", date(-10)))),
+    "until a time, max-age wins": (60, ((CC, "max-age=60"), ("expires", date(-9)))),
+    "stale answers are offered": (60, ((CC, "max-age=60, stale-if-error=99999"),)),
+    "it varies with what we always send": (60, ((CC, "max-age=60"), ("vary", "Accept"))),
+}
+
+
+@pytest.mark.parametrize(("expected", "headers"), USABLE.values(), ids=USABLE)
+def test_usable(expected: int, headers: Headers) -> None:
+    """HTTP shortens what we would do."""
+    assert judged(headers) == Freshness(expected)
+
+
+OF_NO_USE: dict[str, Headers] = {
+    "no-cache": ((CC, "no-cache, max-age=60"),),
+    "no-cache for a field, which we read as for all": ((CC, 'no-cache="set-cookie, x"'),),
+    "no-store": ((CC, "max-age=60, no-store"),),
+    "max-age=0": ((CC, "max-age=0"),),
+    "older than it lasts": ((CC, "max-age=60"), ("age", "60")),
+    "expired": (("expires", date(-1)), ("date", date(-2))),
+    "Expires: 0": (("expires", "0"), ("date", date())),
+    "Expires: -1, another custom": (("expires", "-1"), ("date", date())),
+    "Expires twice": (("expires", date(9)), ("expires", date(9)), ("date", date())),
+    "Expires without a Date": (("expires", date(+60)),),
+    "Expires against a Date that is none": (("expires", date(+60)), ("date", "today")),
+    "max-age without a number": ((CC, "max-age"),),
+    "max-age of a word": ((CC, "max-age=long"),),
+    "a negative max-age": ((CC, "max-age=-1"),),
+    "a fraction": ((CC, "max-age=60.5"),),
+    "a number that nobody can mean": ((CC, "max-age=" + "9" * 11),),
+    "digits that are not ASCII": ((CC, "max-age=\u0666\u0660"),),
+    "two max-ages": ((CC, "max-age=60, max-age=61"),),
+    "two max-ages in two headers": ((CC, "max-age=60"), (CC, "max-age=61")),
+    "an age that is none": ((CC, "max-age=60"), ("age", "young")),
+    "a negative age": ((CC, "max-age=60"), ("age", "-1")),
+    "two ages": ((CC, "max-age=60"), ("age", "1"), ("age", "1")),
+    "a date that is none": ((CC, "max-age=60"), ("date", "yesterday")),
+    "the 31st of February": ((CC, "max-age=60"), ("date", "Sat, 31 Feb 2026 12:00:00 GMT")),
+    "two dates": ((CC, "max-age=60"), ("date", date()), ("date", date())),
+    "it varies with anything": ((CC, "max-age=60"), ("vary", "Accept, *")),
+}
+
+
+@pytest.mark.parametrize("headers", OF_NO_USE.values(), ids=OF_NO_USE)
+def test_of_no_use_without_asking(headers: Headers) -> None:
+    """What is forbidden, over, or nonsense is asked for every time."""
+    assert judged(headers).seconds == 0
+
+
+def test_the_way_counts() -> None:
+    """The answer may have aged since the request left, in part or in whole."""
+    assert seconds((CC, "max-age=60"), ("age", "5"), delay=2.5) == 52
+    assert seconds((CC, "max-age=60"), ("date", date(-30)), delay=2.5) == 30
+
+
+@pytest.mark.parametrize(
+    ("said", "stored", "stale"),
+    [
+        ("no-store", False, False),
+        ("no-cache", True, False),
+        ("max-age=60, must-revalidate", True, False),
+        ("max-age=60, proxy-revalidate", True, True),
+        ("max-age=60", True, True),
+    ],
+)
+def test_what_may_be_kept_beyond(said: str, stored: bool, stale: bool) -> None:
+    """Who forbids to store, or to use beyond its time, is obeyed."""
+    result = judged(((CC, said),))
+    assert (result.may_be_stored, result.may_be_stale) == (stored, stale)
+
+
+def test_dates() -> None:
+    """Only the form that everybody has to send is read."""
+    assert http_date("Sun, 06 Nov 1994 08:49:37 GMT") == datetime(
+        1994, 11, 6, 8, 49, 37, tzinfo=UTC
+    )
+    for odd in (
+        "Sunday, 06-Nov-94 08:49:37 GMT",
+        "Sun Nov  6 08:49:37 1994",
+        "Sun, 06 Nov 1994 08:49:37 +0100",
+        "Sun, 06 Nov 1994 25:00:00 GMT",
+        "Sun, 00 Nov 1994 08:49:37 GMT",
+        "",
+    ):
+        assert http_date(odd) is None
+
+
+# ------------------------------------------------------------ against the plain definition
+
+LASTING = ["0", "10", "59", "299", "300", "301", "31536000", "x", ""]
+OTHERS = ["max-age", "no-cache", "no-store", "public", "must-revalidate", "s-maxage=3"]
+SAID = st.lists(st.sampled_from([*(f"max-age={n}" for n in LASTING), *OTHERS]), max_size=3)
+AGES = st.sampled_from([None, "0", "9", "299", "4000000000", "x", "-1", "1.5"])
+DATES = st.sampled_from([None, "never", *(date(n) for n in (-400, -299, -10, 0, 10, 999))])
+
+
+def plain_seconds(
+    said: list[str], age: str | None, dated: str | None, expires: str | None, delay: int
+) -> int:
+    """RFC 9111 4.2 word for word, second by second; nonsense is 0."""
+    value = None if dated is None else http_date(dated)
+    if (dated and not value) or (age is not None and not re.fullmatch("[0-9]+", age)):
+        return 0
+    if "no-cache" in said or "no-store" in said:
+        return 0
+    ages = {item for item in said if item.startswith("max-age")}
+    if len(ages) > 1:
+        return 0
+    if ages:
+        digits = ages.pop().partition("=")[2]
+        if not digits.isdigit():
+            return 0
+        freshness_lifetime = int(digits)
+    elif expires is not None:
+        until = http_date(expires)
+        if until is None or value is None:
+            return 0
+        freshness_lifetime = int((until - value).total_seconds())
+    else:
+        freshness_lifetime = CEILING
+    apparent_age = max(0, (NOW - value).total_seconds()) if value else 0
+    corrected_age_value = int(age or 0) + delay
+    corrected_initial_age = max(apparent_age, corrected_age_value)
+    usable = 0
+    while usable < CEILING and freshness_lifetime > corrected_initial_age + usable:
+        usable += 1
+    return usable
+
+
+@given(SAID, AGES, DATES, DATES, st.integers(0, 20))
+def test_as_the_plain_definition(
+    said: list[str], age: str | None, dated: str | None, expires: str | None, delay: int
+) -> None:
+    """To the second what RFC 9111 says, under our ceiling."""
+    fields = {CC: ", ".join(said) or None, "age": age, "date": dated, "expires": expires}
+    headers = tuple((name, value) for name, value in fields.items() if value is not None)
+    assert seconds(*headers, delay=delay) == plain_seconds(said, age, dated, expires, delay)
+
+
+NAMES = st.sampled_from([CC, "age", "date", "expires", "vary", "warning"])
+
+
+@given(st.lists(st.tuples(NAMES, st.text(max_size=30))), st.integers(0, 10**6))
+def test_never_longer(headers: list[tuple[str, str]], microseconds: int) -> None:
+    """Whatever is said, the ceiling holds, and it only gets less with time on the way."""
+    at_once = judged(tuple(headers))
+    later = judged(tuple(headers), delay=microseconds / 1000)
+    assert 0 <= later.seconds <= at_once.seconds <= CEILING

@@ -1,0 +1,633 @@
+"""The transports for calling agents: where a client can be led, kept, or made to remember."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import httpx
+import pytest
+from askers import CALLERS, SOON, Call, called
+from authorities import Authority
+from internet import Host, Network, Request, Takeover
+from peers import CARD, LOCAL, Names, NoDial, http, serving
+
+from cardsign.errors import FetchFailed
+from cardsign.net.addresses import IPAddress
+from cardsign.net.fetch import CONNECT_SECONDS, DEFAULT_WIRE, FetchPolicy, Wire
+from cardsign.net.guarded import (
+    ANSWER_SECONDS,
+    EVENT_IDLE_SECONDS,
+    EVENT_TOTAL_SECONDS,
+    AsyncGuardedTransport,
+    GuardedTransport,
+    GuardRefused,
+    GuardTimedOut,
+)
+from cardsign.net.transport import Deadline
+from cardsign.trust.origins import parse_origin
+
+URL = "https://agent.example/rpc"
+HOME = parse_origin("https://agent.example")
+LONG_AFTER = 5.0
+
+
+@pytest.fixture
+def network(authority: Authority) -> Network:
+    return Network(authority)
+
+
+@pytest.fixture
+def peer(network: Network) -> Host:
+    return network.host("agent.example", http())
+
+
+def refused(call: Call, *args: Any, **options: Any) -> GuardRefused:
+    with pytest.raises(GuardRefused) as caught:
+        call(*args, **options)
+    return caught.value
+
+
+# ----------------------------------------------------------------------- honest use
+
+
+@pytest.mark.parametrize("call", CALLERS)
+def test_an_honest_call(call: Call, network: Network, peer: Host) -> None:
+    """What was sent arrives, and so does the answer, whatever its status and type."""
+    peer.answers = http(b"busy", status="503 Later", content_type="text/plain", retry_after="9")
+    response = call("POST", URL + "?a=b", network.wire(), content=b"hello", headers={"X-A": "c"})
+
+    assert (response.status_code, response.content) == (503, b"busy")
+    assert response.headers["retry-after"] == "9"
+    (request,) = peer.requests
+    assert (request.method, request.target, request.body) == ("POST", "/rpc?a=b", b"hello")
+    assert request.headers["x-a"] == "c"
+    assert network.dialled == ["agent.example:443"]
+
+
+@pytest.mark.parametrize("call", CALLERS)
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
+def test_methods(call: Call, method: str, network: Network, peer: Host) -> None:
+    """A client may use any; the length that HEAD declares is of nothing that comes."""
+    peer.answers = http(b"" if method == "HEAD" else b"{}", content_length="9" * 9)
+    if method != "HEAD":
+        peer.answers = http(b"{}")
+    assert call(method, URL, network.wire()).status_code == 200
+    assert peer.requests[0].method == method
+
+
+@pytest.mark.parametrize("call", CALLERS)
+def test_headers_in_any_bytes(call: Call, network: Network, peer: Host) -> None:
+    """A header beyond ASCII is handed on, not tripped over."""
+    peer.answers = http().replace(b"content-length", b"x-name: \xe9\r\ncontent-length")
+    assert call("GET", URL, network.wire()).headers["x-name"] == "\xe9"
+
+
+# ------------------------------------------------------------------------ elsewhere
+
+
+REDIRECTS = [300, 301, 302, 303, 304, 305, 307, 308]
+
+
+@pytest.mark.parametrize("call", CALLERS)
+@pytest.mark.parametrize("status", REDIRECTS)
+def test_redirects(call: Call, status: int, network: Network, peer: Host) -> None:
+    """A client who would follow one has nothing to follow, and the other host hears nothing."""
+    other = network.host("other.example", http())
+    peer.answers = http(status=f"{status} There", location="https://other.example/")
+    secret = {"Authorization": "Bearer s3cret"}
+    error = refused(call, "POST", URL, network.wire(), headers=secret, content=b"{}")
+
+    assert error.reason == "fetch.status"
+    assert "Redirects are not followed" in error.__cause__.hint
+    assert network.told(b"s3cret") == {"agent.example"}
+    assert (other.streams, network.names) == ([], ["agent.example"])
+    assert network.dialled == ["agent.example:443"]
+
+
+def test_who_follows_redirects_without_us(network: Network, peer: Host) -> None:
+    """The negative twin: the same client does follow one that reaches it."""
+    answers = iter([httpx.Response(302, headers={"location": "/b"}), httpx.Response(200)])
+    transport = httpx.MockTransport(lambda _: next(answers))
+    with httpx.Client(transport=transport, follow_redirects=True) as client:
+        assert client.get(URL).url.path == "/b"
+
+
+ELSEWHERE = {
+    "another host": "https://other.example/rpc",
+    "another port": "https://agent.example:8443/rpc",
+    "a host below": "https://a.agent.example/rpc",
+    "the host as a user": "https://agent.example.other.example/",
+}
+
+
+@pytest.mark.parametrize("call", CALLERS)
+@pytest.mark.parametrize("url", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_elsewhere(call: Call, url: str, network: Network, peer: Host) -> None:
+    """A request to any other place than the given ones is refused before a name is looked up."""
+    other = network.host("other.example", http())
+    error = refused(
+        call, "POST", url, network.wire(), origins=[HOME], headers={"Authorization": "Bearer s3"}
+    )
+    assert error.reason == "fetch.elsewhere"
+    assert (network.names, network.dialled, other.streams) == ([], [], [])
+    assert call("GET", URL, network.wire(), origins=[HOME]).status_code == 200
+
+
+@pytest.mark.parametrize("call", CALLERS)
+def test_nowhere(call: Call, network: Network, peer: Host) -> None:
+    """No place given is none, not any."""
+    assert refused(call, "GET", URL, network.wire(), origins=[]).reason == "fetch.elsewhere"
+
+
+ODD_URLS = {
+    "plain http": "http://agent.example/",
+    "another scheme": "ftp://agent.example/",
+    "a user": "https://user:word@agent.example/",
+    "a user that looks like the host": "https://agent.example@evil.example/",
+    "dots": "https://agent.example/a/..%2fb",
+    "a decimal address": "https://2130706433/",
+    "a trailing dot": "https://agent.example./",
+    "a fragment": "https://agent.example/#x",
+}
+
+
+@pytest.mark.parametrize("call", CALLERS)
+@pytest.mark.parametrize("url", ODD_URLS.values(), ids=ODD_URLS)
+def test_odd_urls(call: Call, url: str, network: Network, peer: Host) -> None:
+    """The grammar is the one for everything else."""
+    assert refused(call, "GET", url, network.wire()).reason == "fetch.url"
+    assert network.names == []
+
+
+INSIDE = ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "::ffff:10.0.0.1"]
+
+
+@pytest.mark.parametrize("call", CALLERS)
+@pytest.mark.parametrize("address", INSIDE)
+def test_inside(call: Call, address: str) -> None:
+    """A name that leads inside is not connected, nor is one that leads there only in part."""
+    for addresses in ([address], ["93.184.215.14", address]):
+        dial = NoDial()
+        wire = Wire(resolver=Names(addresses), dial=dial)
+        assert refused(call, "GET", URL, wire).reason == "fetch.forbidden_address"
+        assert dial.asked == []
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_the_second_request_is_checked_as_the_first(
+    kind: str, network: Network, peer: Host
+) -> None:
+    """Nothing is left from the first request that the second could use unchecked."""
+    ends: list[object] = []
+
+    def turn(address: str) -> None:
+        network.resolves("agent.example", [address])
+
+    def outcome(one: object) -> None:
+        ends.append(one)
+
+    if kind == "sync":
+        with httpx.Client(transport=GuardedTransport(network.wire())) as client:
+            outcome(client.get(URL).status_code)
+            turn("127.0.0.1")
+            outcome(refused(client.get, URL).reason)
+    else:
+        anyio.run(_twice, network, turn, outcome)
+    assert ends == [200, "fetch.forbidden_address"]
+    assert network.names == ["agent.example", "agent.example"]
+    assert network.dialled == ["agent.example:443"]
+
+
+async def _twice(network: Network, turn: Any, outcome: Any) -> None:
+    transport = AsyncGuardedTransport(network.wire())
+    async with httpx.AsyncClient(transport=transport) as client:
+        outcome((await client.get(URL)).status_code)
+        turn("127.0.0.1")
+        with pytest.raises(GuardRefused) as caught:
+            await client.get(URL)
+        outcome(caught.value.reason)
+
+
+@pytest.mark.parametrize("call", CALLERS)
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "HTTP_PROXY"])
+def test_proxies_of_the_environment(
+    call: Call, variable: str, network: Network, peer: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not used, by a client that believes the environment."""
+    monkeypatch.setenv(variable, "http://proxy.example:3128")
+    assert call("GET", URL, network.wire()).content == CARD
+    assert network.names == ["agent.example"]
+
+
+def test_who_believes_the_environment_without_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative twin: without our transport the proxy is what is connected."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    with httpx.Client() as client, pytest.raises(httpx.ConnectError):
+        client.get("http://agent.example/")
+
+
+@pytest.mark.parametrize("call", CALLERS)
+def test_what_a_client_does_not_decide(call: Call, network: Network, peer: Host) -> None:
+    """Host, server name, target and framing are ours, whatever it sets."""
+    call(
+        "GET",
+        URL,
+        network.wire(),
+        headers={
+            "Host": "evil.example",
+            "Accept-Encoding": "gzip",
+            "Connection": "upgrade",
+            "Upgrade": "websocket",
+            "TE": "trailers",
+            "Proxy-Authorization": "Basic czM=",
+        },
+        extensions={"sni_hostname": "evil.example", "target": b"/elsewhere"},
+    )
+    (request,) = peer.requests
+    assert (request.target, request.headers["host"]) == ("/rpc", "agent.example")
+    assert request.headers["accept-encoding"] == "identity"
+    assert request.headers["connection"] == "close"
+    assert request.headers.keys().isdisjoint({"upgrade", "te", "proxy-authorization"})
+    assert request.head.lower().count(b"\r\nhost:") == 1
+
+
+@pytest.mark.parametrize("call", CALLERS)
+def test_switching_protocols(call: Call, network: Network, peer: Host) -> None:
+    """No peer gets the bare connection."""
+    peer.answers = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+    assert refused(call, "GET", URL, network.wire()).reason == "fetch.failed"
+
+
+# ----------------------------------------------------------------------- remembering
+
+TO_REMEMBER = {
+    "set_cookie": "session=1; Path=/",
+    "set_cookie2": "session=1",
+    "refresh": "0; url=https://other.example/",
+    "alt_svc": 'h2="other.example:443"; ma=31536000',
+    "link": "<https://other.example/>; rel=preload",
+    "strict_transport_security": "max-age=31536000; includeSubDomains",
+}
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("name", TO_REMEMBER)
+def test_nothing_to_remember(kind: str, name: str, network: Network, peer: Host) -> None:
+    """What a peer would like the client to keep is not even shown to it; the rest is."""
+    peer.answers = http(x_kept="yes", **{name: TO_REMEMBER[name]})
+    seen: list[httpx.Response] = []
+    if kind == "sync":
+        with httpx.Client(transport=GuardedTransport(network.wire())) as client:
+            seen += [client.get(URL), client.get(URL)]
+            assert not client.cookies
+    else:
+
+        async def both() -> None:
+            transport = AsyncGuardedTransport(network.wire())
+            async with httpx.AsyncClient(transport=transport) as client:
+                seen.extend([await client.get(URL), await client.get(URL)])
+                assert not client.cookies
+
+        anyio.run(both)
+    assert [response.headers["x-kept"] for response in seen] == ["yes", "yes"]
+    assert all(name.replace("_", "-") not in response.headers for response in seen)
+    assert all("cookie" not in request.headers for request in peer.requests)
+    assert network.dialled == ["agent.example:443"] * 2
+
+
+# ------------------------------------------------------------------ streams of events
+
+
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n"
+
+
+def events(*pauses: float, body: bytes = b"data: {}\n\n") -> Takeover:
+    """A stream of events with these pauses before them."""
+
+    def speak(connection: socket.socket) -> None:
+        connection.sendall(EVENTS)
+        for pause in pauses:
+            time.sleep(pause)
+            connection.sendall(body)
+
+    return Takeover(speak)
+
+
+LISTENING = {"Accept": "text/event-stream"}
+
+
+@pytest.mark.parametrize("call", CALLERS)
+def test_events_beyond_the_time_for_an_answer(
+    call: Call, network: Network, peer: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task may take longer than an answer; the clock goes on when the stream has begun."""
+    begun, passed = threading.Event(), [0.0]
+    prolong = Deadline.prolong
+
+    def noted(self: Deadline, seconds: float, *, idle: float) -> None:
+        prolong(self, seconds, idle=idle)
+        begun.set()
+
+    def speak(connection: socket.socket) -> None:
+        connection.sendall(EVENTS)
+        assert begun.wait(10)
+        passed[0] += 10 * ANSWER_SECONDS
+        connection.sendall(b"data: {}\n\n")
+
+    monkeypatch.setattr(Deadline, "prolong", noted)
+    peer.answers = Takeover(speak)
+    wire = replace(network.wire(), clock=lambda: time.monotonic() + passed[0])
+    assert call("POST", URL, wire, headers=LISTENING).content == b"data: {}\n\n"
+
+
+@pytest.mark.parametrize("call", CALLERS)
+def test_events_that_nobody_asked_for(call: Call, network: Network, peer: Host) -> None:
+    """Whoever did not ask for a stream is not kept longer by one."""
+    peer.answers = events(*[0.1] * 600)
+    options = {"total_timeout": SOON, "event_idle_timeout": 20, "event_total_timeout": 20}
+    started = time.monotonic()
+    error = refused(call, "POST", URL, network.wire(), **options)
+    assert isinstance(error, GuardTimedOut)
+    assert time.monotonic() - started < LONG_AFTER
+
+
+TOO_LONG: dict[str, tuple[Takeover, dict[str, float]]] = {
+    "silent": (events(30.0), {"event_idle_timeout": SOON, "event_total_timeout": 20}),
+    "for ever": (events(*[0.02] * 3000), {"event_idle_timeout": 20, "event_total_timeout": SOON}),
+}
+
+
+@pytest.mark.parametrize("call", CALLERS)
+@pytest.mark.parametrize(("stream", "limits"), TOO_LONG.values(), ids=TOO_LONG)
+def test_events_without_an_end(
+    call: Call, stream: Takeover, limits: dict[str, float], network: Network, peer: Host
+) -> None:
+    """Neither silence nor endless talk keeps a client."""
+    peer.answers = stream
+    started = time.monotonic()
+    error = refused(call, "POST", URL, network.wire(), headers=LISTENING, **limits)
+    assert error.reason == "fetch.timeout"
+    assert time.monotonic() - started < LONG_AFTER
+
+
+@pytest.mark.parametrize("call", CALLERS)
+def test_too_many_events(call: Call, network: Network, peer: Host) -> None:
+    """The limit on bytes is for all of a stream."""
+    peer.answers = events(*[0.0] * 100, body=b"data: " + b"x" * 994)
+    fits = call("POST", URL, network.wire(), headers=LISTENING, max_bytes=100_000)
+    assert len(fits.content) == 100_000
+    error = refused(call, "POST", URL, network.wire(), headers=LISTENING, max_bytes=99_999)
+    assert error.reason == "fetch.too_large"
+
+
+def test_events_arrive_one_by_one(network: Network, peer: Host) -> None:
+    """What has come is handed on before the next one comes."""
+    heard = threading.Event()
+
+    def speak(connection: socket.socket) -> None:
+        connection.sendall(EVENTS + b"data: 1\n\n")
+        assert heard.wait(10)
+        connection.sendall(b"data: 2\n\n")
+
+    peer.answers = Takeover(speak)
+    seen: list[str] = []
+    with (
+        httpx.Client(transport=GuardedTransport(network.wire())) as client,
+        client.stream("GET", URL, headers=LISTENING) as response,
+    ):
+        for line in response.iter_lines():
+            seen.append(line)
+            heard.set()
+    assert [line for line in seen if line] == ["data: 1", "data: 2"]
+
+
+def test_limits_are_in_order() -> None:
+    """A stream's whole is more than its silence, and more than an answer's."""
+    assert EVENT_IDLE_SECONDS < EVENT_TOTAL_SECONDS
+    assert ANSWER_SECONDS < EVENT_TOTAL_SECONDS
+
+
+# ------------------------------------------------------------------ errors and leaving
+
+
+@pytest.mark.parametrize("call", CALLERS)
+def test_the_clients_own_time_limit(call: Call, network: Network, peer: Host) -> None:
+    """A shorter one holds too."""
+    peer.answers = Takeover(lambda connection: time.sleep(0.5))
+    error = refused(call, "GET", URL, network.wire(), timeout=0.1)
+    assert isinstance(error, GuardTimedOut)
+
+
+@pytest.mark.parametrize("call", CALLERS)
+def test_a_request_that_is_no_http(call: Call, network: Network, peer: Host) -> None:
+    """What a client gets wrong is said to be its own, and nobody is sent it."""
+    error = refused(call, "GET", URL, network.wire(), headers={"X-A": "a\nb"})
+    assert (error.reason, "the request to" in str(error)) == ("fetch.failed", True)
+    assert error.request.url == URL
+    assert peer.requests == []
+
+
+def test_a_careless_context() -> None:
+    """A context that checks too little is not used for anything."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    for kind in (GuardedTransport, AsyncGuardedTransport):
+        with pytest.raises(FetchFailed, match=r"fetch\.tls"):
+            kind(replace(DEFAULT_WIRE, ssl_context=context))
+
+
+@pytest.mark.parametrize("call", CALLERS)
+def test_servers_of_this_machine(call: Call) -> None:
+    """Only by leave, and then over plain http too."""
+    with serving(http()) as served:
+        assert call("GET", served.url(), LOCAL).content == CARD
+        assert refused(call, "GET", served.url(), Wire()).reason == "fetch.url"
+    assert len(served.requests) == 1
+
+
+def test_one_client_for_many_threads(network: Network, peer: Host) -> None:
+    """Each gets its own answer."""
+    peer.answers = lambda request: http(request.target.encode())
+    with (
+        httpx.Client(transport=GuardedTransport(network.wire()), timeout=30) as client,
+        ThreadPoolExecutor(20) as threads,
+    ):
+        urls = [f"https://agent.example/{number}" for number in range(60)]
+        bodies = list(threads.map(lambda url: client.get(url).text, urls))
+    assert bodies == [f"/{number}" for number in range(60)]
+
+
+def test_many_tasks_at_once(network: Network, peer: Host) -> None:
+    """They do not wait for one another, in an event loop."""
+    barrier = threading.Barrier(20)
+
+    def together(request: Request) -> bytes:
+        barrier.wait(10)
+        return http(request.target.encode())
+
+    peer.answers = together
+    bodies: dict[int, str] = {}
+
+    async def one(client: httpx.AsyncClient, number: int) -> None:
+        bodies[number] = (await client.get(f"https://agent.example/{number}")).text
+
+    async def all_of_them() -> None:
+        transport = AsyncGuardedTransport(network.wire())
+        async with (
+            httpx.AsyncClient(transport=transport, timeout=30) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            for number in range(20):
+                tasks.start_soon(one, client, number)
+
+    anyio.run(all_of_them)
+    assert bodies == {number: f"/{number}" for number in range(20)}
+
+
+async def leave(ask: Callable[[], Awaitable[None]], begun: threading.Event) -> None:
+    """Cancel what asks as soon as it has begun."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        await anyio.to_thread.run_sync(begun.wait, 10)
+        tasks.cancel_scope.cancel()
+
+
+def test_a_cancelled_task_closes_its_connection(network: Network, peer: Host) -> None:
+    """Who leaves in the middle of an answer leaves nothing open."""
+    begun, gone = threading.Event(), threading.Event()
+
+    def speak(connection: socket.socket) -> None:
+        connection.sendall(http(b"", content_length="9999"))
+        begun.set()
+        assert connection.recv(1) == b""
+        gone.set()
+
+    async def ask() -> None:
+        transport = AsyncGuardedTransport(network.wire())
+        async with httpx.AsyncClient(transport=transport, timeout=None) as client:
+            await client.get(URL)
+
+    peer.answers = Takeover(speak)
+    anyio.run(leave, ask, begun)
+    assert gone.wait(10)
+
+
+def test_a_cancelled_task_does_not_wait_for_a_name(network: Network) -> None:
+    """The resolver is left behind, in a thread of its own."""
+    begun, left = threading.Event(), threading.Event()
+
+    def slow(name: str) -> list[IPAddress]:
+        begun.set()
+        left.wait(10)
+        return []
+
+    async def ask() -> None:
+        transport = AsyncGuardedTransport(replace(network.wire(), resolver=slow))
+        async with httpx.AsyncClient(transport=transport, timeout=None) as client:
+            await client.get(URL)
+
+    async def leave_and_say_so() -> None:
+        await leave(ask, begun)
+        assert not left.is_set()
+
+    started = time.monotonic()
+    try:
+        anyio.run(leave_and_say_so)
+        assert time.monotonic() - started < CONNECT_SECONDS  # which the thread is bound to
+    finally:
+        left.set()
+
+
+def test_a_cancelled_handshake_closes_its_connection(network: Network, peer: Host) -> None:
+    """The same while TLS is still being agreed upon."""
+    begun, gone = threading.Event(), threading.Event()
+
+    def silent(address: IPAddress, port: int, timeout: float) -> socket.socket:
+        ours, theirs = socket.socketpair()
+
+        def listen() -> None:
+            with theirs:
+                assert theirs.recv(65536)  # the client's hello
+                begun.set()
+                assert theirs.recv(1) == b""
+                gone.set()
+
+        threading.Thread(target=listen, daemon=True).start()
+        return ours
+
+    async def ask() -> None:
+        transport = AsyncGuardedTransport(replace(network.wire(), dial=silent))
+        async with httpx.AsyncClient(transport=transport, timeout=None) as client:
+            await client.get(URL)
+
+    anyio.run(leave, ask, begun)
+    assert gone.wait(10)
+
+
+@pytest.mark.parametrize("call", CALLERS)
+def test_an_answer_that_is_not_read(call: Call, network: Network, peer: Host) -> None:
+    """Who closes an answer early closes the connection."""
+    gone = threading.Event()
+
+    def speak(connection: socket.socket) -> None:
+        connection.sendall(http(b" " * 999, content_length="9999"))
+        while connection.recv(4096):
+            pass
+        gone.set()
+
+    peer.answers = Takeover(speak)
+    if call is called:
+        with (
+            httpx.Client(transport=GuardedTransport(network.wire())) as client,
+            client.stream("GET", URL) as response,
+        ):
+            assert next(response.iter_bytes(9)) == b" " * 9
+    else:
+        anyio.run(_peek, network)
+    assert gone.wait(10)
+
+
+async def _peek(network: Network) -> None:
+    transport = AsyncGuardedTransport(network.wire())
+    async with (
+        httpx.AsyncClient(transport=transport) as client,
+        client.stream("GET", URL) as response,
+    ):
+        async for piece in response.aiter_bytes(9):
+            assert piece == b" " * 9
+            break
+
+
+@pytest.mark.parametrize("call", CALLERS)
+def test_a_slow_resolver(call: Call) -> None:
+    """The time for the name is bounded in an event loop too."""
+    never = threading.Event()
+
+    def slow(name: str) -> list[Any]:
+        never.wait(20)
+        return []
+
+    started = time.monotonic()
+    wire = Wire(FetchPolicy(connect_timeout=SOON), resolver=slow)
+    try:
+        assert refused(call, "GET", URL, wire).reason == "fetch.timeout"
+    finally:
+        never.set()
+    assert time.monotonic() - started < LONG_AFTER
+
+
+def test_an_upload_without_an_end(network: Network, peer: Host) -> None:
+    """The deadline holds for what is sent as well."""
+    endless = itertools.repeat(b"x" * 65536)
+    error = refused(called, "POST", URL, network.wire(), content=endless, total_timeout=SOON)
+    assert error.reason == "fetch.timeout"

@@ -1,0 +1,285 @@
+"""Hostile servers on this machine, each against all that asks, and an honest one of its kind."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+from askers import ASKERS, SOON, Ask, Refused, answer_or_refusal
+from authorities import Authority
+from peers import CARD, LOCAL, Answer, Names, chunks, http, read_head, serving, speaking
+
+from cardsign.reasons import REASONS
+
+LIMIT = 2**18
+LONG_AFTER = 5.0  # seconds; who ends at a deadline of 0.3 s has ended by then on any machine
+SAID = "said-by-the-peer"
+
+
+def paced(*pieces: Iterable[bytes] | bytes, pause: float = 0.02) -> Answer:
+    """Send one piece after another, with a pause between them."""
+
+    def answer(connection: socket.socket) -> None:
+        for piece in itertools.chain(*([p] if isinstance(p, bytes) else p for p in pieces)):
+            connection.sendall(piece)
+            time.sleep(pause)
+
+    return answer
+
+
+def poured(head: bytes, wave: bytes) -> Answer:
+    """Send the same again and again as fast as it goes."""
+    return paced(head, itertools.repeat(wave), pause=0)
+
+
+def head(**fields: str | None) -> bytes:
+    return http(b"", **fields)
+
+
+def in_parts(body: bytes, size: int) -> list[bytes]:
+    return [body[start : start + size] for start in range(0, len(body), size)]
+
+
+CHUNKED = {"content_length": None, "transfer_encoding": "chunked"}
+BOMB = gzip.compress(b"[" * 50_000_000)  # some 50 KB that would be 50 MB
+FULL = b'"' + b"x" * (LIMIT - 2) + b'"'
+
+#: code, what a hostile server does, what an honest one of its kind does, and what comes of that.
+SERVERS: dict[str, tuple[str, Answer, Answer, bytes]] = {
+    "slow: a head that never ends": (
+        "fetch.timeout",
+        paced(b"HTTP/1.1 200 OK\r\nX: ", itertools.repeat(b"x")),
+        paced(in_parts(http(), 9), pause=0.001),
+        CARD,
+    ),
+    "slow: a body byte by byte": (
+        "fetch.timeout",
+        paced(head(content_length="9999"), itertools.repeat(b" ")),
+        paced(head(content_length=str(len(CARD))), in_parts(CARD, 1), pause=0.001),
+        CARD,
+    ),
+    "slow: chunks of one byte": (
+        "fetch.timeout",
+        paced(head(**CHUNKED), itertools.repeat(chunks(b" "))),
+        paced(head(**CHUNKED), chunks(*in_parts(CARD, 1), b""), pause=0.001),
+        CARD,
+    ),
+    "slow: interim answers": (
+        "fetch.timeout",
+        poured(b"", b"HTTP/1.1 102 Wait\r\n\r\n" * 99),
+        paced(b"HTTP/1.1 102 Wait\r\n\r\n", http(), pause=0.001),
+        CARD,
+    ),
+    "endless: chunks": (
+        "fetch.too_large",
+        poured(head(**CHUNKED), chunks(b" " * 9999)),
+        paced(head(**CHUNKED), chunks(*in_parts(FULL, 9999), b""), pause=0),
+        FULL,
+    ),
+    "endless: no length": (
+        "fetch.too_large",
+        poured(head(content_length=None), b" " * 9999),
+        paced(head(content_length=None), FULL, pause=0),
+        FULL,
+    ),
+    "endless: headers": (
+        "fetch.failed",
+        poured(b"HTTP/1.1 200 OK\r\n", b"X-Name: value\r\n" * 999),
+        http(x_name="value" * 999),
+        CARD,
+    ),
+    "a gzip bomb": (
+        "fetch.encoding",
+        http(BOMB, content_encoding="gzip"),
+        http(FULL, content_encoding="identity"),
+        FULL,
+    ),
+    "a gzip bomb as a transfer coding": (
+        "fetch.failed",
+        http(BOMB, content_length=None, transfer_encoding="gzip, chunked"),
+        http(chunks(FULL, b""), **CHUNKED),
+        FULL,
+    ),
+    "wrong length: more than is sent": (
+        "fetch.failed",
+        http(content_length="9999"),
+        http(),
+        CARD,
+    ),
+    "wrong length: beyond the limit": (
+        "fetch.too_large",
+        http(content_length=str(LIMIT + 1)),
+        http(FULL, content_length=str(LIMIT)),
+        FULL,
+    ),
+    "wrong length: two of them": (
+        "fetch.failed",
+        http(content_length="1\r\nContent-Length: 2"),
+        http(content_length=f"{len(CARD)}\r\nContent-Length: {len(CARD)}"),
+        CARD,
+    ),
+    "wrong length: none at all": ("fetch.failed", http(content_length=SAID), http(), CARD),
+    "garbage: bytes": ("fetch.failed", b"\x00\xff\xfe" + SAID.encode() * 99, http(), CARD),
+    "garbage: another protocol": (
+        "fetch.failed",
+        f"220 {SAID} ESMTP\r\n".encode(),
+        http(),
+        CARD,
+    ),
+    "garbage: nothing": ("fetch.failed", b"", http(), CARD),
+    "garbage: HTTP/0.9": ("fetch.failed", f"<html>{SAID}".encode(), http(), CARD),
+    "HTTP/1.0: cut short": (
+        "fetch.failed",
+        http(content_length="999").replace(b"HTTP/1.1", b"HTTP/1.0"),
+        http(content_length=None).replace(b"HTTP/1.1", b"HTTP/1.0"),
+        CARD,
+    ),
+    "HTTP/1.0: without an end": (
+        "fetch.too_large",
+        poured(head(content_length=None).replace(b"HTTP/1.1", b"HTTP/1.0"), b" " * 9999),
+        http().replace(b"HTTP/1.1", b"HTTP/1.0"),
+        CARD,
+    ),
+    "HTTP/2 without being asked": (
+        "fetch.failed",
+        b"\0\0\x12\4\0\0\0\0\0" + b"\0" * 18,
+        http(),
+        CARD,
+    ),
+    "a redirect": (
+        "fetch.status",
+        http(status=f"302 {SAID}", location="https://elsewhere.example/"),
+        http(location="https://elsewhere.example/"),
+        CARD,
+    ),
+}
+
+
+@pytest.mark.parametrize("ask", ASKERS.values(), ids=ASKERS)
+@pytest.mark.parametrize(("code", "hostile", "honest", "body"), SERVERS.values(), ids=SERVERS)
+def test_hostile_and_honest(
+    ask: Ask, code: str, hostile: Answer, honest: Answer, body: bytes
+) -> None:
+    """The hostile one is refused by its code, in time and unquoted; its twin is understood."""
+    seconds = SOON if code == "fetch.timeout" else 10
+    started = time.monotonic()
+    with serving(hostile) as peer:
+        refused = answer_or_refusal(ask, peer.url(), LOCAL, seconds=seconds)
+    assert time.monotonic() - started < LONG_AFTER
+    assert isinstance(refused, Refused)
+    assert (refused.code, refused.code in REASONS) == (code, True)
+    assert SAID not in refused.words
+    assert len(peer.requests) == 1
+
+    with serving(honest) as peer:
+        assert answer_or_refusal(ask, peer.url(), LOCAL) == body
+
+
+@pytest.mark.parametrize("ask", ASKERS.values(), ids=ASKERS)
+def test_silence(ask: Ask) -> None:
+    """A port that takes connections and says nothing costs no more than the deadline."""
+    started = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        refused = answer_or_refusal(ask, url, LOCAL, seconds=SOON)
+    assert isinstance(refused, Refused)
+    assert refused.code == "fetch.timeout"
+    assert time.monotonic() - started < LONG_AFTER
+
+
+def hang_up(connection: socket.socket) -> None:
+    read_head(connection)
+
+
+@pytest.mark.parametrize("ask", ASKERS.values(), ids=ASKERS)
+def test_hanging_up(ask: Ask) -> None:
+    """A server that hangs up on the question is one that could not be asked."""
+    with speaking(hang_up) as port:
+        refused = answer_or_refusal(ask, f"http://127.0.0.1:{port}/", LOCAL)
+    assert isinstance(refused, Refused)
+    assert refused.code == "fetch.failed"
+
+
+# ------------------------------------------------------------------------------ TLS
+
+CERTIFICATES = {
+    "another name": ("evil.example", {}, "Hostname mismatch"),
+    "expired": ("agent.example", {"days": (-9, -1)}, "expired"),
+    "not yet valid": ("agent.example", {"days": (1, 9)}, "not yet valid"),
+    "self-signed": ("agent.example", {"self_signed": True}, "self-signed"),
+}
+
+
+@pytest.mark.parametrize("ask", ASKERS.values(), ids=ASKERS)
+@pytest.mark.parametrize(("name", "made", "words"), CERTIFICATES.values(), ids=CERTIFICATES)
+def test_certificates(
+    ask: Ask, name: str, made: dict[str, object], words: str, authority: Authority
+) -> None:
+    """One that does not fit ends it before anything is asked; one that does is connected."""
+    wire = replace(LOCAL, resolver=Names(["127.0.0.1"]), ssl_context=authority.client())
+    with serving(http(), authority.server(name, **made)) as peer:
+        refused = answer_or_refusal(ask, peer.url(scheme="https", host="agent.example"), wire)
+    assert isinstance(refused, Refused)
+    assert (refused.code, words in refused.words) == ("fetch.tls", True)
+    assert peer.requests == []
+
+    with serving(http(), authority.server("agent.example")) as peer:
+        url = peer.url(scheme="https", host="agent.example")
+        assert answer_or_refusal(ask, url, wire) == CARD
+    assert peer.server_names == ["agent.example"]
+
+
+def clear_text(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + SAID.encode())
+
+
+def half_a_record(connection: socket.socket) -> None:
+    connection.sendall(b"\x16\x03\x03\x40\x00")
+    for byte in itertools.repeat(b"\0"):
+        connection.sendall(byte)
+        time.sleep(0.02)
+
+
+def leave(connection: socket.socket) -> None:
+    connection.recv(1)
+
+
+HANDSHAKES: dict[str, tuple[set[str], Callable[[socket.socket], None]]] = {
+    "in the clear": ({"fetch.tls"}, clear_text),
+    "byte by byte": ({"fetch.timeout"}, half_a_record),
+    "given up": ({"fetch.tls", "fetch.failed"}, leave),  # as the system reports it
+}
+
+
+@pytest.mark.parametrize("ask", ASKERS.values(), ids=ASKERS)
+@pytest.mark.parametrize(("codes", "speak"), HANDSHAKES.values(), ids=HANDSHAKES)
+def test_handshakes(ask: Ask, codes: set[str], speak: Callable[[socket.socket], None]) -> None:
+    """A handshake that does not come about is refused, in time."""
+    started = time.monotonic()
+    wire = replace(LOCAL, policy=replace(LOCAL.policy, connect_timeout=SOON))
+    with speaking(speak) as port:
+        refused = answer_or_refusal(ask, f"https://127.0.0.1:{port}/", wire)
+    assert isinstance(refused, Refused)
+    assert refused.code in codes
+    assert SAID not in refused.words
+    assert time.monotonic() - started < LONG_AFTER
+
+
+@pytest.mark.parametrize("ask", ASKERS.values(), ids=ASKERS)
+def test_a_dribble_within_tls(ask: Ask, authority: Authority) -> None:
+    """The deadline holds within TLS as well, and an honest body arrives."""
+    wire = replace(LOCAL, ssl_context=authority.client())
+    endless = paced(head(content_length="9999"), itertools.repeat(b" "))
+    started = time.monotonic()
+    with serving(endless, authority.server("127.0.0.1")) as peer:
+        refused = answer_or_refusal(ask, peer.url(scheme="https"), wire, seconds=SOON)
+    assert isinstance(refused, Refused)
+    assert refused.code == "fetch.timeout"
+    assert time.monotonic() - started < LONG_AFTER
+    with serving(http(FULL), authority.server("127.0.0.1")) as peer:
+        assert answer_or_refusal(ask, peer.url(scheme="https"), wire) == FULL

@@ -1,0 +1,293 @@
+"""What an anchor's one source is asked for, where it lies, and how often it is asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keyset import read_keyset
+from cardsign.jose.succession import StatementPin
+from cardsign.net.live import gather, home_of
+from cardsign.net.rounds import REFRESH_SECONDS, RETRY_INTERVAL, Rounds
+from cardsign.trust.anchors import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, TofuAnchor
+from cardsign.trust.known import Known, anchor_digest
+from cardsign.trust.places import parse_place
+from cardsign.trust.policy import Enrolment, Limits
+from cardsign.trust.refresh import KEYSET_PATH, REFRESH_INTERVAL, RELEASE_PATH, Brought, Fetched
+from tests.jose.statement_making import NOW, key
+from tests.trust.histories import after, keyset, release
+
+HOME = "https://tides.example"
+SHARED = "https://shared.example"
+LIMITS = Limits()
+FIRST = keyset("ann", "bob")
+KEYS = JwkSet.of([key("card").public])
+ANCHOR = KeysetAnchor(StatementPin(1, 1, read_keyset(FIRST).digest))
+
+
+class Answers:
+    """What URLs answer; 404 where nothing is said."""
+
+    def __init__(self, answers: dict[str, bytes | str] | None = None) -> None:
+        self.answers: dict[str, bytes | str] = answers or {}
+        self.asked: list[str] = []
+
+    def __call__(self, url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+        self.asked.append(url)
+        answer = self.answers.get(url)
+        if answer is None:
+            return Fetched("absent")
+        if isinstance(answer, str):
+            return Fetched("failed", why=answer)
+        assert len(answer) <= max_bytes
+        return Fetched("found", answer, 60)
+
+
+def statements() -> dict[str, bytes | str]:
+    """The issuer's site."""
+    return {
+        HOME + KEYSET_PATH.format(epoch=1, version=1): FIRST,
+        HOME + RELEASE_PATH: release(FIRST),
+    }
+
+
+def enrolled(anchor: Anchor, *places: str) -> Enrolment:
+    """The issuer at these places."""
+    return Enrolment("tides", anchor, tuple(map(parse_place, places or (HOME,))))
+
+
+def blank(anchor: Anchor, **changes: Any) -> Known:
+    """What is remembered at the start."""
+    return Known(anchor_digest(anchor), **changes)
+
+
+def brought(anchor: Anchor, ask: Answers, *, contact: str = HOME, **changes: Any) -> Brought:
+    """What comes home from one errand."""
+    known = blank(anchor, **changes)
+    return gather(enrolled(anchor), LIMITS, known, ask, contact=contact, now=NOW)
+
+
+HOMES: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "the card's own": ((HOME, "https://b.example"), "https://b.example", "https://b.example"),
+    "the first, for a mirror's card": ((HOME, "https://b.example"), "https://m.example", HOME),
+    "the whole one, for a card of a shared host": ((f"{SHARED}/tides/", HOME), SHARED, HOME),
+    "the shared one where there is no other": ((f"{SHARED}/tides/",), SHARED, SHARED),
+    "the first shared one, for a mirror's card": (
+        (f"{SHARED}/tides/",),
+        "https://m.example",
+        SHARED,
+    ),
+    "the card's, for who may stand anywhere": ((), "https://m.example", "https://m.example"),
+}
+
+
+@pytest.mark.parametrize(("places", "contact", "home"), HOMES.values(), ids=HOMES)
+def test_where_statements_lie(places: tuple[str, ...], contact: str, home: str) -> None:
+    """By the policy's word and the URL that was asked, never by a card's."""
+    assert home_of(map(parse_place, places), contact) == home
+
+
+def test_each_anchor_asks_its_one_source() -> None:
+    """And no other: nothing weakens into another source (threats.md 16)."""
+    site = {**statements(), f"{HOME}/keys": KEYS.to_bytes()}
+    asked: dict[str, list[str]] = {}
+    for name, anchor in (
+        ("keys", KeysAnchor(KEYS)),
+        ("jwks", JwksAnchor(f"{HOME}/keys")),
+        ("keyset", ANCHOR),
+    ):
+        ask = Answers(site)
+        brought(anchor, ask)
+        asked[name] = [url.removeprefix(HOME).rpartition("/")[2] for url in ask.asked]
+    assert asked == {
+        "keys": [],
+        "jwks": ["keys"],
+        "keyset": ["release.json", "1.1.json", "2.1.json", "1.2.json"],
+    }
+
+
+def test_a_key_set_is_evidence_for_its_own_url() -> None:
+    """Nothing of it has been checked, and HTTP says for how long."""
+    ask = Answers({f"{HOME}/keys": KEYS.to_bytes()})
+    found = brought(JwksAnchor(f"{HOME}/keys"), ask)
+    assert (found.evidence.jwks_url, found.again_after) == (f"{HOME}/keys", 60)
+    assert (found.evidence.untrusted_jwks, found.reasons) == (KEYS.to_bytes(), ())
+
+
+@pytest.mark.parametrize(
+    ("answer", "remembered", "code"),
+    [
+        (None, None, "refresh.no_answer"),
+        (None, KEYS, "statement.vanished"),
+        ("it answered 503", KEYS, "refresh.no_answer"),
+    ],
+    ids=["never there", "there before", "no answer"],
+)
+def test_a_key_set_that_is_not_had(
+    answer: str | None, remembered: JwkSet | None, code: str
+) -> None:
+    """404 says something only of what was seen."""
+    ask = Answers({} if answer is None else {f"{HOME}/keys": answer})
+    found = brought(JwksAnchor(f"{HOME}/keys"), ask, jwks=remembered)
+    assert [reason.code for reason in found.reasons] == [code]
+    assert found.evidence.untrusted_jwks is None
+
+
+FIRST_CONTACTS: dict[str, tuple[dict[str, bytes | str], str, bool]] = {
+    "nothing but keys": ({}, HOME, True),
+    "a keyset": (statements(), HOME, False),
+    "a keyset that gives no answer": (
+        {HOME + KEYSET_PATH.format(epoch=1, version=1): "503"},
+        HOME,
+        False,
+    ),
+    "a release without its keyset": ({HOME + RELEASE_PATH: release(FIRST)}, HOME, False),
+    "a mirror": ({}, "https://mirror.example", False),
+}
+
+
+@pytest.mark.parametrize(("site", "contact", "bare"), FIRST_CONTACTS.values(), ids=FIRST_CONTACTS)
+def test_bare_keys_are_met_where_there_is_no_keyset(
+    site: dict[str, bytes | str], contact: str, bare: bool
+) -> None:
+    """And where that was said by the card's own origin (threats.md 20)."""
+    ask = Answers({**site, f"{HOME}/.well-known/jwks.json": KEYS.to_bytes()})
+    found = brought(TofuAnchor(), ask, contact=contact)
+    assert (found.evidence.untrusted_jwks is not None) is bare
+    assert (f"{HOME}/.well-known/jwks.json" in ask.asked) is bare
+
+
+def test_who_was_met_is_asked_as_he_was_met() -> None:
+    """By his keyset from then on; bare keys are asked for to see whether they changed."""
+    pin = StatementPin(1, 1, read_keyset(FIRST).digest)
+    ask = Answers(statements())
+    assert brought(TofuAnchor(), ask, first_contact=pin).evidence.untrusted_keysets == (FIRST,)
+    bare = Answers({**statements(), f"{HOME}/.well-known/jwks.json": KEYS.to_bytes()})
+    assert brought(TofuAnchor(), bare, jwks=KEYS).evidence.untrusted_keysets == ()
+    assert bare.asked == [f"{HOME}/.well-known/jwks.json"]
+
+
+# ------------------------------------------------------------------ rounds
+
+
+def rounds_of(ask: Answers) -> Callable[..., Brought]:
+    """One issuer, asked again and again."""
+    rounds, one = Rounds(ask, lambda: 0.0), enrolled(ANCHOR)
+
+    def again(seconds: float, known: Known | None = None, **more: Any) -> Brought:
+        now = NOW + timedelta(seconds=seconds)
+        return rounds.gather(one, LIMITS, known, contact=HOME, now=now, **more)
+
+    return again
+
+
+WAITS: dict[str, tuple[dict[str, bytes | str], float]] = {
+    "what HTTP allows": (statements(), 60),
+    "an answer that failed": ({HOME + RELEASE_PATH: "503"}, RETRY_INTERVAL),
+    "nothing at all": ({}, REFRESH_INTERVAL),
+}
+
+
+@pytest.mark.parametrize(("site", "wait"), WAITS.values(), ids=WAITS)
+def test_an_issuer_is_asked_once_in_a_while(site: dict[str, bytes | str], wait: float) -> None:
+    """What was brought holds until then, to the second."""
+    ask = Answers(site)
+    again = rounds_of(ask)
+    first = again(0)
+    times = len(ask.asked)
+    assert again(wait - 1) is first
+    assert len(ask.asked) == times
+    again(wait)
+    assert len(ask.asked) == 2 * times
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"fresh": True}, {"seconds": -1}],
+    ids=["out of turn", "a clock that went back"],
+)
+def test_an_issuer_is_asked_before_that(more: dict[str, Any]) -> None:
+    """Where somebody has a reason."""
+    ask = Answers(statements())
+    again = rounds_of(ask)
+    again(0)
+    times = len(ask.asked)
+    again(more.pop("seconds", 1), **more)
+    assert len(ask.asked) == 2 * times
+
+
+def test_a_memory_that_was_begun_anew_is_taught_anew() -> None:
+    """What led to the statement held is missing from the last round's evidence."""
+    ask = Answers(statements())
+    again = rounds_of(ask)
+    held = blank(ANCHOR, keyset=read_keyset(FIRST))
+    assert again(0, held).evidence.untrusted_keysets == ()
+    assert again(1, held).evidence.untrusted_keysets == ()
+    assert again(2, blank(ANCHOR)).evidence.untrusted_keysets == (FIRST,)
+
+
+def test_a_failure_takes_nothing_away_and_grows_nothing() -> None:
+    """The last good round's evidence goes along, once."""
+    ask = Answers(statements())
+    again = rounds_of(ask)
+    good = again(0).evidence
+    ask.answers = dict.fromkeys(ask.answers, "503")
+    for nth in range(1, 5):
+        found = again(nth * 1000)
+        assert found.evidence.untrusted_releases == good.untrusted_releases
+        assert found.evidence.untrusted_keysets == good.untrusted_keysets
+        assert {reason.code for reason in found.reasons} == {"refresh.no_answer"}
+
+
+@pytest.mark.parametrize(
+    ("each", "codes", "requests"),
+    [
+        pytest.param(REFRESH_SECONDS, {"refresh.no_answer"}, 1, id="too slow"),
+        pytest.param(REFRESH_SECONDS / 5, set(), 4, id="slow"),
+    ],
+)
+def test_a_refresh_ends(each: float, codes: set[str], requests: int) -> None:
+    """Who answers slowly is asked no more when the time is over; what came till then is kept."""
+    site, clock = Answers(statements()), [0.0]
+
+    def ask(url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+        clock[0] += each
+        return site(url, max_bytes=max_bytes, fresh=fresh)
+
+    rounds = Rounds(ask, lambda: clock[0])
+    found = rounds.gather(enrolled(ANCHOR), LIMITS, None, contact=HOME, now=NOW)
+    assert {reason.code for reason in found.reasons} == codes
+    assert len(site.asked) == requests
+    assert len(found.evidence.untrusted_releases) == 1
+
+
+def test_one_issuer_s_silence_keeps_nobody_else_waiting() -> None:
+    """Each is asked by one thread at a time, and others meanwhile."""
+    gate = threading.Event()
+
+    def ask(url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+        if url.startswith(HOME):
+            assert gate.wait(5)
+        return Fetched("absent")
+
+    rounds = Rounds(ask, lambda: 0.0)
+    other = Enrolment("shore", ANCHOR, (parse_place("https://shore.example"),))
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(rounds.gather, enrolled(ANCHOR), LIMITS, None, contact=HOME, now=NOW)
+        rounds.gather(other, LIMITS, None, contact="https://shore.example", now=NOW)
+        assert not slow.done()
+        gate.set()
+        slow.result(5)
+
+
+def test_a_successor_is_brought() -> None:
+    """The twin of all that brings nothing."""
+    second = after(FIRST)
+    ask = Answers({**statements(), HOME + KEYSET_PATH.format(epoch=1, version=2): second})
+    assert brought(ANCHOR, ask).evidence.untrusted_keysets == (FIRST, second)

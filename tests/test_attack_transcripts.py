@@ -1,0 +1,117 @@
+"""The transcripts of the attack corpus, played to our own verifier, whole and with a hole in it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from attacks_runner import Case, deviations, load
+from transcript_player import play
+from transcript_world import Certificates
+
+from cardsign.net import addresses
+from cardsign.net.addresses import IPAddress
+from cardsign.net.asker import Asker
+from cardsign.net.fetch import Wire
+
+CASES = {case.id: case for attack in load() for case in attack.transcripts}
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """What the servers of transcripts show."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any attempt to reach anybody but the transcript's world fails the test."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("the verifier tried to connect")
+
+    for name in ("connect", "connect_ex", "sendto", "bind"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=[f"attack-{name}" for name in CASES])
+def test_we_agree_with_the_transcript(
+    case: Case, certificates: Certificates, tmp_path: Path
+) -> None:
+    """Verdict and reason at every step, and nobody is asked who must not be."""
+    assert deviations(case, lambda one: play(one, certificates, tmp_path / "state")) == []
+
+
+# ------------------------------------------------------------------ with one safeguard less
+
+YEAR = 365 * 24 * 3600
+
+
+class Careless(ssl.SSLContext):
+    """Says that it checks names, and lets every certificate pass."""
+
+    def wrap_socket(self, *args: Any, **more: Any) -> ssl.SSLSocket:
+        """As a context that checks nothing."""
+        unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
+        return unchecked.wrap_socket(*args, **more)
+
+
+def careless(wire: Wire) -> Wire:
+    """Any certificate will do."""
+    return replace(wire, ssl_context=Careless(ssl.PROTOCOL_TLS_CLIENT))
+
+
+def asks_twice(wire: Wire) -> Wire:
+    """The name is checked, and then connected to."""
+
+    def dial(address: IPAddress, port: int, timeout: float) -> socket.socket:
+        [again, *_] = wire.resolver("tides.example")
+        return wire.dial(again, port, timeout)
+
+    return replace(wire, dial=dial)
+
+
+def unlimited(wire: Wire) -> Wire:
+    """Any number of bytes."""
+    return replace(wire, policy=replace(wire.policy, max_bytes=10**9))
+
+
+#: What is left out, and the first case that sees it.
+HOLES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
+    "certificates": ("038-certificates/self-signed", {"rewire": careless}),
+    "names of certificates": ("038-certificates/other-name", {"rewire": careless}),
+    "one look-up": ("031-rebinding/once", {"rewire": asks_twice}),
+    "the ceiling on bytes": ("036-endless/too-large", {"rewire": unlimited}),
+    "the cooldown": ("039-storm/storm-of-agents", {"asking": partial(Asker, cooldown=0)}),
+    "the ceiling on seconds": (
+        "113-withheld/header-year",
+        {"asking": partial(Asker, ceiling=YEAR)},
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "hole"), HOLES.values(), ids=HOLES)
+def test_a_missing_safeguard_is_seen(
+    name: str, hole: dict[str, Any], certificates: Certificates, tmp_path: Path
+) -> None:
+    """The transcript that is about it fails."""
+    assert deviations(CASES[name], lambda one: play(one, certificates, tmp_path, **hole)) != []
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "/resolved-" in name])
+def test_an_address_that_is_not_checked_is_reached(
+    name: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Behind every address inside stands a server that shows the honest card."""
+    monkeypatch.setattr(addresses, "check_address", lambda *_, **__: None)
+    [outcome] = play(CASES[name], certificates, tmp_path)
+    assert outcome.verdict == "trusted"
+    assert deviations(CASES[name], lambda _: [outcome]) != []

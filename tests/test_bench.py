@@ -1,0 +1,123 @@
+"""The benchmark runs, at sizes too small to say anything about speed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[1] / "bench"
+
+
+def run(*arguments: str, sdk: str | None = None) -> subprocess.CompletedProcess[str]:
+    """One script, with nothing but the clock and this machine."""
+    environment = {name: value for name, value in os.environ.items() if name != "CARDSIGN_JUDGE_PY"}
+    environment |= {"PYTHONPATH": str(BENCH.parent)} | ({"CARDSIGN_JUDGE_PY": sdk} if sdk else {})
+    return subprocess.run(
+        [sys.executable, "-W", "error", str(BENCH / "run.py"), *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """What a tiny run has written: the page and its numbers."""
+    folder = tmp_path_factory.mktemp("page")
+    sizes = ("--rounds", "1", "--fleet-rounds", "1", "--peers", "3", "--delay", "0.001")
+    done = run(*sizes, "--page", "--out", str(folder))
+    assert done.returncode == 0, done.stderr
+    numbers = json.loads((folder / "performance.json").read_text())
+    return {"page": (folder / "performance.md").read_text(), **numbers}
+
+
+def test_the_page_holds_every_table(written: Mapping[str, Any]) -> None:
+    """All that is measured is shown, and nothing is left to be filled in."""
+    page = written["page"]
+    assert page.count("\n|---") == 6
+    assert "{" not in page
+    for row in ("| cardsign |", "| `cardsign --help` |", "| side by side |", "| 1 ms |", "3 peers"):
+        assert row in page
+
+
+def test_an_unchanged_peer_costs_one_request_and_no_check(written: Mapping[str, Any]) -> None:
+    """The counts are the same on every machine."""
+    assert written["costs"] == {
+        "for the first time": {"requests": {"200": 3, "404": 2}, "checks": 3},
+        "at once": {"requests": {}, "checks": 0},
+        "its card stale": {"requests": {"304": 1}, "checks": 0},
+        "all of it stale": {"requests": {"304": 2, "404": 2}, "checks": 0},
+    }
+
+
+def test_the_committed_page_is_of_a_whole_run() -> None:
+    """docs/performance.md comes from the run that docs/performance.json holds."""
+    docs = BENCH.parent / "docs"
+    found = json.loads((docs / "performance.json").read_text(encoding="utf-8"))
+    about = found["about"]
+    assert (about["peers"], about["delay"]) == (200, 0.05)
+    assert "a2a-sdk" in about["software"]
+    made = subprocess.run(
+        [sys.executable, "-c", "import json, sys, page; print(page.page_of(json.load(sys.stdin)))"],
+        input=json.dumps(found),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": f"{BENCH}:{BENCH.parent}"},
+    ).stdout
+    assert made == (docs / "performance.md").read_text(encoding="utf-8") + "\n"
+
+
+@pytest.mark.needs_judges("py")
+def test_the_official_sdk_does_the_same_work() -> None:
+    """It verifies what cardsign has signed, and signs what cardsign signs."""
+    asked = "import signatures as s, documents as d; from cardsign import PrivateKey\n"
+    asked += "case = s.Case(d.portable_card(), PrivateKey.generate('ES256'))\n"
+    asked += "with s.official_sdk() as sdk:\n"
+    asked += "    assert s.SDK in s.verifying(case, sdk, 1) and s.SDK in s.signing(case, sdk, 1)\n"
+    program = [sys.executable, "-c", asked]
+    environment = os.environ | {"PYTHONPATH": f"{BENCH}:{BENCH.parent}"}
+    subprocess.run(program, check=True, env=environment)
+
+
+BROKEN = {
+    "a verdict that is not trusted": (
+        "import peers\n"
+        "with peers.peers(1) as world:\n"
+        "    world.tell(do='serve', documents={})\n"
+        "    peers.costs(world)\n"
+    ),
+    "a verifier that takes anything": (
+        "import signatures\n"
+        "signatures.verify_by_hand = lambda card, key: None\n"
+        "from cardsign import PrivateKey\n"
+        "import documents\n"
+        "case = signatures.Case(documents.portable_card(), PrivateKey.generate('ES256'))\n"
+        "signatures.verifying(case, None, 1)\n"
+    ),
+    "a command that fails": "import startup\nstartup.timed(['false'], '')\n",
+    "a command that says something else": "import startup\nstartup.timed(['echo', 'no'], 'yes')\n",
+}
+
+
+@pytest.mark.parametrize("program", BROKEN.values(), ids=BROKEN)
+def test_what_was_not_done_is_not_measured(program: str) -> None:
+    """A benchmark of nothing fails."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": f"{BENCH}:{BENCH.parent}"},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "measuring.Broken" in done.stderr

@@ -1,0 +1,40 @@
+"""Evidence from two places: everything of both, and of where it is from only what both say."""
+
+from __future__ import annotations
+
+import pytest
+
+from cardsign.trust.evidence import NO_EVIDENCE, Evidence
+
+HOME, MIRROR = "https://tides.example", "https://mirror.example"
+FETCHED = Evidence((b"k1",), (b"r1",), b"jwks", f"{HOME}/jwks", HOME)
+HANDED = Evidence((b"k2",), (b"r2",))
+
+
+def test_statements_of_both() -> None:
+    """In the order given; the key set of the second goes first, and keeps its URL."""
+    both = FETCHED.beside(HANDED)
+    assert (both.untrusted_keysets, both.untrusted_releases) == ((b"k1", b"k2"), (b"r1", b"r2"))
+    assert (both.untrusted_jwks, both.jwks_url) == (b"jwks", f"{HOME}/jwks")
+    other = FETCHED.beside(Evidence(untrusted_jwks=b"other"))
+    assert (other.untrusted_jwks, other.jwks_url) == (b"other", None)
+
+
+CONTACTS = {
+    "both from there": (Evidence((b"k2",), contact=HOME), HOME),
+    "one from a mirror": (Evidence((b"k2",), contact=MIRROR), None),
+    "one from a file": (HANDED, None),
+    "nothing else": (NO_EVIDENCE, HOME),
+}
+
+
+@pytest.mark.parametrize(("other", "contact"), CONTACTS.values(), ids=CONTACTS)
+def test_where_it_is_from(other: Evidence, contact: str | None) -> None:
+    """First contact needs an origin from which all of it came (threats.md 20)."""
+    assert FETCHED.beside(other).contact == contact
+    assert other.beside(FETCHED).contact == contact
+
+
+def test_nothing_beside_something_is_something() -> None:
+    """From either side."""
+    assert FETCHED.beside(NO_EVIDENCE) == NO_EVIDENCE.beside(FETCHED) == FETCHED

@@ -1,0 +1,75 @@
+"""How an issuer stands by memory alone, and what will need a person soon."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.succession import StatementPin
+from cardsign.trust.anchors import KeysAnchor, KeysetAnchor, TofuAnchor
+from cardsign.trust.known import Known, anchor_digest
+from cardsign.trust.outlook import KEYSET_NOTICE, outlook
+from cardsign.trust.places import parse_place
+from cardsign.trust.policy import Enrolment, Limits
+from tests.jose.statement_making import DAY, NOW, T0, signed_keyset, signed_release
+from tests.trust.establishing import codes
+
+KEYSET = signed_keyset("ann", "bob")
+RELEASE = signed_release(KEYSET, "rel")
+LATER = signed_release(KEYSET, "rel", iat=T0 + 80 * DAY, exp=T0 + 87 * DAY, seq=6)
+
+
+def anchor() -> KeysetAnchor:
+    """The anchor that is the statement."""
+    return KeysetAnchor(StatementPin(1, 1, KEYSET.digest))
+
+
+CASES: dict[str, tuple[Any, float, dict[str, str], list[str]]] = {
+    "just met": (RELEASE, 0, {}, []),
+    "before half of the release's time": (RELEASE, 3.4, {}, []),
+    "after half of it": (RELEASE, 3.5, {}, ["peer.release_late"]),
+    "after all of it": (RELEASE, 7, {}, ["statement.expired"]),
+    "the same where freshness is waived": (RELEASE, 7, {"freshness": "waived"}, []),
+    "no release": (None, 0, {}, ["trust.freshness_unknown"]),
+    "a clock behind": (RELEASE, -1, {}, ["time.clock_behind", "statement.not_yet"]),
+    "a keyset that ends soon": (LATER, 80, {}, ["peer.keyset_ends"]),
+    "a keyset that has ended": (LATER, 90, {}, ["statement.expired"]),
+}
+
+
+@pytest.mark.parametrize(("release", "days", "changes", "expected"), CASES.values(), ids=CASES)
+def test_what_needs_a_person(
+    release: Any, days: float, changes: dict[str, Any], expected: list[str]
+) -> None:
+    """What keeps cards from being trusted comes first, then what soon will."""
+    enrolled = Enrolment("tides", anchor(), (parse_place("https://tides.example"),), **changes)
+    newest = T0 if release is RELEASE else 0
+    known = Known(anchor_digest(enrolled.anchor), KEYSET, release, newest_iat=newest)
+    seen = outlook(enrolled, Limits(), known, now=NOW + timedelta(days=days))
+    assert codes(seen.alarms)[: len(expected)] == expected
+    assert bool(seen.alarms) is bool(expected)
+
+
+def test_until_when() -> None:
+    """The least of all deadlines, of which a policy may set an earlier one."""
+    enrolled = Enrolment("tides", anchor(), None)
+    known = Known(anchor_digest(enrolled.anchor), KEYSET, RELEASE)
+    assert outlook(enrolled, Limits(), known, now=NOW).until == RELEASE.exp
+    strict = Limits(keyset_age=DAY)
+    seen = outlook(enrolled, strict, known, now=NOW)
+    assert (seen.until, codes(seen.alarms)) == (T0 + DAY, ["peer.keyset_ends"])
+    assert DAY < KEYSET_NOTICE
+
+
+def test_who_was_never_met() -> None:
+    """Nothing is known of him, and that is said; of pinned keys there is nothing to know."""
+    for one, expected in ((anchor(), "trust.no_keys"), (TofuAnchor(), "trust.no_first_contact")):
+        enrolled = Enrolment("tides", one, ())
+        seen = outlook(enrolled, Limits(), Known(anchor_digest(one)), now=NOW)
+        assert (codes(seen.alarms), seen.until) == ([expected], None)
+    keys = KeysAnchor(JwkSet.of([KEYSET.keys[0].public]))
+    pinned = Enrolment("tides", keys, (), freshness="waived")
+    assert outlook(pinned, Limits(), Known(anchor_digest(keys)), now=NOW).alarms == ()
