@@ -10,7 +10,12 @@ from typing import Any, Final
 
 from cardsign.errors import FileFault, StoreFault, UsageFault
 from cardsign.files import read_bytes
-from cardsign.keys.postgres.address import DatabaseUrl, is_database_url, parse_database_url
+from cardsign.keys.postgres.address import (
+    COMMITTED,
+    DatabaseUrl,
+    is_database_url,
+    parse_database_url,
+)
 from cardsign.keys.timeline import DEFAULT_SETTINGS, TimelineSettings
 
 CONFIG_FILE: Final = "cardsign.toml"
@@ -28,7 +33,8 @@ class ProjectConfig:
 
     Attributes:
         issuer: The https origin that the project's cards speak for.
-        keystore: The key store's directory, or the URL of its database.
+        keystore: The key store's directory, or the URL of its database, which is a stranger's
+            word until the user has allowed that server (``keystore.not_allowed``).
         publish: The publication directory.
         timeline: What key rotation assumes of caches, table ``[timeline]``, in seconds.
     """
@@ -43,7 +49,8 @@ def read_config(path: Path) -> ProjectConfig:
     """Read the file; one that is not there is an empty one. Paths are relative to it.
 
     Raises:
-        UsageFault: ``config.malformed``: no TOML, an unknown member, or a wrong type;
+        UsageFault: ``config.malformed``: no TOML, an unknown member, or a wrong type; a
+            parameter of the database that no committed file decides;
             ``config.secret``: a password stands in it.
         FileFault: It is there but cannot be read.
     """
@@ -84,6 +91,10 @@ def _keystore(text: str, path: Path) -> Path | DatabaseUrl:
             "'keystore' holds a password, and this file is committed",
             path=str(path),
         )
+    if url.uncommitted:
+        refused = ", ".join(url.uncommitted)
+        known = ", ".join(f"{name}={value}" if value else name for name, value in COMMITTED.items())
+        raise _malformed(path, f"'keystore' may not say {refused} here; it may say {known}")
     return url
 
 

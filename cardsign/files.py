@@ -27,16 +27,17 @@ _LOCK_INTERVAL: Final = 0.02  # seconds between two attempts at a lock
 _CHUNK: Final = 64 * 1024  # bytes asked for at a time; pipes rarely hold more
 
 
-def read_bytes(path: Path, *, max_bytes: int, only_end: bool = False) -> bytes:
+def read_bytes(path: Path, *, max_bytes: int, only_end: bool = False, plain: bool = False) -> bytes:
     """Return the whole content of the file at `path`, which may be a pipe or a link.
 
-    Or with `only_end` the last `max_bytes` of a plain file, however long it is.
+    Or with `only_end` the last `max_bytes` of a plain file, however long it is. With `plain`
+    links, devices and pipes are refused: somebody else may have put them there.
 
     Raises:
-        FileFault: ``file.not_found``, ``file.is_directory``, or ``file.unreadable`` (not
-            permitted, or longer than `max_bytes`).
+        FileFault: ``file.not_found``, ``file.is_directory``, ``file.not_plain``, or
+            ``file.unreadable`` (not permitted, or longer than `max_bytes`).
     """
-    with _faults(path, "file.unreadable"), _opened(path, os.O_RDONLY) as descriptor:
+    with _faults(path, "file.unreadable"), _opened(path, plain and _only_plain(path)) as descriptor:
         if only_end:
             size = os.fstat(descriptor).st_size
             os.lseek(descriptor, max(0, size - max_bytes), os.SEEK_SET)
@@ -92,11 +93,11 @@ def read_private(path: Path, *, max_bytes: int) -> bytes:
             return _read(descriptor, path, max_bytes)
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = PUBLIC_MODE) -> None:
+def write_atomic(path: Path, data: bytes, *, mode: int = PUBLIC_MODE, plain: bool = False) -> None:
     """Write `data` so that a reader of `path` sees the old file or the new one, never a mixture.
 
     Durable on return: file and directory are synced. A link is followed, an existing file
-    keeps its permissions, and a device or pipe takes the bytes as they come.
+    keeps its permissions, and a device or pipe takes the bytes; `plain` refuses all but files.
 
     Args:
         path: Where to; its directory must exist.
@@ -104,17 +105,17 @@ def write_atomic(path: Path, data: bytes, *, mode: int = PUBLIC_MODE) -> None:
         mode: Permissions of a new file, before the umask.
 
     Raises:
-        FileFault: ``file.is_directory`` or ``file.unwritable``. The old file is then
-            untouched, unless all that failed was to sync its directory.
+        FileFault: ``file.is_directory``, ``file.unwritable`` or ``file.not_plain``. The old file
+            is then untouched, unless all that failed was to sync its directory.
     """
     with _faults(path, "file.unwritable"):
-        status = _status(path)
-        if status is not None and stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if status is not None and not stat.S_ISREG(status.st_mode):
-            path.write_bytes(data)
+        status = path.stat() if path.exists() else None
+        if plain:
+            _only_plain(path)
+        elif status is not None and not stat.S_ISREG(status.st_mode):
+            path.write_bytes(data)  # which a directory refuses
             return
-        target = path.resolve()
+        target = path if plain else path.resolve()
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
         try:
             _create(temporary, data, mode)
@@ -309,11 +310,11 @@ def _exposed(path: Path, message: str) -> FileFault:
     return FileFault("file.permissions", message, path=str(path))
 
 
-def _status(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except FileNotFoundError:
-        return None
+def _only_plain(path: Path) -> int:
+    """Refuse a link, device or pipe, and give the flags to read what may come meanwhile."""
+    if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
+        raise FileFault("file.not_plain", "this is a link, device or pipe", path=str(path))
+    return os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from cardsign.card.document import Card
@@ -59,20 +59,39 @@ class Issued:
             return None
         return cls(tuple(generation.keysets.values()), generation.release)
 
-    def checked(self, *, now: datetime) -> CheckedIssued:
+    def checked(self, *, now: datetime, before: CheckedIssued | None = None) -> CheckedIssued:
         """The statements as read, each by the right of the one before.
+
+        Args:
+            now: Aware; the newest may not be of later.
+            before: What is published: a release that it holds is taken as one of its own time,
+                so that one of a clock that was ahead does not keep out what shall replace it.
 
         Raises:
             PublishRefused: ``publish.statements``: they are no history, or the release does not
                 speak of its end.
         """
+        known = before.release.digest if before and before.release else None
+        return self._checked(now, known)
+
+    def published(self) -> CheckedIssued:
+        """The statements as :meth:`checked`, as they were when they were issued.
+
+        Raises:
+            PublishRefused: ``publish.statements``.
+        """
+        return self._checked(None, None)
+
+    def _checked(self, now: datetime | None, known: str | None) -> CheckedIssued:
         try:
             keysets = {read_keyset(data): data for data in self.keysets}
             history = tuple(sorted(keysets, key=number_of))
-            newest_keyset(history, now=now, skew=SKEW)
+            newest_keyset(history, now=now or _issued_at(history[-1]), skew=SKEW)
             release = None if self.release is None else read_release(self.release)
             if release is not None:
-                _check_release(release, history, now)
+                own_time = _issued_at(release)
+                at = own_time if now is None or release.digest == known else now
+                _check_release(release, history, at)
         except StatementRefused as refusal:
             raise _unfit(f"{refusal.code}: {refusal.message}") from refusal
         return CheckedIssued(history, tuple(keysets[one] for one in history), release, self.release)
@@ -253,6 +272,10 @@ def _check_release(
     """Check a release by the statement that it names, which may be the one before the newest."""
     named = [one for one in keysets if one.digest == release.keyset.digest]
     newest_release([release], named[0] if named else keysets[-1], now=now, skew=SKEW)
+
+
+def _issued_at(statement: KeysetStatement | ReleaseStatement) -> datetime:
+    return datetime.fromtimestamp(statement.iat, UTC)
 
 
 def _refuse_unless_trusted(report: Report, name: str) -> None:

@@ -100,7 +100,7 @@ def publish(
     _refuse_foreign_entries(directory)
     with _locked(directory):
         newest = _newest(directory)
-        before = _published(newest, now)
+        before = _published(newest)
         statements = before if issued is None else _following(issued, before, now)
         keys = statements.admitted(card, extended, jwks, now=now) if statements else jwks
         left_out = len(jwks.keys) - len(keys.keys)
@@ -141,7 +141,7 @@ def publish_statements(
         newest = _newest(directory)
         if newest is None:
             return None
-        before = _published(newest, now)
+        before = _published(newest)
         statements = _following(issued, before, now, withhold=not without_release)
         if before is None and statements.release is None and not without_release:
             return newest  # there is nothing that is not withheld
@@ -160,17 +160,17 @@ def _key_file(keys: JwkSet, left_out: int, sequence: int | None, max_age: int) -
     return keys.to_bytes(sequence=counted, refresh_hint=max_age)
 
 
-def _published(newest: Generation | None, now: datetime) -> CheckedIssued | None:
+def _published(newest: Generation | None) -> CheckedIssued | None:
     """The statements that are published; None where there are none."""
     issued = Issued.of(newest) if newest else None
-    return issued.checked(now=now) if issued else None
+    return issued.published() if issued else None
 
 
 def _following(
     issued: Issued, before: CheckedIssued | None, now: datetime, *, withhold: bool = True
 ) -> CheckedIssued:
     """What of newer statements is to be published after the published ones."""
-    statements = issued.checked(now=now)
+    statements = issued.checked(now=now, before=before)
     if withhold:
         statements = statements.withholding(before)
     if before is not None:

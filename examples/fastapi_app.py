@@ -1,5 +1,6 @@
 """A FastAPI application that is an agent itself, and asks another one whom it has to trust.
 
+    cardsign trust init --state state
     uvicorn --factory examples.fastapi_app:from_environment
 
 It serves its own card as it was signed, byte for byte: ``cardsign sign`` made the file, and no key
@@ -27,6 +28,7 @@ from cardsign import (
     endpoints_of,
     read_policy,
 )
+from cardsign.errors import CallFailed
 
 CARD_PATH = "/.well-known/agent-card.json"
 
@@ -54,15 +56,26 @@ def create_app(card: bytes, peer: str, discoverer: Discoverer, wire: Wire) -> Fa
     async def ask_peer() -> dict[str, object]:
         try:
             trusted = await discoverer.adiscover(peer)
+            spoken = endpoints_of(trusted.document, ["1.0"])
         except NotTrusted as exc:
             raise HTTPException(502, f"the peer is not trusted: {exc.code}") from exc
-        spoken = endpoints_of(trusted.document, ["1.0"])
-        endpoint = next(one for one in spoken if one.binding == "JSONRPC")
-        call = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
+        except CallFailed as exc:
+            raise HTTPException(502, f"the peer cannot be called: {exc.code}") from exc
+        endpoint = next((one for one in spoken if one.binding == "JSONRPC"), None)
+        if endpoint is None:
+            raise HTTPException(502, "the peer cannot be called: it has no endpoint over JSON-RPC")
+        params = {"tenant": endpoint.tenant} if endpoint.tenant else {}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": params}
         transport = AsyncGuardedTransport(wire, origins={endpoint.url.origin})
         async with httpx.AsyncClient(transport=transport) as client:
-            answer = await client.post(str(endpoint.url), json=call, headers={"A2A-Version": "1.0"})
-        return {"peer": trusted.subject, "until": trusted.valid_until, "answer": answer.json()}
+            try:
+                answer = await client.post(
+                    str(endpoint.url), json=call, headers={"A2A-Version": "1.0"}
+                )
+                said = answer.raise_for_status().json()
+            except (httpx.HTTPError, ValueError) as exc:
+                raise HTTPException(502, "the peer gave no answer that can be read") from exc
+        return {"peer": trusted.subject, "until": trusted.valid_until, "answer": said}
 
     return app
 

@@ -27,6 +27,7 @@ from cardsign import (
     discover,
     endpoints_of,
 )
+from cardsign.errors import CallFailed
 
 
 def ask(url: str, jwks: bytes, text: str, wire: Wire | None = None) -> dict[str, Any]:
@@ -34,23 +35,35 @@ def ask(url: str, jwks: bytes, text: str, wire: Wire | None = None) -> dict[str,
 
     Raises:
         cardsign.NotTrusted: The card is not trusted; nothing was sent.
+        cardsign.CardsignError: The card names no endpoint that can be spoken to; nothing was sent.
         httpx.HTTPError: The agent gave no answer, or none that may be taken.
+        ValueError: It answered an error, or what is no answer to a JSON-RPC call.
     """
     wire = wire or Wire()
     policy = Policy.holder_of_keys(JwkSet.from_bytes(jwks), name="agent")
     memory, now = TransientMemory(), datetime.now(UTC)
     card = discover(url, policy=policy, memory=memory, now=now, expect=Holder(), wire=wire)
 
-    spoken = (one for one in endpoints_of(card.document, ["1.0"]) if one.binding == "JSONRPC")
-    endpoint = next(spoken)
+    spoken = [one for one in endpoints_of(card.document, ["1.0"]) if one.binding == "JSONRPC"]
+    if not spoken:
+        raise CallFailed("call.no_interface", "the card names no endpoint of A2A 1.0 over JSONRPC")
+    endpoint = spoken[0]
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
-    call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    params = {"message": message, **({"tenant": endpoint.tenant} if endpoint.tenant else {})}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}
 
     transport = GuardedTransport(wire, origins={endpoint.url.origin})
     with httpx.Client(transport=transport, headers={"A2A-Version": "1.0"}) as client:
         answer = client.post(str(endpoint.url), json=call)
     answer.raise_for_status()
-    result: dict[str, Any] = answer.json()["result"]
+    told = answer.json()
+    if (
+        not isinstance(told, dict)
+        or told.get("id") != 1
+        or not isinstance(told.get("result"), dict)
+    ):
+        raise ValueError(f"{endpoint.url} did not answer the call with a result")
+    result: dict[str, Any] = told["result"]
     return result
 
 

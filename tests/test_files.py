@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 import threading
@@ -33,7 +34,8 @@ def leftovers(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-READERS = [files.read_bytes, files.read_secret, files.read_private]
+read_plain = functools.partial(files.read_bytes, plain=True)
+READERS = [files.read_bytes, files.read_secret, files.read_private, read_plain]
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -63,7 +65,8 @@ def test_what_cannot_be_read_is_named(read, prepare, code, tmp_path):
     """Each obstacle has its code, and the path is in the error."""
     path = tmp_path / "file"
     prepare(path)
-    code = code or ("file.permissions" if read is files.read_private else "file.not_found")
+    refused = {files.read_private: "file.permissions", read_plain: "file.not_plain"}
+    code = code or refused.get(read, "file.not_found")
 
     with pytest.raises(FileFault) as caught:
         read(path, max_bytes=10)
@@ -375,3 +378,40 @@ def test_only_files_are_removed(tmp_path):
         files.remove(tmp_path)
 
     assert caught.value.code == "file.is_directory"
+
+
+def test_a_plain_file_is_replaced(tmp_path):
+    """Or made; an existing one keeps its mode."""
+    path = tmp_path / "file"
+    files.write_atomic(path, b"new", plain=True)
+    path.chmod(0o600)
+    files.write_atomic(path, b"newer", plain=True)
+
+    assert (read_plain(path, max_bytes=9), mode_of(path)) == (b"newer", 0o600)
+    assert leftovers(tmp_path) == ["file"]
+
+
+STRANGE: dict[str, Callable[[Path], object]] = {
+    "a link": lambda path: path.symlink_to("precious"),
+    "a link to nothing": lambda path: path.symlink_to("nothing"),
+    "a pipe": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("occupy", STRANGE.values(), ids=STRANGE)
+def test_what_is_no_plain_file_is_neither_read_nor_written(occupy, tmp_path):
+    """A link leads where somebody else wants; a pipe has no end."""
+    (tmp_path / "precious").write_bytes(b"old")
+    path = tmp_path / "file"
+    occupy(path)
+
+    for attempt in (
+        lambda: read_plain(path, max_bytes=9),
+        lambda: files.write_atomic(path, b"new", plain=True),
+    ):
+        with pytest.raises(FileFault) as caught:
+            attempt()
+        assert (caught.value.code, caught.value.path) == ("file.not_plain", str(path))
+
+    assert (tmp_path / "precious").read_bytes() == b"old"
+    assert leftovers(tmp_path) == ["file", "precious"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -51,9 +52,11 @@ def call(url: str, text: str, timeout: float, as_json: bool, **whom: Any) -> int
     a task that failed or was rejected is none.
     """
     calling = _calling()
-    message = sys.stdin.read(MAX_TEXT + 1) if text == STDIO else text
+    message = _message(text)
     if not message.strip() or len(message) > MAX_TEXT:
         raise UsageFault("usage.invalid", f"TEXT has 1 to {MAX_TEXT} characters")
+    if math.isnan(timeout):
+        raise UsageFault("usage.invalid", "--timeout is no number of seconds")
     visit = Visit.to(url, **whom)
     report = visit.public.report
     if report.card is None:
@@ -67,11 +70,25 @@ def call(url: str, text: str, timeout: float, as_json: bool, **whom: Any) -> int
         print_json(_as_json(visit, endpoint, reply))
     else:
         click.echo("\n".join(safe(line, limit=len(line)) for line in reply.text.split("\n")))
+    if reply.unshown:
+        say(f"{reply.unshown} parts that are no text are not shown")
     if reply.is_refusal:
         raise CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
     if reply.state and not reply.state.endswith("_COMPLETED"):
         say(f"task {safe(reply.task)} is {reply.state}")
+    if not reply.is_final:
+        say("the answer ended before the task did: there may be more of it")
     return report.exit_status
+
+
+def _message(text: str) -> str:
+    """What is sent."""
+    try:
+        message = sys.stdin.read(MAX_TEXT + 1) if text == STDIO else text
+        message.encode()
+    except UnicodeError as exc:
+        raise UsageFault("usage.invalid", "TEXT is not UTF-8") from exc
+    return message
 
 
 def _calling() -> ModuleType:
@@ -88,12 +105,20 @@ def _calling() -> ModuleType:
 def _called(
     calling: ModuleType, visit: Visit, payload: dict[str, Json], message: str, timeout: float
 ) -> tuple[Endpoint, Reply]:
-    from cardsign.net.endpoints import endpoints_of
+    from cardsign.net.endpoints import endpoints_of, is_outside
     from cardsign.net.schemes import demands_credentials
 
     endpoints = endpoints_of(payload, calling.SPOKEN)
     errand = visit.wallet.for_call(visit.owner, endpoints)
-    if errand.credential is None and demands_credentials(payload):
+    policy, url = visit.inquiry.policy, errand.endpoint.for_messages()
+    issuer = policy.find(visit.subject)
+    if issuer is not None and is_outside(url, policy, issuer):
+        raise CallFailed(
+            "call.no_interface", f"{url} lies outside the places of {issuer.name}; nothing was sent"
+        )
+    if visit.wallet.is_for_extended_alone(visit.owner):
+        say(f"what you have for {safe(visit.owner)} is for extended cards; calling without")
+    elif errand.credential is None and demands_credentials(payload):
         say("the card demands credentials, and you have none for it; calling without")
     header = visit.wallet.open(errand, payload)
     reply: Reply = asyncio.run(
@@ -118,5 +143,7 @@ def _as_json(visit: Visit, endpoint: Endpoint, reply: Reply) -> dict[str, Json]:
         "state": reply.state or None,
         "task": reply.task or None,
         "context": reply.context or None,
+        "final": reply.is_final,
+        "unshown_parts": reply.unshown,
         "text": reply.text,
     }

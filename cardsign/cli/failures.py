@@ -28,6 +28,10 @@ _HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 def run(command: Callable[[], object]) -> int:
     """Carry a command out and turn whatever ends it into an exit status."""
+    if sys.stdout is None:  # closed by the caller; a file that is opened next would take its place
+        say("file.unwritable: standard output is closed; nothing was done")
+        say("  send it to /dev/null if nobody is to hear it")
+        return EXIT_LOCAL_FAULT
     try:
         status = command()
         sys.stdout.flush()

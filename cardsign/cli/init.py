@@ -15,6 +15,7 @@ from cardsign.cli.options import (
     actor,
     alg_option,
     json_option,
+    leave,
     of_the_user,
     passphrase_options,
     passphrase_source,
@@ -48,6 +49,8 @@ from cardsign.keys.store import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.trust.origins import parse_origin
 
 _FILE = click.Path(path_type=Path)
+#: Where a trial on one machine speaks for itself without a certificate.
+_LOOPBACK = ("http://127.0.0.1:", "http://[::1]:", "http://localhost:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,8 @@ def init(
     """
     with of_the_user("--issuer"):
         origin = str(parse_origin(issuer)) if issuer is not None else None
+    if origin is not None and not origin.startswith(("https://", *_LOOPBACK)):
+        raise UsageFault("usage.invalid", f"--issuer is an https origin, not {origin}")
     if Path(CONFIG_FILE).exists():
         raise FileFault("file.exists", "this folder is set up already", path=CONFIG_FILE)
     source = passphrase_source(passphrase_file, passphrase_fd)
@@ -152,9 +157,8 @@ def init(
     named = str(place) if isinstance(place, Path) else place.to_file()
     config = render_config(issuer=origin, keystore=named, publish=publish_dir)
     write_atomic(Path(CONFIG_FILE), config)
-    if isinstance(place, DatabaseUrl) and place.password is not None:
-        say(f"the database's password is not in {CONFIG_FILE}, which is committed:")
-        say(f"  keep it in ~/.pgpass, or the whole URL in {KEYSTORE_VARIABLE}")
+    if isinstance(place, DatabaseUrl):
+        _tell_database(place)
     if as_json:
         print_json({"config": CONFIG_FILE, "keystore": str(place), "alg": alg, **described})
         return
@@ -166,6 +170,16 @@ def init(
     if not simple:
         say("  then: cardsign release renew --card signed.json; cardsign publish signed.json")
         say("  and from cron, daily: cardsign release renew")
+
+
+def _tell_database(place: DatabaseUrl) -> None:
+    """Say what a committed file leaves to the user's own."""
+    left_out = [*(["the password"] if place.password is not None else []), *place.uncommitted]
+    if left_out:
+        say(f"not in {CONFIG_FILE}, which is committed: {', '.join(left_out)}")
+        say(f"  keep a password in ~/.pgpass, or the whole URL in {KEYSTORE_VARIABLE}")
+    say(f"the database is used without {KEYSTORE_VARIABLE} once you allow its server:")
+    say(f"  {leave(place)}")
 
 
 def _simple(keystore: Place, passphrase: bytes, alg: Alg) -> dict[str, Any]:

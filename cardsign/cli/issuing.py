@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cardsign.cli.options import read_input
+from cardsign.cli.options import STDIO, read_input
 from cardsign.cli.signers import read_public, user_access
 from cardsign.cli.talk import safe, say
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault
@@ -48,6 +48,16 @@ def moment() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
+def refuse_two_documents(output: str | None, as_json: bool) -> None:
+    """Standard output takes one document.
+
+    Raises:
+        UsageFault: ``usage.conflict``.
+    """
+    if output == STDIO and as_json:
+        raise UsageFault("usage.conflict", "-o - and --json both write to standard output")
+
+
 def needed_keyset(ledger: Ledger) -> KeysetStatement:
     """The newest keyset statement.
 
@@ -58,6 +68,22 @@ def needed_keyset(ledger: Ledger) -> KeysetStatement:
     if newest is None:
         raise StoreFault("keystore.no_keyset", "no keyset statement is kept", path=ledger.place)
     return newest
+
+
+def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
+    """Refuse to follow a statement that was issued later than now.
+
+    Raises:
+        UsageFault: ``statement.not_yet``.
+    """
+    if keyset is not None and now.timestamp() < keyset.iat:
+        issued = datetime.fromtimestamp(keyset.iat, UTC)
+        raise UsageFault(
+            "statement.not_yet",
+            f"keyset {keyset.epoch}.{keyset.version}, the newest here, was issued at "
+            f"{issued:%Y-%m-%d %H:%M:%S} UTC",
+            hint="Check this machine's clock; if another's was ahead, none can follow before then.",
+        )
 
 
 def read_statement(name: str) -> KeysetStatement:
@@ -128,9 +154,14 @@ def public_of(store: AnyStore, name: str) -> PublicKey:
 
 
 def tell_differences(changes: Iterable[Difference]) -> None:
-    """Each change on a line of its own, on stderr."""
+    """Each change on a line of its own, on stderr; whole, since it is what a holder signs."""
     for change in changes:
-        say(f"  {safe(str(change), limit=300)}")
+        say(f"  {whole(str(change))}")
+
+
+def whole(text: str) -> str:
+    """What a statement says, for a terminal: escaped as ever, and never shortened."""
+    return safe(text, limit=len(text))
 
 
 def signing_lines(statement: KeysetStatement, previous: KeysetStatement | None) -> list[str]:

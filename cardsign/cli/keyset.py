@@ -10,18 +10,22 @@ import click
 
 from cardsign.cli.issuing import (
     DRAFT_HELP,
+    check_begun,
     described_keyset,
     moment,
     named_key,
     needed_keyset,
     public_of,
     read_statement,
+    refuse_two_documents,
     signing_lines,
     tell_differences,
+    whole,
 )
 from cardsign.cli.keyset_publishing import publish
 from cardsign.cli.keyset_signing import recover, sign
 from cardsign.cli.options import (
+    STDIO,
     json_option,
     keystore_option,
     of_the_user,
@@ -119,9 +123,11 @@ def draft(output: str | None, keystore: Place | None, as_json: bool, **options: 
 
     Nothing but the draft is written. Without any change it renews the one before.
     """
+    refuse_two_documents(output, as_json)
     store, now = open_keystore(keystore), moment()
     lifetime = timedelta(days=options.pop("days") or DEFAULT_LIFETIME.days)
     previous = Ledger.beside(store).newest_keyset()
+    check_begun(previous, now)
     plan = KeysetPlan.of(previous) if previous else _first_plan(store)
     plan = plan.following(store.state, now=now, until=now + lifetime)
     plan = _changed(plan, store, now, **options)
@@ -135,6 +141,8 @@ def draft(output: str | None, keystore: Place | None, as_json: bool, **options: 
         print_json(
             {"draft": file, **described_keyset(statement), "changes": list(map(str, changes))}
         )
+    elif file == STDIO:
+        say(f"its digest, to be told to each who signs it: {statement.digest}")
     else:
         say(f"wrote the draft {file}; its digest, to be told to each who signs it:")
         click.echo(statement.digest)
@@ -158,7 +166,7 @@ def show(file: str | None, keystore: Place | None, as_json: bool) -> None:
     click.echo(f"{number}, believed until {end}")
     click.echo(f"digest {statement.digest}")
     for change in differences(None, statement)[1:]:
-        click.echo(f"  {safe(change.text, limit=300)}")
+        click.echo(f"  {whole(change.text)}")
     for line in signing_lines(statement, previous):
         click.echo(f"signed by {line}")
 

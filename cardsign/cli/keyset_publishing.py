@@ -10,11 +10,17 @@ from cardsign.cli.issuing import described_keyset, moment, publication_option, r
 from cardsign.cli.options import (
     json_option,
     keystore_option,
+    of_the_user,
     open_keystore,
     passphrase_options,
     passphrase_source,
 )
-from cardsign.cli.publishing import check_publishable, newest_of, publish_newest
+from cardsign.cli.publishing import (
+    check_publishable,
+    newest_of,
+    publish_newest,
+    published_by,
+)
 from cardsign.cli.releasing import (
     draft_under,
     next_release,
@@ -26,9 +32,10 @@ from cardsign.errors import PassphraseFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keyset import KeysetStatement
 from cardsign.jose.release import ReleaseStatement
+from cardsign.jose.statements import check_times
 from cardsign.keys.ledger import Ledger, note_keyset, write_draft
-from cardsign.keys.opening import Place
-from cardsign.keys.releases import ReleasePlan
+from cardsign.keys.opening import AnyStore, Place
+from cardsign.keys.releases import SKEW, ReleasePlan
 from cardsign.keys.statements import check_step
 
 
@@ -56,23 +63,27 @@ def publish(
 
     A release that speaks of it is signed and published with it, for which the passphrase of the
     release key is needed; without it the statement is withheld until cardsign release renew.
-    Where nothing is published from this machine it is only kept, as each holder of a root key
-    should: he compares the next draft with it.
+    Where nothing is published from this machine, or KEYSTORE has neither a release nor a release
+    key, it is only kept, as each holder of a root key should: he compares the next draft with it.
     """
     store, now = open_keystore(keystore), moment()
     source = passphrase_source(passphrase_file, passphrase_fd)
     ledger = Ledger.beside(store)
     statement = read_statement(file)
     data = write_draft(statement)
+    only_kept = _is_root_holders(store, publication)
     if statement.digest not in {one.digest for one in ledger.keysets()}:
         check_step(statement, ledger.newest_keyset())
-        check_publishable(store, publication, keyset=data, now=now)
+        with of_the_user(file):
+            check_times(statement, now=now, skew=SKEW)
+        if not only_kept:
+            check_publishable(store, publication, keyset=data, now=now)
 
     def plan(_: KeysetStatement, previous: ReleaseStatement | None) -> ReleasePlan:
         return usual_plan(store, previous, now)
 
     signers: list[Signer] = []
-    if newest_of(publication) is not None:
+    if newest_of(publication) is not None and not only_kept:
         try:  # before anything is kept, so that a wrong passphrase changes nothing
             signers = release_signers(store, draft_under(store, statement, plan, now=now), source)
         except PassphraseFault as fault:
@@ -85,7 +96,22 @@ def publish(
     if signers:
         release, _ = next_release(store, plan, lambda _: signers, publication, now=now)
         say(f"release {release.seq} speaks of it")
-    generation = publish_newest(store, publication, now=now, without_release=without_release)
+    generation = None
+    if only_kept:
+        say("this key store has no release and no release key, so it is kept and not published")
+        say(f"  next: cardsign keyset publish {file}, with the key store that has them")
+    else:
+        generation = publish_newest(store, publication, now=now, without_release=without_release)
     if as_json:
         is_published = generation is not None and number in generation.keysets
         print_json({"created": is_new, "published": is_published, **described_keyset(statement)})
+
+
+def _is_root_holders(store: AnyStore, publication: Path | None) -> bool:
+    """Whether what is published has a release, to which this store can say nothing."""
+    if Ledger.beside(store).newest_release() is not None:
+        return False
+    if any("release" in key.roles for key in store.state.keys):
+        return False
+    published = published_by(publication)
+    return published is not None and published.release is not None

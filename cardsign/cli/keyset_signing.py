@@ -10,10 +10,12 @@ import click
 
 from cardsign.cli.issuing import (
     DRAFT_HELP,
+    check_begun,
     moment,
     needed_keyset,
     read_statement,
     recovery_signer,
+    refuse_two_documents,
     signers_among,
     signing_lines,
     tell_differences,
@@ -39,7 +41,7 @@ from cardsign.jose.assembly import add_signature, sign_statement
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
 from cardsign.jose.keyset import KeysetStatement, Quorum, RootKey, read_keyset
-from cardsign.jose.statements import TYP_KEYSET
+from cardsign.jose.statements import TYP_KEYSET, check_times
 from cardsign.keys.differences import differences
 from cardsign.keys.ledger import Ledger, write_draft
 from cardsign.keys.opening import AnyStore, Place
@@ -48,6 +50,7 @@ from cardsign.keys.passphrase import (
     read_passphrase,
     terminal_prompt,
 )
+from cardsign.keys.releases import SKEW
 from cardsign.keys.statements import (
     DEFAULT_LIFETIME,
     KeysetPlan,
@@ -89,10 +92,13 @@ def sign(
     Shown is what it changes of the newest statement that is kept here, not what its author says
     of it. Then the digest is asked for; it belongs to the holder to hear it from a person.
     """
+    refuse_two_documents(output or draft, as_json)
     store = open_keystore(keystore)
     previous = Ledger.beside(store).newest_keyset()
     statement = read_statement(draft)
     check_draft(statement, previous)
+    with of_the_user(draft):
+        check_times(statement, now=moment(), skew=SKEW)
     tell_differences(differences(previous, statement))
     _check_digest(statement, digest)
     source = passphrase_source(passphrase_file, passphrase_fd)
@@ -168,8 +174,10 @@ def recover(
     """
     if recovery_file is None:
         raise UsageFault("usage.conflict", "name the recovery key: --recovery-file FILE")
+    refuse_two_documents(output, as_json)
     store, now = open_keystore(keystore), moment()
     previous = needed_keyset(Ledger.beside(store))
+    check_begun(previous, now)
     secret = read_passphrase(
         recovery_source(recovery_passphrase_file), question="Passphrase of the recovery key: "
     )
@@ -189,6 +197,7 @@ def recover(
             "sign.no_key",
             "this is no recovery key of the newest statement",
             path=str(recovery_file),
+            hint="Name the file of one that it lists: cardsign keyset show --json.",
         )
     passphrase = new_passphrase(source)
     if new_recovery_out is not None:
@@ -244,4 +253,4 @@ def _check_digest(statement: KeysetStatement, told: str | None) -> None:
             raise UsageFault("usage.conflict", "name the digest that you were told: --digest")
         told = prompt("The digest that you were told (not shown): ")
     if "".join(told.split()).lower() != statement.digest:
-        raise UsageFault("statement.digest", f"the draft's digest is {statement.digest}")
+        raise UsageFault("statement.digest", "this draft has another digest")

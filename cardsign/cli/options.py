@@ -14,12 +14,13 @@ import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.config import CONFIG_FILE, ProjectConfig, read_config
-from cardsign.errors import InputRefused, PassphraseFault, UsageFault
+from cardsign.errors import InputRefused, PassphraseFault, StoreFault, UsageFault
 from cardsign.files import read_bytes, write_atomic
 from cardsign.jose.keys import Alg
 from cardsign.keys.opening import AnyStore, Place, open_store
 from cardsign.keys.passphrase import PassphraseSource, terminal_prompt
 from cardsign.keys.postgres.address import DatabaseUrl, is_database_url, parse_database_url
+from cardsign.keys.signers.userfile import user_file, user_policy
 from cardsign.keys.store import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.store import holds_store, locate_keystore
 
@@ -46,7 +47,13 @@ def alg_option(command: _Command) -> _Command:
 
 
 def read_place(text: str) -> Place:
-    """A directory, or the URL of a database."""
+    """A directory, or the URL of a database.
+
+    Raises:
+        UsageFault: ``usage.invalid``: nothing is named, as by a variable that is not set.
+    """
+    if not text:
+        raise UsageFault("usage.invalid", "no key store has an empty name")
     return parse_database_url(text) if is_database_url(text) else Path(text)
 
 
@@ -100,17 +107,38 @@ def project_config() -> ProjectConfig:
 
 
 def keystore_place(option: Place | None, *, create: bool = False) -> Place:
-    """Where the key store is: option, environment, ``cardsign.toml``, ``./keys``."""
+    """Where the key store is: option, environment, ``cardsign.toml``, ``./keys``.
+
+    Raises:
+        StoreFault: ``keystore.not_allowed``: ``cardsign.toml`` names a database, and nobody else.
+    """
     if option is None:
         named = os.environ.get(KEYSTORE_VARIABLE)
         if named and is_database_url(named):
             return parse_database_url(named)
         configured = project_config().keystore
         if KEYSTORE_VARIABLE not in os.environ and configured is not None:
-            return configured
+            return _allowed(configured)
     if isinstance(option, DatabaseUrl):
         return option
     return locate_keystore(option, os.environ, Path.cwd(), create=create)
+
+
+def _allowed(configured: Place) -> Place:
+    """What ``cardsign.toml`` names, if the user has allowed it: a database is told his password."""
+    if isinstance(configured, Path) or configured.server in user_policy(os.environ).databases:
+        return configured
+    raise StoreFault(
+        "keystore.not_allowed",
+        f"the database's server is none that you have allowed; {leave(configured)}",
+        path=CONFIG_FILE,
+    )
+
+
+def leave(database: DatabaseUrl) -> str:
+    """How the user allows a committed file to name the server of this database."""
+    file = user_file(os.environ) or "signers.toml"
+    return f'databases = ["{database.server}"] in {file} (mode 0600, format = 1) allows it'
 
 
 def open_keystore(option: Place | None) -> AnyStore:
@@ -130,9 +158,11 @@ def actor() -> str:
 def own_keystore(option: Place | None) -> AnyStore | None:
     """The key store if there is one; for commands that only profit from it."""
     named = os.environ.get(KEYSTORE_VARIABLE)
-    places = (option, named and read_place(named), project_config().keystore, Path.cwd() / "keys")
+    configured = project_config().keystore
+    places = (option, named and read_place(named), configured, Path.cwd() / "keys")
     for place in places:
         if isinstance(place, DatabaseUrl) or (place and holds_store(place)):
+            place = _allowed(place) if place is configured else place
             return open_store(place, actor=actor())
     return None
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, Final, TypeAlias
 
 import click
@@ -18,7 +20,8 @@ from cardsign.cli.outcome import Outcome, weightiest
 from cardsign.cli.peers_status import status
 from cardsign.cli.policy import LoadedPolicy, memory_of, needed_policy, raise_lock, trust_options
 from cardsign.cli.talk import print_json, safe, say
-from cardsign.errors import LocalFault, UsageFault
+from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_NOT_TRUSTED, LocalFault, UsageFault
+from cardsign.reasons import Reason
 from cardsign.trust.policy import Enrolment
 
 #: Cards at a time: 200 peers that each take a second are done within ten, and a verifier behind
@@ -26,6 +29,12 @@ from cardsign.trust.policy import Enrolment
 CONCURRENCY: Final = 24
 #: More threads than these wait for one another, not for peers.
 MAX_CONCURRENCY: Final = 256
+
+#: What needs a person though the card is trusted: the issuer's roots may be stolen, or somebody
+#: takes away what was seen, and what is remembered ends.
+_ALARMS: Final = frozenset({"statement.fork", "statement.vanished"})
+#: What only says that something is missing; why it is, another reason may say.
+_MISSING: Final = frozenset({"trust.freshness_unknown", "trust.no_keys"})
 
 _Check: TypeAlias = tuple[Enrolment, str]
 
@@ -45,19 +54,31 @@ class _Checked:
         said = self.enrolment
         return {"name": said.name, "peer": said.peer, **self.outcome.to_json()}
 
+    @property
+    def alarms(self) -> tuple[Reason, ...]:
+        """What needs a person, whatever the verdict is."""
+        return tuple(one for one in self.outcome.reasons if one.code in _ALARMS)
+
     def line(self) -> str:
-        result, why = self.outcome.result, ""
-        if isinstance(result, LocalFault):
-            verdict = "fault"
-        else:
-            verdict = result.verdict
-            if result.valid_until is not None:
-                why = f"until {result.valid_until:%Y-%m-%d %H:%M} UTC"
-        for reason in self.outcome.reasons[:1] if verdict != "trusted" else ():
-            why = f"{reason.code}: {safe(reason.message)}"
+        result, why = self.outcome.result, []
+        verdict = "fault" if isinstance(result, LocalFault) else result.verdict
+        if not isinstance(result, LocalFault) and result.valid_until is not None:
+            why.append(f"until {result.valid_until:%Y-%m-%d %H:%M} UTC")
+        why += [f"{one.code}: {safe(one.message)}" for one in self._told(verdict == "trusted")]
         optional = "" if self.is_required else " (optional)"
         name, url = self.enrolment.name, safe(self.outcome.name)
-        return f"{verdict:<13}  {name}{optional}  {url}  {why}".rstrip()
+        return f"{verdict:<13}  {name}{optional}  {url}  {'; '.join(why)}".rstrip()
+
+    def _told(self, is_trusted: bool) -> tuple[Reason, ...]:
+        """Of a trusted card all that was found; of any other why it is not, and the alarms."""
+        reasons = self.outcome.reasons
+        if is_trusted or not reasons:
+            return reasons
+        first = reasons[0]
+        if first.code in _MISSING:
+            causes = (one for one in reasons if one.code.startswith(("statement.", "refresh.")))
+            first = next(causes, first)
+        return tuple(dict.fromkeys((first, *self.alarms)))
 
 
 @click.group()
@@ -99,8 +120,9 @@ def verify(
     hides nothing of another. A line for each on stdout as it is done, with --json an object; the
     summary, and progress on a terminal, on stderr.
 
-    Exit status: 0 all required cards are trusted; 1 one is not; 3 none is untrusted, and of one
-    no verdict could be reached; 2 a fault of this machine. Optional peers change nothing of it.
+    Exit status: 0 all required cards are trusted; 1 one is not, or one of its issuer's statements
+    has vanished or is another than it was; 3 none of this, and of one card no verdict could be
+    reached; 2 a fault of this machine. Optional peers change nothing of it.
     """
     loaded = needed_policy(trust_file)
     checks = _checks(loaded, names)
@@ -134,7 +156,10 @@ def verify(
     progress.clear()
     raise_lock(loaded, memory)
     say(_summary(found))
-    return weightiest(one.outcome for one in found if one.is_required)
+    required = [one for one in found if one.is_required]
+    status = weightiest(one.outcome for one in required)
+    alarmed = any(one.alarms for one in required)
+    return EXIT_NOT_TRUSTED if alarmed and status != EXIT_LOCAL_FAULT else status
 
 
 def _checks(loaded: LoadedPolicy, names: tuple[str, ...]) -> list[_Check]:
@@ -157,19 +182,39 @@ def _checks(loaded: LoadedPolicy, names: tuple[str, ...]) -> list[_Check]:
 def _as_done(
     checks: list[_Check], check: Callable[[str], Outcome], concurrency: int
 ) -> Iterator[_Checked]:
-    """Each card as it is done. What crashes one check, a bug of ours, ends none of the others."""
+    """Each card as it is done. What crashes one check, a bug of ours, ends none of the others.
+
+    The threads are daemons, for which nothing waits: whoever has had enough, or reads no further,
+    is not kept by a silent peer. A memory that is being written then is as after a crash: whole.
+    """
+    waiting: SimpleQueue[_Check] = SimpleQueue()
+    done: SimpleQueue[_Checked | BaseException] = SimpleQueue()
+    for one in checks:
+        waiting.put(one)
+
+    def work() -> None:
+        with suppress(Empty):
+            while True:
+                enrolment, url = waiting.get_nowait()
+                try:
+                    done.put(_Checked(enrolment, check(url)))
+                except BaseException as crash:  # noqa: BLE001  raised where somebody hears it
+                    done.put(crash)
+
+    for _ in range(min(concurrency, len(checks))):
+        Thread(target=work, name="peer", daemon=True).start()
     crash: BaseException | None = None
-    with ThreadPoolExecutor(min(concurrency, len(checks)), "peer") as pool:
-        started = {pool.submit(check, url): enrolment for enrolment, url in checks}
-        try:
-            for future in as_completed(started):
-                if (failed := future.exception()) is not None:
-                    crash = failed
-                else:
-                    yield _Checked(started[future], future.result())
-        except BaseException:  # the user has had enough, or nobody reads on
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    try:
+        for _ in checks:
+            ended = done.get()
+            if isinstance(ended, _Checked):
+                yield ended
+            else:
+                crash = ended
+    finally:
+        with suppress(Empty):  # nothing more is begun
+            while True:
+                waiting.get_nowait()
     if crash is not None:
         raise crash
 
@@ -185,6 +230,7 @@ def _summary(found: list[_Checked]) -> str:
         words = dict(zip((0, 1, 3, 2), counts, strict=True))
         counts[words[one.outcome.exit_status]] += 1
     issuers = len({one.enrolment.name for one in found})
+    counts["with an alarm"] = sum(1 for one in found if one.alarms)
     said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
     return f"{len(found)} card(s) of {issuers} issuer(s): {said}"
 

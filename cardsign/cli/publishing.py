@@ -9,7 +9,7 @@ from cardsign.cli.options import project_config
 from cardsign.cli.talk import safe, say
 from cardsign.errors import LocalFault, PublishRefused, ServeFault
 from cardsign.generation import Generation, load_current
-from cardsign.issued import Issued
+from cardsign.issued import CheckedIssued, Issued
 from cardsign.keys.ledger import Ledger
 from cardsign.keys.opening import AnyStore
 from cardsign.publish import publish_statements
@@ -33,6 +33,17 @@ def newest_of(publication: Path | None) -> Generation | None:
         raise
 
 
+def published_by(publication: Path | None) -> CheckedIssued | None:
+    """The statements that are published; None if none are.
+
+    Raises:
+        PublishRefused: ``publish.statements``: they are no history.
+    """
+    generation = newest_of(publication)
+    issued = Issued.of(generation) if generation else None
+    return issued.published() if issued else None
+
+
 def check_publishable(
     store: AnyStore,
     publication: Path | None,
@@ -46,13 +57,12 @@ def check_publishable(
     Raises:
         PublishRefused: ``publish.statements``.
     """
-    generation, issued = newest_of(publication), issued_of(store)
-    before = Issued.of(generation) if generation else None
+    issued, before = issued_of(store), published_by(publication)
     if before is None:
         return
     keysets = (*(issued.keysets if issued else ()), *([keyset] if keyset else ()))
     candidate = Issued(keysets, release or (issued.release if issued else None))
-    candidate.checked(now=now).check_follows(before.checked(now=now))
+    candidate.checked(now=now, before=before).check_follows(before)
 
 
 def publish_newest(
@@ -134,7 +144,7 @@ def _tell_of_cards(generation: Generation, now: datetime) -> None:
     if issued is None:
         return
     try:
-        issued.checked(now=now).check_cards(generation.card, {}, now=now)
+        issued.published().check_cards(generation.card, {}, now=now)
     except PublishRefused as refusal:
         say(f"the published card is not trusted now: {safe(refusal.message, limit=400)}")
         say("  next: sign it again, list it and publish it")

@@ -27,7 +27,13 @@ from cardsign.jose.keyset import KeysetStatement
 from cardsign.jose.release import ReleaseStatement
 from cardsign.keys.ledger import Ledger
 from cardsign.keys.opening import Place
-from cardsign.keys.releases import DEFAULT_LIFETIME, ReleasePlan, card_digest, past_half_life
+from cardsign.keys.releases import (
+    DEFAULT_LIFETIME,
+    ReleasePlan,
+    card_digest,
+    is_early,
+    past_half_life,
+)
 from cardsign.trust.origins import parse_url
 
 
@@ -123,14 +129,19 @@ def renew(
 def show(keystore: Place | None, as_json: bool) -> int:
     """Show the newest release. Exit status 1 if it is time for another one.
 
-    That is: half of its life is over, or it speaks of an older keyset statement.
+    That is: half of its life is over, it speaks of an older keyset statement, or a clock that was
+    ahead has signed it.
     """
     ledger, now = Ledger.beside(open_keystore(keystore)), moment()
     keyset, newest = needed_keyset(ledger), ledger.newest_release()
     if newest is None:
         say("there is no release statement yet: cardsign release renew")
         return EXIT_NOT_TRUSTED
-    is_due = newest.keyset.digest != keyset.digest or past_half_life(newest, now=now)
+    is_due = (
+        newest.keyset.digest != keyset.digest
+        or past_half_life(newest, now=now)
+        or is_early(newest, now=now)
+    )
     if as_json:
         print_json({"due": is_due, **_described(newest)})
     else:

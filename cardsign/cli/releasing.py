@@ -14,26 +14,26 @@ from typing import Final, TypeAlias
 
 from cardsign.cli.issuing import needed_keyset, signers_among
 from cardsign.cli.options import of_the_user, project_config
-from cardsign.cli.publishing import check_publishable
+from cardsign.cli.publishing import check_publishable, published_by
+from cardsign.cli.talk import safe, say
 from cardsign.errors import SigningRefused, StoreFault
 from cardsign.jose.assembly import sign_statement
 from cardsign.jose.jws import Signer
 from cardsign.jose.keyset import KeysetStatement
 from cardsign.jose.release import ReleaseStatement, check_release, read_release
-from cardsign.jose.statements import TYP_RELEASE, check_times
-from cardsign.keys.ledger import Ledger, note_release
+from cardsign.jose.statements import TYP_RELEASE, StatementRefused, check_times
+from cardsign.keys.ledger import Ledger, check_signed, note_keyset, note_release
 from cardsign.keys.opening import AnyStore
 from cardsign.keys.passphrase import PassphraseSource
 from cardsign.keys.releases import (
     DEFAULT_LIFETIME,
+    SKEW,
     ReleasePlan,
     draft_following,
     is_needed,
     settled_cards,
 )
 
-#: The clock of the roots' machine may be ahead of this one.
-SKEW: Final = timedelta(minutes=5)
 ATTEMPTS: Final = 5  # at one release; each that fails is one that another process made
 
 
@@ -106,6 +106,7 @@ def next_release(
         PublishRefused: As :func:`check_publishable`.
         StoreFault: ``keystore.no_keyset``, ``keystore.changed``, ``keystore.busy``.
     """
+    take_up_published(store, publication, now=now)
     for attempt in range(ATTEMPTS):
         ledger = Ledger.beside(store)
         try:
@@ -119,6 +120,54 @@ def next_release(
             if fault.code != "keystore.changed" or attempt == ATTEMPTS - 1:
                 raise
     raise AssertionError  # the last attempt returns or raises
+
+
+def take_up_published(store: AnyStore, publication: Path | None, *, now: datetime) -> None:
+    """Keep statements of this issuer that are published and newer than those kept.
+
+    A key store that was restored from an older backup lacks them. Each is taken by the right of
+    what is kept; a history that has parted from the published one is left as it is, for
+    :func:`check_publishable` to refuse.
+
+    Raises:
+        PublishRefused: As :func:`check_publishable`.
+        StoreFault: ``keystore.changed``, ``keystore.busy``.
+    """
+    published, ledger = published_by(publication), Ledger.beside(store)
+    if published is None or ledger.newest_keyset() is None:
+        return
+    try:
+        for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
+            newest = needed_keyset(ledger)
+            if (statement.epoch, statement.version) > (newest.epoch, newest.version):
+                ledger.keep_keyset(statement, data)
+                note_keyset(store, statement, now=now)
+                say(f"took up keyset {statement.epoch}.{statement.version} from what is published")
+        if published.release is not None and published.release_bytes is not None:
+            _take_up_release(store, published.release, published.release_bytes, now)
+    except StatementRefused as refusal:
+        say(f"what is published is not taken up: {refusal.code}: {safe(refusal.message)}")
+
+
+def _take_up_release(
+    store: AnyStore, release: ReleaseStatement, data: bytes, now: datetime
+) -> None:
+    """Keep a published release unless a key has signed it that does not count any more."""
+    with Ledger.beside(store).alone():
+        ledger = Ledger.beside(store)
+        newest = ledger.newest_release()
+        if newest is not None and (release.seq <= newest.seq or release.order < newest.order):
+            return
+        signers = check_signed(release, ledger.keysets())
+        revoked = {key.thumbprint for key in store.load().keys if key.state == "revoked"}
+        if signers <= revoked | needed_keyset(ledger).revoked:
+            return
+        if ledger.held.release_seq < release.seq:
+            note_release(store, release, now=now)
+        held = store.load().statements.release
+        if held is None or held.digest == release.digest:
+            ledger.keep_release(release, data)
+            say(f"took up release {release.seq} from what is published")
 
 
 def _sign(

@@ -23,11 +23,10 @@ from cardsign.errors import SigningRefused, StoreFault, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.ledger import Ledger
-from cardsign.keys.opening import Place
+from cardsign.keys.opening import AnyStore, Place
 from cardsign.keys.passphrase import PassphraseSource
 from cardsign.keys.records import KeyRecord
 from cardsign.keys.signers import (
-    NOTHING_ALLOWED,
     Access,
     check_possession,
     custody_of,
@@ -35,7 +34,7 @@ from cardsign.keys.signers import (
     open_signer,
 )
 from cardsign.keys.signers.secrets import UserSecrets
-from cardsign.keys.signers.userfile import MODULE_VARIABLE, read_signer_policy, user_file
+from cardsign.keys.signers.userfile import MODULE_VARIABLE, user_policy
 
 MAX_PUBLIC_BYTES = 64 * 1024  # bytes; as a JWK Set may have
 
@@ -58,8 +57,7 @@ def user_access(source: PassphraseSource, *uris: str) -> Access:
         source: Where passphrases come from; its environment and prompt serve the rest.
         uris: Signers that were named on the command line.
     """
-    file = user_file(os.environ)
-    policy = NOTHING_ALLOWED if file is None else read_signer_policy(file)
+    policy = user_policy(os.environ)
     module = policy.pkcs11_module
     if named := os.environ.get(MODULE_VARIABLE):
         if not Path(named).is_absolute():
@@ -104,7 +102,7 @@ def choose_signers(
     store = open_keystore(keystore)
     active = store.signing_keys(datetime.now(UTC))
     if not active:
-        raise SigningRefused("sign.no_key", "the key store has no active key", path=store.place)
+        raise _no_active_key(store)
     ledger = Ledger.beside(store)
     if uris:
         chosen = tuple(_lying_at(uri, active) for uri in uris)
@@ -117,6 +115,16 @@ def choose_signers(
         for place, record in zip(places, chosen, strict=True)
     ]
     return signers, store.ever_held_kids()
+
+
+def _no_active_key(store: AnyStore) -> SigningRefused:
+    """Say which key could be let sign, if one waits: after a theft, say."""
+    message, hint = "the key store has no active key", ""
+    for key in store.state.keys:
+        if key.state == "prepublished" and "card" in key.roles:
+            message = f"the key store has no active key, and {key.kid} waits"
+            hint = f"Let it sign: cardsign keys activate -- {key.kid}; or make another."
+    return SigningRefused("sign.no_key", message, path=store.place, hint=hint)
 
 
 def _lying_at(uri: str, active: tuple[KeyRecord, ...]) -> KeyRecord:

@@ -12,6 +12,7 @@ import click
 
 from cardsign.cli.live import make_asker
 from cardsign.cli.options import of_the_user
+from cardsign.cli.talk import safe
 from cardsign.errors import NoVerdict, UsageFault
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
@@ -164,7 +165,14 @@ def _by_meeting(
             hint="Enrol it by keys instead: --jwks FILE, --jwks-url URL or --tofu; docs/trust.md "
             "says what that leaves open.",
         )
-    return _pinned(standing.keyset, standing.release, roots, now)
+    source = _pinned(standing.keyset, standing.release, roots, now)
+    found = dict.fromkeys((*brought.reasons, *standing.notes))
+    source.warnings.extend(
+        f"{one.code}: {safe(one.message, limit=300)}"
+        for one in found
+        if one.code != "trust.tofu_first"  # which is what the user asked for
+    )
+    return source
 
 
 def _pinned(

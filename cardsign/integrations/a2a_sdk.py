@@ -34,7 +34,8 @@ try:
     from a2a.types import AgentCard, AgentCardSignature
     from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
     from a2a.utils.signing import InvalidSignaturesError, NoSignatureError
-    from google.protobuf.json_format import MessageToDict, ParseError
+    from google.protobuf.json_format import MessageToDict, ParseError, SerializeToJsonError
+    from google.protobuf.message import Error as ProtobufError
 except ImportError as exc:
     raise ImportError(f"{exc}; install the extra: pip install 'cardsign[a2a]'") from exc
 
@@ -107,7 +108,7 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         path = (relative_card_path or self.agent_card_path).lstrip("/")
         url = f"{self.base_url}/{path}" if path else self.base_url
         try:
-            card = await asyncio.to_thread(self._discoverer.discover, url, expect=self._expect)
+            card = await self._discoverer.adiscover(url, expect=self._expect)
         except NotTrusted as exc:
             raise CardNotTrusted(exc) from exc
         return sdk_card(card.document)
@@ -152,7 +153,8 @@ def signature_verifier(
 
     Returns:
         A function that returns for a trusted card. Else it raises ``NoSignatureError`` or
-        ``InvalidSignaturesError``, with the :class:`cardsign.NotTrusted` as ``__cause__``.
+        ``InvalidSignaturesError``, with the :class:`cardsign.NotTrusted` as ``__cause__``, or
+        with protobuf's own error for a card that it cannot write as JSON.
     """
 
     def verify(card: AgentCard) -> None:
@@ -160,6 +162,9 @@ def signature_verifier(
             raise NoSignatureError("the card is not signed")
         try:
             untrusted_bytes = json.dumps(MessageToDict(card)).encode()
+        except (ProtobufError, SerializeToJsonError, ValueError) as exc:
+            raise InvalidSignaturesError(f"the SDK cannot write the card as JSON: {exc}") from exc
+        try:
             verify_card(untrusted_bytes, expect=expect, policy=policy, now=now(), **circumstances)
         except NotTrusted as exc:
             raise InvalidSignaturesError(str(exc)) from exc

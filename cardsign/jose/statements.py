@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 from cardsign.card.serialize import jcs
@@ -185,15 +185,23 @@ def check_times(statement: Timed, *, now: datetime, skew: timedelta) -> None:
     if seconds < statement.iat - skew.total_seconds():
         raise StatementRefused(
             "statement.not_yet",
-            f"issued at {statement.iat}, which is {statement.iat - seconds:.0f} s from now",
+            f"issued at {_utc(statement.iat)}, which is {statement.iat - seconds:.0f} s from now",
             path="/iat",
         )
     if seconds >= statement.exp:
         raise StatementRefused(
             "statement.expired",
-            f"expired at {statement.exp}, {seconds - statement.exp:.0f} s ago",
+            f"expired at {_utc(statement.exp)}, {seconds - statement.exp:.0f} s ago",
             path="/exp",
         )
+
+
+def _utc(seconds: int) -> str:
+    """For people; no year beyond those that they count."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return str(seconds)
 
 
 def _object(untrusted_bytes: bytes, max_bytes: int, code: str, path: str) -> dict[str, Json]:

@@ -17,14 +17,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, StoreFault
-from cardsign.keys.records import TIME_FORMAT, AuditHead, StoreState
+from cardsign.keys.records import TIME_FORMAT, AuditHead, Publication, StoreState
 
 MAX_LINE_BYTES: Final = 64 * 1024  # bytes; a publication of many cards is the longest line
 
@@ -58,6 +58,7 @@ class AuditLine:
     event: str
     kid: str | None
     details: Mapping[str, Json] = field(hash=False)
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,12 @@ def verify_chain(untrusted_log: bytes, head: AuditHead, *, where: str) -> AuditR
     return AuditReport(tuple(reversed(found)), b"".join(reversed(raw)), aborted=total - len(found))
 
 
+def publication_digest(publication: Publication) -> str:
+    """Return what a line says of all that is on record of a publication: SHA-256, in hex."""
+    members = {**asdict(publication), "at": publication.at.strftime(TIME_FORMAT)}
+    return _sha256(_canonical(members))
+
+
 def check_not_put_back(untrusted_tail: bytes, state: StoreState, *, where: str) -> None:
     """Check that a state is not older than the end of the log, which was read before it.
 
@@ -208,6 +215,7 @@ def _line(members: Mapping[str, Json]) -> AuditLine:
         event=str(members["event"]),
         kid=None if kid is None else str(kid),
         details=details if isinstance(details, dict) else {},
+        generation=generation if isinstance(generation := members["generation"], int) else 0,
     )
 
 

@@ -58,6 +58,7 @@ def pack(store: KeyStore) -> bytes:
             kind: {
                 ".".join(map(str, number)): data.decode("ascii", errors="replace")
                 for number, data in store.shelf.read_all(kind).items()
+                if kind != "releases" or number <= (state.statements.release_seq,)
             }
             for kind in KINDS
         },

@@ -6,6 +6,7 @@ his draft is shown (threats.md 22).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -88,15 +89,17 @@ def _keys(
         if name not in old:
             yield Difference("+", f"key {_key(key)}")
         elif key != old[name]:
-            yield Difference("~", f"key {_key(old[name])} -> {_key(key)}")
+            yield Difference("~", f"key before: {_key(old[name])}")
+            yield Difference("~", f"key after: {_key(key)}")
 
 
 def _key(key: StatementKey) -> str:
+    """All of it; the kid, which its owner chooses freely, last and in quotes."""
     public = key.public
-    name = "" if public.kid == public.thumbprint else f"{public.kid} "
+    name = "" if public.kid == public.thumbprint else f", kid {json.dumps(public.kid)}"
     return (
-        f"{name}{public.alg} {public.thumbprint} for {' and '.join(key.roles)}, held by "
-        f"{key.holder}, {_day(key.nbf)} to {_day(key.exp)}"
+        f"{public.alg} {public.thumbprint} for {' and '.join(key.roles)}, held by "
+        f"{key.holder}, {_day(key.nbf)} to {_day(key.exp)}{name}"
     )
 
 

@@ -18,6 +18,7 @@ from typing import Final
 from cardsign.errors import FileFault, StoreFault
 from cardsign.files import read_bytes, remove, set_mode
 from cardsign.jose.statements import MAX_STATEMENT_BYTES
+from cardsign.keys.account import differences
 from cardsign.keys.audit import check_witnessed, verify_chain
 from cardsign.keys.findings import Finding
 from cardsign.keys.interface import KINDS
@@ -140,7 +141,7 @@ def _modes(store: DirectoryStore) -> Iterator[Finding]:
     private = sorted(directory.iterdir()) if directory.is_dir() else []
     for entry in [store.path / AUDIT_FILE, directory, *private]:
         if entry.is_symlink():
-            yield Finding("doctor.permissions", "alarm", "this is a symbolic link", str(entry))
+            yield Finding("doctor.symlink", "alarm", "this is a symbolic link", str(entry))
         elif entry.exists() and entry.stat().st_mode & _SHARED_BITS:
             yield _too_open(entry)
 
@@ -166,6 +167,8 @@ def _log(store: AnyStore, known: Known) -> Iterator[Finding]:
     except (StoreFault, FileFault) as fault:
         yield Finding(fault.code, "alarm", fault.message, fault.path)
         return
+    for what in differences(known.state, report, log):
+        yield Finding("keystore.audit_differs", "alarm", what, store.place)
     if report.aborted:
         message = f"{report.aborted} line(s) of the log are of attempts that came to nothing"
         yield Finding("doctor.audit_aborted", "note", message, path)

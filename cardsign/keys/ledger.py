@@ -9,17 +9,17 @@ before the state names it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused, StoreFault
 from cardsign.jose import base64url
 from cardsign.jose.keys import PublicKey
 from cardsign.jose.keyset import KeysetStatement, Role, keyset_of, read_keyset
-from cardsign.jose.release import ReleaseStatement, read_release
+from cardsign.jose.release import ReleaseStatement, check_release, read_release
 from cardsign.jose.statements import (
     MAX_STATEMENT_BYTES,
     MAX_STATEMENT_DEPTH,
@@ -30,29 +30,40 @@ from cardsign.jose.statements import (
 from cardsign.keys.audit import AuditEvent
 from cardsign.keys.interface import KeyStore, Shelf
 from cardsign.keys.operations import KeyOperations
-from cardsign.keys.records import HeldKeyset, KeyRecord, StatementsHeld
+from cardsign.keys.records import HeldKeyset, HeldRelease, KeyRecord, StatementsHeld
 from cardsign.keys.statements import check_step
 
 
 class Ledger:
     """The statements on a shelf, and what the key store's state says of them."""
 
-    __slots__ = ("_shelf", "held")
+    __slots__ = ("_look_again", "_shelf", "held")
 
-    def __init__(self, shelf: Shelf, held: StatementsHeld) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        held: StatementsHeld,
+        look_again: Callable[[], StatementsHeld] | None = None,
+    ) -> None:
         """Look at nothing yet.
 
         Args:
             shelf: Where they are kept.
             held: What the state of the key store says of them.
+            look_again: What it says later, should a release be found that is newer than `held`.
         """
         self._shelf = shelf
         self.held = held
+        self._look_again = look_again or (lambda: held)
 
     @classmethod
     def beside(cls, store: KeyStore) -> Ledger:
         """The ledger of a key store, wherever that lies."""
-        return cls(store.shelf, store.load().statements)
+
+        def look() -> StatementsHeld:
+            return store.load().statements
+
+        return cls(store.shelf, look(), look)
 
     @property
     def place(self) -> str:
@@ -75,10 +86,14 @@ class Ledger:
         return statements[-1] if statements else None
 
     def newest_release(self) -> ReleaseStatement | None:
-        """Return the release of the highest number, or None; no signature is verified.
+        """Return the release of the highest number, or None.
+
+        What the next release says comes from it, so it must be signed by a release key of the
+        keyset that it names, and be what the key store's state says was signed last.
 
         Raises:
-            StoreFault: ``keystore.statements``: it cannot be understood.
+            StoreFault: ``keystore.statements``: it is not, or cannot be understood; or as
+                :meth:`keysets`.
             FileFault: It cannot be read.
         """
         found = self._newest_release()
@@ -90,8 +105,8 @@ class Ledger:
         Raises:
             StoreFault, FileFault: As :meth:`keysets` and :meth:`newest_release`.
         """
-        release = self._newest_release()
-        return tuple(data for _, data in self._history()), release and release[1]
+        release, history = self._newest_release(), self._history()
+        return tuple(data for _, data in history), release and release[1]
 
     def keep_keyset(self, statement: KeysetStatement, untrusted_bytes: bytes) -> bool:
         """Keep a statement as the newest one.
@@ -192,16 +207,32 @@ class Ledger:
     def _newest_release(self) -> tuple[ReleaseStatement, bytes] | None:
         newest = self._shelf.read_newest("releases")
         if newest is None:
+            self._check_release_held(None, self.place)
             return None
         number, untrusted_bytes = newest
         where = self._shelf.where("releases", number)
         try:
             release = read_release(untrusted_bytes)
+            if (release.seq,) != number:
+                raise _broken(where, "its number is not that of its place")
+            self._check_release_held(release, where)
+            check_signed(release, self.keysets())
         except StatementRefused as refusal:
             raise _broken(where, f"{refusal.code}: {refusal.message}") from refusal
-        if (release.seq,) != number:
-            raise _broken(where, "its number is not that of its place")
         return release, untrusted_bytes
+
+    def _check_release_held(self, found: ReleaseStatement | None, where: str) -> None:
+        """A release is noted before it is kept, so a crash may lose the newest, and no other."""
+        number, digest = (found.seq, found.digest) if found else (0, None)
+        if number > self.held.release_seq:  # another process was faster, or nobody signed it here
+            self.held = self._look_again()
+        held = self.held
+        if number > held.release_seq:
+            raise _broken(where, f"no release after {held.release_seq} was signed here")
+        if held.release is None:
+            return
+        if digest != (held.release.digest if number == held.release_seq else held.release.previous):
+            raise _broken(where, f"release {number} is not the newest that was signed here")
 
     def _check_held(self, newest: KeysetStatement | None) -> None:
         held = self.held.keyset
@@ -213,6 +244,22 @@ class Ledger:
             raise _broken(self.place, f"keyset {held.epoch}.{held.version} is missing")
         if newest is not None and found == number and newest.digest != held.digest:
             raise _broken(self.place, f"keyset {held.epoch}.{held.version} is not {held.digest}")
+
+
+def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) -> frozenset[str]:
+    """Check that a release was signed by right when it was issued; return who signed it.
+
+    Raises:
+        StatementRefused: ``statement.keyset``: `history` has not the keyset that it names; else
+            as :func:`cardsign.jose.release.check_release`.
+    """
+    named = [one for one in history if one.digest == release.keyset.digest]
+    if not named:
+        raise StatementRefused(
+            "statement.keyset", f"it names {release.keyset}, which is not kept", path="/keyset"
+        )
+    issued = datetime.fromtimestamp(release.iat, UTC)
+    return check_release(release, named[0], None, now=issued, skew=timedelta()).good
 
 
 def note_keyset(store: KeyOperations, statement: KeysetStatement, *, now: datetime) -> None:
@@ -231,6 +278,8 @@ def note_keyset(store: KeyOperations, statement: KeysetStatement, *, now: dateti
 def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -> None:
     """Take the release's number for it, before it is written: no two releases have one.
 
+    Call it within :meth:`Ledger.alone`, as :meth:`Ledger.keep_release`.
+
     Raises:
         StoreFault: As :func:`note_keyset`; ``keystore.changed`` also where it is taken.
         FileFault: ``file.unwritable``.
@@ -239,8 +288,11 @@ def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -
     if state.statements.release_seq >= release.seq:
         newest = state.statements.release_seq
         raise StoreFault("keystore.changed", f"release {newest} was signed meanwhile")
+    before = Ledger.beside(store).newest_release()
+    held = HeldRelease(release.digest, before.digest if before else None)
     event = AuditEvent("release.signed", None, {"seq": release.seq, "digest": release.digest})
-    changed = replace(state, statements=replace(state.statements, release_seq=release.seq))
+    statements = replace(state.statements, release_seq=release.seq, release=held)
+    changed = replace(state, statements=statements)
     store.commit(changed, (event,), expect_generation=state.generation, now=now, envelopes={})
 
 

@@ -14,10 +14,11 @@ from typing import Final
 from cardsign.card.strictjson import Json
 from cardsign.errors import StoreFault
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.audit import AuditEvent
+from cardsign.keys.audit import AuditEvent, publication_digest
 from cardsign.keys.custody import file_custody, suspects
 from cardsign.keys.records import (
     MAX_PUBLICATIONS,
+    TIME_FORMAT,
     HeldKeyset,
     KeyRecord,
     KeyTimes,
@@ -250,9 +251,12 @@ def record_publication(state: StoreState, publication: Publication) -> Change:
     newest = {one.series for one in state.publications} | {publication.series}
     kept = _newest_of([*state.publications, publication], len(newest))
     details: dict[str, Json] = {
+        "at": at.strftime(TIME_FORMAT),
         "cards": {card.name: card.payload_sha256 for card in publication.cards},
+        "digest": publication_digest(publication),
         "generation": publication.generation,
         "kids": list(publication.kids),
+        "series": publication.series,
     }
     event = AuditEvent("publication-recorded", None, details)
     after = replace(state, publications=kept)

@@ -15,9 +15,9 @@ from cardsign.keys.custody import same_custody, suspects
 from cardsign.keys.findings import Finding, Level
 from cardsign.keys.records import KeyRecord, KeyTimes, StoreState
 from cardsign.keys.releases import past_half_life
-from cardsign.keys.renewal import renewal, waiting_draft
+from cardsign.keys.renewal import renewal, says_more, waiting_draft
 from cardsign.keys.rotation import steps
-from cardsign.keys.statements import signings
+from cardsign.keys.statements import holders_left, signings
 from cardsign.keys.timeline import (
     DEFAULT_SETTINGS,
     SHOWN_TIME,
@@ -63,8 +63,13 @@ def outlook(
         *_standbys(known.state),
         *_cards(known.state, now),
         *(_keyset(known, known.keyset, now, within) if known.keyset else ()),
-        *(_release(known.release, known.keyset, now, within) if known.keyset else ()),
+        *(_release(known.release, known.keyset, now, within) if _releases(known) else ()),
     )
+
+
+def _releases(known: Known) -> bool:
+    """Whether releases are signed here: a holder of nothing but a root key has none to renew."""
+    return known.keyset is not None and any("release" in key.roles for key in known.state.keys)
 
 
 def _clock(known: Known, now: datetime, settings: TimelineSettings) -> Iterator[Finding]:
@@ -83,11 +88,15 @@ def _clock(known: Known, now: datetime, settings: TimelineSettings) -> Iterator[
 
 
 def _settings(settings: TimelineSettings) -> Iterator[Finding]:
-    for name in ("max_age", "worst_cache", "skew"):
+    for name in ("max_age", "worst_cache", "card_max_age", "skew"):
         value, usual = getattr(settings, name), getattr(DEFAULT_SETTINGS, name)
         if value < usual:
             message = f"timeline.{name} is {value} seconds, less than the usual {usual}"
             yield Finding("doctor.timeline", "note", message, "cardsign.toml")
+    if settings.rotate_every < max(settings.drain, DEFAULT_SETTINGS.drain).total_seconds():
+        every = settings.rotate_every
+        message = f"timeline.rotate_every is {every} seconds, less than a rotation takes"
+        yield Finding("doctor.timeline", "note", message, "cardsign.toml")
 
 
 def _keys(
@@ -136,6 +145,10 @@ def _cards(state: StoreState, now: datetime) -> Iterator[Finding]:
 def _keyset(
     known: Known, keyset: KeysetStatement, now: datetime, within: timedelta
 ) -> Iterator[Finding]:
+    left, needed = len(holders_left(keyset.root, known.state)), keyset.root.threshold
+    if left < needed:
+        message = f"{left} holder(s) of root keys are left, and keyset statements need {needed}"
+        yield Finding("doctor.roots_ended", "alarm", message)
     told = renewal(known.state, keyset, now=now)
     if told.due > now + within:
         return
@@ -146,6 +159,9 @@ def _keyset(
         need = f"{missing} more holder(s) have to sign it" if missing else "publish it"
         message = f"keyset {told.number} waits here: {need}; {ends}"
         yield Finding("doctor.draft_waits", "alarm", message, known.draft_file, real=told.ends)
+        if more := says_more(known.state, keyset, draft, now=now):
+            message = f"{len(more)} line(s) of it nobody here has drafted: cardsign keys rotate"
+            yield Finding("rotate.draft_says_more", "alarm", message, known.draft_file)
     else:
         when = "now" if told.is_due(now) else f"from {told.due:{SHOWN_TIME}} on"
         message = f"the roots have to sign keyset {told.number} {when}: {told.why}; {ends}"
@@ -168,7 +184,7 @@ def _release(
         newest = f"{keyset.epoch}.{keyset.version}"
         message = f"release {release.seq} speaks of keyset {older}, and {newest} is the newest"
         yield Finding("doctor.release_due", "alarm", message, real=ends)
-    elif past_half_life(release, now=now):
+    elif release.iat <= now.timestamp() and past_half_life(release, now=now):
         message = f"{what}; half of its life is over, so cron has not renewed it"
         yield Finding("doctor.release_due", "alarm", message, real=ends)
     elif within and ends <= now + within:

@@ -180,11 +180,31 @@ class HeldKeyset:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldRelease:
+    """Which release the store signed last, and upon which: that one alone may have been lost.
+
+    Attributes:
+        digest: Of its payload, SHA-256 in lower-case hex.
+        previous: That of the newest release kept when its number was taken, or None.
+    """
+
+    digest: str
+    previous: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class StatementsHeld:
-    """How far the issuer's signed statements have gone."""
+    """How far the issuer's signed statements have gone.
+
+    Attributes:
+        keyset: The newest keyset statement, or None.
+        release_seq: The highest number that a release has taken, or 0.
+        release: What has taken it; None also where an older cardsign took it.
+    """
 
     keyset: HeldKeyset | None = None
     release_seq: int = 0
+    release: HeldRelease | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ from cardsign.keys.timeline import TimelineSettings
 
 #: How long a release is believed: a week, renewed at its half, so a dead cron has days to be seen.
 DEFAULT_LIFETIME: Final = timedelta(days=7)
+#: The clocks of the issuer's own hosts may differ by so much.
+SKEW: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +166,11 @@ def draft_following(
 
 
 def is_needed(draft: ReleaseStatement, previous: ReleaseStatement | None, *, now: datetime) -> bool:
-    """Whether a release says anything new, or the one before has lived half its life.
+    """Whether a release says anything new, or the one before is past half its life, or not begun.
 
     A longer audit log alone is nothing new: each release makes it longer itself.
     """
-    if previous is None or past_half_life(previous, now=now):
+    if previous is None or past_half_life(previous, now=now) or is_early(previous, now=now):
         return True
     return _content(draft) != _content(previous)
 
@@ -176,6 +178,11 @@ def is_needed(draft: ReleaseStatement, previous: ReleaseStatement | None, *, now
 def past_half_life(release: ReleaseStatement, *, now: datetime) -> bool:
     """Whether less than half of a release's life is left: cron should have renewed it."""
     return now.timestamp() >= (release.iat + release.exp) / 2
+
+
+def is_early(release: ReleaseStatement, *, now: datetime) -> bool:
+    """Whether nobody believes a release yet: the clock of whoever signed it was ahead."""
+    return now.timestamp() < release.iat - SKEW.total_seconds()
 
 
 def _content(release: ReleaseStatement) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ from typing import Final
 
 from cardsign.jose.keyset import KeysetStatement
 from cardsign.jose.statements import StatementRefused
+from cardsign.keys.differences import Difference, differences
 from cardsign.keys.ledger import read_draft
 from cardsign.keys.records import KeyRecord, StoreState
 from cardsign.keys.statements import DEFAULT_LIFETIME, KeysetPlan, check_draft, draft_next
@@ -84,6 +85,39 @@ def waiting_draft(
     except StatementRefused:
         return None
     return None if renewal(state, draft, now=now).is_due(now) else draft
+
+
+def says_more(
+    state: StoreState,
+    previous: KeysetStatement,
+    draft: KeysetStatement,
+    *,
+    now: datetime,
+    lifetime: timedelta = DEFAULT_LIFETIME,
+) -> tuple[Difference, ...]:
+    """Return what a draft changes besides what the key store has to say; nobody vouches for it.
+
+    A person may have drafted it so, `cardsign keyset draft --add-root`, or a stranger may have
+    put it there. A draft from a later time than `now` says that as well.
+
+    Args:
+        state: The key store's.
+        previous: The newest statement.
+        draft: What follows it, by :func:`cardsign.keys.statements.check_draft`.
+        now: The time, with its zone.
+        lifetime: How long one that is drafted here would be believed.
+    """
+    moment = datetime.fromtimestamp(draft.iat, UTC)
+    plan = KeysetPlan.of(previous).following(state, now=moment, until=moment + lifetime)
+    try:
+        ours = draft_next(plan, previous, now=moment, lifetime=lifetime)
+    except StatementRefused:  # such as too few roots: only a person can mend that
+        ours = previous
+    *content, times = differences(ours, draft)
+    said = [change for change in content if change.sign != "="]
+    if draft.exp > ours.exp or moment > now:
+        said.append(times)
+    return tuple(said)
 
 
 def next_draft(

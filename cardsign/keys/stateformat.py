@@ -11,7 +11,8 @@
         "public": {"kty": ..., ...}}],
      "publications": [{"generation": ..., "at": ..., "max_age": ..., "kids": [...],
        "cards": [{"name": ..., "url": ..., "payload_sha256": ..., "kids": [...]}]}],
-     "statements": {"keyset": null, "release_seq": 0}}
+     "statements": {"keyset": null, "release_seq": 1,
+       "release": {"digest": "<SHA-256>", "previous": null}}}
 
 Read as strictly as a stranger's file, since whoever can edit it may be one: public halves
 are read and thumbprints computed anew, what a state implies must be there, and a member that
@@ -39,6 +40,7 @@ from cardsign.keys.records import (
     TIME_FORMAT,
     AuditHead,
     HeldKeyset,
+    HeldRelease,
     KeyRecord,
     KeyTimes,
     Publication,
@@ -115,7 +117,13 @@ def _statements(held: StatementsHeld) -> Json:
             "version": held.keyset.version,
             "digest": held.keyset.digest,
         }
-    return {"keyset": keyset, "release_seq": held.release_seq}
+    written: dict[str, Json] = {"keyset": keyset, "release_seq": held.release_seq}
+    if held.release:
+        written["release"] = {
+            "digest": held.release.digest,
+            "previous": held.release.previous,
+        }
+    return written
 
 
 def _publication(publication: Publication) -> Json:
@@ -178,15 +186,12 @@ def _read_state(whole: Place) -> StoreState:
     head = AuditHead(audit["seq"].count(), audit["digest"].digest_or_none())
     if (head.seq == 0) is not (head.digest is None):
         members["audit"].refuse("has a digest without a line, or a line without one")
-    statements = members["statements"].members({"keyset", "release_seq"})
     return replace(
         _with_keys(members["keys"], _read_key),
         generation=members["generation"].count(),
         audit=head,
         publications=members["publications"].items(_read_publication),
-        statements=StatementsHeld(
-            _read_keyset(statements["keyset"]), statements["release_seq"].count()
-        ),
+        statements=_read_statements(members["statements"]),
     )
 
 
@@ -317,6 +322,20 @@ def _read_card(place: Place) -> PublishedCard:
         members["payload_sha256"].digest(),
         members["kids"].texts(),
     )
+
+
+def _read_statements(place: Place) -> StatementsHeld:
+    members = place.members({"keyset", "release_seq"}, optional={"release"})
+    return StatementsHeld(
+        _read_keyset(members["keyset"]),
+        members["release_seq"].count(),
+        _read_release(members["release"]) if "release" in members else None,
+    )
+
+
+def _read_release(place: Place) -> HeldRelease:
+    members = place.members({"digest", "previous"})
+    return HeldRelease(members["digest"].digest(), members["previous"].digest_or_none())
 
 
 def _read_keyset(place: Place) -> HeldKeyset | None:

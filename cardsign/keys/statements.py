@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from cardsign.card.strictjson import Json
+from cardsign.errors import StoreFault
 from cardsign.jose.keyset import (
     KEYSET_FORMAT,
     KeysetStatement,
@@ -30,7 +31,7 @@ from cardsign.jose.statements import (
 )
 from cardsign.jose.succession import RootPin, check_first, check_recovery, check_successor
 from cardsign.keys.records import KeyRecord, StoreState
-from cardsign.keys.states import PUBLISHED
+from cardsign.keys.states import ENDED, PUBLISHED
 
 #: How long a statement is believed: a quarter, so that the roots are used often enough to work.
 DEFAULT_LIFETIME: Final = timedelta(days=90)
@@ -129,6 +130,37 @@ class Signing:
     def missing(self) -> int:
         """How many holders have yet to sign."""
         return max(0, self.quorum.threshold - len(self.signed))
+
+
+def holders_left(quorum: Quorum, state: StoreState) -> frozenset[str]:
+    """Return who can still sign for a quorum, as far as a store knows: not with an ended key."""
+    ended = {key.thumbprint for key in state.keys if key.state in ENDED}
+    return frozenset(key.holder for key in quorum.keys if key.public.thumbprint not in ended)
+
+
+def is_needed(key: KeyRecord, keyset: KeysetStatement, state: StoreState) -> bool:
+    """Say whether too few holders are left without a root or recovery key to sign what is next."""
+    without = state.replacing([replace(key, state="retired")])
+    return any(
+        len(holders_left(quorum, without)) < quorum.threshold
+        for quorum in (keyset.root, keyset.recovery)
+        if quorum and any(one.public.thumbprint == key.thumbprint for one in quorum.keys)
+    )
+
+
+def check_not_needed(key: KeyRecord, keyset: KeysetStatement | None, state: StoreState) -> None:
+    """Refuse to end a root or recovery key without which no further statement can be signed.
+
+    Raises:
+        StoreFault: ``keystore.still_needed``.
+    """
+    if keyset is not None and is_needed(key, keyset, state):
+        number = f"{keyset.epoch}.{keyset.version}"
+        raise StoreFault(
+            "keystore.still_needed",
+            f"keyset {number} needs {' and '.join(key.roles)} key {key.kid!r}: too few holders "
+            "are left without it to sign the next",
+        )
 
 
 def draft_next(

@@ -184,7 +184,7 @@ class DirectoryStore(KeyOperations):
 
     def _keep(self, envelopes: Mapping[str, bytes]) -> None:
         for thumbprint, envelope in envelopes.items():
-            private_file = self.private_file(thumbprint)
+            private_file = self._own_private_file(thumbprint)
             make_directory(private_file.parent, mode=0o700)
             remove(private_file)  # left by an attempt that never came to commit this key
             create_private(private_file, envelope)
@@ -203,6 +203,13 @@ class DirectoryStore(KeyOperations):
         """Where the private half of a key lies, if the store holds it."""
         return self.path / file_custody(thumbprint).removeprefix("file:")
 
+    def _own_private_file(self, thumbprint: str) -> Path:
+        """The same, but never in a folder to which somebody else has laid a link."""
+        file = self.private_file(thumbprint)
+        if file.parent.is_symlink():
+            raise FileFault("file.permissions", "this is a symbolic link", path=str(file.parent))
+        return file
+
     def private_halves(self) -> frozenset[str]:
         """See :meth:`cardsign.keys.interface.KeyStore.private_halves`."""
         names = list_names(self.path / PRIVATE_DIRECTORY)
@@ -210,11 +217,11 @@ class DirectoryStore(KeyOperations):
 
     def read_private(self, thumbprint: str) -> bytes:
         """See :meth:`cardsign.keys.interface.KeyStore.read_private`."""
-        return read_private(self.private_file(thumbprint), max_bytes=MAX_ENVELOPE_BYTES)
+        return read_private(self._own_private_file(thumbprint), max_bytes=MAX_ENVELOPE_BYTES)
 
     def remove_private(self, thumbprint: str) -> None:
         """See :meth:`cardsign.keys.interface.KeyStore.remove_private`."""
-        remove(self.private_file(thumbprint))
+        remove(self._own_private_file(thumbprint))
 
     def read_audit(self) -> bytes:
         """See :meth:`cardsign.keys.interface.KeyStore.read_audit`."""
@@ -242,6 +249,8 @@ class DirectoryStore(KeyOperations):
         """
         if isinstance(access, bytes):
             access = Access.by_passphrase(access)
+        if record.custody == file_custody(record.thumbprint):
+            self._own_private_file(record.thumbprint)
         return open_signer(record.custody, record.public, access, base=self.path)
 
 

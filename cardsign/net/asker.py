@@ -28,7 +28,7 @@ from cardsign.net.fetch import (
     Wire,
     fetch,
 )
-from cardsign.net.freshness import freshness
+from cardsign.net.freshness import freshened, freshness, stored
 from cardsign.net.transport import Clock
 from cardsign.trust import refresh
 from cardsign.trust.origins import Url
@@ -229,18 +229,17 @@ class Asker:
     def _kept(self, url: Url, entry: Entry | None, fetched: Fetched, asked_at: datetime) -> Answer:
         """Keep what came, and answer with it; a 304 is never without an entry."""
         now = self._now()
-        lasting = freshness(
-            fetched.headers, asked_at=asked_at, answered_at=now, ceiling=self._ceiling
-        )
-        body, checks = fetched.body, validators(fetched.headers)
+        body, said, checks = fetched.body, fetched.headers, validators(fetched.headers)
         if fetched.status == 304 and entry is not None:
             if not same_version(checks, entry.validators):
                 self._cache.put(url, replace(entry, validators=()))  # else it would go on so
                 message = f"{url} answered 304 for another version than it was asked about"
                 return _without_news(url, entry, FetchFailed("fetch.status", message))
-            body, checks = entry.untrusted_body, checks or entry.validators
+            body, said = entry.untrusted_body, freshened(entry.said, said)
+            checks = checks or entry.validators
+        lasting = freshness(said, asked_at=asked_at, answered_at=now, ceiling=self._ceiling)
         if lasting.may_be_stored:
-            self._cache.put(url, Entry(body, now, lasting, checks))
+            self._cache.put(url, Entry(body, now, lasting, checks, stored(said)))
         else:
             self._cache.drop(url)
         return Answer(str(url), "found", body, max_age=lasting.seconds, revalidated=True)

@@ -33,12 +33,14 @@ class Entry:
         stored_at: When it came, or was last said to be unchanged.
         freshness: What was said about using it again.
         validators: Headers that ask whether it has changed; may be empty.
+        said: What `freshness` was reckoned from, for a 304 that says nothing about it.
     """
 
     untrusted_body: bytes = field(repr=False)
     stored_at: datetime
     freshness: Freshness
     validators: Headers
+    said: Headers = ()
 
     def seconds_left(self, now: datetime) -> int:
         """For which it may still be used without asking; 0 where the clock has gone back."""
@@ -77,8 +79,8 @@ class AnswerCache:
 
     Args:
         max_entries: Answers kept at most.
-        max_bytes: Of bodies, with :data:`ENTRY_COST` for each; one that is larger than all of it
-            is not kept.
+        max_bytes: Of bodies and of what was said about keeping them, with :data:`ENTRY_COST` for
+            each; one that is larger than all of it is not kept.
     """
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
@@ -125,4 +127,5 @@ class AnswerCache:
 
 
 def _cost(entry: Entry) -> int:
-    return ENTRY_COST + len(entry.untrusted_body)
+    said = sum(len(name) + len(value) for name, value in entry.said)
+    return ENTRY_COST + len(entry.untrusted_body) + said

@@ -29,6 +29,7 @@ FORMAT: Final = 1
 FILE_NAME: Final = "credentials.toml"
 MAX_FILE_BYTES: Final = 64 * 1024  # some hundred peers
 MAX_SECRET_CHARS: Final = 8192  # common servers take no longer header
+MIN_PASSWORD: Final = 4  # characters; a shorter one stands in many words by chance
 MAX_WORDS: Final = 200  # characters of a peer's own words in a message
 MAX_SECONDS: Final = 30.0  # a program may have to ask its own server for a token
 
@@ -167,9 +168,23 @@ class Header:
 
         NOT seen: a credential that is repeated in an encoding.
         """
-        if self._secret in untrusted_words or self.value.rpartition(" ")[2] in untrusted_words:
+        if any(one in untrusted_words for one in self._tellings()):
             return "(it repeats the credential)"
         return quotable(untrusted_words)
+
+    def masked(self, untrusted_text: str) -> str:
+        """A peer's answer without the credential, where it repeats it as it was sent."""
+        for one in self._tellings():
+            untrusted_text = untrusted_text.replace(one, "(the credential)")
+        return untrusted_text
+
+    def _tellings(self) -> list[str]:
+        """What tells the credential, the longest first: it, as it was sent, Basic's password."""
+        found = {self._secret, self.value.rpartition(" ")[2]}
+        if self.value.startswith("Basic "):
+            password = self._secret.partition(":")[2]
+            found |= {password} if len(password) >= MIN_PASSWORD else set()
+        return sorted(found, key=len, reverse=True)
 
 
 @contextmanager
@@ -212,8 +227,11 @@ def read_credentials(path: Path) -> tuple[Credential, ...]:
         raise
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
         raise _malformed(path, f"not TOML: {exc}") from exc
+    except RecursionError as exc:
+        raise _malformed(path, "it is nested too deeply") from exc
     entries = members.get("credential", [])
-    if members.get("format") != FORMAT or not isinstance(entries, list):
+    number = members.get("format")
+    if type(number) is not int or number != FORMAT or not isinstance(entries, list):
         raise _malformed(path, f"expected format = {FORMAT} and a list of [[credential]]")
     if others := sorted(set(members) - {"format", "credential"}):
         raise _malformed(path, f"unknown member {others[0]!r}")
@@ -248,4 +266,5 @@ def _read_entry(entry: Any, path: Path, which: str) -> Credential:
 
 
 def _malformed(path: Path, problem: str) -> UsageFault:
-    return UsageFault("config.malformed", problem, path=str(path))
+    hint = "Mend the member named; docs/calling.md lists them all."
+    return UsageFault("config.malformed", problem, path=str(path), hint=hint)

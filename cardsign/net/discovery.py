@@ -7,16 +7,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from threading import Lock
 from typing import Final, TypeAlias
 
 from cardsign.errors import CardRefused
 from cardsign.net.asker import COOLDOWN, Asker
+from cardsign.net.asynchronous import in_thread
 from cardsign.net.fetch import DEFAULT_WIRE, Wire
 from cardsign.net.live import NOTHING
 from cardsign.net.meeting import Meeting, about, canonical, without_card
@@ -25,10 +26,10 @@ from cardsign.reasons import Reason
 from cardsign.trust.anchors import JwksAnchor
 from cardsign.trust.evidence import NO_EVIDENCE, Evidence
 from cardsign.trust.known import Known, Memory
-from cardsign.trust.origins import parse_url
+from cardsign.trust.origins import parse_origin, parse_url
 from cardsign.trust.policy import Enrolment, Policy
 from cardsign.trust.refresh import Brought
-from cardsign.trust.subject import AtOrigin, CardUrl, PublicSubject
+from cardsign.trust.subject import AtOrigin, CardUrl, Issuer, PublicSubject
 from cardsign.verdict import Report
 from cardsign.verify import VerifiedCard, examine_card, trusted_card
 from cardsign.verify.again import ask_again
@@ -96,7 +97,9 @@ class Discoverer:
             target: The card's URL, or a host's, whose canonical path is asked and, where there
                 never was a card there, the legacy one (A2A 1.0 8.2).
             expect: Whose card it should be; None: whoever the policy enrols for the URL that
-                answers.
+                answers. Where that URL is a place of an issuer or origin that is named here, the
+                card has to be listed for it all the same; anywhere else it is a copy, and any
+                card of the one who was named will do.
 
         Returns:
             The report. What peers answer makes this method raise nothing.
@@ -119,8 +122,12 @@ class Discoverer:
     async def adiscover(
         self, target: Target, *, expect: PublicSubject | None = None
     ) -> VerifiedCard:
-        """Do what :meth:`discover` does, in a worker thread."""
-        return await asyncio.to_thread(self.discover, target, expect=expect)
+        """Do what :meth:`discover` does, in a thread of its own.
+
+        However many peers are silent, nobody waits for them but those who asked. Whoever is
+        cancelled leaves at once; the work goes on to its own end, which the wire's deadlines set.
+        """
+        return await in_thread(partial(self.discover, target, expect=expect), abandon=True)
 
     def meet(
         self,
@@ -170,6 +177,7 @@ class Discoverer:
         expect = question.expect or CardUrl(answer.url)
         if (found := self._owner(expect)) is not owner:
             owner, (known, notes) = found, self._recall(found)
+        expect = self._narrowed(expect, owner, answer.url)
         brought = self._gather(owner, known, answer.url, question, fresh=fresh)
         evidence = brought.evidence.beside(question.evidence)
         report = examine_card(
@@ -182,7 +190,7 @@ class Discoverer:
             cache=self._verdicts,
             historic=question.historic,
         )
-        if report.verdict == "trusted" and owner is not None:
+        if report.verdict == "trusted" and owner is not None and expect == CardUrl(answer.url):
             self._remember(owner, known, answer.url)
         notes = (*notes, *about(answer), *brought.reasons)
         reasons = tuple(dict.fromkeys((*report.reasons, *notes)))
@@ -198,6 +206,20 @@ class Discoverer:
                 return None
             raise
 
+    def _narrowed(self, expect: PublicSubject, owner: Enrolment | None, url: str) -> PublicSubject:
+        """The subject, as narrow as the URL that answered where that is the issuer's own place.
+
+        Whoever names an issuer or an origin as well wants more than the URL says and never less:
+        one agent's card is not to pass for another's of the same issuer (threats.md 3). Anywhere
+        else it is a copy, which is the card of whoever was named.
+        """
+        here = CardUrl(url)
+        if not isinstance(expect, Issuer | AtOrigin) or self._owner(here) is not owner:
+            return expect
+        if isinstance(expect, AtOrigin) and parse_origin(expect.origin) != parse_url(url).origin:
+            return expect
+        return here
+
     def _recall(self, owner: Enrolment | None) -> tuple[Known | None, tuple[Reason, ...]]:
         if owner is None or owner.is_holder:
             return None, ()
@@ -209,8 +231,11 @@ class Discoverer:
         if known is None or url in known.cards:
             return
         with self._memory.of(owner) as memo:
-            if memo.known is not None:
-                memo.keep(memo.known.with_card(url))
+            if memo.known is None:
+                return
+            more = memo.known.with_card(url, {canonical(one) for one in owner.cards})
+            if more != memo.known:
+                memo.keep(more)
 
     def _gather(
         self,
@@ -291,7 +316,6 @@ async def adiscover(
     expect: PublicSubject | None = None,
     wire: Wire = DEFAULT_WIRE,
 ) -> VerifiedCard:
-    """Do what :func:`discover` does, in a worker thread."""
-    return await asyncio.to_thread(
-        discover, url, policy=policy, memory=memory, now=now, expect=expect, wire=wire
-    )
+    """Do what :func:`discover` does, in a thread of its own; see :meth:`Discoverer.adiscover`."""
+    work = partial(discover, url, policy=policy, memory=memory, now=now, expect=expect, wire=wire)
+    return await in_thread(work, abandon=True)

@@ -10,10 +10,13 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
+from urllib.parse import quote
 
 from cardsign.card.strictjson import Json
 from cardsign.errors import CallFailed, CardRefused
 from cardsign.trust.origins import Url, parse_url
+from cardsign.trust.places import may_stand_at
+from cardsign.trust.policy import Enrolment, Policy
 
 Generation = Literal["1.0", "0.3", "0.2"]
 
@@ -21,6 +24,10 @@ JSONRPC: Final = "JSONRPC"
 HTTP_JSON: Final = "HTTP+JSON"
 #: What is spoken here; gRPC is not.
 BINDINGS: Final = (JSONRPC, HTTP_JSON)
+
+MAX_TENANT: Final = 256  # characters; it goes into every request
+# HTTP+JSON puts the tenant into the path: it must be one segment of it, which leads nowhere.
+_TENANT: Final = re.compile(rf"(?!\.\.?\Z)[^/\\?#%]{{0,{MAX_TENANT}}}")
 
 GENERATIONS: Final[tuple[Generation, ...]] = ("1.0", "0.3", "0.2")
 
@@ -50,6 +57,29 @@ class Endpoint:
         """A URL below this one; its query, if it has any, is left out."""
         return replace(self.url, path=self.url.path.rstrip("/") + path, query="")
 
+    def for_messages(self) -> Url:
+        """Where a message is sent."""
+        if self.binding == JSONRPC:
+            return self.url
+        if self.generation != "1.0":
+            return self.below("/v1/message:send")
+        return self.below(f"{self.tenant_path}/message:send")
+
+    @property
+    def tenant_path(self) -> str:
+        """What HTTP+JSON puts before its own paths."""
+        return f"/{quote(self.tenant, safe='')}" if self.tenant else ""
+
+
+def is_outside(url: Url, policy: Policy, issuer: Enrolment) -> bool:
+    """Whether a URL that will be asked lies outside the issuer's places, as policy has them.
+
+    Rule V4 has held the endpoint itself against them; a place of another's may lie below it.
+    """
+    if issuer.places is None:
+        return False
+    return not may_stand_at(url, issuer.places, policy.reserved_from(issuer))
+
 
 def endpoints_of(
     payload: Mapping[str, Json], spoken: Collection[Generation] = GENERATIONS
@@ -57,7 +87,8 @@ def endpoints_of(
     """Every endpoint of a verified payload that we can speak to, in the card's own order.
 
     Those of ``supportedInterfaces`` (A2A 1.0 4.4.6), or else of ``url`` and
-    ``additionalInterfaces`` (A2A 0.3 5.5); other bindings and versions are left out.
+    ``additionalInterfaces`` (A2A 0.3 5.5); other bindings and versions are left out, and so is a
+    tenant that is not one plain segment of a path.
 
     Args:
         payload: Of a trusted card.
@@ -108,13 +139,17 @@ def _readable(offers: Iterable[_Offer]) -> Iterator[Endpoint]:
         match offer:
             case _Offer(str(url), str(binding), str(version), str(tenant)):
                 spoken = _VERSION.fullmatch(version)
-                if spoken is None or binding not in BINDINGS:
+                if spoken is None or binding not in BINDINGS or not _is_plain(tenant):
                     continue
                 try:
                     where = parse_url(url)
                 except CardRefused:  # only where no policy bounds the places was it not held before
                     continue
                 yield Endpoint(where, binding, _BY_VERSION[spoken[1]], tenant, version)
+
+
+def _is_plain(tenant: str) -> bool:
+    return tenant.isprintable() and _TENANT.fullmatch(tenant) is not None
 
 
 def _objects(value: Json) -> list[dict[str, Json]]:

@@ -42,17 +42,26 @@ def request_body(call_id: str, method: str, params: Mapping[str, Json]) -> bytes
     return json.dumps(call, separators=(",", ":")).encode()
 
 
-def result_of(untrusted_body: bytes, call_id: str) -> dict[str, Json]:
+def result_of(
+    untrusted_body: bytes,
+    call_id: str,
+    *,
+    max_bytes: int = MAX_ANSWER_BYTES,
+    max_depth: int = MAX_DEPTH + 1,
+) -> dict[str, Json]:
     """The object that a call resulted in; nothing in it has been checked.
+
+    Args:
+        untrusted_body: As it came.
+        call_id: Of the request.
+        max_bytes: The most that are looked at; without more, those of a card and its wrapping.
+        max_depth: The most levels, the answer's own being 1; without more, those of a card.
 
     Raises:
         CallFailed: ``call.envelope``: not one strict answer to this call.
         PeerError: It is an error.
     """
-    try:
-        answer = parse_object(untrusted_body, max_bytes=MAX_ANSWER_BYTES, max_depth=MAX_DEPTH + 1)
-    except JsonRefused as exc:
-        raise _refused(f"it is not strict JSON ({exc.code})") from exc
+    answer = strict_object(untrusted_body, max_bytes=max_bytes, max_depth=max_depth)
     if answer.get("jsonrpc") != "2.0" or set(answer) - _MEMBERS:
         raise _refused("expected jsonrpc 2.0, id, and result or error, and no other member")
     if ("result" in answer) == ("error" in answer):
@@ -67,6 +76,19 @@ def result_of(untrusted_body: bytes, call_id: str) -> dict[str, Json]:
     if not isinstance(result, dict):
         raise _refused("its result is not an object")
     return result
+
+
+def strict_object(untrusted_body: bytes, *, max_bytes: int, max_depth: int) -> dict[str, Json]:
+    """The one object that every reader sees in an answer.
+
+    Raises:
+        CallFailed: ``call.envelope``; what it is raised in holds no word of the answer.
+    """
+    try:
+        return parse_object(untrusted_body, max_bytes=max_bytes, max_depth=max_depth)
+    except JsonRefused as exc:
+        code = exc.code
+    raise _refused(f"it is not strict JSON ({code})")  # outside, so that no context quotes it
 
 
 def card_bytes(result: Mapping[str, Json]) -> bytes:
@@ -87,4 +109,4 @@ def _peer_error(error: Json) -> CallFailed:
 
 
 def _refused(what: str) -> CallFailed:
-    return CallFailed("call.envelope", f"the answer is no answer to the JSON-RPC call: {what}")
+    return CallFailed("call.envelope", f"the answer is none to this call: {what}")

@@ -135,7 +135,8 @@ def check_identity(headers: Headers, url: Url) -> None:
     Raises:
         FetchFailed: ``fetch.encoding``.
     """
-    if any(encoding.lower() != "identity" for encoding in values(headers, "content-encoding")):
+    encodings = {encoding.lower() for encoding in values(headers, "content-encoding")}
+    if not encodings <= {"", "identity"}:
         message = f"{url} sent a compressed answer although none was asked for"
         raise FetchFailed("fetch.encoding", message)
 

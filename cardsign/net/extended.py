@@ -15,14 +15,13 @@ from datetime import datetime
 from cardsign.card.extended import declares_extended_card
 from cardsign.card.strictjson import Json
 from cardsign.errors import CallFailed, CredentialFault
-from cardsign.net.endpoints import endpoints_of
+from cardsign.net.endpoints import endpoints_of, is_outside
 from cardsign.net.fetch import DEFAULT_WIRE, Wire
 from cardsign.net.meeting import Meeting
 from cardsign.net.presenting import ask_for_extended_card, extended_url
 from cardsign.net.wallet import Wallet
 from cardsign.trust.known import Memory
 from cardsign.trust.origins import Url
-from cardsign.trust.places import may_stand_at
 from cardsign.trust.policy import Policy
 from cardsign.trust.subject import CardUrl, Extended, PublicSubject
 from cardsign.verdict import NotTrusted, Report
@@ -90,12 +89,13 @@ def meet_extended(
         CredentialFault: ``credential.none``, ``credential.elsewhere``, ``credential.scheme``,
             ``credential.source``; nothing was sent.
         UsageFault: ``usage.conflict``: whose audience is not clear; nothing was sent.
-        CallFailed: There is no extended card, or no endpoint to ask for one;
+        CallFailed: ``call.verdict_over``: that on the public card no longer holds, nothing was
+            sent; there is no extended card, or no endpoint to ask for one;
             ``credential.refused``; the answer is none.
         FetchFailed: The peer could not be asked, or must not be.
         LocalFault: The memory, as for :func:`cardsign.examine_card`.
     """
-    payload = _payload(public)
+    payload = _payload(public, ground.now())
     subject = expect or CardUrl(public.url)
     enrolment = ground.policy.find(subject)
     if enrolment is None:
@@ -104,10 +104,8 @@ def meet_extended(
         raise CallFailed("call.no_extended", f"the card at {public.url} declares no extended card")
     errand = wallet.for_extended(enrolment.name, endpoints_of(payload), audience)
     url = extended_url(errand.endpoint)
-    if enrolment.places is not None:
-        reserved = ground.policy.reserved_from(enrolment)
-        if not may_stand_at(url, enrolment.places, reserved):
-            raise _outside(url, enrolment.name)
+    if is_outside(url, ground.policy, enrolment):
+        raise _outside(url, enrolment.name)
     marked_for = audience or (errand.credential.audience if errand.credential else None) or ""
     header = wallet.open(errand, payload)
     untrusted_card = ask_for_extended_card(errand.endpoint, header, ground.wire, call_id=call_id)
@@ -130,9 +128,16 @@ def _judged(untrusted_card: bytes, expected: Extended, public: Meeting, ground: 
     return beside_its_public_card(report, public.report)
 
 
-def _payload(public: Meeting) -> dict[str, Json]:
+def _payload(public: Meeting, now: datetime) -> dict[str, Json]:
     if public.report.card is None:
         raise NotTrusted(public.report)
+    until = public.report.valid_until
+    if until is not None and until <= now:
+        raise CallFailed(
+            "call.verdict_over",
+            f"the verdict on {public.url} held until {until:%Y-%m-%d %H:%M:%S} UTC; "
+            "nothing was sent",
+        )
     return public.report.card
 
 

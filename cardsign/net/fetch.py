@@ -39,6 +39,8 @@ TOTAL_SECONDS: Final = 10.0  # for all of it: as long as somebody at a terminal 
 CARD_PATH: Final = "/.well-known/agent-card.json"  # A2A 1.0 8.2
 LEGACY_CARD_PATH: Final = "/.well-known/agent.json"  # A2A up to 0.2
 
+_TLS_HINT: Final = "Look at the files that SSLKEYLOGFILE, SSL_CERT_FILE and SSL_CERT_DIR name."
+
 
 @dataclass(frozen=True, slots=True)
 class FetchPolicy:
@@ -96,10 +98,16 @@ class Wire:
         """What certificates are held against; the system's trust store is read every time.
 
         Raises:
-            FetchFailed: ``fetch.tls``; the context does not check names.
+            FetchFailed: ``fetch.tls``; the context does not check names, or there is none since
+                a file that the environment names cannot be used.
         """
         given = self.ssl_context
-        context = ssl.create_default_context() if given is None else given
+        try:
+            context = ssl.create_default_context() if given is None else given
+        except OSError as exc:
+            why = exc.strerror or "no reason was given"
+            message = f"the system's TLS could not be set up: {why}"
+            raise FetchFailed("fetch.tls", message, hint=_TLS_HINT) from exc
         if not context.check_hostname:  # which in turn cannot be without checking certificates
             raise FetchFailed("fetch.tls", "the TLS context does not check names")
         return context

@@ -18,7 +18,13 @@ from typing import Final, TypeAlias
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 """Names in lower case, values without the space around them, in the order received."""
 
-_DIRECTIVE: Final = re.compile(r'\s*([!#$%&\'*+.^_`|~0-9A-Za-z-]+)(?:=("(?:[^"\\]|\\.)*"|[^",]*))?')
+# Of the answer that is stored, and not of the one message that brought it, as Age and Date are.
+_STORED: Final = frozenset({"cache-control", "expires", "vary"})
+MAX_SAID: Final = 4096  # characters of all that says how to keep an answer; servers send some 100
+
+# Linear in the text: no two parts of it can match the same characters. Nothing ends a regular
+# expression, no deadline either, and it holds all threads up.
+_DIRECTIVE: Final = re.compile(r'([!#$%&\'*+.^_`|~0-9A-Za-z-]+)(?:=("(?:[^"\\]|\\.)*"|[^",]*))?')
 _SECONDS: Final = re.compile(r"[0-9]{1,10}")  # 2**31 is what RFC 9111 1.2.2 wants us to hold
 _HTTP_DATE: Final = re.compile(
     r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), [0-9]{2} "
@@ -34,9 +40,9 @@ class Freshness:
     Attributes:
         seconds: From the moment the answer came, for which it may be used without asking; 0 to
             the ceiling.
-        may_be_stored: False for ``no-store``.
+        may_be_stored: False for ``no-store``, and for more words than :data:`MAX_SAID`.
         may_be_stale: Whether it may be used beyond that where nobody answers; False for
-            ``must-revalidate`` and ``no-cache``.
+            ``must-revalidate``, ``no-cache``, and what may not be stored.
     """
 
     seconds: int
@@ -55,14 +61,30 @@ def freshness(
         answered_at: When the answer came; aware.
         ceiling: Seconds, at most; also where HTTP says nothing.
     """
+    if sum(len(value) for name, value in headers if name in _STORED) > MAX_SAID:
+        return Freshness(0, may_be_stored=False, may_be_stale=False)
     directives = _directives(_values(headers, "cache-control"))
-    stored = "no-store" not in directives
+    keep = "no-store" not in directives
     stale = directives.keys().isdisjoint({"no-store", "no-cache", "must-revalidate"})
     lifetime = _lifetime(headers, directives, ceiling)
     age = _age(headers, asked_at, answered_at)
-    if not stored or "no-cache" in directives or "*" in _tokens(headers, "vary") or age is None:
-        return Freshness(0, stored, stale)
-    return Freshness(max(0, min(lifetime - age, ceiling)), stored, stale)
+    if not keep or "no-cache" in directives or "*" in _tokens(headers, "vary") or age is None:
+        return Freshness(0, keep, stale)
+    return Freshness(max(0, min(lifetime - age, ceiling)), keep, stale)
+
+
+def stored(headers: Headers) -> Headers:
+    """What was said about keeping an answer, to be kept with it."""
+    return tuple(field for field in headers if field[0] in _STORED)
+
+
+def freshened(kept: Headers, said: Headers) -> Headers:
+    """What holds after a 304: its own headers, and of those kept what it does not repeat.
+
+    RFC 9111 4.3.4 and 3.2: else a 304 that is silent would lift a ``no-cache``.
+    """
+    repeated = {name for name, _ in said}
+    return (*said, *(field for field in stored(kept) if field[0] not in repeated))
 
 
 def http_date(untrusted_text: str) -> datetime | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote
 
 import httpx
 
@@ -84,10 +83,12 @@ def ask_for_extended_card(
     try:
         return card_bytes(result_of(body, request.call_id))
     except PeerError as exc:
-        words = header.quotable(exc.untrusted_words) if header else quotable(exc.untrusted_words)
-        if exc.rpc_code in _NO_CARD:
-            raise _no_card(request.url, f"answered error {exc.rpc_code}: {words}") from exc
-        raise CallFailed(exc.code, f"{request.url} answered error {exc.rpc_code}: {words}") from exc
+        said = exc
+    # Outside, so that no context holds words of a peer who may repeat the credential.
+    words = header.quotable(said.untrusted_words) if header else quotable(said.untrusted_words)
+    if said.rpc_code in _NO_CARD:
+        raise _no_card(request.url, f"answered error {said.rpc_code}: {words}")
+    raise CallFailed(said.code, f"{request.url} answered error {said.rpc_code}: {words}")
 
 
 def extended_url(endpoint: Endpoint) -> Url:
@@ -103,8 +104,7 @@ def extended_url(endpoint: Endpoint) -> Url:
         return endpoint.url
     if endpoint.generation == "0.3":
         return _parsed(str(endpoint.below("/v1/card")))
-    tenant = f"/{quote(endpoint.tenant, safe='')}" if endpoint.tenant else ""
-    return _parsed(str(endpoint.below(f"{tenant}/extendedAgentCard")))
+    return _parsed(str(endpoint.below(f"{endpoint.tenant_path}/extendedAgentCard")))
 
 
 def _parsed(url: str) -> Url:
@@ -144,6 +144,7 @@ def _exchange(request: _Request, wire: Wire) -> tuple[int, list[str], bytes]:
     asked = httpx.Request(
         request.method, str(request.url), headers=request.headers, content=request.body or None
     )
+    failure: FetchFailed | None = None
     try:
         response = transport.handle_request(asked)
         try:
@@ -151,9 +152,11 @@ def _exchange(request: _Request, wire: Wire) -> tuple[int, list[str], bytes]:
         finally:
             response.close()
     except httpx.TransportError as exc:
-        if isinstance(exc.__cause__, FetchFailed):
-            raise exc.__cause__ from None  # httpx's own holds the request, and so the credential
-        raise
+        if not isinstance(exc.__cause__, FetchFailed):
+            raise
+        failure = exc.__cause__
+    if failure is not None:  # outside: httpx's own error holds the request, and so the credential
+        raise failure
     if response.status_code == 200:
         fields = [(name.lower(), value) for name, value in response.headers.multi_items()]
         json_type(tuple(fields), request.url)

@@ -6,7 +6,7 @@ in a while, not for every card. What was brought is believed by nobody here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from threading import Lock
 from typing import Final
@@ -24,31 +24,46 @@ from cardsign.trust.refresh import REFRESH_INTERVAL, Brought, Fetched, Fetcher
 REFRESH_SECONDS: Final = 30.0
 #: Seconds after which somebody who gave no answer is asked again; a failure takes up to ten.
 RETRY_INTERVAL: Final = 30
+#: Seconds. A verdict's time is fixed before its card is asked for, which takes two requests of ten
+#: seconds at most: if the last round is later by no more, its asker overtook this one, and no
+#: clock has gone back.
+OVERTAKEN_SECONDS: Final = 20
+_OVERTAKEN: Final = timedelta(seconds=OVERTAKEN_SECONDS)
 
 
 @dataclass(slots=True)
 class _Round:
-    alone: Lock = field(default_factory=Lock)
+    alone: Lock
+    ended: int = 0  # rounds so far
+    was_fresh: bool = False
     asked_at: datetime | None = None
     brought: Brought | None = None
     held: tuple[int, int] = (0, 0)  # what was remembered when it was asked
     whole: Evidence = NO_EVIDENCE  # what the last round without a failure brought
 
-    def lasts(self, known: Known | None, now: datetime) -> Brought | None:
-        """What was brought, if it is too early to ask again."""
+    def lasts(
+        self, known: Known | None, now: datetime, *, fresh: bool, before: int
+    ) -> Brought | None:
+        """What was brought, if a round has ended since `before`, or it is too early for one."""
         if self.asked_at is None or self.brought is None or _held(known) < self.held:
+            return None
+        if self.ended != before and self.was_fresh >= fresh:
+            return self.brought
+        if fresh:
             return None
         most = RETRY_INTERVAL if _failed(self.brought) else REFRESH_INTERVAL
         wait = timedelta(seconds=min(self.brought.again_after, most))
-        return self.brought if timedelta(0) <= now - self.asked_at < wait else None
+        gone = now - self.asked_at
+        return self.brought if wait and -_OVERTAKEN <= gone < wait else None
 
-    def keep(self, brought: Brought, known: Known | None, now: datetime) -> Brought:
+    def keep(self, brought: Brought, known: Known | None, now: datetime, *, fresh: bool) -> Brought:
         """Note what was brought; a failure takes nothing away."""
         if _failed(brought):
             brought = replace(brought, evidence=brought.evidence.beside(self.whole))
         else:
             self.whole = brought.evidence
         self.asked_at, self.brought, self.held = now, brought, _held(known)
+        self.ended, self.was_fresh = self.ended + 1, fresh
         return brought
 
 
@@ -92,15 +107,19 @@ class Rounds:
         now: datetime,
         fresh: bool = False,
     ) -> Brought:
-        """What :func:`cardsign.net.live.gather` brings, or brought a short while ago."""
+        """What :func:`cardsign.net.live.gather` brings, or brought a short while ago.
+
+        Whoever had to wait while another thread asked uses what that one brought.
+        """
         with self._lock:
-            one = self._rounds.setdefault((enrolment.name, contact), _Round())
+            one = self._rounds.setdefault((enrolment.name, contact), _Round(Lock()))
+        before = one.ended
         with one.alone:
-            if not fresh and (lasting := one.lasts(known, now)) is not None:
+            if (lasting := one.lasts(known, now, fresh=fresh, before=before)) is not None:
                 return lasting
             ask = _Hurried(self._ask, Deadline(self._clock, REFRESH_SECONDS))
             brought = gather(enrolment, limits, known, ask, contact=contact, now=now, fresh=fresh)
-            return one.keep(brought, known, now)
+            return one.keep(brought, known, now, fresh=fresh)
 
 
 def _failed(brought: Brought) -> bool:

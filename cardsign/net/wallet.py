@@ -75,14 +75,20 @@ class Wallet:
     def for_call(self, issuer: str, endpoints: tuple[Endpoint, ...]) -> Errand:
         """Where to call, with his credential if he has one, else without.
 
-        An entry without audience is preferred, for it is for the agent itself.
+        Of his entries only those without audience: what opens an extended card is not shown to
+        the agent itself, which may be somebody else's.
 
         Raises:
             CredentialFault: ``credential.elsewhere``: he has one, and none of the endpoints stands
                 where it belongs; the peer is not called without it either.
         """
-        own = sorted(self._of(issuer), key=lambda one: one.audience is not None)
+        own = [one for one in self._of(issuer) if one.audience is None]
         return _errands(own, endpoints, issuer)[0] if own else Errand(endpoints[0], None)
+
+    def is_for_extended_alone(self, issuer: str) -> bool:
+        """Whether all that he has for an issuer is for extended cards."""
+        own = self._of(issuer)
+        return bool(own) and all(one.audience is not None for one in own)
 
     def open(self, errand: Errand, payload: Mapping[str, Json]) -> Header | None:
         """Have the errand's credential, in the form that the verified payload or his entry says.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -25,9 +25,10 @@ from cardsign.trust.policy import Enrolment
 
 #: Statements passed that are remembered by number and digest: those of one longest refresh.
 MAX_PASSED: Final = 256
-#: URLs at which a trusted card was found that are remembered of one issuer. One that was found
-#: there longer ago may vanish unnoticed; a card that is gone gets no verdict in any case.
-MAX_CARDS: Final = 128
+#: Cards of one issuer that a policy lists, and URLs of his at which a trusted card was found that
+#: are remembered; a release statement of 64 KiB has room for hardly more. Of the others the one
+#: found longest ago may vanish unnoticed; a card that is gone gets no verdict in any case.
+MAX_CARDS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +105,17 @@ class Known:
         way = before.way if moved else before.passed
         return replace(self, passed=tuple(dict.fromkeys(way))[-MAX_PASSED:])
 
-    def with_card(self, url: str) -> Known:
-        """This, with one more place of a trusted card."""
-        others = (one for one in self.cards if one != url)
-        return replace(self, cards=(*others, url)[-MAX_CARDS:])
+    def with_card(self, url: str, listed: Collection[str] = ()) -> Known:
+        """This, with one more place of a trusted card; of too many, one that is not listed goes.
+
+        Args:
+            url: Where it was found.
+            listed: Where the policy has the issuer's cards.
+        """
+        cards = [*(one for one in self.cards if one != url), url]
+        if len(cards) > MAX_CARDS:
+            cards.remove(next((one for one in cards if one not in listed), cards[0]))
+        return replace(self, cards=tuple(cards))
 
     def as_floor(self) -> Floor:
         """What a lock file has to hold, so that a machine without memory goes no lower."""

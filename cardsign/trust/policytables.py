@@ -21,6 +21,7 @@ from cardsign.jose.algorithms import VerifyAlg
 from cardsign.jose.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME
 from cardsign.jose.members import DIGEST, HOLDER, ISSUER, MAX_INTEGER, THUMBPRINT
 from cardsign.jose.release import MAX_RELEASE_LIFETIME
+from cardsign.trust.known import MAX_CARDS
 from cardsign.trust.lock import ISSUER_NAME
 from cardsign.trust.policy import DEFAULT_SKEW, MAX_SKEW
 from cardsign.trust.policylines import Location
@@ -191,7 +192,9 @@ class IssuerTable(Table):
         description="Whether a card must be known to be current.",
     )
     cards: list[str] = Field(
-        default=[], description="Its cards, by URL: what `cardsign peers verify` looks at."
+        default=[],
+        max_length=MAX_CARDS,
+        description="Its cards, by URL: what `cardsign peers verify` looks at.",
     )
     peer: Literal["required", "optional"] = Field(
         default="required",
@@ -227,6 +230,7 @@ _EXPECTED: Final = {
     "dict_type": "a table",
     "model_type": "a table",
     "too_short": "at least one",
+    "too_long": "at most {max_length}",
     "greater_than_equal": "at least {ge}",
     "less_than_equal": "at most {le}",
     "literal_error": "{expected}",

@@ -20,7 +20,7 @@ from cardsign.trust.lock import floor_of, floor_to_json, pin_of, pin_to_json, ti
 from cardsign.trust.origins import parse_url
 
 STATE_FORMAT: Final = "cardsign-state/1"
-#: Bytes. Two statements and a key set of 64 KiB each, escaped, and 128 URLs of 2 KiB.
+#: Bytes. Two statements and a key set of 64 KiB each, escaped, and 256 URLs of 2 KiB.
 MAX_STATE_BYTES: Final = 1024 * 1024
 
 _MAX_DEPTH: Final = 8

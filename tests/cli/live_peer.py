@@ -87,7 +87,7 @@ class LivePeer:
             "source": "env:TIDES_TOKEN",
             **more,
         }
-        lines = [f"{name} = {json.dumps(value)}" for name, value in entry.items()]
+        lines = [f"{name} = {json.dumps(value)}" for name, value in entry.items() if value]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(["format = 1", "[[credential]]", *lines, ""]))
         path.chmod(mode)

@@ -34,10 +34,13 @@ def card_at(
     version: str = "1.0",
     streaming: bool = True,
     secured: bool = False,
+    tenant: str = "",
 ) -> dict[str, Any]:
     """A card of the agent."""
     url = f"http://127.0.0.1:{port}{path}"
     one = {"url": url, "protocolBinding": binding, "protocolVersion": version}
+    if tenant:
+        one["tenant"] = tenant
     card: dict[str, Any] = {
         "name": "Tide tables",
         "description": "Answers when the water comes.",
@@ -130,6 +133,8 @@ def test_O19_states_and_errors_are_shown(running: Any) -> None:
             "endpoint": {"url": f"{url}/a2a", "binding": "JSONRPC", "version": "1.0"},
             "state": "TASK_STATE_COMPLETED",
             "text": "high water at noon",
+            "final": True,
+            "unshown_parts": 0,
         }
 
 
@@ -207,10 +212,41 @@ def test_a_credential_is_shown_to_the_agent(running: Any, caplog: pytest.LogCapt
 def test_an_entry_for_another_origin_of_the_issuer(running: Any) -> None:
     """Who has a credential for him elsewhere does not call him without it here."""
     with running() as call:
-        LivePeer("https://tides.example", TOKEN, {}).write_credentials()
+        LivePeer("https://tides.example", TOKEN, {}).write_credentials(audience="")
         ended = call("hello")
         assert (ended.status, "credential.elsewhere" in ended.err) == (2, True)
         assert set(call.agent.paths) == {"/.well-known/agent-card.json"}
+
+
+@pytest.mark.needs_a2a
+def test_an_entry_for_an_extended_card(running: Any) -> None:
+    """It is not shown to the agent itself, and that is said."""
+    with running() as call:
+        origin = f"http://127.0.0.1:{call.agent.port}"
+        LivePeer(origin, TOKEN, {}).write_credentials(audience="9f2c61d07be84a15")
+        ended = call("hello")
+        assert (ended.status, ended.text) == (0, "you said: hello\n")
+        assert "what you have for tides is for extended cards; calling without" in ended.err
+        assert set(call.agent.seen) == {""}
+
+
+@pytest.mark.needs_a2a
+def test_a_tenant_leads_nowhere_else(running: Any) -> None:
+    """It would be put into the path as it is; nothing but the card is asked for."""
+    with running(binding="HTTP+JSON", path="/rest", tenant="../../other") as call:
+        ended = call("hello")
+        assert (ended.status, "call.no_interface" in ended.err) == (3, True)
+        assert set(call.agent.paths) == {"/.well-known/agent-card.json"}
+
+
+@pytest.mark.needs_a2a
+def test_what_is_no_number_or_no_text(cardsign: Cardsign) -> None:
+    """A fault of the command line, before anybody is asked."""
+    for ended in (
+        cardsign("call", "https://tides.example", "hello", "--timeout", "nan"),
+        cardsign("call", "https://tides.example", "\udcff"),
+    ):
+        assert (ended.status, "usage.invalid" in ended.err) == (2, True)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "x" * (1024 * 1024 + 1)], ids=["", "blank", "long"])

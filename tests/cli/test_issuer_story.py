@@ -373,6 +373,17 @@ def test_no_recovery_is_final(cardsign: Cardsign) -> None:
     assert (ended.status, "statement.recovery" in ended.err) == (2, True)
 
 
+def test_a_strangers_recovery_key_is_answered_with_where_to_find_the_right_one(
+    issuer: Cardsign,
+) -> None:
+    """Another active key would be of no use."""
+    Path("other.key").write_bytes(make_recovery(b"another horse entirely")[1])
+    ended = issuer("keyset", "recover", "--recovery-file", "other.key", **RECOVERY)
+    assert (ended.status, "sign.no_key" in ended.err) == (1, True)
+    assert "keyset show" in ended.err
+    assert "keys generate" not in ended.err
+
+
 def test_a_root_key_is_exchanged_in_good_order(
     issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,11 +415,13 @@ def test_another_history_is_not_published_over_ours(issuer: Cardsign) -> None:
     digest = run(issuer("keyset", "draft", "--keystore", "copy", "--days", "30")).text.strip()
     own = ("--keystore", "copy", "--digest", digest)
     run(issuer("keyset", "sign", "keyset-1.2.json", *own))
-    before = tree()
     for words in (("keyset", "publish", "keyset-1.2.json"), ("release", "renew", "--force")):
+        before = tree()
         ended = issuer(*words, *elsewhere)
         assert (ended.status, "publish.statements" in ended.err) == (1, True)
         assert tree() == before
+        parted = ("--keystore", "copy", "--publication", "nowhere")
+        run(issuer("keyset", "publish", "keyset-1.2.json", *parted))
 
 
 def test_a_ledger_that_was_edited_stops_the_signer(issuer: Cardsign) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pyrage
 import pytest
 
 from cardsign.cli.options import actor
+from cardsign.jose.keys import PrivateKey
 from cardsign.keys import operations
 from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
 from cardsign.keys.postgres.address import parse_database_url
@@ -163,12 +165,65 @@ def test_every_line_of_the_log_says_who_it_was(issuer: Cardsign) -> None:
     assert {line["actor"] for line in lines} == {actor()}
 
 
+def allow(*servers: str) -> None:
+    """Write the user's own file, which lets a committed one name these servers."""
+    file = Path("home/.config/cardsign/signers.toml")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"format = 1\ndatabases = {json.dumps(servers)}\n")
+    file.chmod(0o600)
+
+
+COMMANDS = {
+    "one that reads": ("keys", "list"),
+    "one that makes a store": ("keys", "generate"),
+    "one that only profits from it": ("sign", "card.json", "--key", "x", "--public", "key.jwk"),
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_a_committed_file_sends_no_password_to_a_stranger(
+    cardsign: Cardsign, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is connected to before the user has allowed the server, by host and port."""
+    monkeypatch.setenv("PGPASSWORD", "of the user")
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    Path("key.jwk").write_text(json.dumps(PrivateKey.generate("ES256").public.jwk()))
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        stranger.settimeout(0.05)
+        port = stranger.getsockname()[1]
+        url = f"postgresql+psycopg://127.0.0.1:{port}/keys"
+        Path("cardsign.toml").write_text(f'format = 1\nkeystore = "{url}"\n')
+        for allowed in ([], ["127.0.0.1:5432"], [f"localhost:{port}"]):
+            allow(*allowed)
+            ended = cardsign(*words)
+            assert (ended.status, "keystore.not_allowed" in ended.err) == (2, True)
+            assert f'databases = ["127.0.0.1:{port}"]' in ended.err
+            with pytest.raises(TimeoutError):
+                stranger.accept()
+
+
+@pytest.mark.parametrize(
+    "query", ["passfile=.pgpass", "sslmode=disable", "sslrootcert=ca.pem", "host=evil.example"]
+)
+def test_a_committed_file_does_not_say_how_to_connect(cardsign: Cardsign, query: str) -> None:
+    """Also where the user has allowed the server."""
+    allow("db.example:5432")
+    url = f"postgresql+psycopg://db.example/keys?{query}"
+    Path("cardsign.toml").write_text(f'format = 1\nkeystore = "{url}"\n')
+
+    ended = cardsign("keys", "list")
+
+    assert (ended.status, "config.malformed" in ended.err) == (2, True)
+    assert query.partition("=")[0] in ended.err
+
+
 @pytest.mark.needs_postgres
 def test_init_says_where_the_password_goes(issuer: Cardsign, postgres: Server, monkeypatch) -> None:
     """Not into the file; the file then names the database, and libpq finds the password."""
     named = os.environ["CARDSIGN_KEYSTORE"]
     monkeypatch.delenv("CARDSIGN_KEYSTORE")
 
+    allow(f"127.0.0.1:{postgres.port}")
     assert "keystore.unreachable" in issuer("keys", "list").err
     monkeypatch.setenv("PGPASSWORD", postgres.password)
     assert len(well(issuer("keys", "list", "--json")).json) == 3

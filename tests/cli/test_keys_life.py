@@ -14,6 +14,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from cardsign.cli.failures import run
 from cardsign.cli.keys import steps
 from cardsign.errors import PassphraseFault
 from cardsign.jose.keys import PrivateKey
@@ -528,3 +529,39 @@ def test_a_group_without_a_command_shows_what_there_is(cardsign: Cardsign) -> No
         assert (ended.status, ended.out) == (2, b"")
         assert ended.err.startswith("Usage: cardsign")
         assert ended.err.count("\n") > 10
+
+
+def test_sign_names_the_key_that_waits_after_a_theft(at_once: Cardsign) -> None:
+    """Where none waits it says to make one."""
+    at_once("keys", "revoke", kids(at_once)[0], "--reason", "ceased")
+    assert "cardsign keys generate" in at_once("sign", "card.json").err
+    at_once("keys", "generate", "--standby")
+    (_, waiting) = kids(at_once)
+
+    ended = at_once("sign", "card.json")
+
+    assert "sign.no_key" in ended.err
+    assert f"cardsign keys activate -- {waiting}" in ended.err
+
+
+def test_audit_verify_tells_of_a_state_that_was_edited(at_once: Cardsign) -> None:
+    """Of one that was not, it tells the head."""
+    assert at_once("keys", "audit", "verify").status == 0
+    state = Path("keys/keystore.json")
+    state.write_text(state.read_text().replace('"card"\n', '"release"\n'))
+
+    ended = at_once("keys", "audit", "verify")
+
+    assert (ended.status, "keystore.audit_differs" in ended.err) == (2, True)
+
+
+def test_a_closed_stdout_is_told_before_anything_is_done(
+    at_once: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is opened next would take its place."""
+    done: list[int] = []
+    assert run(lambda: done.append(1)) == 0
+    monkeypatch.setattr("sys.stdout", None)
+
+    assert run(lambda: done.append(2)) == 2
+    assert done == [1]

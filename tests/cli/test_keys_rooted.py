@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,114 @@ def test_a_draft_that_cannot_be_read_is_no_reason_to_overwrite_it(issuer: Cardsi
     assert (ended.status, f"({DRAFT})" in ended.err) == (2, True)
 
 
+STRANGE: dict[str, tuple[Callable[[], object], str]] = {
+    "a link to the key store": (lambda: DRAFT.symlink_to("keys/keystore.json"), "file.not_plain"),
+    "a link to nothing": (lambda: DRAFT.symlink_to("nothing"), "file.not_plain"),
+    "a pipe": (lambda: os.mkfifo(DRAFT), "file.not_plain"),
+    "a file of something else": (lambda: DRAFT.write_text("{}"), "rotate.not_a_draft"),
+    "a file that is too long": (lambda: DRAFT.write_bytes(b" " * 70_000), "file.unreadable"),
+}
+
+
+@pytest.mark.parametrize(("occupy", "code"), STRANGE.values(), ids=STRANGE)
+def test_a_tick_writes_its_draft_over_nothing_else(
+    issuer: Cardsign, occupy: Callable[[], object], code: str
+) -> None:
+    """What stands there came from a repository: it leads nowhere, and nothing is overwritten."""
+    generate(issuer)
+    before = tree()
+    occupy()
+    after = {**before, **({str(DRAFT): DRAFT.read_bytes()} if DRAFT.is_file() else {})}
+
+    ended = issuer("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None)
+
+    assert (ended.status, f"{code}: " in ended.err, str(DRAFT) in ended.err) == (2, True, True)
+    assert tree() == after
+
+
+def test_a_tick_gives_no_digest_of_what_nobody_here_has_drafted(issuer: Cardsign) -> None:
+    """A draft that a stranger has committed says the same and more: that is shown, and loudly."""
+    generate(issuer)
+    own = tick(issuer)["needs_root"]
+    evil = PrivateKey.generate("ES256").public
+    Path("evil.jwk").write_text(json.dumps(evil.jwk()))
+    run(issuer("keyset", "draft", "-o", DRAFT, "--add-card", "eve=evil.jwk"))
+    theirs = DRAFT.read_bytes()
+
+    told = tick(issuer)["needs_root"]
+    text = issuer("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None).err
+    alarms = {one["code"] for one in issuer("keys", "doctor", "--json").json}
+
+    assert (own["says_more"], own["digest"] is None) == ([], False)
+    assert [line.startswith(f"+ key ES256 {evil.thumbprint}") for line in told["says_more"]] == [
+        True
+    ]
+    assert told["digest"] is None
+    assert f"+ key ES256 {evil.thumbprint} for card, held by eve" in text
+    assert "rotate.draft_says_more" in text
+    assert run(issuer("keyset", "show", DRAFT, "--json")).json["digest"] not in text
+    assert {"doctor.draft_waits", "rotate.draft_says_more"} <= alarms
+    assert DRAFT.read_bytes() == theirs
+
+
+def test_a_tick_drafts_nothing_for_a_key_that_nobody_has_entered(issuer: Cardsign) -> None:
+    """Somebody has written it into keystore.json, and no line of the log tells of it."""
+    generate(issuer)
+    store = DirectoryStore.open(Path("keys"))
+    own = next(key for key in store.state.keys if key.state == "generated")
+    evil = replace(
+        own,
+        public=PrivateKey.generate("ES256").public,
+        custody="exec:/bin/evil",
+        private="elsewhere",
+    )
+    state = replace(store.state, keys=(*store.state.keys, evil))
+    Path("keys/keystore.json").write_bytes(dump_state(state))
+
+    ended = issuer("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None)
+
+    assert "keystore.audit_differs" in ended.err, ended.err
+    assert ended.status == 2
+    assert f"key '{evil.kid}' is in the state, and no line of the log" in ended.err
+    assert not DRAFT.exists()
+
+
+def test_a_key_that_lies_elsewhere_does_not_stop_the_others(issuer: Cardsign) -> None:
+    """Its successor is made where it lies; those of the files' algorithm are made all the same."""
+    DirectoryStore.open(Path("keys")).add_remote_key(
+        PrivateKey.generate("RS256").public,
+        "exec:/bin/sign?arg=1",
+        now=datetime.now(UTC) - timedelta(days=365),
+    )
+
+    first, second = (tick(issuer, PASSPHRASE)["made"] for _ in range(2))
+    third = issuer("keys", "rotate", "--tick")
+
+    assert {(one["alg"], *one["roles"]) for one in (first, second)} == {
+        ("ES256", "card"),
+        ("ES256", "release"),
+    }
+    assert "the next RS256 card key has to be made where the active one lies" in third.err
+    listed = run(issuer("keys", "list", "--json")).json
+    assert [key["alg"] for key in listed].count("RS256") == 1
+
+
+def test_all_of_a_change_is_shown_to_who_signs_it(issuer: Cardsign) -> None:
+    """However long its kid is, and whatever it says."""
+    kid = "x" * 200 + " for card, held by owner"
+    evil = PrivateKey.generate("ES256").public
+    Path("evil.jwk").write_text(json.dumps({**evil.jwk(), "kid": kid}))
+    made = issuer("keyset", "draft", "-o", DRAFT, "--add-release", "eve=evil.jwk")
+    digest = run(made).text.strip()
+
+    shown = run(issuer("keyset", "sign", DRAFT, "--digest", digest))
+
+    for text in (made.err, shown.err, run(issuer("keyset", "show", DRAFT)).text):
+        (line,) = [one for one in text.splitlines() if evil.thumbprint in one]
+        assert "for release, held by eve" in line.partition(kid)[0]
+        assert line.endswith(f', kid "{kid}"')
+
+
 def test_a_key_that_is_not_listed_yet_hinders_nobody(issuer: Cardsign) -> None:
     """It is in no key set, signs nothing, and cards are published as ever."""
     before = run(issuer("keys", "jwks")).json["keys"]
@@ -303,3 +412,37 @@ def test_doctor_knows_the_statements(issuer: Cardsign) -> None:
         assert datetime.fromisoformat(alarm["real"]) > datetime.now(UTC)
         assert alarm["hint"]
     assert rotating.DRAFT_FILE in issuer("keys", "doctor").err
+
+
+def root_of(store: str = "keys") -> str:
+    """The kid of the first root key."""
+    keys = DirectoryStore.open(Path(store)).state.keys
+    return next(key.kid for key in keys if "root" in key.roles)
+
+
+def test_the_only_root_is_not_retired_before_another_is_listed(issuer: Cardsign) -> None:
+    """Nor destroyed; one that no keyset names can go."""
+    spare = generate(issuer, "--role", "root")
+
+    refused = issuer("keys", "retire", root_of())
+    assert (refused.status, state_of(root_of())) == (2, "active")
+    assert "keystore.still_needed" in refused.err
+    ended = run(issuer("keys", "retire", spare))
+    assert "has ended; leave it out: cardsign keyset draft" in ended.err
+    assert "key set" not in ended.err
+    assert state_of(spare) == "retired"
+
+
+def test_who_revokes_the_only_root_is_told_what_that_means(issuer: Cardsign) -> None:
+    """Its half stays for the statement that removes it, and doctor says what is left."""
+    spare = generate(issuer, "--role", "root")
+    told = run(issuer("keys", "revoke", spare, "--reason", "ceased"))
+    assert "cardsign keyset draft" in told.err
+    assert "too few" not in told.err
+    assert "doctor.roots_ended" not in issuer("keys", "doctor").err
+
+    told = run(issuer("keys", "revoke", root_of(), "--reason", "compromised"))
+    assert "too few root holders are left to sign it" in told.err
+    assert "sign your cards again" not in told.err
+    assert "keystore.still_needed" in issuer("keys", "destroy", root_of()).err
+    assert "doctor.roots_ended" in issuer("keys", "doctor").err

@@ -395,6 +395,68 @@ def test_a_local_fault_of_one_issuer_hides_no_other(cardsign: Cardsign, four: Ne
     assert "2 not looked at" in cardsign("peers", "verify").err
 
 
+def _forked(network: Network, first: bytes) -> None:
+    """Somebody with the roots shows another statement of the number that is held."""
+    network[HOME + KEYSET_PATH.format(epoch=1, version=1)] = peer.keyset(exp=peer.T0 + 91 * DAY)
+    network[HOME + RELEASE_PATH] = b"{}"
+
+
+def _vanished(network: Network, first: bytes) -> None:
+    """The release that was seen is gone."""
+    del network[HOME + RELEASE_PATH]
+
+
+def _rolled_back(network: Network, first: bytes) -> None:
+    """An older release is served, by a cache perhaps."""
+    network[HOME + RELEASE_PATH] = peer.release(first, PORTABLE, seq=41)
+
+
+FOUND = {
+    "a fork": (_forked, "statement.fork", 1),
+    "a vanished release": (_vanished, "statement.vanished", 1),
+    "a rollback": (_rolled_back, "statement.rollback", 0),
+}
+
+
+@pytest.mark.parametrize(("change", "code", "status"), FOUND.values(), ids=FOUND)
+def test_what_is_found_beside_a_trusted_card_is_told(
+    cardsign: Cardsign,
+    network: Network,
+    tides: bytes,
+    change: Callable[[Network, bytes], None],
+    code: str,
+    status: int,
+) -> None:
+    """What somebody has to look into is no good day, though the card is trusted."""
+    add(cardsign, HOME, "--name", "tides")
+    good = cardsign("peers", "verify")
+    assert (good.status, "statement." in good.text, "alarm" in good.err) == (0, False, False)
+    change(network, tides)
+    ended = cardsign("peers", "verify")
+    (line,) = ended.text.splitlines()
+    assert line.startswith("trusted ")
+    assert f"; {code}: " in line
+    assert (ended.status, "1 with an alarm" in ended.err) == (status, status == 1)
+    text = Path("trust.toml").read_text().replace('"tides"', '"tides"\npeer = "optional"', 1)
+    Path("trust.toml").write_text(text)
+    ended = cardsign("peers", "verify")
+    assert (ended.status, code in ended.text) == (0, True)
+
+
+def test_a_line_says_why_and_not_only_that_something_is_missing(
+    cardsign: Cardsign, network: Network, tides: bytes
+) -> None:
+    """Where a release came and was refused, that is why there is none; trust add says it too."""
+    network[HOME + RELEASE_PATH] = peer.release(tides, PORTABLE, issuer="https://other.example")
+    added = add(cardsign, HOME, "--name", "tides")
+    assert "statement.issuer: " in added.err
+    ended = cardsign("peers", "verify")
+    assert ended.status == 3
+    assert "statement.issuer: " in ended.text
+    del network[HOME + RELEASE_PATH]
+    assert "trust.freshness_unknown: there is no release" in cardsign("peers", "verify").text
+
+
 def test_what_lists_no_card_cannot_be_checked(cardsign: Cardsign, tides: bytes) -> None:
     """A check that looks at nothing must not pass."""
     cardsign("trust", "init")

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from cardsign.jose.jwks import JwkSet
 from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
 from cardsign.keys.store import DirectoryStore
 from tests.cli.conftest import Cardsign, Ended
+from tests.jose.statement_making import key
 from tests.support import PORTABLE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,3 +112,29 @@ def test_a_silent_peer(cardsign: Cardsign, home: str) -> None:
     nobody = "http://127.0.0.1:9"
     assert cardsign("verify", nobody, LOOPBACK).status == 3
     run(cardsign("verify", "signed.json", "--issuer", "tides"))
+
+
+def test_who_has_had_enough_is_not_kept_by_a_silent_peer(cardsign: Cardsign) -> None:
+    """Ctrl-C ends it at once, though the peer's time is not over."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(30)
+        home = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
+        run(cardsign("trust", "add", home, "--jwks", "jwks.json"))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cardsign", "peers", "verify", LOOPBACK],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(Path("home").resolve())},
+        )
+        try:
+            connection, _ = silent.accept()
+            with connection:
+                connection.recv(1)
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=5)  # half of what one request may take
+        finally:
+            process.kill()
+            process.communicate()
+    assert (process.returncode, out, err.strip()) == (2, "", "cardsign: stopped")

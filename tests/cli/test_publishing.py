@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,10 @@ from typing import Any
 import pytest
 
 from cardsign.generation import Generation, load_current
+from cardsign.jose.assembly import sign_statement
+from cardsign.jose.keys import PrivateKey
 from cardsign.jose.release import ReleaseStatement, read_release
+from cardsign.jose.statements import TYP_RELEASE
 from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
 from cardsign.keys.records import StoreState
 from cardsign.keys.store import DirectoryStore
@@ -47,7 +51,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
     """Set the clock of the statements."""
 
     def show(now: datetime) -> None:
-        for command in ("release", "keyset", "keyset_publishing"):
+        for command in ("release", "keyset", "keyset_publishing", "keyset_signing"):
             monkeypatch.setattr(f"cardsign.cli.{command}.moment", lambda: now)
 
     return show
@@ -254,6 +258,165 @@ def test_a_publication_that_was_not_recorded_is_the_same_once_more(
     assert state().publications == ()
     assert "nothing changed" in run(cardsign("publish", "signed.json", "-o", "public")).err
     assert state().publications[-1].generation == 1
+
+
+# ------------------------------------------------------------------ mishaps
+
+
+@pytest.mark.parametrize("seq", [1, 2, 3, 2**53 - 2])
+def test_cron_signs_nothing_of_what_nobody_has_signed(seq: int, issuer: Cardsign) -> None:
+    """A release that somebody added or edited is no release before the next one."""
+    assert release().seq == 2
+    said = json.loads(release().envelope.payload) | {"seq": seq, "cards": [], "floor": {}}
+    payload = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    forged = sign_statement(payload, [PrivateKey.generate("ES256")], TYP_RELEASE)
+    Path(f"keys/statements/releases/{seq}.json").write_bytes(forged)
+    before = tree()
+    ended = issuer("release", "renew", "--force")
+    if seq == 1:  # it is read no more
+        assert (ended.status, release().seq) == (0, 3)
+        return
+    assert (ended.status, "keystore.statements" in ended.err) == (2, True)
+    assert tree() == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["publish", "signed.json", "--max-age", "60"],
+        ["release", "renew"],
+        ["keyset", "publish", "keyset-1.2.json"],
+        ["keyset", "publish", "keyset-1.2.json", "--without-release"],
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_a_release_of_a_clock_that_was_ahead_keeps_nothing_out(
+    words: list[str], issuer: Cardsign, clock: Callable[[datetime], None]
+) -> None:
+    """It was published, and nobody believes it yet: the next one replaces it at once."""
+    signed_keyset(issuer, "1.2")
+    clock(datetime.now(UTC).replace(microsecond=0) + timedelta(days=30))
+    run(issuer("release", "renew"))
+    early = release()
+    assert early.iat > datetime.now(UTC).timestamp()
+    assert issuer("release", "show").status == 0
+    clock(datetime.now(UTC).replace(microsecond=0))
+    assert issuer("release", "show").status == 1
+    if words[0] == "publish":  # no verifier would trust the card by it
+        ended = issuer(*words)
+        assert (ended.status, "publish.not_verifying" in ended.err) == (1, True)
+        words = ["release", "renew"]
+    passphrase = {"CARDSIGN_PASSPHRASE": None} if "--without-release" in words else {}
+    run(issuer(*words, **passphrase))
+    run(issuer("release", "renew"))
+    assert release().seq == early.seq + 1
+    assert release().iat <= datetime.now(UTC).timestamp()
+    assert "nothing changed" in run(issuer("release", "renew")).err
+    run(issuer("publish", "signed.json", "--max-age", "60"))
+
+
+def test_a_keyset_of_a_clock_that_was_ahead_is_not_signed_or_kept(
+    issuer: Cardsign, clock: Callable[[datetime], None]
+) -> None:
+    """Once it were published, none could follow it before its time."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    clock(now + timedelta(days=300))
+    digest = run(issuer("keyset", "draft", "-o", "draft.json")).text.strip()
+    sign = ("keyset", "sign", "draft.json", "--digest", digest)
+    run(issuer(*sign, "-o", "signed-ahead.json"))
+    clock(now)
+    before = tree()
+    for words in (sign, ("keyset", "publish", "signed-ahead.json")):
+        ended = issuer(*words)
+        assert (ended.status, "statement.not_yet" in ended.err) == (2, True)
+        assert f"issued at {now + timedelta(days=300):%Y-%m-%d}" in ended.err
+        assert tree() == before
+    clock(now + timedelta(days=300))
+    run(issuer("keyset", "publish", "signed-ahead.json", CARDSIGN_PASSPHRASE=None))
+    clock(now)
+    ended = issuer("keyset", "draft")
+    assert (ended.status, "the newest here, was issued at" in ended.err) == (2, True)
+
+
+def test_a_restored_key_store_takes_up_what_is_published(issuer: Cardsign) -> None:
+    """It lacks what was signed after the backup; its next release comes after all of that."""
+    shutil.copytree("keys", "older")
+    run(issuer("keyset", "publish", signed_keyset(issuer, "1.2")))
+    run(issuer("release", "renew", "--force"))
+    newest = release()
+    shutil.rmtree("keys")
+    Path("older").rename("keys")
+    ended = issuer("publish", "signed.json", "--max-age", "60")
+    assert (ended.status, "release renew" in ended.err) == (1, True)
+    renewed = run(issuer("release", "renew", "--force"))
+    assert f"took up release {newest.seq}" in renewed.err
+    assert (release().seq, release().cards) == (newest.seq + 1, newest.cards)
+    held = state().statements
+    assert (held.release_seq, held.keyset and held.keyset.version) == (newest.seq + 1, 2)
+    run(issuer("publish", "signed.json", "--max-age", "60"))
+    assert "took up" not in run(issuer("release", "renew", "--force")).err
+
+
+def test_a_published_release_of_a_revoked_key_is_not_taken_up(issuer: Cardsign) -> None:
+    """Its thief may have counted far; what he lists is not what the next release says."""
+    before = release()
+    run(issuer("release", "renew", "--force"))
+    shutil.copytree("keys", "thief")
+    shutil.copytree("public", "of-the-thief")
+    theft = ("--keystore", "thief", "--publication", "of-the-thief")
+    url = f"{ISSUER}/.well-known/agent-card.json"
+    run(issuer("release", "renew", "--withdraw", url, *theft))
+    stolen = next(key.kid for key in state().keys if key.roles == ("release",))
+    run(issuer("keys", "revoke", stolen, "--reason", "compromised"))
+    ended = issuer("release", "renew", "--publication", "of-the-thief")
+    assert (ended.status, "sign.no_key" in ended.err) == (1, True)
+    assert state().statements.release_seq == before.seq + 1
+
+
+def test_a_root_holder_only_keeps_what_another_store_publishes(cardsign: Cardsign) -> None:
+    """His store has no release; without the statement he could not sign the one after it."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    run(cardsign("init", "--issuer", ISSUER, "--no-recovery", "--root-keystore", "stick"))
+    run(cardsign("sign", "card.json", "-o", "signed.json"))
+    run(cardsign("release", "renew", "--card", "signed.json"))
+    run(cardsign("publish", "signed.json"))
+    by_root = ("--keystore", "stick")
+    for version in (2, 3):
+        before, file = published(), f"keyset-1.{version}.json"
+        digest = run(cardsign("keyset", "draft")).text.strip()
+        run(cardsign("keyset", "sign", file, "--digest", digest, *by_root))
+        kept = run(cardsign("keyset", "publish", file, *by_root, "--json"))
+        assert (kept.json["created"], kept.json["published"]) == (True, False)
+        assert "kept and not published" in kept.err
+        assert published() == before
+        done = run(cardsign("keyset", "publish", file, "--json"))
+        assert done.json["published"] is True
+
+
+# ------------------------------------------------------------------ standard output
+
+
+def test_standard_output_gets_one_document(issuer: Cardsign) -> None:
+    """The draft, or what there is to say of it as JSON; never both."""
+    draft = run(issuer("keyset", "draft", "-o", "-"))
+    Path("draft.json").write_text(json.dumps(draft.json))
+    digest = run(issuer("keyset", "show", "draft.json", "--json")).json["digest"]
+    assert digest in draft.err
+    signed = run(issuer("keyset", "sign", "draft.json", "-o", "-", "--digest", digest))
+    assert len(signed.json["signatures"]) == 1
+    recovery = ("--recovery-file", "recovery.key")
+    for words in (("draft",), ("sign", "draft.json", "--digest", digest), ("recover", *recovery)):
+        ended = issuer("keyset", *words, "-o", "-", "--json")
+        assert (ended.status, ended.text, "usage.conflict" in ended.err) == (2, "", True)
+        assert "standard output" in ended.err
+
+
+def test_a_wrong_digest_is_not_answered_with_the_right_one(issuer: Cardsign) -> None:
+    """Who pastes it would have compared the draft with itself."""
+    digest = run(issuer("keyset", "draft")).text.strip()
+    ended = issuer("keyset", "sign", "keyset-1.2.json", "--digest", "0" * 64)
+    assert (ended.status, "statement.digest" in ended.err) == (2, True)
+    assert digest not in ended.err
 
 
 # ------------------------------------------------------------------ no root for a release

@@ -6,10 +6,13 @@ import asyncio
 import json
 import logging
 import ssl
+import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 from internet import Answer, Network, Request, Takeover
 from peers import http
@@ -111,6 +114,12 @@ def deep(levels: int) -> Any:
     return value
 
 
+def event(value: str) -> bytes:
+    """A stream of one event with this result, as it is written."""
+    return LAST + b'data: {"jsonrpc": "2.0", "id": 1, "result": %b}\n\n' % value.encode()
+
+
+NAN = float("nan")
 EVIL = "https://evil.example/a2a"
 HOSTILE: dict[str, tuple[Answer, str]] = {
     "a redirect that keeps the method": (
@@ -137,24 +146,44 @@ HOSTILE: dict[str, tuple[Answer, str]] = {
     ),
     "an error with escapes": (error("\x1b[2J\u202e gone"), "call.error"),
     "an error of A2A": (error("no such task", -32001), "call.error"),
-    "an error without a code": (rpc(lambda r: {"error": {}}), "call.error"),
+    "an error without a code": (rpc(lambda r: {"error": {}}), "call.envelope"),
     "a broken server": (http(b"{}", status="500 No"), "fetch.status"),
-    "no JSON": (http(b"<html>"), "call.error"),
-    "a page": (http(b"<html>", content_type="text/html"), "call.error"),
-    "neither result nor error": (rpc(lambda r: {}), "call.error"),
+    "no JSON": (http(b"<html>"), "call.envelope"),
+    "a page": (http(b"<html>", content_type="text/html"), "fetch.content_type"),
+    "neither result nor error": (rpc(lambda r: {}), "call.envelope"),
     "a result of nothing": (result({}), "call.error"),
-    "a result of null": (result(None), "call.error"),
-    "a result that is a list": (result([]), "call.error"),
-    "a result that is text": (result("x"), "call.error"),
+    "a result of null": (result(None), "call.envelope"),
+    "a result that is a list": (result([]), "call.envelope"),
+    "a result that is text": (result("x"), "call.envelope"),
     "a message of numbers": (result({"message": 7}), "call.error"),
     "a message whose parts are none": (result({"message": {"parts": {"text": 1}}}), "call.error"),
-    "a very deep answer": (result(deep(900)), "call.error"),
-    "a deeper one": (http(b'{"a":' * 50_000), "call.error"),
+    "a very deep answer": (result(deep(900)), "call.envelope"),
+    "a deeper one": (http(b'{"a":' * 50_000), "call.envelope"),
     "a compressed answer": (http(b"x", content_encoding="gzip"), "fetch.encoding"),
     "a huge answer": (http(b"x", content_length=str(10**9)), "fetch.too_large"),
     "events without end": (endless(working()), "call.error"),
     "comments without end": (endless(b": still here\n" * 4096), "fetch.too_large"),
     "silence": (Takeover(silent), "fetch.timeout"),
+    "another call's answer": (
+        rpc(lambda r: {"id": "another", "result": MESSAGE}),
+        "call.envelope",
+    ),
+    "an answer without id": (http(b'{"jsonrpc":"2.0","result":{}}'), "call.envelope"),
+    "a member twice": (
+        lambda request: http(
+            b'{"jsonrpc":"2.0","id":%b,"result":{},"result":{}}'
+            % json.dumps(json.loads(request.body)["id"]).encode()
+        ),
+        "call.envelope",
+    ),
+    "a byte order mark": (http(b"\xef\xbb\xbf{}"), "call.envelope"),
+    "a number that is none": (result({"message": {"metadata": {"a": NAN}}}), "call.envelope"),
+    "an infinite role in an event": (event('{"message": {"role": 1e999}}'), "call.error"),
+    "a number beyond all in an event": (
+        event('{"message": {"metadata": {"a": 1%s}}}' % ("0" * 400)),
+        "call.error",
+    ),
+    "half a character in an event": (event('{"message": {"parts": ["\\ud800"]}}'), "call.error"),
     "an event that is no JSON": (LAST + b"data: at noon\n\n", "call.error"),
     "an event of an error": (
         LAST + b'event: error\ndata: {"error":{"code":-32603,"message":"no"}}\n\n',
@@ -224,6 +253,108 @@ def test_who_has_a_credential_is_not_called_without_it(network: Network) -> None
         Wallet((credential,)).for_call("tides", endpoints)
     assert caught.value.code == "credential.elsewhere"
     assert Wallet((credential,)).for_call("others", endpoints).credential is None
+
+
+def one_interface(**changes: Any) -> dict[str, Any]:
+    return {**CARD, "supportedInterfaces": [{**CARD["supportedInterfaces"][0], **changes}]}
+
+
+@pytest.mark.parametrize("tenant", ["../../other", "..", "a/../../b"])
+def test_nothing_is_sent_out_of_the_endpoints_own_path(tenant: str, network: Network) -> None:
+    """Also where an endpoint were made that `endpoints_of` would not give."""
+    from cardsign.integrations.calling import send_text
+
+    host = network.host("tides.example", http(json.dumps(MESSAGE).encode()))
+    card = one_interface(url=f"{HOST}/agents/a", protocolBinding="HTTP+JSON")
+    good = endpoints_of(card)[0]
+    evil = replace(good, tenant=tenant)
+    with pytest.raises(CardsignError) as caught:
+        asyncio.run(send_text(card, evil, None, "x", wire=network.wire()))
+    assert caught.value.code == "fetch.elsewhere"
+    assert host.requests == []
+    for fine in (good, replace(good, tenant="t1")):
+        answer = asyncio.run(send_text(card, fine, None, "x", wire=network.wire()))
+        assert answer.text == "at noon"
+    assert [one.partition("?")[0] for one in host.targets] == [
+        "POST /agents/a/message:stream",
+        "POST /agents/a/t1/message:stream",
+    ]
+
+
+def test_an_answer_that_repeats_the_token(network: Network) -> None:
+    """It is masked wherever it stands; the rest of the answer is not touched."""
+    told = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": f"you are {TOKEN}!"}]}
+    network.host("tides.example", result({"message": {**told, "contextId": TOKEN}}))
+    reply = call(network)
+    assert reply.text == "you are (the credential)!"
+    assert TOKEN not in repr(reply)
+
+
+def test_errors_hold_no_request(network: Network) -> None:
+    """Whoever logs all that an error holds logs no header of ours."""
+    for answer in (http(b"<html>"), http(b"{}", status="500 No"), LAST + b"data: x\n\n"):
+        network.host("tides.example", answer)
+        with pytest.raises(CardsignError) as caught:
+            call(network)
+        below: BaseException | None = caught.value
+        while below is not None:
+            assert not isinstance(below, httpx.RequestError | httpx.HTTPStatusError)
+            below = below.__cause__ or below.__context__
+
+
+PARTS = [{"text": "at "}, {"url": "https://tides.example/map"}, {"data": {"hour": 12}}]
+ENDINGS: dict[str, tuple[list[Any], str, bool, int]] = {
+    "a final state": (
+        [
+            {"artifactUpdate": {"taskId": "t", "artifact": {"artifactId": "a", "parts": PARTS}}},
+            {"statusUpdate": {"taskId": "t", "status": {"state": "TASK_STATE_COMPLETED"}}},
+        ],
+        "at ",
+        True,
+        2,
+    ),
+    "an artifact alone": (
+        [{"artifactUpdate": {"taskId": "t", "artifact": {"artifactId": "a", "parts": PARTS}}}],
+        "at ",
+        False,
+        2,
+    ),
+    "a task at work": (
+        [{"statusUpdate": {"taskId": "t", "status": {"state": "TASK_STATE_WORKING"}}}],
+        "",
+        False,
+        0,
+    ),
+    "a message": ([MESSAGE], "at noon", True, 0),
+}
+
+
+@pytest.mark.parametrize(("events", "text", "is_final", "unshown"), ENDINGS.values(), ids=ENDINGS)
+def test_whether_an_answer_is_whole(
+    events: list[Any], text: str, is_final: bool, unshown: int, network: Network
+) -> None:
+    """A stream may end before the task does, and parts may be no text."""
+    lines = [json.dumps({"jsonrpc": "2.0", "id": 1, "result": one}) for one in events]
+    network.host("tides.example", LAST + "".join(f"data: {one}\n\n" for one in lines).encode())
+    reply = call(network)
+    assert (reply.text, reply.is_final, reply.unshown) == (text, is_final, unshown)
+
+
+def slow_twice(connection: Any) -> None:
+    """The head after most of the time, then events for as long again."""
+    time.sleep(0.7)
+    connection.sendall(HEAD)
+    for _ in range(8):
+        time.sleep(0.1)
+        connection.sendall(b": still here\n\n")
+
+
+def test_the_time_is_for_all_of_it(network: Network) -> None:
+    """A late head does not begin it anew."""
+    network.host("tides.example", Takeover(slow_twice))
+    with pytest.raises(CardsignError) as caught:
+        call(network, timeout=1)
+    assert caught.value.code == "fetch.timeout"
 
 
 def test_a_card_that_the_sdk_cannot_read() -> None:

@@ -222,6 +222,20 @@ def test_the_hook_refuses_with_the_sdks_error(name: str, policy: Policy) -> None
     assert isinstance(caught.value.__cause__, NotTrusted)
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 7.0], ids=str)
+def test_the_hook_and_a_number_that_json_has_not(number: float, policy: Policy) -> None:
+    """The SDK lets it in; 7 is one that JSON has, and an edit all the same."""
+    from a2a.utils.signing import InvalidSignaturesError
+
+    from cardsign.verdict import NotTrusted
+
+    card = json.loads(sign(PORTABLE, key("card")))
+    card["capabilities"] = {"extensions": [{"uri": "urn:x", "params": {"depth": number}}]}
+    with pytest.raises(InvalidSignaturesError) as caught:
+        through_the_sdk(json.dumps(card).encode(), policy)
+    assert isinstance(caught.value.__cause__, NotTrusted) is (number == 7.0)
+
+
 def test_the_hook_and_an_unsigned_card(policy: Policy) -> None:
     """The SDK has an error of its own for it."""
     from a2a.utils.signing import NoSignatureError

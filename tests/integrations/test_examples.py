@@ -15,12 +15,12 @@ import pytest
 from internet import Network, Request
 from peers import http
 
-from cardsign import Asker, Discoverer, JwkSet, NotTrusted, Policy, TransientMemory
+from cardsign import Asker, CardsignError, Discoverer, JwkSet, NotTrusted, Policy, TransientMemory
 from cardsign.trust.anchors import KeysAnchor
 from cardsign.trust.places import parse_place
 from cardsign.trust.policy import Enrolment
 from tests.jose.statement_making import key
-from tests.publications import PUBLIC, sign
+from tests.publications import PUBLIC, PUBLIC_0_3, sign
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HOST = "https://tides.example"
@@ -79,6 +79,53 @@ def test_the_httpx_example(peer: Any, network: Network) -> None:
     with pytest.raises(httpx.TransportError, match="307"):
         ask(HOST, JWKS, "when?", network.wire())
     assert "evil.example" not in network.names
+
+
+def rest_only() -> bytes:
+    """A card without an endpoint over JSON-RPC."""
+    one = {"url": f"{HOST}/rest", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
+    return sign({**PUBLIC, "supportedInterfaces": [one]}, key("card"))
+
+
+PEERS: dict[str, tuple[bytes, Any]] = {
+    "speaks REST alone": (rest_only(), agent),
+    "speaks 0.3 alone": (sign(PUBLIC_0_3, key("card")), agent),
+    "redirects": (sign(PUBLIC, key("card")), redirect),
+    "answers no JSON": (sign(PUBLIC, key("card")), http(b"<html>")),
+    "is broken": (sign(PUBLIC, key("card")), http(b"{}", status="500 No")),
+    "answers a list": (sign(PUBLIC, key("card")), http(b"[]")),
+}
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_the_httpx_example_and_a_peer_who(name: str, peer: Any, network: Network) -> None:
+    """One of the errors that it promises, and nothing else."""
+    card, answer = PEERS[name]
+    peer.answers = {PATH: http(card), "/a2a": answer}
+    with pytest.raises((CardsignError, httpx.HTTPError, ValueError)):
+        example("httpx_client").ask(HOST, JWKS, "when?", network.wire())
+
+
+@pytest.mark.needs_a2a
+@pytest.mark.parametrize("name", [one for one in PEERS if one != "answers a list"])
+def test_the_fastapi_example_and_a_peer_who(name: str, peer: Any, network: Network) -> None:
+    """The application's own error, 502."""
+    card, answer = PEERS[name]
+    peer.answers = {PATH: http(card), "/a2a": answer}
+    anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
+    enrolment = Enrolment("tides", anchor, places=(parse_place(HOST),), freshness="waived")
+    wire = network.wire()
+    asker = Asker(wire, now=now)
+    discoverer = Discoverer(Policy((enrolment,)), TransientMemory(), asker=asker, now=now)
+    app = example("fastapi_app").create_app(b"{}", HOST, discoverer, wire)
+
+    async def visit() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="https://own.example") as client:
+            return await client.get("/peer")
+
+    answered = asyncio.run(visit())
+    assert (answered.status_code, "the peer" in answered.text) == (502, True)
 
 
 @pytest.mark.needs_a2a

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cardsign.errors import FileFault
 from cardsign.keys.doctor import examine_store
 from cardsign.keys.findings import Finding
 from cardsign.keys.store import DirectoryStore
@@ -104,7 +105,7 @@ def cut(store: DirectoryStore) -> None:
     ("spoil", "code"),
     [
         (lost, "doctor.private_missing"),
-        (linked, "doctor.permissions"),
+        (linked, "doctor.symlink"),
         (cut, "keystore.audit_broken"),
     ],
     ids=["a lost private half", "a link in its place", "a log that was cut"],
@@ -166,7 +167,9 @@ def test_settings_below_the_defaults_are_noted(store, es256) -> None:
     assert [finding.message.split()[0] for finding in findings] == [
         "timeline.max_age",
         "timeline.worst_cache",
+        "timeline.card_max_age",
         "timeline.skew",
+        "timeline.rotate_every",
     ]
 
 
@@ -204,3 +207,31 @@ def test_waits_that_are_shorter_than_usual_are_noted(store, es256) -> None:
 
     assert [finding.code for finding in examine(store, settings=short)] == ["doctor.timeline"]
     assert examine(store) == []
+
+
+def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(
+    store, es256, another_es256
+) -> None:
+    """What lies behind it stays as it is; as the folder itself it is used."""
+    record = store.add(es256)
+    folder, elsewhere = store.path / "private", store.path.parent / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    refused = [
+        lambda: store.signer(record, b"correct horse battery staple"),
+        lambda: store.read_private(record.thumbprint),
+        lambda: store.remove_private(record.thumbprint),
+        lambda: store.add(another_es256),
+    ]
+
+    for attempt in refused:
+        with pytest.raises(FileFault) as caught:
+            attempt()
+        assert caught.value.code == "file.permissions"
+    assert [one.name for one in elsewhere.iterdir()] == [f"{record.thumbprint}.key"]
+    assert "doctor.symlink" in [finding.code for finding in examine(store)]
+
+    folder.unlink()
+    elsewhere.rename(folder)
+    assert store.signer(record, b"correct horse battery staple").sign(b"x")
+    assert store.add(another_es256).private == "held"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from cardsign.jose.release import ReleaseStatement
 from cardsign.jose.statements import TYP_RELEASE, StatementRefused
 from cardsign.keys.ledger import Ledger, note_keyset, note_release, write_draft
 from cardsign.keys.opening import AnyStore
+from cardsign.keys.releases import ReleasePlan
 from cardsign.keys.shelf import FileShelf
 from cardsign.keys.statements import KeysetPlan, draft_next, draft_recovery
 from tests.keys.conftest import QuickStore, in_each_store
@@ -36,6 +38,14 @@ def keep(store: AnyStore, *statements: KeysetStatement) -> Ledger:
 def write_release(release: ReleaseStatement) -> bytes:
     """Its bytes, signed by the release key."""
     return sign_statement(release.envelope.payload, [key("rel")], TYP_RELEASE)
+
+
+def sign_release(store: AnyStore, *releases: ReleaseStatement) -> Ledger:
+    """Keep releases as `release renew` does."""
+    for release in releases:
+        note_release(store, release, now=NOW)
+        Ledger.beside(store).keep_release(release, write_release(release))
+    return Ledger.beside(store)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -183,7 +193,7 @@ def test_the_release_of_the_highest_number_is_the_newest(store: AnyStore) -> Non
     ledger = keep(store, keyset)
     for _ in range(10):
         previous = released(keyset, previous)
-        ledger.keep_release(previous, write_release(previous))
+        sign_release(store, previous)
     newest = ledger.newest_release()
     assert newest is not None
     assert newest.seq == 10
@@ -202,7 +212,7 @@ def test_one_process_at_a_time_adds_a_statement(
         with pytest.raises(StoreFault) as fault, rival.alone():
             pass
         one = released(keyset, None)
-        ledger.keep_release(one, write_release(one))
+        sign_release(store, one)
     assert fault.value.code == "keystore.busy"
     with rival.alone():
         assert rival.newest_release() == one
@@ -212,13 +222,106 @@ def test_one_process_at_a_time_adds_a_statement(
 def test_a_release_under_a_wrong_name_is_found_out(seq: int, store: QuickStore) -> None:
     """The highest name counts, so it has to be the release's own."""
     keyset = first()
-    ledger = keep(store, keyset)
-    one = released(keyset, None)
-    ledger.keep_release(one, write_release(one))
+    keep(store, keyset)
+    ledger = sign_release(store, released(keyset, None))
     store.shelf.file("releases", (1,)).rename(store.shelf.file("releases", (seq,)))
     with pytest.raises(StoreFault) as fault:
         ledger.newest_release()
     assert fault.value.code == "keystore.statements"
+
+
+#: What a stranger who can write files makes of three releases; by whom it is signed.
+WITHDRAWN = ReleasePlan((("https://tides.example/card.json", "e" * 64),))
+FORGERIES: dict[str, Callable[[FileShelf, KeysetStatement, ReleaseStatement], object]] = {
+    "the newest says something else": lambda shelf, keyset, two: _put(
+        shelf, 3, released(keyset, two, WITHDRAWN), by="eve"
+    ),
+    "the newest says something else, signed by a release key": lambda shelf, keyset, two: _put(
+        shelf, 3, released(keyset, two, WITHDRAWN), by="rel"
+    ),
+    "one more": lambda shelf, keyset, two: _put(
+        shelf, 4, released(keyset, released(keyset, two), WITHDRAWN), by="eve"
+    ),
+    "one more, signed by a release key": lambda shelf, keyset, two: _put(
+        shelf, 4, released(keyset, released(keyset, two), WITHDRAWN), by="rel"
+    ),
+    "the newest is gone, and the one before says something else": lambda shelf, keyset, two: _put(
+        _without(shelf, 3), 2, released(keyset, released(keyset, None), WITHDRAWN), by="rel"
+    ),
+    "the newest two are gone": lambda shelf, keyset, two: _without(shelf, 2, 3),
+    "all are gone": lambda shelf, keyset, two: _without(shelf, 1, 2, 3),
+}
+
+
+def _without(shelf: FileShelf, *numbers: int) -> FileShelf:
+    for seq in numbers:
+        shelf.file("releases", (seq,)).unlink()
+    return shelf
+
+
+def _put(shelf: FileShelf, seq: int, release: ReleaseStatement, *, by: str) -> None:
+    data = sign_statement(release.envelope.payload, [key(by)], TYP_RELEASE)
+    shelf.file("releases", (seq,)).write_bytes(data)
+
+
+@pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
+def test_a_release_that_was_not_signed_here_is_found_out(
+    forge: Callable[[FileShelf, KeysetStatement, ReleaseStatement], object], store: QuickStore
+) -> None:
+    """What the next one says comes from it, so cron would sign what a stranger wrote."""
+    keyset = first()
+    keep(store, keyset)
+    one = released(keyset, None)
+    two = released(keyset, one)
+    three = released(keyset, two)
+    assert sign_release(store, one, two, three).newest_release() == three
+    forge(store.shelf, keyset, two)
+    with pytest.raises(StoreFault) as fault:
+        Ledger.beside(store).newest_release()
+    assert fault.value.code == "keystore.statements"
+
+
+@pytest.mark.parametrize(("by", "good"), [("rel", True), ("eve", False)])
+def test_a_state_of_an_older_cardsign_takes_only_what_a_release_key_has_signed(
+    by: str, good: bool, store: QuickStore
+) -> None:
+    """It knows the number alone."""
+    keyset = first()
+    keep(store, keyset)
+    one = released(keyset, None)
+    sign_release(store, one)
+    _put(store.shelf, 1, one, by=by)
+    ledger = Ledger(store.shelf, replace(store.load().statements, release=None))
+    if good:
+        assert ledger.newest_release() == one
+        return
+    with pytest.raises(StoreFault) as fault:
+        ledger.newest_release()
+    assert "statement.unsigned" in fault.value.message
+
+
+@in_each_store
+def test_a_release_that_a_crash_lost_hinders_nothing(store: AnyStore) -> None:
+    """Its number is taken and it was never kept; the one before is still the newest."""
+    keyset = first()
+    keep(store, keyset)
+    one = released(keyset, None)
+    two = released(keyset, one)
+    sign_release(store, one)
+    for lost in (two, released(keyset, two)):
+        note_release(store, lost, now=NOW)
+        assert Ledger.beside(store).newest_release() == one
+
+
+@in_each_store
+def test_who_reads_while_another_signs_is_not_told_of_a_forgery(store: AnyStore) -> None:
+    """The state that was read first is then older than the newest release."""
+    keyset = first()
+    ledger = keep(store, keyset)
+    one = released(keyset, None)
+    sign_release(store, one)
+    assert ledger.held.release_seq == 0
+    assert ledger.newest_release() == one
 
 
 @in_each_store

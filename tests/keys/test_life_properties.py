@@ -5,8 +5,9 @@ Each wait is held against a plain definition that looks at the whole history, sl
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 from cardsign.errors import StoreFault
 from cardsign.keys import life
+from cardsign.keys.account import differences
+from cardsign.keys.audit import AuditEvent, extend, verify_chain
 from cardsign.keys.records import HeldKeyset, KeyRecord, KeyTimes, Publication, StoreState
 from cardsign.keys.rotation import next_step, take
 from cardsign.keys.stateformat import dump_state, load_state
@@ -98,13 +101,19 @@ class History:
     newest: dict[str, Publication] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
     listed: set[str] = field(default_factory=set)
+    log: bytes = b""
 
     def key(self, index: int) -> KeyRecord | None:
         """One of the keys, if there are any."""
         return self.state.keys[index % len(self.state.keys)] if self.state.keys else None
 
-    def note(self, state: StoreState) -> None:
-        """Go on from a new state."""
+    def note(self, state: StoreState, events: tuple[AuditEvent, ...]) -> None:
+        """Go on from a new state, which is committed with its lines of the log."""
+        if events:
+            told = {"generation": state.generation + 1, "now": self.now, "actor": "ann@host"}
+            head, lines = extend(state.audit, events, random=os.urandom, **told)
+            state = replace(state, generation=state.generation + 1, audit=head)
+            self.log += lines
         self.state = state
         self.moments.append(Moment(self.now, tuple(self.newest.values()), state))
 
@@ -148,19 +157,19 @@ def carry_out(history: History, command: tuple[Any, ...]) -> None:
     if name == "enter":
         if len(state.keys) < 6:
             new = public(f"key {len(state.keys)}")
-            history.note(life.enter(state, new, now=now, standby=rest[0], custody=rest[1])[0])
+            history.note(*life.enter(state, new, now=now, standby=rest[0], custody=rest[1]))
     elif name == "publish":
         publish(history, *rest)
     elif name == "withdraw":
         if history.newest.pop(rest[0], None):
-            history.note(life.withdraw(state, rest[0], now=now)[0])
+            history.note(*life.withdraw(state, rest[0], now=now))
     elif name == "keyset":
         keep_keyset(history, rest[0])
     elif name == "tick":
         step = next_step(state, QUICK, now, asked=rest[0])
         if step is not None and step.key is not None and step.is_due(now):
             assert plainly_lawful(history, step.key, step.action)
-            history.note(take(state, step, QUICK, now)[0])
+            history.note(*take(state, step, QUICK, now))
     elif key := history.key(rest[0]):
         change_key(history, name, key, rest[1:])
 
@@ -172,7 +181,7 @@ def keep_keyset(history: History, omitted: int) -> None:
     version = (history.state.statements.keyset or HeldKeyset(1, 0, "")).version + 1
     held = HeldKeyset(1, version, f"{version:064}")
     history.listed |= listed
-    history.note(life.keep_keyset(history.state, held, listed, now=history.now)[0])
+    history.note(*life.keep_keyset(history.state, held, listed, now=history.now))
 
 
 def publish(history: History, place: str, omitted: int) -> None:
@@ -186,7 +195,7 @@ def publish(history: History, place: str, omitted: int) -> None:
     if events:
         history.newest.pop(place, None)
         history.newest[place] = one
-        history.note(state)
+        history.note(state, events)
 
 
 def change_key(history: History, name: str, key: KeyRecord, rest: list[Any]) -> None:
@@ -203,12 +212,12 @@ def change_key(history: History, name: str, key: KeyRecord, rest: list[Any]) -> 
         function: Any = getattr(life, name)
         step = lambda: function(state, key.kid, now=now, settings=settings, **more)  # noqa: E731
     try:
-        after, _ = step()
+        after, events = step()
     except StoreFault:
         assert not lawful, f"{name} {key} was refused"
     else:
         assert lawful, f"{name} {key} was allowed"
-        history.note(after)
+        history.note(after, events)
 
 
 def check_invariants(before: StoreState, after: StoreState) -> None:
@@ -240,8 +249,8 @@ def reachable(state: str) -> set[str]:
 
 @given(histories)
 def test_no_history_leads_to_an_unlawful_state(history):
-    """One active key, nothing comes back, every wait runs from a record; and no step is refused
-    that the plain definition allows."""
+    """One active key, nothing comes back, every wait runs from a record; no step is refused that
+    the plain definition allows; and the log tells of each state just what it says."""
     story = History()
     for pause, command in history:
         story.now += timedelta(seconds=pause)
@@ -251,3 +260,5 @@ def test_no_history_leads_to_an_unlawful_state(history):
         for old, new in zip(before.keys, story.state.keys, strict=False):
             if (old.state, new.state) == ("generated", "prepublished"):
                 assert new.thumbprint in story.listed
+        report = verify_chain(story.log, story.state.audit, where="log")
+        assert differences(story.state, report, story.log) == ()

@@ -189,3 +189,14 @@ def test_cards_that_hold_up_a_rotation_are_an_alarm_once_the_old_key_is_done() -
     assert levels(active, 300) == [("note", card)]
     assert levels(active, 470) == [("alarm", card)]
     assert levels(revoked, 2) == [("alarm", card)]
+
+
+def test_who_holds_nothing_but_a_root_has_no_release_to_renew() -> None:
+    """Whoever holds a release key has."""
+    roots = replace(STATE, keys=tuple(one for one in STATE.keys if "release" not in one.roles))
+    late = NOW + 4 * DAY
+
+    codes = [one.code for one in found(known(release=None), late)]
+    assert "doctor.release_due" in codes
+    codes = [one.code for one in found(known(state=roots, release=None), late)]
+    assert "doctor.release_due" not in codes

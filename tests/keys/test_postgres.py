@@ -63,7 +63,7 @@ def test_a_url_shows_neither_user_nor_password():
 @pytest.mark.parametrize(
     "text",
     [
-        "postgresql+psycopg:///keys?host=%2Frun%2Fpostgresql",
+        "postgresql+psycopg:///keys?options=-csearch_path%3Dcards",
         "postgresql+psycopg://a%40b@[::1]:5433/keys?sslmode=verify-full",
     ],
 )
@@ -75,6 +75,42 @@ def test_a_url_in_a_file_is_the_same_but_for_its_password(text):
 
     assert parse_database_url(open_to_all.to_file()) == open_to_all
     assert secret.to_file() == open_to_all.to_file()
+
+
+SERVERS = {
+    "postgresql+psycopg://me@DB.example/keys": "db.example:5432",
+    "postgresql+psycopg://db.example:5433/keys": "db.example:5433",
+    "postgresql+psycopg://[::1]/keys": "[::1]:5432",
+    "postgresql+psycopg:///keys": ":5432",
+}
+
+
+@pytest.mark.parametrize(("text", "server"), SERVERS.items(), ids=SERVERS)
+def test_a_server_has_one_spelling(text, server):
+    """As the user allows it in a file of his own."""
+    assert parse_database_url(text).server == server
+
+
+UNCOMMITTED = {
+    "passfile=%2Fhome%2Fme%2F.pgpass": ("passfile",),
+    "sslkey=a&sslcert=b&sslrootcert=c&sslcrl=d": ("sslcert", "sslcrl", "sslkey", "sslrootcert"),
+    "host=evil.example": ("host",),
+    "sslmode=disable": ("sslmode",),
+    "sslmode=require": ("sslmode",),
+    "channel_binding=disable": ("channel_binding",),
+    "sslmode=verify-full&channel_binding=require&options=-csearch_path%3Da": (),
+    "connect_timeout=3&application_name=cards&target_session_attrs=any": (),
+}
+
+
+@pytest.mark.parametrize(("query", "names"), UNCOMMITTED.items(), ids=UNCOMMITTED)
+def test_a_committed_url_names_no_file_and_lowers_nothing(query, names):
+    """Such parameters are known by name, and left out of what is written to one."""
+    url = parse_database_url(f"postgresql+psycopg://db.example/keys?{query}")
+
+    assert url.uncommitted == names
+    written = parse_database_url(url.to_file())
+    assert (written.uncommitted, set(written.query)) == ((), set(url.query) - set(names))
 
 
 @pytest.mark.parametrize(

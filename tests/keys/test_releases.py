@@ -161,6 +161,18 @@ def test_cron_signs_only_what_is_needed(plan: ReleasePlan, after: timedelta, nee
     assert past_half_life(one, now=now) is (after >= timedelta(days=3, hours=12))
 
 
+@pytest.mark.parametrize(("seconds", "needed"), [(300, False), (301, True)])
+def test_a_release_of_a_clock_that_was_ahead_is_replaced(seconds: int, needed: bool) -> None:
+    """By more than the clocks of the issuer's hosts may differ: nobody believes it yet."""
+    keyset = first()
+    one = released(keyset, None)
+    now = NOW - timedelta(seconds=seconds)
+    assert (
+        is_needed(draft_following(ReleasePlan(), keyset, one, seq=2, now=now), one, now=now)
+        is needed
+    )
+
+
 # ------------------------------------------------------------------ when a card has settled
 
 MINUTE = timedelta(minutes=1)

@@ -13,9 +13,9 @@ from cardsign.jose.keyset import KeysetStatement, read_keyset
 from cardsign.jose.statements import TYP_KEYSET, StatementRefused
 from cardsign.keys.ledger import write_draft
 from cardsign.keys.records import KeyRecord, KeyTimes, StoreState
-from cardsign.keys.renewal import next_draft, renewal
+from cardsign.keys.renewal import next_draft, renewal, says_more
 from cardsign.keys.statements import KeysetPlan, draft_next
-from tests.keys.issuing import DAY, NOW, first, key, quorum, thumbprint
+from tests.keys.issuing import DAY, NOW, first, key, online, quorum, thumbprint
 
 LATER = NOW + DAY
 HOUR = timedelta(hours=1)
@@ -139,6 +139,70 @@ def test_a_draft_that_will_not_do_is_drafted_anew(stale: bytes) -> None:
     assert is_new
     assert statement.revoked == {thumbprint("card")}
     assert thumbprint("card2") in {one.public.thumbprint for one in statement.keys}
+
+
+def test_the_stores_own_draft_says_no_more_than_the_store() -> None:
+    """However late somebody looks, and on whatever host it was made, also by a person."""
+    state, keyset = store(record("card2", "generated"), REVOKED), first()
+    theirs = KeysetPlan.of(keyset).following(state, now=LATER, until=LATER + 90 * DAY)
+
+    for draft in (draft_of(state, keyset), draft_next(theirs, keyset, now=LATER)):
+        assert says_more(state, keyset, draft, now=LATER + 20 * DAY) == ()
+
+
+MORE: dict[str, tuple[dict[str, Any], timedelta, str]] = {
+    "a root": ({"root": quorum(2, "ann", "bob", "eve")}, DAY, "held by eve"),
+    "the threshold": ({"root": quorum(1, "ann", "bob", "cat")}, DAY, "~ root: 2 of 3 -> 1 of 3"),
+    "an origin": (
+        {"origins": ("https://tides.example", "https://evil.example")},
+        DAY,
+        "+ origin https://evil.example",
+    ),
+    "a card key": ({"keys": (online("card", "card"), online("evil", "card"))}, DAY, "+ key ES256"),
+    "a key's role": ({"keys": (online("card", "card", "release"),)}, DAY, "~ key after: ES256"),
+    "a key less": ({"keys": (online("card", "card"),)}, DAY, "- key ES256"),
+    "no recovery": ({"recovery": None}, DAY, "~ recovery: 1 of 1 -> none"),
+    "a revocation": ({"revoked": frozenset({thumbprint("zoe")})}, DAY, "+ revoked"),
+    "a longer life": ({}, 100 * DAY, "~ believed from"),
+}
+
+
+@pytest.mark.parametrize(("changes", "longer", "line"), MORE.values(), ids=MORE)
+def test_what_a_draft_says_besides_is_told(
+    changes: dict[str, Any], longer: timedelta, line: str
+) -> None:
+    """It lies in a repository, where a stranger may have put it (threats.md 22)."""
+    state, keyset = store(), first()
+    lifetime = longer if longer > DAY else 90 * DAY
+    told = replace(KeysetPlan.of(keyset), **changes)
+    draft = draft_next(told, keyset, now=NOW + 61 * DAY, lifetime=lifetime)
+
+    more = [str(one) for one in says_more(state, keyset, draft, now=NOW + 61 * DAY)]
+
+    assert any(line in one for one in more), more
+
+
+def test_a_draft_from_the_future_is_told() -> None:
+    """Made where a clock is ahead: once published, nothing could follow for that long."""
+    state, keyset = store(record("card2", "generated")), first()
+    draft = draft_of(state, keyset)
+
+    (only,) = says_more(state, keyset, draft, now=NOW)
+
+    assert "believed from" in only.text
+
+
+def test_a_draft_that_mends_what_the_store_cannot_is_told_whole() -> None:
+    """Too few roots are left, so a person has drafted others; the store has nothing to compare."""
+    lost = [record(name, "revoked", "root", revoked_because="ceased") for name in ("ann", "bob")]
+    keyset = first()
+    theirs = KeysetPlan.of(keyset).revoking([thumbprint("ann"), thumbprint("bob")])
+    draft = draft_next(replace(theirs, root=quorum(1, "cat", "dan")), keyset, now=LATER)
+
+    more = [str(one) for one in says_more(store(*lost), keyset, draft, now=LATER)]
+
+    assert any("held by dan" in one for one in more)
+    assert f"+ revoked {thumbprint('ann')}" in more
 
 
 def test_a_draft_that_nobody_has_signed_for_months_is_made_anew() -> None:

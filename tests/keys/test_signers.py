@@ -287,6 +287,7 @@ format = 1
 allow = ["exec:/bin/sign?arg=2", "remote:k"]
 pkcs11_module = "/usr/lib/p11.so"
 insecure_loopback_http = true
+databases = ["db.example:5432", ":5432", "[::1]:5433"]
 """
 
 
@@ -299,7 +300,10 @@ def written(path: Path, text: str, mode: int = 0o600) -> Path:
 def test_the_users_own_file_gives_leave(tmp_path):
     """Exactly what it lists."""
     assert read_signer_policy(written(tmp_path / "signers.toml", FILE)) == SignerPolicy(
-        frozenset({"exec:/bin/sign?arg=2", "remote:k"}), Path("/usr/lib/p11.so"), True
+        frozenset({"exec:/bin/sign?arg=2", "remote:k"}),
+        Path("/usr/lib/p11.so"),
+        True,
+        frozenset({"db.example:5432", ":5432", "[::1]:5433"}),
     )
     assert read_signer_policy(written(tmp_path / "signers.toml", "format = 1")) == SignerPolicy()
     assert read_signer_policy(tmp_path / "absent") == SignerPolicy()
@@ -316,6 +320,12 @@ def test_the_users_own_file_gives_leave(tmp_path):
         pytest.param("format = 1\nalow = []", 0o600, "config.malformed", id="a misspelt member"),
         pytest.param('format = 1\nallow = "x"', 0o600, "config.malformed", id="no list"),
         pytest.param("format = 1\nallow = [1]", 0o600, "config.malformed", id="no URI"),
+        pytest.param(
+            'format = 1\ndatabases = ["db.example"]', 0o600, "config.malformed", id="no port"
+        ),
+        pytest.param(
+            'format = 1\ndatabases = ["DB.example:5432"]', 0o600, "config.malformed", id="capitals"
+        ),
         pytest.param(
             'format = 1\npkcs11_module = "p11.so"', 0o600, "config.malformed", id="no path"
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.keyset import KeysetStatement
+from cardsign.jose.keys import PublicKey
+from cardsign.jose.keyset import KeysetStatement, StatementKey
 from cardsign.jose.statements import StatementRefused
 from cardsign.jose.succession import check_recovery, check_successor
 from cardsign.keys.differences import differences
@@ -326,6 +328,38 @@ def test_a_change_is_told_from_the_signers_own_statement() -> None:
         f"+ revoked {thumbprint('card')}",
     ):
         assert any(line.startswith(start) for line in lines), start
+
+
+def test_a_kid_cannot_pass_for_something_else() -> None:
+    """Its owner chooses it: it goes last, in quotes, and nothing after it."""
+    before = first()
+    numbers = key("evil").public.jwk()
+    kid = f'x" ES256 {thumbprint("card")} for card, held by harbour'
+    evil = PublicKey.from_jwk(numbers, kid=kid)
+    told = replace(
+        KeysetPlan.of(before), keys=(*before.keys, StatementKey(evil, ("card",), "eve", T0, T0 + 9))
+    )
+
+    lines = [str(one) for one in differences(before, draft_next(told, before, now=NOW))]
+
+    (line,) = [one for one in lines if one.startswith("+ key")]
+    assert line.startswith(f"+ key ES256 {evil.thumbprint} for card, held by eve, 2026-")
+    assert line.endswith(f", kid {json.dumps(kid)}")
+
+
+def test_a_changed_key_stands_on_two_lines() -> None:
+    """As it was, and as it is to be; a renewal's times too."""
+    before = first()
+    changed = (online("card", "card", "release"), *before.keys[1:])
+    told = replace(KeysetPlan.of(before), keys=changed)
+
+    lines = [str(one) for one in differences(before, draft_next(told, before, now=NOW))]
+
+    start = f"ES256 {thumbprint('card')} for"
+    assert [one for one in lines if one.startswith("~ key")] == [
+        f"~ key before: {start} card, held by harbour, 2026-11-22 to 2027-12-27",
+        f"~ key after: {start} card and release, held by harbour, 2026-11-22 to 2027-12-27",
+    ]
 
 
 def test_a_renewal_changes_nothing_but_its_time() -> None:

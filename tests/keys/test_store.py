@@ -467,6 +467,8 @@ def test_a_damaged_state_is_corrupt(content, store, es256):
         ("publications", [{**PUBLICATION, "cards": [{"name": "agent-card.json"}]}]),
         ("publications", [{**PUBLICATION, "more": 1}]),
         ("statements.release_seq", -1),
+        ("statements.release", {"digest": "x", "previous": None}),
+        ("statements.release", {"digest": "0" * 64}),
         ("statements.keyset", {"epoch": 1, "version": 1}),
         ("statements.keyset", {"epoch": 1, "version": 1, "digest": "x"}),
         ("keys.0.public", "none"),

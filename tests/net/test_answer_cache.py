@@ -83,6 +83,17 @@ def test_what_is_too_large_for_all_of_it() -> None:
     assert cache.get(url("a")) is None
 
 
+def test_what_was_said_takes_room() -> None:
+    """What is kept of the headers counts as the body does."""
+    said = (("cache-control", "max-age=60"),)
+    kept = Entry(b"{}", NOW, Freshness(60), (), said)
+    room = ENTRY_COST + len(b"{}") + len("cache-control") + len("max-age=60")
+    for spare, is_kept in ((0, True), (-1, False)):
+        cache = AnswerCache(max_bytes=room + spare)
+        cache.put(url("a"), kept)
+        assert (cache.get(url("a")) == kept) is is_kept
+
+
 def test_dropping() -> None:
     """What is dropped is gone, and its room free; what is not there may be dropped."""
     cache = AnswerCache(max_bytes=2 * (ENTRY_COST + 2))

@@ -151,6 +151,48 @@ def test_unchanged(asker: Asker, peer: Host, clock: Clock) -> None:
     assert conditions(peer) == [None, '"1"', '"1"']
 
 
+@pytest.mark.parametrize(
+    ("first", "later", "lasts"),
+    [
+        ({"cache_control": "no-cache, must-revalidate"}, {}, 0),
+        ({"cache_control": "max-age=9"}, {}, 9),
+        ({"vary": "*"}, {}, 0),
+        ({"expires": "0"}, {}, 0),
+        ({"cache_control": "no-cache"}, {"cache_control": "max-age=60"}, 60),
+        ({"cache_control": "max-age=60", "age": "59"}, {}, 60),
+        ({}, {}, 300),
+    ],
+    ids=[
+        "to be asked every time",
+        "for a while",
+        "it varies",
+        "expired",
+        "unless it says anew for how long",
+        "however old the first answer was",
+        "nothing was said",
+    ],
+)
+def test_unchanged_without_a_word_about_time(
+    asker: Asker,
+    peer: Host,
+    clock: Clock,
+    first: dict[str, str],
+    later: dict[str, str],
+    lasts: int,
+) -> None:
+    """What was said of the body holds as long as the body does (RFC 9111 4.3.4)."""
+    peer.answers = http(etag='"1"', **first)
+    ask(asker)
+    peer.answers = not_modified(etag='"1"', **later)
+    for _ in range(2):
+        clock.passes(300)
+        assert ask(asker) == Answer(URL, "found", CARD, max_age=lasts, revalidated=True)
+    peer.answers = http(status="500 Oh")
+    clock.passes(300)
+    asked_every_time = "must-revalidate" in first.get("cache_control", "")
+    assert ask(asker).is_stale is not asked_every_time
+
+
 def test_changed(asker: Asker, peer: Host, clock: Clock) -> None:
     """A new body takes the old one's place, and so does its validator."""
     ask(asker)
@@ -524,6 +566,22 @@ def test_as_the_fetcher_of_a_refresh(asker: Asker, peer: Host, clock: Clock) -> 
     assert "answered 500" in failed.why
     peer.answers = {}
     assert fetched().outcome == "absent"
+
+
+def test_a_trust_store_that_cannot_be_had(
+    network: Network, peer: Host, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also that is an answer, and what to do about it is said; it heals by itself."""
+    asker = Asker(replace(network.wire(), ssl_context=None), now=clock)
+    monkeypatch.setenv("SSLKEYLOGFILE", "/nowhere/keys.log")
+    failure = ask(asker).failure
+    assert isinstance(failure, FetchFailed)
+    assert (failure.code, network.dialled) == ("fetch.tls", [])
+    assert "No such file or directory" in failure.message
+    assert "SSLKEYLOGFILE" in failure.hint
+    monkeypatch.delenv("SSLKEYLOGFILE")
+    ask(asker)
+    assert network.dialled == ["agent.example:443"]
 
 
 def test_a_careless_context(network: Network, clock: Clock) -> None:

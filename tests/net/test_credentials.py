@@ -341,6 +341,9 @@ def test_a_file_that_others_may_touch_is_refused(written: Callable[..., Path], m
 MALFORMED = {
     "no TOML": "[[credential",
     "no format": FILE.replace("format = 1", ""),
+    "a format that is no number": FILE.replace("format = 1", "format = true"),
+    "a format that is no whole number": FILE.replace("format = 1", "format = 1.0"),
+    "too many levels": f"format = 1\ncredential = {'[' * 5000}{']' * 5000}",
     "a newer format": FILE.replace("format = 1", "format = 2"),
     "an unknown member": FILE.replace("\n[[", "\nnext = 1\n[[", 1),
     "an unknown member of an entry": FILE.replace("send", "place"),

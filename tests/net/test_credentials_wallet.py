@@ -36,14 +36,25 @@ def test_the_entry_of_the_audience_goes_first() -> None:
     assert wallet.for_extended("tides", (HERE,), B) == Errand(HERE, plain)
     assert wallet.for_extended("tides", (HERE,), None) == Errand(HERE, own)
     assert wallet.for_call("tides", (HERE,)) == Errand(HERE, plain)
-    assert Wallet((own,)).for_call("tides", (HERE,)) == Errand(HERE, own)
+
+
+def test_what_opens_an_extended_card_is_not_shown_to_the_agent_itself() -> None:
+    """Whatever the order of the file; an entry without audience is, and so is --credential."""
+    own, plain, given = has(audience=A), has(), has(issuer=None)
+    assert Wallet((own,)).for_call("tides", (HERE,)) == Errand(HERE, None)
+    assert Wallet((own, has(audience=B))).for_call("tides", (THERE,)) == Errand(THERE, None)
+    assert Wallet((own, plain)).for_call("tides", (HERE,)) == Errand(HERE, plain)
+    assert Wallet((given,)).for_call("tides", (HERE,)) == Errand(HERE, given)
+    assert Wallet((own,)).is_for_extended_alone("tides")
+    assert not Wallet((own, plain)).is_for_extended_alone("tides")
+    assert not Wallet().is_for_extended_alone("tides")
 
 
 def test_the_first_endpoint_at_which_a_credential_belongs() -> None:
     """The card's order among those; others are not asked."""
     wallet = Wallet((has(CDN, audience=A),))
     assert wallet.for_extended("tides", (HERE, THERE, THERE_TOO), A).endpoint == THERE
-    assert wallet.for_call("tides", (HERE, THERE)).endpoint == THERE
+    assert Wallet((has(CDN),)).for_call("tides", (HERE, THERE)).endpoint == THERE
     assert Wallet().for_call("tides", (HERE, THERE)) == Errand(HERE, None)
 
 
@@ -87,6 +98,25 @@ def test_an_entry_may_say_how_it_is_shown() -> None:
     assert header is not None
     assert header.value == "Basic bWU6cGFzcw=="
     assert Wallet().open(Errand(HERE, None), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("secret", "told", "shown"),
+    [
+        ("me:passw0rd", "passw0rd", True),
+        ("me:passw0rd", "bWU6cGFzc3cwcmQ=", True),
+        ("me:passw0rd", "me:passw0rd", True),
+        ("me:passw0rd", "me and my pass", False),
+        ("me:at", "at noon", False),
+    ],
+)
+def test_a_password_that_is_repeated(secret: str, told: str, shown: bool) -> None:
+    """By itself, with its user, or as it was sent; one of two letters stands in many words."""
+    basic = Credential("tides", parse_origin(TIDES), CredentialSource.parse("env:T"), None, BASIC)
+    header = Wallet((basic,), {"T": secret}).open(Errand(HERE, basic), {})
+    assert header is not None
+    assert (header.quotable(f"so {told}!") == "(it repeats the credential)") is shown
+    assert header.masked(f"so {told}!") == ("so (the credential)!" if shown else f"so {told}!")
 
 
 def test_what_a_card_demands() -> None:

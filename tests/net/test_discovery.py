@@ -754,3 +754,81 @@ def test_a_full_disk_is_a_fault_wherever_it_ends(
     known = disk.find("tides")
     assert known == (steps[-1] if steps else first_known(verifier(tides).enrolment.anchor))
     assert looked(verifier(tides, memory=disk)).verdict == "trusted"
+
+
+# ------------------------------------------------------------------ two agents of one issuer
+
+AGENT = "/agents/b.json"
+MIRROR = "https://mirror.example/copy.json"
+
+
+@pytest.fixture
+def two(tides: Site) -> Site:
+    """The peer with a second agent, whose card is listed for a path of its own."""
+    first = tides.documents[at(1, 1)]
+    listed = [
+        {"url": url, "kind": "public", "payload_sha256": peer.digest(card), "seq": 43}
+        for url, card in ((CARD, PORTABLE), (HOST + AGENT, OTHER))
+    ]
+    tides.publish(release=peer.release(first, seq=43, cards=listed, floor={CARD: 43}))
+    tides.documents[AGENT] = dump(signed(OTHER, key("card")))
+    return tides
+
+
+SUBJECTS = {
+    "the URL alone": None,
+    "the issuer besides": Issuer("tides"),
+    "the origin besides": AtOrigin(HOST),
+}
+
+
+@pytest.mark.parametrize("expect", SUBJECTS.values(), ids=SUBJECTS)
+def test_two_agents_of_one_issuer_cannot_be_swapped(
+    two: Site, expect: AtOrigin | Issuer | None
+) -> None:
+    """Who names more than the URL gets no less (threats.md 3); honestly served both are trusted."""
+    for url in (HOST, HOST + AGENT):
+        assert verifier(two).discoverer.examine(url, expect=expect).verdict == "trusted"
+    two.documents[CANONICAL], two.documents[AGENT] = (
+        two.documents[AGENT],
+        two.documents[CANONICAL],
+    )
+    for url in (HOST, HOST + AGENT):
+        one = verifier(two)
+        report = one.discoverer.examine(url, expect=expect)
+        assert (report.verdict, codes(report.reasons)[0]) == ("untrusted", "card.listed_elsewhere")
+        assert one.known().cards == ()
+
+
+def test_an_origin_as_the_target_cannot_be_swapped(two: Site) -> None:
+    """It is the host's own card that is asked for."""
+    assert verifier(two).discoverer.examine(AtOrigin(HOST)).verdict == "trusted"
+    two.documents[CANONICAL] = two.documents[AGENT]
+    report = verifier(two).discoverer.examine(AtOrigin(HOST))
+    assert codes(report.reasons)[0] == "card.listed_elsewhere"
+
+
+@pytest.mark.parametrize("expect", [Issuer("tides"), AtOrigin(HOST)])
+def test_a_copy_is_the_card_of_who_was_named_and_its_place_is_not_remembered(
+    two: Site, expect: AtOrigin | Issuer
+) -> None:
+    """A mirror's URL is nobody's place: without the name it is no card of his."""
+    two.documents["/copy.json"] = two.documents[AGENT]
+    one = verifier(two)
+    assert one.discoverer.examine(MIRROR, expect=expect).verdict == "trusted"
+    assert one.known().cards == ()
+    assert one.discoverer.examine(MIRROR).verdict != "trusted"
+    assert one.discoverer.examine(HOST + AGENT, expect=expect).verdict == "trusted"
+    assert one.known().cards == (HOST + AGENT,)
+
+
+def test_another_origin_of_the_issuer_is_a_copy_of_the_one_that_was_named(two: Site) -> None:
+    """Where the URL and the origin named differ, the origin is held: both are his."""
+    two.documents["/copy.json"] = two.documents[AGENT]
+    places = (parse_place(HOST), parse_place("https://mirror.example"))
+    one = verifier(two, places=places)
+    assert one.discoverer.examine(MIRROR, expect=AtOrigin(HOST)).verdict == "trusted"
+    assert one.known().cards == ()
+    for expect in (None, Issuer("tides"), AtOrigin("https://mirror.example")):
+        report = one.discoverer.examine(MIRROR, expect=expect)
+        assert codes(report.reasons)[0] == "card.listed_elsewhere"

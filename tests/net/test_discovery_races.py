@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -164,3 +166,49 @@ def test_processes_that_meet_a_moving_issuer_lose_nothing(
     assert known.keyset is not None
     assert known.release is not None
     assert (known.keyset.version, known.release.seq, len(known.passed)) == (8, 49, 7)
+
+
+def test_silent_peers_keep_no_other_waiting(tides: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a thread of his own: a whole loop's default pool of silent ones starves nobody."""
+    one = verifier(tides)
+    enough, silent = threading.Event(), itertools.count()
+    discover = Discoverer.discover
+
+    def slowly(self: Discoverer, target: str, **more: Any) -> Any:
+        if target.startswith("https://silent"):
+            next(silent)
+            assert enough.wait(30)
+        return discover(self, target, **more)
+
+    monkeypatch.setattr(Discoverer, "discover", slowly)
+
+    async def all_at_once() -> bool:
+        waiting = [
+            asyncio.create_task(one.discoverer.adiscover(f"https://silent{number}.example/"))
+            for number in range(THREADS)
+        ]
+        try:
+            card = await asyncio.wait_for(one.discoverer.adiscover(HOST), 10)
+        finally:
+            enough.set()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        return card.report.verdict == "trusted"
+
+    assert asyncio.run(all_at_once())
+    assert next(silent) == THREADS
+
+
+def test_who_is_cancelled_leaves_at_once(tides: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the peer goes on being silent."""
+    enough = threading.Event()
+    monkeypatch.setattr(Discoverer, "discover", lambda *_, **__: enough.wait(30))
+    left = []
+
+    async def impatient() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(verifier(tides).discoverer.adiscover(HOST), 0.05)
+        left.append(not enough.is_set())
+        enough.set()
+
+    asyncio.run(impatient())
+    assert left == [True]

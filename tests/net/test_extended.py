@@ -6,9 +6,12 @@ import json
 import logging
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from authorities import Authority
 from extended_peer import (
@@ -30,6 +33,7 @@ from peers import http
 from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed, UsageFault
 from cardsign.net.credentials import Header
 from cardsign.net.endpoints import endpoints_of
+from cardsign.net.envelope import PeerError
 from cardsign.net.extended import meet_extended
 from cardsign.net.presenting import ask_for_extended_card
 from cardsign.net.schemes import BEARER
@@ -275,6 +279,51 @@ def test_a_header_goes_to_its_own_origin_alone(site: Tides, network: Network) ->
         ask_for_extended_card(elsewhere, header, own.ground.wire, call_id="c0ffee")
     assert caught.value.code == "credential.elsewhere"
     assert network.names == []
+
+
+def test_an_extended_card_of_another_agent(site: Tides) -> None:
+    """Genuine, for this audience and current: and at an endpoint of its own."""
+    elsewhere = extended(interface("JSONRPC", path="/other-agent"))
+    site.overrides["/a2a"] = answering(sign(elsewhere, key("card")))
+    met = partner(site).ask()
+    assert (met.report.verdict, met.report.card) == ("untrusted", None)
+    assert codes(met.report)[0] == "extended.other_agent"
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(-1, None), (0, "call.verdict_over")])
+def test_a_verdict_that_is_over(site: Tides, seconds: int, code: str | None) -> None:
+    """On its word no credential is sent; a second before, it is."""
+    one = partner(site)
+    public = one.meet()
+    assert public.report.valid_until is not None
+    end = public.report.valid_until + timedelta(seconds=seconds)
+    ground = replace(one.ground, now=lambda: end)
+    if code is None:
+        meet_extended(public, ground, one.wallet, audience=AUDIENCE, call_id="c")
+        assert site.secret_told() == {"tides.example"}
+        return
+    with pytest.raises(CallFailed) as caught:
+        meet_extended(public, ground, one.wallet, audience=AUDIENCE, call_id="c")
+    assert caught.value.code == code
+    assert site.secret_told() == set()
+
+
+def test_errors_hold_no_request(site: Tides) -> None:
+    """Nor words of a peer who repeats the credential: whoever logs a context logs neither."""
+    rpc_error = b'{"jsonrpc":"2.0","id":"c0ffee","error":{"code":-32603,"message":"%b"}}'
+    for answer in (
+        http(rpc_error % site.token.encode()),
+        http(b'{"%b": 1, "%b": 2}' % (site.token.encode(), site.token.encode())),
+        http(b"", status="307 There", location="https://evil.example/"),
+    ):
+        site.overrides["/a2a"] = answer
+        with pytest.raises(CardsignError) as caught:
+            partner(site).ask()
+        below: BaseException | None = caught.value
+        while below is not None:
+            assert not isinstance(below, httpx.RequestError | PeerError)
+            assert site.token not in str(below)
+            below = below.__cause__ or below.__context__
 
 
 def test_an_extended_card_at_the_public_url(site: Tides) -> None:

@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CallFailed
-from cardsign.net.endpoints import Endpoint, endpoints_of
+from cardsign.jose.jwks import JwkSet
+from cardsign.net.endpoints import Endpoint, endpoints_of, is_outside
+from cardsign.trust.anchors import KeysAnchor
 from cardsign.trust.origins import parse_url
+from cardsign.trust.places import parse_place
+from cardsign.trust.policy import Enrolment, Policy
 
 HOST = "https://tides.example"
 
@@ -105,12 +109,53 @@ def test_a_payload_that_offers_nothing(payload: dict[str, Any]) -> None:
     assert caught.value.code == "call.no_interface"
 
 
+LEADING_OUT = ["../../other", "..", ".", "a/b", "a\\b", "x?y=", "x#y", "%2e%2e"]
+UNPRINTABLE = ["\0", "a\nb", "\x85"]
+
+
+@pytest.mark.parametrize("tenant", [*LEADING_OUT, *UNPRINTABLE, "a" * 257], ids=repr)
+def test_a_tenant_that_is_no_plain_segment_of_a_path(tenant: str) -> None:
+    """HTTP+JSON puts it into the path, so its interface is passed over, in either binding."""
+    assert endpoints_of(new(one(tenant=tenant), one("/b"))) == (endpoint("/b"),)
+    with pytest.raises(CallFailed):
+        endpoints_of(new(one("/a2a", "HTTP+JSON", tenant=tenant)))
+
+
+@pytest.mark.parametrize("tenant", ["t1", "...", "a b", "a:b;c", "müller", "a" * 256], ids=repr)
+def test_a_tenant_that_is_one(tenant: str) -> None:
+    """Dots and marks that lead nowhere are left alone."""
+    assert endpoints_of(new(one(tenant=tenant))) == (endpoint(tenant=tenant),)
+
+
 def test_generations_can_be_narrowed() -> None:
     """To those that a caller speaks."""
     payload = new(one(version="0.3"), one("/new"))
     assert endpoints_of(payload, ["1.0"]) == (endpoint("/new"),)
     with pytest.raises(CallFailed, match=r"A2A 0\.2 over"):
         endpoints_of(payload, ["0.2"])
+
+
+def test_where_a_message_is_sent() -> None:
+    """As HTTP+JSON of each generation has it; over JSON-RPC the endpoint is all there is."""
+    assert str(endpoint(tenant="t1").for_messages()) == f"{HOST}/a2a"
+    rest = endpoint("/a2a", "HTTP+JSON", tenant="a b")
+    assert str(rest.for_messages()) == f"{HOST}/a2a/a%20b/message:send"
+    old = endpoint("/old", "HTTP+JSON", "0.3", version="0.3.0")
+    assert str(old.for_messages()) == f"{HOST}/old/v1/message:send"
+
+
+def test_a_place_of_anothers_below_an_endpoint() -> None:
+    """What is asked there is his; the endpoint itself, and its other paths, are not."""
+    anchor = KeysAnchor(JwkSet.of([]), {})
+    tides = Enrolment("tides", anchor, places=(parse_place(HOST),))
+    other = Enrolment("other", anchor, places=(parse_place(f"{HOST}/a2a/t1/"),))
+    policy = Policy((tides, other))
+    theirs = endpoint("/a2a", "HTTP+JSON", tenant="t1").for_messages()
+    own = endpoint("/a2a", "HTTP+JSON", tenant="t2").for_messages()
+    assert is_outside(theirs, policy, tides)
+    assert not is_outside(own, policy, tides)
+    assert not is_outside(theirs, Policy((tides,)), tides)
+    assert not is_outside(theirs, policy, Enrolment("anywhere", anchor, places=None))
 
 
 def test_a_path_below() -> None:

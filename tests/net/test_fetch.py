@@ -79,6 +79,7 @@ HONEST: dict[str, bytes] = {
     "as a JWK Set": http(content_type="application/jwk-set+json"),
     "with a charset": http(content_type="Application/JSON ; charset=utf-8"),
     "as identity": http(content_encoding="Identity"),
+    "with an encoding that says nothing": http(content_encoding=""),
 }
 
 
@@ -124,6 +125,7 @@ REFUSED: dict[str, tuple[str, bytes]] = {
     "no type": ("fetch.content_type", http(content_type=None)),
     "an empty type": ("fetch.content_type", http(content_type="")),
     "gzip": ("fetch.encoding", http(content_encoding="gzip")),
+    "nothing, then br": ("fetch.encoding", http(content_encoding=", br")),
     "identity, then br": ("fetch.encoding", http(content_encoding="identity, br")),
     "identity beside zstd": (
         "fetch.encoding",

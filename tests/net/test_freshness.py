@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.net.freshness import Freshness, Headers, freshness, http_date
+from cardsign.net.freshness import (
+    MAX_SAID,
+    Freshness,
+    Headers,
+    freshened,
+    freshness,
+    http_date,
+)
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 CEILING = 300
@@ -92,6 +99,51 @@ OF_NO_USE: dict[str, Headers] = {
 def test_of_no_use_without_asking(headers: Headers) -> None:
     """What is forbidden, over, or nonsense is asked for every time."""
     assert judged(headers).seconds == 0
+
+
+@pytest.mark.parametrize("name", [CC, "expires", "vary"])
+def test_more_than_anybody_has_to_say(name: str) -> None:
+    """It is not read, so that nobody can make reading dear, and what is not read is not kept."""
+    for spread in (1, 2):
+        values = "a" * (MAX_SAID // spread)
+        just = ((name, values),) * spread
+        assert judged(just) != Freshness(0, may_be_stored=False, may_be_stale=False)
+        assert judged((*just, (name, "a"))) == Freshness(0, False, False)
+
+
+LONG = 98_000
+DEAR: dict[str, str] = {
+    "spaces in quotes": 'a"' + " " * LONG + '"',
+    "spaces": " " * LONG + "x",
+    "one long name": "a" * LONG,
+    "commas": "," * LONG,
+    "quotes": '"' * LONG,
+    "quotes that never end": 'a="' * LONG,
+    "escapes": 'a="' + '\\"' * LONG,
+}
+
+
+@pytest.mark.parametrize("said", DEAR.values(), ids=DEAR)
+def test_what_takes_long_to_read(said: str) -> None:
+    """Nothing does: the first of these once took a minute, in which no deadline could fall."""
+    assert judged(((CC, said),)).seconds == 0
+    assert judged(((CC, said[: MAX_SAID - 20] + '",max-age=7'),)).seconds <= CEILING
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ('x" \t "max-age=60', 60),
+        (" \t max-age \t=60", 0),
+        ('a=" no-store "', 300),
+        ('a" no-store "', 0),
+        (" , max-age=60 , ", 60),
+    ],
+    ids=["after", "before the equals sign", "in quotes", "in quotes of nothing", "on both sides"],
+)
+def test_space_around_directives(said: str, expected: int) -> None:
+    """It separates, and means nothing."""
+    assert judged(((CC, said),)).seconds == expected
 
 
 def test_the_way_counts() -> None:
@@ -182,6 +234,36 @@ def test_as_the_plain_definition(
     fields = {CC: ", ".join(said) or None, "age": age, "date": dated, "expires": expires}
     headers = tuple((name, value) for name, value in fields.items() if value is not None)
     assert seconds(*headers, delay=delay) == plain_seconds(said, age, dated, expires, delay)
+
+
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        CC: SAID.map(", ".join),
+        "expires": DATES.map(str),
+        "vary": st.sampled_from(["*", "Accept"]),
+        "age": AGES.map(str),
+        "date": DATES.map(str),
+    },
+)
+
+
+@given(FIELDS, FIELDS)
+def test_not_modified(kept: dict[str, str], said: dict[str, str]) -> None:
+    """As an answer with the fields of before, but those that a 304 has anew (RFC 9111 4.3.4).
+
+    `Age` and `Date` are of the message that was received, not of what is stored.
+    """
+    before = {name: value for name, value in kept.items() if name not in ("age", "date")}
+    expected = judged(tuple((before | said).items()))
+    assert judged(freshened(tuple(kept.items()), tuple(said.items()))) == expected
+
+
+def test_a_field_in_two_lines() -> None:
+    """All its lines stay, or all go."""
+    two = ((CC, "no-cache"), (CC, "must-revalidate"), ("etag", '"1"'), ("expires", "0"))
+    assert freshened(two, (("etag", '"1"'),)) == (("etag", '"1"'), *two[:2], two[3])
+    assert freshened(two, ((CC, "max-age=9"),)) == ((CC, "max-age=9"), two[3])
 
 
 NAMES = st.sampled_from([CC, "age", "date", "expires", "vary", "warning"])

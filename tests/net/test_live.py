@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,12 +15,19 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keyset import read_keyset
 from cardsign.jose.succession import StatementPin
 from cardsign.net.live import gather, home_of
-from cardsign.net.rounds import REFRESH_SECONDS, RETRY_INTERVAL, Rounds
+from cardsign.net.rounds import OVERTAKEN_SECONDS, REFRESH_SECONDS, RETRY_INTERVAL, Rounds
 from cardsign.trust.anchors import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, TofuAnchor
 from cardsign.trust.known import Known, anchor_digest
 from cardsign.trust.places import parse_place
 from cardsign.trust.policy import Enrolment, Limits
-from cardsign.trust.refresh import KEYSET_PATH, REFRESH_INTERVAL, RELEASE_PATH, Brought, Fetched
+from cardsign.trust.refresh import (
+    KEYSET_PATH,
+    REFRESH_INTERVAL,
+    RELEASE_PATH,
+    Brought,
+    Fetched,
+    Fetcher,
+)
 from tests.jose.statement_making import NOW, key
 from tests.trust.histories import after, keyset, release
 
@@ -209,7 +217,7 @@ def test_an_issuer_is_asked_once_in_a_while(site: dict[str, bytes | str], wait: 
 
 @pytest.mark.parametrize(
     "more",
-    [{"fresh": True}, {"seconds": -1}],
+    [{"fresh": True}, {"seconds": -OVERTAKEN_SECONDS - 1}],
     ids=["out of turn", "a clock that went back"],
 )
 def test_an_issuer_is_asked_before_that(more: dict[str, Any]) -> None:
@@ -220,6 +228,126 @@ def test_an_issuer_is_asked_before_that(more: dict[str, Any]) -> None:
     times = len(ask.asked)
     again(more.pop("seconds", 1), **more)
     assert len(ask.asked) == 2 * times
+
+
+def test_who_began_before_the_last_round_uses_it() -> None:
+    """His card came later than another's; his clock has not gone back."""
+    ask = Answers(statements())
+    again = rounds_of(ask)
+    first = again(OVERTAKEN_SECONDS)
+    times = len(ask.asked)
+    assert all(again(seconds) is first for seconds in (OVERTAKEN_SECONDS - 1, 1, 0))
+    assert len(ask.asked) == times
+
+
+def test_who_began_before_a_round_that_nobody_may_keep() -> None:
+    """What HTTP lets nobody keep is asked for by everybody who did not wait for it."""
+    ask = Answers(statements())
+    rounds = Rounds(short_lived(ask), lambda: 0.0)
+
+    def again(seconds: float) -> Brought:
+        now = NOW + timedelta(seconds=seconds)
+        return rounds.gather(enrolled(ANCHOR), LIMITS, None, contact=HOME, now=now)
+
+    again(1)
+    times = len(ask.asked)
+    again(0)
+    assert len(ask.asked) == 2 * times
+
+
+def short_lived(ask: Answers) -> Fetcher:
+    """The same answers, for one use."""
+
+    def once(url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+        return replace(ask(url, max_bytes=max_bytes, fresh=fresh), max_age=0)
+
+    return once
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+    """Released by each thread that waits for another one's round."""
+    waiting = threading.Semaphore(0)
+
+    class Watched:
+        def __init__(self) -> None:
+            self._lock = threading.Lock()
+
+        def __enter__(self) -> None:
+            if not self._lock.acquire(blocking=False):
+                waiting.release()
+                self._lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self._lock.release()
+
+    monkeypatch.setattr("cardsign.net.rounds.Lock", Watched)
+    return waiting
+
+
+SHARED_ROUNDS: dict[str, tuple[bool, bool, int]] = {
+    "all in turn": (False, False, 1),
+    "all out of turn": (True, True, 1),
+    "one out of turn, the others not": (True, False, 1),
+    "one in turn, the others not": (False, True, 2),
+}
+
+
+@pytest.mark.parametrize(("first", "others", "rounds"), SHARED_ROUNDS.values(), ids=SHARED_ROUNDS)
+def test_who_waited_for_a_round_uses_it(
+    waiting: threading.Semaphore, first: bool, others: bool, rounds: int
+) -> None:
+    """Whatever may be kept of it; but what some cache on the way said is not news."""
+    site, gate, begun = Answers(statements()), threading.Event(), threading.Event()
+    briefly = short_lived(site)
+
+    def ask(url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+        begun.set()
+        assert gate.wait(10)
+        return briefly(url, max_bytes=max_bytes, fresh=fresh)
+
+    one = Rounds(ask, lambda: 0.0)
+
+    def gathered(nth: int, fresh: bool) -> Brought:
+        now = NOW - timedelta(seconds=nth)  # each began before the one that asks
+        return one.gather(enrolled(ANCHOR), LIMITS, None, contact=HOME, now=now, fresh=fresh)
+
+    with ThreadPoolExecutor(10) as threads:
+        try:
+            found = [threads.submit(gathered, 0, first)]
+            assert begun.wait(10)
+            found += [threads.submit(gathered, nth, others) for nth in range(1, 10)]
+            assert all(waiting.acquire(timeout=10) for _ in range(9))
+        finally:
+            gate.set()
+        assert len({each.result(10).evidence for each in found}) == 1
+    assert len(site.asked) == 4 * rounds
+
+
+def test_who_waited_with_less_in_memory_asks_himself(waiting: threading.Semaphore) -> None:
+    """A round from the statement held does not bring what leads there."""
+    site, gate, begun = Answers(statements()), threading.Event(), threading.Event()
+
+    def ask(url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+        begun.set()
+        assert gate.wait(10)
+        return site(url, max_bytes=max_bytes, fresh=fresh)
+
+    one = Rounds(ask, lambda: 0.0)
+
+    def gathered(known: Known | None) -> Brought:
+        return one.gather(enrolled(ANCHOR), LIMITS, known, contact=HOME, now=NOW)
+
+    with ThreadPoolExecutor(2) as threads:
+        try:
+            ahead = threads.submit(gathered, blank(ANCHOR, keyset=read_keyset(FIRST)))
+            assert begun.wait(10)
+            behind = threads.submit(gathered, blank(ANCHOR))
+            assert waiting.acquire(timeout=10)
+        finally:
+            gate.set()
+        assert ahead.result(10).evidence.untrusted_keysets == ()
+        assert behind.result(10).evidence.untrusted_keysets == (FIRST,)
 
 
 def test_a_memory_that_was_begun_anew_is_taught_anew() -> None:

@@ -149,3 +149,13 @@ def test_where_cards_were_seen_is_bounded() -> None:
     more = known.with_card("https://tides.example/new").cards
     assert (more[0], more[-1]) == ("https://tides.example/1", "https://tides.example/new")
     assert len(more) == MAX_CARDS
+
+
+def test_where_listed_cards_were_seen_is_not_forgotten_for_others() -> None:
+    """Of too many the policy's own stay; where all are its own, the new place is not noted."""
+    listed = [f"https://tides.example/{number}" for number in range(MAX_CARDS)]
+    known = BLANK
+    for url in (listed[0], "https://tides.example/old", *listed[1:]):
+        known = known.with_card(url, listed)
+    assert list(known.cards) == listed
+    assert known.with_card("https://tides.example/new", listed) == known

@@ -149,6 +149,11 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     "a name with a slash": (policy_text(name="../acme"), 3, "a letter or digit first"),
     "a name with a line break": (policy_text(name=r"acme\n"), 3, "a letter or digit first"),
     "no origin": (policy_text(origins="[]"), 4, "expected at least one"),
+    "more cards than are remembered": (
+        policy_text(f"cards = {[f'https://host.example/{one}' for one in range(257)]}"),
+        5,
+        "expected at most 256",
+    ),
     "an origin in capitals": (policy_text(origins='["https://A.example"]'), 4, "URL grammar"),
     "the second of several lines": (
         policy_text(origins='[\n  "https://a.example",\n  "a.example",\n]'),

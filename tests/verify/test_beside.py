@@ -19,6 +19,12 @@ from tests.verify.test_currency import marked
 from tests.verify.tides import Tides, card_of, current, later
 
 HOUR = 3600
+INTERFACES: list[dict[str, Any]] = PORTABLE["supportedInterfaces"]
+
+
+def at(url: str, **changes: Any) -> dict[str, Any]:
+    """An interface elsewhere."""
+    return {**INTERFACES[0], "url": url, **changes}
 
 
 def beside(
@@ -94,6 +100,47 @@ def test_beside_an_indeterminate_public_card_it_is_indeterminate() -> None:
 
     assert (first.verdict, extended.verdict) == ("indeterminate", "indeterminate")
     assert codes(extended)[0] == "extended.public_untrusted"
+
+
+ELSEWHERE = f"{ORIGIN}/other-agent"
+SHARED: dict[str, tuple[dict[str, Any], bool]] = {
+    "one more interface": ({"supportedInterfaces": [*INTERFACES, at(ELSEWHERE)]}, True),
+    "the same in another binding": (
+        {"supportedInterfaces": [at(INTERFACES[0]["url"], protocolBinding="HTTP+JSON")]},
+        True,
+    ),
+    "in the words of 0.3": (
+        {"supportedInterfaces": None, "url": INTERFACES[0]["url"], "protocolVersion": "0.3.0"},
+        True,
+    ),
+    "another path": ({"supportedInterfaces": [at(ELSEWHERE)]}, False),
+    "another tenant": (
+        {"supportedInterfaces": [{**one, "tenant": "b"} for one in INTERFACES]},
+        False,
+    ),
+    "another path in the words of 0.3": (
+        {"supportedInterfaces": None, "url": ELSEWHERE, "protocolVersion": "0.3.0"},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "same"), SHARED.values(), ids=SHARED)
+def test_it_is_the_extended_card_of_the_agent_beside_it(
+    changes: dict[str, Any], same: bool
+) -> None:
+    """Another agent of the same issuer may have one for the same audience: also genuine."""
+    members = {**marked(), **changes}
+    card = {name: value for name, value in members.items() if value is not None}
+    public, extended = beside(Tides(), card_of(), card_of(card=card))
+
+    assert public.verdict == "trusted"
+    if same:
+        assert (extended.verdict, extended.card) == ("trusted", card)
+        return
+    assert (extended.verdict, extended.card, extended.valid_until) == ("untrusted", None, None)
+    assert codes(extended)[0] == "extended.other_agent"
+    assert extended.exit_status == 1
 
 
 def test_its_own_fault_goes_first() -> None:

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.options import keystore_option, keystore_place, open_keystore
+from cardsign.cli.options import (
+    STDIO,
+    keystore_option,
+    keystore_place,
+    open_keystore,
+    write_output,
+)
 from cardsign.cli.talk import say
 from cardsign.files import create_private, read_bytes, read_secret
 from cardsign.keys.backup import MAX_BACKUP_BYTES, decrypt, encrypt, pack, restore, unpack
@@ -25,7 +31,7 @@ MAX_IDENTITY_BYTES = 64 * 1024  # bytes; a line each
     metavar="AGE1...",
     help="An age recipient who can open the backup alone. May be repeated.",
 )
-@click.option("-o", "--output", required=True, metavar="FILE", help="A new file.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="A new file; '-': stdout.")
 @keystore_option
 def backup(recipients: tuple[str, ...], output: str, keystore: Place | None) -> None:
     """Write the whole key store to one file, encrypted with age.
@@ -34,7 +40,11 @@ def backup(recipients: tuple[str, ...], output: str, keystore: Place | None) -> 
     cardsign[backup].
     """
     store = open_keystore(keystore)
-    create_private(Path(output), encrypt(pack(store), recipients))
+    packed = encrypt(pack(store), recipients)
+    if output == STDIO:
+        write_output(output, packed)
+    else:
+        create_private(Path(output), packed)
     say(f"wrote {len(store.state.keys)} key(s) to {output}, for {len(recipients)} recipient(s)")
 
 

@@ -17,7 +17,8 @@ from cardsign.cli.options import (
     project_config,
 )
 from cardsign.cli.talk import print_json, safe, say
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, StoreFault, UsageFault
+from cardsign.keys.account import differences
 from cardsign.keys.audit import AuditLine, check_witnessed, verify_chain
 from cardsign.keys.doctor import examine_store
 from cardsign.keys.findings import Finding
@@ -137,19 +138,22 @@ def list_(keystore: Place | None = None, as_json: bool = False) -> None:
 @keystore_option
 @json_option
 def verify(keystore: Place | None, as_json: bool) -> None:
-    """Check that no line of the log was changed or lost since the key store's state was written.
+    """Check that no line of the log was changed or lost since the key store's state was written,
+    and that the state says what the log tells.
 
     Whoever can write both can write both anew, but not what was published: where there is a
     release, the line that it names must be there as well. Keep a copy of the head elsewhere.
     """
-    lines, report = _verified(keystore)
+    lines, report = _verified(keystore, with_state=True)
     if as_json:
         print_json(report)
     else:
         say(f"{len(lines)} line(s), unbroken; the head is {report['head']}")
 
 
-def _verified(keystore: Place | None) -> tuple[tuple[AuditLine, ...], dict[str, Any]]:
+def _verified(
+    keystore: Place | None, *, with_state: bool = False
+) -> tuple[tuple[AuditLine, ...], dict[str, Any]]:
     store = open_keystore(keystore)
     log = store.read_audit()
     report = verify_chain(log, store.state.audit, where=store.log_place)
@@ -157,6 +161,9 @@ def _verified(keystore: Place | None) -> tuple[tuple[AuditLine, ...], dict[str, 
     if release is not None and release.audit_head is not None:
         witness = f"release {release.seq}"
         check_witnessed(log, release.audit_head, witness=witness, where=store.log_place)
+    if with_state and (different := differences(store.state, report, log)):
+        more = f", and {len(different) - 1} more" if different[1:] else ""
+        raise StoreFault("keystore.audit_differs", f"{different[0]}{more}", path=store.place)
     head = store.state.audit.digest
     return report.lines, {"lines": len(report.lines), "aborted": report.aborted, "head": head}
 

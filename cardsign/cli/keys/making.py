@@ -17,6 +17,7 @@ from cardsign.cli.options import (
     json_option,
     keystore_option,
     keystore_place,
+    of_the_user,
     passphrase_option,
     passphrase_options,
     passphrase_source,
@@ -25,7 +26,7 @@ from cardsign.cli.options import (
 from cardsign.cli.signers import enrol, public_option
 from cardsign.cli.talk import print_json, say
 from cardsign.errors import UsageFault
-from cardsign.jose.keys import Alg, PrivateKey
+from cardsign.jose.keys import KID_FORM, Alg, PrivateKey
 from cardsign.keys.custody import same_custody
 from cardsign.keys.importing import MAX_KEY_FILE_BYTES, import_private_key
 from cardsign.keys.opening import Place, create_store, open_store
@@ -126,6 +127,8 @@ def import_(
     """
     if (file is None) == (custody is None) or (public is not None and custody is None):
         raise UsageFault("usage.conflict", "name FILE, or --custody with or without --public")
+    if kid is not None and not KID_FORM.fullmatch(kid):
+        raise UsageFault("usage.invalid", "--kid takes 1 to 256 printable ASCII characters")
     path = keystore_place(keystore, create=True)
     source = passphrase_source(passphrase_file, passphrase_fd)
     options: dict[str, Any] = {"roles": (role,), "standby": standby}
@@ -136,9 +139,10 @@ def import_(
         _made(store.add_remote_key(key, place, now=now, **options), path, as_json)
         return
     own = PassphraseSource(import_passphrase_file, None, {}, terminal_prompt())
-    with passphrase_option("--import-passphrase-file"):
+    name = file or STDIO
+    with of_the_user(name), passphrase_option("--import-passphrase-file"):
         private = import_private_key(
-            read_input(file or STDIO, max_bytes=MAX_KEY_FILE_BYTES),
+            read_input(name, max_bytes=MAX_KEY_FILE_BYTES),
             kid=kid,
             password=lambda: read_passphrase(own, question="Passphrase of the imported file: "),
         )

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.issuing import moment, signing_lines
+from cardsign.cli.issuing import moment, signing_lines, tell_differences
 from cardsign.cli.keys.showing import described
 from cardsign.cli.options import (
     json_option,
@@ -20,24 +20,27 @@ from cardsign.cli.options import (
     passphrase_options,
     passphrase_source,
     project_config,
-    write_output,
 )
 from cardsign.cli.talk import print_json, safe, say
-from cardsign.errors import FileFault, PassphraseFault, StoreFault
-from cardsign.files import read_bytes
+from cardsign.errors import FileFault, PassphraseFault, StoreFault, UsageFault
+from cardsign.files import read_bytes, write_atomic
 from cardsign.jose.keys import PrivateKey
 from cardsign.jose.keyset import KeysetStatement
-from cardsign.jose.statements import MAX_STATEMENT_BYTES
-from cardsign.keys.ledger import Ledger, note_keyset, write_draft
+from cardsign.jose.statements import MAX_STATEMENT_BYTES, StatementRefused
+from cardsign.keys.account import differences
+from cardsign.keys.audit import verify_chain
+from cardsign.keys.differences import Difference
+from cardsign.keys.ledger import Ledger, note_keyset, read_draft, write_draft
 from cardsign.keys.opening import AnyStore, Place
 from cardsign.keys.passphrase import PassphraseSource, new_passphrase
-from cardsign.keys.records import KeyRecord, PublishedCard
-from cardsign.keys.renewal import DRAFT_FILE, next_draft, renewal
+from cardsign.keys.records import KeyRecord, PublishedCard, StoreState
+from cardsign.keys.renewal import DRAFT_FILE, next_draft, renewal, says_more
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.statements import signings
 from cardsign.keys.timeline import SHOWN_TIME, TimelineSettings, cards_to_sign
 
 NEEDS_ROOT: Final = "rotate.needs_root"
+SAYS_MORE: Final = "rotate.draft_says_more"
 
 _PAST: Final = {
     "prepublish": "prepublished",
@@ -64,13 +67,14 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A keyset statement that waits for the roots."""
+    """A keyset statement that waits for the roots; `more` is what nobody here vouches for."""
 
     file: str
     statement: KeysetStatement
     why: str
     signed_by: list[str]
     is_complete: bool
+    more: tuple[Difference, ...]
 
 
 @click.command(short_help="Take the next lawful step of the rotation.")
@@ -140,13 +144,21 @@ def _make_successor(
 ) -> KeyRecord | None:
     """Make the key that the next step asks for; None if none is due, or others were faster."""
     state = store.state
-    due = [step for step in steps(state, settings, now, asked=not tick) if step.is_due(now)]
-    step = next((step for step in due if step.action == "generate"), None)
-    if step is None:
+    due = [
+        step
+        for step in steps(state, settings, now, asked=not tick)
+        if step.action == "generate" and step.is_due(now)
+    ]
+    here = [step for step in due if _is_made_here(state, step)]
+    for step in due:
+        if step not in here:
+            say(
+                f"the next {step.alg} {step.role} key has to be made where the active one lies: "
+                "cardsign keys import --custody"
+            )
+    if not here:
         return None
-    if any(not key.custody.startswith("file:") for key in state.active_keys(step.role)):
-        say("the next key has to be made where the active one lies: cardsign keys import --custody")
-        return None
+    step = here[0]
     try:
         passphrase = new_passphrase(source)
     except PassphraseFault as fault:
@@ -170,24 +182,50 @@ def _make_successor(
         return None
 
 
+def _is_made_here(state: StoreState, step: Step) -> bool:
+    """Whether the key that is to have a successor lies in this key store."""
+    kind = [key for key in state.active_keys(step.role) if key.alg == step.alg]
+    return all(key.custody.startswith("file:") for key in kind)
+
+
 def _draft_of(store: AnyStore, newest: KeysetStatement, file: str, now: datetime) -> _Draft | None:
     """The draft of the keyset statement that is due, written unless one is there that will do."""
-    try:
-        before = read_bytes(Path(file), max_bytes=MAX_STATEMENT_BYTES)
-    except FileFault as fault:
-        if fault.code != "file.not_found":
-            raise
-        before = None
+    told = renewal(store.state, newest, now=now)
+    if not told.is_due(now):
+        return None
+    _check_entered(store)
     with of_the_user("the draft"):
-        found = next_draft(store.state, newest, before, now=now)
+        found = next_draft(store.state, newest, _drafted_before(Path(file)), now=now)
     if found is None:
         return None
     statement, is_new = found
     if is_new:
-        write_output(file, write_draft(statement))
-    why = renewal(store.state, newest, now=now).why
+        write_atomic(Path(file), write_draft(statement), plain=True)
     complete = not any(one.missing for one in signings(statement, newest))
-    return _Draft(file, statement, why, signing_lines(statement, newest), complete)
+    more = () if is_new else says_more(store.state, newest, statement, now=now)
+    return _Draft(file, statement, told.why, signing_lines(statement, newest), complete, more)
+
+
+def _check_entered(store: AnyStore) -> None:
+    """Refuse to draft from a state that somebody has edited: the roots go by what is drafted."""
+    state, log = store.load(), store.read_audit()
+    report = verify_chain(log, state.audit, where=store.log_place)
+    if different := differences(state, report, log):
+        raise StoreFault("keystore.audit_differs", different[0], path=store.place)
+
+
+def _drafted_before(file: Path) -> bytes | None:
+    """What is there; anything but a draft is not a tick's to read, to follow or to overwrite."""
+    try:
+        untrusted_draft = read_bytes(file, max_bytes=MAX_STATEMENT_BYTES, plain=True)
+        read_draft(untrusted_draft)
+    except FileFault as fault:
+        if fault.code != "file.not_found":
+            raise
+        return None
+    except StatementRefused as refusal:
+        raise UsageFault("rotate.not_a_draft", refusal.message, path=str(file)) from refusal
+    return untrusted_draft
 
 
 # ---------------------------------------------------------------- what is said of it
@@ -224,7 +262,12 @@ def _tell(
 def _tell_draft(draft: _Draft) -> None:
     number = f"{draft.statement.epoch}.{draft.statement.version}"
     say(safe(f"{NEEDS_ROOT}: keyset {number} waits for the roots: {draft.why}", limit=400))
-    say(f"  its digest is {draft.statement.digest}")
+    if draft.more:
+        say(f"{SAYS_MORE}: nobody here has drafted this, which the draft in {draft.file} says too:")
+        tell_differences(draft.more)
+        say("  its digest is to be had from whoever drafted it; if nobody did, remove the file")
+    else:
+        say(f"  its digest is {draft.statement.digest}")
     for line in draft.signed_by:
         say(f"  signed by {line}")
     if draft.is_complete:
@@ -271,7 +314,8 @@ def _draft_as_json(draft: _Draft) -> dict[str, Any]:
         "code": NEEDS_ROOT,
         "draft": draft.file,
         "number": f"{draft.statement.epoch}.{draft.statement.version}",
-        "digest": draft.statement.digest,
+        "digest": None if draft.more else draft.statement.digest,
+        "says_more": [str(change) for change in draft.more],
         "signed_by": draft.signed_by,
         "why": draft.why,
     }

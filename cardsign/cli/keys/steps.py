@@ -14,11 +14,14 @@ from cardsign.cli.options import (
     project_config,
 )
 from cardsign.cli.talk import print_json, say
+from cardsign.errors import FetchFailed, UsageFault
 from cardsign.jose.jwks import JwkSet
+from cardsign.keys.ledger import Ledger
 from cardsign.keys.life import standby_of
 from cardsign.keys.opening import AnyStore, Place
 from cardsign.keys.passphrase import terminal_prompt
 from cardsign.keys.records import REASONS, KeyRecord, Publication, Reason
+from cardsign.keys.statements import check_not_needed, is_needed
 from cardsign.recorded import published_card
 
 custody_option = click.option(
@@ -56,12 +59,18 @@ def activate(kid: str, same_custody_accepted: bool, keystore: Place | None, as_j
 def retire(kid: str, keystore: Place | None, as_json: bool) -> None:
     """Take the key KID, which has a successor, out of the JWK Set.
 
-    Refused until its successor has signed every published card, and caches hold those.
+    Refused until its successor has signed every published card, and caches hold those. A root or
+    recovery key ends at once, unless no keyset statement could be signed without it.
     """
     store = open_keystore(keystore)
     settings = project_config().timeline
+    keyset = Ledger.beside(store).newest_keyset()
+    check_not_needed(store.find(kid), keyset, store.state)
     record = store.retire(kid, now=datetime.now(UTC), settings=settings)
-    _tell(record, "has left the key set; publish it", as_json)
+    todo = "has left the key set; publish it"
+    if not record.rotates:
+        todo = "has ended" + ("; leave it out: cardsign keyset draft" if keyset else "")
+    _tell(record, todo, as_json)
 
 
 @click.command(short_help="Revoke a key at once and for ever.")
@@ -91,9 +100,23 @@ def revoke(
         todo = (
             "tell it at once, cardsign release renew; then sign your cards again, list and publish"
         )
+    if not record.rotates:
+        todo = "peers learn it by the next keyset: cardsign keyset draft"
     _tell(record, f"is revoked; {todo}", as_json)
-    if was_active and record.rotates:
+    if not record.rotates:
+        _tell_of_roots(store, record)
+    elif was_active:
         _tell_of_standby(store, record, now)
+
+
+def _tell_of_roots(store: AnyStore, revoked: KeyRecord) -> None:
+    """Say what is left to be done where nobody can sign the next keyset any more."""
+    keyset = Ledger.beside(store).newest_keyset()
+    if keyset is None or not is_needed(revoked, keyset, store.state):
+        return
+    say(f"  too few {' and '.join(revoked.roles)} holders are left to sign it")
+    if "root" in revoked.roles:
+        say("  next: cardsign recover, with the recovery key")
 
 
 def _tell_of_standby(store: AnyStore, revoked: KeyRecord, now: datetime) -> None:
@@ -128,6 +151,7 @@ def destroy(kid: str, keystore: Place | None, as_json: bool) -> None:
     Copies elsewhere, such as backups, are not touched.
     """
     store = open_keystore(keystore)
+    check_not_needed(store.find(kid), Ledger.beside(store).newest_keyset(), store.state)
     record = store.destroy(kid, now=datetime.now(UTC), settings=project_config().timeline)
     _tell(record, "has no private half here any more", as_json)
 
@@ -162,6 +186,11 @@ def look(
     from cardsign.net.fetch import FetchPolicy, Wire, fetch
 
     wire = Wire(FetchPolicy(insecure_loopback_http=insecure_loopback_http))
+    for option, url in (("--jwks", jwks_url), ("CARD_URL", card_url)):
+        try:
+            wire.target(url)
+        except FetchFailed as exc:
+            raise UsageFault("usage.invalid", f"{option}: {exc.message}", path=url) from exc
     store = open_keystore(keystore)
     untrusted_jwks = fetch(jwks_url, wire).body
     untrusted_card = fetch(card_url, wire).body

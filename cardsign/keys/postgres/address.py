@@ -28,6 +28,17 @@ PARAMETERS: Final = frozenset(
         *("sslcert", "sslcrl", "sslkey", "sslmode", "sslrootcert", "target_session_attrs"),
     }
 )
+#: Of these, what a committed file may say: nothing that names a file of this machine, and nothing
+#: that lowers what its user has set. None: any value.
+COMMITTED: Final[Mapping[str, str | None]] = {
+    "application_name": None,
+    "channel_binding": "require",
+    "connect_timeout": None,
+    "options": None,
+    "sslmode": "verify-full",
+    "target_session_attrs": None,
+}
+USUAL_PORT: Final = 5432
 CONNECT_PATIENCE: Final = 10  # seconds to connect, unless the URL says otherwise
 
 _URL: Final = re.compile(
@@ -63,10 +74,28 @@ class DatabaseUrl:
     def __str__(self) -> str:
         return self.shown
 
+    @property
+    def server(self) -> str:
+        """Whom a password would be sent to, ``HOST:PORT``; ``:PORT`` for the local socket."""
+        host = (self.host or "").lower()
+        return f"{f'[{host}]' if ':' in host else host}:{self.port or USUAL_PORT}"
+
+    @property
+    def uncommitted(self) -> tuple[str, ...]:
+        """The parameters that a committed file may not say, or not so, sorted."""
+        return tuple(sorted(name for name in self.query if not self._may_be_committed(name)))
+
+    def _may_be_committed(self, name: str) -> bool:
+        return name in COMMITTED and COMMITTED[name] in (None, self.query[name])
+
     def to_file(self) -> str:
-        """Return the URL as it may stand in a file that others read: without the password."""
+        """Return the URL as it may stand in a committed file.
+
+        That is without the password, and without what :attr:`uncommitted` names.
+        """
         user = "" if self.username is None else f"{quote(self.username, safe='')}@"
-        query = f"?{urlencode(self.query, quote_via=quote)}" if self.query else ""
+        kept = {name: self.query[name] for name in self.query if name not in self.uncommitted}
+        query = f"?{urlencode(kept, quote_via=quote)}" if kept else ""
         return self.shown.replace("://", f"://{user}", 1) + query
 
     def without_password(self, text: str) -> str:

@@ -38,11 +38,13 @@ class SignerPolicy:
         uris: Signers that run or load what their URI names; compared as they are spelt.
         pkcs11_module: The library behind every ``pkcs11:`` URI that names none.
         insecure_loopback_http: A service on this machine may be asked without TLS.
+        databases: Servers, ``HOST:PORT``, that a committed file may name as the key store's.
     """
 
     uris: frozenset[str] = frozenset()
     pkcs11_module: Path | None = None
     insecure_loopback_http: bool = False
+    databases: frozenset[str] = frozenset()
 
 
 NOTHING_ALLOWED: Final = SignerPolicy()

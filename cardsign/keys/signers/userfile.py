@@ -6,6 +6,7 @@
     allow = ["exec:/usr/local/bin/sign-with-the-card?arg=--slot&arg=2"]
     pkcs11_module = "/usr/lib/softhsm/libsofthsm2.so"
     insecure_loopback_http = true
+    databases = ["db.example:5432"]
 
 It lies in the user's own configuration directory, never in a repository, and nobody else may
 have access to it.
@@ -13,6 +14,7 @@ have access to it.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +32,9 @@ _MEMBERS: Final[dict[str, type]] = {
     "allow": list,
     "pkcs11_module": str,
     "insecure_loopback_http": bool,
+    "databases": list,
 }
+_SERVER: Final = re.compile(r"(?:[a-z0-9._-]*|\[[0-9a-f:.]+\]):[0-9]{1,5}")
 
 
 def user_file(environment: Mapping[str, str], name: str = "signers.toml") -> Path | None:
@@ -45,6 +49,17 @@ def user_file(environment: Mapping[str, str], name: str = "signers.toml") -> Pat
     if not configured.is_absolute():
         configured = home / ".config"
     return configured / "cardsign" / name if configured.is_absolute() else None
+
+
+def user_policy(environment: Mapping[str, str]) -> SignerPolicy:
+    """What the user's own file allows; nothing where there is none.
+
+    Raises:
+        UsageFault: As :func:`read_signer_policy`.
+        FileFault: As :func:`read_signer_policy`.
+    """
+    file = user_file(environment)
+    return NOTHING_ALLOWED if file is None else read_signer_policy(file)
 
 
 def read_signer_policy(path: Path) -> SignerPolicy:
@@ -80,7 +95,15 @@ def _policy(path: Path, members: dict[str, Any]) -> SignerPolicy:
     module = Path(members["pkcs11_module"]) if "pkcs11_module" in members else None
     if module is not None and not module.is_absolute():
         raise _malformed(path, "'pkcs11_module' is no absolute path")
-    return SignerPolicy(frozenset(uris), module, members.get("insecure_loopback_http", False))
+    servers = members.get("databases", [])
+    if not all(isinstance(one, str) and _SERVER.fullmatch(one) for one in servers):
+        raise _malformed(path, "'databases' is not a list of HOST:PORT, in lower case")
+    return SignerPolicy(
+        frozenset(uris),
+        module,
+        members.get("insecure_loopback_http", False),
+        frozenset(servers),
+    )
 
 
 def _malformed(path: Path, problem: str) -> UsageFault:
