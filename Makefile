@@ -39,7 +39,7 @@ test: $(VENV)/.dev  ## run the tests; T="-k sign" goes to pytest
 	@$(BIN)/python -m pytest $(T)
 
 nightly: $(VENV)/.dev  ## many more random inputs, interop, fuzzing and mutants; takes hours
-	@CARDSIGN_EXAMPLES=40000 $(BIN)/python -m pytest -n 2 --hypothesis-profile nightly $(T)
+	@CARDSIGN_EXAMPLES=40000 CARDSIGN_ORACLE=all $(BIN)/python -m pytest -n 2 --hypothesis-profile nightly $(T)
 	@$(MAKE) --no-print-directory interop T=
 	@$(MAKE) --no-print-directory simulate T="--verifications 1000000 --page"
 	@$(MAKE) --no-print-directory fuzz T="--seconds 180 --page"

@@ -19,6 +19,7 @@ from cardsign.net import addresses
 from cardsign.net.addresses import IPAddress
 from cardsign.net.asker import Asker
 from cardsign.net.fetch import Wire
+from tests.oracle.adapter import outcome_faults
 
 CASES = {case.id: case for attack in load() for case in attack.transcripts}
 
@@ -45,8 +46,10 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_we_agree_with_the_transcript(
     case: Case, certificates: Certificates, tmp_path: Path
 ) -> None:
-    """Verdict and reason at every step, and nobody is asked who must not be."""
-    assert deviations(case, lambda one: play(one, certificates, tmp_path / "state")) == []
+    """Verdict and reason at every step, and nobody is asked who must not be; so says the oracle."""
+    outcomes = list(play(case, certificates, tmp_path / "state"))
+    assert deviations(case, lambda _: outcomes) == []
+    assert outcome_faults(case, outcomes) == []
 
 
 # ------------------------------------------------------------------ with one safeguard less

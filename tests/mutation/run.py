@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,9 +29,9 @@ from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from random import Random
-from typing import Final
+from typing import Any, Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
 from tests.mutation.mutants import Mutant, mutants_of  # noqa: E402
@@ -71,6 +71,49 @@ AREAS: Final = {
         (
             *("tests/verify", "tests/test_verify.py", "tests/test_verdict.py"),
             *("tests/trust", "tests/test_attacks_in_transit.py", "tests/test_attack_corpus.py"),
+        ),
+    ),
+    "card": Area(
+        ("cardsign/card/[!c]*.py", "cardsign/card/coverage.py"),
+        (
+            *("tests/card", "tests/test_verify.py", "tests/test_sign.py"),
+            *("tests/test_requirement_rows.py", "tests/test_attack_corpus.py"),
+        ),
+    ),
+    "lint": Area(
+        ("cardsign/card/lint/*.py",), ("tests/card/test_lint_*.py", "tests/cli/test_lint.py")
+    ),
+    "sign": Area(
+        ("cardsign/sign/*.py",),
+        ("tests/test_sign*.py", "tests/card/test_optin.py", "tests/test_optin_signatures.py"),
+    ),
+    "explain": Area(("cardsign/explain/*.py",), ("tests/explain", "tests/cli/test_explain.py")),
+    "keys": Area(
+        ("cardsign/keys/*.py", "cardsign/keys/signers/*.py", "cardsign/keys/postgres/*.py"),
+        (
+            *("tests/keys", "tests/test_publication_order.py", "tests/cli/test_keys_*.py"),
+            *("tests/cli/test_issuer_story.py", "tests/crash/test_crashes.py"),
+        ),
+    ),
+    "net": Area(
+        ("cardsign/net/*.py",),
+        ("tests/net", "tests/cli/test_fetch_command.py", "tests/test_attack_transcripts.py"),
+    ),
+    "server": Area(("cardsign/server/*.py",), ("tests/server", "tests/integrations")),
+    "publish": Area(
+        tuple(f"cardsign/{name}.py" for name in ("publish", "generation", "issued", "recorded")),
+        ("tests/test_publish.py", "tests/test_recorded.py", "tests/test_publication_order.py"),
+    ),
+    "cli": Area(
+        ("cardsign/cli/*.py", "cardsign/cli/keys/*.py"),
+        ("tests/cli", "tests/repo/test_reference.py"),
+    ),
+    "settings": Area(
+        tuple(f"cardsign/{name}.py" for name in ("files", "config", "programs", "errors")),
+        (
+            *("tests/test_files.py", "tests/keys/test_signer_program.py"),
+            *("tests/cli/test_bad_input.py", "tests/cli/test_keys_bad_input.py"),
+            *("tests/cli/test_publishing.py", "tests/net/test_credentials_wallet.py"),
         ),
     ),
 }
@@ -149,8 +192,8 @@ def in_turns(module: str, tests: Sequence[str]) -> list[list[str]]:
     """
     name = module.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
     turns: tuple[list[str], list[str]] = ([], [])
-    for test in tests:
-        for file in sorted((ROOT / test).rglob("test_*.py")) or [ROOT / test]:
+    for test in (path for pattern in tests for path in sorted(ROOT.glob(pattern))):
+        for file in sorted(test.rglob("test_*.py")) or [test]:
             if file.is_file():
                 names_it = f"{name} " in file.read_text(encoding="utf-8")
                 turns[not names_it].append(str(file.relative_to(ROOT)))
@@ -188,9 +231,17 @@ def examine(area: Area, drawn: Sequence[Mutant], workers: int) -> list[Result]:
             return list(pool.map(put_to_the_tests, drawn))
 
 
+def record(path: Path, area: str, found: Mapping[str, Any]) -> None:
+    """Write what was drawn and found in an area beside what the file says of others."""
+    held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(held | {area: found}, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     """Examine the areas named; 1 while a survivor is not argued."""
+    global ROOT
     options = _options()
+    ROOT = options.root.resolve()
     argued = json.loads(SURVIVORS.read_text(encoding="utf-8"))
     areas, open_ones = {}, 0
     for name in options.area:
@@ -202,6 +253,11 @@ def main() -> int:
             for mutant in mutants_of(str(path.relative_to(ROOT)), path.read_bytes())
         ]
         drawn = sample(mutants, options.sample, Random(options.seed))
+        if options.record:
+            draw = {"seed": options.seed, "of": len(mutants), "drawn": [one.name for one in drawn]}
+            record(options.record, name, draw)
+        if options.draw_only:
+            continue
         results = examine(area, drawn, options.workers)
         left = [one.mutant for one in results if one.verdict == "survived"]
         open_ones += sum(one.name not in argued["survivors"] for one in left)
@@ -219,6 +275,10 @@ def main() -> int:
             ],
         }
         print(f"{name}: {len(drawn)} of {len(mutants)} mutants, {len(left)} survived")
+        if options.record:
+            counted = {what: areas[name][what] for what in ("killed", "survived", "timeout")}
+            found = {**draw, **counted, "survivors": [one.name for one in left]}
+            record(options.record, name, found)
     if options.page:
         write_page(areas)
     if open_ones:
@@ -233,6 +293,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--page", action="store_true", help="write docs/mutation.*")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the checkout to put faults into")
+    parser.add_argument("--record", type=Path, help="a file for the names of what is drawn")
+    parser.add_argument("--draw-only", action="store_true", help="run no test")
     options = parser.parse_args()
     options.area = options.area or list(AREAS)
     return options
