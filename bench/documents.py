@@ -24,8 +24,8 @@ from cardsign import (
     sign_card,
     sign_statement,
 )
-from cardsign.net.fetch import CARD_PATH
-from cardsign.trust.refresh import KEYSET_PATH, RELEASE_PATH
+from cardsign.net import CARD_PATH
+from cardsign.trust import KEYSET_PATH, RELEASE_PATH
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DAY: Final = 24 * 60 * 60

@@ -27,14 +27,10 @@ from documents import Issuer, issuer_at
 from measuring import Broken, Times, in_turns
 
 from cardsign import DirectoryMemory, Policy
-from cardsign.jose import statements
-from cardsign.jose.checked import GoodSignatures
-from cardsign.jose.jws import check_entry
-from cardsign.jose.keys import PublicKey
-from cardsign.net.asker import Asker
-from cardsign.net.discovery import Discoverer
-from cardsign.net.fetch import FetchPolicy, Wire
-from cardsign.trust.known import Known, anchor_digest
+from cardsign.jose import PublicKey, check_entry
+from cardsign.net import Asker, Discoverer, FetchPolicy, Wire
+from cardsign.statements import GoodSignatures, envelope
+from cardsign.trust import Known, anchor_digest
 
 SIDE_BY_SIDE: Final = "side by side"
 ONE_BY_ONE: Final = "one after the other"
@@ -142,7 +138,7 @@ def cold_verifier(issuers: Sequence[Issuer]) -> Iterator[Verifier]:
         discoverer = Discoverer(Policy(enrolments), memory, asker=asker, now=now)
         verifier = Verifier(issuers, discoverer, datetime.now(UTC))
         counted = _counting(verifier.checks)
-        stack.enter_context(patch.object(statements, "_GOOD", GoodSignatures()))
+        stack.enter_context(patch.object(envelope, "_GOOD", GoodSignatures()))
         stack.enter_context(patch.object(PublicKey, "check", counted(PublicKey.check)))
         stack.enter_context(patch("cardsign.verify.signature.check_entry", counted(check_entry)))
         yield verifier

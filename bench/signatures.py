@@ -33,7 +33,7 @@ from cardsign import (
     sign_card,
     verify_card,
 )
-from cardsign.jose.base64url import encode
+from cardsign.jose import encode
 
 BARE: Final = "the bare primitive"
 CARDSIGN: Final = "cardsign"

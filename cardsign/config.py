@@ -10,13 +10,8 @@ from typing import Any, Final
 
 from cardsign.errors import FileFault, StoreFault, UsageFault
 from cardsign.files import read_bytes
-from cardsign.keys.postgres.address import (
-    COMMITTED,
-    DatabaseUrl,
-    is_database_url,
-    parse_database_url,
-)
-from cardsign.keys.timeline import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys.stores.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
 
 CONFIG_FILE: Final = "cardsign.toml"
 FORMAT: Final = 1

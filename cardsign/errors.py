@@ -13,7 +13,7 @@
     │   ├── BundleRefused        a card with its statements in one file      bundle.*
     │   ├── SigningRefused       a signing plan that we do not carry out     sign.*
     │   └── PublishRefused       a publication that would not verify         publish.*
-    ├── NotTrusted               verify_card's verdict, in cardsign.verdict  exit 1 or 3
+    ├── NotTrusted               verify_card's verdict, in cardsign.verify.report  exit 1 or 3
     ├── LocalFault               this machine, this command line             exit 2
     │   ├── UsageFault           options and settings that do not fit        usage.*, config.*,
     │   │                        policies among them                         policy.*, lock.*

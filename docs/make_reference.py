@@ -15,10 +15,10 @@ from textwrap import fill
 
 import click
 
-from cardsign.card.lint import RULES, TARGETS
+from cardsign.lint import RULES, TARGETS
 from cardsign.cli import cli
 from cardsign.reasons import REASONS
-from cardsign.trust.policytables import schema
+from cardsign.trust.policyfile import schema
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by `make reference`; change the program instead. -->"

@@ -18,7 +18,7 @@ from rotation import keys_that_change
 from telling import REFUSAL, cardsign, console, expect, say, serving, tell
 
 from cardsign import Holder, JwkSet, Policy, verify_card
-from cardsign.trust.subject import Extended
+from cardsign.trust import Extended
 
 CARDS = Path(__file__).parent / "cards"
 #: The id of the partners, whom the extended card is for; random, so that it cannot be guessed.

@@ -16,19 +16,27 @@ from typing import Any, Final, TypeAlias
 from attacks_traffic import Traffic, strayings
 
 from cardsign.errors import LocalFault, UsageFault
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.release import read_release
-from cardsign.jose.succession import StatementPin
-from cardsign.trust.evidence import Evidence
-from cardsign.trust.known import Floor, Known, Memory, TransientMemory, WithoutMemory, anchor_digest
-from cardsign.trust.lock import read_lock
-from cardsign.trust.policy import Policy
-from cardsign.trust.policyfile import read_policy
-from cardsign.trust.subject import AtOrigin, CardUrl, Extended, Holder, Issuer, PublicSubject
-from cardsign.verdict import Report
-from cardsign.verify import examine_card, examine_extended
-from cardsign.verify.cache import VerdictCache
+from cardsign.jose import JwkSet
+from cardsign.statements import StatementPin, read_keyset, read_release
+from cardsign.trust import (
+    AtOrigin,
+    CardUrl,
+    Evidence,
+    Extended,
+    Floor,
+    Holder,
+    Issuer,
+    Known,
+    Memory,
+    Policy,
+    PublicSubject,
+    TransientMemory,
+    WithoutMemory,
+    anchor_digest,
+    read_lock,
+    read_policy,
+)
+from cardsign.verify import Report, VerdictCache, examine_card, examine_extended
 
 CORPUS: Final = Path(__file__).resolve().parent / "attacks"
 FORMAT: Final = "cardsign-attacks/1"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose import PrivateKey
 from tests.crash import mounting
 from tests.keys import postgres as pg
 

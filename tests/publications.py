@@ -9,11 +9,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from cardsign.card.extended import ExtendedMarker, with_marker
-from cardsign.generation import Generation
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
-from cardsign.publish import publish
+from cardsign.card import ExtendedMarker, with_marker
+from cardsign.jose import JwkSet, PrivateKey
+from cardsign.publish import Generation, publish_generation
 from cardsign.sign import sign_card
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -89,7 +87,7 @@ def publish_cards(
     now: datetime = NOW,
 ) -> Generation:
     """Sign and publish a card, and one extended card for each audience."""
-    return publish(
+    return publish_generation(
         sign(card, key),
         jwks=JwkSet.of([key.public]),
         extended={name: sign(extended_card(card, name), key) for name in audiences},

@@ -8,17 +8,11 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from cardsign.card.canonical import FULL_PROFILES, canonicalize
-from cardsign.card.pointer import append, split
-from cardsign.jose import base64url
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import Signer, sign_payload
-from cardsign.jose.keys import PrivateKey
+from cardsign.card import FULL_PROFILES, append, canonicalize, split
+from cardsign.jose import JwkSet, PrivateKey, Signer, base64url, sign_payload
 from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.trust.policy import Policy
-from cardsign.trust.subject import Holder
-from cardsign.verdict import Report
-from cardsign.verify import examine_card
+from cardsign.trust import Holder, Policy
+from cardsign.verify import Report, examine_card
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 

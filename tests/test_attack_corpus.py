@@ -28,7 +28,7 @@ from attacks_runner import (
 from attacks_traffic import Traffic
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from cardsign.card.strictjson import parse_object
+from cardsign.card import parse_object
 from cardsign.errors import JsonRefused
 from cardsign.reasons import REASONS
 from tests.oracle.adapter import outcome_faults

@@ -15,10 +15,7 @@ from attacks_runner import Case, deviations, load
 from transcript_player import play
 from transcript_world import Certificates
 
-from cardsign.net import addresses
-from cardsign.net.addresses import IPAddress
-from cardsign.net.asker import Asker
-from cardsign.net.fetch import Wire
+from cardsign.net import Asker, IPAddress, Wire, addresses
 from tests.oracle.adapter import outcome_faults
 
 CASES = {case.id: case for attack in load() for case in attack.transcripts}

@@ -30,15 +30,21 @@ from support import (
     without,
 )
 
-from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, canonicalize
-from cardsign.card.document import Card
-from cardsign.card.fields import CARD_1_0, Field, Message
-from cardsign.card.pointer import append, split
+from cardsign.card import (
+    CARD_1_0,
+    DEFAULT_PROFILES,
+    FULL_PROFILES,
+    Card,
+    Field,
+    Message,
+    append,
+    canonicalize,
+    split,
+)
 from cardsign.errors import CanonicalizationError
-from cardsign.jose.keys import PrivateKey
-from cardsign.trust.subject import Holder
-from cardsign.verdict import Report
-from cardsign.verify import examine_card
+from cardsign.jose import PrivateKey
+from cardsign.trust import Holder
+from cardsign.verify import Report, examine_card
 
 LOSSY = tuple(profile for profile in DEFAULT_PROFILES if profile not in FULL_PROFILES)
 CARDS = {

@@ -30,23 +30,12 @@ from support import (
     without,
 )
 
-from cardsign.card.canonical import (
-    DEFAULT_PROFILES,
-    FULL_PROFILES,
-    PROFILES,
-    canonicalize,
-)
-from cardsign.card.document import Card
-from cardsign.card.pointer import append
+from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, Card, append, canonicalize
 from cardsign.errors import CanonicalizationError, CardsignError
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import read_entry
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose import JwkSet, PrivateKey, PublicKey, read_entry
 from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.trust.policy import Policy
-from cardsign.trust.subject import Holder
-from cardsign.verdict import Report
-from cardsign.verify import examine_card
+from cardsign.trust import Holder, Policy
+from cardsign.verify import Report, examine_card
 
 pytestmark = pytest.mark.needs_shared
 

@@ -20,15 +20,12 @@ from support import (
     trusting,
 )
 
-from cardsign.card.canonical import DEFAULT_PROFILES, OPT_IN_PROFILES, canonicalize
+from cardsign.card import DEFAULT_PROFILES, OPT_IN_PROFILES, canonicalize
 from cardsign.errors import UsageFault
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import TYP_COMPAT, read_entry
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, read_entry
 from cardsign.sign import COMPAT_PROFILES, Signing, SigningOptions, sign_with_notes
-from cardsign.trust.anchors import KeysAnchor
-from cardsign.trust.policy import Enrolment
-from cardsign.verify.signature import MAX_EXPLAINED_VALUES
+from cardsign.trust import Enrolment, KeysAnchor
+from cardsign.verify import MAX_EXPLAINED_VALUES
 
 #: Cards whose payload under the profile is that of no other.
 CARDS: dict[str, dict[str, Any]] = {

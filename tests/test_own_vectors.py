@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.trust.policy import Policy
-from cardsign.trust.subject import Holder
+from cardsign.jose import JwkSet
+from cardsign.trust import Holder, Policy
 from cardsign.verify import examine_card
 from tests.support import NOW
 

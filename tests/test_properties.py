@@ -24,21 +24,22 @@ from support import (
     without,
 )
 
-from cardsign.card.canonical import (
+from cardsign.card import (
+    CARD_0_3,
+    CARD_1_0,
     DEFAULT_PROFILES,
     FULL_PROFILES,
     PROFILES,
+    Card,
+    Message,
+    append,
     canonicalize,
+    uncovered_parts,
 )
-from cardsign.card.coverage import uncovered_parts
-from cardsign.card.document import Card
-from cardsign.card.fields import CARD_0_3, CARD_1_0, Message
-from cardsign.card.pointer import append
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
-from cardsign.jose import base64url
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose import PrivateKey, base64url
 from cardsign.sign import SigningOptions, sign_card, sign_with_notes
-from cardsign.verdict import Report
+from cardsign.verify import Report
 
 
 def schema_names() -> set[str]:

@@ -22,26 +22,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardsign.errors import PublishRefused
-from cardsign.issued import CheckedIssued, Issued
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.succession import StatementPin
-from cardsign.keys.ledger import write_draft
-from cardsign.keys.life import record_publication
-from cardsign.keys.records import StoreState
-from cardsign.keys.releases import ReleasePlan, card_digest, settled_cards
-from cardsign.keys.statements import KeysetPlan, draft_next
-from cardsign.keys.timeline import TimelineSettings
-from cardsign.publish import publish, publish_statements
-from cardsign.recorded import publication_of
-from cardsign.server.snapshot import CARD_PATH, Snapshot
-from cardsign.trust.anchors import KeysetAnchor
-from cardsign.trust.known import TransientMemory
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment, Limits, Policy
-from cardsign.trust.refresh import Fetched, refresh
-from cardsign.trust.subject import CardUrl
-from cardsign.verdict import Report
-from cardsign.verify import examine_card
+from cardsign.jose import JwkSet
+from cardsign.keys import (
+    KeysetPlan,
+    ReleasePlan,
+    StoreState,
+    TimelineSettings,
+    card_digest,
+    draft_next,
+    record_publication,
+    settled_cards,
+    write_draft,
+)
+from cardsign.publish import (
+    CheckedIssued,
+    Issued,
+    publication_of,
+    publish_generation,
+    publish_statements,
+)
+from cardsign.server import CARD_PATH, Snapshot
+from cardsign.statements import StatementPin
+from cardsign.trust import (
+    CardUrl,
+    Enrolment,
+    Fetched,
+    KeysetAnchor,
+    Limits,
+    Policy,
+    TransientMemory,
+    refresh_issuer,
+)
+from cardsign.urls import parse_place
+from cardsign.verify import Report, examine_card
 from tests.keys.issuing import NOW, URL, first, key, online, released, signed
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card
@@ -109,7 +122,7 @@ class Issuer:
     def publish_card(self) -> None:
         """`cardsign publish`."""
         card = {**PORTABLE, "version": f"1.{self.version}.0"}
-        generation = publish(
+        generation = publish_generation(
             dump(signed_card(card, key(self.signer))),
             jwks=JwkSet.of([key(self.signer).public]),
             extended={},
@@ -197,7 +210,7 @@ class Verifier:
         with self.memory.of(self.policy.enrolments[0]) as memo:
             known = memo.known
         now, limits = self.issuer.now, self.policy.limits
-        brought = refresh(limits, known, self.pin, fetch, home=HOME, now=now, fresh=fresh)
+        brought = refresh_issuer(limits, known, self.pin, fetch, home=HOME, now=now, fresh=fresh)
         got = self.copies.get(CARD_PATH, fresh=fresh and not self.handed)
         assert got is not None
         return examine_card(

@@ -24,14 +24,12 @@ from publications import (
 )
 from support import without
 
-from cardsign.card.extended import ExtendedMarker, declares_extended_card, with_marker
+from cardsign.card import ExtendedMarker, declares_extended_card, with_marker
 from cardsign.errors import CardsignError, FileFault, PublishRefused, ServeFault, UsageFault
-from cardsign.generation import Generation
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
-from cardsign.publish import load_current, publish
-from cardsign.trust.policy import Policy
-from cardsign.trust.subject import Extended, Holder
+from cardsign.jose import JwkSet, PrivateKey
+from cardsign.publish import Generation, publish_generation
+from cardsign.publish.publication import load_current
+from cardsign.trust import Extended, Holder, Policy
 from cardsign.verify import examine_card
 
 
@@ -156,7 +154,7 @@ def test_other_content_is_the_next_generation(
         max_age: int = 300,
     ) -> Generation:
         keys = [key.public, stranger.public] if second_key else [key.public]
-        return publish(
+        return publish_generation(
             sign(card, key),
             jwks=JwkSet.of(keys),
             extended={extended: sign(extended_card(PUBLIC, extended), key)},
@@ -188,7 +186,9 @@ def test_when_the_keys_change_next_is_part_of_a_generation(
     def put(when: datetime | None) -> Generation:
         jwks = JwkSet.of([key.public])
         card, directions = sign(PUBLIC, key), {"directory": directory, "now": NOW}
-        return publish(card, jwks=jwks, extended={}, next_change=_until(when), **directions)
+        return publish_generation(
+            card, jwks=jwks, extended={}, next_change=_until(when), **directions
+        )
 
     soon, later = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
     assert put(soon).changes_at == soon
@@ -385,7 +385,7 @@ def test_what_a_peer_could_not_use_is_refused_and_nothing_is_written(
     card, extended = make(key, stranger)
 
     with pytest.raises(PublishRefused, match=words) as refused:
-        publish(
+        publish_generation(
             card,
             jwks=JwkSet.of([key.public]),
             extended=extended,
@@ -402,7 +402,7 @@ def test_a_card_that_expires_in_a_second_is_published(directory: Path, key: Priv
     card = sign(with_marker(with_skill(PUBLIC, "tugs"), MARKER), key)
     jwks = JwkSet.of([key.public])
 
-    generation = publish(
+    generation = publish_generation(
         sign(PUBLIC, key), jwks=jwks, extended={"staff": card}, directory=directory, now=NOW
     )
 
@@ -417,7 +417,7 @@ def test_an_audience_that_is_no_plain_name_is_refused(
 ) -> None:
     """An audience becomes a file's name and a word of the token file."""
     with pytest.raises(UsageFault) as refused:
-        publish(
+        publish_generation(
             sign(PUBLIC, key),
             jwks=JwkSet.of([key.public]),
             extended={audience: sign(extended_card(PUBLIC, "staff"), key)},
@@ -443,7 +443,7 @@ def test_a_max_age_beyond_a_year_or_below_zero_is_refused(
 ) -> None:
     """Caches do not tell longer times from each other."""
     with pytest.raises(UsageFault, match="seconds"):
-        publish(
+        publish_generation(
             sign(PUBLIC, key),
             jwks=JwkSet.of([key.public]),
             extended={},

@@ -24,11 +24,9 @@ from support import (
 )
 from test_attacks_in_transit import EVERY_PATH_LAX, assert_noticed, renamed, respellings
 
-from cardsign.card.canonical import FULL_PROFILES, PROFILES, canonicalize
-from cardsign.card.document import Card
-from cardsign.card.pointer import append, split
+from cardsign.card import FULL_PROFILES, PROFILES, Card, append, canonicalize, split
 from cardsign.errors import CanonicalizationError, CardsignError
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose import PrivateKey
 from cardsign.sign import SigningOptions, sign_with_notes
 
 #: A thousand in ``.ci/run``; fewer where nobody asks for more.

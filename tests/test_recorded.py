@@ -7,13 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.generation import Generation
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys import life
-from cardsign.keys.records import StoreState
-from cardsign.publish import publish
-from cardsign.recorded import next_change_by, publication_of
+from cardsign.jose import JwkSet, PrivateKey
+from cardsign.keys import StoreState, lifecycle
+from cardsign.publish import Generation, next_change_by, publication_of, publish_generation
 from tests.keys.lives import EMPTY, NOON, QUICK, after, of
 from tests.support import PORTABLE, dump, signed
 
@@ -27,7 +23,7 @@ def directory(tmp_path: Path) -> Path:
 
 def put(directory: Path, now: datetime, *signers: PrivateKey) -> Generation:
     """A card by these keys, beside both in the key set."""
-    return publish(
+    return publish_generation(
         dump(signed(PORTABLE, *signers)),
         jwks=JwkSet.of([ONE.public, TWO.public]),
         extended={},
@@ -44,13 +40,13 @@ def told(state: StoreState, generation: Generation) -> datetime | None:
 
 def both() -> StoreState:
     """One is active, two waits."""
-    state = of(life.enter(EMPTY, ONE.public, now=NOON))
-    return of(life.enter(state, TWO.public, now=NOON))
+    state = of(lifecycle.enter(EMPTY, ONE.public, now=NOON))
+    return of(lifecycle.enter(state, TWO.public, now=NOON))
 
 
 def test_a_key_alone_does_not_change(directory: Path) -> None:
     """That it has no successor is for `rotate` to say; no cache has to hurry for it."""
-    state = of(life.enter(EMPTY, ONE.public, now=NOON))
+    state = of(lifecycle.enter(EMPTY, ONE.public, now=NOON))
     assert told(state, put(directory, NOON, ONE)) is None
 
 
@@ -62,8 +58,8 @@ def test_the_next_change_is_the_activation_of_the_next_key(directory: Path) -> N
 
 def test_then_it_is_that_the_old_key_goes(directory: Path) -> None:
     """Once it has stopped signing, and its signature is on no published card."""
-    state = of(life.record_publication(both(), publication_of(put(directory, NOON, ONE))))
-    state = of(life.activate(state, "two", now=after(300), settings=QUICK))
+    state = of(lifecycle.record_publication(both(), publication_of(put(directory, NOON, ONE))))
+    state = of(lifecycle.activate(state, "two", now=after(300), settings=QUICK))
     stops = after(300 + 260)
     assert told(state, put(directory, after(301), ONE, TWO)) is None
     assert told(state, put(directory, after(600), TWO)) == after(600 + 60) > stops
@@ -71,8 +67,8 @@ def test_then_it_is_that_the_old_key_goes(directory: Path) -> None:
 
 def test_what_is_overdue_changes_at_once(directory: Path) -> None:
     """A standby waits for nothing where no key signs; no time before the publication is told."""
-    state = of(life.enter(EMPTY, ONE.public, now=NOON))
-    state = of(life.revoke(state, "one", reason="superseded", now=after(1)))
-    state = of(life.enter(state, TWO.public, now=after(2), standby=True))
+    state = of(lifecycle.enter(EMPTY, ONE.public, now=NOON))
+    state = of(lifecycle.revoke(state, "one", reason="superseded", now=after(1)))
+    state = of(lifecycle.enter(state, TWO.public, now=after(2), standby=True))
     generation = put(directory, after(9), ONE)
     assert told(state, generation) == generation.published_at == after(9)

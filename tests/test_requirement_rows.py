@@ -33,15 +33,20 @@ from cardsign import (
     sign_card,
     verify_card,
 )
-from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.card import MAX_CARD_BYTES
 from cardsign.cli import cli
 from cardsign.errors import FetchFailed
-from cardsign.jose.jws import read_entry
-from cardsign.net.asker import Asker, CardAnswer
-from cardsign.net.fetch import CARD_PATH, LEGACY_CARD_PATH, FetchPolicy, Wire, fetch
-from cardsign.server.app import ServerConfig, create_app
-from cardsign.server.jsonrpc import MAX_REQUEST_BYTES
-from cardsign.server.tokens import TokenTable, create_token
+from cardsign.jose import read_entry
+from cardsign.net import (
+    CARD_PATH,
+    LEGACY_CARD_PATH,
+    Asker,
+    CardAnswer,
+    FetchPolicy,
+    Wire,
+    fetch_document,
+)
+from cardsign.server import MAX_REQUEST_BYTES, ServerConfig, TokenTable, create_app, create_token
 
 # --------------------------------------------------------------------------- serving
 
@@ -248,7 +253,7 @@ def test_O6_O25_a_silent_peer_costs_a_bounded_time() -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/card.json"
         policy = FetchPolicy(total_timeout=0.2, insecure_loopback_http=True)
         with pytest.raises(FetchFailed) as failed:
-            fetch(url, Wire(policy))
+            fetch_document(url, Wire(policy))
     assert failed.value.code == "fetch.timeout"
 
 

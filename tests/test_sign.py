@@ -24,8 +24,7 @@ from support import (
     without,
 )
 
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
-from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
+from cardsign.card import DEFAULT_PROFILES, MAX_CARD_BYTES, MAX_DEPTH, canonicalize
 from cardsign.errors import (
     CardRefused,
     CardsignError,
@@ -35,10 +34,7 @@ from cardsign.errors import (
     SigningRefused,
     UsageFault,
 )
-from cardsign.jose import base64url
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import TYP_COMPAT, read_entry
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, PublicKey, base64url, read_entry
 from cardsign.sign import (
     Signing,
     SigningOptions,

@@ -7,14 +7,11 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
 
-from cardsign.card.canonical import FULL_PROFILES
-from cardsign.card.document import Card
-from cardsign.card.extended import ExtendedMarker, find_marker, with_marker
+from cardsign.card import FULL_PROFILES, Card, ExtendedMarker, find_marker, with_marker
 from cardsign.errors import CardRefused
-from cardsign.jose.jws import read_entry
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose import PrivateKey, read_entry
 from cardsign.sign import Signing, SigningOptions, sign_card, sign_with_notes
-from cardsign.verify.signature import Payloads, matching_payloads
+from cardsign.verify import Payloads, matching_payloads
 
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
 CARDS = {

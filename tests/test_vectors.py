@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 from support import NOW, dump
 
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize, jcs
-from cardsign.card.strictjson import parse_object
+from cardsign.card import DEFAULT_PROFILES, canonicalize, parse_object
+from cardsign.card.canonical import jcs
 from cardsign.errors import CanonicalizationError, JsonRefused
-from cardsign.jose.jwks import JwkSet
-from cardsign.trust.policy import Policy
-from cardsign.trust.subject import Holder
-from cardsign.verdict import Report
-from cardsign.verify import examine_card
+from cardsign.jose import JwkSet
+from cardsign.trust import Holder, Policy
+from cardsign.verify import Report, examine_card
 
 pytestmark = pytest.mark.needs_shared
 

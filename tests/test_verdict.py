@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from support import LAX, NOW, PORTABLE, codes, dump, examine, one_signature, signed
 
-from cardsign.card.canonical import canonicalize
+from cardsign.card import canonicalize
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose import PrivateKey
 from cardsign.reasons import REASONS, Reason
-from cardsign.verdict import Answer, Answers, NotTrusted, Report, SignatureReport, Verdict
+from cardsign.verify import Answer, Answers, NotTrusted, Report, SignatureReport, Verdict
 
 ANSWERS = {"yes", "no", "unknown"}
 VERDICTS = {"trusted", "untrusted", "invalid", "indeterminate"}
@@ -30,7 +30,7 @@ SIGNATURE_VERDICTS = {
 
 
 def assert_contract(document: dict[str, Any]) -> None:
-    """Hold a verdict's JSON against the schema `cardsign.verdict/1`."""
+    """Hold a verdict's JSON against the schema `cardsign.verify.report/1`."""
     assert list(document) == [
         "schema",
         "verdict",
@@ -46,7 +46,7 @@ def assert_contract(document: dict[str, Any]) -> None:
         "historic",
         "card",
     ]
-    assert document["schema"] == "cardsign.verdict/1"
+    assert document["schema"] == "cardsign.verify.report/1"
     assert document["verdict"] in VERDICTS
     assert list(document["answers"]) == ["integrity", "authorised", "current", "complete"]
     assert set(document["answers"].values()) <= ANSWERS
@@ -131,7 +131,7 @@ def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
     payload = canonicalize(PORTABLE, "served-as-is")
 
     assert examine(signed(PORTABLE, alice), alice).to_json() == {
-        "schema": "cardsign.verdict/1",
+        "schema": "cardsign.verify.report/1",
         "verdict": "trusted",
         "subject": "the harbour",
         "answers": {

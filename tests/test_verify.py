@@ -26,18 +26,21 @@ from support import (
     without,
 )
 
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card import DEFAULT_PROFILES, canonicalize
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, CardRefused
-from cardsign.jose import base64url
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import TYP_COMPAT
-from cardsign.jose.keys import PrivateKey
-from cardsign.trust.anchors import KeysAnchor
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment, Policy
-from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Holder, Issuer
-from cardsign.verdict import NotTrusted, Report
-from cardsign.verify import VerifiedCard, examine_card, verify_card
+from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, base64url
+from cardsign.trust import (
+    AtOrigin,
+    CardUrl,
+    Enrolment,
+    Expectation,
+    Holder,
+    Issuer,
+    KeysAnchor,
+    Policy,
+)
+from cardsign.urls import parse_place
+from cardsign.verify import NotTrusted, Report, VerifiedCard, examine_card, verify_card
 
 CARDS = {
     "portable": PORTABLE,

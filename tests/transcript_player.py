@@ -18,14 +18,16 @@ from attacks_runner import Case, Outcome, memory_of, outcome_of, public_subject
 from transcript_world import Certificates, World
 
 from cardsign.errors import LocalFault, UsageFault
-from cardsign.net.asker import Asker
-from cardsign.net.discovery import Discoverer
-from cardsign.net.fetch import DEFAULT_POLICY, Wire
-from cardsign.trust.known import Known, Memory, anchor_digest
-from cardsign.trust.lock import read_lock
-from cardsign.trust.policy import Policy
-from cardsign.trust.policyfile import read_policy
-from cardsign.trust.state import DirectoryMemory
+from cardsign.net import DEFAULT_POLICY, Asker, Discoverer, Wire
+from cardsign.trust import (
+    DirectoryMemory,
+    Known,
+    Memory,
+    Policy,
+    anchor_digest,
+    read_lock,
+    read_policy,
+)
 
 
 class Clocks:

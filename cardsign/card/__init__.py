@@ -1,1 +1,117 @@
 """What a card is: bytes in, values out, without network, clock or state."""
+
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.card.canonical import DEFAULT_PROFILES as DEFAULT_PROFILES
+    from cardsign.card.canonical import FULL_PROFILES as FULL_PROFILES
+    from cardsign.card.canonical import OPT_IN_PROFILES as OPT_IN_PROFILES
+    from cardsign.card.canonical import PROFILES as PROFILES
+    from cardsign.card.canonical import Payload as Payload
+    from cardsign.card.canonical import canonicalize as canonicalize
+    from cardsign.card.coverage import Excuse as Excuse
+    from cardsign.card.coverage import Uncovered as Uncovered
+    from cardsign.card.coverage import uncovered_parts as uncovered_parts
+    from cardsign.card.document import MAX_SIGNATURES as MAX_SIGNATURES
+    from cardsign.card.document import Card as Card
+    from cardsign.card.document import Generation as Generation
+    from cardsign.card.document import render as render
+    from cardsign.card.extended import AUDIENCE as AUDIENCE
+    from cardsign.card.extended import EXTENDED_URI as EXTENDED_URI
+    from cardsign.card.extended import MAX_EXP as MAX_EXP
+    from cardsign.card.extended import MAX_SEQ as MAX_SEQ
+    from cardsign.card.extended import ExtendedMarker as ExtendedMarker
+    from cardsign.card.extended import declares_extended_card as declares_extended_card
+    from cardsign.card.extended import find_marker as find_marker
+    from cardsign.card.extended import mark as mark
+    from cardsign.card.extended import with_marker as with_marker
+    from cardsign.card.interfaces import check_interfaces as check_interfaces
+    from cardsign.card.members import MemberProblem as MemberProblem
+    from cardsign.card.members import check_members as check_members
+    from cardsign.card.schema import CARD_0_3 as CARD_0_3
+    from cardsign.card.schema import CARD_1_0 as CARD_1_0
+    from cardsign.card.schema import Field as Field
+    from cardsign.card.schema import Kind as Kind
+    from cardsign.card.schema import Message as Message
+    from cardsign.card.schema import Shape as Shape
+    from cardsign.card.schema import fold as fold
+    from cardsign.card.schema import snake as snake
+    from cardsign.card.serialize import jcs as jcs
+    from cardsign.card.strictjson import MAX_CARD_BYTES as MAX_CARD_BYTES
+    from cardsign.card.strictjson import MAX_DEPTH as MAX_DEPTH
+    from cardsign.card.strictjson import Json as Json
+    from cardsign.card.strictjson import append as append
+    from cardsign.card.strictjson import parse_object as parse_object
+    from cardsign.card.strictjson import pointer as pointer
+    from cardsign.card.strictjson import split as split
+    from cardsign.card.tree import Node as Node
+    from cardsign.card.tree import read as read
+    from cardsign.card.tree import refuse as refuse
+    from cardsign.card.tree import write as write
+
+_NAMES = {
+    "cardsign.card.canonical": (
+        "DEFAULT_PROFILES",
+        "FULL_PROFILES",
+        "OPT_IN_PROFILES",
+        "PROFILES",
+        "Payload",
+        "canonicalize",
+    ),
+    "cardsign.card.coverage": (
+        "Excuse",
+        "Uncovered",
+        "uncovered_parts",
+    ),
+    "cardsign.card.document": (
+        "Card",
+        "Generation",
+        "MAX_SIGNATURES",
+        "render",
+    ),
+    "cardsign.card.extended": (
+        "AUDIENCE",
+        "EXTENDED_URI",
+        "ExtendedMarker",
+        "MAX_EXP",
+        "MAX_SEQ",
+        "declares_extended_card",
+        "find_marker",
+        "mark",
+        "with_marker",
+    ),
+    "cardsign.card.interfaces": ("check_interfaces",),
+    "cardsign.card.members": (
+        "MemberProblem",
+        "check_members",
+    ),
+    "cardsign.card.schema": (
+        "CARD_0_3",
+        "CARD_1_0",
+        "Field",
+        "Kind",
+        "Message",
+        "Shape",
+        "fold",
+        "snake",
+    ),
+    "cardsign.card.serialize": ("jcs",),
+    "cardsign.card.strictjson": (
+        "Json",
+        "MAX_CARD_BYTES",
+        "MAX_DEPTH",
+        "append",
+        "parse_object",
+        "pointer",
+        "split",
+    ),
+    "cardsign.card.tree": (
+        "Node",
+        "read",
+        "refuse",
+        "write",
+    ),
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

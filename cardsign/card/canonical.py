@@ -15,18 +15,18 @@ By default a signer serves these four, and a verifier may accept them:
     Only 1.0 schema members, under either proto3 JSON spelling; proto defaults go; then null,
     "", [] and {} recursively, in lists and free-form content too.
 ``prune-empty-upgraded`` (lossy)
-    :mod:`cardsign.card.upgraded` first, then ``prune-empty``.
+    :mod:`cardsign.card.profiles.prune` first, then ``prune-empty``.
 
 A signer who names one of these serves it besides; no verifier of ours ever accepts them:
 
 ``rule-1-descriptor-scope`` (opt-in)
     Rule 1 over the schema: unknown members go, absent REQUIRED ones are put in.
 ``sdk-0.3`` (opt-in)
-    :mod:`cardsign.card.sdk03`: the A2A 0.3 models of a2a-sdk 0.3, then everything empty goes.
+    :mod:`cardsign.card.profiles.sdk03`: the A2A 0.3 models of a2a-sdk 0.3, then all empties go.
 ``sdk-1.0-legacy`` (opt-in)
     The rule of ``prune-empty-upgraded``, written as a2a-sdk did before it knew RFC 8785.
 ``js-instance`` (opt-in)
-    :mod:`cardsign.card.js_instance`: the card as the client of @a2a-js/sdk holds it.
+    :mod:`cardsign.card.profiles.js_instance`: the card as the client of @a2a-js/sdk holds it.
 """
 
 from __future__ import annotations
@@ -36,17 +36,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from cardsign.card import node as tree
-from cardsign.card import rule1
-from cardsign.card.fields import CARD_1_0
-from cardsign.card.js_instance import as_js_client
-from cardsign.card.node import Node
-from cardsign.card.prune import prune_empty
-from cardsign.card.sdk03 import as_sdk_0_3
+from cardsign.card import tree as tree
+from cardsign.card.profiles import rule1
+from cardsign.card.profiles.js_instance import as_js_client
+from cardsign.card.profiles.prune import prune_empty, upgrade
+from cardsign.card.profiles.sdk03 import as_sdk_0_3
+from cardsign.card.schema import CARD_1_0
 from cardsign.card.serialize import jcs as jcs
 from cardsign.card.serialize import python_json, python_json_of_doubles
 from cardsign.card.strictjson import Json
-from cardsign.card.upgraded import upgrade
+from cardsign.card.tree import Node
 from cardsign.errors import CanonicalizationError
 
 

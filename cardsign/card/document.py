@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from cardsign.card.fields import CARD_0_3, CARD_1_0, Message, fold
-from cardsign.card.pointer import append
-from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
+from cardsign.card.strictjson import MAX_CARD_BYTES, Json, append, parse_object
 from cardsign.errors import CardRefused
 
 Generation = Literal["1.0", "0.3", "mixed", "none"]

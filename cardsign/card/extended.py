@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Final, TypeGuard
 
 from cardsign.card.document import Card
-from cardsign.card.pointer import append
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, append
 from cardsign.errors import CardRefused
 
 _UUID: Final = "46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda"

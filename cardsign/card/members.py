@@ -12,10 +12,8 @@ from functools import cache
 from typing import Any
 
 from cardsign.card.document import Generation
-from cardsign.card.fields import CARD_0_3, CARD_1_0, Field, Message
-from cardsign.card.pointer import pointer
-from cardsign.card.schema import AgentCard03, AgentCard10
-from cardsign.card.strictjson import Json
+from cardsign.card.schema import CARD_0_3, CARD_1_0, AgentCard03, AgentCard10, Field, Message
+from cardsign.card.strictjson import Json, pointer
 
 
 @dataclass(frozen=True, slots=True)

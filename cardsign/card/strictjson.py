@@ -4,7 +4,7 @@ JSON as in RFC 8259, narrowed to I-JSON (RFC 7493) because a signature is worth 
 two readers see different values in the same bytes: no member twice, no number that a double
 cannot hold, no lone surrogate, no byte order mark, and nothing after the object.
 
-The scanner in :mod:`cardsign.card.jsonscanner` is the definition. The standard library's is
+The scanner in :mod:`cardsign.card.strictjson` is the definition. The standard library's is
 faster, but laxer, and does not say where a value stands; :func:`_read_fast` keeps its answer
 only where the scanner would give the same, so every refusal of the text is the scanner's.
 """
@@ -13,11 +13,289 @@ from __future__ import annotations
 
 import codecs
 import json
-from typing import Final, NoReturn
+import math
+import re
+from typing import Final, NoReturn, TypeAlias
 
-from cardsign.card.jsonscanner import Json as Json
-from cardsign.card.jsonscanner import Scanner, double, integer, position
 from cardsign.errors import JsonRefused
+
+# JSON Pointers (RFC 6901): how errors, coverage and findings name a place in a document.
+
+
+_STRAY_TILDE = re.compile(r"~(?![01])")
+
+
+def append(base: str, token: str | int) -> str:
+    """The pointer to `token`, a member name or array index, inside the value at `base`."""
+    return f"{base}/{str(token).replace('~', '~0').replace('/', '~1')}"
+
+
+def pointer(*tokens: str | int) -> str:
+    """The pointer that leads through `tokens` from the root; the root itself is ``""``."""
+    base = ""
+    for token in tokens:
+        base = append(base, token)
+    return base
+
+
+def split(text: str) -> tuple[str, ...]:
+    """The unescaped tokens of a pointer; array indices come back as text.
+
+    Raises:
+        ValueError: `text` is neither empty nor starts with ``/``, or holds a ``~`` that
+            ``0`` or ``1`` does not follow (RFC 6901 section 3).
+    """
+    if not text:
+        return ()
+    if not text.startswith("/") or _STRAY_TILDE.search(text):
+        raise ValueError("not a JSON Pointer: expected /token/..., with ~ written ~0 and / as ~1")
+    # `~1` first: the other order would read `~01`, which means `~1`, as `/`.
+    return tuple(token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/"))
+
+
+# The definition of what strict JSON is: one scanner that reads it or says where it is none.
+
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+
+#: RFC 7493 2.2: beyond it, two integers can be one and the same double.
+MAX_INTEGER: Final = 2**53 - 1
+
+_INTEGER_CHARS: Final = len(str(-MAX_INTEGER))
+_SHOWN_CHARS: Final = 24  # of the input in a message
+
+_WHITESPACE: Final = re.compile(r"[ \t\n\r]*")
+_PLAIN: Final = re.compile(r'[^"\\\x00-\x1f]*')
+_WORD: Final = re.compile(r"[-+.0-9A-Za-z_]*")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_UNICODE_ESCAPE: Final = re.compile(r"\\u([0-9A-Fa-f]{4})")
+_SURROGATE_PAIR: Final = re.compile(
+    r"\\u([Dd][89ABab][0-9A-Fa-f]{2})\\u([Dd][C-Fc-f][0-9A-Fa-f]{2})"
+)
+
+_LITERALS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
+_NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+_ESCAPES: Final = {
+    '"': '"',
+    "\\": "\\",
+    "/": "/",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+}
+
+
+def position(before: str) -> tuple[int, int]:
+    """Line and column, in characters from 1, of what follows the text `before`."""
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+
+def integer(literal: str) -> int:
+    """The value of a JSON number without fraction and exponent.
+
+    Raises:
+        ValueError: It lies beyond +-MAX_INTEGER.
+    """
+    # The length first: int() takes quadratic time.
+    if len(literal) <= _INTEGER_CHARS and abs(value := int(literal)) <= MAX_INTEGER:
+        return value
+    raise ValueError("beyond +-(2^53-1)")
+
+
+def double(literal: str) -> float:
+    """The value of any other JSON number, rounded to the nearest double.
+
+    Raises:
+        ValueError: It is too large for a double.
+    """
+    if math.isfinite(value := float(literal)):
+        return value
+    raise ValueError("too large for a double")
+
+
+class Scanner:
+    """Reads decoded text once, from left to right, up to the first fault.
+
+    Recurses once a level, so that `max_depth` bounds its stack; use an instance once.
+    """
+
+    __slots__ = ("_max_depth", "_path", "_pos", "_text")
+
+    def __init__(self, text: str, max_depth: int) -> None:
+        self._text = text
+        self._max_depth = max_depth
+        self._pos = 0
+        self._path: list[str | int] = []
+
+    def document(self) -> dict[str, Json]:
+        """The whole text as one object.
+
+        Raises:
+            JsonRefused: As listed at :func:`cardsign.card.strictjson.parse_object`.
+        """
+        self._next()
+        start = self._pos
+        value = self._value()
+        if self._next():
+            raise self._refused("json.trailing", f"{self._found()} follows the JSON value")
+        if not isinstance(value, dict):
+            raise self._refused("json.not_object", "the JSON value is not an object", at=start)
+        return value
+
+    def _value(self) -> Json:
+        match self._next():
+            case "{":
+                return self._object()
+            case "[":
+                return self._array()
+            case '"':
+                return self._string()
+            case _:
+                return self._literal()
+
+    def _object(self) -> dict[str, Json]:
+        members: dict[str, Json] = {}
+        if self._enter("}"):
+            return members
+        while True:
+            if self._next() != '"':
+                raise self._expected("a member name in double quotes")
+            start = self._pos
+            name = self._string()
+            self._path.append(name)
+            if name in members:
+                raise self._refused(
+                    "json.duplicate_member",
+                    "the object already has a member of this name",
+                    at=start,
+                )
+            if self._next() != ":":
+                raise self._expected("a colon after the member name")
+            self._pos += 1
+            members[name] = self._value()
+            self._path.pop()
+            if self._leave("}"):
+                return members
+
+    def _array(self) -> list[Json]:
+        elements: list[Json] = []
+        if self._enter("]"):
+            return elements
+        while True:
+            self._path.append(len(elements))
+            elements.append(self._value())
+            self._path.pop()
+            if self._leave("]"):
+                return elements
+
+    def _enter(self, close: str) -> bool:
+        """Step into an array or object; whether it is empty, and left again."""
+        if len(self._path) >= self._max_depth:
+            raise self._refused(
+                "json.depth", f"arrays and objects are nested more than {self._max_depth} deep"
+            )
+        self._pos += 1
+        empty = self._next() == close
+        self._pos += empty
+        return empty
+
+    def _leave(self, close: str) -> bool:
+        """Step past the comma or bracket after an element; whether it was the bracket."""
+        found = self._next()
+        if found not in {",", close}:
+            raise self._expected(f"`,` or `{close}`")
+        self._pos += 1
+        return found == close
+
+    def _literal(self) -> Json:
+        start = self._pos
+        word = self._run(_WORD)
+        if word in _LITERALS:
+            return _LITERALS[word]
+        if word in _NOT_FINITE:
+            raise self._refused("json.number", f"`{word}` is no JSON number", at=start)
+        if not _NUMBER.fullmatch(word):
+            raise self._expected("a JSON value", at=start)
+        whole = word.lstrip("-").isdecimal()
+        try:
+            return integer(word) if whole else double(word)
+        except ValueError as exc:
+            code = "json.integer_range" if whole else "json.number"
+            raise self._refused(code, f"{self._found(start)} is {exc}", at=start) from exc
+
+    def _string(self) -> str:
+        """The string whose opening quote is here."""
+        start = self._pos
+        self._pos += 1
+        parts = []
+        while True:
+            parts.append(self._run(_PLAIN))
+            match self._here():
+                case '"':
+                    self._pos += 1
+                    return "".join(parts)
+                case "\\":
+                    parts.append(self._escape())
+                case "":
+                    raise self._refused("json.syntax", "a string has no closing quote", at=start)
+                case _:
+                    raise self._expected("an escape such as \\n instead of a control character")
+
+    def _escape(self) -> str:
+        r"""The character that the escape here stands for; a pair of ``\u`` makes one."""
+        if plain := _ESCAPES.get(self._text[self._pos + 1 : self._pos + 2]):
+            self._pos += 2
+            return plain
+        if pair := _SURROGATE_PAIR.match(self._text, self._pos):
+            self._pos = pair.end()
+            high, low = (int(unit, 16) & 0x3FF for unit in pair.groups())
+            return chr(0x10000 + (high << 10 | low))
+        unit = _UNICODE_ESCAPE.match(self._text, self._pos)
+        if not unit:
+            raise self._refused("json.syntax", "a backslash starts no JSON escape")
+        character = chr(int(unit[1], 16))
+        if "\ud800" <= character <= "\udfff":
+            raise self._refused("json.surrogate", f"`{unit[0]}` is half of a character")
+        self._pos = unit.end()
+        return character
+
+    def _here(self) -> str:
+        """The character that is next; empty at the end."""
+        return self._text[self._pos : self._pos + 1]
+
+    def _next(self) -> str:
+        """The next character that is no whitespace; empty at the end."""
+        self._run(_WHITESPACE)
+        return self._here()
+
+    def _run(self, pattern: re.Pattern[str]) -> str:
+        """What `pattern` matches here; the scanner then stands behind it."""
+        found = pattern.match(self._text, self._pos)
+        run = found.group() if found else ""
+        self._pos += len(run)
+        return run
+
+    def _found(self, at: int | None = None) -> str:
+        """What stands at `at`, fit for a message on any terminal."""
+        at = self._pos if at is None else at
+        found = _WORD.match(self._text, at, at + _SHOWN_CHARS + 1)
+        word = found.group() if found else ""
+        if len(word) > _SHOWN_CHARS:
+            return f"`{word[:_SHOWN_CHARS]}...`"
+        character = word or self._text[at : at + 1]
+        if character.isascii() and character.isprintable():
+            return f"`{character}`" if character else "the end of the input"
+        return f"U+{ord(character):04X}"
+
+    def _expected(self, what: str, *, at: int | None = None) -> JsonRefused:
+        return self._refused("json.syntax", f"expected {what}, found {self._found(at)}", at=at)
+
+    def _refused(self, code: str, message: str, *, at: int | None = None) -> JsonRefused:
+        line, column = position(self._text[: self._pos if at is None else at])
+        return JsonRefused(code, message, path=pointer(*self._path), line=line, column=column)
+
 
 #: Bytes. The largest of 100 public cards has 69 KiB; a hostile input of this size costs the
 #: scanner some 0.3 s.

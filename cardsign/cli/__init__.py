@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from cardsign import __version__
-from cardsign.cli.failures import run
+from cardsign.cli.talk import run
 
 #: Where each command is, and what it does in one line, so that help imports none of them.
 _COMMANDS: Final = {

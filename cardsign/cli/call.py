@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from cardsign.cli.inquiry import Visit, visit_options
 from cardsign.cli.options import STDIO, json_option
-from cardsign.cli.render import render_verdict
+from cardsign.cli.reports import render_verdict
 from cardsign.cli.talk import print_json, safe, say
-from cardsign.cli.visiting import Visit, visit_options
 from cardsign.errors import CallFailed, UsageFault
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def _calling() -> ModuleType:
 def _called(
     calling: ModuleType, visit: Visit, payload: dict[str, Json], message: str, timeout: float
 ) -> tuple[Endpoint, Reply]:
+    from cardsign.net.credentials import demands_credentials
     from cardsign.net.endpoints import endpoints_of, is_outside
-    from cardsign.net.schemes import demands_credentials
 
     endpoints = endpoints_of(payload, calling.SPOKEN)
     errand = visit.wallet.for_call(visit.owner, endpoints)

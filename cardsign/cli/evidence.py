@@ -12,7 +12,7 @@ from cardsign.cli.options import of_the_user
 from cardsign.cli.talk import safe, say
 from cardsign.errors import InputRefused, UsageFault
 from cardsign.files import read_bytes
-from cardsign.jose.statements import (
+from cardsign.statements.envelope import (
     TYP_KEYSET,
     TYP_RELEASE,
     StatementRefused,
@@ -20,7 +20,7 @@ from cardsign.jose.statements import (
     read_envelope,
 )
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
-from cardsign.trust.evidence import Evidence
+from cardsign.trust.statements import Evidence
 
 #: Files of one folder: all the steps of a refresh, and as many releases.
 MAX_FILES: Final = 512

@@ -12,7 +12,7 @@ import click
 from cardsign.cli.options import STDIO, json_option, of_the_user, read_input
 from cardsign.cli.talk import print_json, safe
 from cardsign.errors import UsageFault
-from cardsign.explain import explain_card
+from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import (
     Change,
     Explanation,

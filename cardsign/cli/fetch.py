@@ -9,12 +9,12 @@ import click
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
+from cardsign.cli.inquiry import Visit, visit_options
 from cardsign.cli.options import STDIO, write_output
-from cardsign.cli.render import render_verdict
+from cardsign.cli.reports import render_verdict
 from cardsign.cli.talk import safe, say
-from cardsign.cli.visiting import Visit, visit_options
 from cardsign.errors import UsageFault
-from cardsign.verdict import Report
+from cardsign.verify.report import Report
 
 
 @click.command()

@@ -9,7 +9,13 @@ from typing import Any
 
 import click
 
-from cardsign.cli.issuing import moment
+from cardsign.cli.issuing import (
+    VARIABLE,
+    make_recovery,
+    moment,
+    recovery_passphrase_option,
+    recovery_source,
+)
 from cardsign.cli.options import (
     STDIO,
     actor,
@@ -21,32 +27,26 @@ from cardsign.cli.options import (
     passphrase_source,
     read_place,
 )
-from cardsign.cli.recovery import (
-    VARIABLE,
-    make_recovery,
-    recovery_passphrase_option,
-    recovery_source,
-)
 from cardsign.cli.talk import print_json, say
 from cardsign.config import CONFIG_FILE, render_config
 from cardsign.errors import FileFault, PassphraseFault, UsageFault
 from cardsign.files import create_private, write_atomic
-from cardsign.jose.assembly import sign_statement
 from cardsign.jose.keys import Alg, PrivateKey, PublicKey
-from cardsign.jose.keyset import KeysetStatement, Quorum, RootKey, read_keyset
-from cardsign.jose.members import HOLDER
-from cardsign.jose.release import read_release
-from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE
-from cardsign.keys.ledger import Ledger, note_keyset, note_release, write_draft
-from cardsign.keys.opening import AnyStore, Place, create_store, is_taken
+from cardsign.keys.history import Ledger, note_keyset, note_release, write_draft
+from cardsign.keys.keysets import DEFAULT_LIFETIME, KeysetPlan, draft_next
+from cardsign.keys.model import Role
 from cardsign.keys.passphrase import PassphraseSource, new_passphrase, terminal_prompt
-from cardsign.keys.postgres.address import DatabaseUrl
-from cardsign.keys.records import Role
 from cardsign.keys.releases import ReleasePlan, draft_following
-from cardsign.keys.statements import DEFAULT_LIFETIME, KeysetPlan, draft_next
-from cardsign.keys.store import DEFAULT_DIRECTORY
-from cardsign.keys.store import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.trust.origins import parse_origin
+from cardsign.keys.stores.address import DatabaseUrl
+from cardsign.keys.stores.directory import DEFAULT_DIRECTORY
+from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
+from cardsign.keys.stores.opening import AnyStore, Place, create_store, is_taken
+from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
+from cardsign.statements.keyset import KeysetStatement, Quorum, RootKey, read_keyset
+from cardsign.statements.members import HOLDER
+from cardsign.statements.release import read_release
+from cardsign.statements.signing import sign_statement
+from cardsign.urls import parse_origin
 
 _FILE = click.Path(path_type=Path)
 #: Where a trial on one machine speaks for itself without a certificate.

@@ -1,39 +1,80 @@
-"""What the options of ``cardsign verify`` ask of every card alike, and the asking itself.
-
-A key set named by ``--jwks`` is one of two things. Alone it is the whole policy: its holder is
-the subject, no policy file is looked for and nothing is remembered. With ``--issuer`` or
-``--trust`` it is what the URL of a ``jwks`` anchor answers, handed over in a file.
-"""
+"""What commands share that meet one peer and then ask him for something."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 from cardsign.card.canonical import FULL_PROFILES
 from cardsign.cli.evidence import read_evidence
-from cardsign.cli.live import make_asker
 from cardsign.cli.options import of_the_user
-from cardsign.cli.policy import LoadedPolicy, load_policy, memory_of
+from cardsign.cli.policy import LoadedPolicy, load_policy, memory_of, raise_lock, trust_options
 from cardsign.errors import CardRefused, InputRefused, UsageFault
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.keys.signers.access import user_file
 from cardsign.reasons import Reason
-from cardsign.trust.anchors import JwksAnchor
-from cardsign.trust.evidence import NO_EVIDENCE, Evidence
 from cardsign.trust.known import NO_MEMORY, Memory
-from cardsign.trust.origins import parse_origin
-from cardsign.trust.policy import Enrolment, Policy
-from cardsign.trust.subject import AtOrigin, CardUrl, Holder, Issuer, PublicSubject
-from cardsign.verdict import Answers, Report
-from cardsign.verify import Circumstances, examine_card, examine_extended
+from cardsign.trust.policy import (
+    AtOrigin,
+    CardUrl,
+    Enrolment,
+    Holder,
+    Issuer,
+    JwksAnchor,
+    Policy,
+    PublicSubject,
+)
+from cardsign.trust.statements import NO_EVIDENCE, Evidence
+from cardsign.urls import parse_origin, parse_url
+from cardsign.verify.examine import Circumstances, examine_card, examine_extended
+from cardsign.verify.report import Answers, Report
 from cardsign.verify.signature import reason_of
 
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
-    from cardsign.net.discovery import Discoverer
-    from cardsign.net.meeting import Meeting
+    from cardsign.net.asker import Asker
+if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
+    from cardsign.net.discovery import Discoverer, Meeting
+if TYPE_CHECKING:  # an HTTP client, which no other command needs
+    from cardsign.net.credentials import Wallet
+    from cardsign.net.discovery import Meeting
+    from cardsign.net.fetch import Wire
+
+
+# How commands ask live peers: one option, one way.
+
+
+def loopback_option(command: _Command) -> _Command:
+    """``--insecure-loopback-http``: ask this machine, and without TLS."""
+    return click.option(
+        "--insecure-loopback-http",
+        is_flag=True,
+        help="Ask URLs of this machine, over plain HTTP too; for trying things out.",
+    )(command)
+
+
+def make_asker(now: Callable[[], datetime], insecure_loopback_http: bool) -> Asker:
+    """Asks peers for documents, and keeps them as long as this command runs."""
+    from cardsign.net.asker import Asker
+    from cardsign.net.fetch import FetchPolicy, Wire
+
+    policy = FetchPolicy(insecure_loopback_http=insecure_loopback_http)
+    return Asker(Wire(policy), now=now)
+
+
+def is_url(name: str) -> bool:
+    """Whether a word of the command line is a URL rather than a file."""
+    return name.startswith(("https://", "http://"))
+
+
+# What the options of ``cardsign verify`` ask of every card alike, and the asking itself.
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +210,7 @@ class Inquiry:
         Raises:
             LocalFault: As :meth:`examine`.
         """
-        from cardsign.net.discovery import Discoverer
-        from cardsign.net.meeting import canonical
+        from cardsign.net.discovery import Discoverer, canonical
 
         policy, circumstances = self._for(self.subject(canonical(url)), NO_EVIDENCE)
         discoverer = self._discoverers.get(policy.digest)
@@ -293,3 +333,118 @@ def _narrowed(policy: Policy, enrolment: Enrolment, profiles: tuple[str, ...]) -
         policy,
         enrolments=tuple(narrower if one is enrolment else one for one in policy.enrolments),
     )
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def visit_options(command: _Command) -> _Command:
+    """Whom a command is about, and with which credential it comes."""
+    for option in reversed(
+        (
+            click.option(
+                "--issuer",
+                metavar="NAME",
+                help="Whose card it must be, by the policy's own name [default: whoever the "
+                "policy enrols for the URL].",
+            ),
+            click.option(
+                "--jwks",
+                metavar="FILE",
+                help="Whose card it must be: the holder of these keys. No policy is read, and "
+                "revocation is not seen.",
+            ),
+            trust_options,
+            click.option(
+                "--credential",
+                metavar="SOURCE",
+                help="Where the credential is had from, env:NAME or exec:/absolute/path?arg=A; it "
+                "goes to the origin of URL alone [default: as credentials.toml in your own "
+                "configuration says].",
+            ),
+            loopback_option,
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A peer who was met, and what the user brought along.
+
+    Attributes:
+        inquiry: On what verdicts rest.
+        public: What came of meeting him.
+        wire: How he is reached.
+        wallet: The user's credentials.
+        again: Meets him once more, past every cache on the way.
+    """
+
+    inquiry: Inquiry
+    public: Meeting
+    wire: Wire
+    wallet: Wallet
+    again: Callable[[], Meeting]
+
+    @classmethod
+    def to(
+        cls,
+        url: str,
+        *,
+        issuer: str | None,
+        jwks: str | None,
+        trust_file: Path | None,
+        state_dir: Path | None,
+        no_state: bool,
+        credential: str | None,
+        insecure_loopback_http: bool,
+    ) -> Visit:
+        """Meet the peer at a URL.
+
+        Raises:
+            LocalFault: The command line contradicts itself; a file cannot be had or understood.
+        """
+        if not is_url(url):
+            raise UsageFault("usage.invalid", f"{url!r} is no URL", hint="Give https://HOST/.")
+        from cardsign.net.fetch import FetchPolicy, Wire
+
+        inquiry = Inquiry.prepare(
+            Named(issuer, None, jwks, trust_file, state_dir, no_state, (), (), None)
+        )
+        wallet = _wallet(credential, url)
+        public = inquiry.meet(url, insecure_loopback_http)
+        if inquiry.loaded is not None:
+            raise_lock(inquiry.loaded, inquiry.memory)
+        wire = Wire(FetchPolicy(insecure_loopback_http=insecure_loopback_http))
+        again = partial(inquiry.meet, url, insecure_loopback_http, fresh=True)
+        return cls(inquiry, public, wire, wallet, again)
+
+    @property
+    def subject(self) -> PublicSubject:
+        """Whose card the public one is."""
+        return self.inquiry.subject(self.public.url) or CardUrl(self.public.url)
+
+    @property
+    def owner(self) -> str:
+        """The policy's name of whom the public card is."""
+        found = self.inquiry.policy.find(self.subject)
+        return found.name if found is not None else ""
+
+
+def _wallet(credential: str | None, url: str) -> Wallet:
+    """The credential of the command line, for the URL's origin; else the user's own file."""
+    from cardsign.net.credentials import (
+        FILE_NAME,
+        Credential,
+        CredentialSource,
+        Wallet,
+        read_credentials,
+    )
+
+    if credential is not None:
+        source = CredentialSource.parse(credential)
+        with of_the_user("URL"):
+            return Wallet((Credential(None, parse_url(url).origin, source),), os.environ)
+    path = user_file(os.environ, FILE_NAME)
+    return Wallet(read_credentials(path) if path is not None else (), os.environ)

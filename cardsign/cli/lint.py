@@ -8,11 +8,12 @@ from typing import Any, Final
 import click
 
 from cardsign.card.document import Card
-from cardsign.card.lint import TARGETS, Finding, Mending, fix
-from cardsign.card.lint import lint as lint_card
 from cardsign.cli.options import STDIO, json_option, read_input, write_output
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.lint.mend import Mending, fix
+from cardsign.lint.rules import Finding
+from cardsign.lint.targets import TARGETS, lint_document
 
 _MAX_PLACES: Final = 6  # lines for one rule; --json has them all
 _WIDTH: Final = 96  # columns, whatever the terminal has
@@ -56,7 +57,7 @@ def lint(card: str, target: str, mend: bool, output: str | None, as_json: bool) 
 
 
 def _as_it_is(data: bytes, target: str) -> Mending:
-    return Mending(data, (), lint_card(Card.from_bytes(data).document, target), 0)
+    return Mending(data, (), lint_document(Card.from_bytes(data).document, target), 0)
 
 
 def _say_mended(mending: Mending) -> None:

@@ -17,12 +17,12 @@ from cardsign.config import CONFIG_FILE, ProjectConfig, read_config
 from cardsign.errors import InputRefused, PassphraseFault, StoreFault, UsageFault
 from cardsign.files import read_bytes, write_atomic
 from cardsign.jose.keys import Alg
-from cardsign.keys.opening import AnyStore, Place, open_store
 from cardsign.keys.passphrase import PassphraseSource, terminal_prompt
-from cardsign.keys.postgres.address import DatabaseUrl, is_database_url, parse_database_url
-from cardsign.keys.signers.userfile import user_file, user_policy
-from cardsign.keys.store import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.store import holds_store, locate_keystore
+from cardsign.keys.signers.access import user_file, user_policy
+from cardsign.keys.stores.address import DatabaseUrl, is_database_url, parse_database_url
+from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
+from cardsign.keys.stores.directory import holds_store, locate_keystore
+from cardsign.keys.stores.opening import AnyStore, Place, open_store
 
 STDIO: Final = "-"
 ALGORITHMS: Final[tuple[Alg, ...]] = get_args(Alg)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from cardsign.cli.issuing import issued_of, on_record, tell_withheld
 from cardsign.cli.options import (
     json_option,
     keystore_option,
@@ -14,13 +15,10 @@ from cardsign.cli.options import (
     project_config,
     read_input,
 )
-from cardsign.cli.publishing import issued_of, on_record, tell_withheld
 from cardsign.cli.talk import print_json, say
 from cardsign.errors import UsageFault
-from cardsign.keys.opening import Place
-from cardsign.publish import DEFAULT_MAX_AGE
-from cardsign.publish import publish as publish_generation
-from cardsign.recorded import next_change_by
+from cardsign.keys.stores.opening import Place
+from cardsign.publish.publication import DEFAULT_MAX_AGE, next_change_by, publish_generation
 
 
 @click.command()

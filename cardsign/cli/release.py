@@ -9,7 +9,16 @@ from typing import Any
 
 import click
 
-from cardsign.cli.issuing import CARD_PATH, moment, needed_keyset, publication_option
+from cardsign.cli.issuing import (
+    CARD_PATH,
+    moment,
+    needed_keyset,
+    next_release,
+    publication_option,
+    publish_newest,
+    release_signers,
+    usual_plan,
+)
 from cardsign.cli.options import (
     json_option,
     keystore_option,
@@ -19,14 +28,9 @@ from cardsign.cli.options import (
     passphrase_source,
     read_input,
 )
-from cardsign.cli.publishing import publish_newest
-from cardsign.cli.releasing import next_release, release_signers, usual_plan
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
-from cardsign.jose.keyset import KeysetStatement
-from cardsign.jose.release import ReleaseStatement
-from cardsign.keys.ledger import Ledger
-from cardsign.keys.opening import Place
+from cardsign.keys.history import Ledger
 from cardsign.keys.releases import (
     DEFAULT_LIFETIME,
     ReleasePlan,
@@ -34,7 +38,10 @@ from cardsign.keys.releases import (
     is_early,
     past_half_life,
 )
-from cardsign.trust.origins import parse_url
+from cardsign.keys.stores.opening import Place
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement
+from cardsign.urls import parse_url
 
 
 @click.group()

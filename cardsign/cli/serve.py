@@ -38,9 +38,9 @@ def serve(directory: Path | None, bind: str, token_file: Path | None, as_json: b
     .../extendedAgentCard and by JSON-RPC GetExtendedAgentCard. The server holds no private key;
     put TLS in front of it. --json says on stdout where it serves.
     """
+    from cardsign.server.access import TokenTable
     from cardsign.server.app import ServerConfig
     from cardsign.server.run import serve as serve_generation
-    from cardsign.server.tokens import TokenTable
 
     published = directory or project_config().publish
     if published is None:
@@ -69,7 +69,7 @@ def tokens() -> None:
 @json_option
 def create(audience: str | None, token_file: Path | None, as_json: bool) -> None:
     """Make a token. It is printed once, on stdout, and kept nowhere."""
-    from cardsign.server.tokens import create_token
+    from cardsign.server.access import create_token
 
     token, line = create_token(audience)
     if token_file is not None:
@@ -85,7 +85,7 @@ def create(audience: str | None, token_file: Path | None, as_json: bool) -> None
 
 
 def _present(token_file: Path) -> bytes:
-    from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES
+    from cardsign.server.access import MAX_TOKEN_FILE_BYTES
 
     try:
         data = read_bytes(token_file, max_bytes=MAX_TOKEN_FILE_BYTES)

@@ -27,7 +27,7 @@ from cardsign.cli.signers import choose_signers, public_option
 from cardsign.cli.talk import print_json, say, say_notes
 from cardsign.errors import UsageFault
 from cardsign.jose.jwks import JwkSet
-from cardsign.keys.opening import Place
+from cardsign.keys.stores.opening import Place
 from cardsign.sign import (
     COMPAT_PROFILES,
     Signing,

@@ -22,19 +22,18 @@ from cardsign.cli.options import (
 from cardsign.errors import SigningRefused, StoreFault, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.ledger import Ledger
-from cardsign.keys.opening import AnyStore, Place
+from cardsign.keys.history import Ledger
+from cardsign.keys.model import KeyRecord
 from cardsign.keys.passphrase import PassphraseSource
-from cardsign.keys.records import KeyRecord
-from cardsign.keys.signers import (
+from cardsign.keys.signers.access import MODULE_VARIABLE, UserSecrets, user_policy
+from cardsign.keys.signers.registry import (
     Access,
     check_possession,
     custody_of,
     fetch_public,
     open_signer,
 )
-from cardsign.keys.signers.secrets import UserSecrets
-from cardsign.keys.signers.userfile import MODULE_VARIABLE, user_policy
+from cardsign.keys.stores.opening import AnyStore, Place
 
 MAX_PUBLIC_BYTES = 64 * 1024  # bytes; as a JWK Set may have
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from cardsign.cli.evidence import read_evidence
 from cardsign.cli.options import json_option
 from cardsign.cli.policy import (
     LoadedPolicy,
@@ -18,29 +19,202 @@ from cardsign.cli.policy import (
 )
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.trust_add import add
-from cardsign.cli.trust_deciding import test
-from cardsign.cli.trust_known import known
-from cardsign.cli.trust_pin import pin
 from cardsign.cli.trust_showing import (
     enrolment_lines,
     enrolment_members,
     floor_text,
+    keyset_lines,
+    keyset_members,
     kind_of,
     known_lines,
     known_members,
     say_if_old,
 )
-from cardsign.errors import FileFault, StateFault
+from cardsign.cli.trust_test import test
+from cardsign.errors import FileFault, StateFault, UsageFault
 from cardsign.files import write_atomic
-from cardsign.trust.enrolling import first_known
-from cardsign.trust.known import Floor
-from cardsign.trust.lock import POLICY_FILE, floor_to_json, lock_of, remove_floor
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.succession import RootPin, StatementPin
+from cardsign.trust.enroll import first_known
+from cardsign.trust.known import Floor, Known
+from cardsign.trust.lock import POLICY_FILE, floor_to_json, lock_of, raise_floors, remove_floor
+from cardsign.trust.policy import Anchor, Enrolment, KeysetAnchor, TofuAnchor
 from cardsign.trust.policyedit import (
     EMPTY_POLICY,
+    anchored,
     edit_policy,
     minus,
+    with_anchor,
     without_issuer,
 )
+from cardsign.trust.resolve import establish
+from cardsign.trust.state import DirectoryMemory
+
+# ``cardsign trust known``: what this user's memory holds, whatever the policy says now.
+
+
+@click.group()
+def known() -> None:
+    """Look at what is remembered of issuers, and forget it."""
+
+
+@known.command("list")
+@state_option
+@json_option
+def list_known(state_dir: Path | None, as_json: bool) -> None:
+    """List the issuers of whom something is remembered."""
+    memory = directory_memory(state_dir, {})
+    if as_json:
+        print_json(
+            [{"name": name, **known_members(_known(memory, name))} for name in memory.names()]
+        )
+        return
+    for name in memory.names():
+        keyset = _known(memory, name).keyset
+        shown = "no keyset" if keyset is None else f"keyset {keyset.epoch}.{keyset.version}"
+        click.echo(f"{name:<16}  {shown}")
+    if not memory.names():
+        say(f"nobody is remembered in {memory.path}")
+
+
+@known.command("show")
+@click.argument("name")
+@state_option
+@json_option
+def show_known(name: str, state_dir: Path | None, as_json: bool) -> None:
+    """Show what is remembered of NAME."""
+    remembered = _known(directory_memory(state_dir, {}), name)
+    if as_json:
+        print_json({"name": name, **known_members(remembered)})
+    else:
+        click.echo("\n".join(known_lines(remembered)))
+
+
+@known.command()
+@click.argument("name")
+@state_option
+@json_option
+def forget(name: str, state_dir: Path | None, as_json: bool) -> None:
+    """Forget NAME. What is seen next can then be older than what was seen before.
+
+    The floors of trust.lock stay; `cardsign trust init` begins the memory anew with them.
+    """
+    memory = directory_memory(state_dir, {})
+    if not memory.forget(name):
+        raise _missing(memory, name)
+    if as_json:
+        print_json({"forgotten": name})
+    else:
+        say(f"forgot {name}")
+
+
+def _known(memory: DirectoryMemory, name: str) -> Known:
+    found = memory.find(name)
+    if found is None:
+        raise _missing(memory, name)
+    return found
+
+
+def _missing(memory: DirectoryMemory, name: str) -> StateFault:
+    return StateFault(
+        "state.missing",
+        f"nothing is remembered of {name!r}",
+        path=str(memory.path),
+        hint="See cardsign trust known list.",
+    )
+
+
+# ``cardsign trust pin``: move an anchor to what its issuer has come to lawfully.
+
+
+@click.command(short_help="Move a pin to the newest keyset statement that was seen.")
+@click.argument("name")
+@click.option(
+    "--keyset",
+    "keysets",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
+    help="Statements that lead on from the one held. May be repeated.",
+)
+@trust_option
+@state_option
+@json_option
+def pin(
+    name: str,
+    keysets: tuple[Path, ...],
+    trust_file: Path | None,
+    state_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Move the pin of NAME to the newest keyset statement that follows lawfully from it.
+
+    That is the one in memory, or one to which the statements of --keyset lead. The lock is
+    raised with it. A `tofu` anchor becomes a `keyset` anchor.
+    """
+    loaded = needed_policy(trust_file)
+    enrolment = loaded.enrolment(name)
+    if not isinstance(enrolment.anchor, KeysetAnchor | TofuAnchor):
+        raise UsageFault(
+            "usage.conflict",
+            f"the anchor of {name!r} is no keyset, so there is no pin to move",
+            path=str(loaded.path),
+            hint="Enrol the issuer by its keyset statement: cardsign trust remove, then add.",
+        )
+    now = datetime.now(UTC)
+    newest, remembered = _newest(loaded, enrolment, keysets, state_dir, now)
+    anchor = _moved(enrolment.anchor, newest)
+    changed = anchor != enrolment.anchor
+    if changed:
+        edit_policy(
+            loaded.path,
+            lambda text: with_anchor(text, name, anchor),
+            lambda policy: anchored(policy, name, anchor),
+        )
+    raise_floors(lock_of(loaded.path), {name: remembered.as_floor()})
+    say_if_old(newest, now)
+    if as_json:
+        print_json({"name": name, "changed": changed, "keyset": keyset_members(newest)})
+        return
+    click.echo("\n".join(keyset_lines(newest)))
+    say(f"moved the pin of {name} to the statement above" if changed else "the pin is the newest")
+
+
+def _newest(
+    loaded: LoadedPolicy,
+    enrolment: Enrolment,
+    keysets: tuple[Path, ...],
+    state_dir: Path | None,
+    now: datetime,
+) -> tuple[KeysetStatement, Known]:
+    """The statement to pin, and what is remembered once it has been reached."""
+    evidence = read_evidence(keysets)
+    with directory_memory(state_dir, loaded.floors).of(enrolment) as memo:
+        standing = establish(enrolment, loaded.policy.limits, evidence, memo, now=now)
+        for reason in standing.blocks[:1]:
+            raise UsageFault(reason.code, reason.message, hint=reason.hint)
+        if standing.keyset is None or memo.known is None:
+            raise UsageFault(
+                "trust.no_keys",
+                f"no keyset statement of {enrolment.name!r} is remembered",
+                hint="Name the statements: --keyset FILE.",
+            )
+        if keysets:
+            for note in standing.notes:
+                say(f"{note.code}: {safe(note.message, limit=300)}")
+        return standing.keyset, memo.known
+
+
+def _moved(anchor: KeysetAnchor | TofuAnchor, keyset: KeysetStatement) -> Anchor:
+    if isinstance(anchor, TofuAnchor):
+        return KeysetAnchor(_pin_of(keyset), keyset.issuer)
+    if isinstance(anchor.pin, RootPin):
+        return KeysetAnchor(RootPin.of(keyset.root), anchor.issuer)
+    return KeysetAnchor(_pin_of(keyset), anchor.issuer)
+
+
+def _pin_of(keyset: KeysetStatement) -> StatementPin:
+    return StatementPin(keyset.epoch, keyset.version, keyset.digest)
 
 
 @click.group()

@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cardsign.cli.talk import safe, say
-from cardsign.jose.keyset import KeysetStatement
-from cardsign.trust.anchors import Anchor
+from cardsign.statements.keyset import KeysetStatement
 from cardsign.trust.known import Floor, Known
 from cardsign.trust.lock import floor_to_json, pin_to_json
-from cardsign.trust.policy import Enrolment
+from cardsign.trust.policy import Anchor, Enrolment
 from cardsign.trust.policyedit import anchor_members, anchor_text
 
 #: A pin that old lets many retired root keys begin a history of their own (threats.md 2).

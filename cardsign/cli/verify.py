@@ -14,17 +14,14 @@ from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
 from cardsign.cli.evidence import statements_option
-from cardsign.cli.failures import complain
-from cardsign.cli.inquiry import Inquiry, Named
-from cardsign.cli.live import is_url, loopback_option
+from cardsign.cli.inquiry import Inquiry, Named, is_url, loopback_option
 from cardsign.cli.options import STDIO, json_option, read_input, write_output
-from cardsign.cli.outcome import Outcome, weightiest
 from cardsign.cli.policy import raise_lock, trust_options
-from cardsign.cli.render import render_verdict
-from cardsign.cli.talk import print_json
+from cardsign.cli.reports import Outcome, render_verdict, weightiest
+from cardsign.cli.talk import complain, print_json
 from cardsign.errors import BundleRefused, LocalFault, UsageFault
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
-from cardsign.trust.evidence import NO_EVIDENCE, Evidence
+from cardsign.trust.statements import NO_EVIDENCE, Evidence
 
 FORMATS: Final = ("text", "json", "sarif", "junit")
 
@@ -284,13 +281,13 @@ def _print_json(outcomes: list[Outcome], _: bool) -> None:
 
 
 def _print_sarif(outcomes: list[Outcome], _: bool) -> None:
-    from cardsign.cli.sarif import sarif_log
+    from cardsign.cli.reports import sarif_log
 
     print_json(sarif_log(outcomes))
 
 
 def _print_junit(outcomes: list[Outcome], _: bool) -> None:
-    from cardsign.cli.junit import junit_xml
+    from cardsign.cli.reports import junit_xml
 
     click.echo(junit_xml(outcomes))
 

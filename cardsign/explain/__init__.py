@@ -1,221 +1,49 @@
-"""Explanation: what a card's signatures cover, and why one does not fit. No verdict is given.
+"""Explanation: what a card's signatures cover, and why one does not fit. It gives no verdict."""
 
-:func:`explain_card` says for each signature which profiles it fits, where our own profiles
-part and at which member, and of a signature that fits nothing what it was made over: by a
-true difference from a file, or by a bounded search. What a named SDK would say is predicted
-and labelled so.
+from typing import TYPE_CHECKING
 
-What is *not* said: that a card is trusted. That takes a subject and a policy
-(:mod:`cardsign.verify`).
-"""
+from cardsign.facade import lazy_names
 
-from __future__ import annotations
+if TYPE_CHECKING:
+    from cardsign.explain.comparison import MAX_CHANGES as MAX_CHANGES
+    from cardsign.explain.comparison import MAX_PARTINGS as MAX_PARTINGS
+    from cardsign.explain.comparison import differences as differences
+    from cardsign.explain.explanation import explain_card as explain_card
+    from cardsign.explain.predictions import VERIFIERS as VERIFIERS
+    from cardsign.explain.reading import MAX_LISTED as MAX_LISTED
+    from cardsign.explain.repairs import Suspect as Suspect
+    from cardsign.explain.repairs import search as search
+    from cardsign.explain.report import Change as Change
+    from cardsign.explain.report import Explanation as Explanation
+    from cardsign.explain.report import Parting as Parting
+    from cardsign.explain.report import Place as Place
+    from cardsign.explain.report import Problem as Problem
+    from cardsign.explain.report import ProfilePayload as ProfilePayload
+    from cardsign.explain.report import SignatureExplanation as SignatureExplanation
+    from cardsign.explain.report import Signed as Signed
 
-import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Final
-
-from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload, canonicalize, jcs
-from cardsign.card.coverage import uncovered_parts
-from cardsign.card.document import Card
-from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import CanonicalizationError, InputRefused, SignatureRefused
-from cardsign.explain.against import Against
-from cardsign.explain.partings import find_partings
-from cardsign.explain.predictions import predict
-from cardsign.explain.reading import Reading, problem_of, read_card
-from cardsign.explain.repairs import Suspect, search
-from cardsign.explain.report import Explanation, ProfilePayload, SignatureExplanation
-from cardsign.jose.header import MAX_HEADER_BYTES, MAX_HEADER_DEPTH, decode_part
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import read_entry
-from cardsign.trust.establish import establish
-from cardsign.trust.evidence import NO_EVIDENCE
-from cardsign.trust.known import NO_MEMORY
-from cardsign.trust.policy import Enrolment, Limits, Policy
-from cardsign.trust.standing import Standing
-from cardsign.trust.subject import Holder
-from cardsign.verify.signature import Payloads, Question, examine_signature, reason_of
-
-__all__ = ["Explanation", "explain_card"]
-
-_HOLDER: Final = "the holder of the keys named"
-_ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
-# Said of what a card leaves open or is; this is about what its signatures are.
-_ABOUT_THE_CARD: Final = ("coverage.", "extended.")
-
-
-def explain_card(
-    untrusted_bytes: bytes, *, jwks: JwkSet | None, against: bytes | None = None
-) -> Explanation:
-    """Explain a card and its signatures.
-
-    Args:
-        untrusted_bytes: The card as received, before any conversion.
-        jwks: The keys by which signatures are checked; without them nothing can be said of
-            which payload one fits.
-        against: What the signatures are said to have been made over: the card as its issuer
-            signed it, or the payload itself; untrusted as well.
-
-    Returns:
-        The explanation. Nothing in the card or in `against` makes this function raise.
-    """
-    reading = read_card(untrusted_bytes)
-    if reading.document is None:
-        return Explanation(None, False, None, reading.problems)
-    payloads = _payloads(reading.document)
-    made = {name: one for name, one in payloads.items() if isinstance(one, Payload)}
-    signatures = tuple(_signatures(reading, made, jwks))
-    if jwks is not None and made:
-        signatures = _with_what_was_signed(reading, signatures, jwks, against)
-    default = [made[name] for name in DEFAULT_PROFILES if name in made]
-    partings, partings_left_out = find_partings(reading.document, default)
-    predictable = jwks is not None and reading.generation is not None and not reading.read_on
-    return Explanation(
-        generation=reading.generation,
-        read_on=reading.read_on,
-        portable=len(default) == len(DEFAULT_PROFILES) and not partings,
-        problems=reading.problems,
-        profiles=tuple(_profiles(reading.document, payloads)),
-        partings=partings,
-        partings_left_out=partings_left_out,
-        signatures=signatures,
-        signatures_left_out=reading.left_out,
-        predictions=tuple(
-            predict(reading.document, payloads, signatures, all_listed=not reading.left_out)
-            if predictable
-            else ()
-        ),
-    )
-
-
-# ------------------------------------------------------------------ payloads
-
-
-def _payloads(document: Mapping[str, Json]) -> dict[str, Payload | CanonicalizationError]:
-    found: dict[str, Payload | CanonicalizationError] = {}
-    try:
-        jcs({name: value for name, value in document.items() if name != "signatures"})
-    except CanonicalizationError as refusal:  # read on, past a number that no double holds
-        return dict.fromkeys(PROFILES, refusal)
-    for profile in PROFILES:
-        try:
-            found[profile] = canonicalize(document, profile)
-        except CanonicalizationError as refusal:
-            found[profile] = refusal
-    return found
-
-
-def _profiles(
-    document: Mapping[str, Json], payloads: Mapping[str, Payload | CanonicalizationError]
-) -> Iterator[ProfilePayload]:
-    first: dict[bytes, str] = {}
-    for name, payload in payloads.items():
-        standing = PROFILES[name].standing
-        if isinstance(payload, CanonicalizationError):
-            yield ProfilePayload(name, standing, refusal=problem_of(payload))
-            continue
-        same_as = first.setdefault(payload.data, name)
-        parts = uncovered_parts(document, payload)
-        yield ProfilePayload(
-            name,
-            standing,
-            size=len(payload.data),
-            sha256=hashlib.sha256(payload.data).hexdigest(),
-            same_as=same_as if same_as != name else None,
-            uncovered=tuple(part.pointer for part in parts if part.excuse is None),
-        )
-
-
-# ------------------------------------------------------------------ signatures
-
-
-def _signatures(
-    reading: Reading, payloads: Mapping[str, Payload], jwks: JwkSet | None
-) -> Iterator[SignatureExplanation]:
-    policy = Policy() if jwks is None else Policy.holder_of_keys(jwks, name=_HOLDER)
-    expect = Holder()
-    card = Card(reading.document or {}, reading.generation or "none", reading.signatures)
-    known = Payloads(card, {name: payloads.get(name) for name in PROFILES})
-    question = Question(known, expect, _standing(policy.find(expect)), policy)
-    for index, entry in enumerate(reading.signatures):
-        report = examine_signature(index, entry, question)
-        # A signature fits one byte string, and so all the profiles that make it.
-        fitting = {payloads[profile].data for profile in report.profiles}
-        yield SignatureExplanation(
-            index,
-            _header(entry),
-            report.verdict,
-            tuple(name for name, payload in payloads.items() if payload.data in fitting),
-            tuple(one for one in report.reasons if not one.code.startswith(_ABOUT_THE_CARD)),
-        )
-
-
-def _standing(enrolment: Enrolment | None) -> Standing | None:
-    """Pinned keys have no deadlines, so that the time decides nothing."""
-    if enrolment is None:
-        return None
-    with NO_MEMORY.of(enrolment) as memo:
-        return establish(enrolment, Limits(), NO_EVIDENCE, memo, now=_ANY_TIME)
-
-
-def _header(untrusted_entry: Json) -> dict[str, Json] | None:
-    """The protected header, whatever it says; None where there is none that can be read."""
-    protected = untrusted_entry.get("protected") if isinstance(untrusted_entry, dict) else None
-    if not isinstance(protected, str):
-        return None
-    try:
-        data = decode_part(protected, "protected")
-        return parse_object(data, max_bytes=MAX_HEADER_BYTES, max_depth=MAX_HEADER_DEPTH)
-    except InputRefused:
-        return None
-
-
-def _with_what_was_signed(
-    reading: Reading,
-    signatures: tuple[SignatureExplanation, ...],
-    jwks: JwkSet,
-    against: bytes | None,
-) -> tuple[SignatureExplanation, ...]:
-    """Say of each signature that fits nothing what it was made over, as far as can be found."""
-    document = reading.document or {}
-    completed = {one.index: one for one in signatures}
-    suspects: dict[int, Suspect] = {}
-    for one in signatures:
-        if one.verdict == "invalid":
-            try:
-                suspects[one.index] = _suspect(reading.signatures[one.index], jwks)
-            except SignatureRefused as refusal:
-                reason = reason_of(refusal, f"/signatures/{one.index}{refusal.path}")
-                completed[one.index] = replace(one, reasons=(reason,), exhausted=True)
-    if suspects and against is not None:
-        told = Against(against, document)
-        for index, suspect in tuple(suspects.items()):
-            if (signed := told.explains(suspect)) is not None:
-                completed[index] = replace(completed[index], signed=signed)
-                del suspects[index]
-    if suspects and not reading.read_on:  # around an ambiguous text there is nothing to search
-        found = search(document, tuple(suspects.values()), is_0_3=reading.generation == "0.3")
-        for index, result in zip(suspects, found, strict=True):
-            completed[index] = replace(
-                completed[index],
-                signed=result.signed,
-                tried=result.tried,
-                exhausted=result.exhausted,
-            )
-    return tuple(completed.values())
-
-
-def _suspect(untrusted_entry: Json, jwks: JwkSet) -> Suspect:
-    """A signature by a known key, which fits nothing.
-
-    Raises:
-        SignatureRefused: ``sig.bad``: by its length it could not fit anything.
-    """
-    entry = read_entry(untrusted_entry)
-    key = jwks.find(entry.header.kid)
-    assert key is not None  # noqa: S101 - only with a key was it found to fit nothing
-    key.check_length(decode_part(entry.signature, "signature"))
-    return Suspect(entry, key)
+_NAMES = {
+    "cardsign.explain.comparison": (
+        "MAX_CHANGES",
+        "MAX_PARTINGS",
+        "differences",
+    ),
+    "cardsign.explain.explanation": ("explain_card",),
+    "cardsign.explain.predictions": ("VERIFIERS",),
+    "cardsign.explain.reading": ("MAX_LISTED",),
+    "cardsign.explain.repairs": (
+        "Suspect",
+        "search",
+    ),
+    "cardsign.explain.report": (
+        "Change",
+        "Explanation",
+        "Parting",
+        "Place",
+        "Problem",
+        "ProfilePayload",
+        "SignatureExplanation",
+        "Signed",
+    ),
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

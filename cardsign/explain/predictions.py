@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cardsign.card.canonical import PROFILES, Payload
-from cardsign.card.node import read
 from cardsign.card.strictjson import Json
+from cardsign.card.tree import read
 from cardsign.errors import CanonicalizationError
 from cardsign.explain.report import Outcome, Prediction, SignatureExplanation
 

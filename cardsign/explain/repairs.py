@@ -9,18 +9,243 @@ out; one that fits is a proof, and nothing short of it is reported.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from typing import Any, Final, Literal, TypeAlias, get_args
 
-from cardsign.card.canonical import PROFILES, Payload, canonicalize
-from cardsign.card.strictjson import Json
+from cardsign.card.canonical import PROFILES, Payload, canonicalize, jcs
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
+from cardsign.card.strictjson import Json, append, split
 from cardsign.errors import CanonicalizationError, SignatureRefused
-from cardsign.explain.edits import single_edits
+from cardsign.explain.reading import shown
 from cardsign.explain.report import Change, Signed
-from cardsign.explain.spelling import COMMON, SPELLINGS, Spelling
 from cardsign.jose.jws import Entry, check_entry
 from cardsign.jose.keys import PublicKey
+
+# The ways in which signers write JSON that is not canonical: the mistakes of old SDKs.
+
+
+Order = Literal["utf-16", "code points", "as received"]
+Characters = Literal["as they are", "ascii", "html", "slashes"]
+Numbers = Literal["ecmascript", "python", "floats"]
+Spacing = Literal["none", "spaces"]
+
+_SAYING: Final[dict[str, str]] = {
+    "code points": "members in the order of code points, not of UTF-16 units",
+    "as received": "members in the order received, not sorted",
+    "ascii": "all but ASCII as \\u escapes, as Python's json and others write it",
+    "html": "<, > and & as \\u escapes, as Go's encoding/json writes them",
+    "slashes": "/ as \\/ and all but ASCII as \\u escapes, as PHP writes them",
+    "python": "numbers as Python prints them, such as 1.0 and 1e-07",
+    "floats": "every number as a Python float, such as 1.0 for 1",
+    "spaces": "a space after each comma and colon, as Python's json writes by default",
+}
+_HTML: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """One way to write a JSON value; all defaults together are RFC 8785."""
+
+    order: Order = "utf-16"
+    characters: Characters = "as they are"
+    numbers: Numbers = "ecmascript"
+    spacing: Spacing = "none"
+
+    @property
+    def deviations(self) -> tuple[str, ...]:
+        """In what it deviates from RFC 8785, in words; empty for RFC 8785 itself."""
+        chosen = (getattr(self, field.name) for field in fields(self))
+        return tuple(_SAYING[one] for one in chosen if one in _SAYING)
+
+    def deviations_in(self, value: Json) -> tuple[str, ...]:
+        """Those of them that this value shows: without one of them its bytes would be others."""
+        plainest = self
+        for field in fields(self):
+            default: dict[str, Any] = {field.name: field.default}
+            plainer = replace(plainest, **default)
+            if plainer.write(value) == self.write(value):
+                plainest = plainer
+        return plainest.deviations
+
+    def write(self, value: Json) -> bytes:
+        """The bytes, in UTF-8; `value` came through the strict reader."""
+        return "".join(self._parts(value)).encode("utf-8")
+
+    def _parts(self, value: Json) -> Iterator[str]:
+        comma, colon = (", ", ": ") if self.spacing == "spaces" else (",", ":")
+        if isinstance(value, dict):
+            opening = "{"
+            for name in self._ordered(value):
+                yield f"{opening}{self._text(name)}{colon}"
+                yield from self._parts(value[name])
+                opening = comma
+            yield "}" if value else "{}"
+        elif isinstance(value, list):
+            opening = "["
+            for element in value:
+                yield opening
+                yield from self._parts(element)
+                opening = comma
+            yield "]" if value else "[]"
+        elif isinstance(value, str):
+            yield self._text(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield self._number(value)
+        else:
+            yield json.dumps(value)
+
+    def _ordered(self, members: dict[str, Json]) -> list[str]:
+        if self.order == "as received":
+            return list(members)
+        by_units: Callable[[str], bytes] = lambda name: name.encode("utf-16-be")  # noqa: E731
+        return sorted(members, key=by_units if self.order == "utf-16" else None)
+
+    def _text(self, text: str) -> str:
+        if self.characters == "html":
+            return json.dumps(text, ensure_ascii=False).translate(_HTML)
+        if self.characters == "slashes":
+            return json.dumps(text).replace("/", "\\/")
+        return json.dumps(text, ensure_ascii=self.characters == "ascii")
+
+    def _number(self, number: float) -> str:
+        if self.numbers == "ecmascript":
+            return jcs(number).decode("ascii")
+        return repr(float(number) if self.numbers == "floats" else number)
+
+
+_CHOICES: Final = (get_args(Order), get_args(Characters), get_args(Numbers), get_args(Spacing))
+_ALL: Final = tuple(Spelling(*chosen) for chosen in product(*_CHOICES))
+#: All of them but RFC 8785, those with the fewest deviations first.
+SPELLINGS: Final = tuple(
+    sorted((one for one in _ALL if one.deviations), key=lambda one: len(one.deviations))
+)
+#: What the standard libraries of Python, JavaScript and Go write, with sorted members and without.
+COMMON: Final = (
+    Spelling("as received"),
+    Spelling("code points", "ascii", "python"),
+    Spelling("code points", "ascii", "python", "spaces"),
+    Spelling("as received", "ascii", "python", "spaces"),
+    Spelling("code points", "html"),
+)
+
+
+# A card with one thing less, or one thing more: the edits that the search tries.
+
+
+Edited: TypeAlias = "tuple[Change, dict[str, Json]]"
+
+#: What the models of 0.3 SDKs put in where the card says nothing.
+_DEFAULTS_0_3: Final = {"protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
+
+
+def single_edits(document: Mapping[str, Json], *, is_0_3: bool) -> Iterator[Edited]:
+    """Every card that is one member or element less than this one, or one default more.
+
+    Args:
+        document: The card as received; its `signatures` are left out.
+        is_0_3: Whether members of A2A 0.3 are put in; those of 1.0 are otherwise.
+
+    Yields:
+        What was received in place of what would have been signed, and the card that would
+        have been. First what is left out, in document order, then REQUIRED members at their
+        default, then the others.
+    """
+    card = {name: value for name, value in document.items() if name != "signatures"}
+    for pointer, value in _values(card, ""):
+        yield Change(pointer, None, shown(value)), _without(card, split(pointer))
+    schema = CARD_0_3 if is_0_3 else CARD_1_0
+    absent = list(_absent(card, schema, ""))
+    for wanted in (True, False):
+        for parent, field, default in absent:
+            if field.required is wanted:
+                pointer = append(parent, field.name)
+                yield Change(pointer, shown(default), None), _with(card, split(pointer), default)
+
+
+def _values(value: Json, pointer: str) -> Iterator[tuple[str, Json]]:
+    for token, child in _children(value):
+        where = append(pointer, token)
+        yield where, child
+        yield from _values(child, where)
+
+
+def _absent(value: Json, message: Message, pointer: str) -> Iterator[tuple[str, Field, Json]]:
+    """Members that an object of the schema might have besides, and their defaults."""
+    if not isinstance(value, dict):
+        return
+    for name, field in message.fields.items():
+        child = value.get(name, value.get(field.snake_name))
+        if name in value or field.snake_name in value:
+            if field.message is not None:
+                where = append(pointer, name if name in value else field.snake_name)
+                yield from _absent_below(child, field, field.message, where)
+        elif not field.oneof and name != "signatures":
+            yield pointer, field, _default(field, pointer, message)
+
+
+def _absent_below(
+    value: Json, field: Field, message: Message, pointer: str
+) -> Iterator[tuple[str, Field, Json]]:
+    if field.shape == "one":
+        yield from _absent(value, message, pointer)
+    else:
+        for token, child in _children(value):
+            yield from _absent(child, message, append(pointer, token))
+
+
+def _default(field: Field, pointer: str, message: Message) -> Json:
+    if message is CARD_0_3 and not pointer and field.name in _DEFAULTS_0_3:
+        return _DEFAULTS_0_3[field.name]
+    if field.shape != "one":
+        return [] if field.shape == "list" else {}
+    if field.kind == "bool":
+        return False
+    return "" if field.kind == "string" else {}
+
+
+def _children(value: Json) -> Iterator[tuple[str, Json]]:
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield str(index), child
+
+
+def _without(card: dict[str, Json], tokens: tuple[str, ...]) -> dict[str, Json]:
+    edited, parent = _opened(card, tokens[:-1])
+    if isinstance(parent, list):
+        del parent[int(tokens[-1])]
+    else:
+        del parent[tokens[-1]]
+    return edited
+
+
+def _with(card: dict[str, Json], tokens: tuple[str, ...], value: Json) -> dict[str, Json]:
+    edited, parent = _opened(card, tokens[:-1])
+    assert isinstance(parent, dict)  # noqa: S101 - members are put into objects alone
+    parent[tokens[-1]] = value
+    return edited
+
+
+def _opened(
+    card: dict[str, Json], tokens: tuple[str, ...]
+) -> tuple[dict[str, Json], dict[str, Json] | list[Json]]:
+    """A copy of the card down to one object or list, which may be changed; the rest is shared."""
+    edited = dict(card)
+    parent: dict[str, Json] | list[Json] = edited
+    for token in tokens:
+        child = parent[int(token)] if isinstance(parent, list) else parent[token]
+        assert isinstance(child, dict | list)  # noqa: S101 - a pointer leads through containers
+        copy: dict[str, Json] | list[Json] = dict(child) if isinstance(child, dict) else list(child)
+        if isinstance(parent, list):
+            parent[int(token)] = copy
+        else:
+            parent[token] = copy
+        parent = copy
+    return edited, parent
+
 
 #: Signature checks for one card, shared by its signatures; one takes 0.1 ms. One signature on a
 #: card of 3 KiB needs some 700 to go through everything.

@@ -10,7 +10,7 @@ from cardsign.card.document import Generation
 from cardsign.card.strictjson import Json
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.reasons import Reason
-from cardsign.verdict import SignatureVerdict
+from cardsign.verify.report import SignatureVerdict
 
 SCHEMA: Final = "cardsign.explanation/1"
 

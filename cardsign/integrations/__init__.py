@@ -1,1 +1,27 @@
-"""Other people's SDKs, each behind an extra of its own; nothing here is imported by the rest."""
+"""Other people's SDKs, each behind an extra; nothing here is imported by the rest."""
+
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.integrations.a2a_sdk import CardNotTrusted as CardNotTrusted
+    from cardsign.integrations.a2a_sdk import TrustedCardResolver as TrustedCardResolver
+    from cardsign.integrations.a2a_sdk import card_signer as card_signer
+    from cardsign.integrations.a2a_sdk import signature_verifier as signature_verifier
+    from cardsign.integrations.calling import Reply as Reply
+    from cardsign.integrations.calling import send_text as send_text
+
+_NAMES = {
+    "cardsign.integrations.a2a_sdk": (
+        "CardNotTrusted",
+        "TrustedCardResolver",
+        "card_signer",
+        "signature_verifier",
+    ),
+    "cardsign.integrations.calling": (
+        "Reply",
+        "send_text",
+    ),
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -22,10 +22,9 @@ from cardsign.card.strictjson import Json
 from cardsign.jose.jws import Signer
 from cardsign.net.discovery import Discoverer
 from cardsign.sign import sign_card
-from cardsign.trust.policy import Policy
-from cardsign.trust.subject import Expectation, PublicSubject
-from cardsign.verdict import NotTrusted, Report
-from cardsign.verify import Circumstances, verify_card
+from cardsign.trust.policy import Expectation, Policy, PublicSubject
+from cardsign.verify.examine import Circumstances, verify_card
+from cardsign.verify.report import NotTrusted, Report
 
 try:
     from a2a.client.card_resolver import A2ACardResolver, parse_agent_card

@@ -22,16 +22,20 @@ from cardsign.errors import CallFailed, FetchFailed
 from cardsign.integrations.a2a_sdk import sdk_card
 from cardsign.net.credentials import Header, quotable, unlogged
 from cardsign.net.endpoints import HTTP_JSON, JSONRPC, Endpoint, Generation
-from cardsign.net.envelope import PeerError, result_of, strict_object
-from cardsign.net.exchange import json_type, media_types, user_agent
-from cardsign.net.fetch import DEFAULT_WIRE, Wire
+from cardsign.net.extended import (
+    UNAUTHORISED,
+    PeerError,
+    refused_credential,
+    result_of,
+    strict_object,
+)
+from cardsign.net.fetch import DEFAULT_WIRE, Wire, json_type, media_types, user_agent
 from cardsign.net.guarded import (
     ANSWER_SECONDS,
     EVENT_STREAM,
     AsyncGuardedTransport,
     GuardRefused,
 )
-from cardsign.net.presenting import UNAUTHORISED, refused_credential
 
 try:
     from a2a.client import ClientConfig, ClientFactory

@@ -1,6 +1,87 @@
-"""Strict keys, JWK Sets and detached signatures (RFC 7515, 7517, 7518, 7638).
+"""Keys, key sets and signatures (JOSE): RFC 7515, 7517, 7518, 7638 and 8037."""
 
-The only room that knows joserfc; no exception of another library leaves it. Here a key is
-sound or refused, and a signature fits its bytes or is refused; whose key it is, and whether
-it may speak for a card, is decided in :mod:`cardsign.trust`.
-"""
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.jose.algorithms import ALGORITHMS as ALGORITHMS
+    from cardsign.jose.algorithms import DEFAULT_ALGORITHMS as DEFAULT_ALGORITHMS
+    from cardsign.jose.algorithms import EXPLICIT_ALGORITHMS as EXPLICIT_ALGORITHMS
+    from cardsign.jose.algorithms import VerifyAlg as VerifyAlg
+    from cardsign.jose.base64url import Base64urlError as Base64urlError
+    from cardsign.jose.base64url import decode as decode
+    from cardsign.jose.base64url import encode as encode
+    from cardsign.jose.base64url import encoded_length as encoded_length
+    from cardsign.jose.jwk import EXPONENT as EXPONENT
+    from cardsign.jose.jwk import refuse_shared_primes as refuse_shared_primes
+    from cardsign.jose.jwk import refuse_weak as refuse_weak
+    from cardsign.jose.jwks import MAX_JWKS_BYTES as MAX_JWKS_BYTES
+    from cardsign.jose.jwks import JwkSet as JwkSet
+    from cardsign.jose.jwks import SkippedKey as SkippedKey
+    from cardsign.jose.jws import MAX_EMITTED_HEADER_CHARS as MAX_EMITTED_HEADER_CHARS
+    from cardsign.jose.jws import MAX_HEADER_BYTES as MAX_HEADER_BYTES
+    from cardsign.jose.jws import MAX_HEADER_DEPTH as MAX_HEADER_DEPTH
+    from cardsign.jose.jws import TYP_COMPAT as TYP_COMPAT
+    from cardsign.jose.jws import TYP_JOSE as TYP_JOSE
+    from cardsign.jose.jws import Entry as Entry
+    from cardsign.jose.jws import ProtectedHeader as ProtectedHeader
+    from cardsign.jose.jws import Signer as Signer
+    from cardsign.jose.jws import check_entry as check_entry
+    from cardsign.jose.jws import decode_part as decode_part
+    from cardsign.jose.jws import read_entry as read_entry
+    from cardsign.jose.jws import sign_payload as sign_payload
+    from cardsign.jose.keys import KID_FORM as KID_FORM
+    from cardsign.jose.keys import PrivateKey as PrivateKey
+    from cardsign.jose.keys import PublicKey as PublicKey
+    from cardsign.jose.keys import check_answer as check_answer
+    from cardsign.jose.keys import der_from_raw as der_from_raw
+    from cardsign.jose.keys import raw_from_der as raw_from_der
+
+_NAMES = {
+    "cardsign.jose.algorithms": (
+        "ALGORITHMS",
+        "DEFAULT_ALGORITHMS",
+        "EXPLICIT_ALGORITHMS",
+        "VerifyAlg",
+    ),
+    "cardsign.jose.base64url": (
+        "Base64urlError",
+        "decode",
+        "encode",
+        "encoded_length",
+    ),
+    "cardsign.jose.jwk": (
+        "EXPONENT",
+        "refuse_shared_primes",
+        "refuse_weak",
+    ),
+    "cardsign.jose.jwks": (
+        "JwkSet",
+        "MAX_JWKS_BYTES",
+        "SkippedKey",
+    ),
+    "cardsign.jose.jws": (
+        "Entry",
+        "MAX_EMITTED_HEADER_CHARS",
+        "MAX_HEADER_BYTES",
+        "MAX_HEADER_DEPTH",
+        "ProtectedHeader",
+        "Signer",
+        "TYP_COMPAT",
+        "TYP_JOSE",
+        "check_entry",
+        "decode_part",
+        "read_entry",
+        "sign_payload",
+    ),
+    "cardsign.jose.keys": (
+        "KID_FORM",
+        "PrivateKey",
+        "PublicKey",
+        "check_answer",
+        "der_from_raw",
+        "raw_from_der",
+    ),
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -7,8 +7,10 @@ RSA. Unknown members are ignored; what a key says about its purpose is obeyed.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NoReturn, TypeAlias
 
@@ -17,9 +19,145 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from cardsign.card.strictjson import Json
 from cardsign.errors import KeyRefused
-from cardsign.jose import base64url, ed25519
+from cardsign.jose import base64url
 from cardsign.jose.algorithms import Algorithm, named
-from cardsign.jose.rsa import MAX_MODULUS_BITS, refuse_weak, weak
+
+# Which RSA numbers we accept: nothing that a laptop, or a known flaw, can factor.
+
+
+#: Bits of a modulus. 1024 can be factored by a state, 2048 is what RFC 7518 3.3 demands.
+MIN_MODULUS_BITS: Final = 2048
+#: Bits of a modulus. Verification grows with the square; at 8192 it still takes below 1 ms.
+MAX_MODULUS_BITS: Final = 8192
+#: Bits of a new key: 128 bits of security, which NIST SP 800-57 advises beyond 2030.
+NEW_MODULUS_BITS: Final = 3072
+#: The one exponent accepted. A smaller one has been the way to forge PKCS #1 v1.5 signatures
+#: against lax verifiers; a larger one only costs the verifier time.
+EXPONENT: Final = 65537
+
+_SMALL_PRIMES_BELOW: Final = 10_000
+# For 2048 bits and more the flawed generator makes primes, hence moduli, that are powers of
+# 65537 modulo every prime up to this one; a sound modulus is so by a chance of 2^-167.
+_ROCA_PRIMES_UP_TO: Final = 701
+
+
+def refuse_weak(modulus: int, exponent: int) -> None:
+    """Refuse an RSA public key that is too short, too long, or known to be factorable.
+
+    Raises:
+        KeyRefused: ``key.weak_rsa``, the path being the JWK member at fault.
+    """
+    if not MIN_MODULUS_BITS <= modulus.bit_length() <= MAX_MODULUS_BITS:
+        raise weak(
+            f"the modulus has {modulus.bit_length()} bits, "
+            f"expected {MIN_MODULUS_BITS} to {MAX_MODULUS_BITS}"
+        )
+    if exponent != EXPONENT:
+        raise KeyRefused(
+            "key.weak_rsa", f"the exponent is not {EXPONENT}, the one accepted", path="/e"
+        )
+    if (factor := math.gcd(modulus, _product_of_small_primes())) != 1:
+        smallest = next(prime for prime in _small_primes() if factor % prime == 0)
+        raise weak(f"the modulus is divisible by {smallest}")
+    if _has_roca_flaw(modulus):
+        raise weak("the modulus shows the flaw CVE-2017-15361 (ROCA) of its generator")
+
+
+def refuse_shared_primes(moduli: Iterable[int]) -> None:
+    """Refuse moduli of which two have a prime in common: their gcd gives both away.
+
+    The same modulus twice is no finding.
+
+    Raises:
+        KeyRefused: ``jwks.shared_prime``.
+    """
+    product = 1
+    for modulus in set(moduli):
+        if math.gcd(modulus, product % modulus) != 1:
+            raise KeyRefused(
+                "jwks.shared_prime",
+                "two RSA keys share a prime, so anybody can factor both",
+                path="/keys",
+            )
+        product *= modulus
+
+
+def weak(message: str) -> KeyRefused:
+    """The refusal of a modulus."""
+    return KeyRefused("key.weak_rsa", message, path="/n")
+
+
+@functools.cache
+def _small_primes() -> tuple[int, ...]:
+    sieve = bytearray([1]) * _SMALL_PRIMES_BELOW
+    for candidate in range(2, math.isqrt(_SMALL_PRIMES_BELOW) + 1):
+        if sieve[candidate]:
+            multiples = range(candidate * candidate, _SMALL_PRIMES_BELOW, candidate)
+            sieve[multiples.start :: candidate] = bytes(len(multiples))
+    return tuple(number for number in range(2, _SMALL_PRIMES_BELOW) if sieve[number])
+
+
+@functools.cache
+def _product_of_small_primes() -> int:
+    return math.prod(_small_primes())
+
+
+def _has_roca_flaw(modulus: int) -> bool:
+    return all(modulus % prime in powers for prime, powers in _powers_of_the_flaw())
+
+
+@functools.cache
+def _powers_of_the_flaw() -> tuple[tuple[int, frozenset[int]], ...]:
+    return tuple(
+        (prime, frozenset(pow(65537, exponent, prime) for exponent in range(prime - 1)))
+        for prime in _small_primes()
+        if prime <= _ROCA_PRIMES_UP_TO
+    )
+
+
+# Which Ed25519 keys we accept: points of the curve in their one spelling, none of small order.
+
+
+#: Bytes of a public key: y in little endian, and in the highest bit the lowest of x.
+KEY_BYTES: Final = 32
+#: Bytes of a signature: the point R and the scalar S.
+SIGNATURE_BYTES: Final = 64
+
+_FIELD: Final = 2**255 - 19
+_D: Final = -121665 * pow(121666, -1, _FIELD) % _FIELD
+# y of a point of order 8; the other such points have -y. Orders 1, 2 and 4: y = 1, -1 and 0.
+_Y8: Final = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+_SMALL_ORDER_Y: Final = frozenset({0, 1, _FIELD - 1, _Y8, _FIELD - _Y8})
+
+
+def read_key(encoded: bytes) -> Ed25519PublicKey:
+    """The key that the bytes of ``x`` encode (RFC 8032 5.1.3, RFC 8037 2).
+
+    Raises:
+        KeyRefused: ``key.malformed``: another length, a y that is not reduced, no point of the
+            curve, or a point of order 1, 2, 4 or 8.
+    """
+    if len(encoded) != KEY_BYTES:
+        raise _refused(f"has {len(encoded)} bytes, expected {KEY_BYTES}")
+    y = int.from_bytes(encoded, "little") & ~(1 << 255)
+    if y >= _FIELD:
+        raise _refused("is no reduced coordinate, expected the one spelling of a point")
+    if not _is_on_curve(y):
+        raise _refused("is no point of the curve Ed25519")
+    if y in _SMALL_ORDER_Y:
+        raise _refused("is a point of small order, under which anybody can sign")
+    return Ed25519PublicKey.from_public_bytes(encoded)
+
+
+def _is_on_curve(y: int) -> bool:
+    """Whether x^2 = (y^2 - 1) / (d y^2 + 1) has a solution, by Euler's criterion."""
+    square = y * y
+    return pow((square - 1) * (_D * square + 1), (_FIELD - 1) // 2, _FIELD) != _FIELD - 1
+
+
+def _refused(fault: str) -> KeyRefused:
+    return KeyRefused("key.malformed", f"the member 'x' {fault}", path="/x")
+
 
 NativePublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | Ed25519PublicKey
 NativePrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
@@ -108,7 +246,7 @@ def native_public_key(untrusted_jwk: Mapping[str, Json]) -> NativePublicKey:
         case "EC":
             return _ec_key(untrusted_jwk)
         case "OKP":
-            return ed25519.read_key(_decoded(untrusted_jwk, "x"))
+            return read_key(_decoded(untrusted_jwk, "x"))
     return _rsa_key(untrusted_jwk)
 
 

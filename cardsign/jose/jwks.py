@@ -22,9 +22,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, KeyRefused
 from cardsign.jose.algorithms import ALGORITHMS
-from cardsign.jose.jwk import refuse_private_members
+from cardsign.jose.jwk import refuse_private_members, refuse_shared_primes
 from cardsign.jose.keys import KID_FORM, PublicKey
-from cardsign.jose.rsa import refuse_shared_primes
 
 #: Bytes. Room for about 150 RSA keys of 2048 bits; a set of ten keys has 5 KiB.
 MAX_JWKS_BYTES: Final = 64 * 1024

@@ -15,16 +15,23 @@ from typing import Final, NoReturn
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS, PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from cardsign.card.strictjson import Json
 from cardsign.errors import KeyRefused, PassphraseFault, SignatureRefused, SignerFault
 from cardsign.jose.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS, VerifyAlg, choose
 from cardsign.jose.algorithms import Alg as Alg
-from cardsign.jose.ecdsa import der_from_raw, raw_from_der
-from cardsign.jose.ed25519 import SIGNATURE_BYTES
 from cardsign.jose.jwk import (
+    EXPONENT,
+    NEW_MODULUS_BITS,
+    SIGNATURE_BYTES,
     NativePrivateKey,
     NativePublicKey,
     check_purpose,
@@ -33,10 +40,36 @@ from cardsign.jose.jwk import (
     native_public_key,
     public_numbers,
     refuse_private_members,
+    refuse_weak,
     text_member,
     thumbprint_of,
 )
-from cardsign.jose.rsa import EXPONENT, NEW_MODULUS_BITS, refuse_weak
+
+# ECDSA signatures in the two forms that they come in: DER (X9.62), and r and s (RFC 7518 3.4).
+
+
+def raw_from_der(der: bytes, *, size: int) -> bytes:
+    """Return r and s, `size` bytes each, big-endian: the form of JWS.
+
+    Not checked: that the numbers lie within the curve's order, or that they sign anything.
+
+    Raises:
+        ValueError: It is not DER, or not in the one form that DER has, or does not fit.
+    """
+    try:
+        r, s = decode_dss_signature(der)
+        if encode_dss_signature(r, s) == der:
+            return r.to_bytes(size) + s.to_bytes(size)
+    except (ValueError, OverflowError) as exc:
+        raise ValueError(f"expected DER of two numbers of {size} bytes") from exc
+    raise ValueError("expected DER in its shortest form")
+
+
+def der_from_raw(raw: bytes) -> bytes:
+    """Return as DER what holds r and s, half of the bytes each."""
+    half = len(raw) // 2
+    return encode_dss_signature(int.from_bytes(raw[:half]), int.from_bytes(raw[half:]))
+
 
 #: What a kid may be: short enough for a header, and nothing that a terminal or log would obey.
 #: It is opaque otherwise, and no path: ``../../etc/passwd`` is a kid.
@@ -313,3 +346,43 @@ def _load(
         raise PassphraseFault(
             "passphrase.wrong", "the passphrase does not open the private key"
         ) from exc
+
+
+# What a signer has answered: right, or wrong and in which of the usual ways.
+
+
+_PSS: Final = PSS(MGF1(SHA256()), PSS.AUTO)
+
+
+def check_answer(public: PublicKey, signing_input: bytes, untrusted_answer: bytes) -> None:
+    """Check that `untrusted_answer` is the signature of `signing_input` that JWS wants.
+
+    Raises:
+        SignerFault: ``signer.wrong_key``, saying what the answer is if that can be seen.
+    """
+    try:
+        public.check(signing_input, untrusted_answer)
+    except SignatureRefused as exc:
+        seen = _recognised(public, signing_input, untrusted_answer) or exc.message
+        raise SignerFault("signer.wrong_key", f"with the key {public.kid!r}: {seen}") from exc
+
+
+def _recognised(public: PublicKey, signing_input: bytes, answer: bytes) -> str:
+    match public.native:
+        case EllipticCurvePublicKey():
+            try:
+                raw = raw_from_der(answer, size=public.signature_bytes // 2)
+            except ValueError:
+                return ""
+            try:
+                public.check(signing_input, raw)
+            except SignatureRefused:
+                return "the signature is in DER, and by another key"
+            return "the signature is in DER, expected r and s of 32 bytes each"
+        case RSAPublicKey() as native:
+            try:
+                native.verify(answer, signing_input, _PSS, SHA256())
+            except InvalidSignature:
+                return ""
+            return "the signature is padded by PSS, expected PKCS #1 v1.5"
+    return ""

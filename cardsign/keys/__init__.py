@@ -1,4 +1,261 @@
-"""The signer's side: private halves, their states, and the directory that holds them.
+"""The issuer's side: key stores, the lifecycle of keys, and what is drafted from them."""
 
-Nothing here is needed to verify a card, and :mod:`cardsign.trust` never imports it.
-"""
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.keys.audit import MAX_LINE_BYTES as MAX_LINE_BYTES
+    from cardsign.keys.audit import AuditEvent as AuditEvent
+    from cardsign.keys.audit import AuditLine as AuditLine
+    from cardsign.keys.audit import check_not_put_back as check_not_put_back
+    from cardsign.keys.audit import check_witnessed as check_witnessed
+    from cardsign.keys.audit import extend as extend
+    from cardsign.keys.audit import verify_chain as verify_chain
+    from cardsign.keys.backup import MAX_BACKUP_BYTES as MAX_BACKUP_BYTES
+    from cardsign.keys.backup import decrypt as decrypt
+    from cardsign.keys.backup import encrypt as encrypt
+    from cardsign.keys.backup import pack as pack
+    from cardsign.keys.backup import restore as restore
+    from cardsign.keys.backup import unpack as unpack
+    from cardsign.keys.doctor import Finding as Finding
+    from cardsign.keys.doctor import Known as Known
+    from cardsign.keys.doctor import examine_store as examine_store
+    from cardsign.keys.doctor import outlook as outlook
+    from cardsign.keys.envelope import DEFAULT_COST as DEFAULT_COST
+    from cardsign.keys.envelope import MAX_ENVELOPE_BYTES as MAX_ENVELOPE_BYTES
+    from cardsign.keys.envelope import MAX_KDF_MEMORY as MAX_KDF_MEMORY
+    from cardsign.keys.envelope import MIN_WRITTEN_N as MIN_WRITTEN_N
+    from cardsign.keys.envelope import KeyLabel as KeyLabel
+    from cardsign.keys.envelope import ScryptCost as ScryptCost
+    from cardsign.keys.envelope import UnsafeScryptCost as UnsafeScryptCost
+    from cardsign.keys.envelope import open_envelope as open_envelope
+    from cardsign.keys.envelope import seal as seal
+    from cardsign.keys.history import DIRECTORY as DIRECTORY
+    from cardsign.keys.history import FileShelf as FileShelf
+    from cardsign.keys.history import Ledger as Ledger
+    from cardsign.keys.history import check_signed as check_signed
+    from cardsign.keys.history import note_keyset as note_keyset
+    from cardsign.keys.history import note_release as note_release
+    from cardsign.keys.history import read_draft as read_draft
+    from cardsign.keys.history import write_draft as write_draft
+    from cardsign.keys.keysets import KEY_LIFETIME as KEY_LIFETIME
+    from cardsign.keys.keysets import Difference as Difference
+    from cardsign.keys.keysets import KeysetPlan as KeysetPlan
+    from cardsign.keys.keysets import Signing as Signing
+    from cardsign.keys.keysets import check_draft as check_draft
+    from cardsign.keys.keysets import check_not_needed as check_not_needed
+    from cardsign.keys.keysets import check_step as check_step
+    from cardsign.keys.keysets import draft_next as draft_next
+    from cardsign.keys.keysets import draft_recovery as draft_recovery
+    from cardsign.keys.keysets import signings as signings
+    from cardsign.keys.lifecycle import DEFAULT_SETTINGS as DEFAULT_SETTINGS
+    from cardsign.keys.lifecycle import SHOWN_TIME as SHOWN_TIME
+    from cardsign.keys.lifecycle import Change as Change
+    from cardsign.keys.lifecycle import TimelineSettings as TimelineSettings
+    from cardsign.keys.lifecycle import Waiting as Waiting
+    from cardsign.keys.lifecycle import cards_to_sign as cards_to_sign
+    from cardsign.keys.lifecycle import record_publication as record_publication
+    from cardsign.keys.lifecycle import standby_of as standby_of
+    from cardsign.keys.model import ENDED as ENDED
+    from cardsign.keys.model import MAX_PUBLICATIONS as MAX_PUBLICATIONS
+    from cardsign.keys.model import PUBLISHED as PUBLISHED
+    from cardsign.keys.model import REASONS as REASONS
+    from cardsign.keys.model import ROLES as ROLES
+    from cardsign.keys.model import ROTATING as ROTATING
+    from cardsign.keys.model import STATES as STATES
+    from cardsign.keys.model import TRANSITIONS as TRANSITIONS
+    from cardsign.keys.model import AuditHead as AuditHead
+    from cardsign.keys.model import HeldKeyset as HeldKeyset
+    from cardsign.keys.model import KeyRecord as KeyRecord
+    from cardsign.keys.model import KeyTimes as KeyTimes
+    from cardsign.keys.model import Publication as Publication
+    from cardsign.keys.model import PublishedCard as PublishedCard
+    from cardsign.keys.model import Reason as Reason
+    from cardsign.keys.model import Role as Role
+    from cardsign.keys.model import StoreState as StoreState
+    from cardsign.keys.model import check_transition as check_transition
+    from cardsign.keys.model import file_custody as file_custody
+    from cardsign.keys.model import same_custody as same_custody
+    from cardsign.keys.passphrase import MAX_FILE_BYTES as MAX_FILE_BYTES
+    from cardsign.keys.passphrase import VARIABLE as VARIABLE
+    from cardsign.keys.passphrase import PassphraseSource as PassphraseSource
+    from cardsign.keys.passphrase import check_strength as check_strength
+    from cardsign.keys.passphrase import new_passphrase as new_passphrase
+    from cardsign.keys.passphrase import read_passphrase as read_passphrase
+    from cardsign.keys.passphrase import terminal_prompt as terminal_prompt
+    from cardsign.keys.releases import SKEW as SKEW
+    from cardsign.keys.releases import ReleasePlan as ReleasePlan
+    from cardsign.keys.releases import card_digest as card_digest
+    from cardsign.keys.releases import draft_following as draft_following
+    from cardsign.keys.releases import is_early as is_early
+    from cardsign.keys.releases import past_half_life as past_half_life
+    from cardsign.keys.releases import settled_cards as settled_cards
+    from cardsign.keys.renewal import DRAFT_FILE as DRAFT_FILE
+    from cardsign.keys.renewal import Renewal as Renewal
+    from cardsign.keys.renewal import next_draft as next_draft
+    from cardsign.keys.renewal import plan_renewal as plan_renewal
+    from cardsign.keys.renewal import says_more as says_more
+    from cardsign.keys.rotation import Step as Step
+    from cardsign.keys.rotation import next_change as next_change
+    from cardsign.keys.rotation import next_step as next_step
+    from cardsign.keys.rotation import refresh_hint as refresh_hint
+    from cardsign.keys.rotation import steps as steps
+    from cardsign.keys.rotation import take as take
+    from cardsign.keys.stateformat import MAX_STATE_BYTES as MAX_STATE_BYTES
+    from cardsign.keys.stateformat import dump_state as dump_state
+    from cardsign.keys.stateformat import load_state as load_state
+    from cardsign.keys.timeline import Life as Life
+    from cardsign.keys.timeline import Phase as Phase
+    from cardsign.keys.timeline import Span as Span
+    from cardsign.keys.timeline import extent as extent
+    from cardsign.keys.timeline import lives as lives
+    from cardsign.keys.timeline import standings as standings
+    from cardsign.keys.transfer import MAX_KEY_FILE_BYTES as MAX_KEY_FILE_BYTES
+    from cardsign.keys.transfer import export_private as export_private
+    from cardsign.keys.transfer import export_public as export_public
+    from cardsign.keys.transfer import import_private_key as import_private_key
+
+_NAMES = {
+    "cardsign.keys.audit": (
+        "AuditEvent",
+        "AuditLine",
+        "MAX_LINE_BYTES",
+        "check_not_put_back",
+        "check_witnessed",
+        "extend",
+        "verify_chain",
+    ),
+    "cardsign.keys.backup": (
+        "MAX_BACKUP_BYTES",
+        "decrypt",
+        "encrypt",
+        "pack",
+        "restore",
+        "unpack",
+    ),
+    "cardsign.keys.doctor": (
+        "Finding",
+        "Known",
+        "examine_store",
+        "outlook",
+    ),
+    "cardsign.keys.envelope": (
+        "DEFAULT_COST",
+        "KeyLabel",
+        "MAX_ENVELOPE_BYTES",
+        "MAX_KDF_MEMORY",
+        "MIN_WRITTEN_N",
+        "ScryptCost",
+        "UnsafeScryptCost",
+        "open_envelope",
+        "seal",
+    ),
+    "cardsign.keys.history": (
+        "DIRECTORY",
+        "FileShelf",
+        "Ledger",
+        "check_signed",
+        "note_keyset",
+        "note_release",
+        "read_draft",
+        "write_draft",
+    ),
+    "cardsign.keys.keysets": (
+        "Difference",
+        "KEY_LIFETIME",
+        "KeysetPlan",
+        "Signing",
+        "check_draft",
+        "check_not_needed",
+        "check_step",
+        "draft_next",
+        "draft_recovery",
+        "signings",
+    ),
+    "cardsign.keys.lifecycle": (
+        "Change",
+        "DEFAULT_SETTINGS",
+        "SHOWN_TIME",
+        "TimelineSettings",
+        "Waiting",
+        "cards_to_sign",
+        "record_publication",
+        "standby_of",
+    ),
+    "cardsign.keys.model": (
+        "AuditHead",
+        "ENDED",
+        "HeldKeyset",
+        "KeyRecord",
+        "KeyTimes",
+        "MAX_PUBLICATIONS",
+        "PUBLISHED",
+        "Publication",
+        "PublishedCard",
+        "REASONS",
+        "ROLES",
+        "ROTATING",
+        "Reason",
+        "Role",
+        "STATES",
+        "StoreState",
+        "TRANSITIONS",
+        "check_transition",
+        "file_custody",
+        "same_custody",
+    ),
+    "cardsign.keys.passphrase": (
+        "MAX_FILE_BYTES",
+        "PassphraseSource",
+        "VARIABLE",
+        "check_strength",
+        "new_passphrase",
+        "read_passphrase",
+        "terminal_prompt",
+    ),
+    "cardsign.keys.releases": (
+        "ReleasePlan",
+        "SKEW",
+        "card_digest",
+        "draft_following",
+        "is_early",
+        "past_half_life",
+        "settled_cards",
+    ),
+    "cardsign.keys.renewal": (
+        "DRAFT_FILE",
+        "Renewal",
+        "next_draft",
+        "plan_renewal",
+        "says_more",
+    ),
+    "cardsign.keys.rotation": (
+        "Step",
+        "next_change",
+        "next_step",
+        "refresh_hint",
+        "steps",
+        "take",
+    ),
+    "cardsign.keys.stateformat": (
+        "MAX_STATE_BYTES",
+        "dump_state",
+        "load_state",
+    ),
+    "cardsign.keys.timeline": (
+        "Life",
+        "Phase",
+        "Span",
+        "extent",
+        "lives",
+        "standings",
+    ),
+    "cardsign.keys.transfer": (
+        "MAX_KEY_FILE_BYTES",
+        "export_private",
+        "export_public",
+        "import_private_key",
+    ),
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

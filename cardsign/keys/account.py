@@ -16,8 +16,7 @@ from typing import Final
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused
 from cardsign.keys.audit import MAX_LINE_BYTES, AuditLine, AuditReport, publication_digest
-from cardsign.keys.records import ROTATING, TIME_FORMAT, KeyRecord, StoreState
-from cardsign.keys.states import ENDED
+from cardsign.keys.model import ENDED, ROTATING, TIME_FORMAT, KeyRecord, StoreState
 
 _TELLS: Final[Mapping[str, str]] = {"activated": "active"}
 _STEPS: Final = ("prepublished", "activated", "retiring", "retired", "revoked", "destroyed")
@@ -187,7 +186,7 @@ def _of_publications(state: StoreState, lines: tuple[AuditLine, ...]) -> Iterato
 
 
 def _told_of_publications(state: StoreState, lines: tuple[AuditLine, ...]) -> _Published:
-    """Tell the publications again, and the marks that :mod:`cardsign.keys.life` made of them."""
+    """Tell the publications again, and the marks that `cardsign.keys.lifecycle` made of them."""
     told = _Published()
     entered = {line.kid for line in lines if line.event == "key-entered"}
     kids = {key.kid for key in state.keys if key.kid not in entered}

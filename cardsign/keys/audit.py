@@ -24,7 +24,7 @@ from uuid import UUID
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, StoreFault
-from cardsign.keys.records import TIME_FORMAT, AuditHead, Publication, StoreState
+from cardsign.keys.model import TIME_FORMAT, AuditHead, Publication, StoreState
 
 MAX_LINE_BYTES: Final = 64 * 1024  # bytes; a publication of many cards is the longest line
 

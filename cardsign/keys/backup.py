@@ -20,11 +20,10 @@ from cardsign.errors import FileFault, JsonRefused, StoreFault
 from cardsign.files import create_private, make_directory, read_private, remove, write_atomic
 from cardsign.keys.audit import verify_chain
 from cardsign.keys.envelope import KeyLabel, read_label
-from cardsign.keys.interface import KINDS, Contents, KeyStore, Kind, Number
-from cardsign.keys.ledger import Ledger
-from cardsign.keys.opening import Place, postgres_store
+from cardsign.keys.history import Ledger
 from cardsign.keys.stateformat import dump_state, load_state
-from cardsign.keys.store import (
+from cardsign.keys.stores.base import KINDS, Contents, KeyStore, Kind, Number
+from cardsign.keys.stores.directory import (
     AUDIT_FILE,
     PRIVATE_DIRECTORY,
     STATE_FILE,
@@ -32,6 +31,7 @@ from cardsign.keys.store import (
     alone,
     holds_store,
 )
+from cardsign.keys.stores.opening import Place, postgres_store
 
 FORMAT: Final = "cardsign-backup/1"
 MAX_BACKUP_BYTES: Final = 512 * 1024 * 1024  # bytes; the audit log is the most of it

@@ -16,8 +16,11 @@ from typing import Final
 from cardsign.card.canonical import canonicalize
 from cardsign.card.document import Card
 from cardsign.card.strictjson import Json
-from cardsign.jose.keyset import KeysetStatement
-from cardsign.jose.release import (
+from cardsign.keys.lifecycle import TimelineSettings
+from cardsign.keys.model import StoreState
+from cardsign.statements.envelope import TYP_RELEASE, Envelope
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import (
     FLOOR_EXTENDED,
     KIND_PUBLIC,
     RELEASE_FORMAT,
@@ -27,9 +30,6 @@ from cardsign.jose.release import (
     draft_release,
     release_of,
 )
-from cardsign.jose.statements import TYP_RELEASE, Envelope
-from cardsign.keys.records import StoreState
-from cardsign.keys.timeline import TimelineSettings
 
 #: How long a release is believed: a week, renewed at its half, so a dead cron has days to be seen.
 DEFAULT_LIFETIME: Final = timedelta(days=7)

@@ -10,13 +10,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from cardsign.jose.keyset import KeysetStatement
-from cardsign.jose.statements import StatementRefused
-from cardsign.keys.differences import Difference, differences
-from cardsign.keys.ledger import read_draft
-from cardsign.keys.records import KeyRecord, StoreState
-from cardsign.keys.statements import DEFAULT_LIFETIME, KeysetPlan, check_draft, draft_next
-from cardsign.keys.timeline import SHOWN_TIME
+from cardsign.keys.history import read_draft
+from cardsign.keys.keysets import (
+    DEFAULT_LIFETIME,
+    Difference,
+    KeysetPlan,
+    check_draft,
+    differences,
+    draft_next,
+)
+from cardsign.keys.lifecycle import SHOWN_TIME
+from cardsign.keys.model import KeyRecord, StoreState
+from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.keyset import KeysetStatement
 
 #: Where a tick writes its draft: one name, so there is one draft. Those of people have others.
 DRAFT_FILE: Final = "next-keyset.json"
@@ -45,7 +51,7 @@ class Renewal:
         return self.due <= now
 
 
-def renewal(state: StoreState, previous: KeysetStatement, *, now: datetime) -> Renewal:
+def plan_renewal(state: StoreState, previous: KeysetStatement, *, now: datetime) -> Renewal:
     """Say when the roots have to sign again: keys have changed, or a third of its life is left.
 
     Args:
@@ -84,7 +90,7 @@ def waiting_draft(
         check_draft(draft, previous)
     except StatementRefused:
         return None
-    return None if renewal(state, draft, now=now).is_due(now) else draft
+    return None if plan_renewal(state, draft, now=now).is_due(now) else draft
 
 
 def says_more(
@@ -103,7 +109,7 @@ def says_more(
     Args:
         state: The key store's.
         previous: The newest statement.
-        draft: What follows it, by :func:`cardsign.keys.statements.check_draft`.
+        draft: What follows it, by :func:`cardsign.keys.keysets.check_draft`.
         now: The time, with its zone.
         lifetime: How long one that is drafted here would be believed.
     """
@@ -141,9 +147,9 @@ def next_draft(
         The draft, and whether it is a new one; None if nothing is due.
 
     Raises:
-        StatementRefused: As :func:`cardsign.keys.statements.draft_next`.
+        StatementRefused: As :func:`cardsign.keys.keysets.draft_next`.
     """
-    told = renewal(state, previous, now=now)
+    told = plan_renewal(state, previous, now=now)
     if not told.is_due(now):
         return None
     waiting = waiting_draft(state, previous, untrusted_draft, now=now)

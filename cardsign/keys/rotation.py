@@ -12,18 +12,21 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from cardsign.errors import StoreFault
-from cardsign.keys.custody import same_custody, suspects
-from cardsign.keys.life import Change, activate, destroy, prepublish, retire, standby_of
-from cardsign.keys.records import ROTATING, KeyRecord, Role, StoreState
-from cardsign.keys.states import ENDED
-from cardsign.keys.timeline import (
+from cardsign.keys.lifecycle import (
+    Change,
     TimelineSettings,
     Waiting,
+    activate,
+    destroy,
+    prepublish,
+    retire,
+    standby_of,
     until_activation,
     until_destruction,
     until_prepublication,
     until_retirement,
 )
+from cardsign.keys.model import ENDED, ROTATING, KeyRecord, Role, StoreState, same_custody, suspects
 
 Action = Literal["prepublish", "activate", "retire", "destroy", "generate"]
 
@@ -95,7 +98,7 @@ def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetim
     """Take a step that changes a key of the store.
 
     Raises:
-        StoreFault: As the function of :mod:`cardsign.keys.life` that `step` names;
+        StoreFault: As the function of :mod:`cardsign.keys.lifecycle` that `step` names;
             ``keystore.changed``: the step would make a new key.
     """
     if step.key is None:

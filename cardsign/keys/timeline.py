@@ -1,206 +1,164 @@
-"""When a step of a key's life is lawful, and for what it waits until then.
-
-Arithmetic over what was recorded; no wait runs from a change of state, for a state says
-nothing of what others have in their caches.
-"""
+"""The lives of keys and statements as spans of time, past and to come: what a timeline draws."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
-from cardsign.errors import StoreFault
-from cardsign.keys.custody import suspects
-from cardsign.keys.records import KeyRecord, PublishedCard, StoreState
-from cardsign.keys.states import ENDED
+from cardsign.keys.lifecycle import TimelineSettings
+from cardsign.keys.model import KeyRecord, Role, StoreState
+from cardsign.keys.rotation import Step, steps
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement
 
-SHOWN_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
-_SHOWN: Final = 5  # cards that an error lists before "and N more"
-_ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
+Phase = Literal["unlisted", "waits", "signs", "signs_on", "verifies", "stands"]
 
-
-@dataclass(frozen=True, slots=True)
-class TimelineSettings:
-    """What is assumed of others' caches, in seconds.
-
-    Attributes:
-        max_age: How long the JWK Set may be kept, as it is served.
-        worst_cache: How long the worst consumer keeps it nevertheless.
-        card_max_age: How long a card may be kept, as it is served.
-        skew: By how much clocks may differ.
-        rotate_every: How long a key is active before ``rotate --tick`` replaces it.
-    """
-
-    max_age: int = 3600
-    worst_cache: int = 24 * 3600
-    card_max_age: int = 3600
-    skew: int = 300
-    rotate_every: int = 90 * 24 * 3600
-
-    @property
-    def propagation(self) -> timedelta:
-        """How long it takes until a change of the JWK Set has reached every cache."""
-        return timedelta(seconds=max(self.max_age, self.worst_cache) + self.skew)
-
-    @property
-    def turnover(self) -> timedelta:
-        """How long it takes until a card that was published is in every cache."""
-        return timedelta(seconds=self.card_max_age + self.skew)
-
-    @property
-    def drain(self) -> timedelta:
-        """How long a key goes on signing beside its successor."""
-        return self.propagation + timedelta(seconds=self.card_max_age)
-
-    def as_published(self, state: StoreState) -> TimelineSettings:
-        """Return settings that wait at least as long as recorded publications told caches."""
-        told = max((one.max_age for one in state.publications), default=0)
-        return replace(
-            self,
-            max_age=max(self.max_age, told),
-            card_max_age=max(self.card_max_age, told),
-        )
-
-
-DEFAULT_SETTINGS: Final = TimelineSettings()
+_ORDER: Final[tuple[Role, ...]] = ("root", "recovery", "card", "release")
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """What a step waits for.
+class Span:
+    """A part of a life.
 
     Attributes:
-        code: ``keystore.too_early``, or what must happen first: ``keystore.not_listed``,
-            ``keystore.not_seen``, ``keystore.cards_unsigned``, ``keystore.same_custody``.
-        what: In words, to follow "key K waits for".
-        until: When the wait is over; None as long as nobody can know.
+        phase: ``unlisted``: no keyset statement lists the key yet; ``waits``: it is published,
+            and signs nothing; ``signs``: it is active; ``signs_on``: beside its successor;
+            ``verifies``: still in the JWK Set, for cards in caches; ``stands``: a statement is
+            believed.
+        start: When it began, or will begin.
+        end: When it ended or will end; None where nobody can know.
+        ahead: Whether it has not begun yet: a forecast, by the timeline.
     """
 
-    code: str
+    phase: Phase
+    start: datetime
+    end: datetime | None
+    ahead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A row of the picture: a key or a statement.
+
+    Attributes:
+        name: The kid, or the number of the statement.
+        what: What it is: ``ES256 card``, ``keyset``.
+        spans: In order; the last one without an end may go on for ever.
+        due: When something is to be done with it, or None.
+        ended: When it was retired or revoked, or None.
+        key: The key; None for a statement.
+    """
+
+    name: str
     what: str
-    until: datetime | None
-
-    def is_over(self, now: datetime) -> bool:
-        """Whether the step is lawful at `now`."""
-        return self.until is not None and self.until <= now
-
-    def refuse(self, kid: str, step: str, now: datetime) -> None:
-        """Refuse the step as long as it waits.
-
-        Raises:
-            StoreFault: `code`.
-        """
-        if not self.is_over(now):
-            when = "" if self.until is None else f", until {self.until:{SHOWN_TIME}}"
-            raise StoreFault(self.code, f"key {kid!r} cannot be {step} yet: {self.what}{when}")
+    spans: tuple[Span, ...]
+    due: datetime | None = None
+    ended: datetime | None = None
+    key: KeyRecord | None = None
 
 
-_NOTHING: Final = Waiting("keystore.too_early", "nothing", _ALWAYS)
+def lives(state: StoreState, settings: TimelineSettings, now: datetime) -> tuple[Life, ...]:
+    """Return the lives of the keys: roots first, then by role, the oldest first."""
+    ahead = steps(state, settings, now)
+    keys = sorted(state.keys, key=lambda key: min(map(_ORDER.index, key.roles)))
+    return tuple(_life(state, key, ahead) for key in keys)
 
 
-def until_prepublication(state: StoreState, key: KeyRecord) -> Waiting:
-    """What a generated key waits for before it stands in the JWK Set: that the roots list it."""
-    keyset = state.statements.keyset
-    if keyset is None or not key.rotates:
-        return _NOTHING
-    number = f"{keyset.epoch}.{keyset.version}"
-    return Waiting("keystore.not_listed", f"keyset {number} does not list it", None)
+def standings(keyset: KeysetStatement | None, release: ReleaseStatement | None) -> tuple[Life, ...]:
+    """Return the lives of the newest statements: how long they stand, when they are to be renewed.
 
-
-def until_activation(
-    state: StoreState, key: KeyRecord, settings: TimelineSettings, *, accept_custody: bool = False
-) -> Waiting:
-    """What the activation of a prepublished key waits for.
-
-    Where no key of its line is active it waits for nothing: nobody could verify anything.
+    Args:
+        keyset: Is due when a third of its life is left, or earlier if keys change.
+        release: Is due when half of its life is over.
     """
-    if not accept_custody and key.thumbprint in suspects(state):
-        what = "it lies in the custody of a compromised key"
-        return Waiting("keystore.same_custody", what, None)
-    if not any(other.state == "active" and other.succeeds(key) for other in state.keys):
-        return _NOTHING
-    if key.rotates and "card" not in key.roles:  # no JWK Set has it, and statements come at once
-        return _NOTHING
-    if key.times.seen is None:
-        return Waiting(
-            "keystore.not_seen", "not every newest publication is known to hold it", None
-        )
-    until = key.times.seen + settings.as_published(state).propagation
-    return Waiting("keystore.too_early", "caches may not hold it", until)
+    found = []
+    if keyset is not None:
+        number = f"{keyset.epoch}.{keyset.version}"
+        start, end = _time(keyset.iat), _time(keyset.exp)
+        due = end - timedelta(seconds=(keyset.exp - keyset.iat) // 3)
+        found.append(Life(number, "keyset", (Span("stands", start, end),), due))
+    if release is not None:
+        start, end = _time(release.iat), _time(release.exp)
+        due = start + (end - start) / 2
+        found.append(Life(str(release.seq), "release", (Span("stands", start, end),), due))
+    return tuple(found)
 
 
-def until_retirement(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
-    """What a retiring key waits for before it leaves the JWK Set.
-
-    Until it has stopped signing, and for as long as caches may hold a card that only it has
-    signed, or that it has signed at all: some verifiers want every signature to be good, and
-    some give up at the first one whose key they cannot find.
-    """
-    stops = key.times.stops_signing
-    if stops is None:
-        return Waiting("keystore.too_early", "it has no successor", None)
-    if "card" not in key.roles:
-        return Waiting("keystore.too_early", "it still signs", stops)
-    if not state.publications:
-        return Waiting("keystore.not_seen", "no publication is recorded", None)
-    if cards := unsigned_cards(state, key):
-        what = f"its successor has not signed the published cards {_named(cards)}"
-        return Waiting("keystore.cards_unsigned", what, None)
-    if cards := signed_cards(state, key):
-        what = (
-            f"it signs until {stops:{SHOWN_TIME}}; from then on sign the published cards "
-            f"{_named(cards)} again, so that they no longer need it"
-        )
-        return Waiting("keystore.cards_unsigned", what, None)
-    if key.times.relieved is None:
-        return Waiting("keystore.not_seen", "no publication without it is recorded", None)
-    until = max(stops, key.times.relieved + settings.as_published(state).turnover)
-    return Waiting("keystore.too_early", "caches may hold cards that need it", until)
+def extent(drawn: Sequence[Life], now: datetime) -> tuple[datetime, datetime]:
+    """Return the times between which there is something to draw; never the same one twice."""
+    times = [now]
+    for life in drawn:
+        ends = [time for span in life.spans for time in (span.start, span.end)]
+        times += [time for time in (*ends, life.due) if time is not None]
+    start, end = min(times), max(times)
+    margin = max((end - start) / 20, timedelta(minutes=1))
+    return start, end + margin
 
 
-def until_destruction(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
-    """What the destruction of an ended key's private half waits for."""
-    if "card" not in key.roles or key.times.prepublished is None:
-        return _NOTHING
-    if key.times.dropped is None:
-        return Waiting("keystore.not_seen", "a newest publication still holds it", None)
-    until = key.times.dropped + settings.as_published(state).propagation
-    return Waiting("keystore.too_early", "caches may still hold it", until)
+def _life(state: StoreState, key: KeyRecord, steps_ahead: tuple[Step, ...]) -> Life:
+    step = next((one for one in steps_ahead if one.key == key), None)
+    ahead = [one for one in steps_ahead if one.action != "destroy"]
+    over = key.times.revoked or key.times.retired
+    begun = [(phase, start) for phase, start in _begun(state, key) if not (over and start >= over)]
+    last = None if step is None or step.action == "destroy" else step
+    ends = [start for _, start in begun[1:]] + [over or _forecast(key, last, ahead)]
+    spans = [
+        Span(phase, start, end)
+        for (phase, start), end in zip(begun, ends, strict=True)
+        if end is None or end > start
+    ]
+    if last is not None and last.action == "activate" and last.due is not None:
+        spans.append(Span("signs", last.due, None, ahead=True))
+    what = f"{key.alg} {' and '.join(key.roles)}"
+    due = step.due if step is not None else None
+    return Life(key.kid, what, tuple(spans), due, over, key)
 
 
-def unsigned_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ...]:
-    """Return the published cards that no active key has signed which succeeds `key`."""
-    successors = {
-        other.kid for other in state.keys if other.state == "active" and other.succeeds(key)
-    }
-    return tuple(card for card in _cards(state) if successors.isdisjoint(card.kids))
+def _begun(state: StoreState, key: KeyRecord) -> list[tuple[Phase, datetime]]:
+    """The phases of a key, and when each has begun."""
+    times = key.times
+    waited = times.prepublished != key.created
+    phases: list[tuple[Phase, datetime | None]] = [
+        ("unlisted", key.created if key.rotates and waited else None),
+        ("waits", times.prepublished),
+        ("signs", times.activated),
+        ("signs_on", _superseded(state, key) if key.rotates else None),
+        ("verifies", times.stops_signing if key.rotates else None),
+    ]
+    return [(phase, start) for phase, start in phases if start is not None]
 
 
-def signed_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ...]:
-    """Return the published cards that `key` has signed."""
-    return tuple(card for card in _cards(state) if key.kid in card.kids)
+def _superseded(state: StoreState, key: KeyRecord) -> datetime | None:
+    """When the successor of a key was activated in good order."""
+    if key.times.activated is None or key.times.stops_signing is None:
+        return None
+    later = [
+        other.times.activated
+        for other in state.keys
+        if other.succeeds(key)
+        and other.times.activated is not None
+        and other.times.activated >= key.times.activated
+    ]
+    return min(later, default=None)
 
 
-def cards_to_sign(state: StoreState, now: datetime) -> tuple[PublishedCard, ...]:
-    """Return the published cards that hold up a rotation until they are signed again.
-
-    The successor of a retiring key has not signed them, or a key that signs no more has.
-    """
-    over = ("retiring", *ENDED)
-    silent = {key.kid for key in state.keys if key.state in over and not key.signs_at(now)}
-    retiring = [key for key in state.keys if key.state == "retiring" and "card" in key.roles]
-    waiting = [card for key in retiring for card in unsigned_cards(state, key)]
-    waiting += [card for card in _cards(state) if not silent.isdisjoint(card.kids)]
-    return tuple(dict.fromkeys(waiting))
-
-
-def _cards(state: StoreState) -> Iterator[PublishedCard]:
-    for publication in state.newest_publications():
-        yield from publication.cards
+def _forecast(key: KeyRecord, step: Step | None, ahead: list[Step]) -> datetime | None:
+    """When the phase in which a key is will end: by its own next step, or its successor's."""
+    if step is not None:
+        return step.due
+    successions = [
+        one.due
+        for one in ahead
+        if key.state == "active"
+        and one.action == "activate"
+        and one.key is not None
+        and one.key.succeeds(key)
+        and one.due is not None
+    ]
+    return min(successions, default=None)
 
 
-def _named(cards: tuple[PublishedCard, ...]) -> str:
-    names = ", ".join(card.url or card.name for card in cards[:_SHOWN])
-    return f"{names} and {len(cards) - _SHOWN} more" if len(cards) > _SHOWN else names
+def _time(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

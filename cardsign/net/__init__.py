@@ -1,1 +1,213 @@
-"""Asking strangers: the only room of the library that opens a socket to one."""
+"""Asking strangers: the only room of the library that opens a connection to one."""
+
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.net.addresses import IPAddress as IPAddress
+    from cardsign.net.addresses import Loopback as Loopback
+    from cardsign.net.addresses import check_address as check_address
+    from cardsign.net.addresses import resolve as resolve
+    from cardsign.net.addresses import system_resolver as system_resolver
+    from cardsign.net.asker import MAX_COOLING as MAX_COOLING
+    from cardsign.net.asker import Answer as Answer
+    from cardsign.net.asker import Asker as Asker
+    from cardsign.net.asker import CardAnswer as CardAnswer
+    from cardsign.net.cache import ENTRY_COST as ENTRY_COST
+    from cardsign.net.cache import MAX_SAID as MAX_SAID
+    from cardsign.net.cache import AnswerCache as AnswerCache
+    from cardsign.net.cache import Entry as Entry
+    from cardsign.net.cache import Freshness as Freshness
+    from cardsign.net.cache import Headers as Headers
+    from cardsign.net.cache import freshened as freshened
+    from cardsign.net.cache import freshness as freshness
+    from cardsign.net.cache import http_date as http_date
+    from cardsign.net.cache import same_version as same_version
+    from cardsign.net.cache import validators as validators
+    from cardsign.net.credentials import BASIC as BASIC
+    from cardsign.net.credentials import BEARER as BEARER
+    from cardsign.net.credentials import FILE_NAME as FILE_NAME
+    from cardsign.net.credentials import Credential as Credential
+    from cardsign.net.credentials import CredentialSource as CredentialSource
+    from cardsign.net.credentials import Errand as Errand
+    from cardsign.net.credentials import Header as Header
+    from cardsign.net.credentials import Manner as Manner
+    from cardsign.net.credentials import Wallet as Wallet
+    from cardsign.net.credentials import demands_credentials as demands_credentials
+    from cardsign.net.credentials import manner_of as manner_of
+    from cardsign.net.credentials import parse_manner as parse_manner
+    from cardsign.net.credentials import quotable as quotable
+    from cardsign.net.credentials import read_credentials as read_credentials
+    from cardsign.net.credentials import unlogged as unlogged
+    from cardsign.net.discovery import JWKS_PATH as JWKS_PATH
+    from cardsign.net.discovery import OVERTAKEN_SECONDS as OVERTAKEN_SECONDS
+    from cardsign.net.discovery import REFRESH_SECONDS as REFRESH_SECONDS
+    from cardsign.net.discovery import RETRY_INTERVAL as RETRY_INTERVAL
+    from cardsign.net.discovery import Discoverer as Discoverer
+    from cardsign.net.discovery import Meeting as Meeting
+    from cardsign.net.discovery import Rounds as Rounds
+    from cardsign.net.discovery import adiscover as adiscover
+    from cardsign.net.discovery import canonical as canonical
+    from cardsign.net.discovery import discover as discover
+    from cardsign.net.discovery import gather as gather
+    from cardsign.net.discovery import home_of as home_of
+    from cardsign.net.endpoints import HTTP_JSON as HTTP_JSON
+    from cardsign.net.endpoints import JSONRPC as JSONRPC
+    from cardsign.net.endpoints import Endpoint as Endpoint
+    from cardsign.net.endpoints import Generation as Generation
+    from cardsign.net.endpoints import endpoints_of as endpoints_of
+    from cardsign.net.endpoints import is_outside as is_outside
+    from cardsign.net.extended import MAX_ANSWER_BYTES as MAX_ANSWER_BYTES
+    from cardsign.net.extended import UNAUTHORISED as UNAUTHORISED
+    from cardsign.net.extended import ExtendedMeeting as ExtendedMeeting
+    from cardsign.net.extended import Ground as Ground
+    from cardsign.net.extended import PeerError as PeerError
+    from cardsign.net.extended import ask_for_extended_card as ask_for_extended_card
+    from cardsign.net.extended import card_bytes as card_bytes
+    from cardsign.net.extended import meet_extended as meet_extended
+    from cardsign.net.extended import refused_credential as refused_credential
+    from cardsign.net.extended import request_body as request_body
+    from cardsign.net.extended import result_of as result_of
+    from cardsign.net.extended import strict_object as strict_object
+    from cardsign.net.fetch import CARD_PATH as CARD_PATH
+    from cardsign.net.fetch import CONNECT_SECONDS as CONNECT_SECONDS
+    from cardsign.net.fetch import DEFAULT_POLICY as DEFAULT_POLICY
+    from cardsign.net.fetch import DEFAULT_WIRE as DEFAULT_WIRE
+    from cardsign.net.fetch import LEGACY_CARD_PATH as LEGACY_CARD_PATH
+    from cardsign.net.fetch import Absent as Absent
+    from cardsign.net.fetch import Fetched as Fetched
+    from cardsign.net.fetch import FetchPolicy as FetchPolicy
+    from cardsign.net.fetch import Wire as Wire
+    from cardsign.net.fetch import fetch_document as fetch_document
+    from cardsign.net.fetch import json_type as json_type
+    from cardsign.net.fetch import media_types as media_types
+    from cardsign.net.fetch import user_agent as user_agent
+    from cardsign.net.guarded import ANSWER_SECONDS as ANSWER_SECONDS
+    from cardsign.net.guarded import EVENT_IDLE_SECONDS as EVENT_IDLE_SECONDS
+    from cardsign.net.guarded import EVENT_STREAM as EVENT_STREAM
+    from cardsign.net.guarded import EVENT_TOTAL_SECONDS as EVENT_TOTAL_SECONDS
+    from cardsign.net.guarded import AsyncGuardedTransport as AsyncGuardedTransport
+    from cardsign.net.guarded import GuardedTransport as GuardedTransport
+    from cardsign.net.guarded import GuardRefused as GuardRefused
+    from cardsign.net.guarded import GuardTimedOut as GuardTimedOut
+    from cardsign.net.transport import Deadline as Deadline
+    from cardsign.net.transport import DeadlineStream as DeadlineStream
+    from cardsign.net.transport import PinnedBackend as PinnedBackend
+    from cardsign.net.transport import Route as Route
+    from cardsign.net.transport import tcp_dial as tcp_dial
+
+_NAMES = {
+    "cardsign.net.addresses": (
+        "IPAddress",
+        "Loopback",
+        "check_address",
+        "resolve",
+        "system_resolver",
+    ),
+    "cardsign.net.asker": (
+        "Answer",
+        "Asker",
+        "CardAnswer",
+        "MAX_COOLING",
+    ),
+    "cardsign.net.cache": (
+        "AnswerCache",
+        "ENTRY_COST",
+        "Entry",
+        "Freshness",
+        "Headers",
+        "MAX_SAID",
+        "freshened",
+        "freshness",
+        "http_date",
+        "same_version",
+        "validators",
+    ),
+    "cardsign.net.credentials": (
+        "BASIC",
+        "BEARER",
+        "Credential",
+        "CredentialSource",
+        "Errand",
+        "FILE_NAME",
+        "Header",
+        "Manner",
+        "Wallet",
+        "demands_credentials",
+        "manner_of",
+        "parse_manner",
+        "quotable",
+        "read_credentials",
+        "unlogged",
+    ),
+    "cardsign.net.discovery": (
+        "Discoverer",
+        "JWKS_PATH",
+        "Meeting",
+        "OVERTAKEN_SECONDS",
+        "REFRESH_SECONDS",
+        "RETRY_INTERVAL",
+        "Rounds",
+        "adiscover",
+        "canonical",
+        "discover",
+        "gather",
+        "home_of",
+    ),
+    "cardsign.net.endpoints": (
+        "Endpoint",
+        "Generation",
+        "HTTP_JSON",
+        "JSONRPC",
+        "endpoints_of",
+        "is_outside",
+    ),
+    "cardsign.net.extended": (
+        "ExtendedMeeting",
+        "Ground",
+        "MAX_ANSWER_BYTES",
+        "PeerError",
+        "UNAUTHORISED",
+        "ask_for_extended_card",
+        "card_bytes",
+        "meet_extended",
+        "refused_credential",
+        "request_body",
+        "result_of",
+        "strict_object",
+    ),
+    "cardsign.net.fetch": (
+        "Absent",
+        "CARD_PATH",
+        "CONNECT_SECONDS",
+        "DEFAULT_POLICY",
+        "DEFAULT_WIRE",
+        "FetchPolicy",
+        "Fetched",
+        "LEGACY_CARD_PATH",
+        "Wire",
+        "fetch_document",
+        "json_type",
+        "media_types",
+        "user_agent",
+    ),
+    "cardsign.net.guarded": (
+        "ANSWER_SECONDS",
+        "AsyncGuardedTransport",
+        "EVENT_IDLE_SECONDS",
+        "EVENT_STREAM",
+        "EVENT_TOTAL_SECONDS",
+        "GuardRefused",
+        "GuardTimedOut",
+        "GuardedTransport",
+    ),
+    "cardsign.net.transport": (
+        "Deadline",
+        "DeadlineStream",
+        "PinnedBackend",
+        "Route",
+        "tcp_dial",
+    ),
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

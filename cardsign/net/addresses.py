@@ -100,7 +100,7 @@ def resolve(
     its own answer.
 
     Args:
-        host: As in :class:`cardsign.trust.origins.Origin`.
+        host: As in :class:`cardsign.urls.Origin`.
         resolver: Asked in a thread of its own, which is left behind when it takes too long.
         timeout: Seconds.
         loopback: See :func:`check_address`.

@@ -18,7 +18,15 @@ from threading import Lock
 from typing import Final, Literal, TypeAlias
 
 from cardsign.errors import FetchFailed
-from cardsign.net.cache import AnswerCache, Entry, same_version, validators
+from cardsign.net.cache import (
+    AnswerCache,
+    Entry,
+    freshened,
+    freshness,
+    same_version,
+    stored,
+    validators,
+)
 from cardsign.net.fetch import (
     CARD_PATH,
     DEFAULT_WIRE,
@@ -26,12 +34,11 @@ from cardsign.net.fetch import (
     Absent,
     Fetched,
     Wire,
-    fetch,
+    fetch_document,
 )
-from cardsign.net.freshness import freshened, freshness, stored
 from cardsign.net.transport import Clock
 from cardsign.trust import refresh
-from cardsign.trust.origins import Url
+from cardsign.urls import Url
 
 COOLDOWN: Final = 60.0  # seconds between two requests out of turn for one URL
 MAX_COOLING: Final = 4096  # URLs of which we know when they were last asked out of turn
@@ -216,7 +223,7 @@ class Asker:
             entry = None
         asked_at = self._now()
         try:
-            fetched = fetch(
+            fetched = fetch_document(
                 str(url),
                 self._wire.limited(max_bytes),
                 validators=entry.validators if entry else (),

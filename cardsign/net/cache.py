@@ -1,20 +1,151 @@
 """Answers of before, in memory only: bounded, and each for exactly the URL that was asked.
 
 What is kept is as untrusted as it was on arrival. Nothing here decides how long it is good for:
-:mod:`cardsign.net.freshness` does, once, when it comes.
+:mod:`cardsign.net.cache` does, once, when it comes.
 """
 
 from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from threading import Lock
-from typing import Final
+from typing import Final, TypeAlias
 
-from cardsign.net.freshness import Freshness, Headers, http_date
-from cardsign.trust.origins import Url
+from cardsign.urls import Url
+
+# For how long an answer may be used without asking again: RFC 9111, as far as we are concerned.
+
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+"""Names in lower case, values without the space around them, in the order received."""
+
+# Of the answer that is stored, and not of the one message that brought it, as Age and Date are.
+_STORED: Final = frozenset({"cache-control", "expires", "vary"})
+MAX_SAID: Final = 4096  # characters of all that says how to keep an answer; servers send some 100
+
+# Linear in the text: no two parts of it can match the same characters. Nothing ends a regular
+# expression, no deadline either, and it holds all threads up.
+_DIRECTIVE: Final = re.compile(r'([!#$%&\'*+.^_`|~0-9A-Za-z-]+)(?:=("(?:[^"\\]|\\.)*"|[^",]*))?')
+_SECONDS: Final = re.compile(r"[0-9]{1,10}")  # 2**31 is what RFC 9111 1.2.2 wants us to hold
+_HTTP_DATE: Final = re.compile(
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), [0-9]{2} "
+    r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [0-9]{4} "
+    r"[0-9]{2}:[0-9]{2}:[0-9]{2} GMT"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """What an answer's headers say about using it again.
+
+    Attributes:
+        seconds: From the moment the answer came, for which it may be used without asking; 0 to
+            the ceiling.
+        may_be_stored: False for ``no-store``, and for more words than :data:`MAX_SAID`.
+        may_be_stale: Whether it may be used beyond that where nobody answers; False for
+            ``must-revalidate``, ``no-cache``, and what may not be stored.
+    """
+
+    seconds: int
+    may_be_stored: bool = True
+    may_be_stale: bool = True
+
+
+def freshness(
+    headers: Headers, *, asked_at: datetime, answered_at: datetime, ceiling: int
+) -> Freshness:
+    """Judge an answer with a status that may be kept at all, 200 or 304.
+
+    Args:
+        headers: Of the answer; untrusted.
+        asked_at: When the request left; aware.
+        answered_at: When the answer came; aware.
+        ceiling: Seconds, at most; also where HTTP says nothing.
+    """
+    if sum(len(value) for name, value in headers if name in _STORED) > MAX_SAID:
+        return Freshness(0, may_be_stored=False, may_be_stale=False)
+    directives = _directives(_values(headers, "cache-control"))
+    keep = "no-store" not in directives
+    stale = directives.keys().isdisjoint({"no-store", "no-cache", "must-revalidate"})
+    lifetime = _lifetime(headers, directives, ceiling)
+    age = _age(headers, asked_at, answered_at)
+    if not keep or "no-cache" in directives or "*" in _tokens(headers, "vary") or age is None:
+        return Freshness(0, keep, stale)
+    return Freshness(max(0, min(lifetime - age, ceiling)), keep, stale)
+
+
+def stored(headers: Headers) -> Headers:
+    """What was said about keeping an answer, to be kept with it."""
+    return tuple(field for field in headers if field[0] in _STORED)
+
+
+def freshened(kept: Headers, said: Headers) -> Headers:
+    """What holds after a 304: its own headers, and of those kept what it does not repeat.
+
+    RFC 9111 4.3.4 and 3.2: else a 304 that is silent would lift a ``no-cache``.
+    """
+    repeated = {name for name, _ in said}
+    return (*said, *(field for field in stored(kept) if field[0] not in repeated))
+
+
+def http_date(untrusted_text: str) -> datetime | None:
+    """An IMF-fixdate (RFC 9110 5.6.7), the only form that anybody may send today."""
+    if not _HTTP_DATE.fullmatch(untrusted_text):
+        return None
+    try:
+        return parsedate_to_datetime(untrusted_text).astimezone(UTC)
+    except ValueError:  # the 31st of February
+        return None
+
+
+def _lifetime(headers: Headers, directives: dict[str, set[str]], ceiling: int) -> int:
+    """RFC 9111 4.2.1, in seconds; 0 for what contradicts itself or is no number."""
+    if (said := directives.get("max-age")) is not None:
+        only = next(iter(said)) if len(said) == 1 else ""
+        return int(only) if _SECONDS.fullmatch(only) else 0
+    expires = _values(headers, "expires")
+    if not expires:
+        return ceiling
+    dates = [http_date(value) for value in (*expires, *_values(headers, "date"))]
+    if len(dates) != 2 or dates[0] is None or dates[1] is None:
+        return 0
+    return int((dates[0] - dates[1]).total_seconds())
+
+
+def _age(headers: Headers, asked_at: datetime, answered_at: datetime) -> int | None:
+    """RFC 9111 4.2.3 at the moment the answer came, rounded up; None for nonsense."""
+    ages, dates = _values(headers, "age"), _values(headers, "date")
+    if len(ages) > 1 or len(dates) > 1 or not all(map(_SECONDS.fullmatch, ages)):
+        return None
+    apparent = 0.0
+    if dates:
+        if (date := http_date(dates[0])) is None:
+            return None
+        apparent = (answered_at - date).total_seconds()
+    delay = (answered_at - asked_at).total_seconds()
+    corrected = int(ages[0] if ages else 0) + delay
+    return max(0, -int(-max(apparent, corrected) // 1))
+
+
+def _directives(values: Iterable[str]) -> dict[str, set[str]]:
+    """Each directive with all its arguments (RFC 9111 5.2), without quotes."""
+    found: dict[str, set[str]] = {}
+    for name, argument in _DIRECTIVE.findall(",".join(values)):
+        found.setdefault(name.lower(), set()).add(argument.strip().strip('"'))
+    return found
+
+
+def _tokens(headers: Headers, name: str) -> set[str]:
+    return {token.strip() for value in _values(headers, name) for token in value.split(",")}
+
+
+def _values(headers: Headers, name: str) -> list[str]:
+    return [value for header, value in headers if header == name]
+
 
 MAX_ENTRIES: Final = 4096  # a thousand peers with card, release, keyset and JWK Set each
 MAX_BYTES: Final = 64 * 1024 * 1024  # of bodies: a thousand peers with 64 KiB each

@@ -1,16 +1,16 @@
-"""Credentials for peers: whose they are, where alone they go, and where they are had from.
+"""Which of the user's credentials goes to which endpoint of a verified card, if any does.
 
-A credential belongs to an issuer, by the policy's name, and to one origin; both stand in the
-user's own file, or on his command line. Neither a card nor a server can say where it goes
-(threats.md 11). It is had from an environment variable or a program, when it is about to be sent
-and not before, and appears in no message, log or ``repr``.
+Decided from the payload of a trusted card and the user's own entries, before anything is had or
+sent (threats.md 11).
 """
 
 from __future__ import annotations
 
+import base64
 import logging
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,11 +19,155 @@ from typing import Any, Final
 
 from cardsign import programs
 from cardsign.card.extended import AUDIENCE
+from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, CredentialFault, FileFault, SignerFault, UsageFault
 from cardsign.files import read_private
 from cardsign.keys.signers.uri import SignerUri, parse_uri
-from cardsign.net.schemes import MANNERS, Manner, parse_manner
-from cardsign.trust.origins import Origin, parse_origin
+from cardsign.net.endpoints import Endpoint
+from cardsign.urls import Origin, parse_origin
+
+# How a peer wants to be shown a credential: in which header, and in which form.
+
+
+_HEADER_PREFIX: Final = "header:"
+MANNERS: Final = ("bearer", "basic", f"{_HEADER_PREFIX}NAME")
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # a header's name (RFC 9110 5.1)
+_B64TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750 2.1
+# Headers that shape the message or its way, or that mean something else: never a credential's.
+_NOT_FOR_KEYS: Final = re.compile(
+    r"a2a-.*|accept.*|cache-.*|connection|content-.*|cookie2?|date|expect|forwarded|host|if-.*|"
+    r"keep-alive|origin|proxy-.*|range|referer|sec-.*|te|trailer|transfer-.*|upgrade|user-agent|"
+    r"via|x-forwarded-.*|x-http-method.*",
+    re.IGNORECASE,
+)
+_WRAPPED: Final = {
+    "apiKeySecurityScheme": "apiKey",
+    "httpAuthSecurityScheme": "http",
+    "oauth2SecurityScheme": "oauth2",
+    "openIdConnectSecurityScheme": "openIdConnect",
+    "mtlsSecurityScheme": "mutualTLS",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """In which header a credential goes, and as what.
+
+    Attributes:
+        header: Its name.
+        scheme: ``Bearer`` or ``Basic`` before the credential; empty for a key by itself.
+    """
+
+    header: str
+    scheme: str = ""
+
+    def value(self, secret: str) -> str:
+        """The header's value.
+
+        Args:
+            secret: A bearer token, ``user:password`` for Basic (RFC 7617 2), or a key.
+
+        Raises:
+            CredentialFault: ``credential.source``: it has not the form that this takes; the
+                message never shows it.
+        """
+        if self.scheme == "Basic":
+            if ":" not in secret:
+                raise CredentialFault(
+                    "credential.source", "Basic takes USER:PASSWORD, with a colon"
+                )
+            secret = base64.b64encode(secret.encode()).decode()
+        elif self.scheme and not _B64TOKEN.fullmatch(secret):
+            raise CredentialFault(
+                "credential.source", "the credential has characters that no bearer token has"
+            )
+        return f"{self.scheme} {secret}".strip()
+
+
+BEARER: Final = Manner("Authorization", "Bearer")
+BASIC: Final = Manner("Authorization", "Basic")
+
+
+def parse_manner(text: str) -> Manner | None:
+    """Read one of :data:`MANNERS`; None where it is none."""
+    name = text.removeprefix(_HEADER_PREFIX)
+    if name != text:
+        return Manner(name) if _may_hold_keys(name) else None
+    return {"bearer": BEARER, "basic": BASIC}.get(text)
+
+
+def manner_of(payload: Mapping[str, Json]) -> Manner:
+    """How a verified card wants one credential.
+
+    Requirements are alternatives (A2A 1.0 4.5, 0.3 5.5): the first that names a single scheme
+    which goes in a header decides. Where there is none at all, the first such scheme that the card
+    declares, since an agent may want nothing for itself, and something for its extended card.
+
+    Raises:
+        CredentialFault: ``credential.scheme``: no such scheme; nothing may be guessed.
+    """
+    schemes = payload.get("securitySchemes")
+    declared = schemes if isinstance(schemes, dict) else {}
+    alternatives = [names for names in _alternatives(payload) if names]
+    wanted = [names[0] for names in alternatives if len(names) == 1]
+    for name in wanted if alternatives else declared:
+        manner = _manner(declared.get(name))
+        if manner is not None:
+            return manner
+    raise CredentialFault(
+        "credential.scheme",
+        f"of what the card demands ({_listed(alternatives, declared)}) nothing is one credential "
+        "in a header",
+    )
+
+
+def demands_credentials(payload: Mapping[str, Json]) -> bool:
+    """Whether a card lets nobody in without any credential."""
+    alternatives = list(_alternatives(payload))
+    return bool(alternatives) and all(alternatives)
+
+
+def _alternatives(payload: Mapping[str, Json]) -> Iterator[list[str]]:
+    """The names of the schemes that each requirement takes together, of either generation."""
+    for name in ("securityRequirements", "security"):
+        requirements = payload.get(name)
+        for one in requirements if isinstance(requirements, list) else ():
+            if isinstance(one, dict):
+                schemes = one.get("schemes", one if name == "security" else {})
+                yield list(schemes) if isinstance(schemes, dict) else []
+
+
+def _manner(scheme: Json) -> Manner | None:
+    """What a scheme takes, flat as in 0.3 or wrapped as in 1.0; None where no header holds it."""
+    if not isinstance(scheme, dict):
+        return None
+    kind, members = str(scheme.get("type", "")), scheme
+    for wrapper, named in _WRAPPED.items():
+        wrapped = scheme.get(wrapper)
+        if isinstance(wrapped, dict):
+            kind, members = named, wrapped
+    if kind in ("oauth2", "openIdConnect"):
+        return BEARER
+    if kind == "http":
+        return {"bearer": BEARER, "basic": BASIC}.get(str(members.get("scheme")).lower())
+    place, name = members.get("location") or members.get("in"), members.get("name")
+    if kind == "apiKey" and place == "header" and isinstance(name, str) and _may_hold_keys(name):
+        return Manner(name)
+    return None
+
+
+def _may_hold_keys(name: str) -> bool:
+    return bool(_TOKEN.fullmatch(name)) and not _NOT_FOR_KEYS.fullmatch(name)
+
+
+def _listed(alternatives: list[list[str]], declared: Mapping[str, Json]) -> str:
+    names = [" and ".join(one) for one in alternatives] or list(declared)
+    return ", or ".join(names) or "nothing"
+
+
+# Credentials for peers: whose they are, where alone they go, and where they are had from.
+
 
 FORMAT: Final = 1
 FILE_NAME: Final = "credentials.toml"
@@ -268,3 +412,112 @@ def _read_entry(entry: Any, path: Path, which: str) -> Credential:
 def _malformed(path: Path, problem: str) -> UsageFault:
     hint = "Mend the member named; docs/calling.md lists them all."
     return UsageFault("config.malformed", problem, path=str(path), hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Where to go, with what.
+
+    Attributes:
+        endpoint: Of the verified payload.
+        credential: For that endpoint's origin; None to go without.
+    """
+
+    endpoint: Endpoint
+    credential: Credential | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wallet:
+    """A user's credentials for peers.
+
+    Attributes:
+        credentials: What he has; may be empty.
+        environment: Where their sources are looked up.
+    """
+
+    credentials: tuple[Credential, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def for_extended(
+        self, issuer: str, endpoints: tuple[Endpoint, ...], audience: str | None
+    ) -> Errand:
+        """Where to ask for the extended card of an audience; None: the one his entry names.
+
+        Of several endpoints the card's first decides, of several entries the one that names the
+        audience.
+
+        Raises:
+            CredentialFault: ``credential.none``, ``credential.elsewhere``.
+            UsageFault: ``usage.conflict``: no audience is named, or several are.
+        """
+        own = [
+            one for one in self._of(issuer) if audience is None or one.audience in (None, audience)
+        ]
+        if not own:
+            whom = f" for audience {audience}" if audience else ""
+            raise CredentialFault("credential.none", f"there is no credential for {issuer}{whom}")
+        errands = _errands(own, endpoints, issuer)
+        first = errands[0].endpoint
+        here = [one.credential for one in errands if one.endpoint == first and one.credential]
+        named = [one for one in here if one.audience is not None]
+        if audience is None and len(named) != 1:
+            many = "several audiences have a credential" if named else "no audience is named"
+            raise UsageFault(
+                "usage.conflict",
+                f"{many} for {issuer}: which extended card is meant?",
+                hint="Name it with --audience ID, as the issuer gave it to you.",
+            )
+        return Errand(first, (named or here)[0])
+
+    def for_call(self, issuer: str, endpoints: tuple[Endpoint, ...]) -> Errand:
+        """Where to call, with his credential if he has one, else without.
+
+        Of his entries only those without audience: what opens an extended card is not shown to
+        the agent itself, which may be somebody else's.
+
+        Raises:
+            CredentialFault: ``credential.elsewhere``: he has one, and none of the endpoints stands
+                where it belongs; the peer is not called without it either.
+        """
+        own = [one for one in self._of(issuer) if one.audience is None]
+        return _errands(own, endpoints, issuer)[0] if own else Errand(endpoints[0], None)
+
+    def is_for_extended_alone(self, issuer: str) -> bool:
+        """Whether all that he has for an issuer is for extended cards."""
+        own = self._of(issuer)
+        return bool(own) and all(one.audience is not None for one in own)
+
+    def open(self, errand: Errand, payload: Mapping[str, Json]) -> Header | None:
+        """Have the errand's credential, in the form that the verified payload or his entry says.
+
+        Raises:
+            CredentialFault: ``credential.source``, ``credential.scheme``.
+        """
+        if errand.credential is None:
+            return None
+        manner = errand.credential.manner or manner_of(payload)
+        return Header.of(errand.credential, manner, self.environment)
+
+    def _of(self, issuer: str) -> list[Credential]:
+        return [one for one in self.credentials if one.issuer in (None, issuer)]
+
+
+def _errands(own: Iterable[Credential], endpoints: Iterable[Endpoint], issuer: str) -> list[Errand]:
+    """Every way to bring one of the credentials where it belongs, in the order of endpoints."""
+    own, endpoints = tuple(own), tuple(endpoints)
+    found = [
+        Errand(endpoint, one)
+        for endpoint in endpoints
+        for one in own
+        if endpoint.url.origin == one.origin
+    ]
+    if not found:
+        belongs = ", ".join(sorted({str(one.origin) for one in own}))
+        stands = ", ".join(sorted({str(one.url.origin) for one in endpoints}))
+        raise CredentialFault(
+            "credential.elsewhere",
+            f"the credential for {issuer} belongs to {belongs}, and the card's endpoints stand at "
+            f"{stands}; nothing was sent",
+        )
+    return found

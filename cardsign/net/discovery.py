@@ -8,32 +8,315 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Lock
 from typing import Final, TypeAlias
 
-from cardsign.errors import CardRefused
-from cardsign.net.asker import COOLDOWN, Asker
-from cardsign.net.asynchronous import in_thread
-from cardsign.net.fetch import DEFAULT_WIRE, Wire
-from cardsign.net.live import NOTHING
-from cardsign.net.meeting import Meeting, about, canonical, without_card
-from cardsign.net.rounds import Rounds
+from cardsign.errors import CardRefused, FetchFailed
+from cardsign.jose.jwks import MAX_JWKS_BYTES
+from cardsign.net.asker import COOLDOWN, Asker, CardAnswer
+from cardsign.net.fetch import CARD_PATH, DEFAULT_WIRE, LEGACY_CARD_PATH, Wire
+from cardsign.net.transport import Clock, Deadline, in_thread
 from cardsign.reasons import Reason
-from cardsign.trust.anchors import JwksAnchor
-from cardsign.trust.evidence import NO_EVIDENCE, Evidence
 from cardsign.trust.known import Known, Memory
-from cardsign.trust.origins import parse_origin, parse_url
-from cardsign.trust.policy import Enrolment, Policy
-from cardsign.trust.refresh import Brought
-from cardsign.trust.subject import AtOrigin, CardUrl, Issuer, PublicSubject
-from cardsign.verdict import Report
-from cardsign.verify import VerifiedCard, examine_card, trusted_card
-from cardsign.verify.again import ask_again
+from cardsign.trust.policy import (
+    AtOrigin,
+    CardUrl,
+    Enrolment,
+    Issuer,
+    JwksAnchor,
+    KeysetAnchor,
+    Limits,
+    Policy,
+    PublicSubject,
+    TofuAnchor,
+)
+from cardsign.trust.refresh import REFRESH_INTERVAL, Brought, Fetched, Fetcher, refresh_issuer
+from cardsign.trust.statements import NO_EVIDENCE, Evidence
+from cardsign.urls import Place, parse_origin, parse_url
 from cardsign.verify.cache import VerdictCache
+from cardsign.verify.examine import VerifiedCard, ask_again, examine_card, trusted_card
+from cardsign.verify.report import Answers, Report
+
+# What the one source that an anchor names says today: asked for, and nothing besides.
+
+
+#: Where bare keys are, below an origin; read where an issuer has no keyset, and nowhere else.
+JWKS_PATH: Final = "/.well-known/jwks.json"
+
+NOTHING: Final = Brought(NO_EVIDENCE, (), REFRESH_INTERVAL)
+
+
+def gather(
+    enrolment: Enrolment,
+    limits: Limits,
+    known: Known | None,
+    ask: Fetcher,
+    *,
+    contact: str,
+    now: datetime,
+    fresh: bool = False,
+) -> Brought:
+    """Ask for what the anchor needs.
+
+    ========  ================================================================================
+    `keyset`  release, recovery and every step from the one held, at the issuer's home
+    `jwks`    its URL
+    `tofu`    the same as `keyset`, at the card's own origin; at first contact with an issuer
+              who has no statement at all, and from then on, his bare keys
+    `keys`    nothing
+    ========  ================================================================================
+
+    Args:
+        enrolment: Whose card it is.
+        limits: The policy's.
+        known: What is remembered of him; None where nothing can be.
+        ask: Asks one URL.
+        contact: The origin that the card was asked from, over TLS or on this very machine.
+        now: Aware.
+        fresh: Ask every cache on the way to look again.
+
+    Returns:
+        Evidence of which nothing has been checked, and what could not be had or has vanished.
+    """
+    anchor = enrolment.anchor
+    if isinstance(anchor, JwksAnchor):
+        return _ask_jwks(anchor.url, known, ask, fresh=fresh)
+    if isinstance(anchor, KeysetAnchor):
+        home = home_of(enrolment.places, contact)
+        return refresh_issuer(limits, known, anchor.pin, ask, home=home, now=now, fresh=fresh)
+    if not isinstance(anchor, TofuAnchor) or known is None:
+        return NOTHING
+    if known.first_contact is not None:
+        home, pin = home_of(enrolment.places, contact), known.first_contact
+        return refresh_issuer(limits, known, pin, ask, home=home, now=now, fresh=fresh)
+    if contact not in {str(place.origin) for place in enrolment.places or ()}:
+        return NOTHING  # a mirror introduces nobody (threats.md 20)
+    if known.jwks is None:
+        met = refresh_issuer(limits, known, None, ask, home=contact, now=now, fresh=fresh)
+        if met.reasons or met.evidence != Evidence(contact=contact):
+            return met
+    return _ask_jwks(contact + JWKS_PATH, known, ask, contact=contact, fresh=fresh)
+
+
+def home_of(places: Iterable[Place] | None, contact: str) -> str:
+    """The origin at which an issuer's statements lie.
+
+    The card's own if the policy gives it to him whole; else the first one that it does. Somebody
+    whom it gives but paths of shared origins is asked at the card's, or the first of them.
+    """
+    places = tuple(places or ())
+    whole = [str(place.origin) for place in places if place.is_whole_origin]
+    homes = whole or [str(place.origin) for place in places]
+    return contact if contact in homes or not homes else homes[0]
+
+
+def _ask_jwks(
+    url: str, known: Known | None, ask: Fetcher, *, fresh: bool, contact: str | None = None
+) -> Brought:
+    answer = ask(url, max_bytes=MAX_JWKS_BYTES, fresh=fresh)
+    again_after = REFRESH_INTERVAL
+    if answer.max_age is not None:
+        again_after = min(again_after, max(answer.max_age, 0))
+    if answer.outcome == "found":
+        keys = Evidence(untrusted_jwks=answer.untrusted_body, jwks_url=url, contact=contact)
+        return Brought(keys, (), again_after)
+    reason = Reason.of("refresh.no_answer", answer.why or f"{url} gave no answer")
+    if answer.outcome == "absent":
+        code = "refresh.no_answer" if known is None or known.jwks is None else "statement.vanished"
+        reason = Reason.of(code, f"there is no key set at {url}")
+    return Brought(NO_EVIDENCE, (reason,), again_after)
+
+
+# Who was asked when, and what he brought: each issuer is asked by one thread at a time.
+
+
+#: Seconds for all requests of one refresh. A host without any key can show unsigned statements
+#: one after the other, each as slowly as one request may be: hundreds, in most of an hour. Who
+#: has more to show than goes into this is followed further by the next refresh.
+REFRESH_SECONDS: Final = 30.0
+#: Seconds after which somebody who gave no answer is asked again; a failure takes up to ten.
+RETRY_INTERVAL: Final = 30
+#: Seconds. A verdict's time is fixed before its card is asked for, which takes two requests of ten
+#: seconds at most: if the last round is later by no more, its asker overtook this one, and no
+#: clock has gone back.
+OVERTAKEN_SECONDS: Final = 20
+_OVERTAKEN: Final = timedelta(seconds=OVERTAKEN_SECONDS)
+
+
+@dataclass(slots=True)
+class _Round:
+    alone: Lock
+    ended: int = 0  # rounds so far
+    was_fresh: bool = False
+    asked_at: datetime | None = None
+    brought: Brought | None = None
+    held: tuple[int, int] = (0, 0)  # what was remembered when it was asked
+    whole: Evidence = NO_EVIDENCE  # what the last round without a failure brought
+
+    def lasts(
+        self, known: Known | None, now: datetime, *, fresh: bool, before: int
+    ) -> Brought | None:
+        """What was brought, if a round has ended since `before`, or it is too early for one."""
+        if self.asked_at is None or self.brought is None or _held(known) < self.held:
+            return None
+        if self.ended != before and self.was_fresh >= fresh:
+            return self.brought
+        if fresh:
+            return None
+        most = RETRY_INTERVAL if _failed(self.brought) else REFRESH_INTERVAL
+        wait = timedelta(seconds=min(self.brought.again_after, most))
+        gone = now - self.asked_at
+        return self.brought if wait and -_OVERTAKEN <= gone < wait else None
+
+    def keep(self, brought: Brought, known: Known | None, now: datetime, *, fresh: bool) -> Brought:
+        """Note what was brought; a failure takes nothing away."""
+        if _failed(brought):
+            brought = replace(brought, evidence=brought.evidence.beside(self.whole))
+        else:
+            self.whole = brought.evidence
+        self.asked_at, self.brought, self.held = now, brought, _held(known)
+        self.ended, self.was_fresh = self.ended + 1, fresh
+        return brought
+
+
+@dataclass(frozen=True, slots=True)
+class _Hurried:
+    """Asks until the time for one refresh is over; everything after that has no answer."""
+
+    ask: Fetcher
+    end: Deadline
+
+    def __call__(self, url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+        try:
+            self.end.remaining()
+        except TimeoutError:
+            why = f"{url} was not asked any more: a refresh ends after {REFRESH_SECONDS:g} s"
+            return Fetched("failed", why=why)
+        return self.ask(url, max_bytes=max_bytes, fresh=fresh)
+
+
+class Rounds:
+    """The refreshes of one process, for any number of threads.
+
+    Args:
+        ask: Asks one URL.
+        clock: Monotonic seconds, by which a refresh ends.
+    """
+
+    def __init__(self, ask: Fetcher, clock: Clock) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._rounds: dict[tuple[str, str], _Round] = {}
+        self._lock = Lock()
+
+    def gather(
+        self,
+        enrolment: Enrolment,
+        limits: Limits,
+        known: Known | None,
+        *,
+        contact: str,
+        now: datetime,
+        fresh: bool = False,
+    ) -> Brought:
+        """What :func:`cardsign.net.discovery.gather` brings, or brought a short while ago.
+
+        Whoever had to wait while another thread asked uses what that one brought.
+        """
+        with self._lock:
+            one = self._rounds.setdefault((enrolment.name, contact), _Round(Lock()))
+        before = one.ended
+        with one.alone:
+            if (lasting := one.lasts(known, now, fresh=fresh, before=before)) is not None:
+                return lasting
+            ask = _Hurried(self._ask, Deadline(self._clock, REFRESH_SECONDS))
+            brought = gather(enrolment, limits, known, ask, contact=contact, now=now, fresh=fresh)
+            return one.keep(brought, known, now, fresh=fresh)
+
+
+def _failed(brought: Brought) -> bool:
+    return any(reason.code == "refresh.no_answer" for reason in brought.reasons)
+
+
+def _held(known: Known | None) -> tuple[int, int]:
+    keyset = known.keyset if known else None
+    return (keyset.epoch, keyset.version) if keyset else (0, 0)
+
+
+# What came of meeting a peer, and what is to be said of how his card was had. Data only.
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """What came of meeting a peer.
+
+    Attributes:
+        url: The URL that answered, or the one that did not.
+        report: The verdict; what could not be had stands at the end of its reasons.
+        untrusted_card: The card as received; empty where there is none.
+        evidence: What was gathered besides it; of this nothing has been checked either.
+    """
+
+    url: str
+    report: Report
+    untrusted_card: bytes = field(default=b"", repr=False)
+    evidence: Evidence = field(default=NO_EVIDENCE, repr=False)
+
+
+def canonical(url: str) -> str:
+    """Where the card of a host is looked for first; of any other URL the URL itself."""
+    try:
+        parsed = parse_url(url)
+    except CardRefused:
+        return url
+    bare = parsed.path == "/" and not parsed.query
+    return str(replace(parsed, path=CARD_PATH) if bare else parsed)
+
+
+def without_card(
+    answer: CardAnswer, owner: Enrolment | None, *, seen: bool, now: datetime, historic: bool
+) -> Meeting:
+    """The verdict where there is no card to look at.
+
+    Args:
+        answer: What came instead.
+        owner: Whose card it would be.
+        seen: A trusted card was found at that URL before.
+        now: The time of the verdict.
+        historic: It is one of the caller's choice.
+    """
+    failure = answer.failure or FetchFailed("fetch.failed", f"{answer.url} gave no answer")
+    reason = Reason.of(failure.code, failure.message, failure.path, failure.hint)
+    if answer.outcome == "absent" and seen:
+        gone = f"a trusted card was seen at {answer.url}, and now there is none"
+        reason = Reason.of("card.vanished", gone)
+    report = Report(
+        "indeterminate",
+        owner.name if owner is not None else answer.url,
+        Answers(),
+        (reason,),
+        issuer=owner.name if owner is not None and not owner.is_holder else None,
+        checked_at=now,
+        historic=historic,
+    )
+    return Meeting(answer.url, report)
+
+
+def about(answer: CardAnswer) -> tuple[Reason, ...]:
+    """What is to be said of how a card was had."""
+    found: list[Reason] = []
+    if answer.path == "legacy":
+        message = f"there is no card at {CARD_PATH}; this one is at {LEGACY_CARD_PATH}"
+        found.append(Reason.of("card.legacy_path", message))
+    if answer.is_stale and answer.failure is not None:
+        before = f"{answer.failure.message}; what it gave before was judged"
+        found.append(Reason.of("fetch.stale", before))
+    return tuple(found)
+
 
 MAX_AGAIN: Final = 4096  # URLs of which we know when all was last fetched anew
 

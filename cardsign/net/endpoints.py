@@ -14,9 +14,8 @@ from urllib.parse import quote
 
 from cardsign.card.strictjson import Json
 from cardsign.errors import CallFailed, CardRefused
-from cardsign.trust.origins import Url, parse_url
-from cardsign.trust.places import may_stand_at
 from cardsign.trust.policy import Enrolment, Policy
+from cardsign.urls import Url, may_stand_at, parse_url
 
 Generation = Literal["1.0", "0.3", "0.2"]
 

@@ -1,33 +1,302 @@
 """The extended card of a peer: asked for on the word of his trusted public card, and verified.
 
 (1) the public card was met and is trusted             :class:`cardsign.net.discovery.Discoverer`
-(2) its payload says where and how; the user's entries say whether   :mod:`cardsign.net.wallet`
-(3) the one request that shows the credential          :mod:`cardsign.net.presenting`
+(2) its payload says where and how; the user's entries say whether   :mod:`cardsign.net.credentials`
+(3) the one request that shows the credential          :mod:`cardsign.net.extended`
 (4) the verdict: of this audience, current, of this issuer, beside this public card
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
+
+import httpx
 
 from cardsign.card.extended import declares_extended_card
-from cardsign.card.strictjson import Json
-from cardsign.errors import CallFailed, CredentialFault
-from cardsign.net.endpoints import endpoints_of, is_outside
-from cardsign.net.fetch import DEFAULT_WIRE, Wire
-from cardsign.net.meeting import Meeting
-from cardsign.net.presenting import ask_for_extended_card, extended_url
-from cardsign.net.wallet import Wallet
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, Json, parse_object
+from cardsign.errors import CallFailed, CardRefused, CredentialFault, FetchFailed, JsonRefused
+from cardsign.net.credentials import Header, Wallet, quotable, unlogged
+from cardsign.net.discovery import Meeting
+from cardsign.net.endpoints import HTTP_JSON, JSONRPC, Endpoint, endpoints_of, is_outside
+from cardsign.net.fetch import DEFAULT_WIRE, Wire, json_type, user_agent
+from cardsign.net.guarded import GuardedTransport
 from cardsign.trust.known import Memory
-from cardsign.trust.origins import Url
-from cardsign.trust.policy import Policy
-from cardsign.trust.subject import CardUrl, Extended, PublicSubject
-from cardsign.verdict import NotTrusted, Report
-from cardsign.verify import examine_card
-from cardsign.verify.again import ask_again
-from cardsign.verify.beside import beside_its_public_card
+from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject
+from cardsign.urls import Url, parse_url
+from cardsign.verify.examine import ask_again, beside_its_public_card, examine_card
+from cardsign.verify.report import NotTrusted, Report
+
+# JSON-RPC 2.0 from the caller's side: one request, and its one answer read strictly.
+
+
+#: Bytes around a card in an answer: some members, and white space.
+MAX_WRAPPING: Final = 16 * 1024
+MAX_ANSWER_BYTES: Final = MAX_CARD_BYTES + MAX_WRAPPING
+
+_MEMBERS: Final = frozenset({"jsonrpc", "id", "result", "error"})
+
+
+class PeerError(CallFailed):
+    """The peer answered a well-formed error.
+
+    Attributes:
+        rpc_code: Its code; -32007 says that no extended card is configured.
+        untrusted_words: Its message, as received.
+    """
+
+    def __init__(self, rpc_code: int, untrusted_words: str) -> None:
+        super().__init__("call.error", f"the peer answered error {rpc_code}")
+        self.rpc_code = rpc_code
+        self.untrusted_words = untrusted_words
+
+
+def request_body(call_id: str, method: str, params: Mapping[str, Json]) -> bytes:
+    """The body of a call; ``params`` is left out where it is empty."""
+    call: dict[str, Json] = {"jsonrpc": "2.0", "id": call_id, "method": method}
+    if params:
+        call["params"] = dict(params)
+    return json.dumps(call, separators=(",", ":")).encode()
+
+
+def result_of(
+    untrusted_body: bytes,
+    call_id: str,
+    *,
+    max_bytes: int = MAX_ANSWER_BYTES,
+    max_depth: int = MAX_DEPTH + 1,
+) -> dict[str, Json]:
+    """The object that a call resulted in; nothing in it has been checked.
+
+    Args:
+        untrusted_body: As it came.
+        call_id: Of the request.
+        max_bytes: The most that are looked at; without more, those of a card and its wrapping.
+        max_depth: The most levels, the answer's own being 1; without more, those of a card.
+
+    Raises:
+        CallFailed: ``call.envelope``: not one strict answer to this call.
+        PeerError: It is an error.
+    """
+    answer = strict_object(untrusted_body, max_bytes=max_bytes, max_depth=max_depth)
+    if answer.get("jsonrpc") != "2.0" or set(answer) - _MEMBERS:
+        raise _refused("expected jsonrpc 2.0, id, and result or error, and no other member")
+    if ("result" in answer) == ("error" in answer):
+        raise _refused("expected exactly one of result and error")
+    error = answer.get("error")
+    # Where a request cannot be read its id is not known (JSON-RPC 2.0 5).
+    if answer.get("id", ...) != call_id and not (error and answer.get("id", ...) is None):
+        raise _refused("its id is not that of the request")
+    if "error" in answer:
+        raise _peer_error(error)
+    result = answer["result"]
+    if not isinstance(result, dict):
+        raise _refused("its result is not an object")
+    return result
+
+
+def strict_object(untrusted_body: bytes, *, max_bytes: int, max_depth: int) -> dict[str, Json]:
+    """The one object that every reader sees in an answer.
+
+    Raises:
+        CallFailed: ``call.envelope``; what it is raised in holds no word of the answer.
+    """
+    try:
+        return parse_object(untrusted_body, max_bytes=max_bytes, max_depth=max_depth)
+    except JsonRefused as exc:
+        code = exc.code
+    raise _refused(f"it is not strict JSON ({code})")  # outside, so that no context quotes it
+
+
+def card_bytes(result: Mapping[str, Json]) -> bytes:
+    """A card that stood in an answer, as a document of its own.
+
+    White space and the spelling of numbers are not kept; no payload depends on either.
+    """
+    return json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _peer_error(error: Json) -> CallFailed:
+    if not isinstance(error, dict):
+        return _refused("its error is not an object")
+    code, words = error.get("code"), error.get("message", "")
+    if isinstance(code, bool) or not isinstance(code, int) or not isinstance(words, str):
+        return _refused("its error lacks an integer code or a message of text")
+    return PeerError(code, words)
+
+
+def _refused(what: str) -> CallFailed:
+    return CallFailed("call.envelope", f"the answer is none to this call: {what}")
+
+
+# Asking a trusted peer's endpoint for the extended card, and showing it a credential.
+
+
+UNAUTHORISED: Final = (401, 403)
+
+_VERSION: Final = "A2A-Version"
+# Errors by which a peer says that there is no extended card (A2A 1.0 5.4, 0.3 8.2).
+_NO_CARD: Final = frozenset({-32004, -32007, -32601})
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    url: Url
+    headers: dict[str, str]
+    body: bytes = b""
+    call_id: str = ""
+
+
+def ask_for_extended_card(
+    endpoint: Endpoint, header: Header | None, wire: Wire, *, call_id: str
+) -> bytes:
+    """Ask one endpoint for the extended card that a credential opens.
+
+    By JSON-RPC ``GetExtendedAgentCard`` (A2A 1.0 9.4.11), ``GET /extendedAgentCard`` (11.3), or
+    what 0.3 and 0.2 call the same.
+
+    Args:
+        endpoint: One of the verified payload.
+        header: The credential, for the endpoint's origin; None to ask without.
+        wire: How it is reached; its limits of time hold, and not that of bytes.
+        call_id: Ties a JSON-RPC answer to its call; one of its own for each.
+
+    Returns:
+        The card as it came. Nothing in it has been checked.
+
+    Raises:
+        CredentialFault: ``credential.elsewhere``; nothing was sent.
+        CallFailed: ``credential.refused``, ``call.no_extended``, ``call.envelope``,
+            ``call.error``, ``call.no_interface``.
+        FetchFailed: As :func:`cardsign.net.fetch.fetch`, or ``fetch.elsewhere``.
+    """
+    request = _request(endpoint, call_id)
+    if header is not None:
+        if request.url.origin != header.origin:
+            raise CredentialFault(
+                "credential.elsewhere",
+                f"{request.url.origin} is not where the credential belongs, {header.origin}",
+            )
+        request.headers[header.name] = header.value
+    with unlogged():
+        status, challenges, body = _exchange(request, wire)
+    _check(status, challenges, request.url, header)
+    if not request.call_id:
+        return body
+    try:
+        return card_bytes(result_of(body, request.call_id))
+    except PeerError as exc:
+        said = exc
+    # Outside, so that no context holds words of a peer who may repeat the credential.
+    words = header.quotable(said.untrusted_words) if header else quotable(said.untrusted_words)
+    if said.rpc_code in _NO_CARD:
+        raise _no_card(request.url, f"answered error {said.rpc_code}: {words}")
+    raise CallFailed(said.code, f"{request.url} answered error {said.rpc_code}: {words}")
+
+
+def extended_url(endpoint: Endpoint) -> Url:
+    """Where this endpoint is asked for its extended card.
+
+    Raises:
+        CallFailed: ``call.no_interface``: a tenant's name would lead out of the endpoint's path.
+    """
+    if endpoint.generation == "0.2":  # beside the endpoint's own path, whatever its binding
+        parent = endpoint.url.path.rstrip("/").rpartition("/")[0]
+        return _parsed(f"{endpoint.url.origin}{parent}/agent/authenticatedExtendedCard")
+    if endpoint.binding == JSONRPC:
+        return endpoint.url
+    if endpoint.generation == "0.3":
+        return _parsed(str(endpoint.below("/v1/card")))
+    return _parsed(str(endpoint.below(f"{endpoint.tenant_path}/extendedAgentCard")))
+
+
+def _parsed(url: str) -> Url:
+    try:
+        return parse_url(url)
+    except CardRefused as exc:
+        raise CallFailed("call.no_interface", f"the extended card's URL: {exc.message}") from exc
+
+
+def _request(endpoint: Endpoint, call_id: str) -> _Request:
+    """The request by which this endpoint gives its extended card."""
+    url = extended_url(endpoint)
+    headers = {
+        "Accept": "application/json, application/*+json",
+        "User-Agent": user_agent(),
+    }
+    if endpoint.generation == "0.2":
+        return _Request("GET", url, headers)
+    headers[_VERSION] = endpoint.generation
+    if endpoint.binding == HTTP_JSON:
+        return _Request("GET", url, headers)
+    headers["Content-Type"] = "application/json"
+    is_old = endpoint.generation == "0.3"
+    method = "agent/getAuthenticatedExtendedCard" if is_old else "GetExtendedAgentCard"
+    params: dict[str, Json] = {"tenant": endpoint.tenant} if endpoint.tenant else {}
+    return _Request("POST", url, headers, request_body(call_id, method, params), call_id)
+
+
+def _exchange(request: _Request, wire: Wire) -> tuple[int, list[str], bytes]:
+    """Status, challenges and body of the answer, which declares itself as JSON if it is one."""
+    transport = GuardedTransport(
+        wire,
+        origins={request.url.origin},
+        max_bytes=MAX_ANSWER_BYTES,
+        total_timeout=wire.policy.total_timeout,
+    )
+    asked = httpx.Request(
+        request.method, str(request.url), headers=request.headers, content=request.body or None
+    )
+    failure: FetchFailed | None = None
+    try:
+        response = transport.handle_request(asked)
+        try:
+            body = response.read()
+        finally:
+            response.close()
+    except httpx.TransportError as exc:
+        if not isinstance(exc.__cause__, FetchFailed):
+            raise
+        failure = exc.__cause__
+    if failure is not None:  # outside: httpx's own error holds the request, and so the credential
+        raise failure
+    if response.status_code == 200:
+        fields = [(name.lower(), value) for name, value in response.headers.multi_items()]
+        json_type(tuple(fields), request.url)
+    return response.status_code, response.headers.get_list("www-authenticate"), body
+
+
+def _check(status: int, challenges: list[str], url: Url, header: Header | None) -> None:
+    """Judge an answer by its status."""
+    if status == 200:
+        return
+    if status in UNAUTHORISED:
+        raise refused_credential(status, challenges, url, header)
+    if status in (404, 410):
+        raise _no_card(url, f"answered {status}")
+    raise FetchFailed("fetch.status", f"{url} answered {status} instead of 200")
+
+
+def refused_credential(
+    status: int, challenges: list[str], url: Url, header: Header | None
+) -> CallFailed:
+    """What is said where a peer wants another credential, or one at all.
+
+    Its challenges are shown and never followed (threats.md 11).
+    """
+    words = ", ".join(challenges)
+    shown = header.quotable(words) if header else quotable(words)
+    asks = f"; it says it wants: {shown}" if shown else ""
+    sent = "the credential" if header else "a request without credential"
+    return CallFailed("credential.refused", f"{url} answered {status} to {sent}{asks}")
+
+
+def _no_card(url: Url, how: str) -> CallFailed:
+    return CallFailed("call.no_extended", f"{url} gives no extended card: it {how}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,11 @@ import httpcore
 import httpx
 
 from cardsign.errors import FetchFailed
-from cardsign.net.asynchronous import AsyncPinnedBackend, in_thread
-from cardsign.net.exchange import (
+from cardsign.net.cache import Headers
+from cardsign.net.fetch import (
+    DEFAULT_WIRE,
     Ceiling,
+    Wire,
     check_identity,
     foreign_errors,
     host_header,
@@ -33,10 +35,8 @@ from cardsign.net.exchange import (
     request_url,
     status_hint,
 )
-from cardsign.net.fetch import DEFAULT_WIRE, Wire
-from cardsign.net.freshness import Headers
-from cardsign.net.transport import Deadline, PinnedBackend
-from cardsign.trust.origins import Origin, Url
+from cardsign.net.transport import AsyncPinnedBackend, Deadline, PinnedBackend, in_thread
+from cardsign.urls import Origin, Url
 
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024  # an agent's answer may hold files, in base64
 ANSWER_SECONDS: Final = 60.0  # an agent may think before it answers

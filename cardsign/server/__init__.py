@@ -1,4 +1,47 @@
-"""Serving a publication: the only part of cardsign that imports Flask, werkzeug and granian.
+"""Serving a publication: the only part of cardsign that imports Flask, werkzeug and granian."""
 
-A server holds final bytes and the digests of tokens: no private key, and nothing to sign with.
-"""
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.server.access import MAX_TOKEN_FILE_BYTES as MAX_TOKEN_FILE_BYTES
+    from cardsign.server.access import TokenTable as TokenTable
+    from cardsign.server.access import create_token as create_token
+    from cardsign.server.app import MAX_BODIES_AT_ONCE as MAX_BODIES_AT_ONCE
+    from cardsign.server.app import ServerConfig as ServerConfig
+    from cardsign.server.app import create_app as create_app
+    from cardsign.server.jsonrpc import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES
+    from cardsign.server.run import WORKER_THREADS as WORKER_THREADS
+    from cardsign.server.run import serve as serve
+    from cardsign.server.snapshot import CARD_PATH as CARD_PATH
+    from cardsign.server.snapshot import LEAST_MAX_AGE as LEAST_MAX_AGE
+    from cardsign.server.snapshot import Document as Document
+    from cardsign.server.snapshot import Lifetime as Lifetime
+    from cardsign.server.snapshot import Snapshot as Snapshot
+
+_NAMES = {
+    "cardsign.server.access": (
+        "MAX_TOKEN_FILE_BYTES",
+        "TokenTable",
+        "create_token",
+    ),
+    "cardsign.server.app": (
+        "MAX_BODIES_AT_ONCE",
+        "ServerConfig",
+        "create_app",
+    ),
+    "cardsign.server.jsonrpc": ("MAX_REQUEST_BYTES",),
+    "cardsign.server.run": (
+        "WORKER_THREADS",
+        "serve",
+    ),
+    "cardsign.server.snapshot": (
+        "CARD_PATH",
+        "Document",
+        "LEAST_MAX_AGE",
+        "Lifetime",
+        "Snapshot",
+    ),
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

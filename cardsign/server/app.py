@@ -17,12 +17,10 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from cardsign.server import jsonrpc
-from cardsign.server.access import Credentials, open_extended_card, refuse_version
-from cardsign.server.documents import NO_SNIFF, PREFLIGHT, PRIVATE, Answer, Document
+from cardsign.server.access import Credentials, TokenTable, open_extended_card, refuse_version
+from cardsign.server.jsonrpc import Refusal, status_body
 from cardsign.server.live import LiveGeneration
-from cardsign.server.refusals import Refusal, status_body
-from cardsign.server.snapshot import Snapshot
-from cardsign.server.tokens import TokenTable
+from cardsign.server.snapshot import NO_SNIFF, PREFLIGHT, PRIVATE, Answer, Document, Snapshot
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.errors import CardsignError
-from cardsign.generation import CURRENT_FILE, Generation, load_current
+from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
 from cardsign.server.snapshot import Snapshot
 
 #: Seconds between two looks at `current`: one stat call, at most, per second.
@@ -33,7 +33,7 @@ class LiveGeneration:
             log: Takes a line for the operator.
 
         Raises:
-            ServeFault, FileFault: As :func:`cardsign.generation.load_current`.
+            ServeFault, FileFault: As :func:`cardsign.publish.generation.load_current`.
             JsonRefused: The published card is not strict JSON.
         """
         self._directory = directory

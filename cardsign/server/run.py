@@ -15,10 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.errors import ServeFault
+from cardsign.server.access import TokenTable
 from cardsign.server.app import ServerConfig, create_app, open_publication, to_stderr
 from cardsign.server.live import LiveGeneration
 from cardsign.server.snapshot import Snapshot
-from cardsign.server.tokens import TokenTable
 
 if TYPE_CHECKING:
     from flask import Flask

@@ -1,5 +1,215 @@
-"""The verifier's side: whom to believe about which card. Bytes in, findings out.
+"""The verifier's side: policy, remembered issuer state, and who may speak for an issuer now."""
 
-Pure, but for the files that a verifier owns: the policy (`policyfile`, `policyedit`), the lock
-(`lock`) and what is remembered on this machine (`state`).
-"""
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.trust.bundle import BUNDLE_FORMAT as BUNDLE_FORMAT
+    from cardsign.trust.bundle import MAX_BUNDLE_BYTES as MAX_BUNDLE_BYTES
+    from cardsign.trust.bundle import is_bundle as is_bundle
+    from cardsign.trust.bundle import read_bundle as read_bundle
+    from cardsign.trust.bundle import write_bundle as write_bundle
+    from cardsign.trust.enroll import first_known as first_known
+    from cardsign.trust.enroll import newest_keyset as newest_keyset
+    from cardsign.trust.enroll import newest_release as newest_release
+    from cardsign.trust.known import MAX_CARDS as MAX_CARDS
+    from cardsign.trust.known import MAX_PASSED as MAX_PASSED
+    from cardsign.trust.known import NO_MEMORY as NO_MEMORY
+    from cardsign.trust.known import Floor as Floor
+    from cardsign.trust.known import Known as Known
+    from cardsign.trust.known import Memo as Memo
+    from cardsign.trust.known import Memory as Memory
+    from cardsign.trust.known import ReleaseFloor as ReleaseFloor
+    from cardsign.trust.known import TransientMemory as TransientMemory
+    from cardsign.trust.known import WithoutMemory as WithoutMemory
+    from cardsign.trust.known import anchor_digest as anchor_digest
+    from cardsign.trust.lock import ISSUER_NAME as ISSUER_NAME
+    from cardsign.trust.lock import LOCK_FORMAT as LOCK_FORMAT
+    from cardsign.trust.lock import POLICY_FILE as POLICY_FILE
+    from cardsign.trust.lock import editing as editing
+    from cardsign.trust.lock import floor_to_json as floor_to_json
+    from cardsign.trust.lock import lock_of as lock_of
+    from cardsign.trust.lock import pin_to_json as pin_to_json
+    from cardsign.trust.lock import raise_floor as raise_floor
+    from cardsign.trust.lock import raise_floors as raise_floors
+    from cardsign.trust.lock import read_lock as read_lock
+    from cardsign.trust.lock import remove_floor as remove_floor
+    from cardsign.trust.policy import MAX_SKEW as MAX_SKEW
+    from cardsign.trust.policy import Anchor as Anchor
+    from cardsign.trust.policy import AtOrigin as AtOrigin
+    from cardsign.trust.policy import CardUrl as CardUrl
+    from cardsign.trust.policy import Enrolment as Enrolment
+    from cardsign.trust.policy import Expectation as Expectation
+    from cardsign.trust.policy import Extended as Extended
+    from cardsign.trust.policy import Holder as Holder
+    from cardsign.trust.policy import Issuer as Issuer
+    from cardsign.trust.policy import JwksAnchor as JwksAnchor
+    from cardsign.trust.policy import KeysAnchor as KeysAnchor
+    from cardsign.trust.policy import KeysetAnchor as KeysetAnchor
+    from cardsign.trust.policy import Limits as Limits
+    from cardsign.trust.policy import Policy as Policy
+    from cardsign.trust.policy import PublicSubject as PublicSubject
+    from cardsign.trust.policy import TofuAnchor as TofuAnchor
+    from cardsign.trust.policy import public_subject as public_subject
+    from cardsign.trust.policyedit import EMPTY_POLICY as EMPTY_POLICY
+    from cardsign.trust.policyedit import anchor_members as anchor_members
+    from cardsign.trust.policyedit import anchor_text as anchor_text
+    from cardsign.trust.policyedit import anchored as anchored
+    from cardsign.trust.policyedit import edit_policy as edit_policy
+    from cardsign.trust.policyedit import minus as minus
+    from cardsign.trust.policyedit import plus as plus
+    from cardsign.trust.policyedit import with_anchor as with_anchor
+    from cardsign.trust.policyedit import with_issuer as with_issuer
+    from cardsign.trust.policyedit import without_issuer as without_issuer
+    from cardsign.trust.policyfile import Profile as Profile
+    from cardsign.trust.policyfile import parse_policy as parse_policy
+    from cardsign.trust.policyfile import read_policy as read_policy
+    from cardsign.trust.policylines import Lines as Lines
+    from cardsign.trust.policylines import Location as Location
+    from cardsign.trust.refresh import KEYSET_PATH as KEYSET_PATH
+    from cardsign.trust.refresh import REFRESH_INTERVAL as REFRESH_INTERVAL
+    from cardsign.trust.refresh import RELEASE_PATH as RELEASE_PATH
+    from cardsign.trust.refresh import Brought as Brought
+    from cardsign.trust.refresh import Fetched as Fetched
+    from cardsign.trust.refresh import Fetcher as Fetcher
+    from cardsign.trust.refresh import refresh_issuer as refresh_issuer
+    from cardsign.trust.resolve import KEYSET_NOTICE as KEYSET_NOTICE
+    from cardsign.trust.resolve import AcceptedKey as AcceptedKey
+    from cardsign.trust.resolve import Outlook as Outlook
+    from cardsign.trust.resolve import Standing as Standing
+    from cardsign.trust.resolve import end_of as end_of
+    from cardsign.trust.resolve import establish as establish
+    from cardsign.trust.resolve import outlook as outlook
+    from cardsign.trust.state import DirectoryMemo as DirectoryMemo
+    from cardsign.trust.state import DirectoryMemory as DirectoryMemory
+    from cardsign.trust.state import read_state as read_state
+    from cardsign.trust.state import state_bytes as state_bytes
+    from cardsign.trust.statements import MAX_CHAIN_BYTES as MAX_CHAIN_BYTES
+    from cardsign.trust.statements import MAX_STEPS as MAX_STEPS
+    from cardsign.trust.statements import NO_EVIDENCE as NO_EVIDENCE
+    from cardsign.trust.statements import Chosen as Chosen
+    from cardsign.trust.statements import Evidence as Evidence
+    from cardsign.trust.statements import Walk as Walk
+    from cardsign.trust.statements import check_past as check_past
+    from cardsign.trust.statements import choose_release as choose_release
+    from cardsign.trust.statements import number_of as number_of
+    from cardsign.trust.statements import receive as receive
+
+_NAMES = {
+    "cardsign.trust.bundle": (
+        "BUNDLE_FORMAT",
+        "MAX_BUNDLE_BYTES",
+        "is_bundle",
+        "read_bundle",
+        "write_bundle",
+    ),
+    "cardsign.trust.enroll": (
+        "first_known",
+        "newest_keyset",
+        "newest_release",
+    ),
+    "cardsign.trust.known": (
+        "Floor",
+        "Known",
+        "MAX_CARDS",
+        "MAX_PASSED",
+        "Memo",
+        "Memory",
+        "NO_MEMORY",
+        "ReleaseFloor",
+        "TransientMemory",
+        "WithoutMemory",
+        "anchor_digest",
+    ),
+    "cardsign.trust.lock": (
+        "ISSUER_NAME",
+        "LOCK_FORMAT",
+        "POLICY_FILE",
+        "editing",
+        "floor_to_json",
+        "lock_of",
+        "pin_to_json",
+        "raise_floor",
+        "raise_floors",
+        "read_lock",
+        "remove_floor",
+    ),
+    "cardsign.trust.policy": (
+        "Anchor",
+        "AtOrigin",
+        "CardUrl",
+        "Enrolment",
+        "Expectation",
+        "Extended",
+        "Holder",
+        "Issuer",
+        "JwksAnchor",
+        "KeysAnchor",
+        "KeysetAnchor",
+        "Limits",
+        "MAX_SKEW",
+        "Policy",
+        "PublicSubject",
+        "TofuAnchor",
+        "public_subject",
+    ),
+    "cardsign.trust.policyedit": (
+        "EMPTY_POLICY",
+        "anchor_members",
+        "anchor_text",
+        "anchored",
+        "edit_policy",
+        "minus",
+        "plus",
+        "with_anchor",
+        "with_issuer",
+        "without_issuer",
+    ),
+    "cardsign.trust.policyfile": (
+        "Profile",
+        "parse_policy",
+        "read_policy",
+    ),
+    "cardsign.trust.policylines": (
+        "Lines",
+        "Location",
+    ),
+    "cardsign.trust.refresh": (
+        "Brought",
+        "Fetched",
+        "Fetcher",
+        "KEYSET_PATH",
+        "REFRESH_INTERVAL",
+        "RELEASE_PATH",
+        "refresh_issuer",
+    ),
+    "cardsign.trust.resolve": (
+        "AcceptedKey",
+        "KEYSET_NOTICE",
+        "Outlook",
+        "Standing",
+        "end_of",
+        "establish",
+        "outlook",
+    ),
+    "cardsign.trust.state": (
+        "DirectoryMemo",
+        "DirectoryMemory",
+        "read_state",
+        "state_bytes",
+    ),
+    "cardsign.trust.statements": (
+        "Chosen",
+        "Evidence",
+        "MAX_CHAIN_BYTES",
+        "MAX_STEPS",
+        "NO_EVIDENCE",
+        "Walk",
+        "check_past",
+        "choose_release",
+        "number_of",
+        "receive",
+    ),
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -15,12 +15,10 @@ from typing import Final
 from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
 from cardsign.errors import BundleRefused, CardRefused, JsonRefused
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.release import read_release
-from cardsign.jose.statements import MAX_STATEMENT_BYTES
-from cardsign.trust.chain import MAX_STEPS
-from cardsign.trust.evidence import Evidence
-from cardsign.trust.receiving import MAX_CHAIN_BYTES
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.release import read_release
+from cardsign.trust.statements import MAX_CHAIN_BYTES, MAX_STEPS, Evidence
 
 BUNDLE_FORMAT: Final = "cardsign-bundle/1"
 #: Bytes. JSON texts hold nothing that needs more than one backslash in a string, so that their

@@ -16,12 +16,11 @@ from typing import Final, Protocol
 
 from cardsign.card.serialize import jcs
 from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keyset import KeysetStatement
-from cardsign.jose.release import ReleaseStatement
-from cardsign.jose.succession import StatementPin
 from cardsign.reasons import Reason
-from cardsign.trust.anchors import Anchor, TofuAnchor
-from cardsign.trust.policy import Enrolment
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement
+from cardsign.statements.succession import StatementPin
+from cardsign.trust.policy import Anchor, Enrolment, TofuAnchor
 
 #: Statements passed that are remembered by number and digest: those of one longest refresh.
 MAX_PASSED: Final = 256

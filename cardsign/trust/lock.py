@@ -16,9 +16,9 @@ from typing import Final
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import FileFault, JsonRefused, StateFault, UsageFault
 from cardsign.files import locked, read_bytes, write_atomic
-from cardsign.jose import members as read
-from cardsign.jose.statements import StatementRefused
-from cardsign.jose.succession import StatementPin
+from cardsign.statements import members as read
+from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.succession import StatementPin
 from cardsign.trust.known import Floor, ReleaseFloor
 
 #: The policy's own name of an issuer. It is part of a file's name, and is shown on terminals.

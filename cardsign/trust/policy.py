@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES
 from cardsign.card.document import MAX_SIGNATURES
@@ -17,12 +18,149 @@ from cardsign.card.strictjson import MAX_CARD_BYTES, Json
 from cardsign.errors import UsageFault
 from cardsign.jose.algorithms import DEFAULT_ALGORITHMS, EXPLICIT_ALGORITHMS
 from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keyset import MAX_KEYSET_LIFETIME
-from cardsign.jose.release import MAX_RELEASE_LIFETIME
-from cardsign.trust.anchors import Anchor, KeysAnchor
-from cardsign.trust.origins import Url, parse_origin, parse_url
-from cardsign.trust.places import Place
-from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Holder, Issuer, public_subject
+from cardsign.statements.keyset import MAX_KEYSET_LIFETIME
+from cardsign.statements.release import MAX_RELEASE_LIFETIME
+from cardsign.statements.succession import RootPin, StatementPin
+from cardsign.urls import Place, Url, parse_origin, parse_url
+
+# What a verifier trusts beforehand about one issuer: one anchor, which names one source of keys.
+
+
+@dataclass(frozen=True, slots=True)
+class KeysAnchor:
+    """Pinned keys, each with the role card. Revocation and rollback cannot be seen with them.
+
+    Attributes:
+        keys: The keys by kid.
+        holders: Who holds the key of a kid; a key without an entry counts for no holder.
+
+    Raises:
+        UsageFault: ``policy.malformed``: one key has two holders.
+    """
+
+    keys: JwkSet
+    holders: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        held = dict[str, str]()
+        for key in self.keys.keys:
+            holder = self.holders.get(key.kid, "")
+            if held.setdefault(key.thumbprint, holder) != holder:
+                raise UsageFault(
+                    "policy.malformed",
+                    f"{held[key.thumbprint]!r} and {holder!r} hold one key, under two kids",
+                    hint="A key has one holder: two names for one key would count twice.",
+                )
+
+    def to_json(self) -> dict[str, Json]:
+        """What it says, for its digest."""
+        keys = sorted([key.kid, key.thumbprint, key.alg] for key in self.keys.keys)
+        return {"type": "keys", "keys": [list(key) for key in keys], "holders": dict(self.holders)}
+
+
+@dataclass(frozen=True, slots=True)
+class JwksAnchor:
+    """Whatever JWK Set is published at one URL: who controls the URL is the issuer."""
+
+    url: str
+
+    def to_json(self) -> dict[str, Json]:
+        """What it says, for its digest."""
+        return {"type": "jwks", "url": self.url}
+
+
+@dataclass(frozen=True, slots=True)
+class KeysetAnchor:
+    """One keyset statement, or the whole root set; the statements after it follow by rule K6.
+
+    Attributes:
+        pin: The statement by number and digest, or the root set with its threshold.
+        issuer: The issuer that the statements must name; None: the one of the first statement,
+            which only a :class:`StatementPin` determines.
+    """
+
+    pin: StatementPin | RootPin
+    issuer: str | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """What it says, for its digest."""
+        pin: dict[str, Json]
+        if isinstance(self.pin, RootPin):
+            holders = sorted([thumbprint, holder] for thumbprint, holder in self.pin.holders)
+            pin = {"threshold": self.pin.threshold, "holders": [list(pair) for pair in holders]}
+        else:
+            pin = {
+                "epoch": self.pin.epoch,
+                "version": self.pin.version,
+                "digest": self.pin.digest,
+            }
+        return {"type": "keyset", "issuer": self.issuer, "pin": pin}
+
+
+@dataclass(frozen=True, slots=True)
+class TofuAnchor:
+    """Whatever is found at first contact, from the card's own origin over TLS, and then kept."""
+
+    def to_json(self) -> dict[str, Json]:
+        """What it says, for its digest."""
+        return {"type": "tofu"}
+
+
+Anchor: TypeAlias = KeysAnchor | JwksAnchor | KeysetAnchor | TofuAnchor
+
+
+# Whom a verdict is about. There is no default: a verdict without a subject says nothing.
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The holder of the keys that the policy pins, whoever that is, at any origin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """An issuer by the policy's own name for it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AtOrigin:
+    """Whoever the policy enrols for this whole origin, such as ``https://agent.example``."""
+
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class CardUrl:
+    """Whoever the policy enrols for the place of the URL that the card was asked from."""
+
+    url: str
+
+
+PublicSubject: TypeAlias = Holder | Issuer | AtOrigin | CardUrl
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """The extended card of one audience; any other card is refused.
+
+    Attributes:
+        of: Whose extended card.
+        audience: The id of the audience, as the issuer gave it to this verifier.
+    """
+
+    of: PublicSubject
+    audience: str
+
+
+Expectation: TypeAlias = PublicSubject | Extended
+
+
+def public_subject(expect: Expectation | None) -> PublicSubject | None:
+    """Whose card is expected, whatever its kind."""
+    return expect.of if isinstance(expect, Extended) else expect
+
 
 #: Seconds that an issuer's clock may be ahead of ours.
 DEFAULT_SKEW: Final = 300

@@ -15,13 +15,11 @@ import tomlkit
 from cardsign.errors import UsageFault
 from cardsign.files import write_atomic
 from cardsign.jose.jwks import JwkSet
-from cardsign.jose.succession import RootPin, StatementPin
-from cardsign.trust.anchors import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor
+from cardsign.statements.succession import RootPin, StatementPin
 from cardsign.trust.lock import editing
-from cardsign.trust.policy import Policy
-from cardsign.trust.policyfile import parse_policy, read_policy
+from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, Policy
+from cardsign.trust.policyfile import FORMAT, parse_policy, read_policy
 from cardsign.trust.policylines import Lines
-from cardsign.trust.policytables import FORMAT
 
 #: What stands in a table: strings, whole numbers, lists and tables of them.
 Members: TypeAlias = Mapping[str, Any]

@@ -6,36 +6,346 @@ hand and a policy that is misread protects nobody.
 
 from __future__ import annotations
 
+import difflib
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic_core import ErrorDetails
+
+from cardsign.card.document import MAX_SIGNATURES
+from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardRefused, InputRefused, KeyRefused, UsageFault
 from cardsign.files import read_bytes
-from cardsign.jose.algorithms import ALGORITHMS
+from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
-from cardsign.jose.succession import RootPin, StatementPin
-from cardsign.trust.anchors import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, TofuAnchor
-from cardsign.trust.lock import POLICY_FILE
-from cardsign.trust.origins import parse_url
-from cardsign.trust.places import Place, parse_place
-from cardsign.trust.policy import Enrolment, Limits, Policy
-from cardsign.trust.policylines import Lines, Location
-from cardsign.trust.policytables import (
-    AnchorTable,
-    IssuerTable,
-    MisplacedError,
-    PinnedKey,
-    RootSet,
-    TrustFile,
-    closest,
-    read_tables,
+from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME
+from cardsign.statements.members import DIGEST, HOLDER, ISSUER, MAX_INTEGER, THUMBPRINT
+from cardsign.statements.release import MAX_RELEASE_LIFETIME
+from cardsign.statements.succession import RootPin, StatementPin
+from cardsign.trust.known import MAX_CARDS
+from cardsign.trust.lock import ISSUER_NAME, POLICY_FILE
+from cardsign.trust.policy import (
+    DEFAULT_SKEW,
+    MAX_SKEW,
+    Anchor,
+    CardUrl,
+    Enrolment,
+    JwksAnchor,
+    KeysAnchor,
+    KeysetAnchor,
+    Limits,
+    Policy,
+    TofuAnchor,
 )
-from cardsign.trust.subject import CardUrl
+from cardsign.trust.policylines import Lines, Location
+from cardsign.urls import Place, parse_place, parse_url
+
+# The tables of `trust.toml` as pydantic models: names, types and forms of members.
+
+
+FORMAT: Final = 1
+
+_DURATION: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
+
+
+def _whole(form: re.Pattern[str]) -> str:
+    return f"^(?:{form.pattern})$"
+
+
+#: What the forms above are called where a text does not have them.
+FORMS: Final = {
+    _whole(ISSUER_NAME): "1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first",
+    _whole(HOLDER): "a holder's name, of a-z, 0-9, '.', '_', '@' and '-'",
+    _whole(ISSUER): "1 to 256 visible ASCII characters",
+    _whole(DIGEST): "a SHA-256 digest in lower-case hex",
+    _whole(THUMBPRINT): "an RFC 7638 thumbprint",
+}
+
+
+def _seconds(value: object) -> object:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is not None:
+        return int(match[1]) * _UNITS[match[2]]
+    if isinstance(value, str):
+        raise ValueError('expected seconds, or a time such as "90s", "5m", "12h" or "7d"')
+    return value
+
+
+_DURATION_SCHEMA: Final = {
+    "anyOf": [{"type": "integer"}, {"type": "string", "pattern": f"^{_DURATION.pattern}$"}]
+}
+Seconds: TypeAlias = Annotated[int, BeforeValidator(_seconds), WithJsonSchema(_DURATION_SCHEMA)]
+Positive: TypeAlias = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+IssuerName: TypeAlias = Annotated[str, Field(pattern=_whole(ISSUER_NAME))]
+Holder: TypeAlias = Annotated[str, Field(pattern=_whole(HOLDER))]
+StatementIssuer: TypeAlias = Annotated[str, Field(pattern=_whole(ISSUER))]
+Digest: TypeAlias = Annotated[str, Field(pattern=_whole(DIGEST))]
+Thumbprint: TypeAlias = Annotated[str, Field(pattern=_whole(THUMBPRINT))]
+#: What a policy may accept; a test holds it against the table of profiles.
+Profile: TypeAlias = Literal[
+    "served-as-is", "rule-1-as-written", "prune-empty", "prune-empty-upgraded"
+]
+
+
+class MisplacedError(Exception):
+    """What is wrong, and where; the module that knows the lines makes it a `UsageFault`."""
+
+    def __init__(self, at: Location, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.at, self.message, self.hint = at, message, hint
+
+
+class Table(BaseModel):
+    """A table of the file: no member unknown, no type guessed."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class LimitsTable(Table):
+    """Ceilings of this policy. They may only be lower than the built-in ones."""
+
+    card_bytes: int = Field(
+        default=MAX_CARD_BYTES, ge=1, le=MAX_CARD_BYTES, description="Of a card."
+    )
+    signatures: int = Field(
+        default=MAX_SIGNATURES, ge=1, le=MAX_SIGNATURES, description="Of a card."
+    )
+    skew: Seconds = Field(
+        default=DEFAULT_SKEW,
+        ge=0,
+        le=MAX_SKEW,
+        description="How far clocks may differ.",
+    )
+    keyset_age: Seconds | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_KEYSET_LIFETIME,
+        description="How long after its iat a keyset is believed at most.",
+    )
+    release_age: Seconds | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_RELEASE_LIFETIME,
+        description="How long after its iat a release is believed at most.",
+    )
+
+
+class KeysetPin(Table):
+    """Exactly this keyset statement; what follows it lawfully is followed."""
+
+    epoch: Positive
+    version: Positive
+    digest: Digest = Field(description="SHA-256 of its payload.")
+    issuer: StatementIssuer | None = Field(
+        default=None,
+        description="What the statements must call their issuer.",
+    )
+
+
+class RootHolder(Table):
+    """One key of a root set."""
+
+    thumbprint: Thumbprint
+    holder: Holder
+
+
+class RootSet(Table):
+    """A keyset statement with exactly this root set."""
+
+    issuer: StatementIssuer = Field(description="What the statements call their issuer.")
+    threshold: int = Field(ge=1, le=MAX_HOLDERS)
+    keys: list[RootHolder] = Field(min_length=1)
+
+
+class PinnedKey(Table):
+    """One key, and who holds it."""
+
+    public: dict[str, Any] = Field(description="A public JWK.")
+    holder: Holder | None = Field(
+        default=None, description="Who holds it; without a holder it counts for none of `require`."
+    )
+
+
+class AnchorTable(Table):
+    """The one source of an issuer's keys: exactly one of these."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    keyset: KeysetPin | None = None
+    roots: RootSet | None = None
+    keys: Annotated[list[PinnedKey], Field(min_length=1)] | None = None
+    jwks: str | None = Field(
+        default=None, description="The URL of a JWK Set: whoever controls it is the issuer."
+    )
+    tofu: Literal[True] | None = Field(
+        default=None, description="Keep what the card's own origin gives at first contact."
+    )
+
+
+class IssuerTable(Table):
+    """What you say of one issuer."""
+
+    name: IssuerName = Field(description="Your own name for it, each once.")
+    origins: list[str] = Field(
+        min_length=1,
+        description="Where its cards and interfaces may stand: origins, or path prefixes.",
+    )
+    anchor: AnchorTable
+    profiles: list[Profile] = Field(
+        default=["served-as-is", "rule-1-as-written"],
+        min_length=1,
+        description="The profiles whose signatures count.",
+    )
+    algorithms: list[VerifyAlg] = Field(
+        default=["ES256", "RS256"], min_length=1, description="Whose signatures count."
+    )
+    require: list[Holder] = Field(default=[], description="Holders who must all have signed.")
+    unsigned: Literal["refuse", "unknown"] = Field(
+        default="refuse", description="What an unsigned card gets: untrusted, or no verdict."
+    )
+    freshness: Literal["required", "waived"] = Field(
+        default="required",
+        description="Whether a card must be known to be current.",
+    )
+    cards: list[str] = Field(
+        default=[],
+        max_length=MAX_CARDS,
+        description="Its cards, by URL: what `cardsign peers verify` looks at.",
+    )
+    peer: Literal["required", "optional"] = Field(
+        default="required",
+        description="Whether `cardsign peers verify` fails where its cards are not trusted.",
+    )
+
+
+class TrustFile(Table):
+    """Whom a verifier believes about which cards. What is not allowed here is denied."""
+
+    model_config = ConfigDict(title="cardsign trust.toml")
+
+    format: int = Field(ge=FORMAT, le=FORMAT, json_schema_extra={"const": FORMAT})
+    limits: LimitsTable = LimitsTable()
+    issuer: list[IssuerTable] = []
+
+
+# The table that stands at each place, indices left out.
+_TABLES: Final[dict[tuple[str, ...], type[Table]]] = {
+    (): TrustFile,
+    ("limits",): LimitsTable,
+    ("issuer",): IssuerTable,
+    ("issuer", "anchor"): AnchorTable,
+    ("issuer", "anchor", "keyset"): KeysetPin,
+    ("issuer", "anchor", "roots"): RootSet,
+    ("issuer", "anchor", "roots", "keys"): RootHolder,
+    ("issuer", "anchor", "keys"): PinnedKey,
+}
+_EXPECTED: Final = {
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "too_short": "at least one",
+    "too_long": "at most {max_length}",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+    "literal_error": "{expected}",
+}
+_SHOWN: Final = 60  # characters of a value that is shown again
+
+
+def read_tables(members: dict[str, Any]) -> TrustFile:
+    """Check the members that `tomllib` gave.
+
+    Raises:
+        MisplacedError: Of those that are unknown, missing, or of the wrong type or form, one.
+    """
+    try:
+        return TrustFile.model_validate(members)
+    except ValidationError as exc:
+        errors = exc.errors(include_url=False)
+        # A misspelt member is also a missing one, and says more.
+        errors.sort(key=lambda error: error["type"] != "extra_forbidden")
+        wrong = _misplaced(errors[0])
+        if len(errors) > 1:
+            wrong.message += f" (and {len(errors) - 1} more)"
+        raise wrong from exc
+
+
+def _misplaced(error: ErrorDetails) -> MisplacedError:
+    at = error["loc"]
+    name = str(at[-1]) if at else "this"
+    table = tuple(part for part in at[:-1] if isinstance(part, str))
+    if error["type"] == "extra_forbidden":
+        return _unknown(at, name, table)
+    if error["type"] == "missing":
+        return MisplacedError(at, f"{_named(table)} lacks {name!r}")
+    context = error.get("ctx", {})
+    if error["type"] == "string_pattern_mismatch":
+        expected = f"expected {FORMS[context['pattern']]}"
+    elif error["type"] in _EXPECTED:
+        expected = f"expected {_EXPECTED[error['type']].format(**context)}"
+        expected = expected.replace("True", "true")  # as TOML writes it
+    else:
+        expected = str(context.get("error", error["msg"]))
+    names = re.findall(r"'([^']*)'", expected) if error["type"] == "literal_error" else ()
+    shown = json.dumps(error["input"], default=str)
+    shown = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."
+    message = f"{_member(at)} is {shown}, {expected}{closest(error['input'], names)}"
+    hint = "Upgrade cardsign, if a newer one wrote the file." if at == ("format",) else ""
+    return MisplacedError(at, message, hint)
+
+
+def _unknown(at: Location, name: str, table: tuple[str, ...]) -> MisplacedError:
+    known = _TABLES[table].model_fields if table in _TABLES else {}
+    message = f"{_named(table)} has no member {name!r}{closest(name, known)}"
+    elsewhere = [_named(other) for other, model in _TABLES.items() if name in model.model_fields]
+    if elsewhere:  # in TOML everything below a header belongs to that header
+        return MisplacedError(at, message, f"It belongs to {elsewhere[0]}: move it up there.")
+    return MisplacedError(at, message, f"Members are {', '.join(known)}." if known else "")
+
+
+def closest(value: object, known: Iterable[str]) -> str:
+    """What was probably meant, as the end of a sentence; empty where nothing is near."""
+    near = difflib.get_close_matches(str(value), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _named(table: tuple[str, ...]) -> str:
+    if not table:
+        return "the file"
+    return "[[issuer]]" if table == ("issuer",) else f"[{'.'.join(table)}]"
+
+
+def _member(at: Location) -> str:
+    names = [str(part) for part in at if isinstance(part, str)]
+    return names[-1] if names else "this"
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the file."""
+    made: dict[str, Any] = _without_null(TrustFile.model_json_schema())
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+
+
+def _without_null(value: Any) -> Any:
+    """TOML has no null: what may be left out has one type and no default."""
+    if isinstance(value, list):
+        return [_without_null(one) for one in value if one != {"type": "null"}]
+    if not isinstance(value, dict):
+        return value
+    kept = {name: _without_null(one) for name, one in value.items() if one is not None}
+    alone = kept.pop("anyOf")[0] if len(kept.get("anyOf", ())) == 1 else {}
+    return kept | alone
+
 
 #: Bytes. Some thousand issuers; one has about 300.
 MAX_POLICY_BYTES: Final = 1024 * 1024

@@ -1,7 +1,7 @@
 """What a verifier asks an issuer for, when, and what it takes home (threats.md 13 and 15; K7, K9).
 
 Pure: fetching is an argument. What is brought home is evidence, untrusted as any other:
-:func:`cardsign.trust.establish.establish` checks and keeps it. The walk here only finds out what
+:func:`cardsign.trust.resolve.establish` checks and keeps it. The walk here only finds out what
 to ask for next, so that no answer can send it anywhere but one lawful step further. Recovery is
 asked for before the successors, so that no chain of a thief's is long enough to crowd it out, and
 tried after them, since keys of recovery that were replaced must open nothing.
@@ -16,16 +16,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, Protocol
 
-from cardsign.jose.keyset import KeysetStatement, read_keyset
-from cardsign.jose.release import KeysetReference, read_release
-from cardsign.jose.statements import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.jose.succession import RootPin, StatementPin
 from cardsign.reasons import Reason
-from cardsign.trust.chain import MAX_STEPS, Walk
-from cardsign.trust.evidence import Evidence
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
+from cardsign.statements.keyset import KeysetStatement, read_keyset
+from cardsign.statements.release import KeysetReference, read_release
+from cardsign.statements.succession import RootPin, StatementPin
 from cardsign.trust.known import Known
 from cardsign.trust.policy import Limits
-from cardsign.trust.receiving import MAX_CHAIN_BYTES
+from cardsign.trust.statements import MAX_CHAIN_BYTES, MAX_STEPS, Evidence, Walk
 
 #: Seconds after which an issuer is asked again; HTTP may shorten it and never lengthen it.
 REFRESH_INTERVAL: Final = 300
@@ -127,7 +125,7 @@ class _Errand:
         return statement
 
 
-def refresh(
+def refresh_issuer(
     limits: Limits,
     known: Known | None,
     pin: StatementPin | RootPin | None,

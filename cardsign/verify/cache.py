@@ -15,10 +15,9 @@ from datetime import datetime
 from threading import Lock
 from typing import Final
 
-from cardsign.trust.policy import Policy
-from cardsign.trust.standing import Standing
-from cardsign.trust.subject import Expectation
-from cardsign.verdict import Report
+from cardsign.trust.policy import Expectation, Policy
+from cardsign.trust.resolve import Standing
+from cardsign.verify.report import Report
 
 #: Verdicts; one holds a card of some 10 KiB, and 256 KiB at most.
 DEFAULT_CAPACITY: Final = 1024

@@ -24,18 +24,17 @@ from cardsign.card.canonical import (
 from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
 from cardsign.card.document import Card
 from cardsign.card.extended import ExtendedMarker
+from cardsign.card.interfaces import check_interfaces
 from cardsign.card.strictjson import Json
 from cardsign.errors import CanonicalizationError, CardRefused, InputRefused, SignatureRefused
 from cardsign.jose.algorithms import DEFAULT_ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
-from cardsign.trust.interfaces import check_interfaces
-from cardsign.trust.policy import Enrolment, Policy
-from cardsign.trust.standing import AcceptedKey, Standing
-from cardsign.trust.subject import Expectation
-from cardsign.verdict import Answers, SignatureReport, SignatureVerdict
-from cardsign.verify.currency import currency, kind_of, may_sign_now
+from cardsign.trust.policy import Enrolment, Expectation, Policy
+from cardsign.trust.resolve import AcceptedKey, Standing
+from cardsign.verify.freshness import currency, kind_of, may_sign_now
+from cardsign.verify.report import Answers, SignatureReport, SignatureVerdict
 
 #: Reasons given one by one for what is uncovered; `uncovered` lists all of it. A hostile card
 #: of 256 KiB has some 20,000 such places, and may repeat its signature sixteen times.

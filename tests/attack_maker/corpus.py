@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from crafting import ORIGIN, Json, Key, dump, ec_key
 
-from cardsign.card.strictjson import parse_object
+from cardsign.card import parse_object
 from cardsign.errors import JsonRefused
 
 FORMAT: Final = "cardsign-attacks/1"

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS, PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from cardsign.card.canonical import canonicalize
+from cardsign.card import canonicalize
 from cardsign.jose import base64url
 
 Json = dict[str, Any]

@@ -206,7 +206,7 @@ def _forward(corpus: Corpus) -> None:
 
 
 def _text(members: Any) -> bytes:
-    from cardsign.card.serialize import jcs
+    from cardsign.card import jcs
 
     return jcs(members)
 

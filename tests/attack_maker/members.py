@@ -10,7 +10,7 @@ from crafting import Json, b64
 from statements import DAY, MOST, House, Statement, compact
 from workbench import Bench
 
-from cardsign.card.serialize import jcs
+from cardsign.card import jcs
 
 
 def build(corpus: Corpus) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from corpus import ISSUER, NOW, Recipe, refused, trusted
 from crafting import CARD, ORIGIN, Json, Key, b64, dump, ec_key, entry, payload_of, signed
 
-from cardsign.card.serialize import jcs
+from cardsign.card import jcs
 
 KEYSET: Final = "cardsign-keyset+jws"
 RELEASE: Final = "cardsign-release+jws"

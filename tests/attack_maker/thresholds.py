@@ -16,7 +16,7 @@ from statements import (
 )
 from workbench import Bench
 
-from cardsign.card.serialize import jcs
+from cardsign.card import jcs
 from cardsign.jose import base64url
 
 

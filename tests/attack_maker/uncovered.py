@@ -19,7 +19,7 @@ from crafting import (
     signed,
 )
 
-from cardsign.card.canonical import canonicalize
+from cardsign.card import canonicalize
 
 _COMPAT = "cardsign-compat+jws"
 _LOSSY = ("prune-empty", "prune-empty-upgraded")

@@ -9,13 +9,8 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
-from cardsign.card.canonical import (
-    DEFAULT_PROFILES,
-    FULL_PROFILES,
-    Payload,
-    canonicalize,
-    jcs,
-)
+from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, Payload, canonicalize
+from cardsign.card.canonical import jcs
 from cardsign.errors import CanonicalizationError
 
 SERVED, RULE_1, PRUNE, UPGRADED = DEFAULT_PROFILES

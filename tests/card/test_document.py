@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put
 
-from cardsign.card.document import MAX_SIGNATURES, Card
+from cardsign.card import MAX_SIGNATURES, Card
 from cardsign.errors import CardRefused, JsonRefused
 
 

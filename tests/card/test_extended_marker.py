@@ -12,21 +12,22 @@ from hypothesis import strategies as st
 from spoilt_cards import EXAMPLES, SHARES, spoilt_card
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
-from cardsign.card.coverage import uncovered_parts
-from cardsign.card.document import Card
-from cardsign.card.extended import (
+from cardsign.card import (
+    DEFAULT_PROFILES,
     EXTENDED_URI,
     MAX_EXP,
     MAX_SEQ,
+    Card,
     ExtendedMarker,
+    canonicalize,
     find_marker,
     mark,
+    parse_object,
+    uncovered_parts,
     with_marker,
 )
-from cardsign.card.lint import lint
-from cardsign.card.strictjson import parse_object
 from cardsign.errors import CanonicalizationError, CardRefused
+from cardsign.lint import lint_document
 
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
 OTHER: dict[str, Any] = {"uri": "https://harbour.example/berths", "params": {"piers": 4}}
@@ -310,14 +311,14 @@ def test_every_default_profile_keeps_it(card: dict[str, Any], profile: str) -> N
 
 def test_a_portable_card_stays_portable() -> None:
     """One signature still serves every reader."""
-    assert lint(PORTABLE) == ()
-    assert lint(MARKED) == ()
+    assert lint_document(PORTABLE) == ()
+    assert lint_document(MARKED) == ()
     assert len({canonicalize(MARKED, profile).data for profile in DEFAULT_PROFILES}) == 1
 
 
 def test_only_its_numbers_trouble_older_sdks() -> None:
     """a2a-sdk before 1.1.4 writes them as floats; docs/formats.md says so."""
-    found = [(finding.rule.id, finding.pointer) for finding in lint(MARKED, "py-1.1")]
+    found = [(finding.rule.id, finding.pointer) for finding in lint_document(MARKED, "py-1.1")]
 
     assert found == [("py-1.1.number", f"{PARAMS}/{name}") for name in ("seq", "exp")]
 

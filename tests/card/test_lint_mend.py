@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 from support import LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
 
-from cardsign.card.canonical import canonicalize
-from cardsign.card.fields import CARD_1_0, Field, Message
-from cardsign.card.lint import fix, lint
-from cardsign.card.lint.mend import camel_case
+from cardsign.card import CARD_1_0, Field, Message, canonicalize
 from cardsign.errors import CardRefused, JsonRefused
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose import PrivateKey
+from cardsign.lint import camel_case, fix, lint_document
 
 EXTENSION = "/capabilities/extensions"
 SCHEME = "/securitySchemes/harbour/httpAuthSecurityScheme"
@@ -55,8 +53,12 @@ def test_what_is_mended(at: str, value: Any, expected: dict[str, Any]) -> None:
     mending = fix(dump(card))
 
     assert json.loads(mending.document) == expected
-    assert mending.mended == tuple(finding for finding in lint(card) if finding.mendable) != ()
-    assert mending.left == lint(expected)
+    assert (
+        mending.mended
+        == tuple(finding for finding in lint_document(card) if finding.mendable)
+        != ()
+    )
+    assert mending.left == lint_document(expected)
 
 
 KEPT: dict[str, tuple[str, Any]] = {
@@ -89,7 +91,7 @@ def test_what_is_never_mended(at: str, value: Any) -> None:
     mending = fix(document)
 
     assert mending.document is document
-    assert mending.left == lint(put(PORTABLE, at, value)) != ()
+    assert mending.left == lint_document(put(PORTABLE, at, value)) != ()
     assert (mending.mended, mending.signatures_removed) == ((), 0)
 
 

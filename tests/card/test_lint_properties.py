@@ -15,11 +15,9 @@ import pytest
 from spoilt_cards import SHARES, spoilt_card, spoilt_cards
 from support import dump
 
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
-from cardsign.card.document import Card
-from cardsign.card.lint import RULES, Mending, fix, lint
-from cardsign.card.lint.mend import camel_case
+from cardsign.card import DEFAULT_PROFILES, Card, canonicalize
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
+from cardsign.lint import RULES, Mending, camel_case, fix, lint_document
 
 #: What a target promises besides: this reading, too, makes the same bytes.
 READINGS = {"portable": (), "js-resolver": ("js-instance",), "py-1.1": ("sdk-1.0-legacy",)}
@@ -52,7 +50,7 @@ def test_a_card_is_clean_exactly_if_its_readings_agree(target: str, share: int) 
     wrong = [
         seed
         for seed, card in spoilt_cards(share)
-        if agree(card, target) is bool(lint(card, target))
+        if agree(card, target) is bool(lint_document(card, target))
     ]
     assert wrong == []
 
@@ -63,7 +61,7 @@ def test_the_cards_stand_on_both_sides_of_every_rule() -> None:
     for seed in range(1000):
         card = spoilt_card(seed)
         for target in READINGS:
-            rules = {finding.rule.id for finding in lint(card, target)}
+            rules = {finding.rule.id for finding in lint_document(card, target)}
             clean[target] += not rules
             if len(rules) == 1:
                 decisive.update(rules)
@@ -83,7 +81,7 @@ def test_the_shared_cards_bear_it_out(shared: Path) -> None:
             card = Card.from_bytes(path.read_bytes()).document
         except CardsignError:
             continue
-        clean = not lint(card)
+        clean = not lint_document(card)
         assert clean is agree(card, "portable"), path.name
         outcomes[clean] += 1
 
@@ -118,7 +116,7 @@ def test_what_rule_1_signs_stays(share: int) -> None:
     """Its payload changes only where a member in protobuf spelling or a null of 0.3 is mended."""
     for before, mending, after in mendings(share):
         mended = {finding.pointer for finding in mending.mended}
-        rules = {finding.rule.id for finding in lint(before) if finding.pointer in mended}
+        rules = {finding.rule.id for finding in lint_document(before) if finding.pointer in mended}
         if rules.isdisjoint({"portable.snake-case", "portable.legacy-member"}):
             assert payload(after, "rule-1-as-written") == payload(before, "rule-1-as-written")
 
@@ -140,7 +138,7 @@ def test_only_what_says_nothing_goes(share: int) -> None:
 def test_mending_ends(share: int) -> None:
     """What is left cannot be mended, and mending again changes no byte."""
     for _, mending, after in mendings(share):
-        assert lint(after) == mending.left
+        assert lint_document(after) == mending.left
         assert not any(finding.mendable for finding in mending.left)
         assert fix(mending.document).document == mending.document
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
-from cardsign.card.document import Card, Generation
-from cardsign.card.members import MemberProblem, check_members
+from cardsign.card import Card, Generation, MemberProblem, check_members
 
 
 def problems(card: dict[str, Any]) -> dict[str, MemberProblem]:

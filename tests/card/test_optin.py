@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, at, put, without
 
-from cardsign.card.canonical import (
+from cardsign.card import (
     DEFAULT_PROFILES,
     FULL_PROFILES,
     OPT_IN_PROFILES,
     PROFILES,
     canonicalize,
+    uncovered_parts,
 )
-from cardsign.card.coverage import uncovered_parts
 from cardsign.errors import CanonicalizationError
 
 SCOPE, SDK_0_3, LEGACY, JS = OPT_IN_PROFILES

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.card.pointer import append, pointer, split
+from cardsign.card import append, pointer, split
 
 EXAMPLES = {
     "the root is empty": ((), ""),

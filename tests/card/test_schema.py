@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cardsign.card.fields import CARD_0_3, CARD_1_0, Message, fold
+from cardsign.card import CARD_0_3, CARD_1_0, Message, fold
 
 
 def messages(root: Message) -> Iterator[Message]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, parse_object
+from cardsign.card import MAX_CARD_BYTES, MAX_DEPTH, parse_object
 from cardsign.errors import JsonRefused
 from cardsign.reasons import REASONS
 

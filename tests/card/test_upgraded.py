@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from support import OLD, PORTABLE, put
 
-from cardsign.card import node as tree
-from cardsign.card.canonical import canonicalize
-from cardsign.card.upgraded import upgrade
+from cardsign.card import canonicalize
+from cardsign.card import tree as tree
+from cardsign.card.profiles import upgrade
 from cardsign.errors import CanonicalizationError
 
 MAIN = {"url": "u", "protocolBinding": "JSONRPC", "protocolVersion": "0.3.0"}

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from cardsign.cli import cli
-from cardsign.cli.failures import run
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys.envelope import UnsafeScryptCost
-from cardsign.keys.store import DirectoryStore
+from cardsign.cli.talk import run
+from cardsign.jose import PrivateKey
+from cardsign.keys import UnsafeScryptCost
+from cardsign.keys.stores import DirectoryStore
 from tests.support import LAX, PORTABLE
 
 PASSPHRASE = "correct horse battery staple"

@@ -15,11 +15,10 @@ from typing import Any
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Request, Response
 
-from cardsign.card.extended import ExtendedMarker, with_marker
-from cardsign.jose.jwks import JwkSet
-from cardsign.publish import publish
-from cardsign.server.app import ServerConfig, create_app
-from cardsign.server.tokens import TokenTable, create_token
+from cardsign.card import ExtendedMarker, with_marker
+from cardsign.jose import JwkSet
+from cardsign.publish import publish_generation
+from cardsign.server import ServerConfig, TokenTable, create_app, create_token
 from tests.cli.peer import AUDIENCE, T0
 from tests.jose.statement_making import DAY, key
 from tests.publications import PUBLIC, sign, with_skill
@@ -104,7 +103,7 @@ def live_peer(folder: Path) -> Iterator[LivePeer]:
         card = {**PUBLIC, "supportedInterfaces": [one]}
         token, line = create_token(AUDIENCE)
         peer = LivePeer(origin, token, card)
-        publish(
+        publish_generation(
             sign(card, key("card")),
             jwks=JwkSet.of([key("card").public]),
             extended={AUDIENCE: peer.extended()},

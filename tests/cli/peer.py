@@ -11,12 +11,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cardsign.card.canonical import canonicalize
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keyset import draft_keyset, read_keyset
-from cardsign.jose.release import draft_release
-from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE
+from cardsign.card import canonicalize
+from cardsign.jose import JwkSet
+from cardsign.statements import (
+    TYP_KEYSET,
+    TYP_RELEASE,
+    draft_keyset,
+    draft_release,
+    read_keyset,
+    sign_statement,
+)
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import DAY, URL, entry, key, keyset_members, release_members
 from tests.support import PORTABLE, dump, signed

@@ -14,9 +14,8 @@ from typing import Any
 import click
 import pytest
 
-from cardsign.cli.failures import run
-from cardsign.cli.talk import safe
-from cardsign.keys.store import DirectoryStore
+from cardsign.cli.talk import run, safe
+from cardsign.keys.stores import DirectoryStore
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
 

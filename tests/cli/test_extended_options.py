@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.card.document import Card
-from cardsign.card.extended import ExtendedMarker, find_marker
+from cardsign.card import Card, ExtendedMarker, find_marker
 from cardsign.cli.sign import MAX_LIFETIME, read_marker
 from cardsign.errors import UsageFault
-from cardsign.keys.store import DirectoryStore
+from cardsign.keys.stores import DirectoryStore
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
 

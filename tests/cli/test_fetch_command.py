@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.card.canonical import canonicalize
-from cardsign.jose.jwks import JwkSet
-from cardsign.net.fetch import CARD_PATH
+from cardsign.card import canonicalize
+from cardsign.jose import JwkSet
+from cardsign.net import CARD_PATH
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.live_peer import CREDENTIALS, LivePeer, live_peer
 from tests.cli.peer import AUDIENCE

@@ -13,16 +13,13 @@ from typing import Any
 
 import pytest
 
-from cardsign.cli.recovery import make_recovery
+from cardsign.cli.issuing import make_recovery
 from cardsign.errors import StoreFault
-from cardsign.generation import load_current
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
-from cardsign.keys.ledger import note_release
-from cardsign.keys.stateformat import dump_state
-from cardsign.keys.store import DirectoryStore
-from cardsign.recorded import publication_of
+from cardsign.jose import PrivateKey
+from cardsign.keys import ScryptCost, UnsafeScryptCost, dump_state, note_release
+from cardsign.keys.stores import DirectoryStore
+from cardsign.publish import load_current, publication_of
+from cardsign.statements import sign_statement
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.support import PORTABLE
 
@@ -35,7 +32,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
     cost = UnsafeScryptCost(n=2, r=1, p=1)
     monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
-    monkeypatch.setattr("cardsign.cli.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr("cardsign.cli.issuing.DEFAULT_COST", cost)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
 
 
@@ -208,7 +205,7 @@ def test_a_host_that_was_slower_tries_again(
             raise StoreFault("keystore.changed", "another host was faster")
         note_release(store, statement, now=now)
 
-    monkeypatch.setattr("cardsign.cli.releasing.note_release", faster)
+    monkeypatch.setattr("cardsign.cli.issuing.note_release", faster)
     ended = issuer("release", "renew", "--force")
     assert ended.status == status
     assert release(issuer)["seq"] == seq + (status == 0)
@@ -393,9 +390,7 @@ def test_a_root_key_is_exchanged_in_good_order(
     exchange = ("--remove-root", "owner", "--add-root", f"owner={new}")
     digest = run(issuer("keyset", "draft", *exchange)).text.strip()
     spaced = f"{digest[:32].upper()} {digest[32:]}"
-    monkeypatch.setattr(
-        "cardsign.cli.keyset_signing.terminal_prompt", lambda: lambda question: spaced
-    )
+    monkeypatch.setattr("cardsign.cli.keyset.terminal_prompt", lambda: lambda question: spaced)
     only_new = issuer("keyset", "sign", "keyset-1.2.json", "--key", new, "-o", "half.json")
     assert "the root before: 0 of 1" in run(only_new).err
     assert issuer("keyset", "publish", "half.json").status == 1
@@ -739,12 +734,12 @@ def test_two_hosts_at_once_lose_no_card(issuer: Cardsign, monkeypatch: pytest.Mo
     meanwhile: list[Ended] = []
 
     def slow(*arguments: Any) -> bytes:
-        monkeypatch.setattr("cardsign.cli.releasing.sign_statement", sign_statement)
+        monkeypatch.setattr("cardsign.cli.issuing.sign_statement", sign_statement)
         meanwhile.append(issuer("release", "renew", "--card", other))
         return sign_statement(*arguments)
 
-    monkeypatch.setattr("cardsign.cli.releasing.sign_statement", slow)
-    monkeypatch.setattr("cardsign.keys.shelf.LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr("cardsign.cli.issuing.sign_statement", slow)
+    monkeypatch.setattr("cardsign.keys.history.LOCK_PATIENCE", 0.05)
     run(issuer("release", "renew", "--card", "signed.json"))
     assert (meanwhile[0].status, "keystore.busy" in meanwhile[0].err) == (2, True)
     run(issuer("release", "renew", "--card", other))

@@ -16,11 +16,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
-from cardsign.keys.exporting import export_private
-from cardsign.keys.operations import KeyOperations
-from cardsign.keys.store import DirectoryStore
+from cardsign.jose import PrivateKey
+from cardsign.keys import ScryptCost, UnsafeScryptCost, export_private
+from cardsign.keys.stores import DirectoryStore, KeyOperations
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys import aws
 from tests.keys.softhsm import library

@@ -11,10 +11,9 @@ import pyrage
 import pytest
 
 from cardsign.cli.options import actor
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys import operations
-from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
-from cardsign.keys.postgres.address import parse_database_url
+from cardsign.jose import PrivateKey
+from cardsign.keys import ScryptCost, UnsafeScryptCost
+from cardsign.keys.stores import base, parse_database_url
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys.postgres import Server
 from tests.support import PORTABLE
@@ -29,9 +28,9 @@ ISSUER = "https://tides.example"
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that cost little to seal."""
-    defaults = dict(operations.KeyOperations.add_key.__kwdefaults__ or {})
+    defaults = dict(base.KeyOperations.add_key.__kwdefaults__ or {})
     defaults["cost"] = CHEAP
-    monkeypatch.setattr(operations.KeyOperations.add_key, "__kwdefaults__", defaults)
+    monkeypatch.setattr(base.KeyOperations.add_key, "__kwdefaults__", defaults)
 
 
 @pytest.fixture
@@ -83,7 +82,7 @@ def test_the_option_goes_before_the_environment(
 @pytest.fixture
 def issuer(database: Cardsign, monkeypatch: pytest.MonkeyPatch) -> Cardsign:
     """An issuer whose root, card and release keys lie in the database, and their statements."""
-    monkeypatch.setattr("cardsign.cli.recovery.DEFAULT_COST", CHEAP)
+    monkeypatch.setattr("cardsign.cli.issuing.DEFAULT_COST", CHEAP)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
     Path("cardsign.toml").unlink()
     recovery = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}

@@ -14,15 +14,14 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from cardsign.cli.failures import run
-from cardsign.cli.keys import steps
+from cardsign.cli.keys import showing
+from cardsign.cli.talk import run
 from cardsign.errors import PassphraseFault
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys import envelope, operations
-from cardsign.keys.envelope import UnsafeScryptCost
-from cardsign.keys.store import DirectoryStore
+from cardsign.jose import PrivateKey
+from cardsign.keys import UnsafeScryptCost, envelope
+from cardsign.keys.stores import DirectoryStore, base
+from cardsign.net import Fetched, Wire
 from cardsign.net import fetch as fetching
-from cardsign.net.fetch import Fetched, Wire
 from tests.cli.conftest import PASSPHRASE, Cardsign
 from tests.support import PORTABLE
 
@@ -40,9 +39,9 @@ rotate_every = 0
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that cost little to seal."""
-    defaults = dict(operations.KeyOperations.add_key.__kwdefaults__ or {})
+    defaults = dict(base.KeyOperations.add_key.__kwdefaults__ or {})
     defaults["cost"] = UnsafeScryptCost(n=2, r=1, p=1)
-    monkeypatch.setattr(operations.KeyOperations.add_key, "__kwdefaults__", defaults)
+    monkeypatch.setattr(base.KeyOperations.add_key, "__kwdefaults__", defaults)
     assert envelope.DEFAULT_COST.n == 2**17
 
 
@@ -78,7 +77,7 @@ def signers() -> set[str]:
     """Who has signed the card that is published."""
     current = json.loads(Path("public/current").read_bytes())["generation"]
     card = json.loads(Path(f"public/{current:06d}/agent-card.json").read_bytes())
-    from cardsign.jose.jws import read_entry
+    from cardsign.jose import read_entry
 
     return {read_entry(entry).header.kid for entry in card["signatures"]}
 
@@ -163,8 +162,8 @@ def test_whoever_sits_at_a_terminal_is_asked_about_a_suspect_standby(
 ) -> None:
     """The revocation has been made by then, whatever the answer."""
     assert "not for the day of a theft" in at_once("keys", "generate").err
-    monkeypatch.setattr(steps, "terminal_prompt", lambda: str)
-    monkeypatch.setattr(steps.click, "confirm", lambda question, err: answer)
+    monkeypatch.setattr(showing, "terminal_prompt", lambda: str)
+    monkeypatch.setattr(showing.click, "confirm", lambda question, err: answer)
 
     ended = at_once("keys", "revoke", kids(at_once)[0], "--reason", "compromised")
 
@@ -471,7 +470,7 @@ def test_what_is_live_counts_like_what_was_published(
     def fetched(url: str, wire: Wire) -> Fetched:
         return Fetched(url, 200, bodies[url], "application/json", "192.0.2.1")
 
-    monkeypatch.setattr(fetching, "fetch", fetched)
+    monkeypatch.setattr(fetching, "fetch_document", fetched)
     ended = at_once("keys", "look", "https://x/card", "--jwks", "https://x/jwks", "--json")
 
     assert ended.json == {"kids": sorted([first, second]), "signed_by": [first]}

@@ -14,11 +14,9 @@ import pytest
 
 from cardsign.cli.keys import rotating
 from cardsign.errors import StoreFault
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
-from cardsign.keys.operations import KeyOperations
-from cardsign.keys.stateformat import dump_state
-from cardsign.keys.store import DirectoryStore
+from cardsign.jose import PrivateKey
+from cardsign.keys import ScryptCost, UnsafeScryptCost, dump_state
+from cardsign.keys.stores import DirectoryStore, KeyOperations
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.support import PORTABLE
 
@@ -39,7 +37,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
     cost = UnsafeScryptCost(n=2, r=1, p=1)
     monkeypatch.setitem(KeyOperations.add_key.__kwdefaults__, "cost", cost)
-    monkeypatch.setattr("cardsign.cli.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr("cardsign.cli.issuing.DEFAULT_COST", cost)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
 
 

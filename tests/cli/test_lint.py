@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.card.lint import TARGETS
+from cardsign.lint import TARGETS
 from tests.cli.conftest import Cardsign
 from tests.support import LAX, PORTABLE, WITH_DEFAULTS, put, without
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
-from cardsign.card.document import Card
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys.store import DirectoryStore
+from cardsign.card import DEFAULT_PROFILES, Card, canonicalize
+from cardsign.jose import PrivateKey
+from cardsign.keys.stores import DirectoryStore
 from tests.cli.conftest import Cardsign
 from tests.support import LAX, PORTABLE
 
@@ -110,7 +109,7 @@ def test_strict_and_force_are_handed_on(cardsign: Cardsign, keystore: DirectoryS
 def test_json_verdicts_are_one_object_or_json_lines(cardsign: Cardsign, signed: Path) -> None:
     """One card is one object; several are one line each."""
     one = cardsign("verify", signed, "--jwks", "jwks.json", "--json")
-    assert one.json["schema"] == "cardsign.verdict/1"
+    assert one.json["schema"] == "cardsign.verify.report/1"
     assert one.json["card"]["name"] == LAX["name"]
     two = cardsign("verify", signed, "card.json", "--jwks", "jwks.json", "--json")
     verdicts = [json.loads(line)["verdict"] for line in two.text.splitlines()]

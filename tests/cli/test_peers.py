@@ -13,14 +13,11 @@ from typing import Any
 import pytest
 
 from cardsign.errors import FetchFailed, FileFault
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keyset import read_keyset
-from cardsign.net.discovery import Discoverer
-from cardsign.net.fetch import Absent, Fetched, Wire
-from cardsign.trust.lock import read_lock
-from cardsign.trust.policyfile import read_policy
-from cardsign.trust.refresh import KEYSET_PATH, RELEASE_PATH
-from cardsign.verdict import NotTrusted
+from cardsign.jose import JwkSet
+from cardsign.net import Absent, Discoverer, Fetched, Wire
+from cardsign.statements import read_keyset
+from cardsign.trust import KEYSET_PATH, RELEASE_PATH, read_lock, read_policy
+from cardsign.verify import NotTrusted
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import DAY, URL, key
@@ -44,7 +41,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
             raise Absent("fetch.status", f"{url} answered 404 instead of 200")
         raise FetchFailed(answer, f"{url} did not answer")
 
-    monkeypatch.setattr("cardsign.net.asker.fetch", fetch)
+    monkeypatch.setattr("cardsign.net.asker.fetch_document", fetch)
     return answers
 
 
@@ -483,7 +480,7 @@ def test_cards_are_asked_for_together(
                 pass
         raise FetchFailed("fetch.timeout", f"{url} did not answer")
 
-    monkeypatch.setattr("cardsign.net.asker.fetch", fetch)
+    monkeypatch.setattr("cardsign.net.asker.fetch_document", fetch)
     cardsign("peers", "verify")
     assert together.is_set()
     together.clear()

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
-from cardsign.keys.store import DirectoryStore
+from cardsign.jose import JwkSet
+from cardsign.keys import ScryptCost, UnsafeScryptCost
+from cardsign.keys.stores import DirectoryStore
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import key
 from tests.support import PORTABLE
@@ -31,7 +31,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
     cost = UnsafeScryptCost(n=2, r=1, p=1)
     monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
-    monkeypatch.setattr("cardsign.cli.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr("cardsign.cli.issuing.DEFAULT_COST", cost)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
 
 

@@ -12,14 +12,11 @@ from typing import Any
 
 import pytest
 
-from cardsign.generation import Generation, load_current
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.keys import PrivateKey
-from cardsign.jose.release import ReleaseStatement, read_release
-from cardsign.jose.statements import TYP_RELEASE
-from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost
-from cardsign.keys.records import StoreState
-from cardsign.keys.store import DirectoryStore
+from cardsign.jose import PrivateKey
+from cardsign.keys import ScryptCost, StoreState, UnsafeScryptCost
+from cardsign.keys.stores import DirectoryStore
+from cardsign.publish import Generation, load_current
+from cardsign.statements import TYP_RELEASE, ReleaseStatement, read_release, sign_statement
 from tests.cli.conftest import Cardsign, Ended
 from tests.support import PORTABLE
 
@@ -31,7 +28,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
     cost = UnsafeScryptCost(n=2, r=1, p=1)
     monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
-    monkeypatch.setattr("cardsign.cli.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr("cardsign.cli.issuing.DEFAULT_COST", cost)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
 
 
@@ -51,7 +48,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
     """Set the clock of the statements."""
 
     def show(now: datetime) -> None:
-        for command in ("release", "keyset", "keyset_publishing", "keyset_signing"):
+        for command in ("release", "keyset"):
             monkeypatch.setattr(f"cardsign.cli.{command}.moment", lambda: now)
 
     return show
@@ -208,7 +205,7 @@ def test_a_release_that_was_not_recorded_is_by_the_next_run_of_cron(
 ) -> None:
     """Killed after publishing: nothing is to be renewed the next time, but recorded."""
     with monkeypatch.context() as patch:
-        patch.setattr("cardsign.cli.publishing.on_record", lambda store, generation: None)
+        patch.setattr("cardsign.cli.issuing.on_record", lambda store, generation: None)
         run(issuer("release", "renew", "--force"))
     assert state().publications[-1].generation == published().number - 1
     assert "nothing changed" in run(issuer("release", "renew")).err

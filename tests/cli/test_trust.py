@@ -14,14 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.card.canonical import canonicalize
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keyset import KeysetStatement, draft_keyset, read_keyset
-from cardsign.jose.release import draft_release
-from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE
+from cardsign.card import canonicalize
+from cardsign.jose import JwkSet
 from cardsign.sign import sign_card
-from cardsign.trust.policyfile import read_policy
+from cardsign.statements import (
+    TYP_KEYSET,
+    TYP_RELEASE,
+    KeysetStatement,
+    draft_keyset,
+    draft_release,
+    read_keyset,
+    sign_statement,
+)
+from cardsign.trust import read_policy
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import (
     DAY,

@@ -12,16 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.cli.junit import junit_xml
-from cardsign.cli.outcome import Outcome
-from cardsign.cli.render import render_verdict
-from cardsign.cli.sarif import sarif_log
+from cardsign.cli.reports import Outcome, junit_xml, render_verdict, sarif_log
 from cardsign.cli.talk import safe
 from cardsign.errors import FileFault
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose import JwkSet, PrivateKey
 from cardsign.reasons import REASONS, Reason
-from cardsign.verdict import Answers, Report, SignatureReport
+from cardsign.verify import Answers, Report, SignatureReport
 from tests.cli import peer
 from tests.cli.conftest import Cardsign
 from tests.jose.statement_making import key

@@ -14,13 +14,9 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import FileFault
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.succession import StatementPin
-from cardsign.net.fetch import Absent, Fetched, Wire
-from cardsign.trust.known import Floor
-from cardsign.trust.lock import raise_floors, read_lock
-from cardsign.trust.policyfile import read_policy
-from cardsign.trust.state import DirectoryMemory
+from cardsign.net import Absent, Fetched, Wire
+from cardsign.statements import StatementPin, read_keyset
+from cardsign.trust import DirectoryMemory, Floor, raise_floors, read_lock, read_policy
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import DAY, URL, key
@@ -130,7 +126,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
             raise Absent("fetch.status", "the peer answered 404")
         return Fetched(url, 200, answers[url], "application/json", "192.0.2.1")
 
-    monkeypatch.setattr("cardsign.net.asker.fetch", fetch)
+    monkeypatch.setattr("cardsign.net.asker.fetch_document", fetch)
     return answers
 
 

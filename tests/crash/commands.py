@@ -20,16 +20,20 @@ import pytest
 
 from cardsign.cli import cli
 from cardsign.errors import StoreFault
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys.doctor import examine_store
-from cardsign.keys.envelope import ScryptCost, UnsafeScryptCost, open_envelope
-from cardsign.keys.exporting import export_private
-from cardsign.keys.ledger import Ledger, read_draft
-from cardsign.keys.operations import KeyOperations
-from cardsign.keys.store import DirectoryStore
-from cardsign.keys.timeline import DEFAULT_SETTINGS
-from cardsign.publish import load_current, publish
-from cardsign.recorded import publication_of
+from cardsign.jose import PrivateKey
+from cardsign.keys import (
+    DEFAULT_SETTINGS,
+    Ledger,
+    ScryptCost,
+    UnsafeScryptCost,
+    examine_store,
+    export_private,
+    open_envelope,
+    read_draft,
+)
+from cardsign.keys.stores import DirectoryStore, KeyOperations
+from cardsign.publish import publication_of, publish_generation
+from cardsign.publish.publication import load_current
 from cardsign.sign import sign_card
 from tests.crash.recording import Tree, read_tree
 from tests.keys.lives import NOON, QUICK, after
@@ -57,7 +61,7 @@ def quick_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     defaults = {**(KeyOperations.add_key.__kwdefaults__ or {}), "cost": CHEAP}
     monkeypatch.setattr(KeyOperations.add_key, "__kwdefaults__", defaults)
-    monkeypatch.setattr("cardsign.cli.recovery.DEFAULT_COST", CHEAP)
+    monkeypatch.setattr("cardsign.cli.issuing.DEFAULT_COST", CHEAP)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
     monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
     monkeypatch.setenv("CARDSIGN_RECOVERY_PASSPHRASE", RECOVERY_PASSPHRASE)
@@ -79,7 +83,7 @@ def announce(root: Path, seconds: int) -> None:
     keys = store.signing_keys(after(seconds))
     signed = sign_card(CARD, [store.signer(key, PASSPHRASE.encode()) for key in keys])
     options = {"jwks": store.jwks(), "extended": {}, "max_age": 50, "now": after(seconds)}
-    generation = publish(signed, directory=root / "public", **options)
+    generation = publish_generation(signed, directory=root / "public", **options)
     store.record_publication(publication_of(generation), now=after(seconds))
 
 

@@ -12,12 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys.audit import verify_chain
-from cardsign.keys.envelope import UnsafeScryptCost
-from cardsign.keys.opening import AnyStore, Place, create_store, open_store
-from cardsign.keys.postgres.address import parse_database_url
-from cardsign.keys.timeline import TimelineSettings
+from cardsign.jose import PrivateKey
+from cardsign.keys import TimelineSettings, UnsafeScryptCost, verify_chain
+from cardsign.keys.stores import AnyStore, Place, create_store, open_store, parse_database_url
 from tests.keys import postgres as pg
 from tests.keys.lives import after, published
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cardsign.explain import Explanation, explain_card
-from cardsign.explain.report import SignatureExplanation
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import sign_payload
-from cardsign.jose.keys import PrivateKey
+from cardsign.explain import SignatureExplanation, explain_card
+from cardsign.explain.explanation import Explanation
+from cardsign.jose import JwkSet, PrivateKey, sign_payload
 from tests.support import dump
 
 

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from explaining import explained, only, over
 
-from cardsign.card.canonical import canonicalize
-from cardsign.explain.against import MAX_CHANGES
-from cardsign.explain.differences import differences
-from cardsign.explain.report import Change
-from cardsign.jose.keys import PrivateKey
+from cardsign.card import canonicalize
+from cardsign.explain import MAX_CHANGES, Change, differences
+from cardsign.jose import PrivateKey
 from tests.support import LAX, PORTABLE, by_another_sdk, dump, put, signed, without
 
 EDITED = put(without(LAX, "/x-berth"), "/name", "Other")

@@ -12,12 +12,9 @@ from explaining import explained, only, over
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardsign.card.canonical import DEFAULT_PROFILES, OPT_IN_PROFILES, PROFILES, canonicalize
-from cardsign.explain import explain_card, repairs
-from cardsign.explain.reading import MAX_LISTED
-from cardsign.jose import base64url
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.card import DEFAULT_PROFILES, OPT_IN_PROFILES, PROFILES, canonicalize
+from cardsign.explain import MAX_LISTED, explain_card, repairs
+from cardsign.jose import JwkSet, PrivateKey, base64url
 from cardsign.reasons import REASONS
 from tests.support import (
     DUAL,

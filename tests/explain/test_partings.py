@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from explaining import explained
 
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card import DEFAULT_PROFILES, canonicalize
 from cardsign.errors import CanonicalizationError
-from cardsign.explain.partings import MAX_PARTINGS
-from cardsign.explain.report import Place
+from cardsign.explain import MAX_PARTINGS, Place
 from tests.spoilt_cards import spoilt_cards
 from tests.support import DUAL, LAX, OLD, PORTABLE, dump, put
 

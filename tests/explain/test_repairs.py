@@ -12,12 +12,9 @@ from typing import Any
 import pytest
 from explaining import explained, only, over
 
-from cardsign.card.canonical import canonicalize
-from cardsign.explain import repairs
-from cardsign.explain.repairs import Suspect, search
-from cardsign.explain.report import Change, Signed
-from cardsign.jose.jws import read_entry, sign_payload
-from cardsign.jose.keys import PrivateKey
+from cardsign.card import canonicalize
+from cardsign.explain import Change, Signed, Suspect, repairs, search
+from cardsign.jose import PrivateKey, read_entry, sign_payload
 from tests.support import LAX, OLD, PORTABLE, pointers, put, without
 
 SERVED = "served-as-is"

@@ -15,14 +15,17 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from cardsign.card.canonical import canonicalize
-from cardsign.card.extended import ExtendedMarker, with_marker
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
-from cardsign.jose.keyset import KeysetStatement, draft_keyset, read_keyset
-from cardsign.jose.release import draft_release
-from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE
+from cardsign.card import ExtendedMarker, canonicalize, with_marker
+from cardsign.jose import JwkSet, PrivateKey
+from cardsign.statements import (
+    TYP_KEYSET,
+    TYP_RELEASE,
+    KeysetStatement,
+    draft_keyset,
+    draft_release,
+    read_keyset,
+    sign_statement,
+)
 from tests.jose import statement_making as making
 from tests.support import PORTABLE
 

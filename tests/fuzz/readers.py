@@ -10,22 +10,25 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.card.extended import find_marker, with_marker
-from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import parse_object
+from cardsign.card import find_marker, jcs, parse_object, with_marker
 from cardsign.errors import InputRefused, JsonRefused
-from cardsign.jose import base64url
-from cardsign.jose.algorithms import ALGORITHMS
-from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.jose.jws import read_entry
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.release import read_release
-from cardsign.jose.statements import Envelope, read_envelope
-from cardsign.trust.bundle import is_bundle, read_bundle, write_bundle
-from cardsign.trust.lock import raise_floors, read_lock
-from cardsign.trust.policyfile import parse_policy, read_policy
-from cardsign.trust.stateformat import read_state, state_bytes
-from cardsign.trust.subject import AtOrigin, CardUrl, Holder, Issuer
+from cardsign.jose import ALGORITHMS, MAX_JWKS_BYTES, JwkSet, base64url, read_entry
+from cardsign.statements import Envelope, read_envelope, read_keyset, read_release
+from cardsign.trust import (
+    AtOrigin,
+    CardUrl,
+    Holder,
+    Issuer,
+    is_bundle,
+    parse_policy,
+    raise_floors,
+    read_bundle,
+    read_lock,
+    read_policy,
+    read_state,
+    state_bytes,
+    write_bundle,
+)
 from tests.fuzz.issuing import URL
 
 _SCRATCH: Final = tempfile.TemporaryDirectory(prefix="cardsign-fuzz-")

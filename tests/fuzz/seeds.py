@@ -8,12 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.succession import RootPin, StatementPin
-from cardsign.trust.bundle import write_bundle
-from cardsign.trust.known import Floor, Known, ReleaseFloor
-from cardsign.trust.lock import LOCK_FORMAT, floor_to_json
-from cardsign.trust.stateformat import state_bytes
+from cardsign.statements import RootPin, StatementPin, read_keyset
+from cardsign.trust import (
+    LOCK_FORMAT,
+    Floor,
+    Known,
+    ReleaseFloor,
+    floor_to_json,
+    state_bytes,
+    write_bundle,
+)
 from tests.fuzz.issuing import (
     CARD_SIGNERS,
     chain,

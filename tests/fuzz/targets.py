@@ -21,8 +21,8 @@ from cardsign.errors import (
     SignatureRefused,
     UsageFault,
 )
-from cardsign.jose.statements import StatementRefused
 from cardsign.reasons import REASONS
+from cardsign.statements import StatementRefused
 from tests.fuzz import mutations as change
 from tests.fuzz import readers, seeds, verdicts
 

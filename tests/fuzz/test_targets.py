@@ -9,9 +9,8 @@ from random import Random
 
 import pytest
 
-from cardsign.card.document import Card
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PublicKey
+from cardsign.card import Card
+from cardsign.jose import JwkSet, PublicKey
 from tests.fuzz import readers, verdicts
 from tests.fuzz.mutations import mutate_json
 from tests.fuzz.page import SAYS, write_page

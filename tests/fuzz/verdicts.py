@@ -10,24 +10,33 @@ import json
 from datetime import timedelta
 from typing import Any, Final
 
-from cardsign.card.serialize import jcs
+from cardsign.card import jcs
 from cardsign.errors import SignatureRefused
 from cardsign.explain import explain_card
 from cardsign.jose import base64url
-from cardsign.jose.keyset import KeysetStatement, read_keyset
-from cardsign.jose.succession import StatementPin
 from cardsign.reasons import REASONS, Reason
-from cardsign.trust.anchors import KeysAnchor, KeysetAnchor, TofuAnchor
-from cardsign.trust.chain import Walk
-from cardsign.trust.evidence import Evidence
-from cardsign.trust.known import NO_MEMORY, TransientMemory
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment, Policy
-from cardsign.trust.receiving import receive
-from cardsign.trust.stateformat import read_state, state_bytes
-from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Extended, Issuer
-from cardsign.verdict import Report
-from cardsign.verify import examine_card, examine_extended
+from cardsign.statements import KeysetStatement, StatementPin, read_keyset
+from cardsign.trust import (
+    NO_MEMORY,
+    AtOrigin,
+    CardUrl,
+    Enrolment,
+    Evidence,
+    Expectation,
+    Extended,
+    Issuer,
+    KeysAnchor,
+    KeysetAnchor,
+    Policy,
+    TofuAnchor,
+    TransientMemory,
+    Walk,
+    read_state,
+    receive,
+    state_bytes,
+)
+from cardsign.urls import parse_place
+from cardsign.verify import Report, examine_card, examine_extended
 from tests.fuzz import seeds
 from tests.fuzz.issuing import AUDIENCE, CARD_SIGNERS, ISSUER, NOW, URL, key, public_keys
 from tests.fuzz.mutations import SEPARATOR

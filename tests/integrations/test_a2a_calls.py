@@ -18,11 +18,8 @@ from internet import Answer, Network, Request, Takeover
 from peers import http
 
 from cardsign.errors import CallFailed, CardsignError, CredentialFault
-from cardsign.net.credentials import Credential, CredentialSource, Header
-from cardsign.net.endpoints import endpoints_of
-from cardsign.net.schemes import BEARER
-from cardsign.net.wallet import Wallet
-from cardsign.trust.origins import parse_origin
+from cardsign.net import BEARER, Credential, CredentialSource, Header, Wallet, endpoints_of
+from cardsign.urls import parse_origin
 from tests.support import put
 
 pytestmark = pytest.mark.needs_a2a
@@ -46,7 +43,7 @@ MESSAGE = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text"
 
 def call(network: Network, card: dict[str, Any] = CARD, timeout: float = 20) -> Any:
     """Call the first endpoint of a card that was verified, with a token for the peer."""
-    from cardsign.integrations.calling import send_text
+    from cardsign.integrations import send_text
 
     credential = Credential("tides", parse_origin(HOST), CredentialSource.parse("env:T"))
     header = Header.of(credential, BEARER, {"T": TOKEN})
@@ -235,7 +232,7 @@ def test_a_token_goes_to_no_other_endpoint(network: Network) -> None:
 
 def test_the_sdk_has_no_choice_of_endpoints(network: Network) -> None:
     """It would take the card's first; it is given the one that was chosen."""
-    from cardsign.integrations.calling import send_text
+    from cardsign.integrations import send_text
 
     network.host("tides.example", result(MESSAGE))
     first = {**CARD["supportedInterfaces"][0], "url": "https://cdn.example/a2a"}
@@ -262,7 +259,7 @@ def one_interface(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("tenant", ["../../other", "..", "a/../../b"])
 def test_nothing_is_sent_out_of_the_endpoints_own_path(tenant: str, network: Network) -> None:
     """Also where an endpoint were made that `endpoints_of` would not give."""
-    from cardsign.integrations.calling import send_text
+    from cardsign.integrations import send_text
 
     host = network.host("tides.example", http(json.dumps(MESSAGE).encode()))
     card = one_interface(url=f"{HOST}/agents/a", protocolBinding="HTTP+JSON")
@@ -359,7 +356,7 @@ def test_the_time_is_for_all_of_it(network: Network) -> None:
 
 def test_a_card_that_the_sdk_cannot_read() -> None:
     """It may be trusted all the same."""
-    from cardsign.integrations.calling import send_text
+    from cardsign.integrations import send_text
 
     card = {**CARD, "skills": "none"}
     with pytest.raises(CallFailed) as caught:

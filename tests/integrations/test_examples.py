@@ -16,9 +16,8 @@ from internet import Network, Request
 from peers import http
 
 from cardsign import Asker, CardsignError, Discoverer, JwkSet, NotTrusted, Policy, TransientMemory
-from cardsign.trust.anchors import KeysAnchor
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment
+from cardsign.trust import Enrolment, KeysAnchor
+from cardsign.urls import parse_place
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign
 

@@ -23,8 +23,7 @@ from roster import PROGRAMS, VERIFIERS, Verifier
 from transcript_player import play
 from transcript_world import Certificates
 
-from cardsign.trust.policyfile import read_policy
-from cardsign.trust.subject import AtOrigin, CardUrl, Issuer
+from cardsign.trust import AtOrigin, CardUrl, Issuer, read_policy
 
 Answer = Literal["accepts", "refuses", "fails", "n/a"]
 

@@ -31,8 +31,7 @@ from cardsign import (
     examine_card,
     sign_with_notes,
 )
-from cardsign.card.coverage import uncovered_parts
-from cardsign.card.strictjson import Json
+from cardsign.card import Json, uncovered_parts
 
 NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ALGORITHMS: Final = ("ES256", "RS256")

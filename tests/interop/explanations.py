@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from cardsign import CanonicalizationError, Payload, canonicalize
-from cardsign.card.strictjson import Json
+from cardsign.card import Json
 
 LOSSY: Final = ("prune-empty", "prune-empty-upgraded")
 

@@ -13,7 +13,7 @@ from samples import GROUPS, Sample, load_samples
 from spoilt_cards import spoilt_card
 
 from cardsign import Card, CardsignError
-from cardsign.card.fields import CARD_0_3, CARD_1_0, Field, Message
+from cardsign.card import CARD_0_3, CARD_1_0, Field, Message
 
 CLASSES: Final = (*GROUPS, "random 0.3", "random 1.0", "random mixed")
 

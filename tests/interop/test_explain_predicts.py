@@ -22,9 +22,8 @@ from spoilt_cards import spoilt_card
 from support import DUAL, LAX, OLD, PORTABLE, dump, one_signature, put, under_header
 
 from cardsign import CanonicalizationError, JwkSet, PrivateKey
-from cardsign.card.canonical import PROFILES
-from cardsign.explain import explain_card, repairs
-from cardsign.explain.predictions import VERIFIERS
+from cardsign.card import PROFILES
+from cardsign.explain import VERIFIERS, explain_card, repairs
 
 RANDOM_CARDS: Final = 60
 

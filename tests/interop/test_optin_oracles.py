@@ -30,8 +30,7 @@ from cardsign import (
     canonicalize,
     sign_with_notes,
 )
-from cardsign.card.fields import CARD_0_3, Message
-from cardsign.card.strictjson import Json, parse_object
+from cardsign.card import CARD_0_3, Json, Message, parse_object
 
 
 @dataclass(frozen=True)

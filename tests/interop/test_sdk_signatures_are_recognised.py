@@ -14,8 +14,7 @@ from samples import Sample
 from support import DUAL, LAX, OLD, PORTABLE, codes, dump, examine, put
 
 from cardsign import FULL_PROFILES, Card, PrivateKey, canonicalize
-from cardsign.card.coverage import uncovered_parts
-from cardsign.card.fields import CARD_1_0
+from cardsign.card import CARD_1_0, uncovered_parts
 
 #: a2a-sdk signs them, and we refuse to read them: each of two readers could see another card.
 UNREADABLE = {

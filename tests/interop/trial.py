@@ -26,9 +26,8 @@ from cardsign import (
     examine_card,
     sign_with_notes,
 )
-from cardsign.card.canonical import PROFILES
-from cardsign.card.strictjson import Json
-from cardsign.jose.jws import TYP_JOSE, sign_payload
+from cardsign.card import PROFILES, Json
+from cardsign.jose import TYP_JOSE, sign_payload
 
 ACCEPTED: Final = "accepted"
 CANNOT_PARSE: Final = "cannot parse"

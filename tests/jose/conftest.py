@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cardsign.jose import base64url
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose import PrivateKey, base64url
 
 Forge = Callable[..., dict[str, str]]
 

@@ -9,9 +9,8 @@ from typing import Any
 from joserfc import jws
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from cardsign.card.strictjson import Json
-from cardsign.jose.algorithms import ALGORITHMS
-from cardsign.jose.keys import PublicKey
+from cardsign.card import Json
+from cardsign.jose import ALGORITHMS, PublicKey
 
 #: What headers say; Ed25519 is EdDSA by its newer name, of which alone joserfc does not warn.
 HEADER_ALGS = ("Ed25519", "ES384", "ES512", "PS256", "RS384", "RS512")

@@ -9,12 +9,19 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.jws import sign_payload
-from cardsign.jose.keys import PrivateKey
-from cardsign.jose.keyset import KeysetStatement, draft_keyset, read_keyset
-from cardsign.jose.release import ReleaseStatement, draft_release, read_release
-from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE, StatementRefused
+from cardsign.jose import PrivateKey, sign_payload
+from cardsign.statements import (
+    TYP_KEYSET,
+    TYP_RELEASE,
+    KeysetStatement,
+    ReleaseStatement,
+    StatementRefused,
+    draft_keyset,
+    draft_release,
+    read_keyset,
+    read_release,
+    sign_statement,
+)
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 T0 = int(NOW.timestamp())

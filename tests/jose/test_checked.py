@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cardsign.errors import SignatureRefused
-from cardsign.jose.checked import GoodSignatures
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose import PrivateKey, PublicKey
+from cardsign.statements import GoodSignatures
 
 
 @pytest.fixture

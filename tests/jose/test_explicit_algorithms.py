@@ -17,12 +17,18 @@ from explicit_making import HEADER_ALGS, PAYLOAD, Made, made, rsa_key
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.card.strictjson import Json
+from cardsign.card import Json
 from cardsign.errors import SignatureRefused, UsageFault
-from cardsign.jose import base64url
-from cardsign.jose.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS, EXPLICIT_ALGORITHMS
-from cardsign.jose.jws import check_entry, read_entry
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose import (
+    ALGORITHMS,
+    DEFAULT_ALGORITHMS,
+    EXPLICIT_ALGORITHMS,
+    PrivateKey,
+    PublicKey,
+    base64url,
+    check_entry,
+    read_entry,
+)
 
 RSA_ALGS = ("RS256", "PS256", "RS384", "RS512")
 

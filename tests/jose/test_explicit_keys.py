@@ -10,12 +10,16 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from explicit_making import HEADER_ALGS, made, rsa_key
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from cardsign.card.strictjson import Json
+from cardsign.card import Json
 from cardsign.errors import KeyRefused, SignerFault
-from cardsign.jose import base64url
-from cardsign.jose.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS
-from cardsign.jose.jws import sign_payload
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose import (
+    ALGORITHMS,
+    DEFAULT_ALGORITHMS,
+    PrivateKey,
+    PublicKey,
+    base64url,
+    sign_payload,
+)
 
 Change = Callable[[dict[str, Json]], object]
 

@@ -13,10 +13,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from joserfc.jwk import ECKey, RSAKey
 
-from cardsign.card.strictjson import Json
+from cardsign.card import Json
 from cardsign.errors import KeyRefused, PassphraseFault, SignerFault
-from cardsign.jose import base64url
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose import PrivateKey, PublicKey, base64url
 
 PEM, DER = serialization.Encoding.PEM, serialization.Encoding.DER
 PKCS8 = serialization.PrivateFormat.PKCS8

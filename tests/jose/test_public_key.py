@@ -12,10 +12,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from joserfc.jwk import ECKey, RSAKey
 
-from cardsign.card.strictjson import Json
+from cardsign.card import Json
 from cardsign.errors import KeyRefused, SignatureRefused
-from cardsign.jose import base64url
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose import PrivateKey, PublicKey, base64url
 
 # The order of the P-256 group (SEC 2, section 2.4.2).
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551

@@ -11,11 +11,17 @@ from hypothesis import strategies as st
 from joserfc import jws
 from joserfc.jwk import ECKey, KeySet
 
-from cardsign.card.strictjson import Json
+from cardsign.card import Json
 from cardsign.errors import SignatureRefused
-from cardsign.jose import base64url
-from cardsign.jose.jws import Entry, check_entry, read_entry, sign_payload
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose import (
+    Entry,
+    PrivateKey,
+    PublicKey,
+    base64url,
+    check_entry,
+    read_entry,
+    sign_payload,
+)
 
 PAYLOAD = b'{"name":"Route planner"}'
 

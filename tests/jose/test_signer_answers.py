@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import SignerFault
-from cardsign.jose.answers import check_answer
-from cardsign.jose.ecdsa import der_from_raw, raw_from_der
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose import PrivateKey, check_answer, der_from_raw, raw_from_der
 
 DATA = b"protected.payload"
 

@@ -10,14 +10,17 @@ import pytest
 from explicit_making import HEADER_ALGS, Made, made
 from statement_making import Members, entry, forged_entry, keyset_members, refusal, thumbprint
 
-from cardsign.card.serialize import jcs
+from cardsign.card import jcs
 from cardsign.errors import KeyRefused
-from cardsign.jose import base64url
-from cardsign.jose.algorithms import ALGORITHMS
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.keys import PublicKey
-from cardsign.jose.keyset import draft_keyset, read_keyset
-from cardsign.jose.statements import TYP_KEYSET, Counted, count
+from cardsign.jose import ALGORITHMS, PublicKey, base64url
+from cardsign.statements import (
+    TYP_KEYSET,
+    Counted,
+    count,
+    draft_keyset,
+    read_keyset,
+    sign_statement,
+)
 
 
 def quorum_of(jwk: dict[str, str]) -> Members:

@@ -19,25 +19,22 @@ import pytest
 import rfc8785
 from joserfc import errors, jwk, jws
 
-from cardsign.jose.keyset import KeysetStatement, read_keyset
-from cardsign.jose.release import (
+from cardsign.statements import (
+    KeysetStatement,
     ReleaseStatement,
-    check_release,
-    effective_revoked,
-    read_release,
-)
-from cardsign.jose.statements import StatementRefused, check_times
-from cardsign.jose.succession import (
     RootPin,
     StatementPin,
+    StatementRefused,
     check_first,
     check_recovery,
+    check_release,
     check_successor,
+    check_times,
+    effective_revoked,
+    read_keyset,
+    read_release,
 )
-from cardsign.trust.chain import Walk
-from cardsign.trust.known import Floor
-from cardsign.trust.receiving import check_past, receive
-from cardsign.trust.releases import choose_release
+from cardsign.trust import Floor, Walk, check_past, choose_release, receive
 
 FILES = sorted((Path(__file__).parents[1] / "vectors" / "statements").glob("*.json"))
 MEMBERS = {"id", "says", "anchor", "now", "skew", "steps", "end", "at_once"}

@@ -26,22 +26,24 @@ from statement_making import (
     thumbprint,
 )
 
-from cardsign.card.serialize import jcs
+from cardsign.card import jcs
 from cardsign.errors import SigningRefused
-from cardsign.jose import base64url
-from cardsign.jose.assembly import add_signature, sign_statement
-from cardsign.jose.keys import PrivateKey
-from cardsign.jose.keyset import draft_keyset, read_keyset
-from cardsign.jose.release import draft_release, read_release
-from cardsign.jose.statements import (
+from cardsign.jose import PrivateKey, base64url
+from cardsign.statements import (
     MAX_SIGNATURES,
     MAX_STATEMENT_BYTES,
     TYP_KEYSET,
     TYP_RELEASE,
     Counted,
     StatementRefused,
+    add_signature,
     check_times,
     count,
+    draft_keyset,
+    draft_release,
+    read_keyset,
+    read_release,
+    sign_statement,
 )
 
 

@@ -25,21 +25,23 @@ from statement_making import (
 )
 
 from cardsign.jose import base64url
-from cardsign.jose.assembly import add_signature, sign_statement
-from cardsign.jose.keyset import KeysetStatement, read_keyset
-from cardsign.jose.release import (
+from cardsign.statements import (
+    TYP_KEYSET,
+    TYP_RELEASE,
+    Counted,
+    KeysetStatement,
     ReleaseStatement,
-    check_release,
-    effective_revoked,
-    read_release,
-)
-from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE, Counted
-from cardsign.jose.succession import (
     RootPin,
     StatementPin,
+    add_signature,
     check_first,
     check_recovery,
+    check_release,
     check_successor,
+    effective_revoked,
+    read_keyset,
+    read_release,
+    sign_statement,
 )
 
 SKEW = timedelta(seconds=300)

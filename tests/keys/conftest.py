@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys.envelope import UnsafeScryptCost
-from cardsign.keys.records import KeyRecord
-from cardsign.keys.store import DirectoryStore
+from cardsign.jose import PrivateKey
+from cardsign.keys import KeyRecord, UnsafeScryptCost
+from cardsign.keys.stores import DirectoryStore
 from tests.keys import openbao as bao
 from tests.keys import postgres as pg
 from tests.keys import softhsm as hsm
@@ -46,7 +45,7 @@ class QuickStore(Quick, DirectoryStore):
 
 def quick_postgres_store(url: str) -> Any:
     """A key store in PostgreSQL, made at `url`."""
-    from cardsign.keys.postgres.store import PostgresStore
+    from cardsign.keys.stores import PostgresStore
 
     class QuickPostgresStore(Quick, PostgresStore):
         def again(self) -> PostgresStore:

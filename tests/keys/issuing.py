@@ -6,13 +6,20 @@ import functools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.keys import PrivateKey
-from cardsign.jose.keyset import KeysetStatement, Quorum, RootKey, StatementKey, read_keyset
-from cardsign.jose.release import ReleaseStatement, read_release
-from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE
-from cardsign.keys.releases import ReleasePlan, draft_following
-from cardsign.keys.statements import KeysetPlan, draft_next
+from cardsign.jose import PrivateKey
+from cardsign.keys import KeysetPlan, ReleasePlan, draft_following, draft_next
+from cardsign.statements import (
+    TYP_KEYSET,
+    TYP_RELEASE,
+    KeysetStatement,
+    Quorum,
+    ReleaseStatement,
+    RootKey,
+    StatementKey,
+    read_keyset,
+    read_release,
+    sign_statement,
+)
 
 NOW = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
 T0 = int(NOW.timestamp())

@@ -6,10 +6,9 @@ import functools
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from cardsign.jose.keys import Alg, PrivateKey, PublicKey
-from cardsign.keys.life import Change
-from cardsign.keys.records import Publication, PublishedCard, StoreState
-from cardsign.keys.timeline import TimelineSettings
+from cardsign.jose import PrivateKey, PublicKey
+from cardsign.jose.keys import Alg
+from cardsign.keys import Change, Publication, PublishedCard, StoreState, TimelineSettings
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 EMPTY = StoreState(0, ())

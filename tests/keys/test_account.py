@@ -9,13 +9,18 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose import PrivateKey
+from cardsign.keys import (
+    DEFAULT_SETTINGS,
+    AuditEvent,
+    HeldKeyset,
+    KeyRecord,
+    StoreState,
+    dump_state,
+    examine_store,
+    verify_chain,
+)
 from cardsign.keys.account import differences
-from cardsign.keys.audit import AuditEvent, verify_chain
-from cardsign.keys.doctor import examine_store
-from cardsign.keys.records import HeldKeyset, KeyRecord, StoreState
-from cardsign.keys.stateformat import dump_state
-from cardsign.keys.timeline import DEFAULT_SETTINGS
 from tests.keys.conftest import in_each_store
 from tests.keys.lives import NOON, QUICK, after, public, published
 

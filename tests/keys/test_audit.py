@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import StoreFault
-from cardsign.keys.audit import AuditEvent, extend, verify_chain
-from cardsign.keys.records import AuditHead
+from cardsign.keys import AuditEvent, AuditHead, extend, verify_chain
 from tests.keys.lives import NOON, after
 
 EVENTS = [AuditEvent("key-entered", "one", {"alg": "ES256"}), AuditEvent("key-activated", "one")]

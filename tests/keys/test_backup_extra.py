@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from cardsign.errors import StoreFault
-from cardsign.keys.backup import decrypt, encrypt
+from cardsign.keys import decrypt, encrypt
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import FileFault
-from cardsign.keys.doctor import examine_store
-from cardsign.keys.findings import Finding
-from cardsign.keys.store import DirectoryStore
-from cardsign.keys.timeline import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys import DEFAULT_SETTINGS, Finding, TimelineSettings, examine_store
+from cardsign.keys.stores import DirectoryStore
 from tests.keys.lives import NOON, after, published
 
 

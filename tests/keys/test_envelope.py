@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import CardsignError, PassphraseFault, StoreFault
-from cardsign.keys.envelope import (
+from cardsign.keys import (
     DEFAULT_COST,
     MAX_ENVELOPE_BYTES,
     MAX_KDF_MEMORY,

@@ -22,9 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cardsign.errors import CardsignError, InputRefused, JsonRefused, KeyRefused, PassphraseFault
-from cardsign.jose import base64url
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys.importing import MAX_KEY_FILE_BYTES, import_private_key
+from cardsign.jose import PrivateKey, base64url
+from cardsign.keys import MAX_KEY_FILE_BYTES, import_private_key
 
 PASSWORD = b"of the old tool"
 

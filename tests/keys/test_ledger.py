@@ -9,15 +9,25 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import CardsignError, StoreFault
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.keyset import KeysetStatement
-from cardsign.jose.release import ReleaseStatement
-from cardsign.jose.statements import TYP_RELEASE, StatementRefused
-from cardsign.keys.ledger import Ledger, note_keyset, note_release, write_draft
-from cardsign.keys.opening import AnyStore
-from cardsign.keys.releases import ReleasePlan
-from cardsign.keys.shelf import FileShelf
-from cardsign.keys.statements import KeysetPlan, draft_next, draft_recovery
+from cardsign.keys import (
+    FileShelf,
+    KeysetPlan,
+    Ledger,
+    ReleasePlan,
+    draft_next,
+    draft_recovery,
+    note_keyset,
+    note_release,
+    write_draft,
+)
+from cardsign.keys.stores import AnyStore
+from cardsign.statements import (
+    TYP_RELEASE,
+    KeysetStatement,
+    ReleaseStatement,
+    StatementRefused,
+    sign_statement,
+)
 from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.issuing import NOW, first, key, plan, quorum, released, signed, thumbprint
 
@@ -204,8 +214,8 @@ def test_one_process_at_a_time_adds_a_statement(
     store: AnyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second waits, and is told; what the first adds meanwhile is kept."""
-    monkeypatch.setattr("cardsign.keys.shelf.LOCK_PATIENCE", 0.05)
-    monkeypatch.setattr("cardsign.keys.postgres.store.LOCK_PATIENCE", 50)
+    monkeypatch.setattr("cardsign.keys.history.LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr("cardsign.keys.stores.postgres.LOCK_PATIENCE", 50)
     keyset = first()
     ledger, rival = keep(store, keyset), Ledger.beside(store)
     with ledger.alone():

@@ -9,10 +9,16 @@ from datetime import timedelta
 import pytest
 
 from cardsign.errors import StoreFault
-from cardsign.keys import life
-from cardsign.keys.records import MAX_PUBLICATIONS, HeldKeyset, StoreState
-from cardsign.keys.rotation import next_step, steps, take
-from cardsign.keys.timeline import cards_to_sign
+from cardsign.keys import (
+    MAX_PUBLICATIONS,
+    HeldKeyset,
+    StoreState,
+    cards_to_sign,
+    lifecycle,
+    next_step,
+    steps,
+    take,
+)
 from tests.keys.lives import EMPTY, NOON, QUICK, SERIES, after, of, public, published
 
 PROGRAM = "exec:/usr/local/bin/sign"
@@ -20,33 +26,35 @@ PROGRAM = "exec:/usr/local/bin/sign"
 
 def first_two(**options: object) -> StoreState:
     """`one` is active, `two` prepublished; neither was ever published."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON))
-    return of(life.enter(state, public("two"), now=NOON, **options))  # type: ignore[arg-type]
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
+    return of(lifecycle.enter(state, public("two"), now=NOON, **options))  # type: ignore[arg-type]
 
 
 def seen() -> StoreState:
     """Both are in a publication of 12:00:00, the card of which `one` has signed."""
-    return of(life.record_publication(first_two(), published(NOON, ["one", "two"], ["one"])))
+    return of(lifecycle.record_publication(first_two(), published(NOON, ["one", "two"], ["one"])))
 
 
 def activated() -> StoreState:
     """`two` was activated as soon as that was lawful; `one` retires."""
-    return of(life.activate(seen(), "two", now=after(210), settings=QUICK))
+    return of(lifecycle.activate(seen(), "two", now=after(210), settings=QUICK))
 
 
 def resigned() -> StoreState:
     """And ten seconds later both have signed what is published."""
-    return of(life.record_publication(activated(), published(after(220), ["one", "two"])))
+    return of(lifecycle.record_publication(activated(), published(after(220), ["one", "two"])))
 
 
 def relieved() -> StoreState:
     """`one` has stopped signing, and what is published is signed by `two` alone."""
-    return of(life.record_publication(resigned(), published(after(470), ["one", "two"], ["two"])))
+    return of(
+        lifecycle.record_publication(resigned(), published(after(470), ["one", "two"], ["two"]))
+    )
 
 
 def retired() -> StoreState:
     """`one` has left the key set at the first lawful moment."""
-    return of(life.retire(relieved(), "one", now=after(530), settings=QUICK))
+    return of(lifecycle.retire(relieved(), "one", now=after(530), settings=QUICK))
 
 
 def refused(step: Callable[[], object]) -> StoreFault:
@@ -62,15 +70,15 @@ def refused(step: Callable[[], object]) -> StoreFault:
 def test_the_first_key_of_an_algorithm_and_role_signs_at_once():
     """There is no older one that caches could miss it beside; a later one waits."""
     state = first_two()
-    state = of(life.enter(state, public("rsa", "RS256"), now=NOON))
-    state = of(life.enter(state, public("release"), now=NOON, roles=("release",)))
+    state = of(lifecycle.enter(state, public("rsa", "RS256"), now=NOON))
+    state = of(lifecycle.enter(state, public("release"), now=NOON, roles=("release",)))
 
     assert [key.state for key in state.keys] == ["active", "prepublished", "active", "active"]
 
 
 def test_a_standby_waits_even_if_it_is_the_first():
     """It was made for the day on which it is needed."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON, standby=True))
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON, standby=True))
 
     assert state.keys[0].state == "prepublished"
 
@@ -78,17 +86,19 @@ def test_a_standby_waits_even_if_it_is_the_first():
 @pytest.mark.parametrize("role", ["root", "recovery"])
 def test_offline_keys_are_active_side_by_side_and_in_no_jwk_set(role):
     """They do not rotate, and must not verify cards."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON, roles=(role,)))
-    state = of(life.enter(state, public("two"), now=NOON, roles=(role,)))
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON, roles=(role,)))
+    state = of(lifecycle.enter(state, public("two"), now=NOON, roles=(role,)))
 
     assert [key.kid for key in state.active_keys(role)] == ["one", "two"]
     assert (state.published_keys(), state.active_keys()) == ((), ())
-    assert of(life.retire(state, "one", now=NOON, settings=QUICK)).find("one").state == "retired"
+    assert (
+        of(lifecycle.retire(state, "one", now=NOON, settings=QUICK)).find("one").state == "retired"
+    )
 
 
 def test_a_release_key_is_in_no_jwk_set():
     """Whoever reads one would let it sign cards."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON, roles=("release",)))
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON, roles=("release",)))
 
     assert state.published_keys() == ()
 
@@ -100,9 +110,9 @@ def test_a_generated_key_is_published_once():
     state = state.replacing([waiting])
 
     assert [key.kid for key in state.published_keys()] == ["one"]
-    state = of(life.prepublish(state, "two", now=after(5)))
+    state = of(lifecycle.prepublish(state, "two", now=after(5)))
     assert state.find("two").times.prepublished == after(5)
-    again = refused(lambda: life.prepublish(state, "two", now=after(6)))
+    again = refused(lambda: lifecycle.prepublish(state, "two", now=after(6)))
     assert again.code == "keystore.illegal_transition"
 
 
@@ -111,7 +121,7 @@ def test_a_generated_key_is_published_once():
 
 def rooted() -> StoreState:
     """`one` is active, and keyset 1.1 lists it."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON))
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
     return keyset(state, 1, "one")
 
 
@@ -119,40 +129,40 @@ def keyset(state: StoreState, version: int, *names: str, at: float = 0) -> Store
     """A keyset statement of this version lists these keys."""
     held = HeldKeyset(1, version, f"{version:064}")
     listed = {public(name).thumbprint for name in names}
-    return of(life.keep_keyset(state, held, listed, now=after(at)))
+    return of(lifecycle.keep_keyset(state, held, listed, now=after(at)))
 
 
 def test_a_key_waits_for_the_roots_to_list_it():
     """Until then it stands in no JWK Set, is no standby, and nothing makes it one."""
-    state = of(life.enter(rooted(), public("two"), now=after(1)))
+    state = of(lifecycle.enter(rooted(), public("two"), now=after(1)))
 
     assert (state.find("two").state, state.jwks_sequence()) == ("generated", 1)
     assert [key.kid for key in state.published_keys()] == ["one"]
     for step in (
-        lambda: life.prepublish(state, "two", now=after(10**6)),
-        lambda: life.prepublish(keyset(state, 2, "one"), "two", now=after(10**6)),
+        lambda: lifecycle.prepublish(state, "two", now=after(10**6)),
+        lambda: lifecycle.prepublish(keyset(state, 2, "one"), "two", now=after(10**6)),
     ):
         fault = refused(step)
         assert (fault.code, "does not list it" in fault.message) == ("keystore.not_listed", True)
-    lost = of(life.revoke(state, "one", reason="superseded", now=after(5)))
+    lost = of(lifecycle.revoke(state, "one", reason="superseded", now=after(5)))
     assert lost.find("two").state == "generated"
 
 
 def test_the_statement_that_lists_a_key_prepublishes_it():
     """With both in the log; noted again, it says nothing new."""
-    state = of(life.enter(rooted(), public("two"), now=after(1)))
+    state = of(lifecycle.enter(rooted(), public("two"), now=after(1)))
     held, listed = HeldKeyset(1, 2, "2" * 64), [public("two").thumbprint]
 
-    state, events = life.keep_keyset(state, held, listed, now=after(7))
+    state, events = lifecycle.keep_keyset(state, held, listed, now=after(7))
 
     assert [event.event for event in events] == ["keyset.kept", "key-prepublished"]
     assert state.find("two").times.prepublished == after(7)
-    assert life.keep_keyset(state, held, listed, now=after(8)) == (state, ())
+    assert lifecycle.keep_keyset(state, held, listed, now=after(8)) == (state, ())
 
 
 def test_a_key_that_came_after_the_statement_that_lists_it_is_prepublished_too():
     """Others may have listed it before this store had it."""
-    state = of(life.enter(keyset(rooted(), 2, "one", "two"), public("two"), now=after(1)))
+    state = of(lifecycle.enter(keyset(rooted(), 2, "one", "two"), public("two"), now=after(1)))
 
     assert state.find("two").state == "generated"
     assert keyset(state, 2, "one", "two", at=2).find("two").state == "prepublished"
@@ -162,26 +172,26 @@ def test_an_older_statement_changes_nothing():
     """A host that is late cannot turn back what another has noted."""
     state = keyset(rooted(), 2, "one")
 
-    assert life.keep_keyset(state, HeldKeyset(1, 1, "1" * 64), [], now=after(1)) == (state, ())
+    assert lifecycle.keep_keyset(state, HeldKeyset(1, 1, "1" * 64), [], now=after(1)) == (state, ())
 
 
 def test_the_first_key_of_a_line_is_active_even_before_it_is_listed():
     """What signs asks the statement itself; no other key stands back for it."""
-    state = of(life.enter(rooted(), public("rsa", "RS256"), now=after(1)))
+    state = of(lifecycle.enter(rooted(), public("rsa", "RS256"), now=after(1)))
 
     assert state.find("rsa").state == "active"
 
 
 def test_a_tick_makes_no_second_successor_while_the_first_waits_for_the_roots():
     """It has no date, so nothing is due; once listed it takes its turn."""
-    state = of(life.enter(rooted(), public("two"), now=after(1)))
+    state = of(lifecycle.enter(rooted(), public("two"), now=after(1)))
 
     (step,) = steps(state, QUICK, after(10**6))
 
     assert (step.action, step.due, "does not list it" in step.why) == ("prepublish", None, True)
     listed = keyset(state, 2, "one", "two", at=3)
     assert [step.action for step in steps(listed, QUICK, after(10))] == ["activate"]
-    elsewhere = of(life.enter(rooted(), public("away"), now=after(1), custody=PROGRAM))
+    elsewhere = of(lifecycle.enter(rooted(), public("away"), now=after(1), custody=PROGRAM))
     actions = {step.action for step in steps(elsewhere, QUICK, after(10**6))}
     assert actions == {"prepublish", "generate"}
 
@@ -202,7 +212,7 @@ def test_a_key_that_waits_in_a_store_without_roots_is_prepublished_by_a_tick():
 
 def test_a_key_is_activated_once_caches_have_it_and_not_a_second_earlier():
     """Counted from the record of its publication."""
-    too_early = refused(lambda: life.activate(seen(), "two", now=after(209), settings=QUICK))
+    too_early = refused(lambda: lifecycle.activate(seen(), "two", now=after(209), settings=QUICK))
 
     assert too_early.code == "keystore.too_early"
     assert "12:03:30" in too_early.message
@@ -214,12 +224,12 @@ def test_a_key_is_activated_once_caches_have_it_and_not_a_second_earlier():
 def test_the_waits_are_as_long_as_publications_told_caches():
     """Whatever the settings say."""
     long = published(NOON, ["one", "two"], max_age=1000)
-    state = of(life.record_publication(first_two(), long))
+    state = of(lifecycle.record_publication(first_two(), long))
 
-    fault = refused(lambda: life.activate(state, "two", now=after(1009), settings=QUICK))
+    fault = refused(lambda: lifecycle.activate(state, "two", now=after(1009), settings=QUICK))
 
     assert fault.code == "keystore.too_early"
-    life.activate(state, "two", now=after(1010), settings=QUICK)
+    lifecycle.activate(state, "two", now=after(1010), settings=QUICK)
 
 
 @pytest.mark.parametrize(
@@ -227,16 +237,16 @@ def test_the_waits_are_as_long_as_publications_told_caches():
     [
         pytest.param(first_two, id="nothing was published"),
         pytest.param(
-            lambda: of(life.record_publication(first_two(), published(NOON, ["one"]))),
+            lambda: of(lifecycle.record_publication(first_two(), published(NOON, ["one"]))),
             id="it was not in the set",
         ),
         pytest.param(
-            lambda: of(life.record_publication(seen(), published(after(100), ["one"]))),
+            lambda: of(lifecycle.record_publication(seen(), published(after(100), ["one"]))),
             id="a later publication has lost it",
         ),
         pytest.param(
             lambda: of(
-                life.record_publication(seen(), published(NOON, ["one"], series="https://b/"))
+                lifecycle.record_publication(seen(), published(NOON, ["one"], series="https://b/"))
             ),
             id="it is in one of two series",
         ),
@@ -244,29 +254,29 @@ def test_the_waits_are_as_long_as_publications_told_caches():
 )
 def test_a_key_that_was_not_seen_is_not_activated(state):
     """However long ago it was made: the state's clock says nothing of caches."""
-    fault = refused(lambda: life.activate(state(), "two", now=after(10**6), settings=QUICK))
+    fault = refused(lambda: lifecycle.activate(state(), "two", now=after(10**6), settings=QUICK))
 
     assert fault.code == "keystore.not_seen"
 
 
 def test_a_key_that_was_lost_meanwhile_waits_anew():
     """From the publication that has it again."""
-    state = of(life.record_publication(seen(), published(after(100), ["one"])))
-    state = of(life.record_publication(state, published(after(150), ["one", "two"])))
+    state = of(lifecycle.record_publication(seen(), published(after(100), ["one"])))
+    state = of(lifecycle.record_publication(state, published(after(150), ["one", "two"])))
 
-    fault = refused(lambda: life.activate(state, "two", now=after(359), settings=QUICK))
+    fault = refused(lambda: lifecycle.activate(state, "two", now=after(359), settings=QUICK))
 
     assert fault.code == "keystore.too_early"
-    life.activate(state, "two", now=after(360), settings=QUICK)
+    lifecycle.activate(state, "two", now=after(360), settings=QUICK)
 
 
 def test_a_series_that_is_no_longer_served_can_be_forgotten():
     """Else it would hold up everything for ever."""
-    state = of(life.record_publication(seen(), published(NOON, ["one"], series="https://b/")))
-    state = of(life.withdraw(state, "https://b/", now=after(10)))
+    state = of(lifecycle.record_publication(seen(), published(NOON, ["one"], series="https://b/")))
+    state = of(lifecycle.withdraw(state, "https://b/", now=after(10)))
 
-    life.activate(state, "two", now=after(220), settings=QUICK)
-    unknown = refused(lambda: life.withdraw(state, "https://b/", now=after(20)))
+    lifecycle.activate(state, "two", now=after(220), settings=QUICK)
+    unknown = refused(lambda: lifecycle.withdraw(state, "https://b/", now=after(20)))
     assert (unknown.code, SERIES in unknown.message) == ("keystore.not_seen", True)
 
 
@@ -274,11 +284,11 @@ def test_a_series_that_is_no_longer_served_can_be_forgotten():
 def test_no_other_key_is_activated(name):
     """The error names the ways that are open."""
     state = retired()
-    state = of(life.enter(state, public("revoked"), now=NOON))
-    state = of(life.revoke(state, "revoked", reason="ceased", now=NOON))
+    state = of(lifecycle.enter(state, public("revoked"), now=NOON))
+    state = of(lifecycle.revoke(state, "revoked", reason="ceased", now=NOON))
 
     name = "two" if name == "one" else "one" if name == "retired" else name
-    fault = refused(lambda: life.activate(state, name, now=after(10**6), settings=QUICK))
+    fault = refused(lambda: lifecycle.activate(state, name, now=after(10**6), settings=QUICK))
 
     assert fault.code == "keystore.illegal_transition"
 
@@ -296,7 +306,7 @@ def test_a_retiring_key_signs_for_a_while_and_first():
 
 def test_a_key_retires_when_nobody_needs_it():
     """It has stopped signing, and no cache can hold a card that it has signed."""
-    early = refused(lambda: life.retire(relieved(), "one", now=after(529), settings=QUICK))
+    early = refused(lambda: lifecycle.retire(relieved(), "one", now=after(529), settings=QUICK))
 
     assert early.code == "keystore.too_early"
     state = retired()
@@ -306,20 +316,20 @@ def test_a_key_retires_when_nobody_needs_it():
 
 def test_a_key_does_not_retire_before_the_cards_are_signed_again():
     """They are named."""
-    fault = refused(lambda: life.retire(activated(), "one", now=after(10**6), settings=QUICK))
+    fault = refused(lambda: lifecycle.retire(activated(), "one", now=after(10**6), settings=QUICK))
 
     assert (fault.code, SERIES in fault.message) == ("keystore.cards_unsigned", True)
 
 
 def test_a_key_does_not_retire_before_its_signature_is_gone_from_the_cards():
     """Some verifiers give up at a signature whose key they cannot find."""
-    fault = refused(lambda: life.retire(resigned(), "one", now=after(10**6), settings=QUICK))
+    fault = refused(lambda: lifecycle.retire(resigned(), "one", now=after(10**6), settings=QUICK))
 
     assert (fault.code, SERIES in fault.message) == ("keystore.cards_unsigned", True)
     assert "it signs until 2026-11-21 12:07:50 UTC" in fault.message
     other = published(after(480), ["one", "two"], series="https://b/")
-    state = of(life.record_publication(relieved(), other))
-    fault = refused(lambda: life.retire(state, "one", now=after(10**6), settings=QUICK))
+    state = of(lifecycle.record_publication(relieved(), other))
+    fault = refused(lambda: lifecycle.retire(state, "one", now=after(10**6), settings=QUICK))
     assert (fault.code, SERIES in fault.message) == ("keystore.cards_unsigned", False)
 
 
@@ -334,45 +344,45 @@ def test_the_cards_that_hold_up_a_rotation_are_named():
     assert held_up(resigned(), 469) == []
     assert held_up(resigned(), 470) == [SERIES]
     assert held_up(relieved(), 10**6) == []
-    revoked = of(life.revoke(seen(), "one", reason="superseded", now=after(1)))
+    revoked = of(lifecycle.revoke(seen(), "one", reason="superseded", now=after(1)))
     assert held_up(revoked, 2) == [SERIES]
 
 
 def test_cards_that_were_signed_by_the_new_key_alone_still_wait_for_the_old_one_to_stop():
     """It signs on until then, and whoever signs may put it on a card again."""
     soon = published(after(220), ["one", "two"], ["two"])
-    state = of(life.record_publication(activated(), soon))
+    state = of(lifecycle.record_publication(activated(), soon))
 
-    fault = refused(lambda: life.retire(state, "one", now=after(469), settings=QUICK))
+    fault = refused(lambda: lifecycle.retire(state, "one", now=after(469), settings=QUICK))
 
     assert fault.code == "keystore.too_early"
-    life.retire(state, "one", now=after(470), settings=QUICK)
+    lifecycle.retire(state, "one", now=after(470), settings=QUICK)
 
 
 def test_cards_that_were_signed_again_late_are_waited_for():
     """Until no cache holds the old ones."""
     late = published(after(1000), ["one", "two"], ["two"])
-    state = of(life.record_publication(activated(), late))
+    state = of(lifecycle.record_publication(activated(), late))
 
-    fault = refused(lambda: life.retire(state, "one", now=after(1059), settings=QUICK))
+    fault = refused(lambda: lifecycle.retire(state, "one", now=after(1059), settings=QUICK))
 
     assert fault.code == "keystore.too_early"
-    life.retire(state, "one", now=after(1060), settings=QUICK)
+    lifecycle.retire(state, "one", now=after(1060), settings=QUICK)
 
 
 def test_a_card_of_the_old_key_alone_that_comes_back_is_seen():
     """Somebody has published an old file."""
     back = published(after(480), ["one", "two"], ["one"])
-    state = of(life.record_publication(relieved(), back))
+    state = of(lifecycle.record_publication(relieved(), back))
 
-    fault = refused(lambda: life.retire(state, "one", now=after(10**6), settings=QUICK))
+    fault = refused(lambda: lifecycle.retire(state, "one", now=after(10**6), settings=QUICK))
 
     assert fault.code == "keystore.cards_unsigned"
 
 
 def test_an_active_key_is_not_retired():
     """Its successor has to be activated first."""
-    fault = refused(lambda: life.retire(seen(), "one", now=after(10**6), settings=QUICK))
+    fault = refused(lambda: lifecycle.retire(seen(), "one", now=after(10**6), settings=QUICK))
 
     assert (fault.code, "retiring" in fault.message) == ("keystore.illegal_transition", True)
 
@@ -382,9 +392,9 @@ def test_an_active_key_is_not_retired():
 
 def test_a_compromised_key_is_revoked_and_a_standby_of_another_custody_takes_over():
     """At once, whether or not it was seen: an older one in the same custody is passed over."""
-    state = of(life.enter(first_two(), public("away"), now=NOON, custody=PROGRAM))
+    state = of(lifecycle.enter(first_two(), public("away"), now=NOON, custody=PROGRAM))
 
-    state, events = life.revoke(state, "one", reason="compromised", now=after(1))
+    state, events = lifecycle.revoke(state, "one", reason="compromised", now=after(1))
 
     assert [key.state for key in state.keys] == ["revoked", "prepublished", "active"]
     assert [event.event for event in events] == ["key-revoked", "key-activated"]
@@ -393,14 +403,16 @@ def test_a_compromised_key_is_revoked_and_a_standby_of_another_custody_takes_ove
 
 def test_a_standby_of_the_same_custody_takes_over_only_if_that_is_accepted():
     """The thief may have it. The revocation goes through in any case."""
-    state = of(life.revoke(first_two(), "one", reason="compromised", now=after(1)))
+    state = of(lifecycle.revoke(first_two(), "one", reason="compromised", now=after(1)))
 
     assert [key.state for key in state.keys] == ["revoked", "prepublished"]
-    fault = refused(lambda: life.activate(state, "two", now=after(10**6), settings=QUICK))
+    fault = refused(lambda: lifecycle.activate(state, "two", now=after(10**6), settings=QUICK))
     assert fault.code == "keystore.same_custody"
-    accepted = life.activate(state, "two", now=after(2), settings=QUICK, same_custody_accepted=True)
+    accepted = lifecycle.activate(
+        state, "two", now=after(2), settings=QUICK, same_custody_accepted=True
+    )
     assert of(accepted).find("two").state == "active"
-    at_once = life.revoke(
+    at_once = lifecycle.revoke(
         first_two(), "one", reason="compromised", now=after(1), same_custody_accepted=True
     )
     assert of(at_once).find("two").state == "active"
@@ -408,16 +420,20 @@ def test_a_standby_of_the_same_custody_takes_over_only_if_that_is_accepted():
 
 def test_a_key_that_was_made_after_the_theft_is_not_suspect():
     """Whatever the thief took, it was not there yet."""
-    state = of(life.revoke(first_two(), "one", reason="compromised", now=after(1)))
-    state = of(life.enter(state, public("new"), now=after(60)))
+    state = of(lifecycle.revoke(first_two(), "one", reason="compromised", now=after(1)))
+    state = of(lifecycle.enter(state, public("new"), now=after(60)))
 
-    assert of(life.activate(state, "new", now=after(61), settings=QUICK)).find("new").signs_at(NOON)
+    assert (
+        of(lifecycle.activate(state, "new", now=after(61), settings=QUICK))
+        .find("new")
+        .signs_at(NOON)
+    )
 
 
 @pytest.mark.parametrize("reason", ["superseded", "ceased"])
 def test_without_a_theft_any_standby_takes_over(reason):
     """Its custody is as good as it was."""
-    state = of(life.revoke(first_two(), "one", reason=reason, now=after(1)))
+    state = of(lifecycle.revoke(first_two(), "one", reason=reason, now=after(1)))
 
     assert [key.state for key in state.keys] == ["revoked", "active"]
 
@@ -425,16 +441,16 @@ def test_without_a_theft_any_standby_takes_over(reason):
 @pytest.mark.parametrize("make", [first_two, activated, retired], ids=lambda make: make.__name__)
 def test_revocation_is_open_from_every_state_and_final(make):
     """Also for what is retired; nothing is revoked twice."""
-    state = of(life.revoke(make(), "one", reason="compromised", now=after(10**6)))
+    state = of(lifecycle.revoke(make(), "one", reason="compromised", now=after(10**6)))
 
     assert state.find("one").revoked_because == "compromised"
-    again = refused(lambda: life.revoke(state, "one", reason="ceased", now=after(10**6)))
+    again = refused(lambda: lifecycle.revoke(state, "one", reason="ceased", now=after(10**6)))
     assert again.code == "keystore.illegal_transition"
 
 
 def test_revoking_a_standby_changes_nothing_else():
     """The active key stays active."""
-    state = of(life.revoke(first_two(), "two", reason="compromised", now=after(1)))
+    state = of(lifecycle.revoke(first_two(), "two", reason="compromised", now=after(1)))
 
     assert [key.state for key in state.keys] == ["active", "revoked"]
 
@@ -444,20 +460,20 @@ def test_revoking_a_standby_changes_nothing_else():
 
 def test_a_private_half_is_destroyed_once_the_drop_is_everywhere():
     """And stays on record."""
-    state = of(life.record_publication(retired(), published(after(540), ["two"])))
+    state = of(lifecycle.record_publication(retired(), published(after(540), ["two"])))
 
-    fault = refused(lambda: life.destroy(state, "one", now=after(749), settings=QUICK))
+    fault = refused(lambda: lifecycle.destroy(state, "one", now=after(749), settings=QUICK))
 
     assert fault.code == "keystore.too_early"
-    state = of(life.destroy(state, "one", now=after(750), settings=QUICK))
+    state = of(lifecycle.destroy(state, "one", now=after(750), settings=QUICK))
     assert (state.find("one").private, state.find("one").state) == ("destroyed", "retired")
-    revoked = of(life.revoke(state, "one", reason="compromised", now=after(760)))
+    revoked = of(lifecycle.revoke(state, "one", reason="compromised", now=after(760)))
     assert revoked.find("one").private == "destroyed"
 
 
 def test_a_private_half_of_a_key_that_is_still_published_stays():
     """The newest publication has it."""
-    fault = refused(lambda: life.destroy(retired(), "one", now=after(10**6), settings=QUICK))
+    fault = refused(lambda: lifecycle.destroy(retired(), "one", now=after(10**6), settings=QUICK))
 
     assert fault.code == "keystore.not_seen"
 
@@ -465,17 +481,17 @@ def test_a_private_half_of_a_key_that_is_still_published_stays():
 @pytest.mark.parametrize("name", ["one", "two"])
 def test_a_private_half_that_may_be_needed_is_not_destroyed(name):
     """A retiring key's, an active one's."""
-    fault = refused(lambda: life.destroy(resigned(), name, now=after(10**6), settings=QUICK))
+    fault = refused(lambda: lifecycle.destroy(resigned(), name, now=after(10**6), settings=QUICK))
 
     assert fault.code == "keystore.illegal_transition"
 
 
 def test_a_private_half_is_destroyed_once():
     """There is nothing left."""
-    state = of(life.revoke(first_two(), "two", reason="ceased", now=NOON))
-    state = of(life.destroy(state, "two", now=after(210), settings=QUICK))
+    state = of(lifecycle.revoke(first_two(), "two", reason="ceased", now=NOON))
+    state = of(lifecycle.destroy(state, "two", now=after(210), settings=QUICK))
 
-    again = refused(lambda: life.destroy(state, "two", now=after(220), settings=QUICK))
+    again = refused(lambda: lifecycle.destroy(state, "two", now=after(220), settings=QUICK))
     assert again.code == "keystore.illegal_transition"
 
 
@@ -486,17 +502,19 @@ def test_a_publication_that_is_recorded_or_older_changes_nothing():
     """A late host cannot turn the clock back."""
     state = seen()
 
-    assert life.record_publication(state, state.publications[0]) == (state, ())
+    assert lifecycle.record_publication(state, state.publications[0]) == (state, ())
     older = published(NOON - timedelta(seconds=1), ["one"])
-    assert life.record_publication(state, older) == (state, ())
+    assert lifecycle.record_publication(state, older) == (state, ())
 
 
 def test_publications_are_forgotten_but_not_the_newest_of_a_series():
     """Nothing grows without bound."""
-    state = of(life.record_publication(first_two(), published(NOON, ["one"], series="https://b/")))
+    state = of(
+        lifecycle.record_publication(first_two(), published(NOON, ["one"], series="https://b/"))
+    )
     for number in range(MAX_PUBLICATIONS + 5):
         one = published(after(number), ["one"], generation=number)
-        state = of(life.record_publication(state, one))
+        state = of(lifecycle.record_publication(state, one))
 
     assert len(state.publications) == MAX_PUBLICATIONS
     assert {one.series for one in state.newest_publications()} == {SERIES, "https://b/"}
@@ -515,7 +533,7 @@ def test_the_sequence_of_the_jwk_set_counts_its_changes():
 
 def test_the_next_step_of_a_lone_key_is_its_successor():
     """A standby is always there."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON))
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
 
     step = next_step(state, QUICK, NOON)
 
@@ -546,21 +564,21 @@ def test_a_rotation_runs_through_by_ticks_alone():
         if step is not None and step.is_due(now):
             done.append(step.action)
             if step.action == "generate":
-                state = of(life.enter(state, public(f"key {second}"), now=now))
+                state = of(lifecycle.enter(state, public(f"key {second}"), now=now))
             else:
                 state = of(take(state, step, QUICK, now))
         kids = [key.kid for key in state.published_keys()]
         signers = [key.kid for key in state.signing_keys(now)]
-        state = of(life.record_publication(state, published(now, kids, signers)))
+        state = of(lifecycle.record_publication(state, published(now, kids, signers)))
 
     assert done == ["activate", "generate", "retire", "destroy"] * 2
 
 
 def test_a_key_in_another_custody_is_kept_for_the_day_it_is_needed():
     """A rotation takes its successor from beside the active key."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON))
-    state = of(life.enter(state, public("away"), now=NOON, custody=PROGRAM))
-    state = of(life.record_publication(state, published(NOON, ["one", "away"])))
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
+    state = of(lifecycle.enter(state, public("away"), now=NOON, custody=PROGRAM))
+    state = of(lifecycle.record_publication(state, published(NOON, ["one", "away"])))
 
     step = next_step(state, QUICK, after(10**6))
 
@@ -570,7 +588,7 @@ def test_a_key_in_another_custody_is_kept_for_the_day_it_is_needed():
 
 def test_a_standby_that_is_suspect_waits_for_a_person():
     """The tick says so, and does not activate it."""
-    state = of(life.revoke(first_two(), "one", reason="compromised", now=after(1)))
+    state = of(lifecycle.revoke(first_two(), "one", reason="compromised", now=after(1)))
 
     (activation,) = [step for step in steps(state, QUICK, after(10)) if step.action == "activate"]
 
@@ -579,14 +597,14 @@ def test_a_standby_that_is_suspect_waits_for_a_person():
 
 def test_an_algorithm_that_was_given_up_does_not_come_back():
     """No active key, no standby: nothing to rotate."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON))
-    state = of(life.revoke(state, "one", reason="ceased", now=after(1)))
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
+    state = of(lifecycle.revoke(state, "one", reason="ceased", now=after(1)))
 
     assert {step.action for step in steps(state, QUICK, after(10**6))} == {"destroy"}
 
 
 def test_a_root_key_is_never_rotated():
     """It needs its holder."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON, roles=("root",)))
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON, roles=("root",)))
 
     assert steps(state, replace(QUICK, rotate_every=0), after(10**6)) == ()

@@ -15,13 +15,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import StoreFault
-from cardsign.keys import life
+from cardsign.keys import (
+    STATES,
+    TRANSITIONS,
+    AuditEvent,
+    HeldKeyset,
+    KeyRecord,
+    KeyTimes,
+    Publication,
+    StoreState,
+    dump_state,
+    extend,
+    lifecycle,
+    load_state,
+    next_step,
+    take,
+    verify_chain,
+)
 from cardsign.keys.account import differences
-from cardsign.keys.audit import AuditEvent, extend, verify_chain
-from cardsign.keys.records import HeldKeyset, KeyRecord, KeyTimes, Publication, StoreState
-from cardsign.keys.rotation import next_step, take
-from cardsign.keys.stateformat import dump_state, load_state
-from cardsign.keys.states import STATES, TRANSITIONS
 from tests.keys.lives import EMPTY, NOON, QUICK, public, published
 
 CACHES = timedelta(seconds=210)
@@ -157,12 +168,12 @@ def carry_out(history: History, command: tuple[Any, ...]) -> None:
     if name == "enter":
         if len(state.keys) < 6:
             new = public(f"key {len(state.keys)}")
-            history.note(*life.enter(state, new, now=now, standby=rest[0], custody=rest[1]))
+            history.note(*lifecycle.enter(state, new, now=now, standby=rest[0], custody=rest[1]))
     elif name == "publish":
         publish(history, *rest)
     elif name == "withdraw":
         if history.newest.pop(rest[0], None):
-            history.note(*life.withdraw(state, rest[0], now=now))
+            history.note(*lifecycle.withdraw(state, rest[0], now=now))
     elif name == "keyset":
         keep_keyset(history, rest[0])
     elif name == "tick":
@@ -181,7 +192,7 @@ def keep_keyset(history: History, omitted: int) -> None:
     version = (history.state.statements.keyset or HeldKeyset(1, 0, "")).version + 1
     held = HeldKeyset(1, version, f"{version:064}")
     history.listed |= listed
-    history.note(*life.keep_keyset(history.state, held, listed, now=history.now))
+    history.note(*lifecycle.keep_keyset(history.state, held, listed, now=history.now))
 
 
 def publish(history: History, place: str, omitted: int) -> None:
@@ -191,7 +202,7 @@ def publish(history: History, place: str, omitted: int) -> None:
         kids = [kid for kid in kids if kid != f"key {omitted}"]
     signers = [key.kid for key in history.state.signing_keys(history.now) if key.kid in kids]
     one = published(history.now, kids, signers, series=place, generation=len(history.moments))
-    state, events = life.record_publication(history.state, one)
+    state, events = lifecycle.record_publication(history.state, one)
     if events:
         history.newest.pop(place, None)
         history.newest[place] = one
@@ -204,12 +215,12 @@ def change_key(history: History, name: str, key: KeyRecord, rest: list[Any]) -> 
     if name == "revoke":
         lawful = key.state != "revoked"
         options = {"reason": rest[0], "now": now, "same_custody_accepted": rest[1]}
-        step = lambda: life.revoke(state, key.kid, **options)  # noqa: E731
+        step = lambda: lifecycle.revoke(state, key.kid, **options)  # noqa: E731
     else:
         accepted = bool(rest and rest[0])
         lawful = plainly_lawful(history, key, name, accepted)
         more = {"same_custody_accepted": accepted} if name == "activate" else {}
-        function: Any = getattr(life, name)
+        function: Any = getattr(lifecycle, name)
         step = lambda: function(state, key.kid, now=now, settings=settings, **more)  # noqa: E731
     try:
         after, events = step()

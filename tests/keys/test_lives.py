@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cardsign.keys import life
-from cardsign.keys.lives import Span, extent, lives, standings
-from cardsign.keys.records import HeldKeyset, StoreState
+from cardsign.keys import HeldKeyset, Span, StoreState, extent, lifecycle, lives, standings
 from tests.keys.issuing import DAY, NOW, first, released
 from tests.keys.lives import EMPTY, NOON, QUICK, after, of, public, published
 
 
 def rotated() -> StoreState:
     """`one` is retiring since 210, relieved at 470, `two` active, `gone` was revoked at once."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON))
-    state = of(life.enter(state, public("two"), now=after(10)))
-    state = of(life.enter(state, public("gone"), now=after(20)))
-    state = of(life.revoke(state, "gone", reason="ceased", now=after(30)))
-    state = of(life.record_publication(state, published(NOON, ["one", "two"], ["one"])))
-    state = of(life.activate(state, "two", now=after(210), settings=QUICK))
-    return of(life.record_publication(state, published(after(470), ["one", "two"], ["two"])))
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
+    state = of(lifecycle.enter(state, public("two"), now=after(10)))
+    state = of(lifecycle.enter(state, public("gone"), now=after(20)))
+    state = of(lifecycle.revoke(state, "gone", reason="ceased", now=after(30)))
+    state = of(lifecycle.record_publication(state, published(NOON, ["one", "two"], ["one"])))
+    state = of(lifecycle.activate(state, "two", now=after(210), settings=QUICK))
+    return of(lifecycle.record_publication(state, published(after(470), ["one", "two"], ["two"])))
 
 
 def test_a_life_is_drawn_phase_by_phase():
@@ -41,8 +39,8 @@ def test_a_life_is_drawn_phase_by_phase():
 
 def test_what_lies_ahead_is_marked_as_such():
     """A successor will sign when it is its turn, and its predecessor then signs on."""
-    state = of(life.enter(rotated(), public("next"), now=after(300)))
-    state = of(life.record_publication(state, published(after(480), ["one", "two", "next"])))
+    state = of(lifecycle.enter(rotated(), public("next"), now=after(300)))
+    state = of(lifecycle.record_publication(state, published(after(480), ["one", "two", "next"])))
 
     _, two, _, following = lives(state, QUICK, after(490))
 
@@ -55,7 +53,7 @@ def test_what_lies_ahead_is_marked_as_such():
 
 def test_a_key_that_was_retired_has_verified_to_its_end():
     """And nothing after it."""
-    state = of(life.retire(rotated(), "one", now=after(600), settings=QUICK))
+    state = of(lifecycle.retire(rotated(), "one", now=after(600), settings=QUICK))
 
     one = lives(state, QUICK, after(700))[0]
 
@@ -65,7 +63,7 @@ def test_a_key_that_was_retired_has_verified_to_its_end():
 
 def test_there_is_always_room_to_draw():
     """Also for one key that was made a moment ago, and for none."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON))
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
     for drawn in (lives(state, QUICK, NOON), lives(EMPTY, QUICK, NOON)):
         start, end = extent(drawn, NOON)
         assert start <= NOON < end
@@ -73,8 +71,8 @@ def test_there_is_always_room_to_draw():
 
 def test_a_root_key_is_drawn_first_and_signs_until_it_ends():
     """It does not rotate, so nothing is ever due."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON))
-    state = of(life.enter(state, public("root"), now=after(5), roles=("root",)))
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
+    state = of(lifecycle.enter(state, public("root"), now=after(5), roles=("root",)))
 
     root, _ = lives(state, QUICK, after(10))
 
@@ -82,18 +80,20 @@ def test_a_root_key_is_drawn_first_and_signs_until_it_ends():
         ("signs", after(5), None)
     ]
     assert (root.what, root.due) == ("ES256 root", None)
-    ended = of(life.retire(state, "root", now=after(20), settings=QUICK))
+    ended = of(lifecycle.retire(state, "root", now=after(20), settings=QUICK))
     assert lives(ended, QUICK, after(30))[0].spans[-1].end == after(20)
 
 
 def test_a_key_that_waits_for_the_roots_is_drawn_so():
     """And as waiting for its turn from when they have listed it."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON))
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
     held = HeldKeyset(1, 1, "1" * 64)
-    state = of(life.keep_keyset(state, held, [], now=NOON))
-    state = of(life.enter(state, public("two"), now=after(5)))
+    state = of(lifecycle.keep_keyset(state, held, [], now=NOON))
+    state = of(lifecycle.enter(state, public("two"), now=after(5)))
     listed = of(
-        life.keep_keyset(state, replace(held, version=2), [public("two").thumbprint], now=after(9))
+        lifecycle.keep_keyset(
+            state, replace(held, version=2), [public("two").thumbprint], now=after(9)
+        )
     )
 
     assert [span.phase for span in lives(state, QUICK, after(10))[1].spans] == ["unlisted"]

@@ -7,11 +7,9 @@ import contextlib
 import pytest
 
 from cardsign.errors import FileFault, StoreFault
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys import life
-from cardsign.keys.audit import verify_chain
-from cardsign.keys.interface import KeyStore
-from cardsign.keys.timeline import TimelineSettings
+from cardsign.jose import PrivateKey
+from cardsign.keys import TimelineSettings, lifecycle, verify_chain
+from cardsign.keys.stores import KeyStore
 from tests.keys.conftest import in_each_store
 from tests.keys.lives import NOON, QUICK, after, published
 
@@ -192,4 +190,4 @@ def test_a_store_elsewhere_needs_only_the_primitives(pair):
 
     assert kept.load() == pair.state
     assert kept.read_private(pair.find("one").thumbprint).startswith(b"{")
-    assert life.withdraw(kept.load(), "https://tides.example/a2a", now=NOON)
+    assert lifecycle.withdraw(kept.load(), "https://tides.example/a2a", now=NOON)

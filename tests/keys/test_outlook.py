@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.keyset import KeysetStatement
-from cardsign.jose.statements import TYP_KEYSET
-from cardsign.keys import life
-from cardsign.keys.findings import Finding
-from cardsign.keys.ledger import write_draft
-from cardsign.keys.outlook import Known, outlook
-from cardsign.keys.records import KeyRecord, StoreState
-from cardsign.keys.renewal import next_draft
-from cardsign.keys.timeline import DEFAULT_SETTINGS
+from cardsign.keys import (
+    DEFAULT_SETTINGS,
+    Finding,
+    KeyRecord,
+    Known,
+    StoreState,
+    lifecycle,
+    next_draft,
+    outlook,
+    write_draft,
+)
+from cardsign.statements import TYP_KEYSET, KeysetStatement, sign_statement
 from tests.keys import issuing
 from tests.keys.issuing import DAY, NOW, first, key, released
 from tests.keys.lives import EMPTY, NOON, QUICK, after, of, public, published
@@ -152,12 +154,12 @@ def test_a_clock_behind_a_statement_is_an_alarm() -> None:
 
 def pair(custody: str | None) -> StoreState:
     """`one` is active, `two` prepublished in some custody."""
-    state = of(life.enter(EMPTY, public("one"), now=NOON))
-    return of(life.enter(state, public("two"), now=NOON, custody=custody))
+    state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
+    return of(lifecycle.enter(state, public("two"), now=NOON, custody=custody))
 
 
 STANDBYS: dict[str, tuple[StoreState, str | None]] = {
-    "there is none": (of(life.enter(EMPTY, public("one"), now=NOON)), "there is none"),
+    "there is none": (of(lifecycle.enter(EMPTY, public("one"), now=NOON)), "there is none"),
     "it lies beside the key": (pair(None), "each lies in the same custody"),
     "it lies elsewhere": (pair(PROGRAM), None),
 }
@@ -176,9 +178,9 @@ def test_a_key_that_nothing_could_replace_is_noted(state: StoreState, words: str
 
 def test_cards_that_hold_up_a_rotation_are_an_alarm_once_the_old_key_is_done() -> None:
     """Before that there is time; what a revoked key has signed cannot wait."""
-    state = of(life.record_publication(pair(None), published(NOON, ["one", "two"], ["one"])))
-    active = of(life.activate(state, "two", now=after(210), settings=QUICK))
-    revoked = of(life.revoke(state, "one", reason="superseded", now=after(1)))
+    state = of(lifecycle.record_publication(pair(None), published(NOON, ["one", "two"], ["one"])))
+    active = of(lifecycle.activate(state, "two", now=after(210), settings=QUICK))
+    revoked = of(lifecycle.revoke(state, "one", reason="superseded", now=after(1)))
 
     def levels(state: StoreState, second: int) -> list[tuple[str, str]]:
         looked = found(Known(state), after(second))

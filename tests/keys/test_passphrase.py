@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import CardsignError, FileFault, PassphraseFault, UsageFault
-from cardsign.keys.passphrase import (
+from cardsign.keys import (
     MAX_FILE_BYTES,
     PassphraseSource,
     check_strength,

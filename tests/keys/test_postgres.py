@@ -16,11 +16,15 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CardsignError, FileFault, SignerFault, StoreFault
-from cardsign.keys.audit import AuditEvent
-from cardsign.keys.envelope import KeyLabel, UnsafeScryptCost, seal
-from cardsign.keys.opening import create_store, open_store
-from cardsign.keys.postgres.address import PARAMETERS, is_database_url, parse_database_url
-from cardsign.keys.store import DirectoryStore
+from cardsign.keys import AuditEvent, KeyLabel, UnsafeScryptCost, seal
+from cardsign.keys.stores import (
+    PARAMETERS,
+    DirectoryStore,
+    create_store,
+    is_database_url,
+    open_store,
+    parse_database_url,
+)
 from tests.keys.conftest import quick_postgres_store
 from tests.keys.lives import NOON, QUICK, after, published
 from tests.keys.postgres import Server
@@ -170,7 +174,7 @@ def test_a_library_that_is_missing_is_one_helpful_line(module):
 
 def test_a_store_in_files_loads_no_library_of_databases():
     """The extra costs nothing to whoever does without it."""
-    program = "import sys, cardsign.cli, cardsign.keys.opening; print(*sys.modules)"
+    program = "import sys, cardsign.cli, cardsign.keys.stores.opening; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
     assert not {b"sqlalchemy", b"psycopg"} & set(done.stdout.split())
@@ -384,7 +388,7 @@ def test_two_commits_at_one_time_are_one(pair, postgres):
 @needs_server
 def test_a_commit_that_others_hold_up_is_busy(pair, postgres, monkeypatch):
     """After a short wait, not for ever; nothing is changed."""
-    from cardsign.keys.postgres import store as module
+    from cardsign.keys.stores import postgres as module
 
     monkeypatch.setattr(module, "LOCK_PATIENCE", 50)
     before = pair.load()
@@ -401,7 +405,7 @@ def test_a_commit_that_others_hold_up_is_busy(pair, postgres, monkeypatch):
 @needs_server
 def test_a_commit_that_fails_at_its_end_leaves_nothing(pair, hand, monkeypatch):
     """One transaction: generation, keys, private halves and log."""
-    from cardsign.keys.postgres import store as module
+    from cardsign.keys.stores import postgres as module
 
     before = (pair.load(), pair.read_audit(), hand("SELECT count(*) FROM cardsign_private"))
 

@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.release import check_release
-from cardsign.jose.statements import StatementRefused
-from cardsign.keys.records import Publication, PublishedCard, StoreState
-from cardsign.keys.releases import (
+from cardsign.keys import (
+    DEFAULT_SETTINGS,
+    KeysetPlan,
+    Publication,
+    PublishedCard,
     ReleasePlan,
+    StoreState,
     draft_following,
-    is_needed,
+    draft_next,
     past_half_life,
     settled_cards,
 )
-from cardsign.keys.statements import KeysetPlan, draft_next
-from cardsign.keys.timeline import DEFAULT_SETTINGS
+from cardsign.keys.releases import is_needed
+from cardsign.statements import StatementRefused, check_release
 from tests.keys.issuing import DAY, NOW, URL, first, released, signed, thumbprint
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)

@@ -8,13 +8,24 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.keyset import KeysetStatement, read_keyset
-from cardsign.jose.statements import TYP_KEYSET, StatementRefused
-from cardsign.keys.ledger import write_draft
-from cardsign.keys.records import KeyRecord, KeyTimes, StoreState
-from cardsign.keys.renewal import next_draft, renewal, says_more
-from cardsign.keys.statements import KeysetPlan, draft_next
+from cardsign.keys import (
+    KeyRecord,
+    KeysetPlan,
+    KeyTimes,
+    StoreState,
+    draft_next,
+    next_draft,
+    plan_renewal,
+    says_more,
+    write_draft,
+)
+from cardsign.statements import (
+    TYP_KEYSET,
+    KeysetStatement,
+    StatementRefused,
+    read_keyset,
+    sign_statement,
+)
 from tests.keys.issuing import DAY, NOW, first, key, online, quorum, thumbprint
 
 LATER = NOW + DAY
@@ -60,7 +71,7 @@ def test_the_roots_are_asked_only_when_there_is_something_to_say(
     """So that a tick can write one draft, and none while nothing changes."""
     keyset = first()
 
-    assert renewal(store(*records), keyset, now=NOW + after).is_due(NOW + after) is due
+    assert plan_renewal(store(*records), keyset, now=NOW + after).is_due(NOW + after) is due
     assert (next_draft(store(*records), keyset, None, now=NOW + after) is not None) is due
 
 
@@ -68,8 +79,8 @@ def test_it_says_why_and_since_when() -> None:
     """The keys, or the end of the statement; and what ends if nobody signs."""
     keyset = first()
 
-    quiet = renewal(store(), keyset, now=LATER)
-    changed = renewal(store(record("card2", "generated"), REVOKED), keyset, now=LATER)
+    quiet = plan_renewal(store(), keyset, now=LATER)
+    changed = plan_renewal(store(record("card2", "generated"), REVOKED), keyset, now=LATER)
 
     assert (quiet.due, quiet.ends, quiet.number) == (NOW + 60 * DAY, NOW + 90 * DAY, "1.2")
     assert "keyset 1.1 ends at" in quiet.why

@@ -10,9 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from cardsign.errors import CardsignError, SignerFault
-from cardsign.jose.jws import sign_payload
-from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.signers import Access, awskms, check_possession, fetch_public, open_signer
+from cardsign.jose import PrivateKey, PublicKey, sign_payload
+from cardsign.keys.signers import awskms, check_possession, fetch_public, open_signer
+from cardsign.keys.signers.registry import Access
 from tests.keys import aws
 
 pytestmark = pytest.mark.needs_boto3

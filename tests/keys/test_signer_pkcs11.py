@@ -7,17 +7,9 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import CardsignError, SignerFault
-from cardsign.jose.jws import sign_payload
-from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys import signers
-from cardsign.keys.signers import (
-    Access,
-    SignerPolicy,
-    check_possession,
-    custody_of,
-    fetch_public,
-    open_signer,
-)
+from cardsign.jose import PrivateKey, PublicKey, sign_payload
+from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer, registry
+from cardsign.keys.signers.registry import Access, SignerPolicy
 from tests.keys.softhsm import PIN, SoftHsm
 
 pytestmark = pytest.mark.needs_softhsm
@@ -81,7 +73,7 @@ def test_rsa_without_a_hash_of_the_token(softhsm: SoftHsm, monkeypatch: pytest.M
         asked.append(token.label)
         return {pkcs11.Mechanism.RSA_PKCS}
 
-    monkeypatch.setattr(signers.pkcs11, "_offered", offered)
+    monkeypatch.setattr(registry.pkcs11, "_offered", offered)
     sign(uri, public, access(softhsm))
     assert asked == ["cards"]
 

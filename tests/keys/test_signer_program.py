@@ -12,18 +12,9 @@ from urllib.parse import quote
 import pytest
 
 from cardsign.errors import SignerFault
-from cardsign.jose.jws import sign_payload
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys.signers import (
-    Access,
-    Signer,
-    SignerPolicy,
-    check_possession,
-    custody_of,
-    fetch_public,
-    open_signer,
-    program,
-)
+from cardsign.jose import PrivateKey, sign_payload
+from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer, program
+from cardsign.keys.signers.registry import Access, Signer, SignerPolicy
 
 LARGE = b'{"name":"' + b"x" * 300_000 + b'"}'
 

@@ -8,17 +8,9 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import CardsignError, SignerFault
-from cardsign.jose.jws import sign_payload
-from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys import signers
-from cardsign.keys.signers import (
-    Access,
-    SignerPolicy,
-    check_possession,
-    custody_of,
-    fetch_public,
-    open_signer,
-)
+from cardsign.jose import PrivateKey, PublicKey, sign_payload
+from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer, registry
+from cardsign.keys.signers.registry import Access, SignerPolicy
 from tests.keys.openbao import OpenBao, running
 
 pytestmark = pytest.mark.needs_openbao
@@ -89,7 +81,7 @@ def test_what_the_server_does_unasked_is_refused(
     """Without our options it answers in DER, and pads by PSS: neither is given out."""
     uri = openbao.make(f"unasked-{key_type}", key_type)
     public = fetch_public(uri, access(openbao))
-    monkeypatch.setattr(signers.vault, "_FORMS", {alg: {"marshaling_algorithm": "asn1"}})
+    monkeypatch.setattr(registry.vault, "_FORMS", {alg: {"marshaling_algorithm": "asn1"}})
 
     with pytest.raises(SignerFault, match="in DER" if alg == "ES256" else "PSS") as caught:
         sign(uri, public, access(openbao))

@@ -10,22 +10,21 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import CardsignError, PassphraseFault, SignerFault
-from cardsign.jose.jws import sign_payload
-from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys import signers
-from cardsign.keys.passphrase import PassphraseSource
+from cardsign.jose import PrivateKey, PublicKey, sign_payload
+from cardsign.keys import PassphraseSource
 from cardsign.keys.signers import (
-    Access,
+    Ask,
     BoundSigner,
-    SignerPolicy,
+    UserSecrets,
     check_possession,
     custody_of,
     fetch_public,
     open_signer,
+    read_signer_policy,
+    registry,
+    user_file,
 )
-from cardsign.keys.signers.access import Ask
-from cardsign.keys.signers.secrets import UserSecrets
-from cardsign.keys.signers.userfile import read_signer_policy, user_file
+from cardsign.keys.signers.registry import Access, SignerPolicy
 
 PASSPHRASE = b"correct horse battery staple"
 ROOT = Path("/")
@@ -259,8 +258,8 @@ def plugin(es256: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             loaded.append(self.name)
             return Remote(es256)
 
-    point = Point("remote", "somewhere:scheme", signers.ENTRY_POINTS)
-    monkeypatch.setattr(signers, "entry_points", lambda **how: EntryPoints([point]).select(**how))
+    point = Point("remote", "somewhere:scheme", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda **how: EntryPoints([point]).select(**how))
     return loaded
 
 

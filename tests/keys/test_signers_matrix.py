@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys.signers import _OURS as OURS
+from cardsign.jose import PrivateKey
 from cardsign.keys.signers import FILE
+from cardsign.keys.signers.registry import _OURS as OURS
 from tests.keys.openbao import OpenBao
 from tests.keys.softhsm import PIN, SoftHsm
 from tests.support import PORTABLE

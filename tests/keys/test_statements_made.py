@@ -10,20 +10,27 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.keys import PublicKey
-from cardsign.jose.keyset import KeysetStatement, StatementKey
-from cardsign.jose.statements import StatementRefused
-from cardsign.jose.succession import check_recovery, check_successor
-from cardsign.keys.differences import differences
-from cardsign.keys.ledger import read_draft, write_draft
-from cardsign.keys.records import KeyRecord, KeyTimes, StoreState
-from cardsign.keys.statements import (
+from cardsign.jose import PublicKey
+from cardsign.keys import (
+    KeyRecord,
     KeysetPlan,
+    KeyTimes,
+    StoreState,
     check_draft,
     check_step,
     draft_next,
     draft_recovery,
+    read_draft,
     signings,
+    write_draft,
+)
+from cardsign.keys.keysets import differences
+from cardsign.statements import (
+    KeysetStatement,
+    StatementKey,
+    StatementRefused,
+    check_recovery,
+    check_successor,
 )
 from tests.keys.issuing import (
     DAY,

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from cardsign.errors import StoreFault
-from cardsign.keys.states import PUBLISHED, STATES, TRANSITIONS, check_transition
+from cardsign.keys import PUBLISHED, STATES, TRANSITIONS, check_transition
 
 LIFE = ["generated", "prepublished", "active", "retiring", "retired"]
 LEGAL = {*itertools.pairwise(LIFE), *((state, "revoked") for state in LIFE)}

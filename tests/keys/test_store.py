@@ -29,17 +29,20 @@ from cardsign.errors import (
     StoreFault,
 )
 from cardsign.files import locked
-from cardsign.jose import base64url
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import sign_payload
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys import store as store_module
-from cardsign.keys.custody import file_custody
-from cardsign.keys.envelope import KeyLabel, UnsafeScryptCost, seal
-from cardsign.keys.records import KeyRecord, StoreState
-from cardsign.keys.stateformat import dump_state, load_state
-from cardsign.keys.states import STATES
-from cardsign.keys.store import DirectoryStore, locate_keystore
+from cardsign.jose import JwkSet, PrivateKey, base64url, sign_payload
+from cardsign.keys import (
+    STATES,
+    KeyLabel,
+    KeyRecord,
+    StoreState,
+    UnsafeScryptCost,
+    dump_state,
+    file_custody,
+    load_state,
+    seal,
+)
+from cardsign.keys.stores import DirectoryStore, locate_keystore
+from cardsign.keys.stores import directory as store_module
 from tests.keys.conftest import in_each_store
 
 PASSPHRASE = b"correct horse battery staple"

@@ -11,8 +11,7 @@ import httpx
 import pytest
 
 from cardsign.errors import FetchFailed
-from cardsign.net.fetch import Wire, fetch
-from cardsign.net.guarded import AsyncGuardedTransport, GuardedTransport, GuardRefused
+from cardsign.net import AsyncGuardedTransport, GuardedTransport, GuardRefused, Wire, fetch_document
 
 #: Seconds for askers who meet somebody who never comes to an end.
 SOON = 0.3
@@ -28,7 +27,7 @@ class Refused:
 
 def by_fetch(url: str, wire: Wire, seconds: float, max_bytes: int) -> bytes:
     policy = replace(wire.policy, total_timeout=seconds, max_bytes=max_bytes)
-    return fetch(url, replace(wire, policy=policy)).body
+    return fetch_document(url, replace(wire, policy=policy)).body
 
 
 def by_client(url: str, wire: Wire, seconds: float, max_bytes: int) -> bytes:

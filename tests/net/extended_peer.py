@@ -16,27 +16,32 @@ from typing import Any
 from internet import Answer, Host, Network, Request, Takeover
 from peers import http
 
-from cardsign.card.extended import ExtendedMarker, with_marker
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.succession import StatementPin
-from cardsign.net.asker import Asker
-from cardsign.net.credentials import Credential, CredentialSource
-from cardsign.net.discovery import Discoverer
-from cardsign.net.extended import ExtendedMeeting, Ground, meet_extended
-from cardsign.net.fetch import CARD_PATH
-from cardsign.net.meeting import Meeting
-from cardsign.net.wallet import Wallet
-from cardsign.publish import publish
-from cardsign.server.app import ServerConfig, create_app
-from cardsign.server.tokens import TokenTable, create_token
-from cardsign.trust.anchors import KeysetAnchor
-from cardsign.trust.known import TransientMemory
-from cardsign.trust.origins import parse_origin
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment, Policy
-from cardsign.trust.refresh import KEYSET_PATH, RELEASE_PATH
+from cardsign.card import ExtendedMarker, with_marker
+from cardsign.jose import JwkSet, PrivateKey
+from cardsign.net import (
+    CARD_PATH,
+    Asker,
+    Credential,
+    CredentialSource,
+    Discoverer,
+    ExtendedMeeting,
+    Ground,
+    Meeting,
+    Wallet,
+    meet_extended,
+)
+from cardsign.publish import publish_generation
+from cardsign.server import ServerConfig, TokenTable, create_app, create_token
+from cardsign.statements import StatementPin, read_keyset
+from cardsign.trust import (
+    KEYSET_PATH,
+    RELEASE_PATH,
+    Enrolment,
+    KeysetAnchor,
+    Policy,
+    TransientMemory,
+)
+from cardsign.urls import parse_origin, parse_place
 from tests.cli import peer
 from tests.jose.statement_making import DAY, URL, key
 from tests.publications import PUBLIC, sign, with_skill
@@ -110,7 +115,7 @@ def tides(
 ) -> Tides:
     """Put the peer on the network, with a public card and the extended card of the audience."""
     signer: PrivateKey = key("card")
-    publish(
+    publish_generation(
         sign(card, signer),
         jwks=JwkSet.of([signer.public]),
         extended={AUDIENCE: served or sign(extended(card), signer)},

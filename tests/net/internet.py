@@ -38,8 +38,7 @@ from authorities import Authority
 from peers import headers as header_fields
 from peers import http, read_head
 
-from cardsign.net.addresses import IPAddress
-from cardsign.net.fetch import DEFAULT_POLICY, FetchPolicy, Wire
+from cardsign.net import DEFAULT_POLICY, FetchPolicy, IPAddress, Wire
 
 
 @dataclass(frozen=True)

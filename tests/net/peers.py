@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from cardsign.net.addresses import IPAddress
-from cardsign.net.fetch import FetchPolicy, Wire
+from cardsign.net import FetchPolicy, IPAddress, Wire
 
 #: For peers on this machine; nothing is slower than this unless a test means it.
 LOCAL = Wire(FetchPolicy(insecure_loopback_http=True))

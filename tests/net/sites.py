@@ -19,19 +19,22 @@ from typing import Any
 from authorities import Authority
 from peers import http, read_head, speaking
 
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.succession import StatementPin
-from cardsign.net.addresses import IPAddress
-from cardsign.net.asker import Asker
-from cardsign.net.discovery import Discoverer
-from cardsign.net.fetch import FetchPolicy, Wire
+from cardsign.net import Asker, Discoverer, FetchPolicy, IPAddress, Wire
 from cardsign.reasons import Reason
-from cardsign.trust.anchors import Anchor, KeysetAnchor
-from cardsign.trust.known import Known, Memory, TransientMemory
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment, Policy
-from cardsign.trust.refresh import KEYSET_PATH, RELEASE_PATH
-from cardsign.verify.cache import VerdictCache
+from cardsign.statements import StatementPin, read_keyset
+from cardsign.trust import (
+    KEYSET_PATH,
+    RELEASE_PATH,
+    Anchor,
+    Enrolment,
+    KeysetAnchor,
+    Known,
+    Memory,
+    Policy,
+    TransientMemory,
+)
+from cardsign.urls import parse_place
+from cardsign.verify import VerdictCache
 from tests.cli import peer
 from tests.jose.statement_making import key
 from tests.support import PORTABLE, dump, signed

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.net.cache import ENTRY_COST, AnswerCache, Entry, same_version, validators
-from cardsign.net.freshness import Freshness
-from cardsign.trust.origins import Url, parse_url
+from cardsign.net import ENTRY_COST, AnswerCache, Entry, Freshness, same_version, validators
+from cardsign.urls import Url, parse_url
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SUNDAY = "Sun, 22 Nov 2026 12:00:00 GMT"

@@ -16,8 +16,7 @@ from internet import Host, Network, Request
 from peers import CARD, LOCAL, http, serving
 
 from cardsign.errors import FetchFailed
-from cardsign.net.asker import MAX_COOLING, Answer, Asker
-from cardsign.net.cache import AnswerCache
+from cardsign.net import MAX_COOLING, Answer, AnswerCache, Asker
 from cardsign.trust import refresh
 
 START = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -459,7 +458,7 @@ def test_an_interrupted_flight(
         raise Interrupted
 
     with ThreadPoolExecutor(2) as threads, monkeypatch.context() as patch:
-        patch.setattr("cardsign.net.asker.fetch", interrupted)
+        patch.setattr("cardsign.net.asker.fetch_document", interrupted)
         both = [threads.submit(ask, asker) for _ in range(2)]
         ends = {type(one.exception(20)): one for one in both}
     waited = ends[type(None)].result().failure

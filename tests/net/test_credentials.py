@@ -14,10 +14,19 @@ from urllib.parse import quote
 import pytest
 
 from cardsign.errors import CardsignError, CredentialFault, FileFault, UsageFault
-from cardsign.net import credentials
-from cardsign.net.credentials import Credential, CredentialSource, Header, read_credentials
-from cardsign.net.schemes import BASIC, BEARER, Manner, manner_of, parse_manner
-from cardsign.trust.origins import parse_origin
+from cardsign.net import (
+    BASIC,
+    BEARER,
+    Credential,
+    CredentialSource,
+    Header,
+    Manner,
+    credentials,
+    manner_of,
+    parse_manner,
+    read_credentials,
+)
+from cardsign.urls import parse_origin
 
 SECRET = "tok-6f1c2b9e~A/+="
 ORIGIN = parse_origin("https://tides.example")

@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 
 from cardsign.errors import CardsignError, UsageFault
-from cardsign.net.credentials import Credential, CredentialSource
-from cardsign.net.endpoints import Endpoint
-from cardsign.net.schemes import BASIC, demands_credentials
-from cardsign.net.wallet import Errand, Wallet
-from cardsign.trust.origins import parse_origin, parse_url
+from cardsign.net import (
+    BASIC,
+    Credential,
+    CredentialSource,
+    Endpoint,
+    Errand,
+    Wallet,
+    demands_credentials,
+)
+from cardsign.urls import parse_origin, parse_url
 
 TIDES, CDN = "https://tides.example", "https://cdn.example"
 A, B = "aaaa", "bbbb"

@@ -27,24 +27,29 @@ from sites import (
 
 import cardsign
 from cardsign.errors import CardRefused, FileFault, StateFault
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PublicKey
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.statements import TYP_KEYSET
-from cardsign.net.live import JWKS_PATH
-from cardsign.trust.anchors import JwksAnchor, KeysAnchor, TofuAnchor
-from cardsign.trust.enrolling import first_known
-from cardsign.trust.evidence import Evidence
-from cardsign.trust.known import Known, TransientMemory, WithoutMemory
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Policy
-from cardsign.trust.refresh import KEYSET_PATH, RELEASE_PATH
-from cardsign.trust.state import DirectoryMemo, DirectoryMemory
-from cardsign.trust.subject import AtOrigin, CardUrl, Issuer
-from cardsign.verdict import NotTrusted, Report
-from cardsign.verify import signature
-from cardsign.verify.cache import VerdictCache
+from cardsign.jose import JwkSet, PublicKey
+from cardsign.net import JWKS_PATH
+from cardsign.statements import TYP_KEYSET, read_keyset, sign_statement
+from cardsign.trust import (
+    KEYSET_PATH,
+    RELEASE_PATH,
+    AtOrigin,
+    CardUrl,
+    DirectoryMemo,
+    DirectoryMemory,
+    Evidence,
+    Issuer,
+    JwksAnchor,
+    KeysAnchor,
+    Known,
+    Policy,
+    TofuAnchor,
+    TransientMemory,
+    WithoutMemory,
+    first_known,
+)
+from cardsign.urls import parse_place
+from cardsign.verify import NotTrusted, Report, VerdictCache, signature
 from tests.cli import peer
 from tests.jose.statement_making import DAY, key, quorum
 from tests.support import PORTABLE, dump, signed

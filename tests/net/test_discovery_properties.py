@@ -10,13 +10,8 @@ from hypothesis import strategies as st
 from sites import CANONICAL, HOST, OTHER, Clock, enrolment, pinned
 
 from cardsign.errors import FetchFailed
-from cardsign.net.asker import Asker
-from cardsign.net.discovery import Discoverer
-from cardsign.net.fetch import Absent, Fetched, Wire
-from cardsign.trust.known import Known, TransientMemory
-from cardsign.trust.policy import Policy
-from cardsign.trust.refresh import KEYSET_PATH, RELEASE_PATH
-from cardsign.trust.subject import CardUrl
+from cardsign.net import Absent, Asker, Discoverer, Fetched, Wire
+from cardsign.trust import KEYSET_PATH, RELEASE_PATH, CardUrl, Known, Policy, TransientMemory
 from cardsign.verify import examine_card
 from tests.cli import peer
 from tests.jose.statement_making import DAY, key
@@ -89,7 +84,7 @@ def test_caches_change_no_verdict(steps: list[object]) -> None:
     policy, memory = Policy((enrolled,)), Remembering()
     one = Discoverer(policy, memory, asker=Asker(now=clock), now=clock)
     held = (0, 0, 0)
-    with mock.patch("cardsign.net.asker.fetch", served.fetch):
+    with mock.patch("cardsign.net.asker.fetch_document", served.fetch):
         for step in [*steps, 0]:
             match step:
                 case bool():
@@ -128,7 +123,7 @@ def test_the_world_has_something_of_everything() -> None:
     """The property above sees trusted cards and others."""
     served, clock = Served(), Clock()
     policy = Policy((enrolment(pinned(FIRST)),))
-    with mock.patch("cardsign.net.asker.fetch", served.fetch):
+    with mock.patch("cardsign.net.asker.fetch_document", served.fetch):
         one = Discoverer(policy, Remembering(), asker=Asker(now=clock), now=clock)
         assert one.examine(HOST).verdict == "trusted"
         served.documents[RELEASE_PATH] = WORLD[RELEASE_PATH][3]

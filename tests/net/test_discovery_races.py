@@ -16,14 +16,10 @@ import pytest
 from authorities import Authority
 from sites import CANONICAL, HOST, Clock, Site, enrolment, pinned, plain_site, site, verifier
 
-from cardsign.jose.keyset import read_keyset
-from cardsign.net.asker import Asker
-from cardsign.net.discovery import Discoverer
-from cardsign.trust.enrolling import first_known
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment, Policy
-from cardsign.trust.refresh import KEYSET_PATH
-from cardsign.trust.state import DirectoryMemory
+from cardsign.net import Asker, Discoverer
+from cardsign.statements import read_keyset
+from cardsign.trust import KEYSET_PATH, DirectoryMemory, Enrolment, Policy, first_known
+from cardsign.urls import parse_place
 from tests.cli import peer
 from tests.support import PORTABLE
 
@@ -104,12 +100,12 @@ PROCESS = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from cardsign.jose.succession import StatementPin
+from cardsign.statements.succession import StatementPin
 from cardsign.net.asker import Asker
 from cardsign.net.discovery import Discoverer
 from cardsign.net.fetch import FetchPolicy, Wire
-from cardsign.trust.anchors import KeysetAnchor
-from cardsign.trust.places import parse_place
+from cardsign.trust.policy import KeysetAnchor
+from cardsign.urls import parse_place
 from cardsign.trust.policy import Enrolment, Policy
 from cardsign.trust.state import DirectoryMemory
 

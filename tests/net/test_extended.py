@@ -31,14 +31,16 @@ from internet import Network, Request
 from peers import http
 
 from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed, UsageFault
-from cardsign.net.credentials import Header
-from cardsign.net.endpoints import endpoints_of
-from cardsign.net.envelope import PeerError
-from cardsign.net.extended import meet_extended
-from cardsign.net.presenting import ask_for_extended_card
-from cardsign.net.schemes import BEARER
-from cardsign.trust.refresh import RELEASE_PATH
-from cardsign.verdict import NotTrusted, Report
+from cardsign.net import (
+    BEARER,
+    Header,
+    PeerError,
+    ask_for_extended_card,
+    endpoints_of,
+    meet_extended,
+)
+from cardsign.trust import RELEASE_PATH
+from cardsign.verify import NotTrusted, Report
 from tests.cli import peer
 from tests.jose.statement_making import URL, key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign

@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CallFailed
-from cardsign.jose.jwks import JwkSet
-from cardsign.net.endpoints import Endpoint, endpoints_of, is_outside
-from cardsign.trust.anchors import KeysAnchor
-from cardsign.trust.origins import parse_url
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment, Policy
+from cardsign.jose import JwkSet
+from cardsign.net import Endpoint, endpoints_of, is_outside
+from cardsign.trust import Enrolment, KeysAnchor, Policy
+from cardsign.urls import parse_place, parse_url
 
 HOST = "https://tides.example"
 

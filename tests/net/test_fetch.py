@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from peers import CARD, IMPATIENT, LOCAL, Answer, Names, Scripted, chunks, headers, http, serving
 
 import cardsign
-from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.card import MAX_CARD_BYTES
 from cardsign.errors import EXIT_NO_VERDICT, FetchFailed
-from cardsign.net.fetch import Wire, fetch
+from cardsign.net import Wire, fetch_document
 from cardsign.reasons import REASONS
 
 SECRET = "said-by-the-peer"
@@ -32,7 +32,7 @@ def chunked(*parts: bytes, **more: str) -> bytes:
 def test_honest_peer() -> None:
     """What comes back is what was sent, and says from where."""
     with serving(http()) as peer:
-        fetched = fetch(peer.url("/card.json?v=1"), LOCAL)
+        fetched = fetch_document(peer.url("/card.json?v=1"), LOCAL)
 
     assert fetched.url == peer.url("/card.json?v=1")
     assert (fetched.status, fetched.body) == (200, CARD)
@@ -43,7 +43,7 @@ def test_honest_peer() -> None:
 def test_what_the_peer_learns() -> None:
     """The request is one GET that names neither us nor anybody's credentials."""
     with serving(http()) as peer:
-        fetch(peer.url("/a/b.json?c=d"), LOCAL)
+        fetch_document(peer.url("/a/b.json?c=d"), LOCAL)
 
     (request,) = peer.requests
     assert request.startswith(b"GET /a/b.json?c=d HTTP/1.1\r\n")
@@ -61,7 +61,7 @@ def test_an_uninstalled_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no version is known, none is told."""
     monkeypatch.setattr(metadata.Distribution, "from_name", not_installed)
     with serving(http()) as peer:
-        fetch(peer.url(), LOCAL)
+        fetch_document(peer.url(), LOCAL)
     assert headers(peer.requests[0])["user-agent"] == "cardsign"
 
 
@@ -87,7 +87,7 @@ HONEST: dict[str, bytes] = {
 def test_honest_answers(answer: bytes) -> None:
     """Every honest way to send a card is understood."""
     with serving(answer) as peer:
-        assert fetch(peer.url(), LOCAL).body == CARD
+        assert fetch_document(peer.url(), LOCAL).body == CARD
 
 
 def status(line: str, **more: str) -> bytes:
@@ -155,7 +155,7 @@ REFUSED: dict[str, tuple[str, bytes]] = {
 def test_refused(code: str, answer: bytes) -> None:
     """What is no plain 200 with JSON is refused by its code, and not a word of it repeated."""
     with serving(answer) as peer, pytest.raises(FetchFailed) as refused:
-        fetch(peer.url(), LOCAL)
+        fetch_document(peer.url(), LOCAL)
 
     error = refused.value
     assert error.code == code
@@ -170,7 +170,7 @@ def test_a_redirect_is_explained() -> None:
     """Whoever is redirected is told what to do; the target, which a stranger chose, is not."""
     answer = status("301", location="https://x.example/")
     with serving(answer) as peer, pytest.raises(FetchFailed, match="answered 301") as refused:
-        fetch(peer.url(), LOCAL)
+        fetch_document(peer.url(), LOCAL)
     assert "Redirects are not followed" in refused.value.hint
 
 
@@ -186,15 +186,15 @@ LARGE: dict[str, tuple[bytes, bytes]] = {
 def test_the_limit_is_exact(fits: bytes, exceeds: bytes) -> None:
     """The largest body is taken, and one byte more is not, however it is framed."""
     with serving({"/fits": fits, "/exceeds": exceeds}) as peer:
-        assert fetch(peer.url("/fits"), LOCAL).body == BODY
+        assert fetch_document(peer.url("/fits"), LOCAL).body == BODY
         with pytest.raises(FetchFailed, match=r"fetch\.too_large"):
-            fetch(peer.url("/exceeds"), LOCAL)
+            fetch_document(peer.url("/exceeds"), LOCAL)
 
 
 def test_less_declared_than_sent() -> None:
     """What follows the declared length is not part of the answer."""
     with serving(http(content_length="9")) as peer:
-        assert fetch(peer.url(), LOCAL).body == CARD[:9]
+        assert fetch_document(peer.url(), LOCAL).body == CARD[:9]
 
 
 def until_closed(connection: socket.socket) -> None:
@@ -255,7 +255,7 @@ def test_endless(code: str, answer: Answer) -> None:
     started = time.monotonic()
     wire = IMPATIENT if code == "fetch.timeout" else LOCAL
     with serving(answer) as peer, pytest.raises(FetchFailed) as refused:
-        fetch(peer.url(), wire)
+        fetch_document(peer.url(), wire)
 
     assert refused.value.code == code
     assert time.monotonic() - started < 4
@@ -265,7 +265,7 @@ def test_slow_but_in_time() -> None:
     """A peer who takes his time, but not all of it, is heard out."""
     head, body = http()[: -len(CARD)], iter([CARD[:7], CARD[7:]])
     with serving(drip(head, body)) as peer:
-        assert fetch(peer.url(), LOCAL).body == CARD
+        assert fetch_document(peer.url(), LOCAL).body == CARD
 
 
 def test_the_clock_is_an_argument() -> None:
@@ -273,7 +273,7 @@ def test_the_clock_is_an_argument() -> None:
     ticks = itertools.count(0.0, 4.0)  # four seconds pass between two looks at it
     late = r"fetch\.timeout: .*5 s to connect, 10 s in all"
     with serving(http()) as peer, pytest.raises(FetchFailed, match=late):
-        fetch(peer.url(), replace(LOCAL, clock=lambda: next(ticks)))
+        fetch_document(peer.url(), replace(LOCAL, clock=lambda: next(ticks)))
 
 
 def test_a_slow_resolver_is_a_timeout() -> None:
@@ -285,7 +285,7 @@ def test_a_slow_resolver_is_a_timeout() -> None:
 
     started = time.monotonic()
     with pytest.raises(FetchFailed, match=r"fetch\.timeout: https://agent\.example/"):
-        fetch("https://agent.example/", replace(IMPATIENT, resolver=slow))
+        fetch_document("https://agent.example/", replace(IMPATIENT, resolver=slow))
     assert time.monotonic() - started < 2
 
 
@@ -296,7 +296,7 @@ def test_an_unknown_name() -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     with pytest.raises(FetchFailed, match=r"fetch\.failed: .*agent\.example.*not known"):
-        fetch("https://agent.example/", Wire(resolver=unknown))
+        fetch_document("https://agent.example/", Wire(resolver=unknown))
 
 
 def test_nobody_listens() -> None:
@@ -304,7 +304,7 @@ def test_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with pytest.raises(FetchFailed, match=r"fetch\.failed: .*Connection refused"):
-        fetch(f"http://127.0.0.1:{port}/", LOCAL)
+        fetch_document(f"http://127.0.0.1:{port}/", LOCAL)
 
 
 def test_the_second_address_answers() -> None:
@@ -312,14 +312,14 @@ def test_the_second_address_answers() -> None:
     with serving(http()) as peer:
         names = Names(["127.0.0.99", "127.0.0.1"])
         url = peer.url(host="agent.example")
-        assert fetch(url, replace(LOCAL, resolver=names)).address == "127.0.0.1"
+        assert fetch_document(url, replace(LOCAL, resolver=names)).address == "127.0.0.1"
         assert headers(peer.requests[0])["host"] == f"agent.example:{peer.port}"
 
 
 def test_an_ipv6_peer() -> None:
     """An IPv6 address stands in brackets in the URL and in the Host header."""
     kept = Scripted(http())
-    fetched = fetch("http://[::1]:8080/", replace(LOCAL, dial=kept))
+    fetched = fetch_document("http://[::1]:8080/", replace(LOCAL, dial=kept))
     request = kept.requests()
     assert (fetched.url, fetched.address) == ("http://[::1]:8080/", "::1")
     assert headers(request)["host"] == "[::1]:8080"
@@ -330,14 +330,14 @@ def test_no_proxy(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment sends nobody elsewhere."""
     monkeypatch.setenv(variable, "http://127.0.0.1:9")
     with serving(http()) as peer:
-        assert fetch(peer.url(), LOCAL).body == CARD
+        assert fetch_document(peer.url(), LOCAL).body == CARD
 
 
 def test_no_memory() -> None:
     """Each call makes a connection of its own, and no cookie comes back."""
     with serving(http(set_cookie="a=b")) as peer:
         for _ in range(2):
-            fetch(peer.url(), LOCAL)
+            fetch_document(peer.url(), LOCAL)
     assert len(peer.requests) == 2
     assert all("cookie" not in headers(request) for request in peer.requests)
 
@@ -363,6 +363,6 @@ def test_any_bytes(pieces: list[bytes]) -> None:
     peer = Scripted(b"".join(pieces))
     wire = replace(LOCAL, ssl_context=CONTEXT, dial=peer).limited(9)
     with contextlib.suppress(FetchFailed):
-        fetched = fetch("http://127.0.0.1/", wire)
+        fetched = fetch_document("http://127.0.0.1/", wire)
         assert len(fetched.body) <= 9
     assert peer.requests().startswith(b"GET / HTTP/1.1\r\n")

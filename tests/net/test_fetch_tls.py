@@ -14,9 +14,7 @@ from authorities import Authority
 from peers import CARD, IMPATIENT, LOCAL, Names, http, serving, speaking
 
 from cardsign.errors import FetchFailed
-from cardsign.net.addresses import IPAddress
-from cardsign.net.fetch import Wire, fetch
-from cardsign.net.transport import tcp_dial
+from cardsign.net import IPAddress, Wire, fetch_document, tcp_dial
 
 HERE = Names(["127.0.0.1"])
 
@@ -26,7 +24,9 @@ def test_honest_peer(authority: Authority) -> None:
     names = Names(["127.0.0.1"])
     with serving(http(), authority.server("agent.example")) as peer:
         url = peer.url(scheme="https", host="agent.example")
-        fetched = fetch(url, replace(LOCAL, resolver=names, ssl_context=authority.client()))
+        fetched = fetch_document(
+            url, replace(LOCAL, resolver=names, ssl_context=authority.client())
+        )
 
     assert (fetched.url, fetched.body, fetched.address) == (url, CARD, "127.0.0.1")
     assert names.asked == ["agent.example"]
@@ -37,7 +37,7 @@ def test_an_address_in_the_certificate(authority: Authority) -> None:
     """A host that is an address needs a certificate for that address."""
     with serving(http(), authority.server("127.0.0.1")) as peer:
         url = peer.url(scheme="https")
-        assert fetch(url, replace(LOCAL, ssl_context=authority.client())).body == CARD
+        assert fetch_document(url, replace(LOCAL, ssl_context=authority.client())).body == CARD
     assert peer.server_names == [None]
 
 
@@ -50,7 +50,9 @@ def test_an_ipv6_address_in_the_certificate(authority: Authority) -> None:
     with serving(http(), authority.server("::1")) as peer:
         url = peer.url(scheme="https", host="[::1]")
         context = authority.client()
-        assert fetch(url, replace(LOCAL, ssl_context=context, dial=nearby)).address == "::1"
+        assert (
+            fetch_document(url, replace(LOCAL, ssl_context=context, dial=nearby)).address == "::1"
+        )
 
 
 BAD_CERTIFICATES = {
@@ -69,7 +71,7 @@ def test_bad_certificates(name: str, made, words: str, authority: Authority) -> 
     with serving(http(), authority.server(name, **made)) as peer:
         url = peer.url(scheme="https", host="agent.example")
         with pytest.raises(FetchFailed, match=rf"fetch\.tls: .*{words}"):
-            fetch(url, replace(LOCAL, resolver=HERE, ssl_context=authority.client()))
+            fetch_document(url, replace(LOCAL, resolver=HERE, ssl_context=authority.client()))
     assert peer.requests == []
 
 
@@ -78,7 +80,7 @@ def test_the_systems_trust_store(authority: Authority) -> None:
     with serving(http(), authority.server("agent.example")) as peer:
         url = peer.url(scheme="https", host="agent.example")
         with pytest.raises(FetchFailed, match=r"fetch\.tls: .*unable to get local issuer"):
-            fetch(url, replace(LOCAL, resolver=HERE))
+            fetch_document(url, replace(LOCAL, resolver=HERE))
     assert peer.requests == []
 
 
@@ -100,7 +102,7 @@ CARELESS = {
 def test_careless_contexts(context: ssl.SSLContext) -> None:
     """A context that checks too little is not used."""
     with pytest.raises(FetchFailed, match=r"fetch\.tls: the TLS context does not check"):
-        fetch("https://agent.example/", Wire(ssl_context=context))
+        fetch_document("https://agent.example/", Wire(ssl_context=context))
 
 
 def in_the_clear(connection: socket.socket) -> None:
@@ -110,7 +112,7 @@ def in_the_clear(connection: socket.socket) -> None:
 def test_a_peer_without_tls() -> None:
     """A peer who answers in the clear is a TLS error, and his words are not repeated."""
     with speaking(in_the_clear) as port, pytest.raises(FetchFailed) as refused:
-        fetch(f"https://127.0.0.1:{port}/", LOCAL)
+        fetch_document(f"https://127.0.0.1:{port}/", LOCAL)
     assert refused.value.code == "fetch.tls"
     assert "said-by" not in str(refused.value)
 
@@ -127,7 +129,7 @@ def test_a_handshake_byte_by_byte() -> None:
     started = time.monotonic()
     policy = replace(LOCAL.policy, connect_timeout=0.3)
     with speaking(drip_a_record) as port, pytest.raises(FetchFailed, match=r"fetch\.timeout"):
-        fetch(f"https://127.0.0.1:{port}/", Wire(policy))
+        fetch_document(f"https://127.0.0.1:{port}/", Wire(policy))
     assert time.monotonic() - started < 4
 
 
@@ -143,6 +145,6 @@ def test_a_body_byte_by_byte(authority: Authority) -> None:
     started = time.monotonic()
     tls, context = authority.server("127.0.0.1"), authority.client()
     with serving(drip_within_tls, tls) as peer, pytest.raises(FetchFailed, match=r"\.timeout"):
-        fetch(peer.url(scheme="https"), replace(IMPATIENT, ssl_context=context))
+        fetch_document(peer.url(scheme="https"), replace(IMPATIENT, ssl_context=context))
     assert time.monotonic() - started < 4
     assert len(peer.requests) == 1

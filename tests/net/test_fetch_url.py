@@ -8,7 +8,7 @@ import pytest
 from peers import LOCAL, Names, NoDial
 
 from cardsign.errors import FetchFailed
-from cardsign.net.fetch import DEFAULT_WIRE, Wire, fetch
+from cardsign.net import DEFAULT_WIRE, Wire, fetch_document
 
 PUBLIC = "93.184.215.14"
 
@@ -71,7 +71,7 @@ def test_odd_urls(url: str) -> None:
     """What two parsers could read differently is neither resolved nor connected to."""
     names, dial = Names([PUBLIC]), NoDial()
     with pytest.raises(FetchFailed) as refused:
-        fetch(url, replace(LOCAL, resolver=names, dial=dial))
+        fetch_document(url, replace(LOCAL, resolver=names, dial=dial))
 
     assert refused.value.code == "fetch.url"
     assert refused.value.message.isprintable()
@@ -93,7 +93,7 @@ def test_good_urls(url: str, host: str, port: int) -> None:
     """The honest twins get as far as the connection."""
     names, dial = Names([PUBLIC]), NoDial()
     with pytest.raises(FetchFailed, match=r"fetch\.failed: .*Connection refused"):
-        fetch(url, Wire(resolver=names, dial=dial))
+        fetch_document(url, Wire(resolver=names, dial=dial))
 
     assert (names.asked, dial.asked) == ([host], [(PUBLIC, port)])
 
@@ -103,7 +103,7 @@ def test_plain_http(host: str) -> None:
     """Plain http is refused before anything is resolved."""
     names, dial = Names(["127.0.0.1"]), NoDial()
     with pytest.raises(FetchFailed, match=r"fetch\.url: .* over plain http") as refused:
-        fetch(f"http://{host}/", Wire(resolver=names, dial=dial))
+        fetch_document(f"http://{host}/", Wire(resolver=names, dial=dial))
 
     assert "--insecure-loopback-http" in refused.value.hint
     assert (names.asked, dial.asked) == ([], [])
@@ -132,7 +132,7 @@ def test_forbidden_addresses(url: str, names: Names, wire: Wire) -> None:
     """A forbidden address is refused before any connection is made."""
     dial = NoDial()
     with pytest.raises(FetchFailed) as refused:
-        fetch(url, replace(wire, resolver=names, dial=dial))
+        fetch_document(url, replace(wire, resolver=names, dial=dial))
 
     assert refused.value.code == "fetch.forbidden_address"
     assert dial.asked == []
@@ -142,7 +142,7 @@ def test_rebinding() -> None:
     """A name that turns to loopback after its first answer is not asked a second time."""
     names, dial = Names([PUBLIC], ["127.0.0.1"]), NoDial()
     with pytest.raises(FetchFailed, match=r"fetch\.failed"):
-        fetch("https://agent.example/", Wire(resolver=names, dial=dial))
+        fetch_document("https://agent.example/", Wire(resolver=names, dial=dial))
 
     assert names.asked == ["agent.example"]
     assert dial.asked == [(PUBLIC, 443)]
@@ -153,7 +153,7 @@ def test_every_address_is_tried() -> None:
     addresses = ["2606:2800:21f:cb07:6820:80da:af6b:8b2c", PUBLIC]
     dial = NoDial()
     with pytest.raises(FetchFailed, match=r"fetch\.failed"):
-        fetch("https://agent.example/", Wire(resolver=Names(addresses), dial=dial))
+        fetch_document("https://agent.example/", Wire(resolver=Names(addresses), dial=dial))
 
     assert dial.asked == [(address, 443) for address in addresses]
 
@@ -163,7 +163,7 @@ def test_loopback_hint() -> None:
     hints = {}
     for host in ("127.0.0.1", "10.0.0.1"):
         with pytest.raises(FetchFailed) as refused:
-            fetch(f"https://{host}/")
+            fetch_document(f"https://{host}/")
         hints[host] = refused.value.hint
 
     assert hints["127.0.0.1"] == ""  # the registry's, which names the option

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.net import asker, cache, exchange, fetch, freshness, guarded, live, rounds
+from cardsign import urls
+from cardsign.net import asker, cache, discovery, fetch, guarded
 from cardsign.reasons import REASONS
-from cardsign.trust import origins, refresh
+from cardsign.trust import refresh
 
 PAGE = Path(__file__).parents[2] / "docs" / "fetching.md"
 MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
-        *(asker, cache, exchange, fetch, freshness, guarded, live, rounds),
-        *(origins, refresh),
+        *(asker, cache, fetch, fetch, cache, guarded, discovery, discovery),
+        *(urls, refresh),
     )
 }
 UNITS = {"s": 1, "s each": 1, "KiB": 1024, "MiB": 1024**2, "characters": 1, "": 1}

@@ -10,14 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.net.freshness import (
-    MAX_SAID,
-    Freshness,
-    Headers,
-    freshened,
-    freshness,
-    http_date,
-)
+from cardsign.net import MAX_SAID, Freshness, Headers, freshened, freshness, http_date
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 CEILING = 300

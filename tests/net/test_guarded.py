@@ -22,19 +22,22 @@ from internet import Host, Network, Request, Takeover
 from peers import CARD, LOCAL, Names, NoDial, http, serving
 
 from cardsign.errors import FetchFailed
-from cardsign.net.addresses import IPAddress
-from cardsign.net.fetch import CONNECT_SECONDS, DEFAULT_WIRE, FetchPolicy, Wire
-from cardsign.net.guarded import (
+from cardsign.net import (
     ANSWER_SECONDS,
+    CONNECT_SECONDS,
+    DEFAULT_WIRE,
     EVENT_IDLE_SECONDS,
     EVENT_TOTAL_SECONDS,
     AsyncGuardedTransport,
+    Deadline,
+    FetchPolicy,
     GuardedTransport,
     GuardRefused,
     GuardTimedOut,
+    IPAddress,
+    Wire,
 )
-from cardsign.net.transport import Deadline
-from cardsign.trust.origins import parse_origin
+from cardsign.urls import parse_origin
 
 URL = "https://agent.example/rpc"
 HOME = parse_origin("https://agent.example")

@@ -10,7 +10,7 @@ from internet import Network, Request, Takeover
 from peers import CARD, http, serving
 
 from cardsign.errors import FetchFailed
-from cardsign.net.fetch import fetch
+from cardsign.net import fetch_document
 
 
 def test_what_was_asked_is_written_down(authority: Authority) -> None:
@@ -19,7 +19,7 @@ def test_what_was_asked_is_written_down(authority: Authority) -> None:
     peer = network.host("agent.example", {"/card.json": http()})
     other = network.host("other.example", http())
 
-    assert fetch("https://agent.example/card.json", network.wire()).body == CARD
+    assert fetch_document("https://agent.example/card.json", network.wire()).body == CARD
 
     assert network.names == ["agent.example"]
     assert network.dialled == ["agent.example:443"]
@@ -42,7 +42,7 @@ def test_unknown_paths_hosts_and_addresses(authority: Authority) -> None:
         ("https://moved.example/", "fetch.failed"),
     ):
         with pytest.raises(FetchFailed) as refused:
-            fetch(url, network.wire())
+            fetch_document(url, network.wire())
         assert refused.value.code == code
     assert network.names == ["agent.example", "nobody.example", "moved.example"]
     assert network.dialled == ["agent.example:443", "93.185.1.1:443"]
@@ -59,8 +59,8 @@ def test_answers_made_on_the_way(authority: Authority) -> None:
         connection.sendall(http(b"{}"))
 
     network.host("agent.example", {"/echo": echo, "/speak": Takeover(speak)})
-    assert fetch("https://agent.example/echo", network.wire()).body == b"agent.example"
-    assert fetch("https://agent.example/speak", network.wire()).body == b"{}"
+    assert fetch_document("https://agent.example/echo", network.wire()).body == b"agent.example"
+    assert fetch_document("https://agent.example/speak", network.wire()).body == b"{}"
 
 
 def test_a_relayed_server(authority: Authority) -> None:
@@ -68,6 +68,6 @@ def test_a_relayed_server(authority: Authority) -> None:
     network = Network(authority)
     with serving(http()) as plain:
         network.relay("agent.example", plain.port)
-        assert fetch("https://agent.example/card.json", network.wire()).body == CARD
+        assert fetch_document("https://agent.example/card.json", network.wire()).body == CARD
     assert network.told(b"GET /card.json HTTP/1.1") == {"agent.example"}
     assert plain.requests[0].startswith(b"GET /card.json")

@@ -11,23 +11,27 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.succession import StatementPin
-from cardsign.net.live import gather, home_of
-from cardsign.net.rounds import OVERTAKEN_SECONDS, REFRESH_SECONDS, RETRY_INTERVAL, Rounds
-from cardsign.trust.anchors import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, TofuAnchor
-from cardsign.trust.known import Known, anchor_digest
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment, Limits
-from cardsign.trust.refresh import (
+from cardsign.jose import JwkSet
+from cardsign.net import OVERTAKEN_SECONDS, REFRESH_SECONDS, RETRY_INTERVAL, Rounds, gather, home_of
+from cardsign.statements import StatementPin, read_keyset
+from cardsign.trust import (
     KEYSET_PATH,
     REFRESH_INTERVAL,
     RELEASE_PATH,
+    Anchor,
     Brought,
+    Enrolment,
     Fetched,
     Fetcher,
+    JwksAnchor,
+    KeysAnchor,
+    KeysetAnchor,
+    Known,
+    Limits,
+    TofuAnchor,
+    anchor_digest,
 )
+from cardsign.urls import parse_place
 from tests.jose.statement_making import NOW, key
 from tests.trust.histories import after, keyset, release
 
@@ -281,7 +285,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
         def __exit__(self, *_: object) -> None:
             self._lock.release()
 
-    monkeypatch.setattr("cardsign.net.rounds.Lock", Watched)
+    monkeypatch.setattr("cardsign.net.discovery.Lock", Watched)
     return waiting
 
 

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import cardsign
-from cardsign.trust.known import anchor_digest
+from cardsign.trust import anchor_digest
 
 #: Codes of 2eae91f that have another name today; two get one only where no attack tells them apart.
 RENAMED: Final[dict[str, str]] = {}
@@ -160,7 +160,7 @@ def examiner(base: Mapping[str, Any]) -> Callable[[bytes], str]:
 
 
 def _policy(text: str) -> cardsign.Policy:
-    from cardsign.trust.policyfile import parse_policy
+    from cardsign.trust import parse_policy
 
     return parse_policy(text)
 

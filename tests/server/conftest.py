@@ -10,9 +10,8 @@ import pytest
 from publications import PUBLIC, publish_cards
 from served import Site
 
-from cardsign.jose.keys import PrivateKey
-from cardsign.server.app import ServerConfig, create_app
-from cardsign.server.tokens import TokenTable, create_token
+from cardsign.jose import PrivateKey
+from cardsign.server import ServerConfig, TokenTable, create_app, create_token
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flask.testing import FlaskClient
 
-from cardsign.generation import Generation
+from cardsign.publish import Generation
 
 
 @dataclass

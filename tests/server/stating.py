@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from cardsign.issued import Issued
-from cardsign.jose.keyset import KeysetStatement
-from cardsign.jose.release import ReleaseStatement
-from cardsign.keys.ledger import write_draft
-from cardsign.keys.releases import ReleasePlan, card_digest
+from cardsign.keys import ReleasePlan, card_digest, write_draft
+from cardsign.publish import Issued
+from cardsign.statements import KeysetStatement, ReleaseStatement
 from tests.keys.issuing import URL, first, key, released
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card

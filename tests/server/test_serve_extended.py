@@ -12,8 +12,7 @@ from publications import PUBLIC, PUBLIC_0_3, with_skill
 from served import Site
 
 from cardsign.errors import ServeFault
-from cardsign.server.app import ServerConfig, create_app
-from cardsign.server.tokens import TokenTable
+from cardsign.server import ServerConfig, TokenTable, create_app
 
 EXTENDED = "/extendedAgentCard"
 

@@ -10,9 +10,8 @@ import pytest
 from publications import PUBLIC, PUBLIC_0_3
 from served import Site
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.trust.policy import Policy
-from cardsign.trust.subject import Extended, Holder
+from cardsign.jose import JwkSet
+from cardsign.trust import Extended, Holder, Policy
 from cardsign.verify import examine_card
 
 METHODS = ("GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard")

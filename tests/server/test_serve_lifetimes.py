@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stating import CARD, ISSUED, KEYSET, RELEASE
 
-from cardsign.generation import Generation
-from cardsign.jose.jwks import JwkSet
-from cardsign.publish import publish, publish_statements
-from cardsign.server.app import ServerConfig, create_app
-from cardsign.server.documents import LEAST_MAX_AGE, Lifetime
+from cardsign.jose import JwkSet
+from cardsign.publish import Generation, publish_generation, publish_statements
+from cardsign.server import LEAST_MAX_AGE, Lifetime, ServerConfig, create_app
 from tests.keys.issuing import NOW, key
 
 CARD_PATH = "/.well-known/agent-card.json"
@@ -24,7 +22,7 @@ CHANGE = NOW + timedelta(days=1)
 
 def put(directory: Path, max_age: int, changes_at: datetime | None) -> Generation:
     """Publish a card with statements, of keys that change next at some time."""
-    return publish(
+    return publish_generation(
         CARD,
         jwks=JwkSet.of([key("card").public]),
         extended={},

@@ -15,8 +15,8 @@ from publications import NOW, PUBLIC, publish_cards
 from served import Site
 
 from cardsign.errors import ServeFault
-from cardsign.jose.keys import PrivateKey
-from cardsign.server.app import ServerConfig, create_app
+from cardsign.jose import PrivateKey
+from cardsign.server import ServerConfig, create_app
 
 CARD = "/.well-known/agent-card.json"
 

@@ -17,10 +17,8 @@ import httpx
 import pytest
 from publications import PUBLIC, publish_cards
 
-from cardsign.jose.keys import PrivateKey
-from cardsign.server.app import MAX_BODIES_AT_ONCE
-from cardsign.server.run import WORKER_THREADS
-from cardsign.server.tokens import create_token
+from cardsign.jose import PrivateKey
+from cardsign.server import MAX_BODIES_AT_ONCE, WORKER_THREADS, create_token
 
 CARD = "/.well-known/agent-card.json"
 CALL = {"jsonrpc": "2.0", "id": "7", "method": "GetExtendedAgentCard"}
@@ -32,7 +30,7 @@ from pathlib import Path
 from cardsign.errors import CardsignError
 from cardsign.server.app import ServerConfig
 from cardsign.server.run import serve
-from cardsign.server.tokens import TokenTable
+from cardsign.server.access import TokenTable
 
 directory, tokens, host, port = sys.argv[1:]
 try:

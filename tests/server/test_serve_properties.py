@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from served import Site
 
-from cardsign.server.documents import Document, Lifetime
+from cardsign.server import Document, Lifetime
 
 PUBLISHED = datetime(2026, 11, 21, tzinfo=UTC)
 DOCUMENT = Document.public(b"{}", "application/json", PUBLISHED, Lifetime(300))

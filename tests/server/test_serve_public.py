@@ -12,11 +12,9 @@ from publications import PUBLIC, publish_cards, sign
 from served import Site
 from werkzeug.http import http_date
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
-from cardsign.publish import publish
-from cardsign.trust.policy import Policy
-from cardsign.trust.subject import Holder
+from cardsign.jose import JwkSet, PrivateKey
+from cardsign.publish import publish_generation
+from cardsign.trust import Holder, Policy
 from cardsign.verify import examine_card
 
 CARD = "/.well-known/agent-card.json"
@@ -149,7 +147,7 @@ def test_signing_again_changes_the_tag_although_the_card_says_the_same(
     """Else clients would hold a signature by a key that is being withdrawn."""
     old = site.client.get(CARD).headers["ETag"]
     new_key = PrivateKey.generate("ES256")
-    publish(
+    publish_generation(
         sign(PUBLIC, key, new_key),
         jwks=JwkSet.of([key.public, new_key.public]),
         extended={},
@@ -242,7 +240,7 @@ def test_a_public_document_needs_neither_version_nor_token(
 
 def test_a_shorter_max_age_is_what_caches_are_told(site: Site, key: PrivateKey) -> None:
     """The lifetime is the publication's."""
-    publish(
+    publish_generation(
         sign(PUBLIC, key),
         jwks=JwkSet.of([key.public]),
         extended={},

@@ -12,14 +12,17 @@ import pytest
 from stating import CARD, ISSUED, KEYSET, LISTED, ONE, R1, RELEASE, document
 
 from cardsign.errors import PublishRefused
-from cardsign.generation import Generation, load_current
-from cardsign.issued import Issued
-from cardsign.jose.jwks import JwkSet
-from cardsign.keys.releases import ReleasePlan, card_digest
-from cardsign.keys.statements import KeysetPlan, draft_next
-from cardsign.publish import publish, publish_statements
-from cardsign.server.app import ServerConfig, create_app
-from cardsign.trust.chain import MAX_STEPS
+from cardsign.jose import JwkSet
+from cardsign.keys import KeysetPlan, ReleasePlan, card_digest, draft_next
+from cardsign.publish import (
+    Generation,
+    Issued,
+    load_current,
+    publish_generation,
+    publish_statements,
+)
+from cardsign.server import ServerConfig, create_app
+from cardsign.trust import MAX_STEPS
 from tests.keys.issuing import NOW, URL, first, key, quorum, released, signed
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card
@@ -29,7 +32,7 @@ def put(directory: Path, issued: Issued | None = ISSUED, **changes: Any) -> Any:
     """Publish the card."""
     jwks = changes.pop("jwks", JwkSet.of([key("card").public]))
     card = changes.pop("card", CARD)
-    return publish(
+    return publish_generation(
         card,
         jwks=jwks,
         extended={},

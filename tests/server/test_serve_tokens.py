@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import FileFault, ServeFault, UsageFault
-from cardsign.server.tokens import TokenTable, create_token
+from cardsign.server import TokenTable, create_token
 
 DIGEST = hashlib.sha256(b"correct").hexdigest()
 OTHER = hashlib.sha256(b"other").hexdigest()

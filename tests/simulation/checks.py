@@ -8,8 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from cardsign.errors import SignatureRefused
-from cardsign.jose import jws
-from cardsign.jose.keys import PublicKey
+from cardsign.jose import PublicKey, jws
 
 _REAL_CHECK = PublicKey.check
 _REAL_CHECK_ENTRY = jws.check_entry

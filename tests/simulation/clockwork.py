@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from cardsign.keys.timeline import TimelineSettings
+from cardsign.keys import TimelineSettings
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = 3600

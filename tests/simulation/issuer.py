@@ -16,22 +16,40 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
-from cardsign.jose.keyset import KeysetStatement, Quorum, RootKey, read_keyset
-from cardsign.jose.release import ReleaseStatement, check_release, read_release
-from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE, StatementRefused
-from cardsign.keys import life
-from cardsign.keys.audit import AuditEvent
-from cardsign.keys.operations import KeyOperations
-from cardsign.keys.records import HeldKeyset, Publication, PublishedCard, Role, StoreState
-from cardsign.keys.releases import ReleasePlan, card_digest, draft_following, is_needed
-from cardsign.keys.renewal import renewal
-from cardsign.keys.rotation import steps
-from cardsign.keys.statements import KeysetPlan, draft_next
+from cardsign.jose import JwkSet, PrivateKey
+from cardsign.keys import (
+    AuditEvent,
+    HeldKeyset,
+    KeysetPlan,
+    Publication,
+    PublishedCard,
+    ReleasePlan,
+    Role,
+    StoreState,
+    card_digest,
+    draft_following,
+    draft_next,
+    lifecycle,
+    plan_renewal,
+    steps,
+)
+from cardsign.keys.releases import is_needed
+from cardsign.keys.stores import KeyOperations
 from cardsign.sign import sign_card
-from cardsign.trust.refresh import KEYSET_PATH, RELEASE_PATH
+from cardsign.statements import (
+    TYP_KEYSET,
+    TYP_RELEASE,
+    KeysetStatement,
+    Quorum,
+    ReleaseStatement,
+    RootKey,
+    StatementRefused,
+    check_release,
+    read_keyset,
+    read_release,
+    sign_statement,
+)
+from cardsign.trust import KEYSET_PATH, RELEASE_PATH
 from tests.simulation.clockwork import CARD, DAY, HOME, HOUR, JWKS, Clockwork, at
 from tests.support import PORTABLE, dump
 
@@ -138,7 +156,7 @@ class Issuer:
         key = key_of(self.random, f"{'standby' if standby else role}-{self._serial}")
         self.private[key.public.thumbprint] = key
         custody = SAFE if standby else None
-        state, _ = life.enter(
+        state, _ = lifecycle.enter(
             self.store.state, key.public, now=now, roles=(role,), custody=custody, standby=standby
         )
         self.store.put(state)
@@ -271,7 +289,7 @@ class Issuer:
 
     def _publish(self, t: int, now: datetime, delay: int | None = None) -> None:
         """Statements first, then the card and the keys; each is live when it is deployed."""
-        wanted = renewal(self.store.state, self.keysets[-1], now=now)
+        wanted = plan_renewal(self.store.state, self.keysets[-1], now=now)
         if wanted.is_due(now) and not self.ceremony_planned:
             self.world.note(f"rotate.needs_root: {wanted.why}")
             self.ceremony_planned = True

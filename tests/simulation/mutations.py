@@ -9,9 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
-from cardsign.keys.records import KeyRecord, StoreState
-from cardsign.keys.states import PUBLISHED
-from cardsign.keys.timeline import TimelineSettings, Waiting
+from cardsign.keys import PUBLISHED, KeyRecord, StoreState, TimelineSettings, Waiting
 from tests.simulation.issuer import URL, Issuer
 
 _ALWAYS = Waiting("keystore.too_early", "nothing", datetime.min.replace(tzinfo=UTC))
@@ -72,7 +70,7 @@ def dropped_too_early() -> Iterator[None]:
 def retired_while_it_stands_on_cards() -> Iterator[None]:
     """The old key goes although cards still bear its signature, if the new one has signed them."""
     with ExitStack() as stack:
-        for room in ("cardsign.keys.life", "cardsign.keys.timeline"):
+        for room in ("cardsign.keys.lifecycle", "cardsign.keys.lifecycle"):
             stack.enter_context(patch(f"{room}.signed_cards", lambda *_: ()))
         yield
 
@@ -129,7 +127,7 @@ def _waiting(
     retirement: Callable[..., Waiting] | None = None,
 ) -> Iterator[None]:
     with ExitStack() as stack:
-        for room in ("cardsign.keys.life", "cardsign.keys.rotation"):
+        for room in ("cardsign.keys.lifecycle", "cardsign.keys.rotation"):
             if activation is not None:
                 stack.enter_context(patch(f"{room}.until_activation", activation))
             if retirement is not None:

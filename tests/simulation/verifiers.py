@@ -11,25 +11,36 @@ import functools
 from dataclasses import replace
 from typing import Literal
 
-from cardsign.card.canonical import canonicalize
-from cardsign.card.document import Card
+from cardsign.card import Card, canonicalize
 from cardsign.errors import SignatureRefused
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import Entry, read_entry
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.release import read_release
-from cardsign.jose.statements import MAX_STATEMENT_BYTES
-from cardsign.jose.succession import RootPin, StatementPin
-from cardsign.trust.anchors import KeysetAnchor
-from cardsign.trust.evidence import NO_EVIDENCE, Evidence
-from cardsign.trust.known import Floor, Known, TransientMemory, anchor_digest
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment, Limits, Policy
-from cardsign.trust.refresh import KEYSET_PATH, REFRESH_INTERVAL, RELEASE_PATH, Fetched, refresh
-from cardsign.trust.subject import CardUrl
-from cardsign.verdict import Report
-from cardsign.verify import examine_card
-from cardsign.verify.cache import VerdictCache
+from cardsign.jose import Entry, JwkSet, read_entry
+from cardsign.statements import (
+    MAX_STATEMENT_BYTES,
+    RootPin,
+    StatementPin,
+    read_keyset,
+    read_release,
+)
+from cardsign.trust import (
+    KEYSET_PATH,
+    NO_EVIDENCE,
+    REFRESH_INTERVAL,
+    RELEASE_PATH,
+    CardUrl,
+    Enrolment,
+    Evidence,
+    Fetched,
+    Floor,
+    KeysetAnchor,
+    Known,
+    Limits,
+    Policy,
+    TransientMemory,
+    anchor_digest,
+    refresh_issuer,
+)
+from cardsign.urls import parse_place
+from cardsign.verify import Report, VerdictCache, examine_card
 from tests.simulation.checks import Checks
 from tests.simulation.clockwork import CARD, HOME, Clockwork, at
 
@@ -175,7 +186,9 @@ class Rooted:
 
         now = at(t + self.offset)
         known = self._known()
-        brought = refresh(self.limits, known, self.pin, fetch, home=HOME, now=now, fresh=fresh)
+        brought = refresh_issuer(
+            self.limits, known, self.pin, fetch, home=HOME, now=now, fresh=fresh
+        )
         self._asked, self._again_after = t, min(brought.again_after, REFRESH_INTERVAL)
         return brought.evidence
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from cardsign.card.document import Card
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.keys import PrivateKey
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.release import read_release
-from cardsign.jose.statements import TYP_RELEASE
-from cardsign.keys.releases import ReleasePlan, card_digest, draft_following
+from cardsign.card import Card
+from cardsign.jose import PrivateKey
+from cardsign.keys import ReleasePlan, card_digest, draft_following
 from cardsign.sign import sign_card
-from cardsign.trust.refresh import KEYSET_PATH, REFRESH_INTERVAL, RELEASE_PATH
+from cardsign.statements import TYP_RELEASE, read_keyset, read_release, sign_statement
+from cardsign.trust import KEYSET_PATH, REFRESH_INTERVAL, RELEASE_PATH
 from tests.simulation.checks import Checks
 from tests.simulation.clockwork import CARD, DAY, JWKS, START, Clockwork, Figures, at
 from tests.simulation.issuer import URL, Issuer, document

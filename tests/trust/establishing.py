@@ -8,17 +8,23 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from cardsign.card.canonical import canonicalize
+from cardsign.card import canonicalize
 from cardsign.errors import FileFault
-from cardsign.jose.succession import StatementPin
 from cardsign.reasons import Reason
-from cardsign.trust.anchors import Anchor, KeysetAnchor
-from cardsign.trust.establish import establish
-from cardsign.trust.evidence import Evidence
-from cardsign.trust.known import Floor, Known, anchor_digest
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment, Limits
-from cardsign.trust.standing import Standing
+from cardsign.statements import StatementPin
+from cardsign.trust import (
+    Anchor,
+    Enrolment,
+    Evidence,
+    Floor,
+    KeysetAnchor,
+    Known,
+    Limits,
+    Standing,
+    anchor_digest,
+    establish,
+)
+from cardsign.urls import parse_place
 from tests.jose.statement_making import NOW, URL, Members
 from tests.support import PORTABLE
 from tests.trust.histories import digest_of, members_of

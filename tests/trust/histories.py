@@ -7,10 +7,7 @@ import json
 from typing import Any
 
 from cardsign.jose import base64url
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.keyset import draft_keyset
-from cardsign.jose.release import draft_release
-from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE
+from cardsign.statements import TYP_KEYSET, TYP_RELEASE, draft_keyset, draft_release, sign_statement
 from tests.jose.statement_making import (
     DAY,
     T0,

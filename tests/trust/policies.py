@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose import PrivateKey
 
 DIGEST = "0" * 64
 

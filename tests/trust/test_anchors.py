@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.succession import RootPin, StatementPin
-from cardsign.trust.anchors import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, TofuAnchor
-from cardsign.trust.known import anchor_digest
+from cardsign.jose import JwkSet
+from cardsign.statements import RootPin, StatementPin
+from cardsign.trust import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, TofuAnchor, anchor_digest
 from tests.jose.statement_making import key
 
 DIGEST = "0" * 64

@@ -11,19 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import BundleRefused, InputRefused
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.keyset import draft_keyset, read_keyset
-from cardsign.jose.release import draft_release
-from cardsign.jose.statements import MAX_STATEMENT_BYTES, TYP_KEYSET, TYP_RELEASE
-from cardsign.trust.bundle import (
+from cardsign.statements import (
+    MAX_STATEMENT_BYTES,
+    TYP_KEYSET,
+    TYP_RELEASE,
+    draft_keyset,
+    draft_release,
+    read_keyset,
+    sign_statement,
+)
+from cardsign.trust import (
     BUNDLE_FORMAT,
     MAX_BUNDLE_BYTES,
+    MAX_CHAIN_BYTES,
+    MAX_STEPS,
     is_bundle,
     read_bundle,
     write_bundle,
 )
-from cardsign.trust.chain import MAX_STEPS
-from cardsign.trust.receiving import MAX_CHAIN_BYTES
 from tests.jose.statement_making import key, keyset_members, release_members
 from tests.support import LAX, PORTABLE, dump
 

@@ -10,22 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import FileFault
-from cardsign.jose.keys import PublicKey
-from cardsign.jose.keyset import KeysetStatement, read_keyset
-from cardsign.jose.release import read_release
-from cardsign.jose.statements import StatementRefused
-from cardsign.jose.succession import (
+from cardsign.jose import PublicKey
+from cardsign.statements import (
+    KeysetStatement,
     RootPin,
     StatementPin,
+    StatementRefused,
     check_first,
     check_recovery,
     check_successor,
+    read_keyset,
+    read_release,
 )
-from cardsign.trust import chain
-from cardsign.trust.chain import Walk
-from cardsign.trust.known import Floor, ReleaseFloor
-from cardsign.trust.receiving import MAX_CHAIN_BYTES, receive
-from cardsign.trust.releases import choose_release
+from cardsign.trust import MAX_CHAIN_BYTES, Floor, ReleaseFloor, Walk, choose_release, receive
+from cardsign.trust import statements as statements_module
 from tests.jose.statement_making import (
     DAY,
     NOW,
@@ -247,13 +245,13 @@ def test_recovery_keys_may_change_on_the_way(one: bytes, two: bytes) -> None:
     """Those that the last version names open the epoch; those before it open nothing."""
     changed = after(two, "ann", "bob", "rita", recovery=quorum(1, "rosa"))
     last = after(changed)
-    chain = [one, two, changed, last]
+    statements = [one, two, changed, last]
     by_the_old, by_the_new = opened(last, "dan", "rita"), opened(last, "dan", "rosa")
 
-    assert Trip(pin_of(one), [*chain, by_the_old]).number == (1, 4)
-    assert Trip(pin_of(one), [by_the_new, *chain]).number == (2, 1)
+    assert Trip(pin_of(one), [*statements, by_the_old]).number == (1, 4)
+    assert Trip(pin_of(one), [by_the_new, *statements]).number == (2, 1)
     thief = opened(one, "eve", "rita", root=quorum(1, "eve"))
-    assert Trip(pin_of(one), [thief, by_the_new, *chain]).held == read_keyset(by_the_new)
+    assert Trip(pin_of(one), [thief, by_the_new, *statements]).held == read_keyset(by_the_new)
 
 
 def test_two_recoveries_are_a_fork(one: bytes, two: bytes) -> None:
@@ -423,7 +421,7 @@ def test_so_much_is_read(one: bytes, crowd: list[bytes], beyond: bool) -> None:
 
 def test_so_many_steps_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """K9: then the walk ends, but for recovery, which no chain is long enough to hide (K7)."""
-    monkeypatch.setattr(chain, "MAX_STEPS", 3)
+    monkeypatch.setattr(statements_module, "MAX_STEPS", 3)
     history = History()
     for _ in range(5):
         history.renew()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cardsign.trust.anchors import TofuAnchor
+from cardsign.trust import TofuAnchor
 from tests.trust.establishing import Notebook, blank, codes, stand
 from tests.trust.histories import keyset
 

@@ -10,15 +10,21 @@ from typing import Any
 import pytest
 
 from cardsign.errors import FileFault, StateFault
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.release import read_release
-from cardsign.jose.succession import RootPin, StatementPin
+from cardsign.jose import JwkSet
 from cardsign.reasons import Reason
-from cardsign.trust.anchors import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, TofuAnchor
-from cardsign.trust.known import Floor, Known, ReleaseFloor
-from cardsign.trust.policy import Limits
-from cardsign.trust.standing import Standing
+from cardsign.statements import RootPin, StatementPin, read_keyset, read_release
+from cardsign.trust import (
+    Anchor,
+    Floor,
+    JwksAnchor,
+    KeysAnchor,
+    KeysetAnchor,
+    Known,
+    Limits,
+    ReleaseFloor,
+    Standing,
+    TofuAnchor,
+)
 from tests.jose.statement_making import DAY, NOW, T0, entry, key, quorum, thumbprint
 from tests.trust.establishing import (
     ORIGIN,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cardsign.trust.evidence import NO_EVIDENCE, Evidence
+from cardsign.trust import NO_EVIDENCE, Evidence
 
 HOME, MIRROR = "https://tides.example", "https://mirror.example"
 FETCHED = Evidence((b"k1",), (b"r1",), b"jwks", f"{HOME}/jwks", HOME)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from cardsign.card import check_interfaces
 from cardsign.errors import CardRefused
-from cardsign.trust.interfaces import check_interfaces
-from cardsign.trust.places import parse_place
+from cardsign.urls import parse_place
 
 HERE = (parse_place("https://a.example"), parse_place("https://b.example:8443"))
 IN_A, IN_B, OUT = "https://a.example/x", "https://b.example:8443", "https://evil.example"

@@ -7,16 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.release import read_release
-from cardsign.jose.succession import StatementPin
-from cardsign.trust.anchors import JwksAnchor, TofuAnchor
-from cardsign.trust.known import (
+from cardsign.statements import StatementPin, read_keyset, read_release
+from cardsign.trust import (
     MAX_CARDS,
     NO_MEMORY,
     Floor,
+    JwksAnchor,
     Known,
     ReleaseFloor,
+    TofuAnchor,
     TransientMemory,
     WithoutMemory,
     anchor_digest,

@@ -7,14 +7,25 @@ from typing import Any
 
 import pytest
 
-from cardsign.card.document import MAX_SIGNATURES
-from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.card import MAX_CARD_BYTES, MAX_SIGNATURES
 from cardsign.errors import UsageFault
-from cardsign.jose.jwks import JwkSet
-from cardsign.trust.anchors import JwksAnchor, KeysAnchor, TofuAnchor
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import MAX_SKEW, Enrolment, Limits, Policy
-from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Extended, Holder, Issuer
+from cardsign.jose import JwkSet
+from cardsign.trust import (
+    MAX_SKEW,
+    AtOrigin,
+    CardUrl,
+    Enrolment,
+    Expectation,
+    Extended,
+    Holder,
+    Issuer,
+    JwksAnchor,
+    KeysAnchor,
+    Limits,
+    Policy,
+    TofuAnchor,
+)
+from cardsign.urls import parse_place
 from tests.jose.statement_making import key
 
 ALLOWED: dict[str, dict[str, Any]] = {

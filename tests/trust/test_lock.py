@@ -11,9 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import StateFault, UsageFault
-from cardsign.jose.succession import StatementPin
-from cardsign.trust.known import Floor, ReleaseFloor
-from cardsign.trust.lock import editing, lock_of, raise_floor, raise_floors, read_lock, remove_floor
+from cardsign.statements import StatementPin
+from cardsign.trust import (
+    Floor,
+    ReleaseFloor,
+    editing,
+    lock_of,
+    raise_floor,
+    raise_floors,
+    read_lock,
+    remove_floor,
+)
 
 D0, D1 = "0" * 64, "1" * 64
 

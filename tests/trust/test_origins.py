@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import CardRefused
-from cardsign.trust.origins import (
-    MAX_URL_LENGTH,
-    Origin,
-    interface_url,
-    parse_origin,
-    parse_url,
-)
+from cardsign.urls import MAX_URL_LENGTH, Origin, interface_url, parse_origin, parse_url
 
 URLS: dict[str, tuple[str, Origin, str, str]] = {
     "a host": ("https://a.example", Origin("https", "a.example", 443), "/", ""),

@@ -7,13 +7,20 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.succession import StatementPin
-from cardsign.trust.anchors import KeysAnchor, KeysetAnchor, TofuAnchor
-from cardsign.trust.known import Known, anchor_digest
-from cardsign.trust.outlook import KEYSET_NOTICE, outlook
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment, Limits
+from cardsign.jose import JwkSet
+from cardsign.statements import StatementPin
+from cardsign.trust import (
+    KEYSET_NOTICE,
+    Enrolment,
+    KeysAnchor,
+    KeysetAnchor,
+    Known,
+    Limits,
+    TofuAnchor,
+    anchor_digest,
+    outlook,
+)
+from cardsign.urls import parse_place
 from tests.jose.statement_making import DAY, NOW, T0, signed_keyset, signed_release
 from tests.trust.establishing import codes
 

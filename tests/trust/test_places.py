@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cardsign.errors import CardRefused
-from cardsign.trust.origins import parse_url
-from cardsign.trust.places import may_stand_at, parse_place
+from cardsign.urls import may_stand_at, parse_place, parse_url
 
 INSIDE = {
     "the origin itself": ("https://a.example", "https://a.example"),

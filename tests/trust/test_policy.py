@@ -6,14 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from cardsign.card.canonical import FULL_PROFILES
+from cardsign.card import FULL_PROFILES
 from cardsign.errors import CardRefused, UsageFault
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
-from cardsign.trust.anchors import KeysAnchor
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment, Policy
-from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Holder, Issuer
+from cardsign.jose import JwkSet, PrivateKey
+from cardsign.trust import (
+    AtOrigin,
+    CardUrl,
+    Enrolment,
+    Expectation,
+    Holder,
+    Issuer,
+    KeysAnchor,
+    Policy,
+)
+from cardsign.urls import parse_place
 
 
 @pytest.fixture(scope="module")

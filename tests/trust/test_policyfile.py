@@ -11,16 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES
+from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES
 from cardsign.errors import UsageFault
-from cardsign.jose.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS, VerifyAlg
-from cardsign.jose.keys import PrivateKey
-from cardsign.jose.succession import RootPin, StatementPin
-from cardsign.trust.anchors import JwksAnchor, KeysAnchor, KeysetAnchor, TofuAnchor
-from cardsign.trust.policy import Enrolment, Limits, Policy
-from cardsign.trust.policyfile import parse_policy
-from cardsign.trust.policylines import Lines
-from cardsign.trust.policytables import Profile
+from cardsign.jose import ALGORITHMS, DEFAULT_ALGORITHMS, PrivateKey, VerifyAlg
+from cardsign.statements import RootPin, StatementPin
+from cardsign.trust import (
+    Enrolment,
+    JwksAnchor,
+    KeysAnchor,
+    KeysetAnchor,
+    Limits,
+    Lines,
+    Policy,
+    Profile,
+    TofuAnchor,
+    parse_policy,
+)
 from tests.trust.policies import DIGEST, policy_text, public
 
 THUMBPRINTS = ("A" * 43, "B" * 42 + "E")

@@ -9,25 +9,37 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.assembly import sign_statement
-from cardsign.jose.keyset import KeysetStatement, draft_keyset, read_keyset
-from cardsign.jose.release import ReleaseStatement, draft_release, read_release
-from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE, StatementRefused
-from cardsign.jose.succession import RootPin, StatementPin
-from cardsign.trust.anchors import KeysetAnchor
-from cardsign.trust.chain import MAX_STEPS
-from cardsign.trust.establish import establish
-from cardsign.trust.known import Known, TransientMemory, anchor_digest
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment, Limits
-from cardsign.trust.receiving import MAX_CHAIN_BYTES
-from cardsign.trust.refresh import (
+from cardsign.statements import (
+    TYP_KEYSET,
+    TYP_RELEASE,
+    KeysetStatement,
+    ReleaseStatement,
+    RootPin,
+    StatementPin,
+    StatementRefused,
+    draft_keyset,
+    draft_release,
+    read_keyset,
+    read_release,
+    sign_statement,
+)
+from cardsign.trust import (
+    MAX_CHAIN_BYTES,
+    MAX_STEPS,
     REFRESH_INTERVAL,
     RELEASE_PATH,
     Brought,
+    Enrolment,
     Fetched,
-    refresh,
+    KeysetAnchor,
+    Known,
+    Limits,
+    TransientMemory,
+    anchor_digest,
+    establish,
+    refresh_issuer,
 )
+from cardsign.urls import parse_place
 from tests.jose.statement_making import (
     NOW,
     T0,
@@ -121,7 +133,7 @@ def pin_of(data: bytes) -> StatementPin:
 
 def ask(site: Site, pin: Any, known: Known | None = None, **changes: Any) -> Brought:
     """One refresh."""
-    return refresh(LIMITS, known, pin, site, home=HOME, now=site.now, **changes)
+    return refresh_issuer(LIMITS, known, pin, site, home=HOME, now=site.now, **changes)
 
 
 def held(brought: Brought, pin: Any, memory: TransientMemory | None = None) -> str:
@@ -388,7 +400,7 @@ def test_why_there_is_no_answer_is_said() -> None:
     def silent(url: str, *, max_bytes: int, fresh: bool) -> Fetched:
         return Fetched("failed", why=f"{url} answered 503 instead of 200")
 
-    brought = refresh(LIMITS, None, None, silent, home=HOME, now=NOW)
+    brought = refresh_issuer(LIMITS, None, None, silent, home=HOME, now=NOW)
     assert brought.reasons[0].message == f"{HOME}{RELEASE_PATH} answered 503 instead of 200"
 
 

@@ -8,10 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.release import read_release
-from cardsign.trust.known import Floor
-from cardsign.trust.releases import Chosen, choose_release
+from cardsign.statements import read_keyset, read_release
+from cardsign.trust import Chosen, Floor, choose_release
 from tests.jose.statement_making import DAY, NOW, T0, thumbprint
 from tests.trust.establishing import codes
 from tests.trust.histories import keyset, release

@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keyset import read_keyset
-from cardsign.jose.release import read_release
+from cardsign.jose import JwkSet
 from cardsign.reasons import Reason
-from cardsign.trust.anchors import KeysAnchor
-from cardsign.trust.policy import Limits
-from cardsign.trust.standing import AcceptedKey, Standing, end_of
+from cardsign.statements import read_keyset, read_release
+from cardsign.trust import AcceptedKey, KeysAnchor, Limits, Standing, end_of
 from tests.jose.statement_making import DAY, NOW, T0, key, thumbprint
 from tests.trust.establishing import enrolled
 from tests.trust.histories import after, keyset, release

@@ -16,15 +16,21 @@ import pytest
 
 from cardsign.errors import FileFault, LocalFault, StateFault
 from cardsign.files import locked
-from cardsign.jose.jwks import JwkSet, SkippedKey
-from cardsign.jose.keys import PrivateKey
-from cardsign.jose.keyset import KeysetStatement
-from cardsign.jose.succession import RootPin, StatementPin
-from cardsign.trust.anchors import KeysAnchor, KeysetAnchor, TofuAnchor
-from cardsign.trust.known import MAX_PASSED, Floor, Known, ReleaseFloor, anchor_digest
-from cardsign.trust.places import parse_place
-from cardsign.trust.policy import Enrolment
-from cardsign.trust.state import DirectoryMemory
+from cardsign.jose import JwkSet, PrivateKey, SkippedKey
+from cardsign.statements import KeysetStatement, RootPin, StatementPin
+from cardsign.trust import (
+    MAX_PASSED,
+    DirectoryMemory,
+    Enrolment,
+    Floor,
+    KeysAnchor,
+    KeysetAnchor,
+    Known,
+    ReleaseFloor,
+    TofuAnchor,
+    anchor_digest,
+)
+from cardsign.urls import parse_place
 from tests.jose.statement_making import T0, signed_keyset, signed_release
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -514,8 +520,8 @@ def test_a_failed_write_changes_nothing(
 RACER = """
 import sys
 from pathlib import Path
-from cardsign.jose.succession import StatementPin
-from cardsign.trust.anchors import TofuAnchor
+from cardsign.statements.succession import StatementPin
+from cardsign.trust.policy import TofuAnchor
 from cardsign.trust.known import Floor
 from cardsign.trust.policy import Enrolment
 from cardsign.trust.state import DirectoryMemory

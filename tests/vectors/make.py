@@ -18,9 +18,11 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
-from cardsign.card.canonical import FULL_PROFILES, canonicalize  # noqa: E402
-from cardsign.jose.jwks import JwkSet  # noqa: E402
-from cardsign.jose.keys import PrivateKey  # noqa: E402
+from cardsign.card import FULL_PROFILES, canonicalize  # noqa: E402
+from cardsign.jose import (  # noqa: E402
+    JwkSet,
+    PrivateKey,
+)
 from tests.support import (  # noqa: E402
     DUAL,
     LAX,

@@ -17,10 +17,12 @@ from typing import Any, Final, TypeAlias
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
-from cardsign.card.serialize import jcs  # noqa: E402
-from cardsign.jose import base64url  # noqa: E402
-from cardsign.jose.jws import sign_payload  # noqa: E402
-from cardsign.jose.statements import TYP_KEYSET, TYP_RELEASE  # noqa: E402
+from cardsign.card import jcs  # noqa: E402
+from cardsign.jose import (  # noqa: E402
+    base64url,
+    sign_payload,
+)
+from cardsign.statements import TYP_KEYSET, TYP_RELEASE  # noqa: E402
 from tests.jose.statement_making import (  # noqa: E402
     DAY,
     T0,

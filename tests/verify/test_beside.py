@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from cardsign.trust.evidence import Evidence
-from cardsign.trust.subject import AtOrigin, CardUrl, Issuer, PublicSubject
-from cardsign.verdict import Report
-from cardsign.verify import examine_extended
+from cardsign.trust import AtOrigin, CardUrl, Evidence, Issuer, PublicSubject
+from cardsign.verify import Report, examine_extended
 from tests.jose.statement_making import DAY, T0, URL, entry, thumbprint
 from tests.support import PORTABLE, codes, dump
 from tests.trust.establishing import ORIGIN

@@ -11,12 +11,9 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.trust.anchors import KeysAnchor
-from cardsign.trust.policy import Limits, Policy
-from cardsign.trust.subject import AtOrigin, CardUrl, Extended, Holder, Issuer
-from cardsign.verdict import Report
-from cardsign.verify.cache import Matter, VerdictCache
+from cardsign.jose import JwkSet
+from cardsign.trust import AtOrigin, CardUrl, Extended, Holder, Issuer, KeysAnchor, Limits, Policy
+from cardsign.verify import Matter, Report, VerdictCache
 from tests.jose.statement_making import DAY, T0, URL, entry, key, thumbprint
 from tests.support import PORTABLE, codes
 from tests.trust.establishing import ORIGIN

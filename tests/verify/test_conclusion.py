@@ -8,15 +8,25 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose import JwkSet
 from cardsign.reasons import Reason
-from cardsign.trust.anchors import JwksAnchor, KeysAnchor, TofuAnchor
-from cardsign.trust.evidence import Evidence
-from cardsign.trust.known import NO_MEMORY, Floor, TransientMemory, WithoutMemory
-from cardsign.trust.policy import Limits
-from cardsign.trust.subject import AtOrigin, CardUrl, Extended, Issuer
-from cardsign.verdict import StatementUsed
-from cardsign.verify import NotTrusted, examine_card, verify_card
+from cardsign.trust import (
+    NO_MEMORY,
+    AtOrigin,
+    CardUrl,
+    Evidence,
+    Extended,
+    Floor,
+    Issuer,
+    JwksAnchor,
+    KeysAnchor,
+    Limits,
+    TofuAnchor,
+    TransientMemory,
+    WithoutMemory,
+)
+from cardsign.verify import StatementUsed, examine_card, verify_card
+from cardsign.verify.examine import NotTrusted
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
 from tests.support import (
     PORTABLE,

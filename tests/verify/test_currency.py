@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 
-from cardsign.card.extended import ExtendedMarker, with_marker
-from cardsign.jose.jwks import JwkSet
-from cardsign.trust.known import NO_MEMORY, TransientMemory
-from cardsign.trust.subject import AtOrigin, CardUrl, Expectation, Extended, Issuer
+from cardsign.card import ExtendedMarker, with_marker
+from cardsign.jose import JwkSet
+from cardsign.trust import (
+    NO_MEMORY,
+    AtOrigin,
+    CardUrl,
+    Expectation,
+    Extended,
+    Issuer,
+    TransientMemory,
+)
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
 from tests.support import PORTABLE, codes, dump, without
 from tests.trust.establishing import ORIGIN, blank, listed

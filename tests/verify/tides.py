@@ -6,13 +6,17 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from cardsign.trust.anchors import Anchor
-from cardsign.trust.evidence import Evidence
-from cardsign.trust.known import Memory, TransientMemory
-from cardsign.trust.policy import Limits, Policy
-from cardsign.trust.subject import CardUrl, Expectation
-from cardsign.verdict import Report
-from cardsign.verify import examine_card
+from cardsign.trust import (
+    Anchor,
+    CardUrl,
+    Evidence,
+    Expectation,
+    Limits,
+    Memory,
+    Policy,
+    TransientMemory,
+)
+from cardsign.verify import Report, examine_card
 from tests.jose.statement_making import NOW, URL, key
 from tests.support import PORTABLE, by_another_sdk, dump
 from tests.trust.establishing import anchored, enrolled, listed

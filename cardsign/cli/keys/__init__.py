@@ -10,12 +10,10 @@ from typing import Final
 import click
 
 from cardsign.cli.keys.copies import backup, restore_
-from cardsign.cli.keys.exporting import export
 from cardsign.cli.keys.health import audit, doctor
-from cardsign.cli.keys.making import generate, import_
+from cardsign.cli.keys.making import export, generate, import_
 from cardsign.cli.keys.rotating import rotate
-from cardsign.cli.keys.showing import jwks, list_, show
-from cardsign.cli.keys.steps import activate, destroy, look, retire, revoke
+from cardsign.cli.keys.showing import activate, destroy, jwks, list_, look, retire, revoke, show
 from cardsign.cli.keys.timeline import timeline
 
 _IN_ORDER: Final = (

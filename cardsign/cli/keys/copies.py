@@ -16,7 +16,7 @@ from cardsign.cli.options import (
 from cardsign.cli.talk import say
 from cardsign.files import create_private, read_bytes, read_secret
 from cardsign.keys.backup import MAX_BACKUP_BYTES, decrypt, encrypt, pack, restore, unpack
-from cardsign.keys.opening import Place
+from cardsign.keys.stores.opening import Place
 
 MAX_IDENTITY_BYTES = 64 * 1024  # bytes; a line each
 

@@ -20,11 +20,10 @@ from cardsign.cli.talk import print_json, safe, say
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, StoreFault, UsageFault
 from cardsign.keys.account import differences
 from cardsign.keys.audit import AuditLine, check_witnessed, verify_chain
-from cardsign.keys.doctor import examine_store
-from cardsign.keys.findings import Finding
-from cardsign.keys.ledger import Ledger
-from cardsign.keys.opening import Place
+from cardsign.keys.doctor import Finding, examine_store
+from cardsign.keys.history import Ledger
 from cardsign.keys.renewal import DRAFT_FILE
+from cardsign.keys.stores.opening import Place
 from cardsign.reasons import hint_for
 
 _SPAN = re.compile(r"([0-9]{1,5})([smhd])")

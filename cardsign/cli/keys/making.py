@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import click
 
@@ -18,26 +18,33 @@ from cardsign.cli.options import (
     keystore_option,
     keystore_place,
     of_the_user,
+    open_keystore,
     passphrase_option,
     passphrase_options,
     passphrase_source,
     read_input,
+    write_output,
 )
 from cardsign.cli.signers import enrol, public_option
 from cardsign.cli.talk import print_json, say
-from cardsign.errors import UsageFault
+from cardsign.errors import SignerFault, UsageFault
+from cardsign.files import create_private
 from cardsign.jose.keys import KID_FORM, Alg, PrivateKey
-from cardsign.keys.custody import same_custody
-from cardsign.keys.importing import MAX_KEY_FILE_BYTES, import_private_key
-from cardsign.keys.opening import Place, create_store, open_store
+from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody
 from cardsign.keys.passphrase import (
     PassphraseSource,
     new_passphrase,
     read_passphrase,
     terminal_prompt,
 )
-from cardsign.keys.records import ROLES, KeyRecord, Role
-from cardsign.keys.signers import custody_of
+from cardsign.keys.signers.registry import custody_of
+from cardsign.keys.stores.opening import Place, create_store, open_store
+from cardsign.keys.transfer import (
+    MAX_KEY_FILE_BYTES,
+    export_private,
+    export_public,
+    import_private_key,
+)
 
 _DOES: Final = {
     "active": "it signs from now on",
@@ -171,3 +178,65 @@ def _made(record: KeyRecord, path: Place, as_json: bool) -> None:
     active = [key for key in state.keys if key.state == "active" and key.succeeds(record)]
     if record.state != "active" and any(same_custody(record, key) for key in active):
         say("  it lies beside the active key: good for rotation, not for the day of a theft")
+
+
+# ``cardsign keys export``.
+
+
+Form = Literal["jwk", "pem", "pkcs8", "pkcs12"]
+_PUBLIC: Final = ("jwk", "pem")
+
+
+@click.command(short_help="Write one key for another program.")
+@click.argument("kid")
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(("jwk", "pem", "pkcs8", "pkcs12")),
+    help="jwk or pem for the public half [default: jwk]; pkcs8 or pkcs12 with --private.",
+)
+@click.option("--private", is_flag=True, help="Export the private half, encrypted, to -o FILE.")
+@click.option(
+    "--export-passphrase-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The passphrase that shall open the exported file [default: a prompt].",
+)
+@click.option("-o", "--output", default=STDIO, metavar="FILE", help="'-' for stdout, the default.")
+@keystore_option
+@passphrase_options
+def export(
+    kid: str,
+    form: Form | None,
+    private: bool,
+    export_passphrase_file: Path | None,
+    output: str,
+    keystore: Place | None,
+    passphrase_file: Path | None,
+    passphrase_fd: int | None,
+) -> None:
+    """Write one key for another program: its public half, or with --private the private one.
+
+    A private half is encrypted with a passphrase of its own and goes to a new file that only
+    you can read.
+    """
+    form = form or ("pkcs8" if private else "jwk")
+    if private is (form in _PUBLIC):
+        raise UsageFault("usage.conflict", "pkcs8 and pkcs12 go with --private, jwk and pem do not")
+    store = open_keystore(keystore)
+    record = store.find(kid)
+    if form == "jwk" or form == "pem":
+        write_output(output, export_public(record.public, form))
+        return
+    if output == STDIO:
+        raise UsageFault("usage.conflict", "a private half goes to a file; name -o FILE")
+    if not record.custody.startswith("file:"):
+        raise SignerFault("signer.unsupported", "its private half does not leave its signer")
+    passphrase = read_passphrase(passphrase_source(passphrase_file, passphrase_fd))
+    signer = store.signer(record, passphrase)
+    assert isinstance(signer, PrivateKey)  # noqa: S101  what lies in a file is one
+    own = PassphraseSource(export_passphrase_file, None, {}, terminal_prompt())
+    with passphrase_option("--export-passphrase-file"):
+        new = new_passphrase(own, question="Passphrase of the exported file: ")
+    create_private(Path(output), export_private(signer, form, new, random=os.urandom))
+    say(f"wrote the private half of {record.kid} to {output}, encrypted")

@@ -25,19 +25,18 @@ from cardsign.cli.talk import print_json, safe, say
 from cardsign.errors import FileFault, PassphraseFault, StoreFault, UsageFault
 from cardsign.files import read_bytes, write_atomic
 from cardsign.jose.keys import PrivateKey
-from cardsign.jose.keyset import KeysetStatement
-from cardsign.jose.statements import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.keys.account import differences
 from cardsign.keys.audit import verify_chain
-from cardsign.keys.differences import Difference
-from cardsign.keys.ledger import Ledger, note_keyset, read_draft, write_draft
-from cardsign.keys.opening import AnyStore, Place
+from cardsign.keys.history import Ledger, note_keyset, read_draft, write_draft
+from cardsign.keys.keysets import Difference, signings
+from cardsign.keys.lifecycle import SHOWN_TIME, TimelineSettings, cards_to_sign
+from cardsign.keys.model import KeyRecord, PublishedCard, StoreState
 from cardsign.keys.passphrase import PassphraseSource, new_passphrase
-from cardsign.keys.records import KeyRecord, PublishedCard, StoreState
-from cardsign.keys.renewal import DRAFT_FILE, next_draft, renewal, says_more
+from cardsign.keys.renewal import DRAFT_FILE, next_draft, plan_renewal, says_more
 from cardsign.keys.rotation import Step, steps
-from cardsign.keys.statements import signings
-from cardsign.keys.timeline import SHOWN_TIME, TimelineSettings, cards_to_sign
+from cardsign.keys.stores.opening import AnyStore, Place
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
+from cardsign.statements.keyset import KeysetStatement
 
 NEEDS_ROOT: Final = "rotate.needs_root"
 SAYS_MORE: Final = "rotate.draft_says_more"
@@ -190,7 +189,7 @@ def _is_made_here(state: StoreState, step: Step) -> bool:
 
 def _draft_of(store: AnyStore, newest: KeysetStatement, file: str, now: datetime) -> _Draft | None:
     """The draft of the keyset statement that is due, written unless one is there that will do."""
-    told = renewal(store.state, newest, now=now)
+    told = plan_renewal(store.state, newest, now=now)
     if not told.is_due(now):
         return None
     _check_entered(store)
@@ -254,7 +253,7 @@ def _tell(
     for step in outcome.ahead:
         say(f"  {_worded(step, now)}")
     if newest is not None and outcome.draft is None:
-        told = renewal(store.state, newest, now=now)
+        told = plan_renewal(store.state, newest, now=now)
         when = "now" if told.is_due(now) else f"from {told.due:{SHOWN_TIME}}"
         say(safe(f"  let the roots sign keyset {told.number}: {when}, {told.why}", limit=400))
 
@@ -322,7 +321,7 @@ def _draft_as_json(draft: _Draft) -> dict[str, Any]:
 
 
 def _renewal_as_json(store: AnyStore, newest: KeysetStatement, now: datetime) -> dict[str, Any]:
-    told = renewal(store.state, newest, now=now)
+    told = plan_renewal(store.state, newest, now=now)
     return {
         "number": told.number,
         "due": told.due.isoformat(),

@@ -17,11 +17,16 @@ from cardsign.cli.options import (
     write_output,
 )
 from cardsign.cli.talk import print_json, safe, say
+from cardsign.errors import FetchFailed, UsageFault
 from cardsign.jose.jwks import JwkSet
-from cardsign.keys.ledger import Ledger
-from cardsign.keys.opening import Place
-from cardsign.keys.records import KeyRecord, KeyTimes
+from cardsign.keys.history import Ledger
+from cardsign.keys.keysets import check_not_needed, is_needed
+from cardsign.keys.lifecycle import standby_of
+from cardsign.keys.model import REASONS, KeyRecord, KeyTimes, Publication, Reason
+from cardsign.keys.passphrase import terminal_prompt
 from cardsign.keys.rotation import refresh_hint
+from cardsign.keys.stores.opening import AnyStore, Place
+from cardsign.publish.publication import published_card
 
 
 @click.command("list")
@@ -99,3 +104,195 @@ def described(record: KeyRecord) -> dict[str, Any]:
         "times": {name: time.isoformat() for name, time in times.items() if time is not None},
         "public": record.public.jwk(),
     }
+
+
+# ``cardsign keys activate|retire|revoke|destroy|look``: the steps of a key's life.
+
+
+custody_option = click.option(
+    "--same-custody-accepted",
+    is_flag=True,
+    help="Activate a key although it lies where a compromised one lay.",
+)
+
+
+@click.command()
+@click.argument("kid")
+@custody_option
+@keystore_option
+@json_option
+def activate(kid: str, same_custody_accepted: bool, keystore: Place | None, as_json: bool) -> None:
+    """Let the prepublished key KID sign. The one before it signs on beside it for a while.
+
+    Refused until every newest publication has held the key for as long as caches may keep an
+    older one.
+    """
+    store = open_keystore(keystore)
+    record = store.activate(
+        kid,
+        now=datetime.now(UTC),
+        settings=project_config().timeline,
+        same_custody_accepted=same_custody_accepted,
+    )
+    _tell(record, "signs from now on; sign your cards again and publish them", as_json)
+
+
+@click.command()
+@click.argument("kid")
+@keystore_option
+@json_option
+def retire(kid: str, keystore: Place | None, as_json: bool) -> None:
+    """Take the key KID, which has a successor, out of the JWK Set.
+
+    Refused until its successor has signed every published card, and caches hold those. A root or
+    recovery key ends at once, unless no keyset statement could be signed without it.
+    """
+    store = open_keystore(keystore)
+    settings = project_config().timeline
+    keyset = Ledger.beside(store).newest_keyset()
+    check_not_needed(store.find(kid), keyset, store.state)
+    record = store.retire(kid, now=datetime.now(UTC), settings=settings)
+    todo = "has left the key set; publish it"
+    if not record.rotates:
+        todo = "has ended" + ("; leave it out: cardsign keyset draft" if keyset else "")
+    _tell(record, todo, as_json)
+
+
+@click.command(short_help="Revoke a key at once and for ever.")
+@click.argument("kid")
+@click.option(
+    "--reason",
+    type=click.Choice(REASONS),
+    required=True,
+    help="compromised: somebody else may have it. superseded, ceased: it is not needed any more.",
+)
+@custody_option
+@keystore_option
+@json_option
+def revoke(
+    kid: str, reason: Reason, same_custody_accepted: bool, keystore: Place | None, as_json: bool
+) -> None:
+    """Revoke the key KID at once and for ever, and let its standby sign.
+
+    A standby that lies where a compromised key lay is activated only if you accept that.
+    """
+    store = open_keystore(keystore)
+    now = datetime.now(UTC)
+    was_active = store.find(kid).state == "active"
+    record = store.revoke(kid, reason=reason, now=now, same_custody_accepted=same_custody_accepted)
+    todo = "sign your cards again and publish them now"
+    if store.state.statements.keyset is not None:
+        todo = (
+            "tell it at once, cardsign release renew; then sign your cards again, list and publish"
+        )
+    if not record.rotates:
+        todo = "peers learn it by the next keyset: cardsign keyset draft"
+    _tell(record, f"is revoked; {todo}", as_json)
+    if not record.rotates:
+        _tell_of_roots(store, record)
+    elif was_active:
+        _tell_of_standby(store, record, now)
+
+
+def _tell_of_roots(store: AnyStore, revoked: KeyRecord) -> None:
+    """Say what is left to be done where nobody can sign the next keyset any more."""
+    keyset = Ledger.beside(store).newest_keyset()
+    if keyset is None or not is_needed(revoked, keyset, store.state):
+        return
+    say(f"  too few {' and '.join(revoked.roles)} holders are left to sign it")
+    if "root" in revoked.roles:
+        say("  next: cardsign recover, with the recovery key")
+
+
+def _tell_of_standby(store: AnyStore, revoked: KeyRecord, now: datetime) -> None:
+    """Say which key has taken over; where that is a risk, ask whoever sits at the terminal."""
+    standby = standby_of(store.state, revoked)
+    for key in store.state.keys:
+        if key.state == "active" and key.succeeds(revoked):
+            say(f"  {key.kid} signs from now on")
+            return
+    why = "its standby lay beside it" if standby else "there is no standby"
+    say(f"  no {revoked.alg} {revoked.roles[0]} key signs now: {why}")
+    if standby is None:
+        say("  next: cardsign keys generate")
+        return
+    question = f"A thief of {revoked.kid} may have {standby.kid} too. Activate it all the same?"
+    if terminal_prompt() and click.confirm(question, err=True):
+        settings = project_config().timeline
+        store.activate(standby.kid, now=now, settings=settings, same_custody_accepted=True)
+        say(f"  {standby.kid} signs from now on")
+    else:
+        say("  next: cardsign keys generate; or take the risk that the thief has that one, too:")
+        say(f"        cardsign keys activate --same-custody-accepted -- {standby.kid}")
+
+
+@click.command(short_help="Destroy the private half of a retired or revoked key.")
+@click.argument("kid")
+@keystore_option
+@json_option
+def destroy(kid: str, keystore: Place | None, as_json: bool) -> None:
+    """Destroy the private half of the key KID, which is retired or revoked. The record stays.
+
+    Copies elsewhere, such as backups, are not touched.
+    """
+    store = open_keystore(keystore)
+    check_not_needed(store.find(kid), Ledger.beside(store).newest_keyset(), store.state)
+    record = store.destroy(kid, now=datetime.now(UTC), settings=project_config().timeline)
+    _tell(record, "has no private half here any more", as_json)
+
+
+def _tell(record: KeyRecord, what: str, as_json: bool) -> None:
+    if as_json:
+        print_json(described(record))
+    else:
+        say(f"{record.kid} {what}")
+
+
+@click.command(short_help="Put on record what the live URLs show.")
+@click.argument("card_url")
+@click.option("--jwks", "jwks_url", required=True, metavar="URL", help="The live key set.")
+@click.option(
+    "--insecure-loopback-http", is_flag=True, help="Allow http to this machine, for tests."
+)
+@keystore_option
+@json_option
+def look(
+    card_url: str,
+    jwks_url: str,
+    insecure_loopback_http: bool,
+    keystore: Place | None,
+    as_json: bool,
+) -> None:
+    """Look at the live card CARD_URL and key set, and put on record what is served there.
+
+    For whoever does not publish with cardsign publish, or deploys long after it: the waits of
+    a key rotation then run from what was seen.
+    """
+    from cardsign.net.fetch import FetchPolicy, Wire, fetch_document
+
+    wire = Wire(FetchPolicy(insecure_loopback_http=insecure_loopback_http))
+    for option, url in (("--jwks", jwks_url), ("CARD_URL", card_url)):
+        try:
+            wire.target(url)
+        except FetchFailed as exc:
+            raise UsageFault("usage.invalid", f"{option}: {exc.message}", path=url) from exc
+    store = open_keystore(keystore)
+    untrusted_jwks = fetch_document(jwks_url, wire).body
+    untrusted_card = fetch_document(card_url, wire).body
+    jwks, now = JwkSet.from_bytes(untrusted_jwks), datetime.now(UTC)
+    ours = [key.public for key in store.state.keys]
+    seen = Publication(
+        generation=0,
+        at=now,
+        max_age=0,  # what is assumed of caches stands in the settings
+        kids=tuple(key.kid for key in jwks.keys if key in ours),
+        cards=(published_card("agent-card.json", untrusted_card, store.jwks()),),
+    )
+    store.record_publication(seen, now=now)
+    if as_json:
+        print_json({"kids": list(seen.kids), "signed_by": list(seen.cards[0].kids)})
+    else:
+        say(
+            f"on record: {len(seen.kids)} of our keys are live; the card is signed by "
+            f"{', '.join(seen.cards[0].kids) or 'none of them'}"
+        )

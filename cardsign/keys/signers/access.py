@@ -7,13 +7,18 @@ to name a key, but not to choose code that runs here: that takes the user's own 
 from __future__ import annotations
 
 import importlib
+import os
+import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, Protocol
 
-from cardsign.errors import SignerFault
+from cardsign.errors import FileFault, PassphraseFault, SignerFault, UsageFault
+from cardsign.files import read_private
 from cardsign.jose.keys import PublicKey
+from cardsign.keys.passphrase import PassphraseSource, read_passphrase
 
 SecretKind = Literal["passphrase", "pin", "token"]
 
@@ -128,3 +133,143 @@ def require(module: str, *, extra: str) -> Any:
 def refuse_uri(uri: str, what: str) -> NoReturn:
     """Say what is wrong with the URI of a signer."""
     raise SignerFault("signer.uri", what, path=uri)
+
+
+# The secrets of a user's signers: each from its own place, asked for once.
+
+
+PIN_VARIABLE: Final = "CARDSIGN_PIN"
+TOKEN_VARIABLES: Final = ("BAO_TOKEN", "VAULT_TOKEN")
+
+_OTHERS: Final[dict[SecretKind, tuple[tuple[str, ...], str]]] = {
+    "pin": ((PIN_VARIABLE,), f"Set {PIN_VARIABLE}, or name a file: --key '...?pin-source=/FILE'."),
+    "token": (TOKEN_VARIABLES, f"Set {' or '.join(TOKEN_VARIABLES)}."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UserSecrets:
+    """Satisfies :class:`Secrets`: the environment, then a terminal; passphrases from `source`.
+
+    Attributes:
+        source: Where the passphrase of key files comes from; its environment and prompt serve
+            PINs and tokens as well.
+    """
+
+    source: PassphraseSource
+    _known: dict[tuple[SecretKind, str], bytes] = field(default_factory=dict, repr=False)
+
+    def __call__(self, kind: SecretKind, of: str) -> bytes:
+        """Return the secret; one passphrase is for all files.
+
+        Raises:
+            PassphraseFault: ``passphrase.none``, or as :func:`read_passphrase`.
+        """
+        place = (kind, "" if kind == "passphrase" else of)
+        if place not in self._known:
+            self._known[place] = self._passphrase() if kind == "passphrase" else self._ask(kind, of)
+        return self._known[place]
+
+    def _passphrase(self) -> bytes:
+        return read_passphrase(self.source)
+
+    def _ask(self, kind: SecretKind, of: str) -> bytes:
+        variables, hint = _OTHERS[kind]
+        for variable in variables:
+            if value := self.source.environment.get(variable):
+                return os.fsencode(value)
+        name = "PIN" if kind == "pin" else kind
+        try:
+            terminal = PassphraseSource(prompt=self.source.prompt)
+            return read_passphrase(terminal, question=f"{name} of {of}: ")
+        except PassphraseFault as exc:
+            raise PassphraseFault(exc.code, f"no {name} could be had for {of}", hint=hint) from exc
+
+
+# ``signers.toml``: what this user allows signers on this machine, in any project.
+
+
+FORMAT: Final = 1
+MAX_BYTES: Final = 64 * 1024  # some lines are usual
+MODULE_VARIABLE: Final = "CARDSIGN_PKCS11_MODULE"
+_MEMBERS: Final[dict[str, type]] = {
+    "format": int,
+    "allow": list,
+    "pkcs11_module": str,
+    "insecure_loopback_http": bool,
+    "databases": list,
+}
+_SERVER: Final = re.compile(r"(?:[a-z0-9._-]*|\[[0-9a-f:.]+\]):[0-9]{1,5}")
+
+
+def user_file(environment: Mapping[str, str], name: str = "signers.toml") -> Path | None:
+    """Where a file of the user's own lies; None if there is no place for one.
+
+    Args:
+        environment: XDG_CONFIG_HOME counts if it is an absolute path, else HOME.
+        name: The file's; it lies beside `signers.toml`.
+    """
+    configured = Path(environment.get("XDG_CONFIG_HOME", ""))
+    home = Path(environment.get("HOME", ""))
+    if not configured.is_absolute():
+        configured = home / ".config"
+    return configured / "cardsign" / name if configured.is_absolute() else None
+
+
+def user_policy(environment: Mapping[str, str]) -> SignerPolicy:
+    """What the user's own file allows; nothing where there is none.
+
+    Raises:
+        UsageFault: As :func:`read_signer_policy`.
+        FileFault: As :func:`read_signer_policy`.
+    """
+    file = user_file(environment)
+    return NOTHING_ALLOWED if file is None else read_signer_policy(file)
+
+
+def read_signer_policy(path: Path) -> SignerPolicy:
+    """Read the file; one that is not there allows nothing.
+
+    Raises:
+        UsageFault: ``config.malformed``.
+        FileFault: ``file.permissions``: others have access to it, or it is a link;
+            ``file.unreadable``.
+    """
+    try:
+        members = tomllib.loads(read_private(path, max_bytes=MAX_BYTES).decode())
+    except FileFault as fault:
+        if fault.code == "file.not_found":
+            return NOTHING_ALLOWED
+        raise
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise _malformed(path, f"not TOML: {exc}") from exc
+    for name, value in members.items():
+        if name not in _MEMBERS:
+            raise _malformed(path, f"unknown member {name!r}; known are {', '.join(_MEMBERS)}")
+        if type(value) is not _MEMBERS[name]:
+            raise _malformed(path, f"{name!r} has the wrong type")
+    if members.get("format") != FORMAT:
+        raise _malformed(path, f"expected format = {FORMAT}, found {members.get('format')!r}")
+    return _policy(path, members)
+
+
+def _policy(path: Path, members: dict[str, Any]) -> SignerPolicy:
+    uris = members.get("allow", [])
+    if not all(isinstance(uri, str) for uri in uris):
+        raise _malformed(path, "'allow' is not a list of URIs")
+    module = Path(members["pkcs11_module"]) if "pkcs11_module" in members else None
+    if module is not None and not module.is_absolute():
+        raise _malformed(path, "'pkcs11_module' is no absolute path")
+    servers = members.get("databases", [])
+    if not all(isinstance(one, str) and _SERVER.fullmatch(one) for one in servers):
+        raise _malformed(path, "'databases' is not a list of HOST:PORT, in lower case")
+    return SignerPolicy(
+        frozenset(uris),
+        module,
+        members.get("insecure_loopback_http", False),
+        frozenset(servers),
+    )
+
+
+def _malformed(path: Path, problem: str) -> UsageFault:
+    return UsageFault("config.malformed", problem, path=str(path))

@@ -18,8 +18,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from cardsign.errors import SignerFault
-from cardsign.jose.ecdsa import raw_from_der
-from cardsign.jose.keys import PublicKey
+from cardsign.jose.keys import PublicKey, raw_from_der
 from cardsign.keys.signers.access import Access, Ask, refuse_uri, require
 from cardsign.keys.signers.uri import parse_uri
 

@@ -1,0 +1,206 @@
+"""Pruning: what is left of a card once everything empty is gone, as the SDKs sign it.
+
+@a2a-js/sdk (from 1.0.1) and a2a-sdk (from 1.0.0) parse a card into A2A 1.0 messages, write
+those as proto3 JSON without defaults, and then delete whatever is empty, at any depth.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cardsign.card.schema import Field, Message
+from cardsign.card.tree import Node, refuse
+
+
+def prune_empty(node: Node, message: Message) -> Node:
+    """Keep schema members alone, in either proto3 JSON spelling, and nothing that is empty.
+
+    Raises:
+        CanonicalizationError: A schema member has the wrong JSON type, or stands there twice.
+    """
+    if isinstance(node.value, list | str) and all(
+        isinstance(child.value, str) and child.value not in message.spelled
+        for _, child in node.children()
+    ):
+        # Both SDKs read a string, or a list of unknown words, as a message without members.
+        return Node({})
+    _expect(node, dict, f"an object ({message.name})")
+    kept: dict[str, Node] = {}
+    chosen: str | None = None
+    for name, child in node.children():
+        field = message.spelled.get(name)
+        if field is None or child.value is None:
+            continue
+        if field.name in kept and field.shape == "one":
+            refuse(child, f"{field.name} is there under both its spellings")
+        if field.oneof and chosen is not None:
+            refuse(child, f"{message.name} may hold one of {chosen} and {field.name}, not both")
+        chosen = field.name if field.oneof else chosen
+        # A list or map that comes again replaces the first, as a 0.3 `url` does under
+        # prune-empty-upgraded beside `supported_interfaces`.
+        kept[field.name] = _field(child, field)
+    survivors = {name: child for name, child in kept.items() if not child.is_empty}
+    return Node(survivors, node.source)
+
+
+def without_empties(node: Node) -> Node:
+    """Delete null, "", [] and {} from objects and lists, and what becomes empty by that."""
+    if isinstance(node.value, dict):
+        entries = {key: without_empties(child) for key, child in node.value.items()}
+        return Node({k: v for k, v in entries.items() if not v.is_empty}, node.source)
+    if isinstance(node.value, list):
+        elements = [without_empties(child) for child in node.value]
+        return Node([child for child in elements if not child.is_empty], node.source)
+    return node
+
+
+def _field(node: Node, field: Field) -> Node:
+    if field.shape == "list":
+        _expect(node, list, "a list")
+        elements = [_one(child, field) for _, child in node.children()]
+        return Node([child for child in elements if not child.is_empty], node.source)
+    if field.shape == "map":
+        _expect(node, dict, "an object")
+        entries = {key: _one(child, field) for key, child in node.children()}
+        return Node({k: v for k, v in entries.items() if not v.is_empty}, node.source)
+    if field.kind == "bool" and node.value is False and not field.presence:
+        return Node(None)
+    return _one(node, field)
+
+
+def _one(node: Node, field: Field) -> Node:
+    if field.message is not None:
+        return prune_empty(node, field.message)
+    if field.kind == "string":
+        _expect(node, str, "a string")
+    elif field.kind == "bool":
+        _expect(node, bool, "true or false")
+    else:
+        _expect(node, dict, "an object")
+        return without_empties(node)
+    return node
+
+
+def _expect(node: Node, kind: type, wording: str) -> None:
+    if not isinstance(node.value, kind):
+        refuse(node, f"expected {wording}")
+
+
+# The 0.3 -> 1.0 rewriting that a2a-sdk's card resolver does before it verifies, frozen.
+
+
+_WRAPPERS: Final = {
+    "apiKey": "apiKeySecurityScheme",
+    "http": "httpAuthSecurityScheme",
+    "oauth2": "oauth2SecurityScheme",
+    "openIdConnect": "openIdConnectSecurityScheme",
+    "mutualTLS": "mtlsSecurityScheme",
+}
+_DEFAULT_TRANSPORT: Final = "JSONRPC"
+_DEFAULT_VERSION: Final = "0.3.0"
+
+
+def upgrade(card: Node) -> Node:
+    """Rewrite the root of a card; the argument is not changed.
+
+    Raises:
+        CanonicalizationError: The SDK would refuse the card's structure here.
+    """
+    members = dict(_object(card))
+    _upgrade_extended_flag(members)
+    _upgrade_interfaces(members)
+    _upgrade_security(members)
+    return Node(members, card.source)
+
+
+def _upgrade_extended_flag(members: dict[str, Node]) -> None:
+    legacy = members.pop("supportsAuthenticatedExtendedCard", None)
+    if legacy is None or not legacy.value:
+        return
+    capabilities = members.get("capabilities", Node({}))
+    entries = dict(_object(capabilities))
+    if "extendedAgentCard" not in entries:
+        entries["extendedAgentCard"] = Node(True, legacy.source if legacy.value is True else None)
+    members["capabilities"] = Node(entries, capabilities.source)
+
+
+def _upgrade_interfaces(members: dict[str, Node]) -> None:
+    url = members.pop("url", None)
+    transport = members.pop("preferredTransport", Node(_DEFAULT_TRANSPORT))
+    version = members.pop("protocolVersion", Node(_DEFAULT_VERSION))
+    additional = members.pop("additionalInterfaces", None)
+    if "supportedInterfaces" in members or url is None or not url.value:
+        return
+    extra = [] if additional is None or not additional.value else _list(additional)
+    interfaces = [
+        Node({"url": url, "protocolBinding": transport, "protocolVersion": version}),
+    ]
+    for one in extra:
+        entries = _object(one)
+        interfaces.append(
+            Node(
+                {
+                    "url": entries.get("url", Node(None)),
+                    "protocolBinding": entries.get("transport", Node(None)),
+                    "protocolVersion": version,
+                },
+                one.source,
+            )
+        )
+    members["supportedInterfaces"] = Node(interfaces, additional.source if additional else None)
+
+
+def _upgrade_security(members: dict[str, Node]) -> None:
+    _upgrade_requirements(members)
+    if "skills" in members:
+        skills = members["skills"]
+        members["skills"] = Node([_upgrade_skill(skill) for skill in _list(skills)], skills.source)
+    schemes = members.get("securitySchemes")
+    if schemes is not None and schemes.value:
+        entries = {name: _upgrade_scheme(one) for name, one in _object(schemes).items()}
+        members["securitySchemes"] = Node(entries, schemes.source)
+
+
+def _upgrade_skill(skill: Node) -> Node:
+    entries = dict(_object(skill))
+    _upgrade_requirements(entries)
+    return Node(entries, skill.source)
+
+
+def _upgrade_requirements(members: dict[str, Node]) -> None:
+    legacy = members.pop("security", None)
+    if "securityRequirements" in members or legacy is None or legacy.value is None:
+        return
+    requirements = []
+    for one in [] if legacy.value in ({}, "") else _list(legacy):
+        schemes = {name: Node({"list": scopes}) for name, scopes in _object(one).items()}
+        requirements.append(Node({"schemes": Node(schemes)}, one.source))
+    members["securityRequirements"] = Node(requirements, legacy.source)
+
+
+def _upgrade_scheme(scheme: Node) -> Node:
+    entries = dict(_object(scheme))
+    kind = entries.pop("type", None)
+    if kind is None:
+        return scheme
+    if isinstance(kind.value, list | dict):
+        refuse(kind, "expected a string")
+    wrapper = _WRAPPERS.get(kind.value) if isinstance(kind.value, str) else None
+    if wrapper is None:
+        return Node(entries, scheme.source)
+    if wrapper == "apiKeySecurityScheme" and "in" in entries:
+        entries["location"] = entries.pop("in")
+    # The wrapper's name says what `type` said, so `type` is covered by it.
+    return Node({wrapper: Node(entries, kind.source)}, scheme.source)
+
+
+def _object(node: Node) -> dict[str, Node]:
+    if not isinstance(node.value, dict):
+        refuse(node, "expected an object")
+    return node.value
+
+
+def _list(node: Node) -> list[Node]:
+    if not isinstance(node.value, list):
+        refuse(node, "expected a list")
+    return node.value

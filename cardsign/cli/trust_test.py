@@ -1,0 +1,171 @@
+"""``cardsign trust test``: what the policy would say of a card, and which line of it decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from cardsign.cli.evidence import statements_option
+from cardsign.cli.inquiry import Inquiry, Named
+from cardsign.cli.options import json_option, read_input
+from cardsign.cli.policy import LoadedPolicy, directory_memory, needed_policy, trust_options
+from cardsign.cli.reports import render_verdict
+from cardsign.cli.talk import print_json, safe
+from cardsign.cli.trust_showing import kind_of, say_if_old
+from cardsign.errors import BundleRefused
+from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
+from cardsign.trust.known import TransientMemory
+from cardsign.trust.policy import Enrolment, PublicSubject
+from cardsign.trust.policylines import Lines, Location
+from cardsign.trust.statements import NO_EVIDENCE
+from cardsign.verify.report import Report
+
+# Which member of the policy a reason goes back to, by the longest beginning of its code. What is
+# not listed goes back to the anchor; what is None is the card's own fault.
+_MEMBERS: Final[dict[str, Location | None]] = {
+    "json.": None,
+    "json.too_large": ("limits", "card_bytes"),
+    "canonical.": None,
+    "card.": None,
+    "card.signatures_too_many": ("limits", "signatures"),
+    "card.no_interface": ("origins",),
+    "card.origin_mismatch": ("origins",),
+    "card.interface_url": ("origins",),
+    "card.digest_unlisted": ("freshness",),
+    "card.listed_elsewhere": ("freshness",),
+    "card.rollback": ("freshness",),
+    "card.signature_vanished": ("unsigned",),
+    "sig.none": ("unsigned",),
+    "sig.alg_forbidden": ("algorithms",),
+    "sig.other_profile": ("profiles",),
+    "sig.compat": ("profiles",),
+    "sig.coverage_reduced": ("profiles",),
+    "coverage.": ("profiles",),
+    "threshold.": ("require",),
+    "trust.freshness_unknown": ("freshness",),
+    "trust.freshness_waived": ("freshness",),
+    "state.none": ("freshness",),
+    "statement.expired": ("freshness",),
+    "statement.not_yet": ("limits", "skew"),
+    "time.clock_behind": ("limits", "skew"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The line of a policy that decides.
+
+    Attributes:
+        member: Its name.
+        line: Counted from 1.
+        text: The line itself.
+        is_set: Whether the member stands there; if not, its default decides, and the line is
+            that of the table.
+    """
+
+    member: str
+    line: int
+    text: str
+    is_set: bool
+
+
+@click.command(short_help="Say what verify would say of a card, and why.")
+@click.argument("card")
+@click.option("--issuer", metavar="NAME", help="Ask as about the card of this issuer.")
+@click.option("--origin", metavar="ORIGIN", help="Ask as about the card of this origin.")
+@click.option(
+    "--jwks", metavar="FILE", help="What the URL of the issuer's `jwks` anchor would answer."
+)
+@statements_option
+@trust_options
+@json_option
+def test(
+    card: str,
+    issuer: str | None,
+    origin: str | None,
+    jwks: str | None,
+    statements: tuple[Path, ...],
+    trust_file: Path | None,
+    state_dir: Path | None,
+    no_state: bool,
+    as_json: bool,
+) -> int:
+    """Say what verify would say of CARD ('-' for stdin), and which line of trust.toml decides.
+
+    CARD may be a bundle. Nothing is remembered. Exit status as that of verify.
+    """
+    loaded = needed_policy(trust_file)
+    named = Named(issuer, origin, jwks, loaded.path, state_dir, no_state, statements, (), None)
+    inquiry = Inquiry.prepare(named)
+    subject = inquiry.subject(None)
+    enrolment = loaded.policy.find(subject)
+    if enrolment is not None and not no_state:
+        remembered, _ = directory_memory(state_dir, loaded.floors).recall(enrolment)
+        say_if_old(remembered.keyset, datetime.now(UTC))
+        inquiry = replace(inquiry, memory=TransientMemory({enrolment.name: remembered}))
+    report = _report(inquiry, card, subject)
+    decision = None if enrolment is None else decided_by(report, loaded, enrolment)
+    if as_json:
+        print_json({"input": card, **report.to_json(), "decided_by": _members(loaded, decision)})
+    else:
+        click.echo(render_verdict(card, report))
+        click.echo(f"  decided by: {_shown(loaded, subject, enrolment, decision)}")
+    return report.exit_status
+
+
+def _report(inquiry: Inquiry, name: str, subject: PublicSubject | None) -> Report:
+    untrusted_bytes, bundled = read_input(name, max_bytes=MAX_BUNDLE_BYTES), NO_EVIDENCE
+    if is_bundle(untrusted_bytes):
+        try:
+            bundle = read_bundle(untrusted_bytes)
+        except BundleRefused as refusal:
+            return inquiry.without_card(refusal, name, subject)
+        untrusted_bytes, bundled = bundle.untrusted_card, bundle.evidence
+    return inquiry.examine(untrusted_bytes, subject, bundled)
+
+
+def decided_by(report: Report, loaded: LoadedPolicy, enrolment: Enrolment) -> Decision | None:
+    """The line of the policy that a verdict goes back to; None if it is the card's own fault."""
+    trusted = report.verdict == "trusted"
+    code = "" if trusted or not report.reasons else report.reasons[0].code
+    prefix = max((one for one in _MEMBERS if code.startswith(one)), key=len, default=None)
+    place = ("anchor", kind_of(enrolment.anchor)) if prefix is None else _MEMBERS[prefix]
+    if place is None:
+        return None
+    if place[0] != "limits":
+        place = ("issuer", loaded.policy.enrolments.index(enrolment), *place)
+    lines = Lines.of(loaded.text)
+    line = lines.line_of(place)
+    return Decision(str(place[-1]), line, lines.shown(line), lines.holds(place))
+
+
+def _members(loaded: LoadedPolicy, decision: Decision | None) -> dict[str, Any] | None:
+    if decision is None:
+        return None
+    return {
+        "file": str(loaded.path),
+        "line": decision.line,
+        "member": decision.member,
+        "text": decision.text,
+        "is_set": decision.is_set,
+    }
+
+
+def _shown(
+    loaded: LoadedPolicy,
+    subject: PublicSubject | None,
+    enrolment: Enrolment | None,
+    decision: Decision | None,
+) -> str:
+    if subject is None:
+        return "nothing; name a subject with --issuer or --origin"
+    if enrolment is None:
+        return f"{loaded.path}, which enrols nobody for this subject"
+    if decision is None:
+        return "the card itself; no policy could accept it"
+    unset = "" if decision.is_set else f"  ({decision.member} is not set: its default)"
+    return f"{loaded.path}:{decision.line} {safe(decision.text)}{unset}"

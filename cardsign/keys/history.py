@@ -1,0 +1,418 @@
+"""The statements that an issuer, or a holder of a root key, has signed and keeps.
+
+They lie beside the key store, in files (:mod:`cardsign.keys.history`) or in its database. What is
+read is checked anew, each statement by the one before, and the key store's state must name the
+newest: so neither of the two can be put back or exchanged by itself. A statement is written
+before the state names it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cardsign.card.strictjson import parse_object
+from cardsign.errors import FileFault, JsonRefused, StoreFault
+from cardsign.files import list_names, locked, make_directory, read_bytes, write_atomic
+from cardsign.jose import base64url
+from cardsign.jose.keys import PublicKey
+from cardsign.keys.audit import AuditEvent
+from cardsign.keys.keysets import check_step
+from cardsign.keys.model import HeldKeyset, HeldRelease, KeyRecord, StatementsHeld
+from cardsign.keys.stores.base import KeyOperations, KeyStore, Kind, Number, Shelf
+from cardsign.statements.envelope import (
+    MAX_STATEMENT_BYTES,
+    MAX_STATEMENT_DEPTH,
+    TYP_KEYSET,
+    Envelope,
+    StatementRefused,
+)
+from cardsign.statements.keyset import KeysetStatement, Role, keyset_of, read_keyset
+from cardsign.statements.release import ReleaseStatement, check_release, read_release
+
+# The issuer's statements in a directory.
+
+
+DIRECTORY: Final = "statements"
+LOCK_FILE: Final = ".lock"
+LOCK_PATIENCE: Final = 5.0  # seconds; a statement is written in milliseconds
+
+_FORMS: Final[dict[Kind, re.Pattern[str]]] = {
+    "keysets": re.compile(r"([1-9][0-9]{0,15})\.([1-9][0-9]{0,15})\.json"),
+    "releases": re.compile(r"([1-9][0-9]{0,15})\.json"),
+}
+
+
+class FileShelf:
+    """Statements as files; see :class:`cardsign.keys.stores.base.Shelf`.
+
+    Attributes:
+        path: The directory; one that is not there holds none.
+    """
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def place(self) -> str:
+        """The directory."""
+        return str(self.path)
+
+    def file(self, kind: Kind, number: Number) -> Path:
+        """Where the statement of this number lies, if it is kept."""
+        return self.path / kind / f"{'.'.join(map(str, number))}.json"
+
+    def where(self, kind: Kind, number: Number) -> str:
+        """See :meth:`cardsign.keys.stores.base.Shelf.where`."""
+        return str(self.file(kind, number))
+
+    def read_all(self, kind: Kind) -> dict[Number, bytes]:
+        """See :meth:`cardsign.keys.stores.base.Shelf.read_all`."""
+        return {number: self._read(kind, number) for number in self._numbers(kind)}
+
+    def read_newest(self, kind: Kind) -> tuple[Number, bytes] | None:
+        """See :meth:`cardsign.keys.stores.base.Shelf.read_newest`."""
+        numbers = self._numbers(kind)
+        return (numbers[-1], self._read(kind, numbers[-1])) if numbers else None
+
+    def add(self, kind: Kind, number: Number, data: bytes) -> None:
+        """See :meth:`cardsign.keys.stores.base.Shelf.add`; call it within :meth:`alone`."""
+        file = self.file(kind, number)
+        if file.exists():
+            raise StoreFault(
+                "keystore.changed", "a statement of this number is kept", path=str(file)
+            )
+        make_directory(file.parent)
+        write_atomic(file, data)
+
+    def put_back(self, kind: Kind, number: Number, data: bytes) -> None:
+        """Write a statement of a backup, where no key store is yet.
+
+        Raises:
+            FileFault: ``file.unwritable``; ``file.exists``: another one stands there.
+        """
+        file = self.file(kind, number)
+        make_directory(file.parent)
+        if file.exists() and read_bytes(file, max_bytes=MAX_STATEMENT_BYTES) != data:
+            raise FileFault("file.exists", "another statement stands here", path=str(file))
+        write_atomic(file, data)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """See :meth:`cardsign.keys.stores.base.Shelf.alone`."""
+        make_directory(self.path)
+        busy = StoreFault("keystore.busy", "another process adds a statement", path=str(self.path))
+        return locked(self.path / LOCK_FILE, patience=LOCK_PATIENCE, busy=busy)
+
+    def _numbers(self, kind: Kind) -> list[Number]:
+        matches = map(_FORMS[kind].fullmatch, list_names(self.path / kind))
+        return sorted(tuple(map(int, match.groups())) for match in matches if match)
+
+    def _read(self, kind: Kind, number: Number) -> bytes:
+        return read_bytes(self.file(kind, number), max_bytes=MAX_STATEMENT_BYTES)
+
+
+class Ledger:
+    """The statements on a shelf, and what the key store's state says of them."""
+
+    __slots__ = ("_look_again", "_shelf", "held")
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        held: StatementsHeld,
+        look_again: Callable[[], StatementsHeld] | None = None,
+    ) -> None:
+        """Look at nothing yet.
+
+        Args:
+            shelf: Where they are kept.
+            held: What the state of the key store says of them.
+            look_again: What it says later, should a release be found that is newer than `held`.
+        """
+        self._shelf = shelf
+        self.held = held
+        self._look_again = look_again or (lambda: held)
+
+    @classmethod
+    def beside(cls, store: KeyStore) -> Ledger:
+        """The ledger of a key store, wherever that lies."""
+
+        def look() -> StatementsHeld:
+            return store.load().statements
+
+        return cls(store.shelf, look(), look)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return self._shelf.place
+
+    def keysets(self) -> tuple[KeysetStatement, ...]:
+        """Return every keyset statement, oldest first, each checked by the one before.
+
+        Raises:
+            StoreFault: ``keystore.statements``: they are no history, or not the one that the
+                key store's state names.
+            FileFault: One cannot be read.
+        """
+        return tuple(statement for statement, _ in self._history())
+
+    def newest_keyset(self) -> KeysetStatement | None:
+        """Return the newest keyset statement, or None; see :meth:`keysets`."""
+        statements = self.keysets()
+        return statements[-1] if statements else None
+
+    def newest_release(self) -> ReleaseStatement | None:
+        """Return the release of the highest number, or None.
+
+        What the next release says comes from it, so it must be signed by a release key of the
+        keyset that it names, and be what the key store's state says was signed last.
+
+        Raises:
+            StoreFault: ``keystore.statements``: it is not, or cannot be understood; or as
+                :meth:`keysets`.
+            FileFault: It cannot be read.
+        """
+        found = self._newest_release()
+        return None if found is None else found[0]
+
+    def to_publish(self) -> tuple[tuple[bytes, ...], bytes | None]:
+        """Return every keyset statement as it is served, oldest first, and the newest release.
+
+        Raises:
+            StoreFault, FileFault: As :meth:`keysets` and :meth:`newest_release`.
+        """
+        release, history = self._newest_release(), self._history()
+        return tuple(data for _, data in history), release and release[1]
+
+    def keep_keyset(self, statement: KeysetStatement, untrusted_bytes: bytes) -> bool:
+        """Keep a statement as the newest one.
+
+        Args:
+            statement: As read from the bytes.
+            untrusted_bytes: What is written.
+
+        Returns:
+            Whether it is new.
+
+        Raises:
+            StatementRefused: It does not follow the newest, or too few have signed it.
+            StoreFault: As :meth:`keysets`; ``keystore.busy``.
+            FileFault: ``file.unwritable``.
+        """
+        with self.alone():
+            newest = self.newest_keyset()
+            if newest is not None and newest.digest == statement.digest:
+                return False
+            check_step(statement, newest)
+            self._shelf.add("keysets", (statement.epoch, statement.version), untrusted_bytes)
+        return True
+
+    def keep_release(self, release: ReleaseStatement, data: bytes) -> None:
+        """Keep a release, whose number nobody else has.
+
+        Call it within :meth:`alone`, in which the release before was read as well: else what
+        another process lists meanwhile would be forgotten.
+
+        Raises:
+            StoreFault: ``keystore.changed``: a release has this number.
+            FileFault: ``file.unwritable``.
+        """
+        self._shelf.add("releases", (release.seq,), data)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Let no other process add a statement meanwhile.
+
+        Raises:
+            StoreFault: ``keystore.busy``.
+            FileFault: ``file.unwritable``.
+        """
+        return self._shelf.alone()
+
+    def check_listed(self, keys: Iterable[PublicKey], role: Role) -> None:
+        """Check that the roots have listed keys that are to be used, if there is a keyset at all.
+
+        So a key store into which somebody else has edited his key is found out (threats.md 22).
+
+        Raises:
+            StoreFault: ``keystore.not_listed``, or as :meth:`keysets`.
+        """
+        keyset = self.newest_keyset()
+        if keyset is None:
+            return
+        listed = {key.public.thumbprint for key in keyset.keys if role in key.roles}
+        for key in keys:
+            if key.thumbprint not in listed:
+                number = f"{keyset.epoch}.{keyset.version}"
+                raise StoreFault(
+                    "keystore.not_listed", f"keyset {number} lists no {role} key {key.kid!r}"
+                )
+
+    def listed(self, keys: Iterable[KeyRecord], role: Role) -> tuple[KeyRecord, ...]:
+        """Return those of some keys that the roots have listed: all, if there is no keyset.
+
+        A key that they have not listed yet hinders no other.
+
+        Raises:
+            StoreFault: ``keystore.not_listed``: there are keys, and none is listed; or as
+                :meth:`keysets`.
+        """
+        asked, keyset = tuple(keys), self.newest_keyset()
+        if keyset is None:
+            return asked
+        listed = {key.public.thumbprint for key in keyset.keys if role in key.roles}
+        found = tuple(key for key in asked if key.thumbprint in listed)
+        if not found:
+            self.check_listed((key.public for key in asked), role)
+        return found
+
+    def _history(self) -> list[tuple[KeysetStatement, bytes]]:
+        found: list[tuple[KeysetStatement, bytes]] = []
+        for number, untrusted_bytes in self._shelf.read_all("keysets").items():
+            try:
+                statement = read_keyset(untrusted_bytes)
+                if (statement.epoch, statement.version) != number:
+                    raise StatementRefused("statement.gap", "its number is not that of its place")
+                check_step(statement, found[-1][0] if found else None)
+            except StatementRefused as refusal:
+                where = self._shelf.where("keysets", number)
+                raise _broken(where, f"{refusal.code}: {refusal.message}") from refusal
+            found.append((statement, untrusted_bytes))
+        self._check_held(found[-1][0] if found else None)
+        return found
+
+    def _newest_release(self) -> tuple[ReleaseStatement, bytes] | None:
+        newest = self._shelf.read_newest("releases")
+        if newest is None:
+            self._check_release_held(None, self.place)
+            return None
+        number, untrusted_bytes = newest
+        where = self._shelf.where("releases", number)
+        try:
+            release = read_release(untrusted_bytes)
+            if (release.seq,) != number:
+                raise _broken(where, "its number is not that of its place")
+            self._check_release_held(release, where)
+            check_signed(release, self.keysets())
+        except StatementRefused as refusal:
+            raise _broken(where, f"{refusal.code}: {refusal.message}") from refusal
+        return release, untrusted_bytes
+
+    def _check_release_held(self, found: ReleaseStatement | None, where: str) -> None:
+        """A release is noted before it is kept, so a crash may lose the newest, and no other."""
+        number, digest = (found.seq, found.digest) if found else (0, None)
+        if number > self.held.release_seq:  # another process was faster, or nobody signed it here
+            self.held = self._look_again()
+        held = self.held
+        if number > held.release_seq:
+            raise _broken(where, f"no release after {held.release_seq} was signed here")
+        if held.release is None:
+            return
+        if digest != (held.release.digest if number == held.release_seq else held.release.previous):
+            raise _broken(where, f"release {number} is not the newest that was signed here")
+
+    def _check_held(self, newest: KeysetStatement | None) -> None:
+        held = self.held.keyset
+        if held is None:
+            return
+        number = (held.epoch, held.version)
+        found = (newest.epoch, newest.version) if newest else (0, 0)
+        if found < number:
+            raise _broken(self.place, f"keyset {held.epoch}.{held.version} is missing")
+        if newest is not None and found == number and newest.digest != held.digest:
+            raise _broken(self.place, f"keyset {held.epoch}.{held.version} is not {held.digest}")
+
+
+def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) -> frozenset[str]:
+    """Check that a release was signed by right when it was issued; return who signed it.
+
+    Raises:
+        StatementRefused: ``statement.keyset``: `history` has not the keyset that it names; else
+            as :func:`cardsign.statements.release.check_release`.
+    """
+    named = [one for one in history if one.digest == release.keyset.digest]
+    if not named:
+        raise StatementRefused(
+            "statement.keyset", f"it names {release.keyset}, which is not kept", path="/keyset"
+        )
+    issued = datetime.fromtimestamp(release.iat, UTC)
+    return check_release(release, named[0], None, now=issued, skew=timedelta()).good
+
+
+def note_keyset(store: KeyOperations, statement: KeysetStatement, *, now: datetime) -> None:
+    """Let the key store's state name the newest keyset statement; again is no change.
+
+    The keys that waited for it to list them may be published from then on.
+
+    Raises:
+        StoreFault: ``keystore.busy``, or as :meth:`KeyStore.load`.
+        FileFault: ``file.unwritable``.
+    """
+    held = HeldKeyset(statement.epoch, statement.version, statement.digest)
+    store.keep_keyset(held, {key.public.thumbprint for key in statement.keys}, now=now)
+
+
+def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -> None:
+    """Take the release's number for it, before it is written: no two releases have one.
+
+    Call it within :meth:`Ledger.alone`, as :meth:`Ledger.keep_release`.
+
+    Raises:
+        StoreFault: As :func:`note_keyset`; ``keystore.changed`` also where it is taken.
+        FileFault: ``file.unwritable``.
+    """
+    state = store.load()
+    if state.statements.release_seq >= release.seq:
+        newest = state.statements.release_seq
+        raise StoreFault("keystore.changed", f"release {newest} was signed meanwhile")
+    before = Ledger.beside(store).newest_release()
+    held = HeldRelease(release.digest, before.digest if before else None)
+    event = AuditEvent("release.signed", None, {"seq": release.seq, "digest": release.digest})
+    statements = replace(state.statements, release_seq=release.seq, release=held)
+    changed = replace(state, statements=statements)
+    store.commit(changed, (event,), expect_generation=state.generation, now=now, envelopes={})
+
+
+def write_draft(statement: KeysetStatement) -> bytes:
+    """A draft as a file: General JSON as a statement is, with the signatures that there are."""
+    envelope = statement.envelope
+    document = {
+        "payload": base64url.encode(envelope.payload),
+        "signatures": [signature.to_json() for signature in envelope.signatures],
+    }
+    return json.dumps(document, indent=2).encode("ascii") + b"\n"
+
+
+def read_draft(untrusted_bytes: bytes) -> KeysetStatement:
+    """Read a draft or a statement. No signature is verified.
+
+    Raises:
+        StatementRefused: As :func:`cardsign.statements.keyset.read_keyset`.
+    """
+    try:
+        document = parse_object(
+            untrusted_bytes, max_bytes=MAX_STATEMENT_BYTES, max_depth=MAX_STATEMENT_DEPTH
+        )
+    except JsonRefused:
+        document = {}  # the strict reader says what is wrong
+    payload = document.get("payload")
+    if document.get("signatures") != [] or len(document) != 2 or not isinstance(payload, str):
+        return read_keyset(untrusted_bytes)
+    try:
+        return keyset_of(Envelope(TYP_KEYSET, base64url.decode(payload), ()))
+    except base64url.Base64urlError as exc:
+        raise StatementRefused(
+            "statement.shape", f"not canonical unpadded base64url: {exc}", path="/payload"
+        ) from exc
+
+
+def _broken(where: str, what: str) -> StoreFault:
+    return StoreFault("keystore.statements", what, path=where)

@@ -1,0 +1,406 @@
+"""Keyset statements as their issuer drafts them: what is to be said, and who has yet to sign it.
+
+Pure. A draft is the statement itself with too few signatures, down to none, so that nothing is
+signed but what will be published. Every draft is checked as a verifier would check it, but for
+the signatures that are still to come; what `cardsign.jose` refuses is never written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from cardsign.card.strictjson import Json
+from cardsign.errors import StoreFault
+from cardsign.keys.model import ENDED, PUBLISHED, KeyRecord, StoreState
+from cardsign.statements.envelope import TYP_KEYSET, Envelope, StatementRefused, count
+from cardsign.statements.keyset import (
+    KEYSET_FORMAT,
+    KeysetStatement,
+    Quorum,
+    Role,
+    StatementKey,
+    draft_keyset,
+    keyset_of,
+)
+from cardsign.statements.succession import RootPin, check_first, check_recovery, check_successor
+
+# What a keyset statement changes, in sentences for those who are asked to sign it.
+
+
+Sign = Literal["+", "-", "~", "="]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One line: what is added, removed, changed, or (``=``) only to be known."""
+
+    sign: Sign
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.text}"
+
+
+def differences(before: KeysetStatement | None, after: KeysetStatement) -> tuple[Difference, ...]:
+    """Say what changes from one statement to another, the gravest first.
+
+    Args:
+        before: The signer's own; None if he holds none, so that all of it is new.
+        after: The draft.
+    """
+    return tuple(_differences(before, after))
+
+
+def _differences(before: KeysetStatement | None, after: KeysetStatement) -> Iterator[Difference]:
+    what = f"keyset {after.epoch}.{after.version} of {after.issuer}"
+    if before is None:
+        yield Difference("+", f"{what}: nothing is held here to compare it with")
+    elif after.epoch != before.epoch:
+        held = f"{before.epoch}.{before.version}"
+        yield Difference("~", f"{what} opens a new epoch and ends everything after {held}")
+    else:
+        yield Difference("=", f"{what} follows {before.epoch}.{before.version}, held here")
+    yield from _quorum("root", before.root if before else None, after.root)
+    yield from _quorum("recovery", before.recovery if before else None, after.recovery)
+    if after.recovery is None:
+        yield Difference("=", "recovery: none; the theft of the root is final")
+    yield from _texts("origin", before.origins if before else (), after.origins)
+    yield from _keys(before.keys if before else (), after.keys)
+    yield from _texts("revoked", sorted(before.revoked) if before else (), sorted(after.revoked))
+    yield Difference("~", f"believed from {_day(after.iat)} until {_day(after.exp)}")
+
+
+def _quorum(name: str, before: Quorum | None, after: Quorum | None) -> Iterator[Difference]:
+    if before == after:
+        return
+    yield Difference("~", f"{name}: {_size(before)} -> {_size(after)}")
+    old, new = _members(before), _members(after)
+    yield from _texts(name, [one for one in old if one not in new], [])
+    yield from _texts(name, [], [one for one in new if one not in old])
+
+
+def _size(quorum: Quorum | None) -> str:
+    if quorum is None:
+        return "none"
+    return f"{quorum.threshold} of {len({key.holder for key in quorum.keys})}"
+
+
+def _members(quorum: Quorum | None) -> list[str]:
+    keys = quorum.keys if quorum else ()
+    return [f"{key.public.alg} {key.public.thumbprint} held by {key.holder}" for key in keys]
+
+
+def _keys(
+    before: tuple[StatementKey, ...], after: tuple[StatementKey, ...]
+) -> Iterator[Difference]:
+    old = {key.public.thumbprint: key for key in before}
+    new = {key.public.thumbprint: key for key in after}
+    for name, key in old.items():
+        if name not in new:
+            yield Difference("-", f"key {_key(key)}")
+    for name, key in new.items():
+        if name not in old:
+            yield Difference("+", f"key {_key(key)}")
+        elif key != old[name]:
+            yield Difference("~", f"key before: {_key(old[name])}")
+            yield Difference("~", f"key after: {_key(key)}")
+
+
+def _key(key: StatementKey) -> str:
+    """All of it; the kid, which its owner chooses freely, last and in quotes."""
+    public = key.public
+    name = "" if public.kid == public.thumbprint else f", kid {json.dumps(public.kid)}"
+    return (
+        f"{public.alg} {public.thumbprint} for {' and '.join(key.roles)}, held by "
+        f"{key.holder}, {_day(key.nbf)} to {_day(key.exp)}{name}"
+    )
+
+
+def _texts(
+    name: str, before: list[str] | tuple[str, ...], after: list[str] | tuple[str, ...]
+) -> Iterator[Difference]:
+    for text in before:
+        if text not in after:
+            yield Difference("-", f"{name} {text}")
+    for text in after:
+        if text not in before:
+            yield Difference("+", f"{name} {text}")
+
+
+def _day(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
+
+
+#: How long a statement is believed: a quarter, so that the roots are used often enough to work.
+DEFAULT_LIFETIME: Final = timedelta(days=90)
+#: How long a newly listed key counts. Renewed with the statement; a backstop, not the rotation.
+KEY_LIFETIME: Final = timedelta(days=400)
+#: Who holds an online key whose record names nobody.
+DEFAULT_HOLDER: Final = "publisher"
+
+_ONLINE: Final[tuple[Role, ...]] = ("card", "release")
+_LISTED: Final = PUBLISHED | {"generated"}
+
+
+@dataclass(frozen=True, slots=True)
+class KeysetPlan:
+    """What the next statement is to say, whatever its number and times.
+
+    Attributes:
+        issuer: Whose statement.
+        origins: Where interfaces may lie.
+        root: Who signs statements.
+        recovery: Who opens the next epoch; None if nobody ever can.
+        keys: The online keys.
+        revoked: Thumbprints; within an epoch it only grows.
+    """
+
+    issuer: str
+    origins: tuple[str, ...]
+    root: Quorum
+    recovery: Quorum | None
+    keys: tuple[StatementKey, ...] = ()
+    revoked: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, statement: KeysetStatement) -> KeysetPlan:
+        """The plan to say the same again."""
+        return cls(
+            statement.issuer,
+            statement.origins,
+            statement.root,
+            statement.recovery,
+            statement.keys,
+            statement.revoked,
+        )
+
+    def following(self, state: StoreState, *, now: datetime, until: datetime) -> KeysetPlan:
+        """The plan that says what has become of the keys of a store.
+
+        Its keys are listed, also those that wait for that; retired ones no longer, revoked ones
+        as revoked, whether they are online keys or roots. Keys that the store does not hold stay
+        as they are.
+
+        Args:
+            state: The store's.
+            now: Since when a key that was not listed counts.
+            until: A listed key that ends before this time is prolonged.
+        """
+        ours = {record.thumbprint: record for record in state.keys}
+        gone = frozenset(name for name, record in ours.items() if record.state == "revoked")
+        ended = gone | {name for name, record in ours.items() if record.state == "retired"}
+        listed = {key.public.thumbprint: key for key in self.keys}
+        kept = [key for name, key in listed.items() if name not in ours]
+        held = [
+            _listed(record, listed.get(record.thumbprint), now, until)
+            for record in state.keys
+            if record.state in _LISTED and record.rotates and record.thumbprint not in self.revoked
+        ]
+        return replace(
+            self,
+            root=_without(self.root, ended),
+            keys=(*kept, *held),
+            revoked=self.revoked | gone,
+        )
+
+    def revoking(self, thumbprints: Iterable[str]) -> KeysetPlan:
+        """The plan that revokes these, and lists none that is revoked."""
+        revoked = self.revoked.union(thumbprints)
+        keys = tuple(key for key in self.keys if key.public.thumbprint not in revoked)
+        return replace(self, root=_without(self.root, revoked), keys=keys, revoked=revoked)
+
+
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """One quorum that has to sign a statement, and who of it has.
+
+    Attributes:
+        whose: In words: ``the root before``.
+        quorum: Its keys and threshold.
+        signed: The holders whose signatures are good.
+    """
+
+    whose: str
+    quorum: Quorum
+    signed: frozenset[str]
+
+    @property
+    def missing(self) -> int:
+        """How many holders have yet to sign."""
+        return max(0, self.quorum.threshold - len(self.signed))
+
+
+def holders_left(quorum: Quorum, state: StoreState) -> frozenset[str]:
+    """Return who can still sign for a quorum, as far as a store knows: not with an ended key."""
+    ended = {key.thumbprint for key in state.keys if key.state in ENDED}
+    return frozenset(key.holder for key in quorum.keys if key.public.thumbprint not in ended)
+
+
+def is_needed(key: KeyRecord, keyset: KeysetStatement, state: StoreState) -> bool:
+    """Say whether too few holders are left without a root or recovery key to sign what is next."""
+    without = state.replacing([replace(key, state="retired")])
+    return any(
+        len(holders_left(quorum, without)) < quorum.threshold
+        for quorum in (keyset.root, keyset.recovery)
+        if quorum and any(one.public.thumbprint == key.thumbprint for one in quorum.keys)
+    )
+
+
+def check_not_needed(key: KeyRecord, keyset: KeysetStatement | None, state: StoreState) -> None:
+    """Refuse to end a root or recovery key without which no further statement can be signed.
+
+    Raises:
+        StoreFault: ``keystore.still_needed``.
+    """
+    if keyset is not None and is_needed(key, keyset, state):
+        number = f"{keyset.epoch}.{keyset.version}"
+        raise StoreFault(
+            "keystore.still_needed",
+            f"keyset {number} needs {' and '.join(key.roles)} key {key.kid!r}: too few holders "
+            "are left without it to sign the next",
+        )
+
+
+def draft_next(
+    plan: KeysetPlan,
+    previous: KeysetStatement | None,
+    *,
+    now: datetime,
+    lifetime: timedelta = DEFAULT_LIFETIME,
+) -> KeysetStatement:
+    """Draft the first statement, or the next version; unsigned.
+
+    Raises:
+        StatementRefused: What a verifier would refuse once everybody has signed.
+    """
+    number = (previous.epoch, previous.version + 1) if previous else (1, 1)
+    return _drafted(plan, previous, number, previous.digest if previous else None, now, lifetime)
+
+
+def draft_recovery(
+    plan: KeysetPlan,
+    previous: KeysetStatement,
+    *,
+    now: datetime,
+    lifetime: timedelta = DEFAULT_LIFETIME,
+) -> KeysetStatement:
+    """Draft the statement with which the recovery keys open the next epoch; unsigned.
+
+    Raises:
+        StatementRefused: As :func:`draft_next`; ``statement.recovery``: nobody can open one.
+    """
+    return _drafted(plan, previous, (previous.epoch + 1, 1), None, now, lifetime)
+
+
+def check_step(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
+    """Check that a statement is signed and follows, or is signed by its own root where none does.
+
+    Raises:
+        StatementRefused: As the checks of :mod:`cardsign.statements.succession`.
+    """
+    if previous is None:
+        check_first(statement, RootPin.of(statement.root))
+    elif statement.epoch == previous.epoch:
+        check_successor(previous, statement)
+    else:
+        check_recovery(previous, statement)
+
+
+def check_draft(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
+    """Check all of a step but its signatures.
+
+    Raises:
+        StatementRefused: As :func:`check_step`, but for ``statement.unsigned``.
+    """
+    bare = replace(statement, envelope=Envelope(TYP_KEYSET, statement.envelope.payload, ()))
+    try:
+        check_step(bare, previous)
+    except StatementRefused as refusal:
+        if refusal.code != "statement.unsigned":  # the last thing that each of the checks asks
+            raise
+
+
+def signings(statement: KeysetStatement, previous: KeysetStatement | None) -> tuple[Signing, ...]:
+    """Say which quorums have to sign a draft, and who has; a check raises, this tells."""
+    quorums: dict[str, Quorum] = {}
+    if previous is not None and statement.epoch == previous.epoch:
+        if previous.root != statement.root:
+            quorums["the root before"] = previous.root
+        if previous.recovery is not None and previous.recovery != statement.recovery:
+            quorums["the recovery keys before"] = previous.recovery
+    elif previous is not None and previous.recovery is not None:
+        quorums["the recovery keys"] = previous.recovery
+    quorums["its own root"] = statement.root
+    counted = count(
+        statement.envelope, (key.public for each in quorums.values() for key in each.keys)
+    )
+    return tuple(Signing(whose, each, each.holders(counted)) for whose, each in quorums.items())
+
+
+def _drafted(
+    plan: KeysetPlan,
+    previous: KeysetStatement | None,
+    number: tuple[int, int],
+    prev: str | None,
+    now: datetime,
+    lifetime: timedelta,
+) -> KeysetStatement:
+    iat = int(now.timestamp())
+    payload = draft_keyset(
+        {
+            "format": KEYSET_FORMAT,
+            "issuer": plan.issuer,
+            "origins": list(plan.origins),
+            "epoch": number[0],
+            "version": number[1],
+            "prev": prev,
+            "iat": iat,
+            "exp": iat + int(lifetime.total_seconds()),
+            "root": _quorum_json(plan.root),
+            "recovery": _quorum_json(plan.recovery) if plan.recovery else None,
+            "keys": [dict(_key_json(key)) for key in plan.keys],
+            "revoked": list[Json](sorted(plan.revoked)),
+        }
+    )
+    statement = keyset_of(Envelope(TYP_KEYSET, payload, ()))
+    check_draft(statement, previous)
+    return statement
+
+
+def _quorum_json(quorum: Quorum) -> dict[str, Json]:
+    keys: list[Json] = [
+        {"public": dict(key.public.jwk()), "holder": key.holder} for key in quorum.keys
+    ]
+    return {"threshold": quorum.threshold, "keys": keys}
+
+
+def _key_json(key: StatementKey) -> Mapping[str, Json]:
+    return {
+        "public": dict(key.public.jwk()),
+        "roles": list(key.roles),
+        "holder": key.holder,
+        "nbf": key.nbf,
+        "exp": key.exp,
+    }
+
+
+def _listed(
+    record: KeyRecord, before: StatementKey | None, now: datetime, until: datetime
+) -> StatementKey:
+    """The entry of a key; its times stay while they outlast the statement."""
+    start, end = int(now.timestamp()), int((now + KEY_LIFETIME).timestamp())
+    if before is not None:
+        start = before.nbf
+        end = before.exp if before.exp >= until.timestamp() else end
+    holder = record.holder or (before.holder if before else DEFAULT_HOLDER)
+    roles = tuple(role for role in _ONLINE if role in record.roles)
+    return StatementKey(record.public, roles, holder, start, end)
+
+
+def _without(quorum: Quorum, thumbprints: frozenset[str]) -> Quorum:
+    keys = tuple(key for key in quorum.keys if key.public.thumbprint not in thumbprints)
+    return replace(quorum, keys=keys)

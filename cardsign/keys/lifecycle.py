@@ -1,0 +1,532 @@
+"""The life of a key: every change that a store's state may undergo.
+
+Pure: each function takes a state and gives the next one, with what happened for the audit log,
+or refuses and names what is lawful. The store commits the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from cardsign.card.strictjson import Json
+from cardsign.errors import StoreFault
+from cardsign.jose.keys import PublicKey
+from cardsign.keys.audit import AuditEvent, publication_digest
+from cardsign.keys.model import (
+    ENDED,
+    MAX_PUBLICATIONS,
+    TIME_FORMAT,
+    HeldKeyset,
+    KeyRecord,
+    KeyTimes,
+    PrivateHalf,
+    Publication,
+    PublishedCard,
+    Reason,
+    Role,
+    StoreState,
+    check_transition,
+    file_custody,
+    suspects,
+)
+
+# When a step of a key's life is lawful, and for what it waits until then.
+
+
+SHOWN_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
+_SHOWN: Final = 5  # cards that an error lists before "and N more"
+_ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineSettings:
+    """What is assumed of others' caches, in seconds.
+
+    Attributes:
+        max_age: How long the JWK Set may be kept, as it is served.
+        worst_cache: How long the worst consumer keeps it nevertheless.
+        card_max_age: How long a card may be kept, as it is served.
+        skew: By how much clocks may differ.
+        rotate_every: How long a key is active before ``rotate --tick`` replaces it.
+    """
+
+    max_age: int = 3600
+    worst_cache: int = 24 * 3600
+    card_max_age: int = 3600
+    skew: int = 300
+    rotate_every: int = 90 * 24 * 3600
+
+    @property
+    def propagation(self) -> timedelta:
+        """How long it takes until a change of the JWK Set has reached every cache."""
+        return timedelta(seconds=max(self.max_age, self.worst_cache) + self.skew)
+
+    @property
+    def turnover(self) -> timedelta:
+        """How long it takes until a card that was published is in every cache."""
+        return timedelta(seconds=self.card_max_age + self.skew)
+
+    @property
+    def drain(self) -> timedelta:
+        """How long a key goes on signing beside its successor."""
+        return self.propagation + timedelta(seconds=self.card_max_age)
+
+    def as_published(self, state: StoreState) -> TimelineSettings:
+        """Return settings that wait at least as long as recorded publications told caches."""
+        told = max((one.max_age for one in state.publications), default=0)
+        return replace(
+            self,
+            max_age=max(self.max_age, told),
+            card_max_age=max(self.card_max_age, told),
+        )
+
+
+DEFAULT_SETTINGS: Final = TimelineSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a step waits for.
+
+    Attributes:
+        code: ``keystore.too_early``, or what must happen first: ``keystore.not_listed``,
+            ``keystore.not_seen``, ``keystore.cards_unsigned``, ``keystore.same_custody``.
+        what: In words, to follow "key K waits for".
+        until: When the wait is over; None as long as nobody can know.
+    """
+
+    code: str
+    what: str
+    until: datetime | None
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether the step is lawful at `now`."""
+        return self.until is not None and self.until <= now
+
+    def refuse(self, kid: str, step: str, now: datetime) -> None:
+        """Refuse the step as long as it waits.
+
+        Raises:
+            StoreFault: `code`.
+        """
+        if not self.is_over(now):
+            when = "" if self.until is None else f", until {self.until:{SHOWN_TIME}}"
+            raise StoreFault(self.code, f"key {kid!r} cannot be {step} yet: {self.what}{when}")
+
+
+_NOTHING: Final = Waiting("keystore.too_early", "nothing", _ALWAYS)
+
+
+def until_prepublication(state: StoreState, key: KeyRecord) -> Waiting:
+    """What a generated key waits for before it stands in the JWK Set: that the roots list it."""
+    keyset = state.statements.keyset
+    if keyset is None or not key.rotates:
+        return _NOTHING
+    number = f"{keyset.epoch}.{keyset.version}"
+    return Waiting("keystore.not_listed", f"keyset {number} does not list it", None)
+
+
+def until_activation(
+    state: StoreState, key: KeyRecord, settings: TimelineSettings, *, accept_custody: bool = False
+) -> Waiting:
+    """What the activation of a prepublished key waits for.
+
+    Where no key of its line is active it waits for nothing: nobody could verify anything.
+    """
+    if not accept_custody and key.thumbprint in suspects(state):
+        what = "it lies in the custody of a compromised key"
+        return Waiting("keystore.same_custody", what, None)
+    if not any(other.state == "active" and other.succeeds(key) for other in state.keys):
+        return _NOTHING
+    if key.rotates and "card" not in key.roles:  # no JWK Set has it, and statements come at once
+        return _NOTHING
+    if key.times.seen is None:
+        return Waiting(
+            "keystore.not_seen", "not every newest publication is known to hold it", None
+        )
+    until = key.times.seen + settings.as_published(state).propagation
+    return Waiting("keystore.too_early", "caches may not hold it", until)
+
+
+def until_retirement(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
+    """What a retiring key waits for before it leaves the JWK Set.
+
+    Until it has stopped signing, and for as long as caches may hold a card that only it has
+    signed, or that it has signed at all: some verifiers want every signature to be good, and
+    some give up at the first one whose key they cannot find.
+    """
+    stops = key.times.stops_signing
+    if stops is None:
+        return Waiting("keystore.too_early", "it has no successor", None)
+    if "card" not in key.roles:
+        return Waiting("keystore.too_early", "it still signs", stops)
+    if not state.publications:
+        return Waiting("keystore.not_seen", "no publication is recorded", None)
+    if cards := unsigned_cards(state, key):
+        what = f"its successor has not signed the published cards {_named(cards)}"
+        return Waiting("keystore.cards_unsigned", what, None)
+    if cards := signed_cards(state, key):
+        what = (
+            f"it signs until {stops:{SHOWN_TIME}}; from then on sign the published cards "
+            f"{_named(cards)} again, so that they no longer need it"
+        )
+        return Waiting("keystore.cards_unsigned", what, None)
+    if key.times.relieved is None:
+        return Waiting("keystore.not_seen", "no publication without it is recorded", None)
+    until = max(stops, key.times.relieved + settings.as_published(state).turnover)
+    return Waiting("keystore.too_early", "caches may hold cards that need it", until)
+
+
+def until_destruction(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
+    """What the destruction of an ended key's private half waits for."""
+    if "card" not in key.roles or key.times.prepublished is None:
+        return _NOTHING
+    if key.times.dropped is None:
+        return Waiting("keystore.not_seen", "a newest publication still holds it", None)
+    until = key.times.dropped + settings.as_published(state).propagation
+    return Waiting("keystore.too_early", "caches may still hold it", until)
+
+
+def unsigned_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ...]:
+    """Return the published cards that no active key has signed which succeeds `key`."""
+    successors = {
+        other.kid for other in state.keys if other.state == "active" and other.succeeds(key)
+    }
+    return tuple(card for card in _cards(state) if successors.isdisjoint(card.kids))
+
+
+def signed_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ...]:
+    """Return the published cards that `key` has signed."""
+    return tuple(card for card in _cards(state) if key.kid in card.kids)
+
+
+def cards_to_sign(state: StoreState, now: datetime) -> tuple[PublishedCard, ...]:
+    """Return the published cards that hold up a rotation until they are signed again.
+
+    The successor of a retiring key has not signed them, or a key that signs no more has.
+    """
+    over = ("retiring", *ENDED)
+    silent = {key.kid for key in state.keys if key.state in over and not key.signs_at(now)}
+    retiring = [key for key in state.keys if key.state == "retiring" and "card" in key.roles]
+    waiting = [card for key in retiring for card in unsigned_cards(state, key)]
+    waiting += [card for card in _cards(state) if not silent.isdisjoint(card.kids)]
+    return tuple(dict.fromkeys(waiting))
+
+
+def _cards(state: StoreState) -> Iterator[PublishedCard]:
+    for publication in state.newest_publications():
+        yield from publication.cards
+
+
+def _named(cards: tuple[PublishedCard, ...]) -> str:
+    names = ", ".join(card.url or card.name for card in cards[:_SHOWN])
+    return f"{names} and {len(cards) - _SHOWN} more" if len(cards) > _SHOWN else names
+
+
+Change = tuple[StoreState, tuple[AuditEvent, ...]]
+
+_HOLDS_FILE: Final = "file:"
+
+
+def enter(
+    state: StoreState,
+    public: PublicKey,
+    *,
+    now: datetime,
+    roles: tuple[Role, ...] = ("card",),
+    holder: str | None = None,
+    custody: str | None = None,
+    standby: bool = False,
+) -> Change:
+    """Take a key in.
+
+    A store's first key of a role and algorithm is active at once, unless it is to stand by; a
+    later one is prepublished, or where there is a keyset statement only generated, until one
+    lists it. Root and recovery keys do not rotate and are active at once.
+
+    Args:
+        state: The state before.
+        public: The public half, with the kid to publish.
+        now: The time of entry, with its zone.
+        roles: What the key may sign.
+        holder: Who holds the private half, if that matters.
+        custody: A signer's URI; by default the file of the store that is this key's.
+        standby: Let even a first key wait to be activated.
+
+    Raises:
+        StoreFault: ``keystore.duplicate_key``.
+    """
+    now = _second(now)
+    custody = custody or file_custody(public.thumbprint)
+    private: PrivateHalf = "held" if custody.startswith(_HOLDS_FILE) else "elsewhere"
+    times = KeyTimes(prepublished=now)
+    record = KeyRecord(public, "prepublished", roles, holder, custody, now, times, private=private)
+    if not record.rotates:
+        record = record.at("active", prepublished=None, activated=now)
+    elif not standby and not any(record.succeeds(other) for other in state.keys):
+        record = record.at("active", activated=now)
+    elif state.statements.keyset is not None:
+        record = record.at("generated", prepublished=None)
+    details: dict[str, Json] = {
+        "alg": record.alg,
+        "custody": custody,
+        "roles": list(roles),
+        "state": record.state,
+        "thumbprint": record.thumbprint,
+    }
+    event = AuditEvent("key-entered", record.kid, details)
+    return _marked(state.with_key(record), now), (event,)
+
+
+def prepublish(state: StoreState, name: str, *, now: datetime) -> Change:
+    """Let the JWK Set hold a key that was only generated so far.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``, or
+            ``keystore.not_listed``: that is done by the keyset statement which lists it.
+    """
+    now, key = _second(now), state.find(name)
+    check_transition(key.state, "prepublished")
+    until_prepublication(state, key).refuse(key.kid, "prepublished", now)
+    return _changed(state, now, key.at("prepublished", prepublished=now))
+
+
+def keep_keyset(
+    state: StoreState, held: HeldKeyset, listed: Collection[str], *, now: datetime
+) -> Change:
+    """Note the newest keyset statement; what it lists may be published from now on.
+
+    Args:
+        state: The state before.
+        held: The statement; noting it again brings along what has not come along before, and
+            one that is older than the state's changes nothing.
+        listed: The thumbprints of its keys.
+        now: The time of it.
+    """
+    now, known = _second(now), state.statements.keyset
+    if known is not None and (held.epoch, held.version) < (known.epoch, known.version):
+        return state, ()
+    events: tuple[AuditEvent, ...] = ()
+    if known != held:
+        number = f"{held.epoch}.{held.version}"
+        events = (AuditEvent("keyset.kept", None, {"number": number, "digest": held.digest}),)
+        state = replace(state, statements=replace(state.statements, keyset=held))
+    shown = [
+        key.at("prepublished", prepublished=now)
+        for key in state.keys
+        if key.state == "generated" and key.thumbprint in listed
+    ]
+    after, more = _changed(state, now, *shown)
+    return after, (*events, *more)
+
+
+def activate(
+    state: StoreState,
+    name: str,
+    *,
+    now: datetime,
+    settings: TimelineSettings,
+    same_custody_accepted: bool = False,
+) -> Change:
+    """Let a prepublished key sign; the one that it succeeds becomes retiring.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``,
+            ``keystore.not_seen``, ``keystore.too_early``, or ``keystore.same_custody``: a thief
+            of a compromised key may have this one as well.
+    """
+    now, key = _second(now), state.find(name)
+    check_transition(key.state, "active")
+    waiting = until_activation(state, key, settings, accept_custody=same_custody_accepted)
+    waiting.refuse(key.kid, "activated", now)
+    stops = now + settings.as_published(state).drain
+    superseded = [
+        other.at("retiring", stops_signing=stops)
+        for other in state.keys
+        if other.state == "active" and other.succeeds(key)
+    ]
+    return _changed(state, now, key.at("active", activated=now), *superseded)
+
+
+def retire(state: StoreState, name: str, *, now: datetime, settings: TimelineSettings) -> Change:
+    """Take a retiring key out of the JWK Set; a root or recovery key ends at once.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``,
+            ``keystore.too_early``, ``keystore.not_seen``, or ``keystore.cards_unsigned``.
+    """
+    now, key = _second(now), state.find(name)
+    if key.state == "active" and not key.rotates:
+        return _changed(state, now, key.at("retired", stops_signing=now, retired=now))
+    check_transition(key.state, "retired")
+    until_retirement(state, key, settings).refuse(key.kid, "retired", now)
+    return _changed(state, now, key.at("retired", retired=now))
+
+
+def revoke(
+    state: StoreState,
+    name: str,
+    *,
+    reason: Reason,
+    now: datetime,
+    same_custody_accepted: bool = False,
+) -> Change:
+    """Revoke a key, in whatever state it is; its standby is activated at once.
+
+    Nothing hinders the revocation itself. Where `reason` is ``compromised``, a standby of the
+    same custody is activated only if that is accepted, else no key of the line is active.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key`` or ``keystore.illegal_transition``.
+    """
+    now, key = _second(now), state.find(name)
+    check_transition(key.state, "revoked")
+    revoked = replace(key.at("revoked", revoked=now), revoked_because=reason)
+    after = state.replacing([revoked])
+    successor = None
+    if key.state == "active" and key.rotates:
+        suspect = frozenset() if same_custody_accepted else suspects(after)
+        successor = standby_of(after, revoked, but=suspect)
+    started = [successor.at("active", activated=now)] if successor else []
+    return _changed(state, now, revoked, *started)
+
+
+def standby_of(
+    state: StoreState, key: KeyRecord, *, but: frozenset[str] = frozenset()
+) -> KeyRecord | None:
+    """Return the key to activate when `key` is lost: of another custody if there is one."""
+    candidates = [
+        other
+        for other in state.keys
+        if other.state == "prepublished" and other.succeeds(key) and other.thumbprint not in but
+    ]
+    endangered = suspects(state)
+    return min(candidates, key=lambda one: one.thumbprint in endangered, default=None)
+
+
+def destroy(state: StoreState, name: str, *, now: datetime, settings: TimelineSettings) -> Change:
+    """Record that an ended key's private half is gone; the store then removes it.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key``, ``keystore.not_seen``, ``keystore.too_early``, or
+            ``keystore.illegal_transition``: the key may still be needed, or has none.
+    """
+    now, key = _second(now), state.find(name)
+    if key.state not in ENDED or key.private == "destroyed":
+        raise StoreFault(
+            "keystore.illegal_transition",
+            f"the private half of a key that is {key.state} and {key.private} cannot be "
+            f"destroyed, only that of one that is {' or '.join(sorted(ENDED))} and not destroyed",
+        )
+    until_destruction(state, key, settings).refuse(key.kid, "destroyed", now)
+    return _changed(state, now, replace(key.at(destroyed=now), private="destroyed"))
+
+
+def record_publication(state: StoreState, publication: Publication) -> Change:
+    """Note what was published: all waits run from here.
+
+    One that is recorded already, or older than its series is known to be, changes nothing.
+    """
+    at = _second(publication.at)
+    publication = replace(publication, at=at)
+    before = {one.series: one for one in state.publications}.get(publication.series)
+    if before is not None and (before == publication or at < before.at):
+        return state, ()
+    newest = {one.series for one in state.publications} | {publication.series}
+    kept = _newest_of([*state.publications, publication], len(newest))
+    details: dict[str, Json] = {
+        "at": at.strftime(TIME_FORMAT),
+        "cards": {card.name: card.payload_sha256 for card in publication.cards},
+        "digest": publication_digest(publication),
+        "generation": publication.generation,
+        "kids": list(publication.kids),
+        "series": publication.series,
+    }
+    event = AuditEvent("publication-recorded", None, details)
+    after = replace(state, publications=kept)
+    # As another series may have been published later, it is then that the newest had been.
+    return _marked(after, max(one.at for one in after.newest_publications())), (event,)
+
+
+def withdraw(state: StoreState, series: str, *, now: datetime) -> Change:
+    """Forget the publications of cards that are no longer served, so that nothing waits for them.
+
+    Args:
+        state: The state before.
+        series: The endpoint that the public card named, :attr:`Publication.series`.
+        now: The time of it.
+
+    Raises:
+        StoreFault: ``keystore.not_seen``: none is recorded.
+    """
+    kept = tuple(one for one in state.publications if one.series != series)
+    if kept == state.publications:
+        known = ", ".join(sorted({one.series for one in kept})) or "none"
+        raise StoreFault(
+            "keystore.not_seen", f"no publication of {series!r} is recorded; known are {known}"
+        )
+    event = AuditEvent("publication-withdrawn", None, {"series": series})
+    return _marked(replace(state, publications=kept), _second(now)), (event,)
+
+
+# ---------------------------------------------------------------- what a change brings along
+
+
+def _changed(state: StoreState, now: datetime, *records: KeyRecord) -> Change:
+    """The state with changed keys, and one event for each."""
+    return _marked(state.replacing(records), now), tuple(_event(record) for record in records)
+
+
+def _event(record: KeyRecord) -> AuditEvent:
+    destroyed = record.private == "destroyed"
+    what = "destroyed" if destroyed else _TELLS.get(record.state, record.state)
+    details: dict[str, Json] = {"thumbprint": record.thumbprint}
+    if record.revoked_because and not destroyed:
+        details["reason"] = record.revoked_because
+    return AuditEvent(f"key-{what}", record.kid, details)
+
+
+_TELLS: Final = {"active": "activated"}
+
+
+def _marked(state: StoreState, at: datetime) -> StoreState:
+    """Bring the marks from which waits run up to date.
+
+    A mark is the time since when something holds; it goes when that ceases to hold. Those of
+    an ended key stay as they were, but for `dropped`.
+    """
+    newest = state.newest_publications()
+
+    def marked(key: KeyRecord) -> KeyRecord:
+        times = key.times
+        if key.state in ENDED:
+            gone = all(key.kid not in one.kids for one in newest)
+            return key.at(dropped=_since(times.dropped, gone, at))
+        in_all = bool(newest) and all(key.kid in one.kids for one in newest)
+        drains = bool(newest) and key.state == "retiring" and "card" in key.roles
+        relieved = drains and not (unsigned_cards(state, key) or signed_cards(state, key))
+        return key.at(
+            seen=_since(times.seen, in_all, at), relieved=_since(times.relieved, relieved, at)
+        )
+
+    return state.replacing(marked(key) for key in state.keys)
+
+
+def _since(mark: datetime | None, holds: bool, at: datetime) -> datetime | None:
+    return (mark or at) if holds else None
+
+
+def _newest_of(publications: list[Publication], series: int) -> tuple[Publication, ...]:
+    """The newest ones, of each series at least one."""
+    newest = {one.series: one for one in publications}
+    room = max(MAX_PUBLICATIONS, series) - len(newest)
+    others = [one for one in publications if newest[one.series] is not one]
+    kept = {id(one) for one in [*newest.values(), *(others[-room:] if room else ())]}
+    return tuple(one for one in publications if id(one) in kept)
+
+
+def _second(now: datetime) -> datetime:
+    return now.astimezone(UTC).replace(microsecond=0)

@@ -1,0 +1,153 @@
+"""Signers by URI: whatever holds a private half, behind the one protocol of ``jose.jws``.
+
+A signer is bound to the stored public half, with which its every answer is verified before it
+is given out: a wrong key, version, padding or form is found here and not by a peer.
+
+Another package adds a kind of its own by an entry point of the group :data:`ENTRY_POINTS`: its
+name is the URI's scheme, its value a :class:`Scheme`. What such a URI does here is not known,
+so it always needs the user's leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Final
+
+from cardsign.errors import SignerFault
+from cardsign.jose.jws import Signer as Signer
+from cardsign.jose.keys import PublicKey, check_answer
+from cardsign.keys.signers import awskms, azurekms, gcpkms, pkcs11, program, vault
+from cardsign.keys.signers.access import NOTHING_ALLOWED as NOTHING_ALLOWED
+from cardsign.keys.signers.access import Access as Access
+from cardsign.keys.signers.access import Ask, Scheme
+from cardsign.keys.signers.access import Secrets as Secrets
+from cardsign.keys.signers.access import SignerPolicy as SignerPolicy
+from cardsign.keys.signers.file import open_file
+
+FILE: Final = "file"
+ENTRY_POINTS: Final = "cardsign.signers"
+
+#: Signed when a key is enrolled, to see that it can: no JWS has such a protected header.
+CHALLENGE: Final = b"cardsign: does this signer hold this key?"
+
+_OURS: Final[Mapping[str, Scheme]] = {
+    "awskms": awskms,
+    "azurekms": azurekms,
+    "exec": program,
+    "gcpkms": gcpkms,
+    "hashivault": vault,
+    "pkcs11": pkcs11,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSigner:
+    """A signer elsewhere, whose every answer is verified with the key that it is known by."""
+
+    public: PublicKey
+    ask: Ask
+
+    def sign(self, signing_input: bytes) -> bytes:
+        """Let the private half sign ``protected.payload``.
+
+        Raises:
+            SignerFault: ``signer.wrong_key``, or what the signer itself raises.
+        """
+        answer = self.ask(signing_input)
+        check_answer(self.public, signing_input, answer)
+        return answer
+
+
+def open_signer(uri: str, public: PublicKey, access: Access, *, base: Path) -> Signer:
+    """Return the signer that `uri` names, bound to the stored public half.
+
+    Nobody is asked anything yet, but for a ``file:``.
+
+    Args:
+        uri: Where the private half lies.
+        public: The key that the signer must turn out to hold.
+        access: What signers may use of this machine and its user.
+        base: The directory to which the path of a ``file:`` is relative.
+
+    Raises:
+        SignerFault: ``signer.unsupported``, ``signer.not_allowed``, ``signer.uri``,
+            ``signer.not_installed``, or ``signer.wrong_key``.
+        PassphraseFault: ``passphrase.wrong``, or whatever the secrets raise.
+        FileFault: The key file is missing, unreadable or open to others.
+        StoreFault: The key file is malformed or newer.
+    """
+    if _is_file(uri):
+        path = base / uri.partition(":")[2]
+        return open_file(path, public, lambda: access.secrets("passphrase", public.kid))
+    return BoundSigner(public, _allowed(uri, access.policy).open(uri, public, access))
+
+
+def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicKey:
+    """Ask whatever `uri` names for its public half, to enrol it; signing never does.
+
+    Args:
+        uri: Where the private half lies.
+        access: As for :func:`open_signer`.
+        kid: The name under which the key is to be published, if not its thumbprint.
+
+    Raises:
+        SignerFault: As :func:`open_signer`; ``signer.no_public``; what the signer raises.
+        KeyRefused: The key is weak, or for neither algorithm.
+    """
+    if _is_file(uri):
+        raise SignerFault("signer.no_public", "a file is imported, not asked", path=uri)
+    return _allowed(uri, access.policy).fetch_public(uri, access, kid=kid)
+
+
+def check_possession(signer: Signer) -> None:
+    """Let a signer sign :data:`CHALLENGE`, so that no key is enrolled that cannot sign.
+
+    Raises:
+        SignerFault: ``signer.wrong_key``, or what the signer itself raises.
+    """
+    check_answer(signer.public, CHALLENGE, signer.sign(CHALLENGE))
+
+
+def custody_of(uri: str) -> str:
+    """Return what a store keeps of `uri`: without what belongs to this machine and user.
+
+    Raises:
+        SignerFault: ``signer.unsupported`` or ``signer.uri``.
+    """
+    return uri if _is_file(uri) else _loaded(_find(uri)).custody(uri)
+
+
+def _is_file(uri: str) -> bool:
+    return uri.partition(":")[0] == FILE
+
+
+def _allowed(uri: str, policy: SignerPolicy) -> Scheme:
+    found = _find(uri)
+    if (isinstance(found, EntryPoint) or found.needs_leave(uri)) and uri not in policy.uris:
+        raise SignerFault(
+            "signer.not_allowed",
+            "the user has not allowed what this signer would run, load or read",
+            path=uri,
+        )
+    return _loaded(found)
+
+
+def _find(uri: str) -> Scheme | EntryPoint:
+    """The scheme of `uri`; another package's is not yet loaded."""
+    name, colon, _ = uri.partition(":")
+    if name in _OURS:
+        return _OURS[name]
+    for point in entry_points(group=ENTRY_POINTS, name=name):
+        return point
+    what = f"`{name}:`" if colon else "what has no colon"
+    raise SignerFault("signer.unsupported", f"{what} is no scheme of a signer", path=uri)
+
+
+def _loaded(found: Scheme | EntryPoint) -> Scheme:
+    if not isinstance(found, EntryPoint):
+        return found
+    scheme: Scheme = found.load()
+    return scheme

@@ -1,0 +1,326 @@
+"""The key store in a directory, whose one commit point is the atomic replace of one file.
+
+::
+
+    keys/
+      keystore.json               public: every key's public half, its life, publications
+      private/<thumbprint>.key    0600, encrypted (see envelope.py)
+      audit.jsonl                 0600, hash-chained (see audit.py)
+      statements/                 public: the issuer's signed statements (see shelf.py)
+      .lock                       held while writing
+
+A private half and the lines of the log are durable before the state names them. So a crash
+leaves at most a private file that nothing refers to, which is replaced when that key is added
+again, and lines that do not count; it never leaves a reference to nothing. Readers take no
+lock: they see one commit or the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from cardsign.errors import FileFault, StoreFault
+from cardsign.files import (
+    append_private,
+    create_private,
+    list_names,
+    locked,
+    make_directory,
+    read_bytes,
+    read_private,
+    remove,
+    truncate,
+    write_atomic,
+)
+from cardsign.keys.audit import MAX_LINE_BYTES, AuditEvent, check_not_put_back, extend
+from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
+from cardsign.keys.history import DIRECTORY as SHELF_DIRECTORY
+from cardsign.keys.history import FileShelf
+from cardsign.keys.model import KeyRecord, StoreState, file_custody
+from cardsign.keys.signers.registry import Access, Signer, open_signer
+from cardsign.keys.stateformat import MAX_STATE_BYTES, dump_state, load_state
+from cardsign.keys.stores.base import KeyOperations
+
+VARIABLE: Final = "CARDSIGN_KEYSTORE"
+DEFAULT_DIRECTORY: Final = "keys"
+STATE_FILE: Final = "keystore.json"
+AUDIT_FILE: Final = "audit.jsonl"
+PRIVATE_DIRECTORY: Final = "private"
+PRIVATE_FILE: Final = re.compile(r"([A-Za-z0-9_-]{43})\.key")
+LOCK_FILE: Final = ".lock"
+LOCK_PATIENCE: Final = 5.0  # seconds; a commit takes milliseconds, as keys are sealed before
+MAX_AUDIT_BYTES: Final = 256 * 1024 * 1024  # bytes; some 500,000 changes
+
+
+class DirectoryStore(KeyOperations):
+    """A key store in a directory of a local file system.
+
+    Get one by :meth:`open` or :meth:`create`.
+
+    Attributes:
+        path: The directory.
+        actor: Who the audit log shall say made the changes.
+    """
+
+    __slots__ = ("_random", "actor", "path")
+
+    def __init__(
+        self,
+        path: Path,
+        state: StoreState,
+        *,
+        actor: str = "",
+        random: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        super().__init__(state)
+        self.path = path
+        self.actor = actor
+        self._random = random
+
+    @classmethod
+    def open(cls, path: Path, *, actor: str = "") -> DirectoryStore:
+        """Return the store in the directory `path`, its state read strictly.
+
+        Raises:
+            StoreFault: ``keystore.missing``, ``keystore.corrupt`` or ``keystore.newer_format``.
+            FileFault: The state is there but cannot be read.
+        """
+        return cls(path, _load(path), actor=actor)
+
+    @classmethod
+    def create(cls, path: Path, *, exist_ok: bool = False, actor: str = "") -> DirectoryStore:
+        """Make an empty store in the directory `path`, which may exist.
+
+        Args:
+            path: The directory; missing parents are made as well.
+            exist_ok: Open the store that may be there already, instead of refusing.
+            actor: Who the audit log shall say made the changes.
+
+        Raises:
+            StoreFault: ``keystore.exists``, ``keystore.busy``, or as :meth:`open`.
+            FileFault: ``file.unwritable``, or ``file.exists`` (`path` is no directory).
+        """
+        if not holds_store(path):
+            make_directory(path)
+            with alone(path):
+                if not holds_store(path):
+                    store = cls(path, StoreState(0, ()), actor=actor)
+                    write_atomic(path / STATE_FILE, dump_state(store.state))
+                    return store
+        if not exist_ok:
+            raise StoreFault("keystore.exists", "there is a key store here", path=str(path))
+        return cls.open(path, actor=actor)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return str(self.path)
+
+    @property
+    def log_place(self) -> str:
+        """Where the audit log is, for people."""
+        return str(self.path / AUDIT_FILE)
+
+    def private_place(self, thumbprint: str) -> str:
+        """Where the private half of a key is, for people."""
+        return str(self.private_file(thumbprint))
+
+    @property
+    def shelf(self) -> FileShelf:
+        """See :attr:`cardsign.keys.stores.base.KeyStore.shelf`."""
+        return FileShelf(self.path / SHELF_DIRECTORY)
+
+    def load(self) -> StoreState:
+        """Return the state as it is on disk now; see :meth:`open`."""
+        return _load(self.path)
+
+    def commit(
+        self,
+        state: StoreState,
+        events: Sequence[AuditEvent],
+        *,
+        expect_generation: int,
+        now: datetime,
+        envelopes: Mapping[str, bytes],
+    ) -> StoreState:
+        """See :meth:`cardsign.keys.stores.base.KeyStore.commit`."""
+        with alone(self.path):
+            before = self.load()
+            if before.generation != expect_generation:
+                raise StoreFault(
+                    "keystore.changed",
+                    f"the store is at generation {before.generation}, not {expect_generation}",
+                    path=str(self.path),
+                )
+            log = self.path / AUDIT_FILE
+            logged: int | None = None
+            following = expect_generation + 1
+            head, lines = extend(
+                before.audit,
+                events,
+                generation=following,
+                now=now,
+                actor=self.actor,
+                random=self._random,
+            )
+            committed = replace(state, generation=following, audit=head)
+            try:
+                self._keep(envelopes)
+                logged = append_private(log, lines)
+                write_atomic(self.path / STATE_FILE, dump_state(committed))
+            except FileFault:
+                self._undo(envelopes, logged, expect_generation)
+                raise
+        return committed
+
+    def _keep(self, envelopes: Mapping[str, bytes]) -> None:
+        for thumbprint, envelope in envelopes.items():
+            private_file = self._own_private_file(thumbprint)
+            make_directory(private_file.parent, mode=0o700)
+            remove(private_file)  # left by an attempt that never came to commit this key
+            create_private(private_file, envelope)
+
+    def _undo(self, envelopes: Mapping[str, bytes], logged: int | None, generation: int) -> None:
+        """Leave nothing of a commit that failed, a full disk say; as far as that can be done."""
+        with contextlib.suppress(FileFault, StoreFault):
+            if self.load().generation != generation:
+                return  # all that failed was to sync the directory
+            for thumbprint in envelopes:
+                remove(self.private_file(thumbprint))
+            if logged is not None:
+                truncate(self.path / AUDIT_FILE, logged)
+
+    def private_file(self, thumbprint: str) -> Path:
+        """Where the private half of a key lies, if the store holds it."""
+        return self.path / file_custody(thumbprint).removeprefix("file:")
+
+    def _own_private_file(self, thumbprint: str) -> Path:
+        """The same, but never in a folder to which somebody else has laid a link."""
+        file = self.private_file(thumbprint)
+        if file.parent.is_symlink():
+            raise FileFault("file.permissions", "this is a symbolic link", path=str(file.parent))
+        return file
+
+    def private_halves(self) -> frozenset[str]:
+        """See :meth:`cardsign.keys.stores.base.KeyStore.private_halves`."""
+        names = list_names(self.path / PRIVATE_DIRECTORY)
+        return frozenset(match[1] for name in names if (match := PRIVATE_FILE.fullmatch(name)))
+
+    def read_private(self, thumbprint: str) -> bytes:
+        """See :meth:`cardsign.keys.stores.base.KeyStore.read_private`."""
+        return read_private(self._own_private_file(thumbprint), max_bytes=MAX_ENVELOPE_BYTES)
+
+    def remove_private(self, thumbprint: str) -> None:
+        """See :meth:`cardsign.keys.stores.base.KeyStore.remove_private`."""
+        remove(self._own_private_file(thumbprint))
+
+    def read_audit(self) -> bytes:
+        """See :meth:`cardsign.keys.stores.base.KeyStore.read_audit`."""
+        try:
+            return read_bytes(self.path / AUDIT_FILE, max_bytes=MAX_AUDIT_BYTES)
+        except FileFault as fault:
+            if fault.code != "file.not_found":
+                raise
+            return b""
+
+    def signer(self, record: KeyRecord, access: Access | bytes) -> Signer:
+        """Open the private half of a key, or what reaches it.
+
+        Not checked: that the key's state lets it sign; take it from :meth:`active_keys`.
+
+        Args:
+            record: Of this store.
+            access: What signers may use; a passphrase is enough for a key in a file.
+
+        Raises:
+            PassphraseFault: ``passphrase.wrong``, or what the secrets of `access` raise.
+            SignerFault: As :func:`cardsign.keys.signers.open_signer`.
+            FileFault: ``file.not_found``, ``file.permissions`` or ``file.unreadable``.
+            StoreFault: ``keystore.envelope`` or ``keystore.newer_format``.
+        """
+        if isinstance(access, bytes):
+            access = Access.by_passphrase(access)
+        if record.custody == file_custody(record.thumbprint):
+            self._own_private_file(record.thumbprint)
+        return open_signer(record.custody, record.public, access, base=self.path)
+
+
+def holds_store(path: Path) -> bool:
+    """Say whether a key store's state lies in the directory `path`, readable or not."""
+    return os.path.lexists(path / STATE_FILE)
+
+
+def locate_keystore(
+    option: Path | None, env: Mapping[str, str], cwd: Path, *, create: bool = False
+) -> Path:
+    """Return the directory to use: the option, else `VARIABLE`, else ``./keys``.
+
+    ``./keys`` is taken only if it holds a key store, since many repositories keep other keys
+    there; to create one in, also if there is nothing of that name.
+
+    Args:
+        option: ``--keystore``.
+        env: Where `VARIABLE` is looked up; empty counts as unset.
+        cwd: Where ``./keys`` would be.
+        create: The caller will make a store there if there is none.
+
+    Raises:
+        StoreFault: ``keystore.missing``: nothing is named, and ``./keys`` is not to be taken.
+    """
+    if option is not None:
+        return option
+    if named := env.get(VARIABLE):
+        return Path(named)
+    default = cwd / DEFAULT_DIRECTORY
+    if holds_store(default) or (create and not os.path.lexists(default)):
+        return default
+    if create:
+        raise StoreFault(
+            "keystore.missing",
+            "this directory is there but is no key store",
+            path=str(default),
+            hint="Name the directory to make one in: --keystore DIR.",
+        )
+    raise StoreFault(
+        "keystore.missing", "no key store is named, and none is here", path=str(default)
+    )
+
+
+def alone(path: Path) -> AbstractContextManager[None]:
+    """Hold the store in the directory `path` alone among processes.
+
+    Raises:
+        StoreFault: ``keystore.busy``.
+    """
+    busy = StoreFault("keystore.busy", "another process is changing the store", path=str(path))
+    return locked(path / LOCK_FILE, patience=LOCK_PATIENCE, busy=busy)
+
+
+def _load(path: Path) -> StoreState:
+    file = path / STATE_FILE
+    tail = _tail(path / AUDIT_FILE)  # first: a commit meanwhile makes the state newer, not older
+    try:
+        untrusted_bytes = read_bytes(file, max_bytes=MAX_STATE_BYTES)
+    except FileFault as exc:
+        if exc.code != "file.not_found":
+            raise
+        raise StoreFault("keystore.missing", "there is no key store here", path=str(path)) from exc
+    state = load_state(untrusted_bytes, where=str(file))
+    check_not_put_back(tail, state, where=str(file))
+    return state
+
+
+def _tail(log: Path) -> bytes:
+    """The end of the log; empty where it cannot be read, which is no reason not to sign."""
+    try:
+        return read_bytes(log, max_bytes=MAX_LINE_BYTES + 1, only_end=True)
+    except FileFault:
+        return b""

@@ -1,0 +1,528 @@
+"""The key store in PostgreSQL, for issuers whose keys several hosts rotate; extra ``postgres``.
+
+A commit is one transaction: whatever happens, all of it is there or nothing. The tables, and
+what the database itself refuses, stand in :mod:`cardsign.keys.stores.schema`. Private halves
+are encrypted before they leave this process, as those in files are (see envelope.py).
+
+Not covered: copies that a database makes. A destroyed private half is still, encrypted, in
+backups, in the write-ahead log, and on the disk until its page is used again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import SQLAlchemyError
+
+from cardsign.errors import FileFault, StoreFault
+from cardsign.keys.audit import AuditEvent, extend
+from cardsign.keys.model import AuditHead, KeyRecord, StoreState, file_custody
+from cardsign.keys.signers.file import open_sealed
+from cardsign.keys.signers.registry import Access, Signer, open_signer
+from cardsign.keys.stateformat import dump_state, load_state
+from cardsign.keys.stores.address import CONNECT_PATIENCE, SCHEME, DatabaseUrl, parse_database_url
+from cardsign.keys.stores.base import Contents, KeyOperations, Kind, Number
+from cardsign.keys.stores.schema import (
+    AUDIT,
+    GENERATION,
+    KEY,
+    KEYSET,
+    LAYOUT,
+    MAKING,
+    PRIVATE,
+    RELEASE,
+    STORE,
+    make_tables,
+)
+
+# The one boundary at which what SQLAlchemy and the driver raise becomes ours.
+
+
+#: SQLSTATEs, or their classes; whatever else there is keeps the database from being used.
+_CODES: Final = {
+    "22": "keystore.corrupt",  # data exception
+    "23": "keystore.corrupt",  # an invariant would be broken
+    "40": "keystore.changed",  # serialization failure, deadlock
+    "42": "keystore.corrupt",  # other columns than ours
+    "P0": "keystore.corrupt",  # refused by a trigger of ours
+    "3F000": "keystore.missing",  # no such schema
+    "42501": "keystore.unreachable",  # no privilege
+    "42P01": "keystore.missing",  # no such table
+    "55P03": "keystore.busy",  # lock timeout
+    "57014": "keystore.busy",  # statement timeout
+}
+#: Tables of numbers that only one of two processes gets.
+_NUMBERED: Final = frozenset({GENERATION.name, KEYSET.name, RELEASE.name})
+
+
+@contextmanager
+def converted(url: DatabaseUrl) -> Iterator[None]:
+    """Convert what goes wrong with the database at `url`.
+
+    Raises:
+        StoreFault: ``keystore.unreachable``, ``keystore.missing``, ``keystore.corrupt``,
+            ``keystore.changed`` or ``keystore.busy``.
+    """
+    try:
+        yield
+    except SQLAlchemyError as exc:
+        raise _fault(exc, url) from None
+
+
+def _fault(exc: SQLAlchemyError, url: DatabaseUrl) -> StoreFault:
+    driver: Any = getattr(exc, "orig", None)
+    state: str = getattr(driver, "sqlstate", None) or ""
+    code = _CODES.get(state) or _CODES.get(state[:2], "keystore.unreachable")
+    if state[:2] == "23" and driver.diag.table_name in _NUMBERED:
+        code = "keystore.changed"  # another process has committed this number
+    if code == "keystore.missing":
+        return StoreFault(code, "there is no key store here", path=url.shown)
+    words = str(driver or type(exc).__name__).strip().partition("\n")[0]
+    return StoreFault(code, f"the database says: {url.without_password(words)}", path=url.shown)
+
+
+# A key store's state as rows, within a transaction that the caller has begun.
+
+
+_REST: Final = ("format", "publications", "statements")
+
+
+def read_newest(connection: sa.Connection) -> tuple[int, AuditHead] | None:
+    """Return the newest generation and the head of the log that it commits to."""
+    query = sa.select(GENERATION.c.generation, GENERATION.c.audit_seq, GENERATION.c.audit_digest)
+    row = connection.execute(query.order_by(GENERATION.c.generation.desc()).limit(1)).first()
+    return None if row is None else (row[0], AuditHead(row[1], row[2]))
+
+
+def read_document(connection: sa.Connection) -> tuple[int, bytes] | None:
+    """Return the tables' layout, and the state's document put together from its members.
+
+    Each member is kept as the text of a JSON value, so nothing is read before the strict
+    reader reads it. Needs a transaction that sees one moment. None if a row is not there.
+    """
+    parts = (sa.cast(STORE.c.publications, sa.Text), sa.cast(STORE.c.statements, sa.Text))
+    row = connection.execute(sa.select(STORE.c.layout, STORE.c.format, *parts)).first()
+    newest = read_newest(connection)
+    if row is None or newest is None:
+        return None
+    layout, format_, publications, statements = row
+    generation, head = newest
+    records = sa.select(sa.cast(KEY.c.record, sa.Text)).order_by(KEY.c.position)
+    keys = ",".join(connection.scalars(records))
+    audit = json.dumps({"seq": head.seq, "digest": head.digest})
+    document = (
+        f'{{"format":{format_},"generation":{generation},"audit":{audit},"keys":[{keys}],'
+        f'"publications":{publications},"statements":{statements}}}'
+    )
+    return layout, document.encode()
+
+
+def write_generation(connection: sa.Connection, state: StoreState) -> None:
+    """Take the next generation; whoever is second waits here, and is refused."""
+    connection.execute(
+        sa.insert(GENERATION).values(
+            generation=state.generation,
+            previous=state.generation - 1 if state.generation else None,
+            audit_seq=state.audit.seq,
+            audit_digest=state.audit.digest,
+        )
+    )
+
+
+def write_generations_before(connection: sa.Connection, generation: int) -> None:
+    """Count up to a generation that is restored; the heads of those before it are not known."""
+    if generation:
+        number = sa.func.generate_series(0, generation - 1).column_valued("number")
+        previous = sa.func.nullif(number - 1, -1)
+        columns = ("generation", "previous", "audit_seq")
+        rows = sa.select(number, previous, sa.literal(0))
+        connection.execute(sa.insert(GENERATION).from_select(columns, rows))
+
+
+def write_state(connection: sa.Connection, state: StoreState) -> None:
+    """Write all of a state but its generation."""
+    document: dict[str, Any] = json.loads(dump_state(state))
+    rest = {"layout": LAYOUT, **{name: document[name] for name in _REST}}
+    connection.execute(
+        insert(STORE)
+        .values(single=True, **rest)
+        .on_conflict_do_update(index_elements=[STORE.c.single], set_=rest)
+    )
+    rows = [
+        {"thumbprint": record["thumbprint"], "position": position, "record": record}
+        for position, record in enumerate(document["keys"])
+    ]
+    # What ends to be active goes first: no index may see two active keys in between.
+    rows.sort(key=lambda row: bool(row["record"]["state"] == "active"))
+    added = insert(KEY)
+    changed = added.on_conflict_do_update(
+        index_elements=[KEY.c.thumbprint],
+        set_={"record": added.excluded.record},
+        where=sa.cast(KEY.c.record, sa.Text) != sa.cast(added.excluded.record, sa.Text),
+    )
+    if rows:
+        connection.execute(changed, rows)
+
+
+def write_envelopes(
+    connection: sa.Connection, state: StoreState, envelopes: Mapping[str, bytes]
+) -> None:
+    """Add private halves, and remove those of keys that `state` says are destroyed."""
+    gone = [key.thumbprint for key in state.keys if key.private == "destroyed"]
+    connection.execute(sa.delete(PRIVATE).where(PRIVATE.c.thumbprint.in_(gone)))
+    for thumbprint, envelope in envelopes.items():
+        connection.execute(sa.insert(PRIVATE).values(thumbprint=thumbprint, envelope=envelope))
+
+
+def write_lines(connection: sa.Connection, lines: bytes, *, after: int) -> None:
+    """Add lines to the log, the first of which is number `after` + 1."""
+    for seq, line in enumerate(lines.decode("ascii").splitlines(), after + 1):
+        connection.execute(sa.insert(AUDIT).values(seq=seq, line=line))
+
+
+# The issuer's statements in a key store's database; see :mod:`cardsign.keys.history`.
+
+
+_TABLES: Final[dict[Kind, sa.Table]] = {"keysets": KEYSET, "releases": RELEASE}
+
+#: Held by who adds a statement, plus the table's own id: no two stores of a database share it.
+_ADDING: Final = int.from_bytes(b"add") << 32
+_HOLD: Final = sa.text(
+    f"SELECT pg_advisory_xact_lock({_ADDING} + '{KEYSET.name}'::regclass::oid::bigint)"
+)
+
+
+class TableShelf:
+    """Statements as rows; see :class:`cardsign.keys.stores.base.Shelf`."""
+
+    __slots__ = ("_transaction", "_url")
+
+    def __init__(
+        self, url: DatabaseUrl, transaction: Callable[[], AbstractContextManager[sa.Connection]]
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            url: Where it is, for people.
+            transaction: Begins one, and converts what goes wrong in it.
+        """
+        self._url = url
+        self._transaction = transaction
+
+    @property
+    def place(self) -> str:
+        """See :meth:`cardsign.keys.stores.base.Shelf.place`."""
+        return self._url.shown
+
+    def where(self, kind: Kind, number: Number) -> str:
+        """See :meth:`cardsign.keys.stores.base.Shelf.where`."""
+        return f"{self._url.shown}, table {_TABLES[kind].name}, {'.'.join(map(str, number))}"
+
+    def read_all(self, kind: Kind) -> dict[Number, bytes]:
+        """See :meth:`cardsign.keys.stores.base.Shelf.read_all`."""
+        table = _TABLES[kind]
+        with self._transaction() as connection:
+            rows = connection.execute(sa.select(table).order_by(*table.primary_key)).all()
+        return {tuple(number): bytes(data) for *number, data in rows}
+
+    def read_newest(self, kind: Kind) -> tuple[Number, bytes] | None:
+        """See :meth:`cardsign.keys.stores.base.Shelf.read_newest`."""
+        table = _TABLES[kind]
+        newest = (column.desc() for column in table.primary_key)
+        with self._transaction() as connection:
+            row = connection.execute(sa.select(table).order_by(*newest).limit(1)).first()
+        return None if row is None else (tuple(row[:-1]), bytes(row[-1]))
+
+    def add(self, kind: Kind, number: Number, data: bytes) -> None:
+        """See :meth:`cardsign.keys.stores.base.Shelf.add`; the table itself knows one of each."""
+        with self._transaction() as connection:
+            write_statement(connection, kind, number, data)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """See :meth:`cardsign.keys.stores.base.Shelf.alone`; what is added goes its own way."""
+        with self._transaction() as connection:
+            connection.execute(_HOLD)
+            yield
+
+
+def write_statement(connection: sa.Connection, kind: Kind, number: Number, data: bytes) -> None:
+    """Add a statement within a transaction that the caller has begun."""
+    table = _TABLES[kind]
+    row = {column.name: part for column, part in zip(table.primary_key, number, strict=True)}
+    connection.execute(sa.insert(table).values(**row, statement=data))
+
+
+LOCK_PATIENCE: Final = 5000  # milliseconds; a commit takes some, as keys are sealed before
+STATEMENT_PATIENCE: Final = 30_000  # milliseconds; for a server that is overloaded
+
+
+class PostgresStore(KeyOperations):
+    """A key store in a schema of a PostgreSQL database, 12 or newer.
+
+    Get one by :meth:`open` or :meth:`create`.
+
+    Attributes:
+        url: Where it is.
+        actor: Who the audit log shall say made the changes.
+    """
+
+    __slots__ = ("_engine", "_random", "actor", "url")
+
+    def __init__(
+        self,
+        url: DatabaseUrl,
+        *,
+        actor: str = "",
+        random: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        """Connect to nothing yet; the state is empty until it is loaded.
+
+        Raises:
+            StoreFault: ``keystore.not_installed``.
+        """
+        super().__init__(StoreState(0, ()))
+        self.url = url
+        self.actor = actor
+        self._engine = _engine(url)
+        self._random = random
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self.url.shown!r})"
+
+    @classmethod
+    def open(cls, url: str | DatabaseUrl, *, actor: str = "") -> PostgresStore:
+        """Return the store at `url`, its state read strictly.
+
+        Raises:
+            StoreFault: ``keystore.url``, ``keystore.not_installed``, or as :meth:`load`.
+        """
+        store = cls(_parsed(url), actor=actor)
+        store._state = store.load()
+        return store
+
+    @classmethod
+    def create(
+        cls, url: str | DatabaseUrl, *, exist_ok: bool = False, actor: str = ""
+    ) -> PostgresStore:
+        """Make an empty store in the schema that `url` chooses, which must exist.
+
+        Args:
+            url: See :mod:`cardsign.keys.stores.address`.
+            exist_ok: Open the store that may be there already, instead of refusing.
+            actor: Who the audit log shall say made the changes.
+
+        Raises:
+            StoreFault: ``keystore.exists``, or as :meth:`open`.
+        """
+        store = cls(_parsed(url), actor=actor)
+        with store._transaction() as connection:
+            made = _made_tables(connection)
+            if made:
+                write_generation(connection, store.state)
+                write_state(connection, store.state)
+        if not made and not exist_ok:
+            raise StoreFault("keystore.exists", "there is a key store here", path=store.url.shown)
+        store._state = store.load()
+        return store
+
+    @classmethod
+    def restore(cls, url: DatabaseUrl, contents: Contents) -> PostgresStore:
+        """Make a store of `contents` in the schema that `url` chooses, all of it or nothing.
+
+        Raises:
+            StoreFault: ``keystore.exists``, or as :meth:`open`.
+        """
+        store = cls(url)
+        with store._transaction() as connection:
+            if not _made_tables(connection):
+                raise StoreFault("keystore.exists", "there is a key store here", path=url.shown)
+            write_generations_before(connection, contents.state.generation)
+            write_generation(connection, contents.state)
+            write_state(connection, contents.state)
+            write_envelopes(connection, contents.state, contents.envelopes)
+            write_lines(connection, contents.audit, after=0)
+            for kind, statements in contents.statements.items():
+                for number, data in statements.items():
+                    write_statement(connection, kind, number, data)
+        store._state = store.load()
+        return store
+
+    @classmethod
+    def exists(cls, url: DatabaseUrl) -> bool:
+        """Say whether the schema that `url` chooses holds a key store.
+
+        Raises:
+            StoreFault: ``keystore.not_installed`` or ``keystore.unreachable``.
+        """
+        with cls(url)._transaction() as connection:
+            return sa.inspect(connection).has_table(STORE.name)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people; see :attr:`DatabaseUrl.shown`."""
+        return self.url.shown
+
+    def private_place(self, thumbprint: str) -> str:
+        """Where the private half of a key is, for people."""
+        return f"{self.url.shown}, table {PRIVATE.name}, {thumbprint}"
+
+    @property
+    def shelf(self) -> TableShelf:
+        """See :attr:`cardsign.keys.stores.base.KeyStore.shelf`."""
+        return TableShelf(self.url, self._transaction)
+
+    @property
+    def log_place(self) -> str:
+        """Where the audit log is, for people."""
+        return f"{self.url.shown}, table {AUDIT.name}"
+
+    def load(self) -> StoreState:
+        """Return the state as it was committed last; readers wait for nobody.
+
+        Raises:
+            StoreFault: ``keystore.unreachable``, ``keystore.missing``, ``keystore.corrupt`` or
+                ``keystore.newer_format``.
+        """
+        with self._transaction(isolation="REPEATABLE READ") as connection:
+            found = read_document(connection)
+        if found is None:
+            raise StoreFault("keystore.corrupt", "a row of the store is gone", path=self.url.shown)
+        layout, untrusted_bytes = found
+        if layout != LAYOUT:
+            code = "keystore.newer_format" if layout > LAYOUT else "keystore.corrupt"
+            raise StoreFault(code, f"its tables are of layout {layout}", path=self.url.shown)
+        return load_state(untrusted_bytes, where=self.url.shown)
+
+    def commit(
+        self,
+        state: StoreState,
+        events: Sequence[AuditEvent],
+        *,
+        expect_generation: int,
+        now: datetime,
+        envelopes: Mapping[str, bytes],
+    ) -> StoreState:
+        """See :meth:`cardsign.keys.stores.base.KeyStore.commit`.
+
+        Private halves of keys that `state` says are destroyed go in the same transaction.
+        """
+        with self._transaction() as connection:
+            generation, before = read_newest(connection) or (None, AuditHead())
+            if generation != expect_generation:
+                raise StoreFault(
+                    "keystore.changed",
+                    f"the store is at generation {generation}, not {expect_generation}",
+                    path=self.url.shown,
+                )
+            following = expect_generation + 1
+            head, lines = extend(
+                before,
+                events,
+                generation=following,
+                now=now,
+                actor=self.actor,
+                random=self._random,
+            )
+            committed = replace(state, generation=following, audit=head)
+            write_generation(connection, committed)
+            write_state(connection, committed)
+            write_envelopes(connection, committed, envelopes)
+            write_lines(connection, lines, after=before.seq)
+        return committed
+
+    def private_halves(self) -> frozenset[str]:
+        """See :meth:`cardsign.keys.stores.base.KeyStore.private_halves`."""
+        with self._transaction() as connection:
+            return frozenset(connection.scalars(sa.select(PRIVATE.c.thumbprint)))
+
+    def read_private(self, thumbprint: str) -> bytes:
+        """See :meth:`cardsign.keys.stores.base.KeyStore.read_private`.
+
+        Raises:
+            FileFault: ``file.not_found``.
+            StoreFault: ``keystore.unreachable``, and as :meth:`load`.
+        """
+        query = sa.select(PRIVATE.c.envelope).where(PRIVATE.c.thumbprint == thumbprint)
+        with self._transaction() as connection:
+            envelope = connection.scalar(query)
+        if envelope is None:
+            raise FileFault(
+                "file.not_found",
+                f"the private half of key {thumbprint!r} is not here",
+                path=self.url.shown,
+                hint="Restore the database from a backup, or revoke the key.",
+            )
+        return bytes(envelope)
+
+    def remove_private(self, thumbprint: str) -> None:
+        """See :meth:`.KeyStore.remove_private`; a commit did it already."""
+        with self._transaction() as connection:
+            connection.execute(sa.delete(PRIVATE).where(PRIVATE.c.thumbprint == thumbprint))
+
+    def read_audit(self) -> bytes:
+        """See :meth:`cardsign.keys.stores.base.KeyStore.read_audit`; here no attempt fails half."""
+        with self._transaction() as connection:
+            lines = connection.scalars(sa.select(AUDIT.c.line).order_by(AUDIT.c.seq)).all()
+        return "".join(f"{line}\n" for line in lines).encode()
+
+    def signer(self, record: KeyRecord, access: Access | bytes) -> Signer:
+        """Open the private half of a key; see :meth:`.DirectoryStore.signer`.
+
+        A custody ``file:`` of a record means this store.
+        """
+        if isinstance(access, bytes):
+            access = Access.by_passphrase(access)
+        if record.custody != file_custody(record.thumbprint):
+            return open_signer(record.custody, record.public, access, base=Path())
+        envelope = self.read_private(record.thumbprint)
+        passphrase = access.secrets("passphrase", record.kid)
+        return open_sealed(envelope, record.public, passphrase, where=self.url.shown)
+
+    @contextmanager
+    def _transaction(self, isolation: str = "READ COMMITTED") -> Iterator[sa.Connection]:
+        """A transaction of its own connection, committed unless something is raised."""
+        with converted(self.url), self._engine.connect() as plain:
+            connection = plain.execution_options(isolation_level=isolation)
+            with connection.begin():
+                connection.execute(sa.text(f"SET LOCAL lock_timeout = {LOCK_PATIENCE}"))
+                connection.execute(sa.text(f"SET LOCAL statement_timeout = {STATEMENT_PATIENCE}"))
+                yield connection
+
+
+def _made_tables(connection: sa.Connection) -> bool:
+    """Make the tables unless they are there; of several processes one does."""
+    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MAKING)))
+    if sa.inspect(connection).has_table(STORE.name):
+        return False
+    make_tables(connection)
+    return True
+
+
+def _parsed(url: str | DatabaseUrl) -> DatabaseUrl:
+    return parse_database_url(url) if isinstance(url, str) else url
+
+
+def _engine(url: DatabaseUrl) -> sa.Engine:
+    patience = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_PATIENCE}
+    address = sa.URL.create(
+        SCHEME, url.username, url.password, url.host, url.port, url.database, dict(url.query)
+    )
+    try:
+        return sa.create_engine(
+            address,
+            connect_args=patience,
+            hide_parameters=True,
+            poolclass=sa.NullPool,  # a command needs few connections, and a fork shares none
+        )
+    except ImportError as exc:
+        raise StoreFault("keystore.not_installed", f"psycopg cannot be loaded: {exc}") from exc

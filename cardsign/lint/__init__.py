@@ -1,0 +1,35 @@
+"""Lint: what makes a card unfit for some of its readers, why, and how to fix it. Pure."""
+
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.lint.mend import Mending as Mending
+    from cardsign.lint.mend import camel_case as camel_case
+    from cardsign.lint.mend import fix as fix
+    from cardsign.lint.rules import RULES as RULES
+    from cardsign.lint.rules import Finding as Finding
+    from cardsign.lint.rules import Rule as Rule
+    from cardsign.lint.targets import TARGETS as TARGETS
+    from cardsign.lint.targets import Target as Target
+    from cardsign.lint.targets import lint_document as lint_document
+
+_NAMES = {
+    "cardsign.lint.mend": (
+        "Mending",
+        "camel_case",
+        "fix",
+    ),
+    "cardsign.lint.rules": (
+        "Finding",
+        "RULES",
+        "Rule",
+    ),
+    "cardsign.lint.targets": (
+        "TARGETS",
+        "Target",
+        "lint_document",
+    ),
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -1,0 +1,91 @@
+"""Mending a card where that loses nothing of meaning.
+
+What is mended is what the findings call mendable: members that say what their absence says
+(null, a default, outside everything about who may call), and protobuf spellings. So the
+payload of ``prune-empty`` and that of ``prune-empty-upgraded`` stay what they were, and that of
+``rule-1-as-written`` but for members in protobuf spelling and nulls of 0.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cardsign.card.document import Card, render
+from cardsign.card.strictjson import Json, append
+from cardsign.lint.rules import Finding
+from cardsign.lint.targets import lint_document
+
+_RENAMED: Final = "portable.snake-case"
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """What came of mending a card.
+
+    Attributes:
+        document: As given where nothing was mended; else JSON with an indent of two spaces,
+            member order kept, UTF-8, a newline at the end.
+        mended: What was found in the card that was given, and is no more.
+        left: What is found in `document`, by its pointers; nothing there is mendable.
+        signatures_removed: How many signatures were taken off, since they were made over
+            other bytes.
+    """
+
+    document: bytes
+    mended: tuple[Finding, ...]
+    left: tuple[Finding, ...]
+    signatures_removed: int
+
+
+def fix(untrusted_bytes: bytes, target: str = "portable") -> Mending:
+    """Mend what is mendable of a card.
+
+    Args:
+        untrusted_bytes: The card, UTF-8 JSON.
+        target: A name of :data:`cardsign.lint.TARGETS`.
+
+    Raises:
+        JsonRefused, CardRefused: The bytes are no card that can be read one way only.
+        UsageFault: There is no such target.
+    """
+    card = Card.from_bytes(untrusted_bytes)
+    findings = lint_document(card.document, target)
+    mended = tuple(finding for finding in findings if finding.mendable)
+    if not mended:
+        return Mending(untrusted_bytes, (), findings, 0)
+    unsigned = {name: value for name, value in card.document.items() if name != "signatures"}
+    renamed = {one.pointer for one in mended if one.rule.id == _RENAMED}
+    dropped = {one.pointer for one in mended if one.rule.id != _RENAMED}
+    document = _members(unsigned, "", renamed, dropped)
+    left = lint_document(document, target)
+    return Mending(render(document), mended, left, len(card.signatures))
+
+
+def _members(
+    value: Mapping[str, Json], pointer: str, renamed: Collection[str], dropped: Collection[str]
+) -> dict[str, Json]:
+    kept = {}
+    for name, child in value.items():
+        where = append(pointer, name)
+        if where in dropped:
+            continue
+        new_name = camel_case(name) if where in renamed else name
+        kept[new_name] = _below(child, where, renamed, dropped)
+    return kept
+
+
+def _below(value: Json, pointer: str, renamed: Collection[str], dropped: Collection[str]) -> Json:
+    if isinstance(value, dict):
+        return _members(value, pointer, renamed, dropped)
+    if isinstance(value, list):
+        places = ((append(pointer, index), element) for index, element in enumerate(value))
+        return [_below(element, where, renamed, dropped) for where, element in places]
+    return value
+
+
+def camel_case(snake_name: str) -> str:
+    """The JSON name of a protobuf field: ``icon_url`` is iconUrl."""
+    return re.sub("_(.)", lambda match: match[1].upper(), snake_name)

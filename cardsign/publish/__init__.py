@@ -1,0 +1,41 @@
+"""Publishing: cards and a key set become the next generation."""
+
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.publish.checks import CheckedIssued as CheckedIssued
+    from cardsign.publish.checks import Issued as Issued
+    from cardsign.publish.generation import CURRENT_FILE as CURRENT_FILE
+    from cardsign.publish.generation import STATEMENT_MEDIA_TYPE as STATEMENT_MEDIA_TYPE
+    from cardsign.publish.generation import Generation as Generation
+    from cardsign.publish.generation import load_current as load_current
+    from cardsign.publish.publication import DEFAULT_MAX_AGE as DEFAULT_MAX_AGE
+    from cardsign.publish.publication import next_change_by as next_change_by
+    from cardsign.publish.publication import publication_of as publication_of
+    from cardsign.publish.publication import publish_generation as publish_generation
+    from cardsign.publish.publication import publish_statements as publish_statements
+    from cardsign.publish.publication import published_card as published_card
+
+_NAMES = {
+    "cardsign.publish.checks": (
+        "CheckedIssued",
+        "Issued",
+    ),
+    "cardsign.publish.generation": (
+        "CURRENT_FILE",
+        "Generation",
+        "STATEMENT_MEDIA_TYPE",
+        "load_current",
+    ),
+    "cardsign.publish.publication": (
+        "DEFAULT_MAX_AGE",
+        "next_change_by",
+        "publication_of",
+        "publish_generation",
+        "publish_statements",
+        "published_card",
+    ),
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -1,0 +1,398 @@
+"""What an issuer's statements allow him to publish, judged as his verifiers will judge it.
+
+Pure. Statements go along with a card in a generation, and one that was published never vanishes
+from it. The card, its keys and its extended cards are held against them before anything is
+written: a slip is found here and not by whoever relies on them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from cardsign.card.canonical import jcs
+from cardsign.card.document import Card
+from cardsign.card.extended import (
+    AUDIENCE,
+    ExtendedMarker,
+    declares_extended_card,
+    find_marker,
+    with_marker,
+)
+from cardsign.card.strictjson import Json
+from cardsign.errors import CardRefused, InputRefused, PublishRefused, SignatureRefused, UsageFault
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import read_entry
+from cardsign.publish.generation import RELEASE_FILE, Generation, keyset_file
+from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.keyset import KeysetStatement, read_keyset
+from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.statements.succession import StatementPin
+from cardsign.trust.enroll import newest_keyset, newest_release
+from cardsign.trust.known import TransientMemory
+from cardsign.trust.policy import (
+    Enrolment,
+    Expectation,
+    Extended,
+    Holder,
+    Issuer,
+    KeysetAnchor,
+    Policy,
+)
+from cardsign.trust.statements import Evidence, number_of
+from cardsign.urls import parse_place
+from cardsign.verify.examine import examine_card, examine_extended
+from cardsign.verify.report import Report
+
+# What may be published: cards that whoever has nothing but the published keys will trust.
+
+
+_SHOWN_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
+
+
+def check_cards(card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None:
+    """Check a public card and the extended ones beside it, by their audiences.
+
+    Raises:
+        PublishRefused, UsageFault: As :func:`cardsign.publish.publish`.
+    """
+    for audience in extended:
+        if not AUDIENCE.fullmatch(audience):
+            raise UsageFault(
+                "publish.audience_name", f"audience {audience!r} is not {AUDIENCE.pattern}"
+            )
+    policy = Policy.holder_of_keys(jwks, name="the key set to be published")
+    public, marker = _read(card, "the public card")
+    if marker is not None:
+        raise PublishRefused(
+            "publish.extended_as_public",
+            f"the public card is marked as the extended card of audience {marker.audience}",
+            path="/capabilities/extensions",
+        )
+    _check_verifies(card, Holder(), "the public card", policy, now)
+    if extended and not declares_extended_card(public.document):
+        raise PublishRefused(
+            "publish.extended_undeclared",
+            "there is an extended card, but the public card does not declare one",
+            path="/capabilities/extendedAgentCard",
+        )
+    for audience, data in extended.items():
+        name = f"the extended card of audience {audience}"
+        special, marker = _read(data, name)
+        marker = _check_marker(marker, audience, name, now)
+        _check_verifies(data, Extended(Holder(), audience), name, policy, now)
+        if _content(with_marker(public.document, marker)) == _content(special.document):
+            raise PublishRefused("publish.extended_same", f"{name} says what the public card says")
+
+
+def _read(card: bytes, name: str) -> tuple[Card, ExtendedMarker | None]:
+    try:
+        read = Card.from_bytes(card)
+        return read, find_marker(read.document)
+    except InputRefused as refusal:
+        raise _not_verifying(name, refusal.code, refusal.message, refusal.path) from refusal
+
+
+def _check_marker(
+    marker: ExtendedMarker | None, audience: str, name: str, now: datetime
+) -> ExtendedMarker:
+    """The marker, if the card may be served with it now and to this audience."""
+    if marker is None:
+        raise PublishRefused("publish.extended_unmarked", f"{name} has no extended-card marker")
+    if marker.audience != audience:
+        raise PublishRefused(
+            "publish.extended_audience", f"{name} is marked for audience {marker.audience}"
+        )
+    if marker.exp <= now.timestamp():
+        raise PublishRefused(
+            "publish.extended_expired",
+            f"{name} expired at {datetime.fromtimestamp(marker.exp, UTC):{_SHOWN_TIME}}",
+        )
+    return marker
+
+
+def _check_verifies(
+    card: bytes, expect: Expectation, name: str, policy: Policy, now: datetime
+) -> None:
+    report = examine_card(card, expect=expect, policy=policy, now=now)
+    if report.verdict != "trusted":
+        reason = report.reasons[0]
+        raise _not_verifying(name, reason.code, reason.message, reason.path)
+
+
+def _not_verifying(name: str, code: str, message: str, path: str) -> PublishRefused:
+    return PublishRefused(
+        "publish.not_verifying",
+        f"{name} does not verify with the key set to be published: {code}: {message}",
+        path=path,
+    )
+
+
+def _content(document: Mapping[str, Json]) -> bytes:
+    return jcs({name: value for name, value in document.items() if name != "signatures"})
+
+
+#: The issuer's own statements may be as old as the clocks of his hosts differ.
+SKEW: Final = timedelta(minutes=5)
+
+_NAME: Final = "issuer"
+_UNLISTED: Final = frozenset({"card.digest_unlisted", "card.rollback", "card.listed_elsewhere"})
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """An issuer's statements: all of the history of his keyset, and the newest release.
+
+    Attributes:
+        keysets: As published, oldest first; at least one.
+        release: As published, or None.
+    """
+
+    keysets: tuple[bytes, ...]
+    release: bytes | None = None
+
+    @classmethod
+    def of(cls, generation: Generation) -> Issued | None:
+        """What a generation carries, if it carries statements."""
+        if not generation.keysets:
+            return None
+        return cls(tuple(generation.keysets.values()), generation.release)
+
+    def checked(self, *, now: datetime, before: CheckedIssued | None = None) -> CheckedIssued:
+        """The statements as read, each by the right of the one before.
+
+        Args:
+            now: Aware; the newest may not be of later.
+            before: What is published: a release that it holds is taken as one of its own time,
+                so that one of a clock that was ahead does not keep out what shall replace it.
+
+        Raises:
+            PublishRefused: ``publish.statements``: they are no history, or the release does not
+                speak of its end.
+        """
+        known = before.release.digest if before and before.release else None
+        return self._checked(now, known)
+
+    def published(self) -> CheckedIssued:
+        """The statements as :meth:`checked`, as they were when they were issued.
+
+        Raises:
+            PublishRefused: ``publish.statements``.
+        """
+        return self._checked(None, None)
+
+    def _checked(self, now: datetime | None, known: str | None) -> CheckedIssued:
+        try:
+            keysets = {read_keyset(data): data for data in self.keysets}
+            history = tuple(sorted(keysets, key=number_of))
+            newest_keyset(history, now=now or _issued_at(history[-1]), skew=SKEW)
+            release = None if self.release is None else read_release(self.release)
+            if release is not None:
+                own_time = _issued_at(release)
+                at = own_time if now is None or release.digest == known else now
+                _check_release(release, history, at)
+        except StatementRefused as refusal:
+            raise _unfit(f"{refusal.code}: {refusal.message}") from refusal
+        return CheckedIssued(history, tuple(keysets[one] for one in history), release, self.release)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedIssued:
+    """Statements that were checked; only :meth:`Issued.checked` makes one.
+
+    Attributes:
+        keysets: The history, oldest first.
+        keyset_bytes: The same, as published.
+        release: The newest release, or None.
+        release_bytes: The same, as published.
+    """
+
+    keysets: tuple[KeysetStatement, ...]
+    keyset_bytes: tuple[bytes, ...]
+    release: ReleaseStatement | None
+    release_bytes: bytes | None
+
+    @property
+    def newest(self) -> KeysetStatement:
+        """The newest keyset statement."""
+        return self.keysets[-1]
+
+    def files(self) -> dict[str, bytes]:
+        """The files of a generation that carry them."""
+        files = {
+            keyset_file(one.epoch, one.version): data
+            for one, data in zip(self.keysets, self.keyset_bytes, strict=True)
+        }
+        return files if self.release_bytes is None else {**files, RELEASE_FILE: self.release_bytes}
+
+    def withholding(self, before: CheckedIssued | None) -> CheckedIssued:
+        """These without the newest keysets of which no release speaks yet.
+
+        Whoever has a keyset and no release that names it reaches no verdict, so the two are
+        published together. What was published `before` stays.
+        """
+        kept = {one.digest for one in before.keysets} if before else set()
+        kept |= {self.release.keyset.digest} if self.release else set()
+        needed = [index for index, one in enumerate(self.keysets, 1) if one.digest in kept]
+        end = max(needed, default=len(self.keysets))
+        return replace(self, keysets=self.keysets[:end], keyset_bytes=self.keyset_bytes[:end])
+
+    def check_follows(self, before: CheckedIssued) -> None:
+        """Check that these go on where published ones ended.
+
+        Raises:
+            PublishRefused: ``publish.statements``: one is missing or another, or the release is
+                an older one.
+        """
+        ours = {(one.epoch, one.version): one.digest for one in self.keysets}
+        for one in before.keysets:
+            if ours.get((one.epoch, one.version)) != one.digest:
+                raise _unfit(f"keyset {one.epoch}.{one.version} was published as {one.digest}")
+        held = before.release
+        if held is not None and (self.release is None or self.release.order < held.order):
+            raise _unfit(f"release {held.seq} was published already")
+
+    def admitted(
+        self, card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, *, now: datetime
+    ) -> JwkSet:
+        """Check that verifiers will trust the cards, and return the keys to publish with them.
+
+        Raises:
+            PublishRefused: As the checks below.
+        """
+        self.check_spoken_for()
+        self.check_signers(card, extended, jwks)
+        self.check_cards(card, extended, now=now)
+        return self.listed(jwks)
+
+    def listed(self, jwks: JwkSet) -> JwkSet:
+        """The keys of a set that the roots have listed to sign cards, and nobody has revoked."""
+        listed = {key.public.thumbprint for key in self.newest.keys if "card" in key.roles}
+        if self.release is not None:
+            listed -= self.release.revoked
+        return JwkSet.of([key for key in jwks.keys if key.thumbprint in listed])
+
+    def check_spoken_for(self) -> None:
+        """Check that the release speaks of the newest keyset.
+
+        Raises:
+            PublishRefused: ``publish.release_behind``.
+        """
+        if self.release is None or self.release.keyset.digest != self.newest.digest:
+            spoken = "no release speaks of it"
+            if self.release is not None:
+                spoken = f"release {self.release.seq} speaks of an older one"
+            raise PublishRefused(
+                "publish.release_behind", f"keyset {self._number} is the newest, and {spoken}"
+            )
+
+    def check_signers(self, card: bytes, extended: Mapping[str, bytes], jwks: JwkSet) -> None:
+        """Check that no card is signed with a key of a set that the roots have not listed.
+
+        Raises:
+            PublishRefused: ``publish.key_unlisted``.
+        """
+        listed = self.listed(jwks)
+        unlisted = {key.kid for key in jwks.keys if listed.find(key.kid) is None}
+        for name, data in {"the public card": card, **_by_audience(extended)}.items():
+            for kid in sorted(unlisted.intersection(_kids(data))):
+                raise PublishRefused(
+                    "publish.key_unlisted",
+                    f"{name} is signed with {kid!r}, no card key of keyset {self._number}",
+                )
+
+    def check_cards(self, card: bytes, extended: Mapping[str, bytes], *, now: datetime) -> None:
+        """Check that who has come to the newest statement trusts the cards now.
+
+        That everybody comes there, :meth:`Issued.checked` has seen; a long history takes a
+        verifier several refreshes, so it is not walked here.
+
+        Raises:
+            PublishRefused: ``publish.unlisted``: the release does not list the public card;
+                ``publish.not_verifying``.
+        """
+        report = examine_card(
+            card,
+            expect=Issuer(_NAME),
+            evidence=self._evidence(),
+            memory=TransientMemory(),
+            policy=self._policy(),
+            now=now,
+        )
+        _refuse_unless_trusted(report, "the public card")
+        for audience, data in extended.items():
+            _, report = examine_extended(
+                card,
+                data,
+                of=Issuer(_NAME),
+                audience=audience,
+                evidence=self._evidence(),
+                memory=TransientMemory(),
+                policy=self._policy(),
+                now=now,
+            )
+            _refuse_unless_trusted(report, _named(audience))
+
+    @property
+    def _number(self) -> str:
+        return f"{self.newest.epoch}.{self.newest.version}"
+
+    def _policy(self) -> Policy:
+        pin = StatementPin(self.newest.epoch, self.newest.version, self.newest.digest)
+        try:
+            places = tuple(parse_place(origin) for origin in self.newest.origins)
+        except CardRefused as refusal:
+            raise _unfit(f"the keyset's origins: {refusal.message}") from refusal
+        return Policy((Enrolment(_NAME, KeysetAnchor(pin), places),))
+
+    def _evidence(self) -> Evidence:
+        releases = () if self.release_bytes is None else (self.release_bytes,)
+        return Evidence((self.keyset_bytes[-1],), releases)
+
+
+def _by_audience(extended: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {_named(audience): data for audience, data in extended.items()}
+
+
+def _kids(card: bytes) -> Iterator[str]:
+    """Whose signatures a card is said to bear."""
+    for untrusted_entry in Card.from_bytes(card).signatures:
+        with contextlib.suppress(SignatureRefused):  # it counts for nothing
+            yield read_entry(untrusted_entry).header.kid
+
+
+def _named(audience: str) -> str:
+    return f"the extended card of audience {audience}"
+
+
+def _check_release(
+    release: ReleaseStatement, keysets: Sequence[KeysetStatement], now: datetime
+) -> None:
+    """Check a release by the statement that it names, which may be the one before the newest."""
+    named = [one for one in keysets if one.digest == release.keyset.digest]
+    newest_release([release], named[0] if named else keysets[-1], now=now, skew=SKEW)
+
+
+def _issued_at(statement: KeysetStatement | ReleaseStatement) -> datetime:
+    return datetime.fromtimestamp(statement.iat, UTC)
+
+
+def _refuse_unless_trusted(report: Report, name: str) -> None:
+    if report.verdict == "trusted":
+        return
+    reason = report.reasons[0]
+    if reason.code in _UNLISTED:
+        raise PublishRefused("publish.unlisted", f"{name}: {reason.message}")
+    raise PublishRefused(
+        "publish.not_verifying",
+        f"{name} would not be trusted: {reason.code}: {reason.message}",
+        path=reason.path,
+        hint=reason.hint,
+    )
+
+
+def _unfit(what: str) -> PublishRefused:
+    return PublishRefused("publish.statements", what)

@@ -1,0 +1,399 @@
+"""What a key store keeps of a generation: its keys, and whose signatures its cards carry.
+
+And what it tells in return: when the published keys are to change next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from cardsign.card.canonical import canonicalize
+from cardsign.card.document import Card
+from cardsign.errors import FileFault, ServeFault, SignatureRefused, UsageFault
+from cardsign.files import make_directory, sync_directory, write_atomic
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import read_entry
+from cardsign.keys.lifecycle import TimelineSettings, record_publication
+from cardsign.keys.model import Publication, PublishedCard, StoreState
+from cardsign.keys.rotation import next_change
+from cardsign.publish.checks import CheckedIssued, Issued, check_cards
+from cardsign.publish.generation import (
+    CARD_FILE,
+    CURRENT_FILE,
+    FOLDER,
+    JWKS_FILE,
+    MANIFEST_FILE,
+    MAX_MAX_AGE,
+    Generation,
+    current_number,
+    extended_file,
+)
+from cardsign.publish.generation import load_current as load_current
+from cardsign.verify.signature import Payloads, matching_payloads
+
+# Publishing: cards and a key set become the next generation.
+
+
+#: Seconds that a consumer may use what it fetched without asking again. Short, because it
+#: bounds how long a withdrawn card or key lives on; asking again costs only a 304.
+DEFAULT_MAX_AGE: Final = 300
+
+#: When the published keys are to change next, once a generation is published; None: nobody knows.
+NextChange: TypeAlias = Callable[[Generation], datetime | None]
+
+_LOCK: Final = ".lock"
+_STAGING: Final = ".new"
+# What `write_atomic` leaves beside `current` when it is killed.
+_LEFTOVER: Final = re.compile(r"\.current\.[0-9a-f]+\.tmp")
+
+
+def publish_generation(
+    card: bytes,
+    *,
+    jwks: JwkSet,
+    extended: Mapping[str, bytes],
+    directory: Path,
+    now: datetime,
+    max_age: int = DEFAULT_MAX_AGE,
+    issued: Issued | None = None,
+    sequence: int | None = None,
+    next_change: NextChange = lambda _: None,
+) -> Generation:
+    """Make the next generation, unless the newest one is the same already.
+
+    Every card must be trusted by one who has nothing but the key set as it is published. An
+    extended card must say in its marker for whom it is, and a public one must have none. A
+    damaged generation counts as different, so publishing again mends it.
+
+    Args:
+        card: The signed public card; its bytes are published unchanged.
+        jwks: The keys to publish.
+        extended: The signed extended cards, by the audience that their markers name.
+        directory: Made if absent.
+        now: Aware UTC; recorded as the time of publication. No marker may have expired then.
+        max_age: Seconds, 0 to :data:`cardsign.publish.generation.MAX_MAX_AGE`.
+        issued: The issuer's statements. With them, or where the newest generation carries some,
+            which stay then, whoever has come to the newest must trust the cards, and keys that
+            it does not list are left out. A keyset of which no release speaks yet is withheld.
+        sequence: How often `jwks` has changed, if that is known; it is published with it.
+        next_change: When the published keys are to change next, once a generation is published.
+
+    Returns:
+        The newest generation; its ``created`` says whether it is new.
+
+    Raises:
+        KeyRefused: The key set is larger than others would read.
+        PublishRefused: ``publish.not_verifying`` (also for a card that cannot be read),
+            ``publish.extended_as_public``, ``publish.extended_undeclared``,
+            ``publish.extended_unmarked``, ``publish.extended_audience``,
+            ``publish.extended_expired``, ``publish.extended_same``; of the statements:
+            ``publish.statements``, ``publish.release_behind``, ``publish.key_unlisted``,
+            ``publish.unlisted``.
+        UsageFault: ``publish.audience_name``; ``usage.conflict`` for `max_age`.
+        FileFault: ``publish.malformed`` where the directory holds anything else, which is
+            then untouched; ``file.unwritable``.
+        ServeFault: ``serve.newer_format``.
+    """
+    check_cards(card, extended, JwkSet.from_bytes(_key_file(jwks, 0, sequence, max_age)), now)
+    _refuse_foreign_entries(directory)
+    with _locked(directory):
+        newest = _newest(directory)
+        before = _published(newest)
+        statements = before if issued is None else _following(issued, before, now)
+        keys = statements.admitted(card, extended, jwks, now=now) if statements else jwks
+        left_out = len(jwks.keys) - len(keys.keys)
+        files = {CARD_FILE: card, JWKS_FILE: _key_file(keys, left_out, sequence, max_age)}
+        files |= {extended_file(audience): extended[audience] for audience in sorted(extended)}
+        files |= statements.files() if statements else {}
+        kids = tuple(key.kid for key in keys.keys)
+        return _next(directory, newest, files, kids, max_age, now, next_change)
+
+
+def publish_statements(
+    issued: Issued, *, directory: Path, now: datetime, without_release: bool = False
+) -> Generation | None:
+    """Make the next generation of what is published already and of newer statements.
+
+    This is how a release comes before the card that needs it. The published cards are not judged
+    again: a revocation must not wait for a card that is signed anew. A keyset of which no
+    release speaks yet is withheld, unless it was published before.
+
+    Args:
+        issued: The issuer's statements.
+        directory: The publication directory.
+        now: Aware UTC; recorded as the time of publication.
+        without_release: Withhold nothing. Nobody who asks trusts a card then until a release
+            speaks of the newest keyset; better so where keys were stolen.
+
+    Returns:
+        The newest generation; None where there is none to put statements into.
+
+    Raises:
+        PublishRefused: ``publish.statements``: they do not follow the published ones.
+        FileFault, ServeFault: As :func:`publish`.
+    """
+    if not directory.exists():
+        return None
+    _refuse_foreign_entries(directory)
+    with _locked(directory):
+        newest = _newest(directory)
+        if newest is None:
+            return None
+        before = _published(newest)
+        statements = _following(issued, before, now, withhold=not without_release)
+        if before is None and statements.release is None and not without_release:
+            return newest  # there is nothing that is not withheld
+        kept = newest.files.keys() - newest.statement_files
+        files = {name: data for name, data in newest.files.items() if name in kept}
+        files |= statements.files()
+        kids, max_age, changes_at = newest.kids, newest.max_age, newest.changes_at
+        return _next(directory, newest, files, kids, max_age, now, lambda _: changes_at)
+
+
+def _key_file(keys: JwkSet, left_out: int, sequence: int | None, max_age: int) -> bytes:
+    """The key set as it is published, as if the keys left out had not been made yet."""
+    if not 0 <= max_age <= MAX_MAX_AGE:
+        raise UsageFault("usage.conflict", f"max_age is {max_age}, not 0 to {MAX_MAX_AGE} seconds")
+    counted = None if sequence is None else sequence - left_out
+    return keys.to_bytes(sequence=counted, refresh_hint=max_age)
+
+
+def _published(newest: Generation | None) -> CheckedIssued | None:
+    """The statements that are published; None where there are none."""
+    issued = Issued.of(newest) if newest else None
+    return issued.published() if issued else None
+
+
+def _following(
+    issued: Issued, before: CheckedIssued | None, now: datetime, *, withhold: bool = True
+) -> CheckedIssued:
+    """What of newer statements is to be published after the published ones."""
+    statements = issued.checked(now=now, before=before)
+    if withhold:
+        statements = statements.withholding(before)
+    if before is not None:
+        statements.check_follows(before)
+    return statements
+
+
+def _next(
+    directory: Path,
+    newest: Generation | None,
+    files: dict[str, bytes],
+    kids: tuple[str, ...],
+    max_age: int,
+    now: datetime,
+    next_change: NextChange,
+) -> Generation:
+    # The key set tells max_age, too.
+    if newest and newest.files == files and newest.changes_at == next_change(newest):
+        return newest
+    generation = Generation(
+        number=_highest_number(directory) + 1,
+        published_at=_later_than(newest, now),
+        max_age=max_age,
+        files=files,
+        kids=kids,
+        created=True,
+    )
+    generation = replace(generation, changes_at=next_change(generation))
+    _commit(directory, generation)
+    return generation
+
+
+def _later_than(newest: Generation | None, now: datetime) -> datetime:
+    """The time of publication; `now`, unless a cache would then miss the change.
+
+    Last-Modified has whole seconds, and clocks are set back.
+    """
+    published_at = now.astimezone(UTC).replace(microsecond=0)
+    return max(published_at, newest.published_at + timedelta(seconds=1)) if newest else published_at
+
+
+# ---------------------------------------------------------------------- the directory
+
+
+def _commit(directory: Path, generation: Generation) -> None:
+    """Write the folder under another name, rename it, then point to it; each step durable."""
+    staging = directory / _STAGING
+    with _faults(directory):
+        _sweep(directory)
+        try:
+            staging.mkdir()
+            for name, data in {**generation.files, MANIFEST_FILE: generation.manifest()}.items():
+                make_directory((staging / name).parent)
+                write_atomic(staging / name, data)
+            sync_directory(staging)
+            staging.rename(directory / generation.folder)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    sync_directory(directory)
+    # Should this fail, the folder stays, whole but unnamed, and its number is not used again.
+    write_atomic(directory / CURRENT_FILE, generation.pointer())
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what a publication left that was killed; the lock says that it is not under way."""
+    shutil.rmtree(directory / _STAGING, ignore_errors=True)
+    for name in os.listdir(directory):
+        if _LEFTOVER.fullmatch(name):
+            (directory / name).unlink()
+
+
+def _newest(directory: Path) -> Generation | None:
+    """The newest generation; None where there is none, or only a damaged one."""
+    try:
+        return load_current(directory)
+    except ServeFault as exc:
+        if exc.code == "serve.newer_format":
+            raise
+        return None
+
+
+def _highest_number(directory: Path) -> int:
+    """The highest number ever given, whether or not `current` came to name it."""
+    with _faults(directory):
+        numbers = [int(name) for name in os.listdir(directory) if FOLDER.fullmatch(name)]
+    with contextlib.suppress(ServeFault):
+        numbers.append(current_number(directory))
+    return max(numbers, default=0)
+
+
+def _refuse_foreign_entries(directory: Path) -> None:
+    with _faults(directory):
+        if not directory.exists():
+            return
+        with os.scandir(directory) as entries:
+            foreign = sorted(entry.name for entry in entries if not _is_ours(entry))
+    if foreign:
+        raise FileFault(
+            "publish.malformed",
+            f"the publication directory holds {foreign[0]!r}, which cardsign did not write",
+            path=str(directory),
+        )
+
+
+def _is_ours(entry: os.DirEntry[str]) -> bool:
+    if entry.is_dir(follow_symlinks=False):
+        return entry.name == _STAGING or bool(FOLDER.fullmatch(entry.name))
+    known = entry.name in (CURRENT_FILE, _LOCK) or bool(_LEFTOVER.fullmatch(entry.name))
+    return known and entry.is_file(follow_symlinks=False)
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Make the directory if needed, and let no other process publish into it meanwhile."""
+    with _faults(directory):
+        if not directory.is_dir():
+            directory.mkdir(parents=True, exist_ok=True)
+            sync_directory(directory.parent)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(directory / _LOCK, flags, 0o644)
+    try:
+        with _faults(directory):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _faults(directory: Path) -> Iterator[None]:
+    """Convert what the operating system says; :mod:`cardsign.files` does so for its own."""
+    try:
+        yield
+    except OSError as exc:
+        where = str(exc.filename or directory)
+        problem = f"the operating system says: {exc.strerror}"
+        raise FileFault("file.unwritable", problem, path=where) from exc
+    except ValueError as exc:  # a NUL byte in the path
+        problem = f"no directory can have this name: {exc}"
+        raise FileFault("file.unwritable", problem, path=str(directory)) from exc
+
+
+def publication_of(generation: Generation) -> Publication:
+    """Describe a generation for the key store that its keys are of.
+
+    Raises:
+        InputRefused: It is not as :func:`cardsign.publish.publish` makes them.
+    """
+    jwks = JwkSet.from_bytes(generation.jwks)
+    cards = {CARD_FILE: generation.card}
+    cards |= {extended_file(audience): card for audience, card in generation.extended.items()}
+    return Publication(
+        generation.number,
+        generation.published_at,
+        generation.max_age,
+        generation.kids,
+        tuple(published_card(name, card, jwks) for name, card in cards.items()),
+    )
+
+
+def next_change_by(state: StoreState, settings: TimelineSettings, now: datetime) -> NextChange:
+    """Say when the next card key is due to be activated or dropped, once a generation is recorded.
+
+    Args:
+        state: Of the store that the published keys are of.
+        settings: What is assumed of caches.
+        now: The time, with its zone.
+    """
+
+    def by(generation: Generation) -> datetime | None:
+        recorded, _ = record_publication(state, publication_of(generation))
+        due = next_change(recorded, settings, now)
+        return due and max(due, generation.published_at)
+
+    return by
+
+
+def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:
+    """Describe a card for the record of its publication.
+
+    Args:
+        name: Its file in the publication.
+        card: The card, as published.
+        jwks: The keys that are published beside it.
+
+    Raises:
+        JsonRefused, CardRefused: The bytes are no Agent Card that can be read one way only.
+        CanonicalizationError: It has no `served-as-is` payload.
+    """
+    read = Card.from_bytes(card)
+    return PublishedCard(
+        name=name,
+        url=_first_endpoint(read),
+        payload_sha256=hashlib.sha256(canonicalize(read.document, "served-as-is").data).hexdigest(),
+        kids=tuple(dict.fromkeys(_signers(read, jwks))),
+    )
+
+
+def _first_endpoint(card: Card) -> str | None:
+    """The address that the card names first, as A2A 1.0 or as 0.3 says it."""
+    interfaces = card.document.get("supportedInterfaces")
+    for interface in interfaces if isinstance(interfaces, list) else ():
+        if isinstance(interface, dict) and isinstance(url := interface.get("url"), str):
+            return url
+    url = card.document.get("url")
+    return url if isinstance(url, str) else None
+
+
+def _signers(card: Card, jwks: JwkSet) -> Iterator[str]:
+    payloads = Payloads(card)
+    for untrusted_entry in card.signatures:
+        try:
+            entry = read_entry(untrusted_entry)
+            key = jwks.find(entry.header.kid)
+            if key is not None and matching_payloads(entry, key, payloads):
+                yield key.kid
+        except SignatureRefused:
+            continue

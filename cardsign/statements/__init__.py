@@ -1,0 +1,121 @@
+"""Keyset and release statements: what an issuer signs about its keys and its cards."""
+
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.statements.envelope import MAX_SIGNATURES as MAX_SIGNATURES
+    from cardsign.statements.envelope import MAX_STATEMENT_BYTES as MAX_STATEMENT_BYTES
+    from cardsign.statements.envelope import MAX_STATEMENT_DEPTH as MAX_STATEMENT_DEPTH
+    from cardsign.statements.envelope import TYP_KEYSET as TYP_KEYSET
+    from cardsign.statements.envelope import TYP_RELEASE as TYP_RELEASE
+    from cardsign.statements.envelope import Counted as Counted
+    from cardsign.statements.envelope import Envelope as Envelope
+    from cardsign.statements.envelope import GoodSignatures as GoodSignatures
+    from cardsign.statements.envelope import StatementRefused as StatementRefused
+    from cardsign.statements.envelope import Timed as Timed
+    from cardsign.statements.envelope import Typ as Typ
+    from cardsign.statements.envelope import check_times as check_times
+    from cardsign.statements.envelope import count as count
+    from cardsign.statements.envelope import read_envelope as read_envelope
+    from cardsign.statements.keyset import KEYSET_FORMAT as KEYSET_FORMAT
+    from cardsign.statements.keyset import MAX_HOLDERS as MAX_HOLDERS
+    from cardsign.statements.keyset import MAX_KEYSET_LIFETIME as MAX_KEYSET_LIFETIME
+    from cardsign.statements.keyset import KeysetStatement as KeysetStatement
+    from cardsign.statements.keyset import Quorum as Quorum
+    from cardsign.statements.keyset import Role as Role
+    from cardsign.statements.keyset import RootKey as RootKey
+    from cardsign.statements.keyset import StatementKey as StatementKey
+    from cardsign.statements.keyset import draft_keyset as draft_keyset
+    from cardsign.statements.keyset import keyset_of as keyset_of
+    from cardsign.statements.keyset import read_keyset as read_keyset
+    from cardsign.statements.members import DIGEST as DIGEST
+    from cardsign.statements.members import HOLDER as HOLDER
+    from cardsign.statements.members import ISSUER as ISSUER
+    from cardsign.statements.members import MAX_INTEGER as MAX_INTEGER
+    from cardsign.statements.members import THUMBPRINT as THUMBPRINT
+    from cardsign.statements.release import FLOOR_EXTENDED as FLOOR_EXTENDED
+    from cardsign.statements.release import KIND_PUBLIC as KIND_PUBLIC
+    from cardsign.statements.release import MAX_RELEASE_LIFETIME as MAX_RELEASE_LIFETIME
+    from cardsign.statements.release import RELEASE_FORMAT as RELEASE_FORMAT
+    from cardsign.statements.release import KeysetReference as KeysetReference
+    from cardsign.statements.release import ListedCard as ListedCard
+    from cardsign.statements.release import ReleaseStatement as ReleaseStatement
+    from cardsign.statements.release import check_release as check_release
+    from cardsign.statements.release import draft_release as draft_release
+    from cardsign.statements.release import effective_revoked as effective_revoked
+    from cardsign.statements.release import read_release as read_release
+    from cardsign.statements.release import release_of as release_of
+    from cardsign.statements.signing import add_signature as add_signature
+    from cardsign.statements.signing import sign_statement as sign_statement
+    from cardsign.statements.succession import RootPin as RootPin
+    from cardsign.statements.succession import StatementPin as StatementPin
+    from cardsign.statements.succession import check_first as check_first
+    from cardsign.statements.succession import check_recovery as check_recovery
+    from cardsign.statements.succession import check_successor as check_successor
+
+_NAMES = {
+    "cardsign.statements.envelope": (
+        "Counted",
+        "Envelope",
+        "GoodSignatures",
+        "MAX_SIGNATURES",
+        "MAX_STATEMENT_BYTES",
+        "MAX_STATEMENT_DEPTH",
+        "StatementRefused",
+        "TYP_KEYSET",
+        "TYP_RELEASE",
+        "Timed",
+        "Typ",
+        "check_times",
+        "count",
+        "read_envelope",
+    ),
+    "cardsign.statements.keyset": (
+        "KEYSET_FORMAT",
+        "KeysetStatement",
+        "MAX_HOLDERS",
+        "MAX_KEYSET_LIFETIME",
+        "Quorum",
+        "Role",
+        "RootKey",
+        "StatementKey",
+        "draft_keyset",
+        "keyset_of",
+        "read_keyset",
+    ),
+    "cardsign.statements.members": (
+        "DIGEST",
+        "HOLDER",
+        "ISSUER",
+        "MAX_INTEGER",
+        "THUMBPRINT",
+    ),
+    "cardsign.statements.release": (
+        "FLOOR_EXTENDED",
+        "KIND_PUBLIC",
+        "KeysetReference",
+        "ListedCard",
+        "MAX_RELEASE_LIFETIME",
+        "RELEASE_FORMAT",
+        "ReleaseStatement",
+        "check_release",
+        "draft_release",
+        "effective_revoked",
+        "read_release",
+        "release_of",
+    ),
+    "cardsign.statements.signing": (
+        "add_signature",
+        "sign_statement",
+    ),
+    "cardsign.statements.succession": (
+        "RootPin",
+        "StatementPin",
+        "check_first",
+        "check_recovery",
+        "check_successor",
+    ),
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -1,0 +1,287 @@
+"""Signed statements: the envelope that keyset and release statements share (rules K1, K5, K9).
+
+A statement is a JWS in General JSON Serialization (RFC 7515 7.2.1). Its payload is kept, hashed
+and verified as the octets received. Reading proves nothing about a signature; :func:`count` says
+whose are good. Nothing here asks a clock or a file, and `docs/formats.md` is the specification.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from typing import Final, Literal, Protocol, TypeAlias, get_args
+
+from cardsign.card.serialize import jcs
+from cardsign.card.strictjson import Json, parse_object
+from cardsign.errors import InputRefused, JsonRefused, SignatureRefused
+from cardsign.jose import base64url
+from cardsign.jose.keys import KID_FORM, Alg, PublicKey
+
+# Signatures that were found good before: the same octets by the same key stay good.
+
+
+#: Digests; some 400 KiB, and two for each of a thousand issuers with room for their co-signers.
+CAPACITY: Final = 4096
+
+
+class GoodSignatures:
+    """A bounded memory of good signatures, for any number of threads."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._good: OrderedDict[bytes, None] = OrderedDict()
+        self._lock = Lock()
+
+    def check(self, key: PublicKey, signing_input: bytes, signature: bytes) -> None:
+        """As :meth:`PublicKey.check`, at most once for what is good.
+
+        Raises:
+            SignatureRefused: ``sig.bad``.
+        """
+        who = f"{key.alg} {key.thumbprint} {len(signature)}\n".encode("ascii")
+        matter = hashlib.sha256(who + signature + signing_input).digest()
+        with self._lock:
+            if matter in self._good:
+                self._good.move_to_end(matter)
+                return
+        key.check(signing_input, signature)
+        with self._lock:
+            self._good[matter] = None
+            if len(self._good) > self._capacity:
+                self._good.popitem(last=False)
+
+
+Typ: TypeAlias = Literal["cardsign-keyset+jws", "cardsign-release+jws"]
+TYP_KEYSET: Final = "cardsign-keyset+jws"
+TYP_RELEASE: Final = "cardsign-release+jws"
+
+#: Bytes of a whole statement. One with three roots and ten keys has 5 KiB.
+MAX_STATEMENT_BYTES: Final = 64 * 1024
+#: Signatures of one statement: 16 holders each of two root sets and of recovery, and some over.
+MAX_SIGNATURES: Final = 64
+#: Levels of JSON; the deepest member is a key's number, at level 5.
+MAX_STATEMENT_DEPTH: Final = 8
+#: Bytes of a protected header: a kid that is written in escapes, and the rest.
+_MAX_HEADER_BYTES: Final = 2 * 1024
+
+_ALGS: Final[tuple[str, ...]] = get_args(Alg)
+_GOOD: Final = GoodSignatures()
+
+
+class StatementRefused(InputRefused):
+    """A keyset or release statement that is malformed, unsigned, out of order or out of date."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatementSignature:
+    """One member of ``signatures``, of which nothing has been verified.
+
+    Attributes:
+        kid: Whose it claims to be; it counts only if this is the key's RFC 7638 thumbprint.
+        alg: ES256 or RS256.
+        protected: base64url, as received.
+        value: The signature's bytes.
+    """
+
+    kid: str
+    alg: str
+    protected: str
+    value: bytes
+
+    def to_json(self) -> dict[str, Json]:
+        """The member as it stands in a statement."""
+        return {"protected": self.protected, "signature": base64url.encode(self.value)}
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A well-formed statement of which neither payload nor signatures have been looked into.
+
+    Attributes:
+        typ: What all of its signatures say the payload is.
+        payload: The octets received; these are signed and hashed.
+        signatures: At least one.
+    """
+
+    typ: Typ
+    payload: bytes
+    signatures: tuple[StatementSignature, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the payload in lower-case hex: the statement's identity."""
+        return hashlib.sha256(self.payload).hexdigest()
+
+
+class Timed(Protocol):
+    """What has a time of issue and an end, both in seconds since 1970 UTC."""
+
+    @property
+    def iat(self) -> int:
+        """Not to be believed before."""
+        ...
+
+    @property
+    def exp(self) -> int:
+        """Not to be believed from then on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What became of each signature of a statement (K5).
+
+    Attributes:
+        good: Thumbprints of the keys that signed, each once however often it signed.
+        bad: Thumbprints of known keys that a signature names but does not fit; tampering, or a
+            signer's fault. It takes nothing from a good one.
+        unknown: Kids that name no key asked about; skipped.
+    """
+
+    good: frozenset[str]
+    bad: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+def read_envelope(untrusted_bytes: bytes, typ: Typ) -> Envelope:
+    """Read the outside of a statement (K1); the payload is only decoded.
+
+    Raises:
+        StatementRefused: ``statement.shape``; ``statement.header``: a protected header is not
+            exactly `alg`, `kid`, `typ`; ``statement.typ``: it is not exactly `typ`.
+    """
+    document = _object(untrusted_bytes, MAX_STATEMENT_BYTES, "statement.shape", "")
+    _exactly(document, ("payload", "signatures"), "statement.shape", "")
+    entries = document["signatures"]
+    if not isinstance(entries, list) or not 1 <= len(entries) <= MAX_SIGNATURES:
+        raise StatementRefused(
+            "statement.shape", f"expected a list of 1 to {MAX_SIGNATURES}", path="/signatures"
+        )
+    return Envelope(
+        typ,
+        _decoded(document["payload"], "/payload"),
+        tuple(_signature(entry, typ, f"/signatures/{at}") for at, entry in enumerate(entries)),
+    )
+
+
+def parse_payload(payload: bytes) -> dict[str, Json]:
+    """Read a payload, which has to be RFC 8785 (JCS), so that one value has one digest (K2).
+
+    Raises:
+        StatementRefused: ``statement.shape`` or ``statement.not_canonical``.
+    """
+    members = _object(payload, MAX_STATEMENT_BYTES, "statement.shape", "/payload")
+    if jcs(members) != payload:
+        raise StatementRefused(
+            "statement.not_canonical", "the payload is not in RFC 8785 form", path="/payload"
+        )
+    return members
+
+
+def count(envelope: Envelope, keys: Iterable[PublicKey]) -> Counted:
+    """Verify each signature by itself against the key that it names among `keys` (K5).
+
+    Not checked: whose the keys are, and whether there are enough of them.
+    """
+    known = {key.thumbprint: key for key in keys}
+    encoded = base64url.encode(envelope.payload)
+    good, bad, unknown = set[str](), list[str](), list[str]()
+    for signature in envelope.signatures:
+        if (key := known.get(signature.kid)) is None:
+            unknown.append(signature.kid)
+            continue
+        try:
+            if signature.alg != key.alg:
+                raise SignatureRefused("key.alg_mismatch", f"the key is for {key.alg}")
+            _GOOD.check(key, f"{signature.protected}.{encoded}".encode("ascii"), signature.value)
+        except SignatureRefused:
+            bad.append(key.thumbprint)
+        else:
+            good.add(key.thumbprint)
+    return Counted(frozenset(good), tuple(bad), tuple(unknown))
+
+
+def check_times(statement: Timed, *, now: datetime, skew: timedelta) -> None:
+    """Check ``iat - skew <= now < exp`` (K9); of a chain only the last statement is asked.
+
+    Args:
+        statement: A keyset or release statement.
+        now: Aware; fixed when the verdict began.
+        skew: How far the issuer's clock may be ahead of ours.
+
+    Raises:
+        StatementRefused: ``statement.not_yet`` or ``statement.expired``.
+    """
+    seconds = now.timestamp()
+    if seconds < statement.iat - skew.total_seconds():
+        raise StatementRefused(
+            "statement.not_yet",
+            f"issued at {_utc(statement.iat)}, which is {statement.iat - seconds:.0f} s from now",
+            path="/iat",
+        )
+    if seconds >= statement.exp:
+        raise StatementRefused(
+            "statement.expired",
+            f"expired at {_utc(statement.exp)}, {seconds - statement.exp:.0f} s ago",
+            path="/exp",
+        )
+
+
+def _utc(seconds: int) -> str:
+    """For people; no year beyond those that they count."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return str(seconds)
+
+
+def _object(untrusted_bytes: bytes, max_bytes: int, code: str, path: str) -> dict[str, Json]:
+    try:
+        return parse_object(untrusted_bytes, max_bytes=max_bytes, max_depth=MAX_STATEMENT_DEPTH)
+    except JsonRefused as exc:
+        raise StatementRefused(
+            code,
+            f"{exc.message} ({exc.code})",
+            path=path + exc.path,
+            line=exc.line,
+            column=exc.column,
+        ) from exc
+
+
+def _exactly(value: Json, names: tuple[str, ...], code: str, path: str) -> None:
+    if not isinstance(value, dict) or set(value) != set(names):
+        raise StatementRefused(code, f"expected an object of exactly {', '.join(names)}", path=path)
+
+
+def _decoded(value: Json, path: str) -> bytes:
+    if not isinstance(value, str):
+        raise StatementRefused("statement.shape", "expected base64url", path=path)
+    try:
+        return base64url.decode(value)
+    except base64url.Base64urlError as exc:
+        raise StatementRefused(
+            "statement.shape", f"not canonical unpadded base64url: {exc}", path=path
+        ) from exc
+
+
+def _signature(entry: Json, typ: Typ, path: str) -> StatementSignature:
+    if not isinstance(entry, dict):
+        raise StatementRefused("statement.shape", "expected an object", path=path)
+    _exactly(entry, ("protected", "signature"), "statement.shape", path)
+    at_header = f"{path}/protected"
+    text = _decoded(entry["protected"], at_header)
+    header = _object(text, _MAX_HEADER_BYTES, "statement.header", at_header)
+    _exactly(header, ("alg", "kid", "typ"), "statement.header", at_header)
+    if header["typ"] != typ:
+        raise StatementRefused("statement.typ", f"expected the typ {typ}", path=at_header)
+    alg, kid = header["alg"], header["kid"]
+    if alg not in _ALGS:
+        raise StatementRefused("statement.header", f"expected {' or '.join(_ALGS)}", path=at_header)
+    if not isinstance(kid, str) or not KID_FORM.fullmatch(kid):
+        raise StatementRefused("statement.header", "expected a kid in ASCII", path=at_header)
+    value = _decoded(entry["signature"], f"{path}/signature")
+    return StatementSignature(kid, str(alg), str(entry["protected"]), value)

@@ -1,0 +1,194 @@
+"""Strict readers of a statement's members: the right type in the one right form, or a refusal.
+
+Times are whole seconds since 1970 UTC, as in JWT (RFC 7519 2, without fractions): an integer has
+one spelling in RFC 8785, no zone, and is compared without a parser. Digests are SHA-256 in
+lower-case hex, which `sha256sum` prints; thumbprints are base64url, as RFC 7638 writes them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import Final
+
+from cardsign.card.strictjson import Json
+from cardsign.errors import KeyRefused
+from cardsign.jose.keys import PublicKey
+from cardsign.statements.envelope import StatementRefused
+
+#: Seconds; the end of the year 9999, beyond which calendars of common languages end.
+MAX_TIME: Final = 253_402_300_799
+#: The largest integer that every JSON reader holds exactly (RFC 7493 2.2).
+MAX_INTEGER: Final = 2**53 - 1
+DAY: Final = 24 * 60 * 60  # seconds
+
+_HOST: Final = r"(?!-)[a-z0-9-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9-]{1,63}(?<!-))*|\[[0-9a-f:.]{2,45}\]"
+_PORT: Final = r":(?!{default}(?![0-9]))[1-9][0-9]{{0,4}}"
+_ORIGIN: Final = "(?:{})".format(
+    "|".join(
+        rf"{scheme}://(?:{_HOST})(?:{_PORT.format(default=default)})?"
+        for scheme, default in (("https", 443), ("http", 80))
+    )
+)
+#: Scheme, host and port, the default port left out; :func:`origin` looks at number and address.
+#: What of it is trusted, :mod:`cardsign.trust` decides.
+ORIGIN: Final = re.compile(_ORIGIN)
+URL: Final = re.compile(_ORIGIN + r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]{0,1024}")
+_AUTHORITY: Final = re.compile(r"https?://(?P<host>\[[^]]*\]|[^:/]*)(?::(?P<port>[0-9]+))?")
+_MAX_PORT: Final = 65535
+ISSUER: Final = re.compile(r"[\x21-\x7e]{1,256}")
+#: Lower case alone: "Ann" and "ann" must not count as two persons.
+HOLDER: Final = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
+DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+#: 32 bytes of base64url; of the last character two bits must be zero.
+THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
+
+
+def refused(path: str, expected: str) -> StatementRefused:
+    """The refusal of a member."""
+    return StatementRefused("statement.members", f"expected {expected}", path=path)
+
+
+def exact_object(value: Json, names: tuple[str, ...], path: str) -> Mapping[str, Json]:
+    """An object with exactly these members."""
+    if not isinstance(value, dict) or set(value) != set(names):
+        raise refused(path, f"an object of exactly {', '.join(names)}")
+    return value
+
+
+def items(value: Json, path: str) -> list[tuple[Json, str]]:
+    """The elements of a list, each with its path."""
+    if not isinstance(value, list):
+        raise refused(path, "a list")
+    return [(item, f"{path}/{index}") for index, item in enumerate(value)]
+
+
+def text(value: Json, form: re.Pattern[str], path: str, expected: str) -> str:
+    """A string of this form."""
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise refused(path, expected)
+    return value
+
+
+def origin(value: Json, path: str) -> str:
+    """An origin in its one spelling."""
+    expected = "an origin such as https://agents.example"
+    return _one_spelling(text(value, ORIGIN, path, expected), path, expected)
+
+
+def url(value: Json, path: str, expected: str) -> str:
+    """A URL without query and fragment, its origin in its one spelling."""
+    return _one_spelling(text(value, URL, path, expected), path, expected)
+
+
+def _one_spelling(found: str, path: str, expected: str) -> str:
+    """What a verifier's stricter grammar of URLs will not refuse, nor spell otherwise."""
+    authority = _AUTHORITY.match(found)
+    if authority is None or int(authority["port"] or 0) > _MAX_PORT:
+        raise refused(path, f"{expected}, its port up to {_MAX_PORT}")
+    host = authority["host"]
+    last = host.rpartition(".")[2]
+    try:
+        if host.startswith("["):
+            address = IPv6Address(host[1:-1])
+            if address.ipv4_mapped is None and f"[{address.compressed}]" == host:
+                return found
+        elif (not last.isdigit() and not re.fullmatch(r"0x[0-9a-f]*", last)) or str(
+            IPv4Address(host)
+        ) == host:
+            return found
+    except AddressValueError:
+        pass
+    raise refused(path, f"{expected}, an address in its shortest form (RFC 5952) or four numbers")
+
+
+def integer(value: Json, path: str, *, most: int = MAX_INTEGER) -> int:
+    """A whole number from 1 to `most`; true and 1.0 are none."""
+    if type(value) is not int or not 1 <= value <= most:
+        raise refused(path, f"a whole number from 1 to {most}")
+    return value
+
+
+def digest(value: Json, path: str) -> str:
+    """A SHA-256 digest."""
+    return text(value, DIGEST, path, "a SHA-256 digest in lower-case hex")
+
+
+def issuer(value: Json) -> str:
+    """Whose statement it is: a name that is compared and never looked up."""
+    return text(value, ISSUER, "/issuer", "1 to 256 visible ASCII characters")
+
+
+def a_format(value: Json, known: str) -> None:
+    """Check the statement's format, before its members are.
+
+    Raises:
+        StatementRefused: ``statement.format``.
+    """
+    if value != known:
+        raise StatementRefused("statement.format", f"expected {known}", path="/format")
+
+
+def span(members: Mapping[str, Json], names: tuple[str, str], path: str) -> tuple[int, int]:
+    """Two times of which the second is later.
+
+    Raises:
+        StatementRefused: ``statement.members``; ``statement.time_span``.
+    """
+    start, end = (integer(members[name], f"{path}/{name}", most=MAX_TIME) for name in names)
+    if start >= end:
+        raise StatementRefused(
+            "statement.time_span",
+            f"expected {names[0]} before {names[1]}",
+            path=f"{path}/{names[1]}",
+        )
+    return start, end
+
+
+def lifetime(members: Mapping[str, Json], most: int) -> tuple[int, int]:
+    """`iat` and `exp`, at most so many seconds apart (K9).
+
+    Raises:
+        StatementRefused: ``statement.members``; ``statement.time_span``.
+    """
+    iat, exp = span(members, ("iat", "exp"), "")
+    if exp - iat > most:
+        raise StatementRefused(
+            "statement.time_span",
+            f"valid for {exp - iat} s, expected at most {most // DAY} days",
+            path="/exp",
+        )
+    return iat, exp
+
+
+def thumbprints(value: Json, path: str) -> frozenset[str]:
+    """A set of thumbprints, written in ascending order, so that one set has one spelling."""
+    found = [
+        text(item, THUMBPRINT, at, "an RFC 7638 thumbprint") for item, at in items(value, path)
+    ]
+    if any(left >= right for left, right in itertools.pairwise(found)):
+        raise refused(path, "thumbprints in ascending order, each once")
+    return frozenset(found)
+
+
+def public_key(value: Json, path: str) -> PublicKey:
+    """A public JWK in its one spelling: minimal numbers, kid, use and alg, nothing else (K4).
+
+    Raises:
+        StatementRefused: ``statement.bad_key``.
+    """
+    if not isinstance(value, dict):
+        raise StatementRefused("statement.bad_key", "expected a public JWK", path=path)
+    try:
+        key = PublicKey.from_jwk(value)
+    except KeyRefused as exc:
+        raise StatementRefused(
+            "statement.bad_key", f"{exc.message} ({exc.code})", path=path + exc.path
+        ) from exc
+    if key.jwk() != value:
+        raise StatementRefused(
+            "statement.bad_key", f"expected exactly the members {', '.join(key.jwk())}", path=path
+        )
+    return key

@@ -1,0 +1,312 @@
+"""Release statements: which cards are current, said daily by an online key (K10, K11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Final
+
+from cardsign.card.serialize import jcs
+from cardsign.card.strictjson import Json
+from cardsign.statements import members as read
+from cardsign.statements.envelope import (
+    TYP_RELEASE,
+    Counted,
+    Envelope,
+    StatementRefused,
+    count,
+    parse_payload,
+    read_envelope,
+)
+from cardsign.statements.keyset import KeysetStatement
+
+RELEASE_FORMAT: Final = "cardsign-release/1"
+#: Seconds. Renewed daily: the longest that a withheld revocation stays unknown.
+MAX_RELEASE_LIFETIME: Final = 14 * read.DAY
+#: The one kind of card that a public statement lists; an extended card never is.
+KIND_PUBLIC: Final = "public"
+FLOOR_EXTENDED: Final = "extended"
+
+_MEMBERS: Final = (
+    *("format", "issuer", "keyset", "seq", "iat", "exp"),
+    *("cards", "floor", "revoked", "audit_head"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeysetReference:
+    """The one keyset statement under which a release speaks."""
+
+    epoch: int
+    version: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"keyset {self.epoch}.{self.version} ({self.digest})"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedCard:
+    """A current card.
+
+    Attributes:
+        url: Where it is served.
+        kind: ``public``.
+        payload_sha256: SHA-256 of its `served-as-is` payload, lower-case hex.
+        seq: The number of the release that listed this digest first.
+    """
+
+    url: str
+    kind: str
+    payload_sha256: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseStatement:
+    """A release statement in good form; by what right it speaks has not been checked.
+
+    Attributes:
+        envelope: The payload as received, and its signatures.
+        issuer: That of the keyset.
+        keyset: The keyset statement that it names.
+        seq: The release's number, one counter per issuer, from 1.
+        iat: Issued, Unix seconds.
+        exp: Expires, Unix seconds; at most 14 days later.
+        cards: May be empty: then no card is current.
+        floor: By URL, or ``extended``: the least seq that is still current.
+        revoked: Thumbprints of keys of that keyset.
+        audit_head: Digest of the newest line of the audit log, or None.
+    """
+
+    envelope: Envelope
+    issuer: str
+    keyset: KeysetReference
+    seq: int
+    iat: int
+    exp: int
+    cards: tuple[ListedCard, ...]
+    floor: Mapping[str, int] = field(hash=False)
+    revoked: frozenset[str]
+    audit_head: str | None
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the payload in lower-case hex."""
+        return self.envelope.digest
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """What releases are ordered by: a new keyset ends the fast-forward of a thief."""
+        return self.keyset.epoch, self.keyset.version, self.seq
+
+
+def read_release(untrusted_bytes: bytes) -> ReleaseStatement:
+    """Read a release statement (K1, K2, K10). No signature is verified.
+
+    Raises:
+        StatementRefused: ``statement.shape``, ``statement.header``, ``statement.typ``,
+            ``statement.not_canonical``, ``statement.format``, ``statement.members``,
+            ``statement.time_span``, ``statement.floor``. ``path`` is a JSON pointer into the
+            payload, or into the envelope for the first three.
+    """
+    return release_of(read_envelope(untrusted_bytes, TYP_RELEASE))
+
+
+def draft_release(members: Mapping[str, Json]) -> bytes:
+    """The payload of a release statement, ready to be signed by a release key.
+
+    Raises:
+        StatementRefused: As for :func:`read_release`: no verifier would read it.
+        CanonicalizationError: ``canonical.no_form``.
+    """
+    payload = jcs(dict(members))
+    release_of(Envelope(TYP_RELEASE, payload, ()))
+    return payload
+
+
+def release_of(envelope: Envelope) -> ReleaseStatement:
+    """The statement inside an envelope.
+
+    Raises:
+        StatementRefused: As for :func:`read_release`.
+    """
+    document = parse_payload(envelope.payload)
+    read.a_format(document.get("format"), RELEASE_FORMAT)
+    members = read.exact_object(document, _MEMBERS, "")
+    keyset = read.exact_object(members["keyset"], ("epoch", "version", "digest"), "/keyset")
+    seq = read.integer(members["seq"], "/seq")
+    iat, exp = read.lifetime(members, MAX_RELEASE_LIFETIME)
+    head = members["audit_head"]
+    return ReleaseStatement(
+        envelope,
+        read.issuer(members["issuer"]),
+        KeysetReference(
+            read.integer(keyset["epoch"], "/keyset/epoch"),
+            read.integer(keyset["version"], "/keyset/version"),
+            read.digest(keyset["digest"], "/keyset/digest"),
+        ),
+        seq,
+        iat,
+        exp,
+        _cards(members["cards"], seq),
+        _floor(members["floor"], seq),
+        read.thumbprints(members["revoked"], "/revoked"),
+        None if head is None else read.digest(head, "/audit_head"),
+    )
+
+
+def check_release(
+    release: ReleaseStatement,
+    keyset: KeysetStatement,
+    previous: ReleaseStatement | None,
+    *,
+    now: datetime,
+    skew: timedelta,
+) -> Counted:
+    """Check by what right a release speaks (K10, K11); its own times are not asked.
+
+    Args:
+        release: The candidate.
+        keyset: The newest keyset statement, already trusted.
+        previous: The release held, if any.
+        now: Aware; a release key counts from its `nbf` until before its `exp`.
+        skew: How far the issuer's clock may be ahead of ours.
+
+    Raises:
+        StatementRefused: ``statement.issuer``; ``statement.keyset``: another keyset is named;
+            ``statement.revoked``: it revokes its own signer, or what is no key of the keyset's
+            `keys`; ``statement.unsigned``; ``statement.fork``; ``statement.rollback``;
+            ``statement.unrevoked``, ``statement.floor``: within one keyset version a key is
+            revoked no longer, or a floor falls.
+    """
+    if release.issuer != keyset.issuer:
+        raise StatementRefused("statement.issuer", f"expected {keyset.issuer!r}", path="/issuer")
+    if release.keyset != _reference(keyset):
+        raise StatementRefused(
+            "statement.keyset", f"expected it to name {_reference(keyset)}", path="/keyset"
+        )
+    revocable = {key.public.thumbprint for key in keyset.keys}
+    if strangers := release.revoked - revocable:
+        raise StatementRefused(
+            "statement.revoked",
+            f"{min(strangers)} is no card or release key of the keyset",
+            path="/revoked",
+        )
+    counted = _check_signer(release, keyset, now, skew)
+    if previous is not None:
+        _check_order(release, previous)
+    return counted
+
+
+def effective_revoked(keyset: KeysetStatement, release: ReleaseStatement | None) -> frozenset[str]:
+    """The keys whose signatures never count now: the keyset's, and the release's (K11).
+
+    A higher keyset version has confirmed or dropped what a release named under a lower one.
+
+    Args:
+        keyset: The newest keyset statement, already trusted.
+        release: One that :func:`check_release` has passed, with this keyset or an older one.
+
+    Raises:
+        StatementRefused: ``statement.keyset``: the release names no such keyset.
+    """
+    if release is None:
+        return keyset.revoked
+    if release.issuer == keyset.issuer:
+        if release.keyset == _reference(keyset):
+            return keyset.revoked | release.revoked
+        if release.order[:2] < (keyset.epoch, keyset.version):
+            return keyset.revoked
+    raise StatementRefused(
+        "statement.keyset", f"expected it to name {_reference(keyset)}", path="/keyset"
+    )
+
+
+def _reference(keyset: KeysetStatement) -> KeysetReference:
+    return KeysetReference(keyset.epoch, keyset.version, keyset.digest)
+
+
+def _check_signer(
+    release: ReleaseStatement, keyset: KeysetStatement, now: datetime, skew: timedelta
+) -> Counted:
+    seconds, tolerance = now.timestamp(), skew.total_seconds()
+    counted = count(
+        release.envelope,
+        (
+            key.public
+            for key in keyset.keys
+            if "release" in key.roles and key.nbf - tolerance <= seconds < key.exp
+        ),
+    )
+    if not counted.good:
+        raise StatementRefused(
+            "statement.unsigned",
+            "signed by no key that now has the role release in the keyset",
+            path="/signatures",
+        )
+    if counted.good <= release.revoked:  # a thief may add his signature to what revokes him
+        raise StatementRefused("statement.revoked", "it revokes its own signer", path="/revoked")
+    return counted
+
+
+def _check_order(release: ReleaseStatement, previous: ReleaseStatement) -> None:
+    if release.issuer != previous.issuer:
+        raise StatementRefused("statement.issuer", f"expected {previous.issuer!r}", path="/issuer")
+    if release.order < previous.order:
+        raise StatementRefused(
+            "statement.rollback", f"{release.order}, where {previous.order} is held", path="/seq"
+        )
+    if release.order == previous.order and release.digest != previous.digest:
+        raise StatementRefused(
+            "statement.fork",
+            f"release {release.seq} is {previous.digest} here and {release.digest} there",
+            path="/seq",
+        )
+    if release.keyset != previous.keyset:
+        return
+    if restored := previous.revoked - release.revoked:  # only a keyset takes it back (K11)
+        raise StatementRefused(
+            "statement.unrevoked", f"{min(restored)} is no longer revoked", path="/revoked"
+        )
+    for url, least in previous.floor.items():
+        if release.floor.get(url, 0) < least:
+            raise StatementRefused(
+                "statement.floor", f"the floor of {url} fell below {least}", path="/floor"
+            )
+
+
+def _cards(value: Json, seq: int) -> tuple[ListedCard, ...]:
+    found = tuple(_card(item, path, seq) for item, path in read.items(value, "/cards"))
+    if len({(card.url, card.payload_sha256) for card in found}) < len(found):
+        raise read.refused("/cards", "each payload once for its url")
+    return found
+
+
+def _card(value: Json, path: str, seq: int) -> ListedCard:
+    members = read.exact_object(value, ("url", "kind", "payload_sha256", "seq"), path)
+    if members["kind"] != KIND_PUBLIC:
+        raise read.refused(f"{path}/kind", KIND_PUBLIC)
+    return ListedCard(
+        read.url(members["url"], f"{path}/url", "the url of a card"),
+        KIND_PUBLIC,
+        read.digest(members["payload_sha256"], f"{path}/payload_sha256"),
+        read.integer(members["seq"], f"{path}/seq", most=seq),
+    )
+
+
+def _floor(value: Json, seq: int) -> Mapping[str, int]:
+    if not isinstance(value, dict):
+        raise read.refused("/floor", "an object")
+    floor = {}
+    for url, least in value.items():
+        if url != FLOOR_EXTENDED:
+            read.url(url, "/floor", f"urls of cards, or {FLOOR_EXTENDED}")
+        floor[url] = read.integer(least, "/floor")
+        if floor[url] > seq:
+            raise StatementRefused(
+                "statement.floor", f"{least} lies above the release's own {seq}", path="/floor"
+            )
+    return MappingProxyType(floor)

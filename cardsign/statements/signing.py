@@ -1,0 +1,85 @@
+"""Signing statements: from a drafted payload to a JWS in General JSON, one signer at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cardsign.errors import SigningRefused
+from cardsign.jose import base64url
+from cardsign.jose.jws import Signer, sign_payload
+from cardsign.jose.keys import PublicKey
+from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, Envelope, Typ, read_envelope
+from cardsign.statements.keyset import keyset_of
+from cardsign.statements.release import release_of
+
+# What a payload must be before anybody signs it: nothing else may ever carry that typ (K12).
+_READERS: Final[Mapping[Typ, Callable[[Envelope], object]]] = {
+    TYP_KEYSET: keyset_of,
+    TYP_RELEASE: release_of,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderItsThumbprint:
+    """A signer that names its key as statements do, whatever its kid is elsewhere."""
+
+    signer: Signer
+
+    @property
+    def public(self) -> PublicKey:
+        return replace(self.signer.public, kid=self.signer.public.thumbprint)
+
+    def sign(self, signing_input: bytes) -> bytes:
+        return self.signer.sign(signing_input)
+
+
+def sign_statement(payload: bytes, signers: Iterable[Signer], typ: Typ) -> bytes:
+    """Sign a drafted payload; returned is the statement as a file, ending in a newline.
+
+    Not checked: that the signers are those whom the statement needs.
+
+    Args:
+        payload: From :func:`draft_keyset` or :func:`draft_release`.
+        signers: At least one, each once.
+        typ: What the payload is.
+
+    Raises:
+        SigningRefused: ``sign.no_key``; ``sign.header_too_long``.
+        StatementRefused: The payload is no statement of that typ, or the result is too large.
+        SignerFault: ``signer.wrong_key``, or what a signer itself raises.
+    """
+    _READERS[typ](Envelope(typ, payload, ()))
+    entries = [_entry(payload, signer, typ) for signer in signers]
+    if not entries:
+        raise SigningRefused("sign.no_key", "a statement needs at least one signer")
+    return _written(payload, entries, typ)
+
+
+def add_signature(untrusted_statement: bytes, signer: Signer, typ: Typ) -> bytes:
+    """Sign a statement once more; a signature under the same key is replaced, others are kept.
+
+    Kept ones are not verified, as their keys are not known here.
+
+    Raises:
+        StatementRefused: It is no statement of that typ, or the result is too large.
+        SignerFault: ``signer.wrong_key``, or what the signer itself raises.
+    """
+    envelope = read_envelope(untrusted_statement, typ)
+    _READERS[typ](envelope)
+    thumbprint = signer.public.thumbprint
+    kept = [dict(one.to_json()) for one in envelope.signatures if one.kid != thumbprint]
+    return _written(envelope.payload, [*kept, _entry(envelope.payload, signer, typ)], typ)
+
+
+def _entry(payload: bytes, signer: Signer, typ: Typ) -> Mapping[str, object]:
+    return sign_payload(payload, _UnderItsThumbprint(signer), typ=typ)
+
+
+def _written(payload: bytes, entries: list[Mapping[str, object]], typ: Typ) -> bytes:
+    document = {"payload": base64url.encode(payload), "signatures": entries}
+    data = json.dumps(document, indent=2).encode("ascii") + b"\n"
+    read_envelope(data, typ)  # what we write, everybody can read
+    return data

@@ -1,0 +1,196 @@
+"""By what right a keyset statement speaks: the first one, the next one, recovery (K5 to K8).
+
+Each check is of one step and knows no other statement than those given. The caller stores each
+step before the next, bounds the walk, and asks the last statement alone for its times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cardsign.statements.envelope import Counted, StatementRefused, count
+from cardsign.statements.keyset import KeysetStatement, Quorum
+
+
+@dataclass(frozen=True, slots=True)
+class StatementPin:
+    """An anchor: exactly this statement. `digest` is SHA-256 of its payload, lower-case hex."""
+
+    epoch: int
+    version: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class RootPin:
+    """An anchor: a statement with exactly this root set.
+
+    Attributes:
+        threshold: The root's threshold.
+        holders: (thumbprint, holder) of every root key. The holders belong to the pin: who has
+            two keys of one holder could otherwise relabel one and count twice. A lone
+            thumbprint is a pin of one pair with threshold 1, so it is no part of a larger set.
+    """
+
+    threshold: int
+    holders: frozenset[tuple[str, str]]
+
+    @classmethod
+    def of(cls, root: Quorum) -> RootPin:
+        """The pin that fits exactly this root set."""
+        return cls(
+            root.threshold, frozenset((key.public.thumbprint, key.holder) for key in root.keys)
+        )
+
+
+def check_first(statement: KeysetStatement, anchor: StatementPin | RootPin) -> Counted:
+    """Check that a statement is one that the anchor means, and is signed by its own root (K8).
+
+    Raises:
+        StatementRefused: ``statement.anchor``; ``statement.unsigned``.
+    """
+    if isinstance(anchor, RootPin):
+        found: StatementPin | RootPin = RootPin.of(statement.root)
+    else:
+        found = StatementPin(statement.epoch, statement.version, statement.digest)
+    if found != anchor:
+        raise StatementRefused("statement.anchor", f"expected {anchor}, found {found}")
+    counted = _counted(statement, statement.root)
+    _require(statement.root, counted, "its own root")
+    return counted
+
+
+def check_successor(current: KeysetStatement, following: KeysetStatement) -> Counted:
+    """Check that `following` is the version after `current`, within its epoch (K6).
+
+    Args:
+        current: The statement held, already trusted.
+        following: The candidate.
+
+    Raises:
+        StatementRefused: ``statement.issuer``; ``statement.recovery``: another epoch, or
+            `recovery` changed without its own signatures; ``statement.fork``: the same version
+            with another payload; ``statement.rollback``: not newer; ``statement.gap``: a
+            version was left out; ``statement.prev``; ``statement.unrevoked``;
+            ``statement.unsigned``.
+    """
+    _check_issuer(current, following)
+    _check_newer(current, following)
+    if following.epoch != current.epoch:
+        raise StatementRefused(
+            "statement.recovery",
+            f"epoch {following.epoch} after {current.epoch}, which only recovery can open",
+            path="/epoch",
+        )
+    if following.version != current.version + 1:
+        raise StatementRefused(
+            "statement.gap",
+            f"version {following.version}, expected {current.version + 1}",
+            path="/version",
+        )
+    if following.prev != current.digest:
+        raise StatementRefused(
+            "statement.prev",
+            f"expected {current.digest}, the digest of the one before",
+            path="/prev",
+        )
+    if following.iat < current.iat:
+        raise StatementRefused(
+            "statement.rollback", f"issued before {current.iat}, as was the one before", path="/iat"
+        )
+    if restored := current.revoked - following.revoked:
+        raise StatementRefused(
+            "statement.unrevoked", f"{min(restored)} is no longer revoked", path="/revoked"
+        )
+    return _check_successors_signatures(current, following)
+
+
+def check_recovery(current: KeysetStatement, following: KeysetStatement) -> Counted:
+    """Check that `following` opens the epoch after that of `current` (K7).
+
+    It beats every version of the old epoch, so neither `prev` nor `iat` binds it to one, and it
+    may drop what a thief has revoked.
+
+    Args:
+        current: The statement held, of any version.
+        following: The candidate.
+
+    Raises:
+        StatementRefused: ``statement.issuer``; ``statement.fork``; ``statement.rollback``;
+            ``statement.gap``: not version 1 of the epoch after; ``statement.recovery``: nobody
+            can open an epoch; ``statement.unsigned``.
+    """
+    _check_issuer(current, following)
+    _check_newer(current, following)
+    if current.recovery is None:
+        raise StatementRefused("statement.recovery", "the statement held names no recovery keys")
+    if (following.epoch, following.version) != (current.epoch + 1, 1):
+        raise StatementRefused(
+            "statement.gap",
+            f"version {following.version} of epoch {following.epoch}, "
+            f"expected 1 of {current.epoch + 1}",
+            path="/epoch",
+        )
+    counted = _counted(following, current.recovery, following.root)
+    _require(current.recovery, counted, "the recovery keys held")
+    _require(following.root, counted, "its own root")
+    return counted
+
+
+def _check_issuer(current: KeysetStatement, following: KeysetStatement) -> None:
+    if following.issuer != current.issuer:
+        raise StatementRefused("statement.issuer", f"expected {current.issuer!r}", path="/issuer")
+
+
+def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
+    held, offered = ((one.epoch, one.version) for one in (current, following))
+    if offered == held and following.digest != current.digest:
+        raise StatementRefused(
+            "statement.fork",
+            f"version {held[1]} of epoch {held[0]} is {current.digest} here and "
+            f"{following.digest} there",
+        )
+    if offered <= held:
+        raise StatementRefused(
+            "statement.rollback",
+            f"version {offered[1]} of epoch {offered[0]}, where {held[1]} of {held[0]} is held",
+            path="/version",
+        )
+
+
+def _check_successors_signatures(current: KeysetStatement, following: KeysetStatement) -> Counted:
+    quorums = [current.root, following.root]
+    if following.recovery != current.recovery:
+        if current.recovery is None:
+            raise StatementRefused(
+                "statement.recovery", "recovery was given up and cannot be set", path="/recovery"
+            )
+        quorums.append(current.recovery)
+    counted = _counted(following, *quorums)
+    _require(current.root, counted, "the root before")
+    _require(following.root, counted, "its own root")
+    if following.recovery != current.recovery and current.recovery:
+        signed = len(current.recovery.holders(counted))
+        if signed < current.recovery.threshold:
+            raise StatementRefused(
+                "statement.recovery",
+                f"recovery was changed with {signed} of {current.recovery.threshold} signatures "
+                "of the recovery before",
+                path="/recovery",
+            )
+    return counted
+
+
+def _counted(statement: KeysetStatement, *quorums: Quorum) -> Counted:
+    return count(statement.envelope, (key.public for quorum in quorums for key in quorum.keys))
+
+
+def _require(quorum: Quorum, counted: Counted, whose: str) -> None:
+    signed = quorum.holders(counted)
+    if len(signed) < quorum.threshold:
+        bad = f"; {len(counted.bad)} by known keys are bad" if counted.bad else ""
+        raise StatementRefused(
+            "statement.unsigned",
+            f"signed by {len(signed)} holders of {whose}, expected {quorum.threshold}{bad}",
+            path="/signatures",
+        )

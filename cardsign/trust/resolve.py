@@ -1,0 +1,595 @@
+"""Establishing who may speak for an issuer now (rules V4, V5, K8 to K11).
+
+(1) what is remembered and what came along are brought together     :func:`establish`
+(2) the anchor's one source gives the keys                          ``_Desk.with_...``
+(3) clock, deadlines and floors say what of it holds now
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from typing import Final
+
+from cardsign.errors import CardRefused, KeyRefused, StateFault
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import PublicKey
+from cardsign.reasons import Reason
+from cardsign.statements.envelope import StatementRefused, check_times
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
+from cardsign.statements.succession import RootPin, StatementPin, check_first
+from cardsign.trust.known import Known, Memo, TransientMemory, anchor_digest
+from cardsign.trust.policy import (
+    Enrolment,
+    JwksAnchor,
+    KeysAnchor,
+    KeysetAnchor,
+    Limits,
+    TofuAnchor,
+)
+from cardsign.trust.statements import (
+    NO_EVIDENCE,
+    Chosen,
+    Evidence,
+    Received,
+    Walk,
+    check_past,
+    check_release_floor,
+    choose_release,
+    number_of,
+    receive,
+)
+from cardsign.urls import Origin, Place, Url, may_stand_at, parse_origin
+
+# Who may speak for an issuer at one time, and what of it is known to be current. Data only.
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedKey:
+    """A key that the anchor's source names; whether it may sign cards now is said besides.
+
+    Attributes:
+        public: The key.
+        holder: Who holds it; empty where nobody said.
+        signs_cards: It has the role card.
+        nbf: It does not count before, Unix seconds; None without a statement.
+        exp: It does not count from then on, Unix seconds; None without a statement.
+    """
+
+    public: PublicKey
+    holder: str
+    signs_cards: bool = True
+    nbf: int | None = None
+    exp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What holds for one issuer at one time.
+
+    Attributes:
+        enrolment: What the policy says of it.
+        now: The time of the verdict.
+        limits: The policy's.
+        keys: All keys of the anchor's source.
+        has_source: The source was to be had; if not, nothing can be said of any key.
+        unsupported: Kids of keys of the source that are of a type we do not know.
+        offered: Keys that somebody publishes and that the anchor's source does not endorse.
+        revoked: Thumbprints of keys whose signatures never count.
+        origins: Where the keyset statement lets interfaces stand; None without one.
+        keyset: The newest keyset statement, or None.
+        release: The newest release statement, if it speaks for that keyset now; or None.
+        release_ends: When the last of the keys ends that signed that release, Unix seconds.
+        hindrances: For what reasons nobody can say that a card is current.
+        blocks: For what reasons nothing can be trusted whatever the policy waives.
+        notes: What else was found; it decides nothing.
+        signed_before: A card of this issuer with a good signature was seen.
+        reserved: The places of the policy's other issuers.
+    """
+
+    enrolment: Enrolment
+    now: datetime
+    limits: Limits
+    keys: tuple[AcceptedKey, ...] = ()
+    has_source: bool = True
+    unsupported: tuple[str, ...] = ()
+    offered: JwkSet | None = None
+    revoked: frozenset[str] = frozenset()
+    origins: tuple[Origin, ...] | None = None
+    keyset: KeysetStatement | None = None
+    release: ReleaseStatement | None = None
+    release_ends: int | None = None
+    hindrances: tuple[Reason, ...] = ()
+    blocks: tuple[Reason, ...] = ()
+    notes: tuple[Reason, ...] = ()
+    signed_before: bool = False
+    reserved: tuple[Place, ...] = ()
+
+    def find(self, kid: str) -> AcceptedKey | None:
+        """The key that the source publishes under a kid, which is only a hint."""
+        return next((key for key in self.keys if key.public.kid == kid), None)
+
+    def may_stand_at(self, url: Url) -> bool:
+        """Whether the policy lets a card of this issuer stand at a URL."""
+        places = self.enrolment.places
+        return places is None or may_stand_at(url, places, self.reserved)
+
+    @property
+    def skew(self) -> timedelta:
+        """How far the issuer's clock may be ahead of ours."""
+        return timedelta(seconds=self.limits.skew)
+
+    @property
+    def clock_is_behind(self) -> bool:
+        """This machine's clock is known to be wrong, so that no time can be held against a key."""
+        return any(reason.code == "time.clock_behind" for reason in self.blocks)
+
+    @property
+    def deadlines(self) -> tuple[int, ...]:
+        """When what is said here ends, Unix seconds; what has ended is said of nothing any more."""
+        ends = []
+        if self.keyset is not None:
+            ends.append(end_of(self.keyset, self.limits.keyset_age))
+        if self.release is not None:
+            ends.append(end_of(self.release, self.limits.release_age))
+        if self.release_ends is not None:
+            ends.append(self.release_ends)
+        return tuple(end for end in ends if end > self.now.timestamp())
+
+    @property
+    def fingerprint(self) -> tuple[object, ...]:
+        """Equal for two standings under which one card gets one verdict, but for the time."""
+        return (
+            self.enrolment.name,
+            self.has_source,
+            tuple((key.public.kid, key.public.thumbprint, key.signs_cards) for key in self.keys),
+            self.revoked,
+            self.keyset.digest if self.keyset else None,
+            self.release.digest if self.release else None,
+            tuple(reason.code for reason in (*self.hindrances, *self.blocks)),
+            self.notes,
+        )
+
+
+def end_of(statement: KeysetStatement | ReleaseStatement, most: int | None) -> int:
+    """When a statement ends for us: at its `exp`, or earlier where the policy says so.
+
+    Args:
+        statement: Which.
+        most: Seconds after its `iat` for which the policy believes it; None: until its `exp`.
+    """
+    return statement.exp if most is None else min(statement.exp, statement.iat + most)
+
+
+# First contact: what is kept of an issuer of whom nothing was known (threats.md 20).
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """What a first contact came to.
+
+    Attributes:
+        pin: The first keyset statement that the issuer himself has signed, or None.
+        jwks: His bare keys, where he has no keyset at all; or None.
+        reasons: What is to be reported.
+    """
+
+    pin: StatementPin | None = None
+    jwks: JwkSet | None = None
+    reasons: tuple[Reason, ...] = ()
+
+
+def make_contact(
+    evidence: Evidence,
+    offered: JwkSet | None,
+    places: tuple[Place, ...],
+    *,
+    now: datetime,
+    skew: timedelta,
+) -> Contact:
+    """Learn from the card's own origin over TLS, and from nobody else.
+
+    Args:
+        evidence: What came along, and from where.
+        offered: The key set in it, if it holds one that can be read.
+        places: Where the policy says that the issuer is at home.
+        now: Aware.
+        skew: How far the issuer's clock may be ahead of ours.
+    """
+    home = evidence.contact
+    if home is None or not _is_at_home(home, places):
+        return Contact()
+    received = receive(evidence.untrusted_keysets, ())
+    reasons = []
+    firsts = []
+    for statement in sorted(received.keysets, key=number_of):
+        try:
+            check_first(statement, RootPin.of(statement.root))
+            check_past(statement, now, skew)
+        except StatementRefused as refusal:
+            reasons.append(Reason.of(refusal.code, refusal.message))
+        else:
+            firsts.append(statement)
+    if firsts:
+        first = firsts[0]
+        if any(number_of(one) == number_of(first) and one.digest != first.digest for one in firsts):
+            both = f"{home} gives two keyset statements {first.epoch}.{first.version}"
+            reasons.append(Reason.of("statement.fork", f"{both}; neither is believed"))
+            return Contact(reasons=tuple(reasons))
+        pin = StatementPin(first.epoch, first.version, first.digest)
+        met = f"first contact with {home}, keyset {pin.epoch}.{pin.version}: {pin.digest}"
+        return Contact(pin, None, (*reasons, Reason.of("trust.tofu_first", met)))
+    if offered is None or not offered.keys or evidence.untrusted_keysets:
+        return Contact(reasons=tuple(reasons))
+    bare = f"first contact with {home}: it has no keyset, so its bare keys are kept; "
+    bare += "a rotation will need a person"
+    return Contact(None, offered, (Reason.of("trust.tofu_first", bare),))
+
+
+def _is_at_home(contact: str, places: tuple[Place, ...]) -> bool:
+    try:
+        origin = parse_origin(contact)
+    except CardRefused:
+        return False
+    secure = origin.scheme == "https" or _is_this_machine(origin.host)
+    return secure and any(
+        place.origin == origin and place.holds(Url(origin, place.prefix, "")) for place in places
+    )
+
+
+def _is_this_machine(host: str) -> bool:
+    """Plain HTTP to oneself can be overheard by nobody; only explicit leave ever asks it."""
+    try:
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def establish(
+    enrolment: Enrolment,
+    limits: Limits,
+    evidence: Evidence,
+    memo: Memo,
+    *,
+    now: datetime,
+    historic: bool = False,
+) -> Standing:
+    """Bring together what is remembered and what came along; keep what is new and lawful.
+
+    Args:
+        enrolment: What the policy says of the issuer.
+        limits: The policy's.
+        evidence: What came along; nothing in it makes this function raise.
+        memo: What is remembered; each step is kept there before the next.
+        now: Aware; fixed at the start (V1).
+        historic: `now` was chosen by the caller: nothing is kept, and nothing can be trusted.
+
+    Raises:
+        LocalFault: The memory cannot keep a step, or is of another anchor.
+    """
+    if memo.known is not None and memo.known.anchor != anchor_digest(enrolment.anchor):
+        raise StateFault("state.other_anchor", f"{enrolment.name!r} was met under another anchor")
+    keep = (lambda known: None) if historic else memo.keep
+    desk = _Desk(enrolment, limits, evidence, now, memo.known, keep)
+    if historic:
+        desk.blocks.append(Reason.of("time.historic", f"the verdict is about {now.isoformat()}"))
+    elif memo.known is not None:
+        desk.check_clock(memo.known)
+    match enrolment.anchor:
+        case KeysAnchor(keys, holders):
+            standing = desk.with_keys(keys, holders.get)
+        case JwksAnchor(url):
+            standing = desk.with_jwks_of(url)
+        case KeysetAnchor(pin, issuer):
+            standing = desk.with_keyset(pin, issuer)
+        case TofuAnchor():
+            standing = desk.with_first_contact()
+    return replace(standing, notes=(*memo.notes, *standing.notes))
+
+
+class _Desk:
+    """One establishing under way."""
+
+    def __init__(
+        self,
+        enrolment: Enrolment,
+        limits: Limits,
+        evidence: Evidence,
+        now: datetime,
+        known: Known | None,
+        keep: Callable[[Known], None],
+    ) -> None:
+        self.enrolment = enrolment
+        self.limits = limits
+        self.skew = timedelta(seconds=limits.skew)
+        self.evidence = evidence
+        self.now = now
+        self.remembers = known is not None
+        self.known = known or Known(anchor_digest(enrolment.anchor))
+        self.keep = keep
+        self.hindrances: list[Reason] = []
+        self.blocks: list[Reason] = []
+        self.notes: list[Reason] = []
+
+    # -------------------------------------------------------------- sources
+
+    def with_keys(self, keys: JwkSet, holder_of: Callable[[str, str], str]) -> Standing:
+        """Pinned keys; nothing else is read."""
+        accepted = (AcceptedKey(key, holder_of(key.kid, "")) for key in keys.keys)
+        return self._standing(accepted, unsupported=keys.unsupported)
+
+    def with_jwks_of(self, url: str) -> Standing:
+        """The key set of the one URL: as it came now, else as it is remembered."""
+        if self.evidence.jwks_url == url:
+            offered = self._offered_jwks()
+            if offered is not None:
+                self._keep(replace(self.known, jwks=offered))
+        if self.known.jwks is None:
+            return self._without_source("trust.no_keys", f"the key set at {url} is not at hand")
+        return self._bare(self.known.jwks)
+
+    def with_keyset(self, pin: StatementPin | RootPin, issuer: str | None) -> Standing:
+        """The newest keyset statement that can be reached from the anchor, and its release."""
+        received = receive(self.evidence.untrusted_keysets, self.evidence.untrusted_releases)
+        self.notes.extend(received.reasons)
+        keyset = self._walk(pin, issuer, received)
+        if keyset is None:
+            return self._without_source("trust.no_keys", "no keyset statement can be believed")
+        chosen = self._choose(keyset, received)
+        revoked = self._revoked(keyset, chosen)
+        origins = self._origins(keyset)
+        if origins is None:
+            return self._without_source("trust.no_keys", "the keyset statement names bad origins")
+        holds = self._holds_now(keyset)
+        ends = self._speaks_until(keyset, chosen, revoked) if holds else None
+        return self._standing(
+            (
+                AcceptedKey(key.public, key.holder, "card" in key.roles, key.nbf, key.exp)
+                for key in keyset.keys
+            ),
+            offered=self._offered_jwks(),
+            keyset=keyset,
+            release=chosen.release if ends is not None else None,
+            release_ends=ends,
+            revoked=revoked,
+            origins=origins,
+        )
+
+    def with_first_contact(self) -> Standing:
+        """What was found at first contact; or this is it (threats.md 20)."""
+        if self.known.first_contact is None and self.known.jwks is None and self.remembers:
+            places = self.enrolment.places or ()
+            contact = make_contact(
+                self.evidence, self._offered_jwks(), places, now=self.now, skew=self.skew
+            )
+            if contact.pin or contact.jwks:
+                self._keep(replace(self.known, first_contact=contact.pin, jwks=contact.jwks))
+            self.notes.extend(contact.reasons)
+        if self.known.first_contact is not None:
+            return self.with_keyset(self.known.first_contact, None)
+        if self.known.jwks is not None:
+            return self._bare(self.known.jwks, offered=self._offered_jwks())
+        none = "there was no contact yet; the first is made with the card's own origin, over TLS"
+        return self._without_source("trust.no_first_contact", none)
+
+    # -------------------------------------------------------------- statements
+
+    def _walk(
+        self, pin: StatementPin | RootPin, issuer: str | None, received: Received
+    ) -> KeysetStatement | None:
+        walk = Walk(self.now, self.skew, self._keep_keyset, self.known.floor)
+        held = self.known.keyset
+        try:
+            if held is None:
+                held = walk.from_anchor(pin, issuer, received.keysets)
+            if held is not None:
+                held = walk.onwards(held, received.keysets)
+        except StatementRefused as refusal:
+            self.blocks.append(Reason.of(refusal.code, refusal.message, hint=refusal.hint))
+        self.notes.extend(walk.reasons)
+        return self.known.keyset or held
+
+    def _choose(self, keyset: KeysetStatement, received: Received) -> Chosen:
+        """The newest release; a new one is kept."""
+        chosen = choose_release(
+            self.known.release,
+            received.releases,
+            keyset,
+            self.known.floor,
+            now=self.now,
+            skew=self.skew,
+        )
+        self.notes.extend(chosen.reasons)
+        release = chosen.release
+        if release is not None and release != self.known.release:
+            newest = max(self.known.newest_iat, release.iat)
+            self._keep(replace(self.known, release=release, newest_iat=newest))
+        return chosen
+
+    def _revoked(self, keyset: KeysetStatement, chosen: Chosen) -> frozenset[str]:
+        try:
+            return effective_revoked(keyset, chosen.release) | chosen.denied
+        except StatementRefused as refusal:  # a release of the future, after a fork
+            self.blocks.append(Reason.of(refusal.code, refusal.message))
+            return keyset.revoked | chosen.denied
+
+    def _holds_now(self, keyset: KeysetStatement) -> bool:
+        """A keyset past its end is believed no more, whatever is waived (threats.md 5)."""
+        ending = _Ending(keyset.iat, end_of(keyset, self.limits.keyset_age))
+        try:
+            check_times(ending, now=self.now, skew=self.skew)
+        except StatementRefused as refusal:
+            message = f"the newest keyset statement {refusal.message}"
+            self.blocks.append(Reason.of(refusal.code, message))
+            return False
+        return True
+
+    def _speaks_until(
+        self, keyset: KeysetStatement, chosen: Chosen, revoked: frozenset[str]
+    ) -> int | None:
+        """When the last signer of the release ends; None if it does not hold now."""
+        release = chosen.release
+        if chosen.contested is not None:
+            self.hindrances.append(chosen.contested)
+        if release is None:
+            missing = "there is no release statement, so nobody says which cards are current"
+            self.hindrances.append(Reason.of("trust.freshness_unknown", missing))
+            return None
+        ending = _Ending(release.iat, end_of(release, self.limits.release_age))
+        try:
+            check_release_floor(release, self.known.floor)
+        except StatementRefused as refusal:  # evidence against it, which nobody can waive
+            self.blocks.append(Reason.of(refusal.code, f"newest release: {refusal.message}"))
+            return None
+        try:
+            counted = check_release(release, keyset, None, now=self.now, skew=self.skew)
+            signers = counted.good - revoked
+            if not signers:
+                raise StatementRefused("statement.revoked", "its signer has been revoked")
+            check_times(ending, now=self.now, skew=self.skew)
+        except StatementRefused as refusal:
+            self.hindrances.append(Reason.of(refusal.code, f"newest release: {refusal.message}"))
+            return None
+        return max(key.exp for key in keyset.keys if key.public.thumbprint in signers)
+
+    def _origins(self, keyset: KeysetStatement) -> tuple[Origin, ...] | None:
+        try:
+            return tuple(parse_origin(origin) for origin in keyset.origins)
+        except CardRefused as refusal:
+            self.notes.append(Reason.of(refusal.code, refusal.message, "/origins"))
+            return None
+
+    # -------------------------------------------------------------- time and memory
+
+    def check_clock(self, known: Known) -> None:
+        """A clock behind what was signed already revives what has expired (threats.md 19)."""
+        newest = max(known.newest_iat, known.floor.newest_iat)
+        behind = newest - self.limits.skew - self.now.timestamp()
+        if behind > 0:
+            when = datetime.fromtimestamp(newest, UTC).isoformat()
+            self.blocks.append(
+                Reason.of(
+                    "time.clock_behind",
+                    f"a statement of {when} was seen before, and this clock says "
+                    f"{self.now.isoformat()}",
+                )
+            )
+
+    def _keep_keyset(self, keyset: KeysetStatement) -> None:
+        newest = max(self.known.newest_iat, keyset.iat)
+        self._keep(replace(self.known, keyset=keyset, newest_iat=newest))
+
+    def _keep(self, known: Known) -> None:
+        self.keep(known)
+        self.known = known
+
+    def _offered_jwks(self) -> JwkSet | None:
+        if self.evidence.untrusted_jwks is None:
+            return None
+        try:
+            return JwkSet.from_bytes(self.evidence.untrusted_jwks)
+        except KeyRefused as refusal:
+            self.notes.append(Reason.of(refusal.code, refusal.message, hint=refusal.hint))
+            return None
+
+    # -------------------------------------------------------------- results
+
+    def _without_source(self, code: str, message: str) -> Standing:
+        self.blocks.append(Reason.of(code, message))
+        return replace(self._standing(()), has_source=False)
+
+    def _bare(self, jwks: JwkSet, *, offered: JwkSet | None = None) -> Standing:
+        """Keys of which nobody has said who holds them or how long they last."""
+        keys = (AcceptedKey(key, "") for key in jwks.keys)
+        return self._standing(keys, unsupported=jwks.unsupported, offered=offered)
+
+    def _standing(
+        self,
+        keys: Iterable[AcceptedKey],
+        *,
+        unsupported: tuple[str, ...] = (),
+        offered: JwkSet | None = None,
+        keyset: KeysetStatement | None = None,
+        release: ReleaseStatement | None = None,
+        release_ends: int | None = None,
+        revoked: frozenset[str] = frozenset(),
+        origins: tuple[Origin, ...] | None = None,
+    ) -> Standing:
+        if keyset is not None and not self.remembers:
+            forgetful = "nothing is remembered of this issuer, so a rollback cannot be seen"
+            self.hindrances.append(Reason.of("state.none", forgetful))
+        return Standing(
+            enrolment=self.enrolment,
+            now=self.now,
+            limits=self.limits,
+            keys=tuple(keys),
+            unsupported=unsupported,
+            offered=offered,
+            revoked=revoked,
+            origins=origins,
+            keyset=keyset,
+            release=release,
+            release_ends=release_ends,
+            hindrances=tuple(self.hindrances),
+            blocks=tuple(self.blocks),
+            notes=tuple(self.notes),
+            signed_before=self.known.signed_before,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    iat: int
+    exp: int
+
+
+# How an issuer stands by what is remembered of him alone, and what will need a person soon.
+
+
+#: Seconds before a keyset statement ends: roots are offline, and their holders may be away.
+KEYSET_NOTICE: Final = 14 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What would be said of an issuer's cards now if nobody answered.
+
+    Attributes:
+        standing: Who may speak for him, by what is remembered.
+        alarms: What keeps every card of his from being trusted, then what soon will.
+        until: When the first of what is remembered ends, Unix seconds; None where nothing does.
+    """
+
+    standing: Standing
+    alarms: tuple[Reason, ...]
+    until: int | None
+
+
+def outlook(enrolment: Enrolment, limits: Limits, known: Known, *, now: datetime) -> Outlook:
+    """Look at what is remembered of an issuer; nothing is asked and nothing kept.
+
+    Args:
+        enrolment: What the policy says of him.
+        limits: The policy's.
+        known: What is remembered.
+        now: Aware.
+    """
+    with TransientMemory({enrolment.name: known}).of(enrolment) as memo:
+        standing = establish(enrolment, limits, NO_EVIDENCE, memo, now=now)
+    alarms = list(standing.blocks)
+    if enrolment.freshness == "required":
+        alarms.extend(standing.hindrances)
+    seconds = now.timestamp()
+    keyset, release = standing.keyset, standing.release
+    if release is not None and seconds - release.iat >= (release.exp - release.iat) / 2:
+        late = f"release {release.seq} is past half of its time, and no newer one was seen"
+        alarms.append(Reason.of("peer.release_late", late))
+    if keyset is not None:
+        left = end_of(keyset, limits.keyset_age) - seconds
+        if 0 < left <= KEYSET_NOTICE:
+            ends = f"keyset {keyset.epoch}.{keyset.version} ends in {left / 86400:.1f} days"
+            alarms.append(Reason.of("peer.keyset_ends", ends))
+    return Outlook(standing, tuple(dict.fromkeys(alarms)), min(standing.deadlines, default=None))

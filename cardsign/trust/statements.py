@@ -1,0 +1,470 @@
+"""Walking an issuer's statements from what is trusted to the newest (rules K5 to K11).
+
+Everything received is untrusted until a step has been checked, superfluous statements do no
+harm, and nobody can end a walk by adding junk to it: what does not fit is reported and left.
+What is held is never given up for something older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, TypeVar
+
+from cardsign.reasons import Reason
+from cardsign.statements.envelope import (
+    MAX_STATEMENT_BYTES,
+    Envelope,
+    StatementRefused,
+    Timed,
+    count,
+)
+from cardsign.statements.keyset import KeysetStatement, read_keyset
+from cardsign.statements.release import ReleaseStatement, check_release, read_release
+from cardsign.statements.succession import (
+    RootPin,
+    StatementPin,
+    check_first,
+    check_recovery,
+    check_successor,
+)
+from cardsign.trust.known import Floor
+
+# What came along with a card. Nothing of it has been checked, and none of it brings trust.
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Statements and key sets as received: from a bundle, from files, from the issuer's server.
+
+    Attributes:
+        untrusted_keysets: Keyset statements, in any order; superfluous ones do no harm.
+        untrusted_releases: Release statements, likewise.
+        untrusted_jwks: A JWK Set.
+        jwks_url: Where the JWK Set was fetched from, over TLS; None if that is not known. A
+            `jwks` anchor reads a set that comes from its own URL and no other.
+        contact: The origin from which all of this was fetched over TLS, such as
+            ``https://agent.example``; None for files and bundles. First contact needs it. Of
+            plain HTTP only this machine itself counts, which no fetch asks without leave.
+    """
+
+    untrusted_keysets: tuple[bytes, ...] = ()
+    untrusted_releases: tuple[bytes, ...] = ()
+    untrusted_jwks: bytes | None = None
+    jwks_url: str | None = None
+    contact: str | None = None
+
+    def beside(self, other: Evidence) -> Evidence:
+        """What both hold; neither vouches for the other. A key set is the other's first.
+
+        Together they were fetched from nowhere unless both were from the same origin: what lies
+        in a file makes no first contact because something else came from the issuer.
+        """
+        empty = Evidence()
+        if empty in (self, other):
+            return other if self == empty else self
+        jwks = other if other.untrusted_jwks is not None else self
+        return Evidence(
+            (*self.untrusted_keysets, *other.untrusted_keysets),
+            (*self.untrusted_releases, *other.untrusted_releases),
+            jwks.untrusted_jwks,
+            jwks.jwks_url,
+            self.contact if self.contact == other.contact else None,
+        )
+
+
+NO_EVIDENCE: Final = Evidence()
+
+
+# Reading statements as they came, within the bounds of one refresh (K9).
+
+
+#: Bytes of the keyset statements of one refresh, and as much of its releases (K9).
+MAX_CHAIN_BYTES: Final = 2 * 1024 * 1024
+#: Bytes that each counts for at least, so that nobody fills a refresh with crumbs.
+_LEAST_BYTES: Final = 1024
+
+_Statement = TypeVar("_Statement", KeysetStatement, ReleaseStatement)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Well-formed statements as received, each once, and why others were left out."""
+
+    keysets: tuple[KeysetStatement, ...] = ()
+    releases: tuple[ReleaseStatement, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+
+
+def receive(untrusted_keysets: Iterable[bytes], untrusted_releases: Iterable[bytes]) -> Received:
+    """Read statements as they came.
+
+    Nothing in them raises; what is malformed is reported and left out, and so is what lies
+    beyond the bounds. One that comes again, or is too large to be any, takes no room.
+    """
+    reasons: list[Reason] = []
+    keysets = tuple(_read(untrusted_keysets, read_keyset, reasons))
+    releases = tuple(_read(untrusted_releases, read_release, reasons))
+    return Received(
+        tuple({one.envelope: one for one in keysets}.values()),
+        tuple({one.envelope: one for one in releases}.values()),
+        tuple(reasons),
+    )
+
+
+def check_past(statement: Timed, now: datetime, skew: timedelta) -> None:
+    """Check that a statement has been issued already.
+
+    Raises:
+        StatementRefused: ``statement.not_yet``.
+    """
+    ahead = statement.iat - now.timestamp()
+    if ahead > skew.total_seconds():
+        raise StatementRefused(
+            "statement.not_yet", f"issued at {statement.iat}, {ahead:.0f} s from now"
+        )
+
+
+def reason_of(refusal: StatementRefused, statement: KeysetStatement | ReleaseStatement) -> Reason:
+    """Why a statement was left, with its name."""
+    return Reason.of(refusal.code, f"{name_of(statement)}: {refusal.message}", hint=refusal.hint)
+
+
+def number_of(statement: KeysetStatement) -> tuple[int, int]:
+    """What keyset statements are ordered by."""
+    return statement.epoch, statement.version
+
+
+def name_of(statement: KeysetStatement | ReleaseStatement) -> str:
+    """How reasons call a statement."""
+    if isinstance(statement, KeysetStatement):
+        return f"keyset {statement.epoch}.{statement.version}"
+    return (
+        f"release {statement.seq} under keyset {statement.keyset.epoch}.{statement.keyset.version}"
+    )
+
+
+def _read(
+    untrusted: Iterable[bytes],
+    read: Callable[[bytes], _Statement],
+    reasons: list[Reason],
+) -> Iterator[_Statement]:
+    total = 0
+    for index, untrusted_bytes in enumerate(dict.fromkeys(untrusted)):
+        if len(untrusted_bytes) <= MAX_STATEMENT_BYTES:
+            total += max(len(untrusted_bytes), _LEAST_BYTES)
+        if total > MAX_CHAIN_BYTES:
+            beyond = f"they have more than {MAX_CHAIN_BYTES} bytes in all; the rest is left"
+            reasons.append(Reason.of("statement.too_many", beyond))
+            return
+        try:
+            yield read(untrusted_bytes)
+        except StatementRefused as refusal:
+            message = f"statement {index}: {refusal.message}"
+            reasons.append(Reason.of(refusal.code, message, hint=refusal.hint))
+
+
+#: Keyset statements of one refresh (K9): twenty years of quarterly renewals, and some over.
+MAX_STEPS: Final = 256
+
+
+@dataclass(slots=True)
+class Walk:
+    """A walk under way; its caller keeps each step durably before the next (K9).
+
+    Attributes:
+        now: Fixed at the start (V1).
+        skew: How far the issuer's clock may be ahead of ours.
+        keep: Keeps a step; raises where it cannot.
+        floor: The walk does not end below it, nor pass through another statement of its number.
+    """
+
+    now: datetime
+    skew: timedelta
+    keep: Callable[[KeysetStatement], None]
+    floor: Floor = field(default_factory=Floor)
+    _findings: list[Reason] = field(default_factory=list)
+    _refused: dict[Envelope, Reason] = field(default_factory=dict)
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """What was found on the way; what came to be accepted later is not among it."""
+        return (*self._findings, *self._refused.values())
+
+    def from_anchor(
+        self,
+        pin: StatementPin | RootPin,
+        issuer: str | None,
+        statements: Sequence[KeysetStatement],
+    ) -> KeysetStatement | None:
+        """The first statement: the lowest that the anchor means (K8).
+
+        Raises:
+            StatementRefused: ``statement.fork``: the anchor means two of one number.
+        """
+        strangers = 0
+        lawful: dict[str, KeysetStatement] = {}
+        for statement in sorted(statements, key=number_of):
+            if any(number_of(lower) < number_of(statement) for lower in lawful.values()):
+                break
+            try:
+                if issuer is not None and statement.issuer != issuer:
+                    raise StatementRefused("statement.issuer", f"expected {issuer!r}")
+                check_first(statement, pin)
+                self._check_believable(statement)
+            except StatementRefused as refusal:
+                strangers += refusal.code == "statement.anchor"
+                if refusal.code != "statement.anchor":
+                    self._refused[statement.envelope] = reason_of(refusal, statement)
+            else:
+                lawful[statement.digest] = statement
+        if lawful:
+            return self._kept(_only(lawful, "statements that the anchor means"))
+        if strangers:
+            none = f"none of {len(statements)} statements is the one that the anchor means"
+            self._findings.append(Reason.of("statement.anchor", none))
+        return None
+
+    def onwards(
+        self, held: KeysetStatement, statements: Sequence[KeysetStatement]
+    ) -> KeysetStatement:
+        """The newest statement that can be reached, one lawful step after another (K6, K7).
+
+        Raises:
+            StatementRefused: ``statement.fork``: two lawful successors; neither can be believed.
+                ``statement.rollback``: the walk ends below the floor. Steps made stay kept.
+        """
+        self._report_forks(held, statements)
+        steps = 0
+        while (following := self._next(held, statements, steps < MAX_STEPS)) is not None:
+            held = self._kept(following)
+            steps += 1
+        beyond = [one for one in statements if number_of(one) > number_of(held)]
+        if steps >= MAX_STEPS and beyond:
+            more = f"{MAX_STEPS} steps were made, to {name_of(held)}; the rest is left"
+            self._findings.append(Reason.of("statement.too_many", more))
+            beyond = []
+        unexplained = [one for one in beyond if one.envelope not in self._refused]
+        if unexplained:
+            nearest = min(unexplained, key=number_of)
+            missing = f"{name_of(nearest)} is here; what leads to it from {name_of(held)} is not"
+            self._findings.append(Reason.of("statement.gap", missing))
+        _check_not_below(held, self.floor)
+        _check_no_fork(held, self.floor)
+        return held
+
+    def _next(
+        self, held: KeysetStatement, statements: Sequence[KeysetStatement], goes_on: bool
+    ) -> KeysetStatement | None:
+        """The lawful next step (K6), or recovery where there is no single one (K7).
+
+        Recovery is looked for after the last step as well: a long chain cannot hide it.
+
+        Recovery beats every version of its epoch, but by the keys that the last one names: those
+        that it has replaced, because they may be stolen, open nothing any more.
+        """
+        after, opened = (held.epoch, held.version + 1), (held.epoch + 1, 1)
+        lawful = self._lawful(check_successor, held, statements, after) if goes_on else {}
+        if len(lawful) != 1:
+            lawful = self._lawful(check_recovery, held, statements, opened) or lawful
+        return _only(lawful, f"lawful successors of {name_of(held)}") if lawful else None
+
+    def _lawful(
+        self,
+        check: Callable[[KeysetStatement, KeysetStatement], object],
+        held: KeysetStatement,
+        statements: Iterable[KeysetStatement],
+        number: tuple[int, int],
+    ) -> dict[str, KeysetStatement]:
+        """Those of the number that may follow, by digest; why others may not is noted."""
+        lawful: dict[str, KeysetStatement] = {}
+        for statement in statements:
+            if number_of(statement) != number:
+                continue
+            try:
+                check(held, statement)
+                self._check_believable(statement)
+            except StatementRefused as refusal:
+                self._refused[statement.envelope] = reason_of(refusal, statement)
+            else:
+                lawful[statement.digest] = statement
+        return lawful
+
+    def _kept(self, statement: KeysetStatement) -> KeysetStatement:
+        self.keep(statement)
+        self._refused = {
+            envelope: reason
+            for envelope, reason in self._refused.items()
+            if envelope.payload != statement.envelope.payload
+        }
+        return statement
+
+    def _check_believable(self, statement: KeysetStatement) -> None:
+        """What is issued in the future, or was another when it was seen, is not kept (K8, K9)."""
+        check_past(statement, self.now, self.skew)
+        _check_no_fork(statement, self.floor)
+
+    def _report_forks(self, held: KeysetStatement, statements: Iterable[KeysetStatement]) -> None:
+        """Another statement of the number held; a fork only if the root held has signed it."""
+        for statement in statements:
+            if number_of(statement) != number_of(held) or statement.digest == held.digest:
+                continue
+            signed = held.root.holders(
+                count(statement.envelope, (key.public for key in held.root.keys))
+            )
+            if len(signed) >= held.root.threshold:
+                both = f"{name_of(held)} is {held.digest} here and {statement.digest} there"
+                self._findings.append(Reason.of("statement.fork", f"{both}; the one held stays"))
+            else:
+                forged = f"{name_of(held)} is held, and the root has not signed the other one"
+                self._refused[statement.envelope] = Reason.of("statement.unsigned", forged)
+
+
+def _check_not_below(keyset: KeysetStatement, floor: Floor) -> None:
+    least = floor.keyset
+    if least is not None and number_of(keyset) < (least.epoch, least.version):
+        raise StatementRefused(
+            "statement.rollback",
+            f"version {least.version} of epoch {least.epoch} was seen before, "
+            f"and {name_of(keyset)} is the newest to be had",
+        )
+
+
+def _check_no_fork(keyset: KeysetStatement, floor: Floor) -> None:
+    least = floor.keyset
+    if least is None or number_of(keyset) != (least.epoch, least.version):
+        return
+    if keyset.digest != least.digest:
+        raise StatementRefused(
+            "statement.fork",
+            f"{name_of(keyset)} was {least.digest} when it was seen and is {keyset.digest} now",
+        )
+
+
+def _only(lawful: dict[str, KeysetStatement], what: str) -> KeysetStatement:
+    """The one there is; of two neither can be believed."""
+    if len(lawful) > 1:
+        raise StatementRefused(
+            "statement.fork", f"{len(lawful)} {what}: {' and '.join(sorted(lawful))}"
+        )
+    return next(iter(lawful.values()))
+
+
+# Choosing the newest release that speaks by right (K10, K11).
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What came of the releases that were offered.
+
+    Attributes:
+        release: The newest one, or the one held where none is newer and lawful; or None.
+        denied: Thumbprints that lawful releases under this keyset revoke, that one included.
+        contested: Two lawful ones of the highest number: nobody knows which is current.
+        reasons: Why others were left.
+    """
+
+    release: ReleaseStatement | None
+    denied: frozenset[str]
+    contested: Reason | None
+    reasons: tuple[Reason, ...]
+
+
+def choose_release(
+    held: ReleaseStatement | None,
+    offered: Iterable[ReleaseStatement],
+    keyset: KeysetStatement,
+    floor: Floor,
+    *,
+    now: datetime,
+    skew: timedelta,
+) -> Chosen:
+    """The newest release that speaks by right under the newest keyset.
+
+    Of two lawful ones of one number neither is believed. Two that revoke one another's signers
+    both deny, and neither speaks: only the roots can tell which is the thief's.
+
+    Args:
+        held: The one held, already trusted, under this keyset or an older one.
+        offered: Candidates as received.
+        keyset: The newest keyset statement, already trusted.
+        floor: No release below it is believed.
+        now: Aware.
+        skew: How far the issuer's clock may be ahead of ours.
+
+    Returns:
+        The choice. The times of a release are not asked, but that it is not of the future.
+    """
+    reasons: list[Reason] = []
+    base = frozenset[str]()
+    if held is not None and held.keyset.digest == keyset.digest:
+        base = held.revoked
+    new = (one for one in offered if held is None or one.digest != held.digest)
+    rightful = _rightful(new, keyset, base, reasons, now=now, skew=skew)
+    denied = base.union(*(release.revoked for release in rightful))
+    contested = None
+    for _, group in groupby(rightful, key=attrgetter("order")):
+        lawful: dict[str, ReleaseStatement] = {}
+        for release in group:
+            try:
+                if rightful[release] <= denied:
+                    raise StatementRefused("statement.revoked", "another has revoked its signer")
+                check_release(release, keyset, held, now=now, skew=skew)
+                check_release_floor(release, floor)
+            except StatementRefused as refusal:
+                reasons.append(reason_of(refusal, release))
+            else:
+                lawful[release.digest] = release
+        if len(lawful) > 1:
+            both = f"two releases {release.seq}: {' and '.join(sorted(lawful))}"
+            contested = Reason.of("statement.fork", f"{both}; neither is believed")
+            reasons.append(contested)
+        elif lawful:
+            held, contested = next(iter(lawful.values())), None
+    return Chosen(held, denied, contested, tuple(reasons))
+
+
+def _rightful(
+    offered: Iterable[ReleaseStatement],
+    keyset: KeysetStatement,
+    revoked: frozenset[str],
+    reasons: list[Reason],
+    *,
+    now: datetime,
+    skew: timedelta,
+) -> dict[ReleaseStatement, frozenset[str]]:
+    """The releases that a key of right has signed, in ascending order, and who has."""
+    rightful: dict[ReleaseStatement, frozenset[str]] = {}
+    for release in sorted(offered, key=attrgetter("order")):
+        try:
+            check_past(release, now, skew)
+            signers = check_release(release, keyset, None, now=now, skew=skew).good - revoked
+            if not signers:
+                raise StatementRefused("statement.revoked", "its signer has been revoked")
+        except StatementRefused as refusal:
+            reasons.append(reason_of(refusal, release))
+        else:
+            rightful[release] = signers
+    return rightful
+
+
+def check_release_floor(release: ReleaseStatement, floor: Floor) -> None:
+    """Check that a release is not older than, or other than, what a floor names.
+
+    Raises:
+        StatementRefused: ``statement.rollback``; ``statement.fork``.
+    """
+    least = floor.release
+    if least is None:
+        return
+    if release.order < least.order:
+        raise StatementRefused(
+            "statement.rollback", f"release {least.order[2]} was seen before", path="/seq"
+        )
+    if release.order == least.order and release.digest != least.digest:
+        raise StatementRefused(
+            "statement.fork", f"it was {least.digest} when it was seen and is {release.digest} now"
+        )

@@ -1,0 +1,171 @@
+"""One strict URL grammar for everything that is compared with a trusted origin.
+
+URL parsers disagree about backslashes, userinfo, tabs, IDN and `host:port`, so what this
+grammar does not match is refused rather than interpreted (RFC 3986, RFC 6454).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import Final
+
+from cardsign.errors import CardRefused
+
+MAX_URL_LENGTH: Final = 2048  # characters; longer ones are refused by common HTTP stacks
+
+_LABEL: Final = r"(?!-)[a-z0-9-]{1,63}(?<!-)"
+_URL: Final = re.compile(
+    r"(?P<scheme>https?)://"
+    rf"(?P<host>{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\])"
+    r"(?::(?P<port>[1-9][0-9]{0,4}))?"
+    r"(?P<path>/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?"
+    r"(?P<query>\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?"
+)
+_AUTHORITY: Final = re.compile(
+    rf"(?P<host>{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\]):(?P<port>[1-9][0-9]{{0,4}})"
+)
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+# Dot segments, also as servlet containers read them (`..;`); escapes of what separates segments,
+# of the escape itself and of controls; what is no escape.
+_SLIPPERY_PATH: Final = re.compile(
+    r"(?:^|/)\.{1,2}(?:[/;]|$)|%2[5ef]|%5c|%[01][0-9a-f]|%7f|%(?![0-9a-f]{2})", re.I
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Scheme, host and port (RFC 6454 4); the default port is filled in."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        suffix = "" if self.port == _DEFAULT_PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{self.host}{suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """A URL inside the strict grammar: its origin, path and query."""
+
+    origin: Origin
+    path: str
+    query: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}{self.path}{self.query}"
+
+
+def parse_url(untrusted_text: str) -> Url:
+    """Read a URL, or refuse it.
+
+    Accepted: ``http`` or ``https`` in lower case, a lower-case ASCII host name (IDN as
+    ``xn--``) or address, a port without leading zeros, a path without dot segments and
+    without escaped slashes, dots or backslashes, a query. Refused with everything else:
+    userinfo, fragments, a trailing dot in the host, numeric host forms that are no dotted
+    quad, white space, control and non-ASCII characters.
+
+    Raises:
+        CardRefused: ``card.interface_url``.
+    """
+    match = _URL.fullmatch(untrusted_text) if len(untrusted_text) <= MAX_URL_LENGTH else None
+    if match is None or _SLIPPERY_PATH.search(match["path"] or ""):
+        raise _refused(untrusted_text)
+    scheme = match["scheme"]
+    port = int(match["port"]) if match["port"] else _DEFAULT_PORTS[scheme]
+    origin = Origin(scheme, _host(match["host"], untrusted_text), port)
+    if port > 65535:
+        raise _refused(untrusted_text)
+    return Url(origin, match["path"] or "/", match["query"] or "")
+
+
+def parse_origin(untrusted_text: str) -> Origin:
+    """Read ``scheme://host[:port]``, with nothing but a slash behind it.
+
+    Raises:
+        CardRefused: ``card.interface_url``.
+    """
+    url = parse_url(untrusted_text)
+    if url.path != "/" or url.query:
+        raise _refused(untrusted_text)
+    return url.origin
+
+
+def interface_url(untrusted_url: str, binding: str) -> Url:
+    """The URL of an interface; a GRPC one may be ``host:port``, which is read as https.
+
+    Raises:
+        CardRefused: ``card.interface_url``.
+    """
+    if binding.upper() == "GRPC" and (match := _AUTHORITY.fullmatch(untrusted_url)):
+        return parse_url(f"https://{match['host']}:{match['port']}")
+    return parse_url(untrusted_url)
+
+
+def _host(host: str, text: str) -> str:
+    try:
+        if host.startswith("["):
+            return f"[{IPv6Address(host[1:-1]).compressed}]"
+        last = host.rpartition(".")[2]
+        if last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):  # else read as a number
+            return str(IPv4Address(host))
+    except AddressValueError as exc:
+        raise _refused(text) from exc
+    return host
+
+
+def _refused(text: str) -> CardRefused:
+    shown = re.sub(r"//[^/]*@", "//...@", text)  # userinfo may hold a password
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    return CardRefused("card.interface_url", f"{shown!r} does not fit the strict URL grammar")
+
+
+# Where an issuer's cards and interfaces may stand: an origin, or a path below one.
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An origin and a path prefix, which begins and ends with a slash."""
+
+    origin: Origin
+    prefix: str = "/"
+
+    def __str__(self) -> str:
+        return f"{self.origin}{self.prefix if self.prefix != '/' else ''}"
+
+    @property
+    def is_whole_origin(self) -> bool:
+        """Whether every path of the origin lies here."""
+        return self.prefix == "/"
+
+    def holds(self, url: Url) -> bool:
+        """Whether a URL lies here: below the prefix, or the prefix without its last slash."""
+        return url.origin == self.origin and f"{url.path}/".startswith(self.prefix)
+
+
+def may_stand_at(url: Url, own: tuple[Place, ...], reserved: tuple[Place, ...]) -> bool:
+    """Whether a URL lies in a place of one's own that is at least as narrow as any other's.
+
+    Args:
+        url: Which.
+        own: An issuer's places.
+        reserved: The places of all other issuers.
+    """
+    narrowest = max((len(place.prefix) for place in own if place.holds(url)), default=0)
+    others = max((len(place.prefix) for place in reserved if place.holds(url)), default=0)
+    return narrowest > 0 and narrowest >= others
+
+
+def parse_place(untrusted_text: str) -> Place:
+    """Read ``https://host``, or ``https://host/path/`` for what lies below that path.
+
+    Raises:
+        CardRefused: ``card.interface_url``: outside the strict grammar, or with a query.
+    """
+    url = parse_url(untrusted_text)
+    if url.query:
+        raise CardRefused("card.interface_url", f"{untrusted_text!r} has a query: no place has one")
+    return Place(url.origin, url.path if url.path.endswith("/") else f"{url.path}/")

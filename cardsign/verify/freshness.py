@@ -1,0 +1,144 @@
+"""Whether a card is current, and whether it is of the kind that was asked for (rule V5).
+
+Both are asked of the payload that a signature covers and of nothing else. What speaks against a
+card is "no"; where nobody who may speak has spoken, it is "unknown".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from cardsign.card.extended import ExtendedMarker, find_marker
+from cardsign.card.strictjson import Json
+from cardsign.errors import CardRefused
+from cardsign.reasons import Reason
+from cardsign.statements.release import FLOOR_EXTENDED, ListedCard, ReleaseStatement
+from cardsign.trust.policy import AtOrigin, CardUrl, Expectation, Extended
+from cardsign.trust.resolve import AcceptedKey, Standing
+from cardsign.urls import parse_origin, parse_url
+from cardsign.verify.report import Answer
+
+Finding: TypeAlias = tuple[Answer, Reason | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the verified payload says it is.
+
+    Attributes:
+        marker: The extended card's marker, or None for a public card.
+        refusal: Why it is not the kind that was asked for, or None if it is.
+    """
+
+    marker: ExtendedMarker | None
+    refusal: Reason | None
+
+
+def kind_of(payload: dict[str, Json], expect: Expectation | None) -> Kind:
+    """Hold what a payload says of itself against what was asked for (threats.md 12)."""
+    try:
+        marker = find_marker(payload)
+    except CardRefused as refusal:
+        return Kind(None, Reason.of(refusal.code, refusal.message, refusal.path))
+    if not isinstance(expect, Extended):
+        if marker is None:
+            return Kind(None, None)
+        public = f"this is the extended card of audience {marker.audience!r}, not a public one"
+        return Kind(marker, Reason.of("extended.served_as_public", public))
+    if marker is None:
+        return Kind(None, Reason.of("extended.not_marked", "the card has no extended-card marker"))
+    if marker.audience != expect.audience:
+        other = f"this is the card of audience {marker.audience!r}, not of {expect.audience!r}"
+        return Kind(marker, Reason.of("extended.audience_mismatch", other))
+    return Kind(marker, None)
+
+
+def may_sign_now(key: AcceptedKey, standing: Standing) -> Reason | None:
+    """Why a key may not sign cards now (rule V4), or None if it may."""
+    kid, seconds = key.public.kid, standing.now.timestamp()
+    if not key.signs_cards:
+        return Reason.of("key.role", f"the key {kid!r} has not the role card")
+    early = key.nbf is not None and seconds < key.nbf - standing.skew.total_seconds()
+    if early and not standing.clock_is_behind:  # else nothing is trusted in any case
+        return Reason.of("key.not_yet_valid", f"the key {kid!r} counts from {key.nbf} on")
+    if key.exp is not None and seconds >= key.exp:
+        return Reason.of("key.expired", f"the key {kid!r} has not counted since {key.exp}")
+    return None
+
+
+def currency(
+    served_as_is: bytes | None,
+    marker: ExtendedMarker | None,
+    standing: Standing,
+    expect: Expectation | None,
+) -> Finding:
+    """Whether a card is known to be current.
+
+    Args:
+        served_as_is: The received document's payload under that profile, if it has one.
+        marker: That of an extended card.
+        standing: Who may speak, and what has been said.
+        expect: What was asked for.
+    """
+    if marker is not None and standing.now.timestamp() >= marker.exp:
+        expired = f"the card says that it expired at {marker.exp}"
+        return "no", Reason.of("extended.expired", expired)
+    release = standing.release
+    if release is None:
+        return "unknown", None
+    if marker is None:
+        against = _public(served_as_is, release, standing, expect)
+    else:
+        against = _extended(marker, release)
+    if against is not None:
+        return "no", against
+    return ("unknown", None) if standing.hindrances else ("yes", None)
+
+
+def _public(
+    served_as_is: bytes | None,
+    release: ReleaseStatement,
+    standing: Standing,
+    expect: Expectation | None,
+) -> Reason | None:
+    digest = hashlib.sha256(served_as_is or b"").hexdigest()
+    listed = [card for card in release.cards if card.payload_sha256 == digest]
+    if not listed:
+        missing = f"release {release.seq} does not list a card with the payload {digest}"
+        return Reason.of("card.digest_unlisted", missing)
+    here = [card for card in listed if _is_at(card, standing, expect)]
+    if not here:
+        elsewhere = f"release {release.seq} lists it for {', '.join(card.url for card in listed)}"
+        return Reason.of("card.listed_elsewhere", elsewhere)
+    if all(card.seq < release.floor.get(card.url, 0) for card in here):
+        newest = max(here, key=lambda card: card.seq)
+        old = f"it was listed first by release {newest.seq}, and release {release.seq} wants "
+        return Reason.of("card.rollback", f"{old}{release.floor[newest.url]} at least")
+    return None
+
+
+def _is_at(card: ListedCard, standing: Standing, expect: Expectation | None) -> bool:
+    """Whether a card is listed for where it was asked from, or at least for where it may stand."""
+    try:
+        url = parse_url(card.url)
+    except CardRefused:  # nobody can have asked there
+        return False
+    match expect:
+        case CardUrl(asked):
+            return url == parse_url(asked)
+        case AtOrigin(origin) if url.origin != parse_origin(origin):
+            return False
+    return standing.may_stand_at(url)
+
+
+def _extended(marker: ExtendedMarker, release: ReleaseStatement) -> Reason | None:
+    least = release.floor.get(FLOOR_EXTENDED, 0)
+    if marker.seq < least:
+        old = f"it was made for release {marker.seq}, and release {release.seq} wants {least}"
+        return Reason.of("extended.rollback", f"{old} at least")
+    if marker.seq > release.seq:
+        ahead = f"it was made for release {marker.seq}, and {release.seq} is the newest"
+        return Reason.of("extended.ahead", ahead)
+    return None

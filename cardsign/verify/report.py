@@ -1,0 +1,208 @@
+"""The verdict on one card: four answers, each signature's findings, reasons. Data only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from cardsign.card.canonical import PROFILES
+from cardsign.card.strictjson import Json
+from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError
+from cardsign.reasons import Reason
+
+Answer = Literal["yes", "no", "unknown"]
+Verdict = Literal["trusted", "untrusted", "invalid", "indeterminate"]
+SignatureVerdict = Literal[
+    "valid", "invalid", "unknown-key", "not-enrolled", "revoked", "other-profile", "refused"
+]
+
+SCHEMA: Final = "cardsign.verify.report/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The four questions, answered by one and the same signature (rule V2).
+
+    Attributes:
+        integrity: A permitted profile of the received document verifies (V3).
+        authorised: By a key with role card for this subject, every interface inside (V4).
+        current: Listed, unexpired, unrevoked, not rolled back (V5).
+        complete: Nothing of the document is left uncovered (V6).
+    """
+
+    integrity: Answer = "unknown"
+    authorised: Answer = "unknown"
+    current: Answer = "unknown"
+    complete: Answer = "unknown"
+
+    def to_json(self) -> dict[str, Json]:
+        """The object of the verdict's `answers` member."""
+        return {
+            "integrity": self.integrity,
+            "authorised": self.authorised,
+            "current": self.current,
+            "complete": self.complete,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureReport:
+    """What was found about one entry of `signatures`.
+
+    Attributes:
+        index: Its place in `signatures`, from 0.
+        kid: The header's kid, or None where the header could not be read; not verified.
+        alg: The header's alg, likewise.
+        typ: The header's typ, or None where there is none.
+        verdict: See the table in `docs/verdicts.md`.
+        reasons: Why, the weightiest first; at least one unless it counts.
+        profiles: The profiles whose payload it verifies; empty if none, or if no key is known.
+        profile: The one of them by which it was judged, or None.
+        counts: Whether the signature can make the card trusted.
+        uncovered: JSON pointers of what it leaves open, the closed table's rows left out.
+        holder: Who holds the key, as the anchor's source says; None where it does not.
+        payload_sha256: SHA-256 of the payload by which it was judged, in hex, or None. Only
+            signatures over one payload count together.
+        answers: The four answers if this signature alone were asked.
+        ends: When what it is worth ends; None where nothing sets a deadline.
+        document: The object parsed from the payload that it verifies, if it counts.
+    """
+
+    index: int
+    kid: str | None
+    alg: str | None
+    typ: str | None
+    verdict: SignatureVerdict
+    reasons: tuple[Reason, ...]
+    profiles: tuple[str, ...] = ()
+    profile: str | None = None
+    counts: bool = False
+    uncovered: tuple[str, ...] = ()
+    holder: str | None = None
+    payload_sha256: str | None = None
+    answers: Answers = field(default_factory=Answers)
+    ends: datetime | None = None
+    document: dict[str, Json] | None = None
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """Orders signatures from worst to best.
+
+        First of all whether one counts, then whether it fits anything, then its answers; only
+        where those are equal does it matter how much of the card is covered.
+        """
+        given = list(self.answers.to_json().values())
+        profile = list(PROFILES).index(self.profile) if self.profile else len(PROFILES)
+        fits = self.counts, bool(self.profiles)
+        return *fits, given.count("yes"), -given.count("no"), -len(self.uncovered), -profile
+
+    def to_json(self) -> dict[str, Any]:
+        """The element of the verdict's `signatures` member."""
+        return {
+            "index": self.index,
+            "kid": self.kid,
+            "alg": self.alg,
+            "typ": self.typ,
+            "profiles": list(self.profiles),
+            "verdict": self.verdict,
+            "counts": self.counts,
+            "holder": self.holder,
+            "payload_sha256": self.payload_sha256,
+            "uncovered": list(self.uncovered),
+            "reasons": [reason.to_json() for reason in self.reasons],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StatementUsed:
+    """A statement on which a verdict rests.
+
+    Attributes:
+        number: ``epoch.version`` of a keyset statement, ``seq`` of a release.
+        digest: SHA-256 of its payload, lower-case hex.
+        exp: When it ends by itself, Unix seconds.
+    """
+
+    number: str
+    digest: str
+    exp: int
+
+    def to_json(self) -> dict[str, Json]:
+        """The object of the verdict's `statements` member."""
+        return {"number": self.number, "digest": self.digest, "exp": self.exp}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The verdict on (bytes, subject, policy, time), with everything that led to it.
+
+    Attributes:
+        verdict: ``trusted`` is four times yes, or `current` waived by name.
+        subject: Whom the verdict is about, in the policy's words; None if nobody was named.
+        answers: Those of the best single signature.
+        reasons: About the card as a whole, the weightiest first.
+        signatures: One report for each entry.
+        profile: The best signature's profile, or None.
+        uncovered: What the best signature leaves open.
+        issuer: The policy's name of the issuer, or None.
+        valid_until: The least of all deadlines, or None where there is none.
+        historic: The verdict is about a time that the caller chose.
+        checked_at: The time that the verdict is about.
+        keyset: The keyset statement on which it rests, or None.
+        release: The release statement on which it rests, or None.
+        card: The object parsed from the verified payload; None unless trusted.
+    """
+
+    verdict: Verdict
+    subject: str | None
+    answers: Answers
+    reasons: tuple[Reason, ...]
+    signatures: tuple[SignatureReport, ...] = ()
+    profile: str | None = None
+    uncovered: tuple[str, ...] = ()
+    issuer: str | None = None
+    valid_until: datetime | None = None
+    historic: bool = False
+    checked_at: datetime | None = None
+    keyset: StatementUsed | None = None
+    release: StatementUsed | None = None
+    card: dict[str, Json] | None = None
+
+    @property
+    def exit_status(self) -> int:
+        """0 trusted, 1 untrusted or invalid, 3 indeterminate."""
+        if self.verdict == "trusted":
+            return EXIT_OK
+        return EXIT_NO_VERDICT if self.verdict == "indeterminate" else EXIT_NOT_TRUSTED
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as ``cardsign verify --json`` prints it (schema cardsign.verify.report/1)."""
+        return {
+            "schema": SCHEMA,
+            "verdict": self.verdict,
+            "subject": self.subject,
+            "answers": self.answers.to_json(),
+            "reasons": [reason.to_json() for reason in self.reasons],
+            "signatures": [signature.to_json() for signature in self.signatures],
+            "coverage": {"profile": self.profile, "uncovered": list(self.uncovered)},
+            "issuer": self.issuer,
+            "statements": {
+                "keyset": self.keyset.to_json() if self.keyset else None,
+                "release": self.release.to_json() if self.release else None,
+            },
+            "checked_at": self.checked_at.isoformat() if self.checked_at else None,
+            "valid_until": self.valid_until.isoformat() if self.valid_until else None,
+            "historic": self.historic,
+            "card": self.card,
+        }
+
+
+class NotTrusted(CardsignError):
+    """The card is not trusted; `report` says why. Raised by `verify_card`."""
+
+    def __init__(self, report: Report) -> None:
+        first = report.reasons[0]
+        super().__init__(first.code, first.message, path=first.path, hint=first.hint)
+        self.report = report
+        self.exit_status = report.exit_status

@@ -1,0 +1,214 @@
+"""From what each signature is worth to the verdict: the best single one decides (rule V2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from cardsign.card.canonical import FULL_PROFILES
+from cardsign.card.document import Card
+from cardsign.reasons import Reason
+from cardsign.trust.policy import Expectation
+from cardsign.trust.resolve import Standing, end_of
+from cardsign.verify.report import Answers, Report, SignatureReport, StatementUsed, Verdict
+
+
+def conclude(
+    card: Card,
+    signatures: tuple[SignatureReport, ...],
+    standing: Standing | None,
+    expect: Expectation | None,
+    subject: str | None,
+    now: datetime,
+) -> Report:
+    """The verdict on a card whose signatures have been examined one by one."""
+    if standing is not None and standing.enrolment.require:
+        signatures = tuple(_with_required(one, signatures, standing) for one in signatures)
+    best = max(signatures, key=lambda one: one.rank, default=None)
+    verdict = _verdict(signatures, best, standing)
+    enrolment = standing.enrolment if standing else None
+    trusted = best if verdict == "trusted" else None
+    return Report(
+        verdict=verdict,
+        subject=subject,
+        answers=best.answers if best else Answers(integrity="no"),
+        reasons=tuple(dict.fromkeys(_reasons(card, signatures, best, standing, expect))),
+        signatures=signatures,
+        profile=best.profile if best else None,
+        uncovered=best.uncovered if best else (),
+        issuer=enrolment.name if enrolment and not enrolment.is_holder else None,
+        valid_until=trusted.ends if trusted else None,
+        checked_at=now,
+        keyset=keyset_used(standing),
+        release=release_used(standing),
+        card=trusted.document if trusted else None,
+    )
+
+
+def keyset_used(standing: Standing | None) -> StatementUsed | None:
+    """The keyset statement on which a verdict rests."""
+    if standing is None or standing.keyset is None:
+        return None
+    keyset = standing.keyset
+    return StatementUsed(f"{keyset.epoch}.{keyset.version}", keyset.digest, keyset.exp)
+
+
+def release_used(standing: Standing | None) -> StatementUsed | None:
+    """The release statement on which a verdict rests."""
+    if standing is None or standing.release is None:
+        return None
+    return StatementUsed(str(standing.release.seq), standing.release.digest, standing.release.exp)
+
+
+# ------------------------------------------------------------------ holders
+
+
+def _with_required(
+    one: SignatureReport, signatures: tuple[SignatureReport, ...], standing: Standing
+) -> SignatureReport:
+    """A report whose `complete` says too whether all required holders signed its payload (V6)."""
+    if not one.counts:
+        return one
+    require = standing.enrolment.require
+    together = [
+        other
+        for other in signatures
+        if _is_good(other)
+        and other.payload_sha256 == one.payload_sha256
+        and other.holder in require
+    ]
+    missing = [name for name in require if name not in {other.holder for other in together}]
+    if not missing:
+        ends = [other.ends for other in (one, *together) if other.ends is not None]
+        return replace(one, ends=min(ends, default=None))
+    unmet = f"the same payload is not signed by {', '.join(missing)}"
+    reason = Reason.of("threshold.unmet", unmet, f"/signatures/{one.index}")
+    return replace(one, answers=replace(one.answers, complete="no"), reasons=(reason, *one.reasons))
+
+
+def _is_good(one: SignatureReport) -> bool:
+    return one.counts and one.answers.authorised == "yes" and one.answers.current != "no"
+
+
+# ------------------------------------------------------------------ the verdict
+
+
+def _verdict(
+    signatures: tuple[SignatureReport, ...],
+    best: SignatureReport | None,
+    standing: Standing | None,
+) -> Verdict:
+    if best is None:
+        waits = standing is not None and standing.enrolment.unsigned == "unknown"
+        seen_signed = standing is not None and standing.signed_before
+        return "indeterminate" if waits and not seen_signed else "untrusted"
+    if standing is None:
+        return "indeterminate"
+    if _only_bad(signatures):
+        return "invalid"
+    if not standing.has_source or _is_too_old_to_say(best, standing):
+        return "indeterminate"
+    answers = best.answers
+    if (answers.integrity, answers.authorised, answers.complete) != ("yes", "yes", "yes"):
+        return "untrusted"
+    if answers.current == "no":
+        return "untrusted"
+    if standing.blocks:
+        return "indeterminate"
+    waived = standing.enrolment.freshness == "waived"
+    return "trusted" if answers.current == "yes" or waived else "indeterminate"
+
+
+def _is_too_old_to_say(best: SignatureReport, standing: Standing) -> bool:
+    """Whether an unknown key may be one of a newer statement than could be had (rule V7)."""
+    given = best.answers.to_json()
+    if given["authorised"] != "unknown" or "no" in given.values():
+        return False
+    if any(reason.code != "time.historic" for reason in standing.blocks):
+        return True
+    keyset, now = standing.keyset, standing.now.timestamp()
+    return keyset is not None and end_of(keyset, standing.limits.keyset_age) <= now
+
+
+def _only_bad(signatures: tuple[SignatureReport, ...]) -> bool:
+    """Whether the keys that the subject's entry accepts have signed, and nothing of it fits."""
+    return any(one.verdict == "invalid" for one in signatures) and not any(
+        one.profiles for one in signatures
+    )
+
+
+# ------------------------------------------------------------------ why
+
+
+def _reasons(
+    card: Card,
+    signatures: tuple[SignatureReport, ...],
+    best: SignatureReport | None,
+    standing: Standing | None,
+    expect: Expectation | None,
+) -> Iterator[Reason]:
+    """The weightiest first; what a person should do about the card begins there."""
+    if best is None:
+        yield from _unsigned_reasons(card, standing)
+    if expect is None:
+        yield Reason.of("trust.no_expectation", "nobody was named whose card this should be")
+    elif standing is None:
+        yield Reason.of("trust.no_anchor", "the policy names no keys for this subject")
+    if best is not None:
+        yield from _signed_reasons(signatures, best, standing)
+    if standing is not None:
+        yield from standing.notes
+
+
+def _signed_reasons(
+    signatures: tuple[SignatureReport, ...], best: SignatureReport, standing: Standing | None
+) -> Iterator[Reason]:
+    bad = [one for one in signatures if one.verdict == "invalid"]
+    for one in bad:
+        yield from one.reasons
+    if bad and best.profiles and "served-as-is" not in best.profiles:
+        reduced = "a signature that covers more no longer fits; the one left covers less"
+        yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{bad[0].index}")
+    if standing is not None and not standing.has_source:
+        yield from standing.blocks
+        return
+    if standing is not None and _is_too_old_to_say(best, standing):
+        yield from (*standing.blocks, *standing.hindrances)
+    if not best.counts or "no" in best.answers.to_json().values():
+        yield from best.reasons
+    if not best.counts:
+        for one in signatures:
+            yield from one.reasons[:1]
+    if standing is not None:
+        yield from standing.blocks
+        if best.counts and standing.enrolment.freshness == "required":
+            yield from _about_currency(best, standing)
+    yield from best.reasons
+    if standing is not None and best.counts:
+        yield from _about_currency(best, standing)
+
+
+def _about_currency(best: SignatureReport, standing: Standing) -> Iterator[Reason]:
+    if best.answers.current == "unknown":
+        waived = standing.enrolment.freshness == "waived"
+        if not waived:
+            yield from standing.hindrances
+        if waived or not standing.hindrances:
+            code = "trust.freshness_waived" if waived else "trust.freshness_unknown"
+            yield Reason.of(code, "there is no evidence that the card is current")
+        if waived:
+            yield from standing.hindrances
+    if best.profile not in FULL_PROFILES:
+        pruned = f"{best.profile} drops empty values, so it cannot prove an absence"
+        yield Reason.of("coverage.absence_unprovable", pruned)
+
+
+def _unsigned_reasons(card: Card, standing: Standing | None) -> Iterator[Reason]:
+    if standing is not None and standing.signed_before:
+        before = "cards of this issuer were signed before, and this one is not"
+        yield Reason.of("card.signature_vanished", before)
+    yield Reason.of("sig.none", "the card has no `signatures`")
+    if "signature" in card.document:
+        block = "the `signature` member is no A2A signature and was not looked at"
+        yield Reason.of("card.single_signature_block", block, "/signature")
