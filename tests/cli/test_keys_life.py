@@ -489,7 +489,7 @@ def test_another_key_under_our_kid_was_not_seen(
     bodies["https://x/card"] = Path("signed.json").read_bytes()
     monkeypatch.setattr(
         fetching,
-        "fetch",
+        "fetch_document",
         lambda url, wire: Fetched(url, 200, bodies[url], "application/json", "192.0.2.1"),
     )
 
