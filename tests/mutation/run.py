@@ -74,22 +74,22 @@ AREAS: Final = {
         ),
     ),
     "card": Area(
-        ("cardsign/card/[!c]*.py", "cardsign/card/coverage.py"),
+        ("cardsign/card/[!c]*.py", "cardsign/card/coverage.py", "cardsign/card/profiles/*.py"),
         (
             *("tests/card", "tests/test_verify.py", "tests/test_sign.py"),
             *("tests/test_requirement_rows.py", "tests/test_attack_corpus.py"),
         ),
     ),
     "lint": Area(
-        ("cardsign/card/lint/*.py",), ("tests/card/test_lint_*.py", "tests/cli/test_lint.py")
+        ("cardsign/lint/*.py",), ("tests/card/test_lint_*.py", "tests/cli/test_lint.py")
     ),
     "sign": Area(
-        ("cardsign/sign/*.py",),
+        ("cardsign/sign.py",),
         ("tests/test_sign*.py", "tests/card/test_optin.py", "tests/test_optin_signatures.py"),
     ),
     "explain": Area(("cardsign/explain/*.py",), ("tests/explain", "tests/cli/test_explain.py")),
     "keys": Area(
-        ("cardsign/keys/*.py", "cardsign/keys/signers/*.py", "cardsign/keys/postgres/*.py"),
+        ("cardsign/keys/*.py", "cardsign/keys/signers/*.py", "cardsign/keys/stores/*.py"),
         (
             *("tests/keys", "tests/test_publication_order.py", "tests/cli/test_keys_*.py"),
             *("tests/cli/test_issuer_story.py", "tests/crash/test_crashes.py"),
