@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from cardsign.card.extended import find_marker as find_marker
     from cardsign.card.extended import mark as mark
     from cardsign.card.extended import with_marker as with_marker
+    from cardsign.card.interfaces import Interface as Interface
     from cardsign.card.interfaces import check_interfaces as check_interfaces
+    from cardsign.card.interfaces import current_interfaces as current_interfaces
+    from cardsign.card.interfaces import interfaces_of as interfaces_of
     from cardsign.card.members import MemberProblem as MemberProblem
     from cardsign.card.members import check_members as check_members
     from cardsign.card.schema import CARD_0_3 as CARD_0_3
@@ -38,6 +41,12 @@ if TYPE_CHECKING:
     from cardsign.card.schema import Shape as Shape
     from cardsign.card.schema import fold as fold
     from cardsign.card.schema import snake as snake
+    from cardsign.card.security import SCHEME_TYPES as SCHEME_TYPES
+    from cardsign.card.security import Scheme as Scheme
+    from cardsign.card.security import flat_requirements as flat_requirements
+    from cardsign.card.security import flat_scheme as flat_scheme
+    from cardsign.card.security import requirements_of as requirements_of
+    from cardsign.card.security import schemes_of as schemes_of
     from cardsign.card.serialize import jcs as jcs
     from cardsign.card.strictjson import MAX_CARD_BYTES as MAX_CARD_BYTES
     from cardsign.card.strictjson import MAX_DEPTH as MAX_DEPTH
@@ -82,7 +91,12 @@ _NAMES = {
         "mark",
         "with_marker",
     ),
-    "cardsign.card.interfaces": ("check_interfaces",),
+    "cardsign.card.interfaces": (
+        "Interface",
+        "check_interfaces",
+        "current_interfaces",
+        "interfaces_of",
+    ),
     "cardsign.card.members": (
         "MemberProblem",
         "check_members",
@@ -96,6 +110,14 @@ _NAMES = {
         "Shape",
         "fold",
         "snake",
+    ),
+    "cardsign.card.security": (
+        "SCHEME_TYPES",
+        "Scheme",
+        "flat_requirements",
+        "flat_scheme",
+        "requirements_of",
+        "schemes_of",
     ),
     "cardsign.card.serialize": ("jcs",),
     "cardsign.card.strictjson": (

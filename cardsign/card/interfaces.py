@@ -1,18 +1,142 @@
-"""Rule V4's second half: every interface of the verified payload stands where it may."""
+"""The interfaces of a card: where its agent can be called, whichever A2A version it is in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from cardsign.card.schema import fold
-from cardsign.card.strictjson import Json, append
+from cardsign.card.strictjson import Json, pointer
 from cardsign.errors import CardRefused
 from cardsign.urls import Origin, Place, Url, interface_url, may_stand_at
 
-# Members that list endpoints, folded: a lenient reader takes `URL` or `SupportedInterfaces` too.
-_LISTS: Final = ("supportedinterfaces", "additionalinterfaces")
-_BINDINGS: Final = ("protocolbinding", "transport")
+InterfaceMember = Literal["supportedInterfaces", "url", "additionalInterfaces"]
+
+#: What a card of A2A 0.3 speaks at its `url` where it does not say (A2A 0.3 5.5).
+DEFAULT_TRANSPORT: Final = "JSONRPC"
+
+_MEMBERS: Final[dict[str, InterfaceMember]] = {
+    "supportedinterfaces": "supportedInterfaces",
+    "url": "url",
+    "additionalinterfaces": "additionalInterfaces",
+}
+_BINDING: Final[dict[InterfaceMember, str]] = {
+    "supportedInterfaces": "protocolBinding",
+    "additionalInterfaces": "transport",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """One interface as the card has it. No value has been checked, not even its JSON type.
+
+    Attributes:
+        tokens: The reference tokens (RFC 6901) of its url in the document; of the element or of
+            the whole member where that is no object or list.
+        member: Under which member it stands, in the schema's own spelling.
+        url: None where it has none.
+        binding: `protocolBinding`, `transport` or `preferredTransport`; for `url` the default.
+        version: The `protocolVersion` that it speaks; for a 0.3 interface the card's own.
+        tenant: None where it has none.
+    """
+
+    tokens: tuple[str, ...]
+    member: InterfaceMember
+    url: Json
+    binding: Json = None
+    version: Json = None
+    tenant: Json = None
+
+    @property
+    def written_in(self) -> Literal["1.0", "0.3"]:
+        """The A2A version whose form it has; `version` says which one is spoken there."""
+        return "1.0" if self.member == "supportedInterfaces" else "0.3"
+
+    @property
+    def pointer(self) -> str:
+        """Where its url stands in the document, as a JSON pointer."""
+        return pointer(*self.tokens)
+
+
+def interfaces_of(
+    document: Mapping[str, Json], *, any_spelling: bool = False
+) -> Iterator[Interface]:
+    """Every interface that a document names, in document order.
+
+    Args:
+        document: A card as received, or a payload made of one. Nothing about it is checked.
+        any_spelling: Read member names as the most lenient reader does, without case and
+            underscores; else only as the schemas spell them.
+    """
+    root = _Members(document, any_spelling)
+    for name, value in document.items():
+        member = _MEMBERS.get(fold(name))
+        if member is None or value is None or not (any_spelling or name == member):
+            continue
+        if member == "url":
+            binding = root.get("preferredTransport")
+            yield Interface(
+                (name,),
+                member,
+                value,
+                DEFAULT_TRANSPORT if binding is None else binding,
+                root.get("protocolVersion"),
+            )
+        elif not isinstance(value, list):
+            yield Interface((name,), member, None)
+        else:
+            old_version = root.get("protocolVersion")
+            for index, element in enumerate(value):
+                yield _element((name, str(index)), member, element, old_version, any_spelling)
+
+
+def current_interfaces(document: Mapping[str, Json]) -> tuple[Interface, ...]:
+    """Those that a client calls: of A2A 1.0 if there are any, else of 0.3 with `url` first."""
+    found = tuple(interfaces_of(document))
+    current = tuple(one for one in found if one.written_in == "1.0")
+    return current or tuple(sorted(found, key=lambda one: one.member != "url"))
+
+
+def _element(
+    tokens: tuple[str, ...],
+    member: InterfaceMember,
+    element: Json,
+    old_version: Json,
+    any_spelling: bool,
+) -> Interface:
+    if not isinstance(element, dict):
+        return Interface((*tokens, "url"), member, None)
+    members = _Members(element, any_spelling)
+    is_1_0 = member == "supportedInterfaces"
+    binding = members.get(_BINDING[member])
+    if any_spelling and binding is None:  # some readers of one form take the other's name
+        binding = members.get("protocolBinding") or members.get("transport")
+    return Interface(
+        (*tokens, members.name_of("url")),
+        member,
+        members.get("url"),
+        binding,
+        members.get("protocolVersion") if is_1_0 else old_version,
+        members.get("tenant"),
+    )
+
+
+class _Members:
+    """The members of one object, by name or by any spelling of it."""
+
+    def __init__(self, value: Mapping[str, Json], any_spelling: bool) -> None:
+        self._value = value
+        self._names = {fold(name): name for name in value} if any_spelling else None
+
+    def name_of(self, name: str) -> str:
+        return name if self._names is None else self._names.get(fold(name), name)
+
+    def get(self, name: str) -> Json:
+        return self._value.get(self.name_of(name))
+
+
+# ------------------------------------------------------------------ where they may stand
 
 
 def check_interfaces(
@@ -21,14 +145,13 @@ def check_interfaces(
     origins: tuple[Origin, ...] | None = None,
     reserved: tuple[Place, ...] = (),
 ) -> None:
-    """Hold every endpoint of a payload, of both generations, against where it may stand.
+    """Hold every interface of a payload, in any spelling, against where it may stand (rule V4).
 
     Args:
         payload: The object that the signature covers.
         places: Where the verifier's policy allows interfaces; None for anywhere.
         origins: Where the issuer's keyset statement does, besides; None without a statement.
-            Where both are None, an endpoint must be a non-empty string and its grammar is not
-            looked at.
+            Where both are None, a url must be a non-empty string and its grammar is not looked at.
         reserved: Where other issuers' interfaces may stand: not here, where that is narrower.
 
     Raises:
@@ -36,55 +159,28 @@ def check_interfaces(
             ``card.origin_mismatch``.
     """
     found = False
-    for pointer, untrusted_url, binding in _endpoints(payload):
+    for one in interfaces_of(payload, any_spelling=True):
         found = True
-        if not isinstance(untrusted_url, str) or not untrusted_url:
-            raise CardRefused(
-                "card.interface_url", "an interface's url is not a non-empty string", path=pointer
-            )
+        if not isinstance(one.url, str) or not one.url:
+            expected = "expected a list of interfaces, each with a non-empty string as url"
+            raise CardRefused("card.interface_url", expected, path=one.pointer)
         if places is None and origins is None:
             continue
         try:
-            url = interface_url(untrusted_url, binding)
+            url = interface_url(one.url, str(one.binding))
         except CardRefused as refusal:
-            raise CardRefused(refusal.code, refusal.message, path=pointer) from refusal
+            raise CardRefused(refusal.code, refusal.message, path=one.pointer) from refusal
         if places is not None and not may_stand_at(url, places, reserved):
-            raise _outside(url, places, "the policy's", pointer)
+            raise _outside(url, places, "the policy's", one.pointer)
         if origins is not None and url.origin not in origins:
-            raise _outside(url, origins, "the keyset statement's", pointer)
+            raise _outside(url, origins, "the keyset statement's", one.pointer)
     if not found:
         raise CardRefused("card.no_interface", "the verified payload names no endpoint")
 
 
-def _outside(url: Url, allowed: Iterable[object], whose: str, pointer: str) -> CardRefused:
+def _outside(url: Url, allowed: Iterable[object], whose: str, where: str) -> CardRefused:
     return CardRefused(
         "card.origin_mismatch",
         f"the interface at {url} lies outside {whose} {', '.join(map(str, allowed))}",
-        path=pointer,
+        path=where,
     )
-
-
-def _endpoints(payload: Mapping[str, Json]) -> Iterator[tuple[str, Json, str]]:
-    """Every endpoint that some reader may find: its pointer, url and binding."""
-    for name, value in payload.items():
-        folded = fold(name)
-        if value is None:
-            continue
-        if folded == "url":
-            yield append("", name), value, str(payload.get("preferredTransport", ""))
-        elif folded in _LISTS:
-            if not isinstance(value, list):
-                raise CardRefused(
-                    "card.interface_url", "expected a list of interfaces", path=append("", name)
-                )
-            for index, one in enumerate(value):
-                yield _interface(one, append(append("", name), str(index)))
-
-
-def _interface(value: Json, pointer: str) -> tuple[str, Json, str]:
-    members = (
-        {fold(name): (name, v) for name, v in value.items()} if isinstance(value, dict) else {}
-    )
-    spelled, url = members.get("url", ("url", None))
-    binding = next((members[name][1] for name in _BINDINGS if name in members), "")
-    return append(pointer, spelled), url, str(binding)

@@ -10,7 +10,9 @@ import click
 from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
 from cardsign.card.coverage import uncovered_parts
 from cardsign.card.document import Card
+from cardsign.card.interfaces import interfaces_of
 from cardsign.card.members import check_members
+from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import Json
 from cardsign.cli.options import json_option, read_input
 from cardsign.cli.talk import print_json, safe
@@ -54,9 +56,12 @@ def describe(card: Card) -> dict[str, Any]:
         "name": document.get("name"),
         "version": document.get("version"),
         "generation": card.generation,
-        "interfaces": list(_interfaces(document)),
+        "interfaces": [
+            {"url": one.url, "binding": one.binding, "version": one.version}
+            for one in interfaces_of(document, any_spelling=True)
+        ],
         "extended_card": _declares_extended(document),
-        "schemes": sorted(_object(document.get("securitySchemes"))),
+        "schemes": sorted(schemes_of(document)),
         "requirements": len(_list(document.get("securityRequirements", document.get("security")))),
         "skills": [s.get("id") for s in _list(skills) if isinstance(s, dict)],
         "signatures": [_signature(index, one) for index, one in enumerate(card.signatures)],
@@ -66,21 +71,6 @@ def describe(card: Card) -> dict[str, Any]:
             for p in check_members(document, card.generation)
         ],
     }
-
-
-def _interfaces(document: Any) -> Any:
-    for member in ("supportedInterfaces", "supported_interfaces"):
-        for one in _list(document.get(member)):
-            entry = _object(one)
-            binding = entry.get("protocolBinding", entry.get("protocol_binding"))
-            version = entry.get("protocolVersion", entry.get("protocol_version"))
-            yield {"url": entry.get("url"), "binding": binding, "version": version}
-    if document.get("url") is not None:
-        transport, version = document.get("preferredTransport"), document.get("protocolVersion")
-        yield {"url": document["url"], "binding": transport, "version": version}
-    for one in _list(document.get("additionalInterfaces")):
-        entry = _object(one)
-        yield {"url": entry.get("url"), "binding": entry.get("transport"), "version": None}
 
 
 def _declares_extended(document: Any) -> bool:

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 from cardsign.card.canonical import canonicalize
 from cardsign.card.document import Card
+from cardsign.card.interfaces import current_interfaces
 from cardsign.errors import FileFault, ServeFault, SignatureRefused, UsageFault
 from cardsign.files import make_directory, sync_directory, write_atomic
 from cardsign.jose.jwks import JwkSet
@@ -379,12 +380,8 @@ def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:
 
 def _first_endpoint(card: Card) -> str | None:
     """The address that the card names first, as A2A 1.0 or as 0.3 says it."""
-    interfaces = card.document.get("supportedInterfaces")
-    for interface in interfaces if isinstance(interfaces, list) else ():
-        if isinstance(interface, dict) and isinstance(url := interface.get("url"), str):
-            return url
-    url = card.document.get("url")
-    return url if isinstance(url, str) else None
+    urls = (one.url for one in current_interfaces(card.document))
+    return next((url for url in urls if isinstance(url, str)), None)
 
 
 def _signers(card: Card, jwks: JwkSet) -> Iterator[str]:

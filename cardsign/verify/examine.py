@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Final, TypedDict, Unpack
 
 from cardsign.card.document import Card
+from cardsign.card.interfaces import current_interfaces
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, InputRefused
 from cardsign.reasons import Reason
@@ -79,18 +80,13 @@ def _refused(extended: Report, reason: Reason) -> Report:
 
 def _endpoints(payload: Mapping[str, Json]) -> Iterator[tuple[object, str]]:
     """Where a verified card can be called, and for which tenant, in the terms of 1.0."""
-    interfaces = payload.get("supportedInterfaces")
-    if not interfaces:
-        more = payload.get("additionalInterfaces")
-        main: Json = {"url": payload.get("url"), "transport": payload.get("preferredTransport")}
-        interfaces = [main, *more] if isinstance(more, list) else [main]
-    for one in interfaces if isinstance(interfaces, list) else ():
-        if isinstance(one, dict) and isinstance(url := one.get("url"), str):
-            binding = one.get("protocolBinding") or one.get("transport") or ""
+    for one in current_interfaces(payload):
+        if isinstance(one.url, str):
+            tenant = str(one.tenant or "")
             try:
-                yield interface_url(url, str(binding)), str(one.get("tenant") or "")
+                yield interface_url(one.url, str(one.binding)), tenant
             except CardRefused:  # only where no policy bounds the places was it not held before
-                yield url, str(one.get("tenant") or "")
+                yield one.url, tenant
 
 
 # When a verdict is worth asking for once more: copies of different ages met (threats.md 15).

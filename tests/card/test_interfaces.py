@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.card import check_interfaces
+from cardsign.card import check_interfaces, current_interfaces, interfaces_of
 from cardsign.errors import CardRefused
 from cardsign.urls import parse_place
 
@@ -134,3 +134,73 @@ def test_no_origins_at_all_allow_nothing() -> None:
     """An empty list is not "anywhere"."""
     with pytest.raises(CardRefused):
         check_interfaces({"url": IN_A}, ())
+
+
+NAMED: dict[str, tuple[dict[str, Any], list[tuple[str, str, object, object, object]]]] = {
+    "1.0": (
+        {
+            "supportedInterfaces": [
+                {"url": IN_A, "protocolBinding": "GRPC", "protocolVersion": "1.0", "tenant": "t"}
+            ]
+        },
+        [("/supportedInterfaces/0/url", "1.0", "GRPC", "1.0", "t")],
+    ),
+    "0.3, which speaks JSON-RPC where it does not say": (
+        {"url": IN_A, "protocolVersion": "0.3.0"},
+        [("/url", "0.3", "JSONRPC", "0.3.0", None)],
+    ),
+    "0.3 with more, of which all speak the card's version": (
+        {
+            "additionalInterfaces": [{"url": IN_B, "transport": "HTTP+JSON"}],
+            "url": IN_A,
+            "preferredTransport": "GRPC",
+            "protocolVersion": "0.3.0",
+        },
+        [
+            ("/additionalInterfaces/0/url", "0.3", "HTTP+JSON", "0.3.0", None),
+            ("/url", "0.3", "GRPC", "0.3.0", None),
+        ],
+    ),
+    "what has no url": (
+        {"supportedInterfaces": [{}, IN_A], "additionalInterfaces": "x", "url": None},
+        [
+            ("/supportedInterfaces/0/url", "1.0", None, None, None),
+            ("/supportedInterfaces/1/url", "1.0", None, None, None),
+            ("/additionalInterfaces", "0.3", None, None, None),
+        ],
+    ),
+    "no other spelling": ({"URL": OUT, "supported_interfaces": [{"url": OUT}]}, []),
+}
+
+
+@pytest.mark.parametrize(("document", "expected"), NAMED.values(), ids=NAMED)
+def test_the_interfaces_of_a_document(document: dict[str, Any], expected: list[Any]) -> None:
+    """Every one, in document order, whichever A2A version it is written in."""
+    found = interfaces_of(document)
+    seen = [(one.pointer, one.written_in, one.binding, one.version, one.tenant) for one in found]
+    assert seen == expected
+
+
+def test_the_interfaces_of_a_document_in_any_spelling() -> None:
+    """As the most lenient reader finds them, with pointers as the document spells them."""
+    document: dict[str, Any] = {
+        "URL": IN_A,
+        "preferred_transport": "GRPC",
+        "Supported_Interfaces": [{"Url": IN_B, "protocol_binding": "JSONRPC"}],
+    }
+    found = [
+        (one.pointer, one.url, one.binding) for one in interfaces_of(document, any_spelling=True)
+    ]
+    assert found == [("/URL", IN_A, "GRPC"), ("/Supported_Interfaces/0/Url", IN_B, "JSONRPC")]
+
+
+def test_the_current_interfaces() -> None:
+    """Those of 1.0 where there are any; else those of 0.3, the main one first."""
+    old: dict[str, Any] = {"additionalInterfaces": [{"url": IN_B}], "url": IN_A}
+    assert [one.url for one in current_interfaces(old)] == [IN_A, IN_B]
+    both: dict[str, Any] = {**old, "supportedInterfaces": [{"url": OUT}]}
+    assert [one.url for one in current_interfaces(both)] == [OUT]
+    assert [one.url for one in current_interfaces({**old, "supportedInterfaces": []})] == [
+        IN_A,
+        IN_B,
+    ]
