@@ -7,8 +7,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, cast, get_args
 
 import click
 
@@ -28,6 +30,33 @@ STDIO: Final = "-"
 ALGORITHMS: Final[tuple[Alg, ...]] = get_args(Alg)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def option_group(
+    made: type[Any], into: str, *options: Callable[[Any], Any]
+) -> Callable[[_Command], _Command]:
+    """Options that belong together: the command gets one frozen value made of them.
+
+    Args:
+        made: A dataclass, with a field for each option's parameter.
+        into: The parameter of the command that takes it.
+        options: What adds the options, in the order of the help text; a group may be among them,
+            and is then the value of one field.
+    """
+    names = [one.name for one in fields(made) if one.init]
+
+    def decorate(command: _Command) -> _Command:
+        @wraps(command)
+        def gathering(*args: Any, **given: Any) -> Any:
+            given[into] = made(**{name: given.pop(name) for name in names})
+            return command(*args, **given)
+
+        decorated: Any = gathering
+        for option in reversed(options):
+            decorated = option(decorated)
+        return cast("_Command", decorated)
+
+    return decorate
 
 
 def json_option(command: _Command) -> _Command:
