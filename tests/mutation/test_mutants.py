@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 
@@ -122,3 +123,19 @@ def test_the_page_says_what_is_not_argued() -> None:
     page = page_of(figures, {"survivors": {"one": "Equivalent."}, "mended": []})
     assert "`one`  \n  Equivalent." in page
     assert "`two`  \n  **not argued yet**" in page
+
+
+def test_what_is_recorded_of_one_area_leaves_the_others(tmp_path: Path) -> None:
+    """A run of one area replaces its own entry alone."""
+    file = tmp_path / "recorded.json"
+    run.record(file, "jose", {"drawn": ["a"]})
+    run.record(file, "net", {"drawn": ["b"]})
+    run.record(file, "jose", {"drawn": ["c"]})
+    assert json.loads(file.read_text()) == {"jose": {"drawn": ["c"]}, "net": {"drawn": ["b"]}}
+
+
+@pytest.mark.parametrize("name", run.AREAS)
+def test_every_area_has_modules_and_tests(name: str) -> None:
+    """A pattern that fits nothing would draw nothing, and say that nothing survived."""
+    area = run.AREAS[name]
+    assert all(any(run.ROOT.glob(pattern)) for pattern in (*area.modules, *area.tests))

@@ -272,10 +272,10 @@ def chunk_faults(
 
 
 def result_faults(kind: str, name: str, put: str, result: Any, excused: Changes) -> list[str]:
-    """Whether a vector or a simulated world comes out as it did."""
+    """Whether a vector or a simulated world is there, and comes out as it did; one entry a part."""
     old = recorded(kind)[name]
-    faults = [] if put == old["digest"] else [f"the inputs of {kind}/{name} are others"]
-    then, now = _parts(old["result"]), _parts(result)
+    then, now = _parts(old["result"]), {} if put == GONE else _parts(result)
+    faults = []
     for part in sorted({*then, *now}):
         case = f"{kind}/{name}" + (f"/{part}" if part else "")
         was = Told(then.get(part, GONE), old["digest"])

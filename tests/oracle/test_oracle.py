@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tests.oracle.check import (
     GONE,
     STRIDE,
     Change,
+    Changes,
     Told,
     attack_faults,
     changes,
@@ -54,7 +56,7 @@ CASES = list(adapter.attack_cases())
 MUTATED = recorded("mutated")
 NUMBERED = [(name, at) for name, lines in MUTATED["outcomes"].items() for at in range(len(lines))]
 WORLDS = list(recorded("simulation"))
-SAMPLED_WORLDS = WORLDS if ALL else WORLDS[-2:]
+SAMPLED_WORLDS = WORLDS if ALL else ["5"]  # a quick one
 
 
 def own(changed: dict[str, Any]) -> dict[str, Any]:
@@ -249,7 +251,7 @@ def test_mutants_come_out_as_they_did(name: str, number: int) -> None:
     mutants = chunk(name, base64.b64decode(base["card"]), number)
     examine = adapter.examiner(base)
     faults = chunk_faults(name, number, mutants, examine, MUTATED, changes())
-    assert not faults, f"{len(faults)} mutants; the first of them:\n" + "\n".join(faults[:20])
+    assert not faults, f"{len(faults)} mutants:\n" + "\n".join(faults)
 
 
 def test_a_mutant_that_comes_out_otherwise_is_named() -> None:
@@ -270,27 +272,31 @@ def test_a_mutant_that_comes_out_otherwise_is_named() -> None:
 # ------------------------------------------------------------------ vectors, worlds, crashes
 
 
-def _check_vectors(found: Any, prefix: tuple[str, ...]) -> None:
-    seen, faults = set(), []
-    for name, put, result in found:
-        seen.add(name)
-        if name in recorded("vectors"):
-            faults += result_faults("vectors", name, put, result, changes())
-    missing = {one for one in recorded("vectors") if one.startswith(prefix)} - seen
-    assert missing == set()
-    assert not faults, "\n".join(faults[:20])
+def vector_faults(
+    found: Iterable[tuple[str, str, Any]], prefix: tuple[str, ...], excused: Changes
+) -> list[str]:
+    """Of the vectors whose names begin so; those that the oracle lacks may come out anyhow."""
+    now = {name: (put, result) for name, put, result in found}
+    held = [name for name in recorded("vectors") if name.startswith(prefix)]
+    faults = (
+        result_faults("vectors", name, *now.get(name, (GONE, None)), excused) for name in held
+    )
+    return [one for some in faults for one in some]
 
 
 def test_our_own_vectors() -> None:
     """Verdicts, signatures and payloads; of statements what the file expects."""
-    _check_vectors(adapter.own_vectors(), ("own/",))
+    own = list(adapter.own_vectors())
+    assert not (faults := vector_faults(own, ("own/",), changes())), "\n".join(faults)
+    assert vector_faults(own[1:], ("own/",), {}) != []
 
 
 @pytest.mark.needs_shared
 def test_vectors_and_cards_of_others(shared: Path) -> None:
     """Verdicts under each profile, what signing makes of them, and each payload."""
     others = ("a2a-card-sign/", "interop/", "jcs/", "interop-card/", "corpus-card/")
-    _check_vectors(adapter.other_vectors(shared), others)
+    found = adapter.other_vectors(shared)
+    assert not (faults := vector_faults(found, others, changes())), "\n".join(faults)
 
 
 def test_a_vector_that_comes_out_otherwise_is_seen() -> None:
