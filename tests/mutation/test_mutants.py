@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -139,3 +140,15 @@ def test_every_area_has_modules_and_tests(name: str) -> None:
     """A pattern that fits nothing would draw nothing, and say that nothing survived."""
     area = run.AREAS[name]
     assert all(any(run.ROOT.glob(pattern)) for pattern in (*area.modules, *area.tests))
+
+
+def test_every_module_is_in_one_area() -> None:
+    """A room that no area names would never be looked at."""
+    drawn = Counter(
+        path
+        for area in run.AREAS.values()
+        for path in {found for pattern in area.modules for found in run.ROOT.glob(pattern)}
+    )
+    modules = set((run.ROOT / "cardsign").rglob("*.py"))
+    assert set(drawn) == modules
+    assert {path.name for path, times in drawn.items() if times > 1} == set()

@@ -59,11 +59,6 @@ WORLDS = list(recorded("simulation"))
 SAMPLED_WORLDS = WORLDS if ALL else ["5"]  # a quick one
 
 
-def own(changed: dict[str, Any]) -> dict[str, Any]:
-    """The recorded attacks with some that are other ones."""
-    return {**ATTACKS, **changed}
-
-
 # ------------------------------------------------------------------ the files
 
 
