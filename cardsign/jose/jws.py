@@ -1,9 +1,9 @@
 """Detached signatures, one entry of a card's ``signatures`` at a time (RFC 7515, A2A 1.0 8.4).
 
 An entry is read before any key is looked up, and what the reading refuses no key can mend: an
-algorithm that is not allowed least of all. ES256 and RS256 are then verified by joserfc, the
-others by `cryptography`; which algorithm it is, is said by the key, never by the header.
-Nothing that a header says about keys (``jku``, ``jwk``, ``x5u``, ``x5c``) is followed.
+algorithm that is not allowed least of all. Which algorithm verifies it is said by the key, never
+by the header. Nothing that a header says about keys (``jku``, ``jwk``, ``x5u``, ``x5c``) is
+followed.
 """
 
 from __future__ import annotations
@@ -13,19 +13,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias
 
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-from joserfc import jws
-from joserfc.errors import JoseError
-from joserfc.jwk import ECKey, RSAKey
-from joserfc.registry import JWS_HEADER_REGISTRY
-
 from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import JsonRefused, KeyRefused, SignatureRefused, SignerFault, SigningRefused
+from cardsign.errors import JsonRefused, KeyRefused, SignatureRefused, SigningRefused
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import DEFAULT_ALGORITHMS, Algorithm, VerifyAlg, choose, named
-from cardsign.jose.jwk import MAX_MODULUS_BITS
-from cardsign.jose.keys import KID_FORM, PublicKey
+from cardsign.jose.keys import KID_FORM, PublicKey, check_answer
 
 # The headers of one signature: what they may say, and what makes a signature refused.
 
@@ -77,13 +69,8 @@ class ProtectedHeader:
     members: Mapping[str, Json] = field(hash=False)
 
 
-def read_protected(untrusted_protected: str, algorithms: Collection[Algorithm]) -> ProtectedHeader:
-    """Read a protected header, given as base64url, whose alg is one of `algorithms`.
-
-    Raises:
-        SignatureRefused: ``sig.base64url``, ``sig.header``, ``sig.crit``, ``sig.b64``,
-            ``sig.alg_forbidden``, ``sig.kid_missing``, ``sig.kid_form``, ``sig.typ_forbidden``.
-    """
+def _read_protected(untrusted_protected: str, algorithms: Collection[Algorithm]) -> ProtectedHeader:
+    """Read a protected header, given as base64url, whose alg is one of `algorithms`."""
     members = _read_members(untrusted_protected)
     _refuse_extensions(members, "/protected")
     algorithm = named(members.get("alg"), algorithms)
@@ -100,15 +87,10 @@ def read_protected(untrusted_protected: str, algorithms: Collection[Algorithm]) 
     return ProtectedHeader(algorithm.name, kid, *_read_typ(members), members)
 
 
-def read_unprotected(untrusted_header: Json, protected: ProtectedHeader) -> Mapping[str, Json]:
-    """Read an unprotected header, so that it can be mentioned; {} where there is none.
-
-    Raises:
-        SignatureRefused: ``sig.shape``; ``sig.crit``; ``sig.b64``; ``sig.header_overlap``: it
-            repeats a protected member (RFC 7515 7.2.1), or holds alg, kid or typ.
-    """
+def _check_unprotected(untrusted_header: Json, protected: ProtectedHeader) -> None:
+    """Refuse an unprotected header that is malformed, or that repeats a protected member."""
     if untrusted_header is None:
-        return {}
+        return
     if not isinstance(untrusted_header, dict):
         raise SignatureRefused("sig.shape", "`header` is no object", path="/header")
     _refuse_extensions(untrusted_header, "/header")
@@ -119,7 +101,6 @@ def read_unprotected(untrusted_header: Json, protected: ProtectedHeader) -> Mapp
                 f"the unprotected header holds {name!a:.40}, expected only in the protected one",
                 path="/header",
             )
-    return untrusted_header
 
 
 def decode_part(text: str, name: str) -> bytes:
@@ -174,25 +155,8 @@ def _refused(code: str, members: dict[str, Json], name: str, expectation: str) -
     )
 
 
-__all__ = [
-    "MAX_EMITTED_HEADER_CHARS",
-    "TYP_COMPAT",
-    "TYP_JOSE",
-    "TYP_JOSE_JSON",
-    "TYP_JWT",
-    "Entry",
-    "Kind",
-    "ProtectedHeader",
-    "Signer",
-    "check_entry",
-    "read_entry",
-    "sign_payload",
-]
-
 #: Characters of base64url. joserfc's own limit, so what we sign beyond it many could not verify.
 MAX_EMITTED_HEADER_CHARS: Final = 512
-
-_KEY_MEMBERS: Final = ("jku", "jwk", "x5c", "x5u")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +167,11 @@ class Entry:
         protected: base64url, as received: these characters are signed.
         signature: base64url, as received.
         header: What `protected` holds.
-        ignored_keys: The members of either header that offer a key or say where to get one.
     """
 
     protected: str
     signature: str
     header: ProtectedHeader
-    ignored_keys: tuple[str, ...] = ()
 
 
 class Signer(Protocol):
@@ -223,19 +185,6 @@ class Signer(Protocol):
     def sign(self, signing_input: bytes) -> bytes:
         """Sign ``protected.payload``: ES256 gives r and s, 32 bytes each; RS256 PKCS #1 v1.5."""
         ...
-
-
-def _registry(alg: str) -> jws.JWSRegistry:
-    registry = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
-    # `read_entry` has checked the header. joserfc must neither take offence at a `jku` that
-    # counts for nothing, nor refuse for its size what is within our limits.
-    registry.header_registry = {name: JWS_HEADER_REGISTRY[name] for name in ("alg", "kid", "typ")}
-    registry.max_header_length = base64url.encoded_length(MAX_HEADER_BYTES)
-    registry.max_signature_length = base64url.encoded_length(MAX_MODULUS_BITS // 8)
-    return registry
-
-
-_REGISTRIES: Final = {alg: _registry(alg) for alg in DEFAULT_ALGORITHMS}
 
 
 def read_entry(untrusted_entry: Json, *, algorithms: Collection[str] = DEFAULT_ALGORITHMS) -> Entry:
@@ -261,14 +210,9 @@ def read_entry(untrusted_entry: Json, *, algorithms: Collection[str] = DEFAULT_A
     protected = _text(untrusted_entry, "protected")
     signature = _text(untrusted_entry, "signature")
     decode_part(signature, "signature")
-    header = read_protected(protected, allowed)
-    unprotected = read_unprotected(untrusted_entry.get("header"), header)
-    return Entry(
-        protected,
-        signature,
-        header,
-        tuple(name for name in _KEY_MEMBERS if name in header.members or name in unprotected),
-    )
+    header = _read_protected(protected, allowed)
+    _check_unprotected(untrusted_entry.get("header"), header)
+    return Entry(protected, signature, header)
 
 
 def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
@@ -291,18 +235,7 @@ def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
             path="/protected",
         )
     signature = decode_part(entry.signature, "signature")
-    if (jose_key := _jose_key(key)) is None:
-        key.check(_signing_input(entry.protected, payload), signature)
-        return
-    key.check_length(signature)
-    detached = f"{entry.protected}..{entry.signature}"
-    registry = _REGISTRIES[key.alg]
-    try:
-        jws.deserialize_compact(detached, jose_key, registry=registry, payload=payload)
-    except (JoseError, ValueError, TypeError) as exc:
-        raise SignatureRefused(
-            "sig.bad", "the signature does not fit this payload and this key", path="/signature"
-        ) from exc
+    key.check(_signing_input(entry.protected, payload), signature)
 
 
 def sign_payload(payload: bytes, signer: Signer, *, typ: str) -> dict[str, str]:
@@ -340,10 +273,7 @@ def sign_payload(payload: bytes, signer: Signer, *, typ: str) -> dict[str, str]:
         )
     signing_input = _signing_input(protected, payload)
     signature = signer.sign(signing_input)
-    try:
-        key.check(signing_input, signature)
-    except SignatureRefused as exc:
-        raise SignerFault("signer.wrong_key", f"with the key {key.kid!r}: {exc.message}") from exc
+    check_answer(key, signing_input, signature)
     return {"protected": protected, "signature": base64url.encode(signature)}
 
 
@@ -356,13 +286,3 @@ def _text(untrusted_entry: dict[str, Json], name: str) -> str:
 
 def _signing_input(protected: str, payload: bytes) -> bytes:
     return f"{protected}.{base64url.encode(payload)}".encode("ascii")
-
-
-def _jose_key(key: PublicKey) -> ECKey | RSAKey | None:
-    """The key for joserfc, or None where it is not asked: it warns of EdDSA (RFC 9864)."""
-    match key.alg, key.native:
-        case "ES256", EllipticCurvePublicKey() as native:
-            return ECKey.import_key(native)
-        case "RS256", RSAPublicKey() as native:
-            return RSAKey.import_key(native)
-    return None
