@@ -275,20 +275,25 @@ def _made_of(card: bytes) -> dict[str, str]:
     native = ec.derive_private_key(number, ec.SECP256R1())
     der = native.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     key = cardsign.PrivateKey.from_pkcs8_der(der, "oracle")
-    made = {"signed": lambda: cardsign.sign_card(card, [key])}
+    found = {"signed": _digest_or_code(lambda: cardsign.sign_card(card, [key]))}
+    try:
+        document = cardsign.Card.from_bytes(card).document
+    except cardsign.CardsignError as fault:
+        return found | {f"payload {profile}": fault.code for profile in PROFILES}
     for profile in PROFILES:
-        made[f"payload {profile}"] = partial(_payload, card, profile)
-    found = {}
-    for what, make in made.items():
-        try:
-            found[what] = digest(make())[:24]
-        except cardsign.CardsignError as fault:
-            found[what] = fault.code
+        found[f"payload {profile}"] = _digest_or_code(partial(_payload, document, profile))
     return found
 
 
-def _payload(card: bytes, profile: str) -> bytes:
-    return cardsign.canonicalize(cardsign.Card.from_bytes(card).document, profile).data
+def _digest_or_code(make: Callable[[], bytes]) -> str:
+    try:
+        return digest(make())[:24]
+    except cardsign.CardsignError as fault:
+        return fault.code
+
+
+def _payload(document: Mapping[str, Any], profile: str) -> bytes:
+    return cardsign.canonicalize(document, profile).data
 
 
 # ------------------------------------------------------------------ simulation and crashes
