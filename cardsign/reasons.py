@@ -52,8 +52,8 @@ _TABLE: Final = (
     ("json.not_object", "The JSON value is not an object.",
      "An Agent Card, key or key set is a JSON object: {...}."),
     # --- card: JSON that is no card, or an ambiguous one ---------------------------------
-    ("card.not_agent_card", "The object is no Agent Card: it lacks a name or any endpoint.",
-     "A card needs `name` and `supportedInterfaces` (1.0) or `url` (0.3)."),
+    ("card.not_agent_card", "The object is no Agent Card: it lacks a name, skills or an endpoint.",
+     "A card needs `name`, `skills` or `capabilities`, and an endpoint; nothing else counts."),
     ("card.two_spellings", "One object holds two spellings of one schema name.",
      "Keep the camelCase name of the A2A schema and remove the other."),
     ("card.type", "A schema member has the wrong JSON type.",

@@ -23,7 +23,7 @@ from cardsign.card.coverage import uncovered_parts
 from cardsign.card.document import MAX_SIGNATURES, Card, render
 from cardsign.card.extended import ExtendedMarker, find_marker, mark
 from cardsign.card.interfaces import check_interfaces
-from cardsign.card.members import check_members
+from cardsign.card.members import check_is_agent_card, check_members
 from cardsign.card.strictjson import Json
 from cardsign.errors import (
     CanonicalizationError,
@@ -233,7 +233,7 @@ def _check_card(card: Card, options: SigningOptions) -> Iterator[Reason]:
     members = check_members(unsigned, card.generation)
     problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
     if not problems:
-        problems.extend(_interface_problems(document))
+        problems.extend(_refusals_of_verifiers(document))
     for code, message, path in problems:
         if not options.force:
             more = f"; {len(problems) - 1} more such problems" if len(problems) > 1 else ""
@@ -249,9 +249,10 @@ def _check_card(card: Card, options: SigningOptions) -> Iterator[Reason]:
         yield Reason.of("sign.dual_document", dual)
 
 
-def _interface_problems(document: Mapping[str, Json]) -> Iterator[tuple[str, str, str]]:
-    """What would make every verifier refuse the card for its endpoints (rule V4)."""
+def _refusals_of_verifiers(document: Mapping[str, Json]) -> Iterator[tuple[str, str, str]]:
+    """What would make every verifier refuse it: no card's shape, or its endpoints (rule V4)."""
     try:
+        check_is_agent_card(document)
         check_interfaces(document, None)
     except CardRefused as refusal:
         yield refusal.code, refusal.message, refusal.path

@@ -107,7 +107,7 @@ def payloads(card: dict[str, Any], *profiles: str) -> dict[str, bytes]:
 # ------------------------------------------------------------------ signed and verified back
 
 REFUSED = {
-    "card.not_agent_card": 17,
+    "card.not_agent_card": 18,
     "card.type": 15,
     "json.depth": 4,
     "json.duplicate_member": 1,
@@ -196,7 +196,7 @@ def test_no_lossy_payload_is_trusted_as_the_card(
                 assert report.verdict in ("untrusted", "invalid"), name
                 assert report.card is None, name
                 attacks += 1
-    assert (attacks, harmless) == (178, 60)
+    assert (attacks, harmless) == (176, 60)
 
 
 def edits(card: dict[str, Any], chance: random.Random, each: int) -> Iterator[tuple[str, str, Any]]:
@@ -264,8 +264,14 @@ def test_what_a2a_sdk_signs_is_named_and_not_trusted(
             continue
         tried += 1
         report = examine(theirs, alice)
-        assert report.verdict == "untrusted", name
-        assert codes(report)[0] == "sig.other_profile", name
+        if set(payloads(plain, *FULL_PROFILES).values()) & set(
+            payloads(plain, "prune-empty-upgraded").values()
+        ):  # nothing of it is pruned, so its bytes are a full payload's as well (E1)
+            assert report.verdict == "trusted", name
+            assert report.profile in FULL_PROFILES, name
+        else:
+            assert report.verdict == "untrusted", name
+            assert codes(report)[0] == "sig.other_profile", name
         open_requirements += "coverage.requirement_unsigned" in codes(report)
         by_name = examine(theirs, alice, profiles=("prune-empty-upgraded",))
         if by_name.verdict == "trusted":

@@ -255,14 +255,17 @@ def test_an_unknown_profile(where: str, alice: PrivateKey) -> None:
 
 def test_only_signatures_are_changed(alice: PrivateKey) -> None:
     """Member order, unknown members, nulls and numbers stay; two spaces, UTF-8, a newline."""
-    text = '{"x":null,"url":"https://a.example","name":"é\\u20ac","y":[1,1.0,1e2],"signatures":[]}'
+    text = (
+        '{"x":null,"url":"https://a.example","name":"é\\u20ac","y":[1,1.0,1e2],'
+        '"skills":[],"signatures":[]}'
+    )
 
     document = sign_card(text.encode(), [alice]).decode()
 
     before, _, after = document.partition('"signatures": [')
     assert before == (
         '{\n  "x": null,\n  "url": "https://a.example",\n  "name": "é€",\n'
-        '  "y": [\n    1,\n    1.0,\n    100.0\n  ],\n  '
+        '  "y": [\n    1,\n    1.0,\n    100.0\n  ],\n  "skills": [],\n  '
     )
     assert after.endswith("\n  ]\n}\n")
 

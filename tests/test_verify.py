@@ -380,38 +380,101 @@ def test_typ_of_another_document(typ: str, alice: PrivateKey) -> None:
     assert report.signatures[0].verdict == "refused"
 
 
-@pytest.mark.parametrize("profile", ["served-as-is", "rule-1-as-written"])
-def test_a_jwt_does_not_pass_for_a_card(profile: str, alice: PrivateKey) -> None:
-    """A token whose claims are a card is signed by the same key; a full profile never takes it."""
-    card = by_another_sdk(LAX, alice, profile, typ="JWT")
+# ------------------------------------------------------------------ a token is no card (E1)
 
-    report = examine(card, alice, profiles=DEFAULT_PROFILES)
+URL = "https://a.example/return"
+CLAIMS = {"iss", "sub", "aud", "exp", "nbf", "iat", "jti"}
+#: What the same key may have signed besides: none of them has what makes a card.
+NO_CARDS: dict[str, dict[str, Any]] = {
+    "a url alone": {"url": URL},
+    "a link": {"url": URL, "type": "link", "target": "blank"},
+    "an event": {"name": "order.created", "url": URL, "data": {"skills": []}},
+    "a redirect inside the origin": {"url": URL + "?next=/a2a", "state": "x", "name": ""},
+    "a null name": {"name": None, "url": URL, "skills": []},
+    "a name that is a list": {"name": ["Harbour"], "url": URL, "skills": []},
+    "skills that are an object": {"name": "Harbour", "url": URL, "skills": {}},
+    "capabilities that are a list": {"name": "Harbour", "url": URL, "capabilities": []},
+    "a card as a claim": {"url": URL, "card": PORTABLE},
+    "an ID token": {"iss": URL, "sub": "7", "aud": "c", "exp": 9, "iat": 1, "name": "Ann"},
+    "an access token (RFC 9068)": {"iss": URL, "aud": "c", "client_id": "c", "url": URL},
+    "a logout token": {"iss": URL, "sid": "1", "events": {"logout": {}}, "url": URL},
+    "a DPoP proof": {"jti": "1", "htm": "POST", "htu": URL, "iat": 1, "url": URL},
+    "signed userinfo": {"sub": "7", "name": "Ann", "profile": URL, "url": URL},
+}
+
+
+@pytest.mark.parametrize("typ", ["JOSE", "JWT", None])
+@pytest.mark.parametrize("claims", NO_CARDS.values(), ids=NO_CARDS)
+def test_a_token_is_no_card(claims: dict[str, Any], typ: str | None, alice: PrivateKey) -> None:
+    """Its signature is good, and it says nothing of an agent."""
+    report = examine(under_header(claims, alice, header(typ), profile="served-as-is"), alice)
+
+    (signature,) = report.signatures
+    assert report.verdict == "untrusted"
+    assert signature.answers.authorised == "no"
+    assert "card.not_agent_card" in [one.code for one in signature.reasons]
+    assert signature.verdict == ("refused" if typ == "JWT" and claims.keys() & CLAIMS else "valid")
+
+
+@pytest.mark.parametrize("value", [None, "", URL, 0], ids=repr)
+@pytest.mark.parametrize("claim", sorted(CLAIMS))
+def test_a_jwt_with_a_claim_is_a_token(claim: str, value: Any, alice: PrivateKey) -> None:
+    """Null included: a card has none of them, whatever else it holds."""
+    card = {**PORTABLE, claim: value}
+
+    report = examine(by_another_sdk(card, alice, "served-as-is", typ="JWT"), alice)
 
     assert (report.verdict, codes(report)[0]) == ("untrusted", "sig.typ_forbidden")
+    assert claim in report.reasons[0].message
     assert (report.signatures[0].verdict, report.signatures[0].counts) == ("refused", False)
+    assert examine(by_another_sdk(card, alice, "served-as-is"), alice).verdict == "trusted"
+
+
+def test_only_the_top_level_has_claims(alice: PrivateKey) -> None:
+    """A member of that name further down is a card's own."""
+    card = {**PORTABLE, "x-claims": {"iss": URL, "exp": 1}}
+
+    report = examine(by_another_sdk(card, alice, "served-as-is", typ="JWT"), alice)
+
+    assert report.verdict == "trusted"
+
+
+@pytest.mark.parametrize("profile", ["served-as-is", "rule-1-as-written"])
+def test_a_jwt_over_a_card_counts(profile: str, alice: PrivateKey) -> None:
+    """The honest twin: PyJWT and a2a-sdk write JWT where nobody says otherwise."""
+    card = by_another_sdk(WITH_DEFAULTS, alice, profile, typ="JWT")
+
+    assert examine(card, alice).verdict == "trusted"
 
 
 @pytest.mark.parametrize("profile", LOSSY)
 def test_a_jwt_may_stand_for_a_pruning_profile(profile: str, alice: PrivateKey) -> None:
-    """a2a-sdk writes JWT by default; iss and aud cannot occur in what it prunes."""
+    """a2a-sdk writes JWT by default."""
     card = by_another_sdk(WITH_DEFAULTS, alice, profile, typ="JWT")
 
-    assert examine(card, alice, profiles=(profile,)).verdict == "trusted"
-    assert examine(card, alice).verdict == "untrusted"
+    report = examine(card, alice, profiles=(profile,))
+    assert (report.verdict, report.profile) == ("trusted", profile)
 
 
-def test_a_jwt_over_a_portable_card_counts_by_the_pruning_profile(alice: PrivateKey) -> None:
-    """Its bytes are a full payload's too, but what its signer pruned cannot be known."""
+def test_a_jwt_over_a_portable_card_counts_by_the_full_profile(alice: PrivateKey) -> None:
+    """All readings of it are the same bytes."""
     card = by_another_sdk(PORTABLE, alice, "prune-empty", typ="JWT")
 
-    report = examine(card, alice, profiles=DEFAULT_PROFILES)
-    assert (report.verdict, report.profile) == ("trusted", "prune-empty")
-    assert "coverage.absence_unprovable" in codes(report)
+    report = examine(card, alice)
 
-    by_default = examine(card, alice)
-    assert by_default.verdict == "untrusted"
-    assert by_default.signatures[0].verdict == "other-profile"
-    assert "served-as-is" not in by_default.reasons[0].message
+    assert (report.verdict, report.profile) == ("trusted", "served-as-is")
+
+
+def test_what_pruning_leaves_must_be_a_card_too(alice: PrivateKey) -> None:
+    """The payload counts, not the document: what it does not hold can be added to a token."""
+    token = {"name": "Harbour", "supportedInterfaces": PORTABLE["supportedInterfaces"]}
+    entry = one_signature(token, alice, "prune-empty")
+    card = {**token, "skills": [], "capabilities": {}, "signatures": [entry]}
+
+    report = examine(card, alice, profiles=DEFAULT_PROFILES)
+
+    assert report.verdict == "untrusted"
+    assert "card.not_agent_card" in codes(report)
 
 
 @pytest.mark.parametrize("profile", DEFAULT_PROFILES)

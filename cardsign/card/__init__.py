@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from cardsign.card.interfaces import current_interfaces as current_interfaces
     from cardsign.card.interfaces import interfaces_of as interfaces_of
     from cardsign.card.members import MemberProblem as MemberProblem
+    from cardsign.card.members import check_is_agent_card as check_is_agent_card
     from cardsign.card.members import check_members as check_members
+    from cardsign.card.members import token_claims as token_claims
     from cardsign.card.schema import CARD_0_3 as CARD_0_3
     from cardsign.card.schema import CARD_1_0 as CARD_1_0
     from cardsign.card.schema import Field as Field
@@ -99,7 +101,9 @@ _NAMES = {
     ),
     "cardsign.card.members": (
         "MemberProblem",
+        "check_is_agent_card",
         "check_members",
+        "token_claims",
     ),
     "cardsign.card.schema": (
         "CARD_0_3",

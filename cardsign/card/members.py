@@ -9,11 +9,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from cardsign.card.document import Generation
 from cardsign.card.schema import CARD_0_3, CARD_1_0, AgentCard03, AgentCard10, Field, Message
 from cardsign.card.strictjson import Json, pointer
+from cardsign.errors import CardRefused
+
+#: The claims of a JWT (RFC 7519 4.1) by which a token can be told from a card.
+TOKEN_CLAIMS: Final = frozenset({"iss", "sub", "aud", "exp", "nbf", "iat", "jti"})
+
+
+def check_is_agent_card(payload: Mapping[str, Json]) -> None:
+    """Refuse what is no card: a key signs tokens, links and events too.
+
+    A card has a `name` that is a non-empty string, and `skills` that are a list or
+    `capabilities` that are an object. Its other members are not looked at.
+
+    Raises:
+        CardRefused: ``card.not_agent_card``.
+    """
+    name = payload.get("name")
+    if not isinstance(name, str) or not name:
+        lacking = "a `name` that is a non-empty string"
+    elif not isinstance(payload.get("skills"), list) and not isinstance(
+        payload.get("capabilities"), dict
+    ):
+        lacking = "both a list of `skills` and an object of `capabilities`"
+    else:
+        return
+    raise CardRefused("card.not_agent_card", f"the object lacks {lacking}")
+
+
+def token_claims(payload: Mapping[str, Json]) -> tuple[str, ...]:
+    """The claims of a token that stand at the top of an object, null ones included."""
+    return tuple(name for name in payload if name in TOKEN_CLAIMS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from typing import Final
 
 from cardsign.card.canonical import (
     DEFAULT_PROFILES,
-    FULL_PROFILES,
     OPT_IN_PROFILES,
     Payload,
     canonicalize,
@@ -25,6 +24,7 @@ from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
 from cardsign.card.document import Card
 from cardsign.card.extended import ExtendedMarker
 from cardsign.card.interfaces import check_interfaces
+from cardsign.card.members import check_is_agent_card, token_claims
 from cardsign.card.strictjson import Json
 from cardsign.errors import CanonicalizationError, CardRefused, InputRefused, SignatureRefused
 from cardsign.jose.algorithms import DEFAULT_ALGORITHMS
@@ -218,11 +218,16 @@ def _judge(
 ) -> SignatureReport:
     path = f"/signatures/{index}"
     enrolment = standing.enrolment
-    allowed = [p for p in matched if _may_count(header, p.profile, enrolment)]  # (4)
+    allowed = [p for p in matched if _may_count(header, p, enrolment)]  # (4)
     payload = (allowed or matched)[0]
     parts = question.payloads.uncovered(payload, accept_lossy=bool(allowed))
     kind = kind_of(payload.value, question.expect)  # (5)
-    refusals = [may_sign_now(key, standing), kind.refusal, _outside(payload, standing)]
+    refusals = [
+        may_sign_now(key, standing),
+        kind.refusal,
+        _outside(payload, standing),
+        _no_card(payload),
+    ]
     against = [reason for reason in refusals if reason is not None]
     whole = question.payloads.of("served-as-is")
     current, why = currency(whole.data if whole else None, kind.marker, standing, question.expect)
@@ -268,11 +273,11 @@ def _ends(key: AcceptedKey, marker: ExtendedMarker | None, standing: Standing) -
     return datetime.fromtimestamp(min(ends), UTC) if ends else None
 
 
-def _may_count(header: ProtectedHeader, profile: str, enrolment: Enrolment) -> bool:
-    """Rule V3: a compat typ never counts, JWT only for what prunes (no claims survive there)."""
-    if profile not in enrolment.profiles or header.kind == "compat":
+def _may_count(header: ProtectedHeader, payload: Payload, enrolment: Enrolment) -> bool:
+    """Rule V3: a compat typ never counts, and JWT only for a payload without a token's claims."""
+    if payload.profile not in enrolment.profiles or header.kind == "compat":
         return False
-    return header.kind == "full" or profile not in FULL_PROFILES
+    return header.kind == "full" or not token_claims(payload.value)
 
 
 def _why_not(
@@ -282,11 +287,10 @@ def _why_not(
     if header.kind == "compat":
         never = f"a compat signature ({', '.join(fits)}) never counts"
         return "valid", Reason.of("sig.compat", never, path)
-    if header.kind == "jwt":  # its bytes could be a token's claims under any full profile
-        fits = [profile for profile in fits if profile not in FULL_PROFILES]
-        if not fits:
-            jwt = "typ JWT does not go with a full profile: the payload could be a token's claims"
-            return "refused", Reason.of("sig.typ_forbidden", jwt, path)
+    # All that one signature fits are the same bytes, so the first speaks for the others.
+    if header.kind == "jwt" and (claims := token_claims(matched[0].value)):
+        jwt = f"typ JWT with {', '.join(claims)} in the payload: that is a token, not a card"
+        return "refused", Reason.of("sig.typ_forbidden", jwt, path)
     if all(profile in OPT_IN_PROFILES for profile in fits):
         never = f"the signature fits {', '.join(fits)}, which no verifier of ours accepts"
         return "other-profile", Reason.of("sig.other_profile", never, path, _ASK_FOR_A_FULL_ONE)
@@ -303,6 +307,15 @@ def _outside(payload: Payload, standing: Standing) -> Reason | None:
         destinations = payload.destinations.items()
         received = (source for source, found in destinations if refusal.path in found)
         return reason_of(refusal, next(received, refusal.path))
+    return None
+
+
+def _no_card(payload: Payload) -> Reason | None:
+    """Why the payload is no Agent Card (decision E1: whatever the typ), or None if it is one."""
+    try:
+        check_is_agent_card(payload.value)
+    except CardRefused as refusal:
+        return reason_of(refusal)
     return None
 
 
