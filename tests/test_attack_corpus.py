@@ -13,46 +13,49 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from attacks_runner import (
-    CORPUS,
-    FORMAT,
-    TRANSCRIPT_FORMAT,
-    Attack,
-    Case,
-    Outcome,
-    Verifier,
-    deviations,
-    load,
-    ours,
-)
-from attacks_traffic import Traffic
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from cardsign.card import parse_object
 from cardsign.errors import JsonRefused
 from cardsign.reasons import REASONS
+from tests.attack_maker.attack import Attack as Made
+from tests.attack_maker.made import attacks
+from tests.attack_maker.writer import document, spread
+from tests.attack_runner.corpus import (
+    CORPUS,
+    FORMAT,
+    Attack,
+    Case,
+    content,
+    inputs,
+    load_attacks,
+    named_inputs,
+)
+from tests.attack_runner.outcome import Outcome, Traffic, Verifier, deviations
+from tests.attack_runner.verifier import judge
 from tests.oracle.adapter import outcome_faults
 
 #: The corpus only grows; raise this when it does.
 LEAST_CASES = 1840
 #: Bytes of all of it; what is larger is written as a recipe.
-MOST_BYTES = 3_800_000
+MOST_BYTES = 3_200_000
 
+SOURCE = r"keys-and-trust \d+|finding \d+|break \d+|the worked example|rules? [KV]\d+.*"
 ROOT = Path(__file__).resolve().parents[1]
-ATTACKS = load()
+ATTACKS = load_attacks()
 CASES = [case for attack in ATTACKS for case in attack.cases]
-#: The cases of each directory, and apart from them its transcripts.
+#: The cases of each attack, and apart from them its transcripts.
 SETS = {
-    f"{attack.folder.name}{what}": cases
+    f"{attack.name}{what}": cases
     for attack in ATTACKS
     for what, cases in (("", attack.cases), ("-on-line", attack.transcripts))
     if cases
 }
 
-each_attack = pytest.mark.parametrize("attack", ATTACKS, ids=[one.folder.name for one in ATTACKS])
+each_attack = pytest.mark.parametrize("attack", ATTACKS, ids=[one.name for one in ATTACKS])
 each_set = pytest.mark.parametrize("cases", SETS.values(), ids=SETS)
 
-ABOUT = {"format", "number", "title", "source", "why", "cases"}
+ABOUT = {"format", "number", "title", "source", "why", "files", "cases"}
 CASE = {"id", "kind", "title", "policy", "lock", "memory", "steps"}
 STEP = {"card", "public", "subject", "now", "evidence", "historic", "expect"}
 ON_LINE = {"url", "subject", "now", "elapsed", "restart", "lost", "repeat"}
@@ -63,6 +66,7 @@ TRAFFIC = {"asked", "reached", "times", "lookups", "unsent", "taken"}
 EVIDENCE = {"keysets", "releases", "jwks", "jwks_url", "contact"}
 REMEMBERED = {"keyset", "release", "newest_iat", "signed_before", "jwks", "first_contact"}
 EXPECT = {"verdict", "code", "first", "warnings", "answers", "subject", "card"}
+ANSWERS = {"integrity", "authorised", "current", "complete"}
 VERDICTS = {"trusted", "untrusted", "invalid", "indeterminate", "none"}
 
 
@@ -82,7 +86,7 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("case", CASES, ids=[f"attack-{case.id}" for case in CASES])
 def test_we_agree_with_the_case(case: Case) -> None:
     """Verdict and reason at every step, and nothing is fetched; the oracle says the same."""
-    outcomes = list(ours(case))
+    outcomes = list(judge(case))
     assert deviations(case, lambda _: outcomes) == []
     assert outcome_faults(case, outcomes) == []
 
@@ -108,7 +112,7 @@ def doubting(case: Case) -> Iterable[Outcome]:
 @each_set
 @pytest.mark.parametrize("verifier", [refusing, accepting, doubting])
 def test_one_answer_to_everything_fails(cases: list[Case], verifier: Verifier) -> None:
-    """In every directory, and among its transcripts as well."""
+    """In every attack, and among its transcripts as well."""
     assert any(deviations(case, verifier) for case in cases)
 
 
@@ -131,11 +135,11 @@ def test_every_attack_has_an_honest_twin(cases: list[Case]) -> None:
 def test_the_corpus_is_large_enough() -> None:
     """As many cases as were promised, in no more bytes than a checkout should bear."""
     assert sum(map(len, SETS.values())) >= LEAST_CASES
-    assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < MOST_BYTES
+    assert sum(path.stat().st_size for path in CORPUS.iterdir()) < MOST_BYTES
 
 
 def test_numbers_and_names_are_unique() -> None:
-    """A number names a directory, an id a case."""
+    """A number names an attack, an id a case."""
     every = [case for cases in SETS.values() for case in cases]
     assert Counter(attack.number for attack in ATTACKS).most_common(1)[0][1] == 1
     assert Counter(case.id for case in every).most_common(1)[0][1] == 1
@@ -148,7 +152,7 @@ def test_no_attack_of_the_list_is_left_out() -> None:
 
 @each_attack
 def test_what_is_no_data_is_a_test(attack: Attack) -> None:
-    """Every directory says something, and every test that one names is there."""
+    """Every attack says something, and every test that one names is there."""
     assert attack.cases or attack.transcripts or attack.tests
     for name in attack.tests:
         file, _, function = name.partition("::")
@@ -157,12 +161,13 @@ def test_what_is_no_data_is_a_test(attack: Attack) -> None:
 
 
 @each_attack
-def test_the_form_of_a_directory(attack: Attack) -> None:
+def test_the_form_of_an_attack(attack: Attack) -> None:
     """As README.md has it; no member unknown, none missing."""
-    assert set(attack.about) - {"tests"} == ABOUT
+    assert set(attack.about) - {"tests", "transcripts"} == ABOUT
     assert attack.about["format"] == FORMAT
-    assert attack.folder.name.startswith(f"{attack.number:03}-")
-    assert re.fullmatch(r"keys-and-trust \d+|finding \d+|rules? [KV]\d+.*", attack.about["source"])
+    assert attack.name.startswith(f"{attack.number:03}-")
+    assert attack.about["why"]
+    assert re.fullmatch(SOURCE, attack.about["source"])
     for case in attack.cases:
         _check_case(case.members)
         for step in case.steps:
@@ -193,18 +198,19 @@ def _check_expectation(expect: Mapping[str, Any], *more: str) -> None:
     assert set(expect) <= EXPECT.union(more)
     assert expect["verdict"] in VERDICTS
     assert ("warnings" if expect["verdict"] == "trusted" else "code") in expect
+    answers = expect.get("answers", {})
+    assert set(answers) == (set() if expect["verdict"] == "none" else ANSWERS)
+    assert set(answers.values()) <= {"yes", "no", "unknown"}
+    assert expect["verdict"] != "trusted" or answers["integrity"] == answers["authorised"] == "yes"
     codes = {*expect.get("warnings", ()), *([expect["code"]] if "code" in expect else ())}
     assert codes <= set(REASONS)
 
 
 @pytest.mark.parametrize(
-    "attack", [one for one in ATTACKS if one.transcripts], ids=lambda one: one.folder.name
+    "attack", [one for one in ATTACKS if one.transcripts], ids=lambda one: one.name
 )
 def test_the_form_of_transcripts(attack: Attack) -> None:
     """As README.md has it; no member unknown, and what may be asked is always said."""
-    document = json.loads((attack.folder / "fetch.json").read_text(encoding="utf-8"))
-    assert document.keys() == {"format", "cases"}
-    assert document["format"] == TRANSCRIPT_FORMAT
     for case in attack.transcripts:
         _check_case(case.members)
         assert case.steps[0].keys() >= WORLD
@@ -244,14 +250,20 @@ def test_no_two_cases_are_the_same(cases: list[Case]) -> None:
 @each_attack
 def test_every_file_is_used(attack: Attack) -> None:
     """And every file that is named is there; .json is strict JSON, .bin is not."""
-    there = {path.name for path in attack.folder.iterdir()}
-    cases = [*attack.cases, *attack.transcripts]
-    named = {name for case in cases for name in case.files()}
-    assert named == there - {"attack.json", "fetch.json"}
+    named = set()
+    for case in (*attack.cases, *attack.transcripts):
+        for _, one in named_inputs(case.members):
+            named |= {one} if isinstance(one, str) else set(_pieces(one))
+    described = attack.files
+    assert named == set(described)
     for name in named:
         if not name.endswith(".toml"):
-            data = (attack.folder / name).read_bytes()
+            data = attack.file(name)
             assert Path(name).suffix == (".json" if is_strict(data) else ".bin"), name
+
+
+def _pieces(described: Mapping[str, Any]) -> Iterator[str]:
+    return (piece["file"] for piece in described["pieces"] if "file" in piece)
 
 
 def is_strict(data: bytes) -> bool:
@@ -263,20 +275,36 @@ def is_strict(data: bytes) -> bool:
     return True
 
 
+@each_attack
+def test_the_file_is_in_its_form(attack: Attack) -> None:
+    """Whatever fits into a line stands on one, so that an edit shows as what it is."""
+    text = (CORPUS / f"{attack.name}.json").read_text(encoding="utf-8")
+    assert spread(json.loads(text)) + "\n" == text
+
+
+@pytest.mark.parametrize("made", list(attacks()), ids=lambda one: one.name)
+def test_what_can_be_made_anew_comes_out_the_same(made: Made) -> None:
+    """The newer attacks have keys that are computed from names."""
+    text = (CORPUS / f"{made.name}.json").read_text(encoding="utf-8")
+    assert document(made.about, made.files) == text
+
+
 #: A private member with more than a placeholder in it.
 PRIVATE = re.compile(rb'"?\b(?:d|p|q|dp|dq|qi|k|priv)"?\s*[:=]\s*"[A-Za-z0-9_-]{5,}"')
 
 
-def test_no_private_key_is_in_it() -> None:
+@each_attack
+def test_no_private_key_is_in_it(attack: Attack) -> None:
     """Where an attack is about private members, they hold placeholders."""
-    guilty = [path.name for path in _files() if PRIVATE.search(path.read_bytes())]
+    guilty = [name for name in attack.files if PRIVATE.search(attack.file(name))]
     assert guilty == []
+    assert not PRIVATE.search((CORPUS / f"{attack.name}.json").read_bytes())
+
+
+def test_a_private_key_would_be_found() -> None:
+    """In JSON as in TOML."""
     assert PRIVATE.search(b'{"kty": "EC", "d": "AAAAAAAAAA"}')
     assert PRIVATE.search(b'public = { d = "AAAAAAAAAA" }')
-
-
-def _files() -> Iterator[Path]:
-    return (path for path in CORPUS.rglob("*") if path.is_file())
 
 
 def test_a_modulus_is_refused_before_it_becomes_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,10 +317,10 @@ def test_a_modulus_is_refused_before_it_becomes_a_key(monkeypatch: pytest.Monkey
     monkeypatch.setattr(rsa.RSAPublicNumbers, "public_key", refuse)
     for case in attack.cases:
         if case.is_attack and not case.id.endswith("beside"):  # which has a good key too
-            assert deviations(case, ours) == []
+            assert deviations(case, judge) == []
         else:
             with pytest.raises(AssertionError, match="arithmetic"):
-                deviations(case, ours)
+                deviations(case, judge)
 
 
 # ------------------------------------------------------------------ the runner
@@ -324,11 +352,10 @@ def outcome(**members: Any) -> Outcome:
     ids=str,
 )
 def test_the_runner_sees_what_is_wrong_with_a_trusted_card(
-    members: dict[str, Any], tmp_path: Path
+    members: dict[str, Any],
 ) -> None:
     """Each member of `expect` is compared."""
     case = _case(
-        tmp_path,
         {
             "verdict": "trusted",
             "warnings": ["trust.freshness_waived"],
@@ -352,27 +379,65 @@ def test_the_runner_sees_what_is_wrong_with_a_trusted_card(
         ((), False, False),
     ],
 )
-def test_the_runner_sees_the_reason(
-    codes: tuple[str, ...], first: bool, agrees: bool, tmp_path: Path
-) -> None:
+def test_the_runner_sees_the_reason(codes: tuple[str, ...], first: bool, agrees: bool) -> None:
     """Among the reasons, or before all others."""
-    case = _case(tmp_path, {"verdict": "invalid", "code": "sig.bad", "first": first})
+    case = _case({"verdict": "invalid", "code": "sig.bad", "first": first})
     found = deviations(case, lambda _: [Outcome("invalid", codes)])
     assert (found == []) is agrees
 
 
-def test_the_runner_sees_a_card_that_nobody_should_get(tmp_path: Path) -> None:
+def test_the_runner_sees_a_card_that_nobody_should_get() -> None:
     """Whatever else is as it should be; and outcomes that are missing."""
-    case = _case(tmp_path, {"verdict": "invalid", "code": "sig.bad"})
+    case = _case({"verdict": "invalid", "code": "sig.bad"})
     assert deviations(case, lambda _: [Outcome("invalid", ("sig.bad",), card={})]) != []
     assert deviations(case, lambda _: []) != []
 
 
-def test_an_input_is_made_of_its_pieces(tmp_path: Path) -> None:
-    """As README.md has it."""
-    case = _case(tmp_path, {})
-    pieces = [{"text": "ä[", "times": 2}, {"base64": "/w=="}, {"file": "verified.json"}]
-    assert case.input({"pieces": pieces}) == "ä[ä[".encode() + b'\xff{"name": "x"}'
+FILES: dict[str, Any] = {
+    "text": {"text": "ä\n"},
+    "lines": {"lines": ["a", "", "ä"]},
+    "bytes": {"base64": "/w=="},
+    "indented": {"json": {"ä": [1, {}]}},
+    "dense": {"compact": {"ä": [1, {}], "b": ", "}},
+    "edited": {"of": "dense", "replace": [["1", "2"], ['", "', '""']]},
+    "again": {"of": "edited", "replace": [["2", "3"]]},
+    "pieces": {"pieces": [{"text": "ä[", "times": 2}, {"base64": "/w=="}, {"file": "again"}]},
+    "first": {"statement": {"payload": {"b": 1, "c": []}, "signatures": [{"protected": {"x": 1}}]}},
+    "next": {"statement": {"of": "first", "payload": {"a": 1}, "without": ["c"], "signatures": []}},
+}
+CONTENTS = {
+    "text": "ä\n".encode(),
+    "lines": "a\n\nä\n".encode(),
+    "bytes": b"\xff",
+    "indented": '{\n "ä": [\n  1,\n  {}\n ]\n}\n'.encode(),
+    "dense": '{"ä":[1,{}],"b":", "}'.encode(),
+    "edited": '{"ä":[2,{}],"b":""}'.encode(),
+    "again": '{"ä":[3,{}],"b":""}'.encode(),
+    "pieces": "ä[ä[".encode() + b"\xff" + '{"ä":[3,{}],"b":""}'.encode(),
+    "first": b'{"payload":"eyJiIjoxLCJjIjpbXX0","signatures":[{"protected":"eyJ4IjoxfQ"}]}',
+    "next": b'{"payload":"eyJhIjoxLCJiIjoxfQ","signatures":[]}',
+}
+
+
+@pytest.mark.parametrize(("name", "data"), CONTENTS.items(), ids=CONTENTS)
+def test_a_file_is_what_it_is_said_to_hold(name: str, data: bytes) -> None:
+    """As README.md has it, in each of its forms."""
+    assert content(FILES, name) == data
+
+
+@pytest.mark.parametrize("old", ["x", "{", ""], ids=["absent", "twice", "empty"])
+def test_an_edit_must_be_clear(old: str) -> None:
+    """What is replaced occurs once."""
+    with pytest.raises(ValueError, match="times"):
+        content({**FILES, "bad": {"of": "dense", "replace": [[old, "y"]]}}, "bad")
+
+
+def test_inputs_have_roles() -> None:
+    """Everything that a verifier is given, and nothing else."""
+    [case] = [one for one in CASES if one.id == "055-mix-and-match/old-new-held"]
+    roles = [role for role, _ in inputs(case)]
+    assert len(set(roles)) == len(roles)
+    assert {"policy", "step 0 card", "step 0 keysets 0", "step 0 releases 0"} <= set(roles)
 
 
 TRAFFIC_DONE = Traffic(
@@ -404,22 +469,20 @@ TRAFFIC_DONE = Traffic(
     ],
     ids=str,
 )
-def test_the_runner_sees_what_is_done_on_the_network(
-    expect: dict[str, Any], agrees: bool, tmp_path: Path
-) -> None:
+def test_the_runner_sees_what_is_done_on_the_network(expect: dict[str, Any], agrees: bool) -> None:
     """Each member of `expect` that is about it is compared."""
     said = {"verdict": "invalid", "asked": ["https://tides.example/a"], **expect}
     done = Outcome("invalid", traffic=TRAFFIC_DONE)
-    assert (deviations(_case(tmp_path, said), lambda _: [done]) == []) is agrees
+    assert (deviations(_case(said), lambda _: [done]) == []) is agrees
 
 
-def test_the_runner_sees_a_name_that_is_none_of_ours(tmp_path: Path) -> None:
+def test_the_runner_sees_a_name_that_is_none_of_ours() -> None:
     """A look-up tells somebody something, even if nothing follows."""
-    case = _case(tmp_path, {"verdict": "invalid", "asked": ["https://tides.example/a"]})
+    case = _case({"verdict": "invalid", "asked": ["https://tides.example/a"]})
     done = Outcome("invalid", traffic=Traffic(lookups=("evil.example",)))
     assert deviations(case, lambda _: [done]) != []
 
 
-def _case(folder: Path, expect: dict[str, Any]) -> Case:
-    (folder / "verified.json").write_bytes(b'{"name": "x"}')
-    return Case(folder, {"id": "x", "kind": "attack", "steps": [{"expect": expect}]})
+def _case(expect: dict[str, Any]) -> Case:
+    attack = Attack("x", {"files": {"verified.json": {"text": '{"name": "x"}'}}})
+    return Case(attack, {"id": "x", "kind": "attack", "steps": [{"expect": expect}]})

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from attacks_runner import Case, deviations, load
-from transcript_player import play
-from transcript_world import Certificates
 
 from cardsign.net import Asker, IPAddress, Wire, addresses
+from tests.attack_runner.corpus import Case, load_attacks
+from tests.attack_runner.outcome import deviations
+from tests.attack_runner.verifier import play
+from tests.attack_runner.world import Certificates
 from tests.oracle.adapter import outcome_faults
 
-CASES = {case.id: case for attack in load() for case in attack.transcripts}
+CASES = {case.id: case for attack in load_attacks() for case in attack.transcripts}
 
 
 @pytest.fixture(scope="session")

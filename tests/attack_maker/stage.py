@@ -11,9 +11,19 @@ from functools import cached_property
 from ipaddress import ip_address
 from typing import Any, Final, Literal
 
-from corpus import JWKS_URL, NOW, Attack, issuer, jwk_set, pinned, refused, trusted
-from crafting import ORIGIN, Json
-from statements import URL, House, Statement, pin, yes
+from tests.attack_maker.attack import (
+    JWKS_URL,
+    NOW,
+    WAIVED,
+    Attack,
+    issuer,
+    jwk_set,
+    pinned,
+    refused,
+    trusted,
+)
+from tests.attack_maker.signing import ORIGIN, Json
+from tests.attack_maker.statements import URL, YES, House, Statement, pin
 
 HOST: Final = "tides.example"
 #: Where the house is. Public in form; nothing is ever sent there.
@@ -21,19 +31,12 @@ HOME: Final = "93.184.215.14"
 EVIL_HOST: Final = "evil.example"
 EVIL_HOME: Final = "93.184.215.66"
 EVIL: Final = f"https://{EVIL_HOST}"
-LEGACY_URL: Final = f"{ORIGIN}/.well-known/agent.json"
 STATEMENTS: Final = f"{ORIGIN}/.well-known/cardsign"
 RELEASE_URL: Final = f"{STATEMENTS}/release.json"
-INDETERMINATE: Final = "indeterminate"
-UNTRUSTED: Final = "untrusted"
-#: Where nothing but pinned keys says that a card is good.
-WAIVED: Final = ("trust.freshness_waived",)
 
 #: Seconds for which an answer may be used without asking, at most.
 CEILING: Final = 300
 LATER: Final = NOW + CEILING + 1
-EXPIRED: Final = "statement.expired"
-UNANSWERED: Final = "refresh.no_answer"
 
 Kind = Literal["pin", "url", "keyset"]
 
@@ -106,7 +109,7 @@ class Stage:
 
     def place(self, name: str, content: Any) -> str | Json:
         """Put an input into the directory."""
-        return self.attack.place(name, content)
+        return self.attack.input(name, content)
 
     def pinned(self, file: str = "by-pin.toml", **members: Any) -> str:
         """The policy that pins the card key."""
@@ -226,14 +229,15 @@ class Stage:
         title: str,
         verdict: str,
         code: str,
+        said: str,
         *,
         policy: str,
         expecting: Mapping[str, Any] | None = None,
         memory: str | None = None,
         **more: Any,
     ) -> None:
-        """A card that must not be trusted, and why."""
-        step = self.step(refused(verdict, code, **(expecting or {})), **more)
+        """A card that must not be trusted, and why; `said` is what the four answers are."""
+        step = self.step(refused(verdict, code, said, **(expecting or {})), **more)
         self.case(id_, title, step, policy=policy, memory=memory)
 
     def honest(
@@ -242,20 +246,20 @@ class Stage:
         title: str,
         *,
         policy: str,
-        warnings: Sequence[str] | None = None,
+        warnings: Sequence[str] = (),
         expecting: Mapping[str, Any] | None = None,
         memory: str | None = None,
         **more: Any,
     ) -> None:
         """A card that must be trusted."""
-        step = self.step({**self.good(policy, warnings), **(expecting or {})}, **more)
+        step = self.step({**self.good(policy, *warnings), **(expecting or {})}, **more)
         self.case(id_, title, step, policy=policy, twin=True, memory=memory)
 
-    def good(self, policy: str, warnings: Sequence[str] | None = None) -> Json:
+    def good(self, policy: str, *warnings: str) -> Json:
         """What an honest card gets under one of the three policies."""
         if self._kinds.get(policy) == "keyset":
-            return yes(*(warnings or ()))
-        return trusted(*WAIVED, *(warnings or ()))
+            return trusted(*warnings, answers=YES)
+        return trusted(WAIVED, *warnings)
 
 
 def _is_input(content: Any) -> bool:

@@ -13,10 +13,20 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final
 
-from corpus import ISSUER, NOW, Recipe, refused, trusted
-from crafting import CARD, ORIGIN, Json, Key, b64, dump, ec_key, entry, payload_of, signed
-
 from cardsign.card import jcs
+from tests.attack_maker.attack import ISSUER, NOW, Attack, issuer, refused, trusted
+from tests.attack_maker.signing import (
+    CARD,
+    ORIGIN,
+    Json,
+    Key,
+    b64,
+    dump,
+    ec_key,
+    entry,
+    payload_of,
+    signed,
+)
 
 KEYSET: Final = "cardsign-keyset+jws"
 RELEASE: Final = "cardsign-release+jws"
@@ -28,9 +38,7 @@ DAY: Final = 24 * HOUR
 SKEW: Final = 300
 #: The largest integer that every JSON reader holds exactly.
 MOST: Final = 2**53 - 1
-YES: Final = dict.fromkeys(("integrity", "authorised", "current", "complete"), "yes")
-INDETERMINATE: Final = "indeterminate"
-UNTRUSTED: Final = "untrusted"
+YES: Final = "yes yes yes yes"
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class Statement:
     kind: str
     label: str
     members: Json
-    data: bytes | Recipe | Json
+    data: bytes | Json
 
     @cached_property
     def digest(self) -> str:
@@ -60,7 +68,7 @@ class Statement:
         parts: Json = json.loads(self.data)
         return parts
 
-    def sent(self, data: bytes | Recipe | Json, label: str = "") -> Statement:
+    def sent(self, data: bytes | Json, label: str = "") -> Statement:
         """The same under other bytes."""
         if isinstance(data, dict) and "pieces" not in data:
             data = compact(data)
@@ -72,12 +80,12 @@ def compact(document: Any) -> bytes:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def junk(kind: str, data: bytes | Recipe, label: str = "junk") -> Statement:
+def junk(kind: str, data: bytes | Json, label: str = "junk") -> Statement:
     """What is no statement at all."""
     return Statement(kind, label, {}, data)
 
 
-def sealed(payload: bytes, typ: str, *signatures: Json) -> Json:
+def sealed(payload: bytes, *signatures: Json) -> Json:
     """An envelope."""
     return {"payload": b64(payload), "signatures": list(signatures)}
 
@@ -210,9 +218,7 @@ class House:
         return Statement("release", label or number, members, data)
 
     def _signed(self, payload: bytes, typ: str, signers: Iterable[str]) -> bytes:
-        return compact(
-            sealed(payload, typ, *(seal(payload, self.key(name), typ) for name in signers))
-        )
+        return compact(sealed(payload, *(seal(payload, self.key(name), typ) for name in signers)))
 
     # -------------------------------------------------------------- anchors
 
@@ -244,11 +250,84 @@ def lock(keyset: Statement | None, release: Statement | None = None) -> bytes:
     return dump({"format": "cardsign-lock/1", "issuers": {ISSUER: floor}})
 
 
-def yes(*warnings: str) -> Json:
-    """Trusted because all four answers are yes."""
-    return {**trusted("none"), "warnings": list(warnings), "answers": YES}
+# ------------------------------------------------------------------ attacks on statements
 
 
-def no(verdict: str, code: str, **answers: str) -> Json:
-    """Not trusted."""
-    return refused(verdict, code, **({"answers": answers} if answers else {}))
+class Bench(Attack):
+    """An attack on statements: a house, its first keyset and release, and an anchor to them.
+
+    Freshness is required, the verifier remembers, and a twin is trusted because all four answers
+    are yes. A step's card is the house's, signed by its key `card`, where none is given.
+
+    Args:
+        told: As for an :class:`Attack`: number, name, title and why.
+        anchor: Of the policy; the first keyset statement's number and digest where none is given.
+        house: Who is attacked.
+        first: His first keyset statement.
+        policy: More members of the policy's issuer.
+    """
+
+    def __init__(
+        self,
+        *told: Any,
+        anchor: Json | None = None,
+        house: House | None = None,
+        first: Statement | None = None,
+        source: str = "",
+        **policy: Any,
+    ) -> None:
+        super().__init__(*told, source=source)
+        self.house = house or House()
+        self.first = first or self.house.keyset()
+        self.release = self.house.release(self.first)
+        self.freshness = {"freshness": "required", **policy}
+        self.policy(issuer(anchor or pin(self.first), **self.freshness))
+
+    def other_policy(self, file: str, anchor: Json | None = None, /, **members: Any) -> str:
+        """Another policy beside the standard one."""
+        said = {**self.freshness, **members}
+        return self.policy(issuer(anchor or pin(self.first), **said), name=file)
+
+    def lock(self, name: str, keyset: Statement | None, release: Statement | None = None) -> str:
+        """Put a lock there that has seen these."""
+        return str(self.input(f"{name}.lock", lock(keyset, release)))
+
+    def evidence(self, *statements: Statement, **more: Any) -> Json:
+        """What is brought along, in this order."""
+        found: Json = dict(more)
+        for one in statements:
+            found.setdefault(f"{one.kind}s", []).append(self.input(one.label, one.data))
+        return found
+
+    def given(
+        self, expect: Json, *statements: Statement, by: str = "card", card: Any = None, **more: Any
+    ) -> Json:
+        """One step with statements; the card is the house's, signed by `by`, or another."""
+        name = more.pop("name", f"by-{by}")
+        brought = self.evidence(*statements, **more.pop("evidence", {}))
+        content = self.house.card(by) if card is None else card
+        return self.step(content, expect, name=name, evidence=brought, **more)
+
+    def refused(
+        self,
+        id_: str,
+        title: str,
+        verdict: str,
+        code: str,
+        answers: str,
+        *brought: Statement,
+        **more: Any,
+    ) -> None:
+        """A card that must not be trusted with these statements, and why."""
+        expect = refused(verdict, code, answers, **more.pop("expecting", {}))
+        about = self.about_case(more)
+        step = self.given(expect, *brought, **more)
+        self.case(id_, "attack", title, step, **{"memory": "fresh", **about})
+
+    def honest(
+        self, id_: str, title: str, *brought: Statement, warnings: tuple[str, ...] = (), **more: Any
+    ) -> None:
+        """A card that must be trusted with these statements, with these warnings at most."""
+        about = self.about_case(more)
+        step = self.given(trusted(*warnings, answers=YES), *brought, **more)
+        self.case(id_, "twin", title, step, **{"memory": "fresh", **about})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fnmatch
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from cardsign.trust import (
     state_bytes,
     write_bundle,
 )
+from tests.attack_runner.corpus import load_attacks
 from tests.fuzz.issuing import (
     CARD_SIGNERS,
     chain,
@@ -177,12 +179,12 @@ def roots() -> RootPin:
 def published_cards() -> list[bytes]:
     """The cards of our vectors and attacks."""
     vectors = (base64.b64decode(one["card_base64"]) for one in _vectors("cards"))
-    return [*vectors, *_files("attacks/*/*.card.*")]
+    return [*vectors, *_of_attacks("*.card.*")]
 
 
 def published_key_sets() -> list[bytes]:
     """Their key sets."""
-    return [*(dump(one["jwks"]) for one in _vectors("cards")), *_files("attacks/*/*jwks.*")]
+    return [*(dump(one["jwks"]) for one in _vectors("cards")), *_of_attacks("*jwks.*")]
 
 
 def published_keysets() -> list[bytes]:
@@ -204,7 +206,13 @@ def published_refreshes() -> list[bytes]:
 
 def published_policies() -> list[bytes]:
     """The policies of our attacks."""
-    return _files("attacks/*/*.toml")
+    return _of_attacks("*.toml")
+
+
+def _of_attacks(pattern: str) -> list[bytes]:
+    """The files of our attacks that are called so."""
+    attacks = load_attacks()
+    return [one.file(name) for one in attacks for name in fnmatch.filter(one.files, pattern)]
 
 
 def _chains() -> Iterator[list[tuple[str, bytes]]]:

@@ -10,9 +10,10 @@ from textwrap import wrap
 from typing import Any, Final
 
 from attack_trial import ASKED, FETCHES, MAX_PUT, OURS, Result
-from attacks_runner import Attack
 from judges import Version
 from roster import VERIFIERS
+
+from tests.attack_runner.corpus import Attack
 
 _WIDTH: Final = 98  # columns of prose
 _NAMES: Final = {"a2a-js plain": "@a2a-js/sdk", "joserfc": "plain joserfc"}
@@ -34,7 +35,7 @@ def record(attacks: Sequence[Attack], results: Iterable[Result], versions: Any) 
         found.setdefault(result.attack, []).append(result)
     head = {"programs": {name: asdict(version) for name, version in versions.items()}}
     parts = [
-        f'  "{attack.folder.name}": [\n'
+        f'  "{attack.name}": [\n'
         + ",\n".join(f"   {json.dumps(plain(one))}" for one in found[attack.number])
         + "\n  ]"
         for attack in attacks
@@ -66,9 +67,7 @@ def page(
     lines += ["", "## On line", "", *_prose(_ON_LINE), ""]
     lines += _table(attacks, on_line, (FETCHES,))
     lines += ["", *_prose(_BEYOND), ""]
-    lines += [
-        f"- {one.number}, {one.about['title']}: {_named(one)}" for one in attacks if one.tests
-    ]
+    lines += [f"- {one.number}, {one.title}: {_named(one)}" for one in attacks if one.tests]
     lines += ["", "## What could not be put to others", "", *_not_put(results), ""]
     return "\n".join(lines)
 
@@ -166,7 +165,7 @@ def _table(
         wrong = sum(not one.right for one in found)
         yield _line(
             str(attack.number),
-            attack.about["title"],
+            attack.title,
             f"{len(hostile)} + {len(honest)}",
             f"wrong in {wrong}" if wrong else "right",
             *(cell(hostile, honest, name) for name in asked),

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
-from attacks_runner import Case
-from transcript_world import Certificates, World
+from tests.attack_runner.corpus import Case
+from tests.attack_runner.world import Certificates, World
 
 #: The one host that is served, whatever name it is asked by.
 HOST: Final = "tides.example"

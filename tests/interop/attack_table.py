@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from attack_page import page, record  # noqa: E402
-from attack_trial import ASKED, Panel, playing  # noqa: E402
-from attacks_runner import Attack, deviations, load, ours  # noqa: E402
+from attack_trial import ASKED, Panel  # noqa: E402
 from roster import PROGRAMS, VERIFIERS  # noqa: E402
-from transcript_world import Certificates  # noqa: E402
+
+from tests.attack_runner.corpus import load_attacks, load_cases  # noqa: E402
+from tests.attack_runner.outcome import deviations  # noqa: E402
+from tests.attack_runner.verifier import run_case  # noqa: E402
 
 PAGE: Final = ROOT / "docs" / "attacks.md"
 RECORD: Final = ROOT / "docs" / "attacks.json"
@@ -29,13 +29,11 @@ RECORD: Final = ROOT / "docs" / "attacks.json"
 
 def main() -> int:
     """Run all, write both files; 1 where we are wrong."""
-    attacks = load()
-    with TemporaryDirectory() as folder:
-        wrong = list(_wrong(attacks, Certificates(Path(folder))))
-    for line in wrong:
-        print(line, file=sys.stderr)
-    cases = sum(len(attack.cases) + len(attack.transcripts) for attack in attacks)
-    print(f"{len(attacks)} attacks, {cases} cases: {len(wrong)} wrong")
+    attacks, cases = load_attacks(), load_cases().values()
+    wrong = {case.id: found for case in cases if (found := deviations(case, run_case))}
+    for name, found in wrong.items():
+        print(f"{name}: {'; '.join(found)}", file=sys.stderr)
+    print(f"{len(attacks)} attacks, {len(cases)} cases: {len(wrong)} wrong")
     lacking = [name for name in ASKED if PROGRAMS[VERIFIERS[name].program].place is None]
     if wrong or lacking:
         print("nothing written" + (f", for want of {', '.join(lacking)}" if lacking else ""))
@@ -47,17 +45,6 @@ def main() -> int:
     PAGE.write_text(page(attacks, results, versions), encoding="utf-8")
     RECORD.write_text(record(attacks, results, versions), encoding="utf-8")
     return 0
-
-
-def _wrong(attacks: Sequence[Attack], certificates: Certificates) -> Iterator[str]:
-    for attack in attacks:
-        for cases, verifier in (
-            (attack.cases, ours),
-            (attack.transcripts, lambda case: playing(case, certificates)),
-        ):
-            for case in cases:
-                if found := deviations(case, verifier):
-                    yield f"{case.id}: {'; '.join(found)}"
 
 
 if __name__ == "__main__":

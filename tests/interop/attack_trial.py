@@ -13,17 +13,15 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal
 
 from attack_server import is_servable, served
-from attacks_runner import Attack, Case, Outcome, deviations, ours
 from judges import Judge, JudgeFailed
 from roster import PROGRAMS, VERIFIERS, Verifier
-from transcript_player import play
-from transcript_world import Certificates
 
-from cardsign.trust import AtOrigin, CardUrl, Issuer, read_policy
+from tests.attack_runner.corpus import Attack, Case
+from tests.attack_runner.outcome import deviations
+from tests.attack_runner.verifier import certificates, policy_of, run_case, subject_of
 
 Answer = Literal["accepts", "refuses", "fails", "n/a"]
 
@@ -52,6 +50,8 @@ POLICY_CODES: Final = frozenset(
         "trust.no_keys",
     }
 )
+#: Kinds of subjects that a policy is asked about by name or address.
+_NAMED: Final = ("issuer", "origin", "url")
 _NOT_PUT: Final = ("statement.", "state.", "time.", "extended.")
 
 
@@ -85,8 +85,6 @@ class Panel:
         self.verifiers = [VERIFIERS[name] for name in asked]
         self.judges = {one.program: PROGRAMS[one.program].start() for one in self.verifiers}
         self.resolver = Judge([PROGRAMS[FETCHES].place or "", str(RESOLVER)], {})
-        self._folder = TemporaryDirectory()
-        self._certificates = Certificates(Path(self._folder.name))
 
     def __enter__(self) -> Panel:
         return self
@@ -94,7 +92,6 @@ class Panel:
     def __exit__(self, *_: object) -> None:
         for judge in (*self.judges.values(), self.resolver):
             judge.close()
-        self._folder.cleanup()
 
     def results(self, attacks: Sequence[Attack]) -> Iterator[Result]:
         """Put every case to everybody."""
@@ -111,15 +108,15 @@ class Panel:
             one.name: self._ask(one, request) if request else "n/a" for one in self.verifiers
         }
         id_, kind = case.members["id"], case.members["kind"]
-        return Result(number, id_, kind, not deviations(case, ours), answers, why_not)
+        return Result(number, id_, kind, not deviations(case, run_case), answers, why_not)
 
     def fetched(self, number: int, case: Case) -> Result:
         """Put one transcript to ourselves, and to the resolver that can be asked."""
-        right = not deviations(case, lambda one: list(playing(one, self._certificates)))
+        right = not deviations(case, run_case)
         answers: dict[str, Answer] = dict.fromkeys((one.name for one in self.verifiers), "n/a")
         request, why_not = put_on_line(case)
         if request is not None:
-            with served(case, self._certificates) as origin:
+            with served(case, certificates()) as origin:
                 answers[FETCHES] = self._resolved({**request, "url": origin})
         return Result(
             number, case.members["id"], case.members["kind"], right, answers, why_not, on_line=True
@@ -145,18 +142,12 @@ class Panel:
             self.judges[program] = PROGRAMS[program].start()
 
 
-def playing(case: Case, certificates: Certificates) -> Iterator[Outcome]:
-    """What we do in a transcript, with a memory that is thrown away."""
-    with TemporaryDirectory() as folder:
-        yield from play(case, certificates, Path(folder) / "state")
-
-
 def put_on_line(case: Case) -> tuple[dict[str, Any] | None, str]:
     """A resolver's request for a transcript, without its URL; or None, and why there is none."""
     [step, *_] = case.steps
     if not is_servable(case) or step["expect"].get("code", "") in POLICY_CODES:
         return None, "network"
-    tables = tomllib.loads((case.folder / case.members["policy"]).read_text(encoding="utf-8"))
+    tables = tomllib.loads(case.policy.decode())
     keys = [one["public"] for one in tables["issuer"][0]["anchor"].get("keys", ())]
     if not keys:
         return None, "network"
@@ -188,11 +179,10 @@ def put(case: Case) -> tuple[dict[str, Any] | None, str]:
 
 def _enrolled(case: Case, step: dict[str, Any]) -> dict[str, Any] | None:
     """The table of the policy that speaks for the subject."""
-    path = case.folder / case.members["policy"]
-    subjects = {"issuer": Issuer, "origin": AtOrigin, "url": CardUrl}
-    asked = [subjects[name](value) for name, value in step["subject"].items() if name in subjects]
-    enrolment = read_policy(path)[0].find(asked[0]) if asked else None
-    tables = tomllib.loads(path.read_text(encoding="utf-8"))["issuer"]
+    named = {name: step["subject"][name] for name in step["subject"] if name in _NAMED}
+    subject = subject_of(named)
+    enrolment = None if subject is None else policy_of(case).find(subject)
+    tables = tomllib.loads(case.policy.decode())["issuer"]
     return next((one for one in tables if enrolment and one["name"] == enrolment.name), None)
 
 

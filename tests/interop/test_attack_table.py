@@ -10,11 +10,12 @@ import pytest
 from attack_page import cell, page, plain, record
 from attack_table import PAGE, RECORD
 from attack_trial import ASKED, MAX_PUT, Answer, Panel, Result, put, put_on_line
-from attacks_runner import Case, load
 from judges import Version
 from roster import VERIFIERS
 
-ATTACKS = load()
+from tests.attack_runner.corpus import Case, load_attacks
+
+ATTACKS = load_attacks()
 CASES = [(attack.number, case) for attack in ATTACKS for case in attack.cases]
 TRANSCRIPTS = [(attack.number, case) for attack in ATTACKS for case in attack.transcripts]
 #: Each such case is put to the others again: a minute's work is left to `make attacks`.
@@ -33,7 +34,7 @@ def results(recorded: dict[str, Any]) -> list[Result]:
     return [
         _result(attack.number, said)
         for attack in ATTACKS
-        for said in recorded["attacks"].get(attack.folder.name, ())
+        for said in recorded["attacks"].get(attack.name, ())
     ]
 
 

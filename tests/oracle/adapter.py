@@ -18,12 +18,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import attacks_runner
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import cardsign
 from cardsign.trust import anchor_digest
+from tests.attack_runner.corpus import Case, load_cases
+from tests.attack_runner.outcome import Outcome
+from tests.attack_runner.verifier import subject_of
 
 #: Codes of 2eae91f that have another name today; two get one only where no attack tells them apart.
 RENAMED: Final[dict[str, str]] = {}
@@ -64,34 +66,31 @@ class AttackCase:
     inputs: str
 
 
-def attack_cases() -> Iterator[tuple[AttackCase, attacks_runner.Case]]:
+def attack_cases() -> Iterator[tuple[AttackCase, Case]]:
     """Every case and every transcript, and what the corpus' own runner calls it."""
-    for attack in attacks_runner.load():
-        for case in (*attack.cases, *attack.transcripts):
-            yield attack_case(case), case
+    for case in load_cases().values():
+        yield attack_case(case), case
 
 
-def attack_case(case: attacks_runner.Case) -> AttackCase:
+def attack_case(case: Case) -> AttackCase:
     """One of them; its id begins with the attack's number."""
     kind = "attack" if case.is_attack else "twin"
     return AttackCase(int(case.id[:3]), case.id, kind, _inputs(case))
 
 
-def outcome_faults(
-    case: attacks_runner.Case, outcomes: Iterable[attacks_runner.Outcome]
-) -> list[str]:
+def outcome_faults(case: Case, outcomes: Iterable[Outcome]) -> list[str]:
     """Whether a case of the corpus comes out as it did, as the tests of the corpus ask."""
     from tests.oracle.check import attack_faults
 
     return attack_faults(attack_case(case), outcome_lines(outcomes))
 
 
-def outcome_lines(outcomes: Iterable[attacks_runner.Outcome]) -> list[str]:
+def outcome_lines(outcomes: Iterable[Outcome]) -> list[str]:
     """Verdict, answers and codes of each step."""
     return [_line(one.verdict, one.answers, one.codes) for one in outcomes]
 
 
-def _inputs(case: attacks_runner.Case) -> str:
+def _inputs(case: Case) -> str:
     """The digest of policy, memory, cards, statements, answers and clocks; of no file's name."""
 
     def of(described: Any) -> str:
@@ -182,7 +181,7 @@ def _by_policy(
             {one.name: cardsign.Known(anchor_digest(one.anchor)) for one in policy.enrolments}
         )
     held: dict[str, Any] = {"policy": policy, "memory": memory, "now": now, "evidence": evidence}
-    subject = attacks_runner.public_subject(base["subject"])
+    subject = subject_of(base["subject"])
     if "public" in base:
         assert subject is not None
         public = base64.b64decode(base["public"])

@@ -30,9 +30,9 @@ def test_every_finding_has_its_place() -> None:
 
 
 def test_every_proof_is_there() -> None:
-    """Each attack that is named is a directory of the corpus, each test a file."""
+    """Each attack that is named is one of the corpus, each test a file."""
     attacks, tests = proofs(PAGE.read_text())
-    there = {int(path.name[:3]) for path in (ROOT / "tests" / "attacks").glob("[0-9]*")}
+    there = {int(path.name[:3]) for path in (ROOT / "tests" / "attacks").glob("[0-9]*.json")}
 
     assert len(attacks) > FINDINGS // 2
     assert attacks <= there

@@ -1,0 +1,244 @@
+"""The attack corpus as data: tests/attacks/README.md is the format."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Final
+
+CORPUS: Final = Path(__file__).resolve().parents[1] / "attacks"
+FORMAT: Final = "cardsign-attacks/2"
+
+#: What a file holds: its kind, and its content of that kind.
+Description = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One file of the corpus.
+
+    Attributes:
+        name: The file's name without its ending, such as `007-crit`.
+        about: The whole document.
+    """
+
+    name: str
+    about: Mapping[str, Any]
+    _known: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def number(self) -> int:
+        """Its number, unique in the corpus."""
+        return int(self.about["number"])
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return str(self.about["title"])
+
+    @property
+    def tests(self) -> list[str]:
+        """Tests of ours for what cannot be data, as pytest names them."""
+        return list(self.about.get("tests", ()))
+
+    @cached_property
+    def cases(self) -> list[Case]:
+        """The attack in its variants, and their honest twins."""
+        return [Case(self, members) for members in self.about["cases"]]
+
+    @cached_property
+    def transcripts(self) -> list[Case]:
+        """The same of what takes a network: what resolver and servers say."""
+        return [Case(self, members) for members in self.about.get("transcripts", ())]
+
+    @property
+    def files(self) -> Mapping[str, Description]:
+        """What every file of the attack holds, by its name."""
+        files: Mapping[str, Description] = self.about["files"]
+        return files
+
+    def file(self, name: str) -> bytes:
+        """The bytes of a file; each is made once."""
+        if name not in self._known:
+            self._known[name] = content(self.files, name)
+        return self._known[name]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case: an attack in one variant, or its honest twin."""
+
+    attack: Attack
+    members: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Unique in the corpus: the attack's name and the case's own id."""
+        return f"{self.attack.name}/{self.members['id']}"
+
+    @property
+    def is_attack(self) -> bool:
+        """An attack must not be trusted at its last step, its honest twin must be."""
+        return bool(self.members["kind"] == "attack")
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """What happens, in order."""
+        steps: list[dict[str, Any]] = self.members["steps"]
+        return steps
+
+    @property
+    def is_transcript(self) -> bool:
+        """Whether the verifier fetches what it needs."""
+        return "url" in self.steps[0]
+
+    @property
+    def policy(self) -> bytes:
+        """The verifier's `trust.toml`."""
+        return self.attack.file(self.members["policy"])
+
+    @property
+    def lock(self) -> bytes | None:
+        """The verifier's `trust.lock`, if it has one."""
+        name = self.members.get("lock")
+        return None if name is None else self.attack.file(name)
+
+    def input(self, described: str | Description) -> bytes:
+        """The bytes of an input: a file's by name, or what a description gives."""
+        if isinstance(described, str):
+            return self.attack.file(described)
+        return _content(self.attack.files, described)
+
+
+@cache
+def load_attacks(folder: Path = CORPUS) -> list[Attack]:
+    """The whole corpus, by number; every file is read once in a process."""
+    attacks = [read_attack(path) for path in folder.glob("*.json")]
+    return sorted(attacks, key=lambda attack: attack.number)
+
+
+def read_attack(path: Path) -> Attack:
+    """One file of the corpus."""
+    return Attack(path.stem, json.loads(path.read_bytes()))
+
+
+def load_cases() -> dict[str, Case]:
+    """All cases and transcripts of the corpus, by id."""
+    attacks = load_attacks()
+    return {case.id: case for one in attacks for case in (*one.cases, *one.transcripts)}
+
+
+# ------------------------------------------------------------------ files
+
+
+def content(files: Mapping[str, Description], name: str) -> bytes:
+    """The bytes of a file that is described."""
+    return _content(files, files[name])
+
+
+def _content(files: Mapping[str, Description], described: Description) -> bytes:
+    match described:
+        case {"json": value}:
+            return json.dumps(value, ensure_ascii=False, indent=1).encode() + b"\n"
+        case {"compact": value}:
+            return _compact(value)
+        case {"statement": parts}:
+            heads = [{**one, "protected": _b64(one["protected"])} for one in parts["signatures"]]
+            return _compact({"payload": _b64(_payload(files, parts)), "signatures": heads})
+        case {"text": text}:
+            return str(text).encode()
+        case {"lines": lines}:
+            return "".join(f"{line}\n" for line in lines).encode()
+        case {"base64": text}:
+            return base64.b64decode(text, validate=True)
+        case {"of": base, "replace": edits}:
+            return _edited(content(files, base).decode(), edits).encode()
+        case {"pieces": pieces}:
+            return b"".join(_piece(files, one) * one.get("times", 1) for one in pieces)
+    raise ValueError(f"no such description: {sorted(described)}")
+
+
+def _payload(files: Mapping[str, Description], parts: Description) -> Mapping[str, Any]:
+    """What a statement says: by itself, or as another's with other members, which are sorted."""
+    payload: Mapping[str, Any] = parts["payload"]
+    if "of" not in parts:
+        return payload
+    base = _payload(files, files[parts["of"]]["statement"])
+    members = {**base, **payload}
+    return {name: members[name] for name in sorted(members) if name not in parts.get("without", ())}
+
+
+def _compact(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _b64(value: Any) -> str:
+    return base64.urlsafe_b64encode(_compact(value)).decode().rstrip("=")
+
+
+def _edited(text: str, edits: list[list[str]]) -> str:
+    """The text with other texts in the place of some that occur once in it, in this order."""
+    parts, done = [], 0
+    for old, new in edits:
+        if text.count(old) != 1:
+            raise ValueError(f"occurs {text.count(old)} times: {old!r}")
+        start = text.index(old, done)
+        parts += [text[done:start], new]
+        done = start + len(old)
+    return "".join([*parts, text[done:]])
+
+
+def _piece(files: Mapping[str, Description], piece: Description) -> bytes:
+    if "file" in piece:
+        return content(files, piece["file"])
+    return _content(files, {name: value for name, value in piece.items() if name != "times"})
+
+
+# ------------------------------------------------------------------ what a case is given
+
+
+def inputs(case: Case) -> list[tuple[str, bytes]]:
+    """Everything that a case puts to a verifier, each with its role, such as `step 0 card`."""
+    return [(role, case.input(one)) for role, one in named_inputs(case.members)]
+
+
+def named_inputs(members: Mapping[str, Any]) -> Iterator[tuple[str, str | Description]]:
+    """The inputs of a case, by role, as the case has them."""
+    yield "policy", members["policy"]
+    if "lock" in members:
+        yield "lock", members["lock"]
+    memory = members.get("memory", "none")
+    for issuer, known in memory.items() if isinstance(memory, dict) else ():
+        for name in ("keyset", "release", "jwks"):
+            if name in known:
+                yield f"memory {issuer} {name}", known[name]
+    for number, step in enumerate(members["steps"]):
+        for role, one in _of_step(step):
+            yield f"step {number} {role}", one
+
+
+def _of_step(step: Mapping[str, Any]) -> Iterator[tuple[str, str | Description]]:
+    evidence = step.get("evidence", {})
+    for role in ("card", "public"):
+        if role in step:
+            yield role, step[role]
+    for role in ("keysets", "releases"):
+        for number, one in enumerate(evidence.get(role, ())):
+            yield f"{role} {number}", one
+    if "jwks" in evidence:
+        yield "jwks", evidence["jwks"]
+    for url, said in step.get("answers", {}).items():
+        for number, answer in enumerate((said or {}).get("turns", [said or {}])):
+            then = answer.get("then")
+            found = {"body": answer.get("body"), "raw": answer.get("raw")}
+            found["storm"] = answer.get("storm", {}).get("card")
+            found["then"] = then["send"] if isinstance(then, dict) else None
+            for role, one in found.items():
+                if one is not None:
+                    yield f"{url} {number} {role}", one
+    if "card" in step["expect"]:
+        yield "expected card", step["expect"]["card"]
