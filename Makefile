@@ -11,6 +11,13 @@ PIP := python -m pip --quiet --disable-pip-version-check --require-virtualenv
 GROUP := import sys, tomllib; groups = tomllib.load(open("pyproject.toml", "rb")); \
   print(*groups["dependency-groups"][sys.argv[1]], sep="\n")
 
+# The oldest versions that an installation by others may have: each direct dependency at its bound.
+LOWEST := import re, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+  direct = project["dependencies"] + project["optional-dependencies"]["backup"]; \
+  print(*(re.sub(r">=([0-9.]+),.*", r"==\1", each) for each in direct), sep="\n")
+# What runs there, besides what T says: the rooms that lean on these libraries the most.
+LOWEST_TESTS := tests/server tests/net tests/jose tests/cli
+
 # Tests that ask another SDK run where `make interop-env` has been.
 CARDSIGN_JUDGE_PY ?= $(if $(wildcard .venv-judges/.installed),$(CURDIR)/.venv-judges/bin/python)
 CARDSIGN_JUDGE_PY11 ?= $(if $(wildcard .venv-judges-1.1/.installed),$(CURDIR)/.venv-judges-1.1/bin/python)
@@ -25,7 +32,7 @@ RELEASE_0.3 := 0.3.26
 RELEASE_1.1 := 1.1.3
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test nightly simulate fuzz mutants dev check lint types format reference bench \
+.PHONY: help demo test lowest lowest-env nightly simulate fuzz mutants dev check lint types format reference bench \
   attacks interop interop-env interop-env-all interop-table measure \
   measure-page attacks-table signers signers-env postgres-env a2a-env constraints package clean
 
@@ -38,8 +45,15 @@ demo: $(VENV)/.installed  ## sign, publish, verify and attack a card, on this ma
 test: $(VENV)/.dev  ## run the tests; T="-k sign" goes to pytest
 	@$(BIN)/python -m pytest $(T)
 
+lowest: lowest-env  ## the tests with each direct dependency at its lower bound; T="-k sign"
+	@.venv-lowest/bin/python -m pytest $(LOWEST_TESTS) $(T)
+
+lowest-env: .venv-lowest/.installed
+	@:
+
 nightly: $(VENV)/.dev  ## many more random inputs, interop, fuzzing and mutants; takes hours
 	@CARDSIGN_EXAMPLES=40000 CARDSIGN_ORACLE=all $(BIN)/python -m pytest -n 2 --hypothesis-profile nightly $(T)
+	@$(MAKE) --no-print-directory lowest LOWEST_TESTS="tests --ignore=tests/repo" T="-n 2"
 	@$(MAKE) --no-print-directory interop T=
 	@$(MAKE) --no-print-directory simulate T="--verifications 1000000 --page"
 	@$(MAKE) --no-print-directory fuzz T="--seconds 180 --page"
@@ -154,6 +168,14 @@ $(VENV)/.dev: $(VENV)/.installed
 	@echo "installing the development tools into $(VENV), once ..."
 	@$(BIN)/python -c '$(GROUP)' dev > $(VENV)/dev.txt
 	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/dev.txt
+	@touch $@
+
+.venv-lowest/.installed: pyproject.toml constraints.txt
+	@echo "installing the oldest versions that are allowed into .venv-lowest ..."
+	@$(PYTHON) -m venv .venv-lowest
+	@$(PYTHON) -c '$(LOWEST)' > .venv-lowest/lowest.txt
+	@grep -E '^(hypothesis|pytest|pytest-xdist)==' constraints.txt >> .venv-lowest/lowest.txt
+	@.venv-lowest/bin/$(PIP) install -r .venv-lowest/lowest.txt -e .
 	@touch $@
 
 # The group's marker says where atheris has a wheel; elsewhere this installs nothing.
