@@ -515,7 +515,7 @@ _TABLE: Final = (
     ("serve.worker_died", "The server's worker process ended by itself.",
      "See what it said before; if that names no cause, report this as a bug."),
     ("serve.token_file", "The token file is malformed.",
-     "Each line is the token's SHA-256 in hex, then optionally an audience; "
+     "Each line is the token's SHA-256 in hex, then its audience; "
      "see cardsign tokens create."),
     ("peer.release_late", "A peer's release statement is past half of its time.",
      "See whether there is a newer one: cardsign peers verify; if not, ask the issuer."),

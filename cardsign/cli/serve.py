@@ -59,7 +59,7 @@ def tokens() -> None:
 
 
 @tokens.command()
-@click.option("--audience", metavar="NAME", help="Whose extended card it opens, if several exist.")
+@click.option("--audience", required=True, metavar="NAME", help="Whose extended card it opens.")
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path),
@@ -67,7 +67,7 @@ def tokens() -> None:
     help="Add the digest to this file [default: print the line on stderr].",
 )
 @json_option
-def create(audience: str | None, token_file: Path | None, as_json: bool) -> None:
+def create(audience: str, token_file: Path | None, as_json: bool) -> None:
     """Make a token. It is printed once, on stdout, and kept nowhere."""
     from cardsign.server.access import create_token
 

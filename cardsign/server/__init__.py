@@ -8,11 +8,10 @@ if TYPE_CHECKING:
     from cardsign.server.access import MAX_TOKEN_FILE_BYTES as MAX_TOKEN_FILE_BYTES
     from cardsign.server.access import TokenTable as TokenTable
     from cardsign.server.access import create_token as create_token
-    from cardsign.server.app import MAX_BODIES_AT_ONCE as MAX_BODIES_AT_ONCE
     from cardsign.server.app import ServerConfig as ServerConfig
     from cardsign.server.app import create_app as create_app
+    from cardsign.server.asgi import AsgiApplication as AsgiApplication
     from cardsign.server.jsonrpc import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES
-    from cardsign.server.run import WORKER_THREADS as WORKER_THREADS
     from cardsign.server.run import serve as serve
     from cardsign.server.snapshot import CARD_PATH as CARD_PATH
     from cardsign.server.snapshot import LEAST_MAX_AGE as LEAST_MAX_AGE
@@ -27,15 +26,12 @@ _NAMES = {
         "create_token",
     ),
     "cardsign.server.app": (
-        "MAX_BODIES_AT_ONCE",
         "ServerConfig",
         "create_app",
     ),
+    "cardsign.server.asgi": ("AsgiApplication",),
     "cardsign.server.jsonrpc": ("MAX_REQUEST_BYTES",),
-    "cardsign.server.run": (
-        "WORKER_THREADS",
-        "serve",
-    ),
+    "cardsign.server.run": ("serve",),
     "cardsign.server.snapshot": (
         "CARD_PATH",
         "Document",

@@ -29,7 +29,8 @@ from cardsign.server.snapshot import Document, Snapshot
 
 TOKEN_BYTES: Final = 32  # of randomness in a token
 MAX_TOKEN_FILE_BYTES: Final = 1024 * 1024  # about 8000 tokens, all compared at each request
-_LINE: Final = re.compile(rf"([0-9a-fA-F]{{64}})(?:[ \t]+({AUDIENCE.pattern}))?")
+MAX_NAMED: Final = 10  # tokens that one line for the operator names
+_LINE: Final = re.compile(rf"([0-9a-fA-F]{{64}})[ \t]+({AUDIENCE.pattern})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +39,13 @@ class TokenEntry:
 
     Attributes:
         digest: SHA-256 of the token's ASCII bytes; 32 bytes.
-        audience: Whose card it opens; None for the only one there is.
+        audience: Whose card it opens, whatever else is published later.
         line: Where it stands in the token file, from 1.
     """
 
     digest: bytes
-    audience: str | None
+    audience: str
     line: int
-
-    def audience_among(self, audiences: Collection[str]) -> str | None:
-        """The audience whose card it opens, or None if there is no such card."""
-        if self.audience is not None:
-            return self.audience if self.audience in audiences else None
-        return next(iter(audiences)) if len(audiences) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +79,7 @@ class TokenTable:
                 continue
             match = _LINE.fullmatch(text)
             if match is None:
-                problem = "this line is not a SHA-256 in hex and an optional audience"
+                problem = "this line is not a SHA-256 in hex and an audience"
                 raise ServeFault("serve.token_file", problem, path=path, line=number, column=1)
             entry = TokenEntry(bytes.fromhex(match[1]), match[2], number)
             if first := entries.get(entry.digest):
@@ -102,29 +97,22 @@ class TokenTable:
                 found = entry
         return found
 
-    def check_audiences(self, audiences: Collection[str]) -> None:
-        """Refuse a token for which the generation has no card, or no single one.
-
-        Raises:
-            ServeFault: ``serve.token_file``.
-        """
+    def without_card(self, audiences: Collection[str]) -> str:
+        """Which tokens open nothing since their audience has no card, as one line; else empty."""
+        idle = [one for one in self.entries if one.audience not in audiences]
+        if not idle:
+            return ""
         known = ", ".join(sorted(audiences)) or "none"
-        for entry in self.entries:
-            if entry.audience is not None and entry.audience not in audiences:
-                raise ServeFault(
-                    "serve.token_file",
-                    f"the token in line {entry.line} is for audience {entry.audience}, "
-                    f"but extended cards were published for: {known}",
-                )
-            if entry.audience is None and len(audiences) > 1:
-                raise ServeFault(
-                    "serve.token_file",
-                    f"the token in line {entry.line} must name one of the audiences: {known}",
-                )
+        shown = ", ".join(f"line {one.line} ({one.audience})" for one in idle[:MAX_NAMED])
+        more = f" and {len(idle) - MAX_NAMED} more" if len(idle) > MAX_NAMED else ""
+        return (
+            f"no extended card is published for the audience of the tokens in {shown}{more}; "
+            f"the audiences that have one: {known}"
+        )
 
 
-def create_token(audience: str | None = None) -> tuple[str, str]:
-    """Make a token of 256 random bits.
+def create_token(audience: str) -> tuple[str, str]:
+    """Make a token of 256 random bits, for the extended card of one audience.
 
     Returns:
         The token, to be given to its user and kept nowhere, and the line of the token file.
@@ -132,13 +120,12 @@ def create_token(audience: str | None = None) -> tuple[str, str]:
     Raises:
         UsageFault: ``publish.audience_name``.
     """
-    if audience is not None and not AUDIENCE.fullmatch(audience):
+    if not AUDIENCE.fullmatch(audience):
         raise UsageFault(
             "publish.audience_name", f"audience {audience!r} is not {AUDIENCE.pattern}"
         )
     token = secrets.token_urlsafe(TOKEN_BYTES)
-    line = _digest(token).hex() + (f" {audience}" if audience else "")
-    return token, line
+    return token, f"{_digest(token).hex()} {audience}"
 
 
 def _digest(token: str) -> bytes:
@@ -197,10 +184,10 @@ def open_extended_card(
     if entry is None:
         challenges = _challenges(snapshot, "invalid_token")
         return Refusal(UNAUTHENTICATED, "the bearer token is not valid", challenges)
-    audience = entry.audience_among(snapshot.extended)
-    if audience is None:
-        return Refusal(NOT_CONFIGURED, "no extended card is configured for this token")
-    return snapshot.extended[audience]
+    document = snapshot.extended.get(entry.audience)
+    if document is None:
+        return Refusal(NOT_CONFIGURED, "there is no extended card for the audience of this token")
+    return document
 
 
 def _challenges(snapshot: Snapshot, error: str) -> tuple[str, ...]:

@@ -6,10 +6,10 @@ Nothing here logs a request, so no token reaches a log.
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,17 +26,13 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 HEALTH_PATH: Final = "/healthz"
-#: Bodies read at a time; whoever sends theirs slowly holds no more threads than these, and
-#: never those that answer a GET. A proxy in front that buffers bodies is the full remedy.
-MAX_BODIES_AT_ONCE: Final = 16
 _JSON: Final = ("Content-Type", "application/json")
 _UNCACHED: Final = ("Cache-Control", "no-store")
-_RETRY_AFTER: Final = ("Retry-After", "1")
 _GRPC_STATUSES: Final = {
     404: "NOT_FOUND",
     405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
     500: "INTERNAL",
-    503: "UNAVAILABLE",
 }
 
 
@@ -71,12 +67,15 @@ def create_app(
         config: What to serve.
         clock: Seconds, monotonic; when to look for a newer generation.
         now: Unix seconds; for how long caches may keep what they are given.
-        log: Takes a line for the operator.
+        log: Takes a line for the operator: each generation that is taken up, and what of the
+            cards and tokens does not fit together in it. That stops nothing.
 
     Raises:
-        ServeFault, FileFault: As :func:`open_publication`.
+        ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.live.LiveGeneration`.
     """
-    live = open_publication(config, clock=clock, log=log)
+    live = LiveGeneration(
+        config.directory, clock=clock, log=log, check=partial(_warnings, tokens=config.tokens)
+    )
     app = Flask("cardsign", static_folder=None)
     app.extensions["cardsign"] = live
     # One byte more, to be told from the limit: a body in chunks is cut off here in silence.
@@ -88,20 +87,23 @@ def create_app(
     return app
 
 
-def open_publication(
-    config: ServerConfig, *, clock: Callable[[], float], log: Callable[[str], None]
-) -> LiveGeneration:
-    """Load what is to be served, and see that each token opens something.
-
-    Raises:
-        ServeFault: ``serve.no_generation``, ``serve.corrupt_generation``,
-            ``serve.newer_format``; ``serve.token_file`` for a token without a card.
-        FileFault: A published file cannot be read.
-    """
-    live = LiveGeneration(config.directory, clock=clock, log=log)
-    if config.tokens is not None:
-        config.tokens.check_audiences(live.snapshot().extended)
-    return live
+def _warnings(snapshot: Snapshot, tokens: TokenTable | None) -> Iterator[str]:
+    """What is allowed in a generation, but hardly meant."""
+    if tokens is not None and not snapshot.declares_extended:
+        yield "the public card declares no extended card, so no token opens anything"
+    if not snapshot.declares_extended:
+        return
+    if not snapshot.extended:
+        yield "the public card declares an extended card, but none was published"
+    if tokens is None or not tokens.entries:
+        yield "there is no token, so nobody can have the extended card"
+    elif problem := tokens.without_card(snapshot.extended):
+        yield problem
+    if not snapshot.bearer_schemes:
+        yield (
+            "the public card declares no security scheme that a bearer token satisfies, "
+            "so clients cannot know how to ask for the extended card"
+        )
 
 
 class _PublicDocuments:
@@ -141,14 +143,13 @@ class _Site:
     def __init__(self, live: LiveGeneration, tokens: TokenTable | None) -> None:
         self._live = live
         self._tokens = tokens
-        self._bodies = threading.BoundedSemaphore(MAX_BODIES_AT_ONCE)
 
     def answer(self) -> Response:
         """Answer the request at hand."""
         snapshot = self._live.snapshot()
         handlers = self._handlers(snapshot, request.path)
         if not handlers:
-            return _error(404, "there is nothing here")
+            return error_response(404, "there is nothing here")
         handler = handlers.get(request.method)
         if handler is not None:
             return handler(snapshot)
@@ -187,14 +188,10 @@ class _Site:
 
     def _rpc(self, snapshot: Snapshot) -> Response:
         """JSON-RPC (A2A 1.0 9.4)."""
-        if not self._bodies.acquire(blocking=False):
-            return _error(503, "too many requests are being sent slowly", _RETRY_AFTER)
         try:
             call = jsonrpc.read_call(request.get_data(cache=False))
         except RequestEntityTooLarge:
             call = jsonrpc.TOO_LARGE_CALL
-        finally:
-            self._bodies.release()
         if call.is_notification:
             return _response(204, b"", [])
         outcome = call.problem or self._card_for(snapshot, call)
@@ -227,17 +224,18 @@ def _refused(refusal: Refusal, http_status: int, body: bytes) -> Response:
 
 def _http_error(error: HTTPException) -> Response:
     """What werkzeug and Flask refuse themselves, as JSON."""
-    return _error(error.code or 500, error.name)
+    return error_response(error.code or 500, error.name)
 
 
-def _error(http_status: int, message: str, *headers: tuple[str, str]) -> Response:
+def error_response(http_status: int, message: str, *headers: tuple[str, str]) -> Response:
+    """A refusal by HTTP itself, as JSON that no cache keeps."""
     grpc_status = _GRPC_STATUSES.get(http_status, "UNKNOWN")
     body = status_body(http_status, grpc_status, message)
     return _response(http_status, body, [_JSON, _UNCACHED, *headers])
 
 
 def _not_allowed(methods: Iterable[str]) -> Response:
-    return _error(405, "this method is not for this path", _allow(methods))
+    return error_response(405, "this method is not for this path", _allow(methods))
 
 
 def _allow(methods: Iterable[str]) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,12 @@ class LiveGeneration:
     """
 
     def __init__(
-        self, directory: Path, *, clock: Callable[[], float], log: Callable[[str], None]
+        self,
+        directory: Path,
+        *,
+        clock: Callable[[], float],
+        log: Callable[[str], None],
+        check: Callable[[Snapshot], Iterable[str]] = lambda _: (),
     ) -> None:
         """Load the newest generation.
 
@@ -31,6 +36,8 @@ class LiveGeneration:
             directory: The publication directory.
             clock: Seconds, monotonic.
             log: Takes a line for the operator.
+            check: Looks at each generation that is taken up, the first one too, and says what
+                the operator should know of it.
 
         Raises:
             ServeFault, FileFault: As :func:`cardsign.publish.generation.load_current`.
@@ -39,12 +46,14 @@ class LiveGeneration:
         self._directory = directory
         self._clock = clock
         self._log = log
+        self._check = check
         self._complaint = ""
         self._looking = threading.Lock()
         self._stamp = self._current_stamp()
         self._generation = load_current(directory)
         self._snapshot = Snapshot.of(self._generation)
         self._looked_at = clock()
+        self._warn()
 
     def snapshot(self) -> Snapshot:
         """What is to be served now."""
@@ -75,10 +84,15 @@ class LiveGeneration:
             self._generation = generation
             self._complaint = ""
             self._log(f"serving generation {generation.number}")
+            self._warn()
         elif generation.number < held.number:
             self._complain(f"generation {generation.number} is lower and is refused")
         elif generation.files != held.files:
             self._complain(f"there is another generation {held.number} now")
+
+    def _warn(self) -> None:
+        for line in self._check(self._snapshot):
+            self._log(f"warning: {line}")
 
     def _complain(self, problem: str) -> None:
         if problem != self._complaint:

@@ -12,19 +12,13 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from cardsign.errors import ServeFault
-from cardsign.server.access import TokenTable
-from cardsign.server.app import ServerConfig, create_app, open_publication, to_stderr
+from cardsign.server.app import ServerConfig, create_app, to_stderr
+from cardsign.server.asgi import AsgiApplication
 from cardsign.server.live import LiveGeneration
-from cardsign.server.snapshot import Snapshot
 
-if TYPE_CHECKING:
-    from flask import Flask
-
-#: Threads. An answer takes microseconds; what fills them is bodies that arrive slowly.
-WORKER_THREADS: Final = 64
 #: Seconds that requests under way are given at a shutdown.
 SHUTDOWN_SECONDS: Final = 3
 _START_SECONDS: Final = 30.0
@@ -48,27 +42,25 @@ def serve(config: ServerConfig, host: str, port: int, *, as_json: bool = False) 
 
     Raises:
         ServeFault: ``serve.port_in_use``, ``serve.bind``, ``serve.worker_died``, and what
-            :func:`cardsign.server.app.open_publication` raises.
+            :class:`cardsign.server.live.LiveGeneration` raises.
         FileFault: A published file cannot be read.
     """
-    live = open_publication(config, clock=time.monotonic, log=to_stderr)
-    for line in _warnings(live.snapshot(), config.tokens):
-        to_stderr(f"warning: {line}")
+    LiveGeneration(config.directory, clock=time.monotonic, log=to_stderr)  # fail before listening
     with _reserved(host, port) as (address, free_port):
         _run(config, address, free_port, as_json)
 
 
 def _run(config: ServerConfig, address: str, port: int, as_json: bool) -> None:
     from granian import Granian
-    from granian.constants import Interfaces
+    from granian.constants import Interfaces, Loops
     from granian.log import LogLevels
 
     server = Granian(
         "cardsign",
         address=address,
         port=port,
-        interface=Interfaces.WSGI,
-        blocking_threads=WORKER_THREADS,
+        interface=Interfaces.ASGINL,
+        loop=Loops.asyncio,
         websockets=False,
         log_level=LogLevels.error,
         log_dictconfig=_LOG_CONFIG,
@@ -81,12 +73,14 @@ def _run(config: ServerConfig, address: str, port: int, as_json: bool) -> None:
         raise ServeFault("serve.worker_died", "the worker process ended by itself") from exc
 
 
-def _load(config: ServerConfig, address: tuple[str, int], parent: int, as_json: bool) -> Flask:
+def _load(
+    config: ServerConfig, address: tuple[str, int], parent: int, as_json: bool
+) -> AsgiApplication:
     """Make the application; called in the worker process, which need not be a fork."""
     app = create_app(config)
     live: LiveGeneration = app.extensions["cardsign"]
     threading.Thread(target=_watch, args=(live, address, parent, as_json), daemon=True).start()
-    return app
+    return AsgiApplication(app.wsgi_app)
 
 
 def _watch(live: LiveGeneration, address: tuple[str, int], parent: int, as_json: bool) -> None:
@@ -157,20 +151,3 @@ def _bind(held: socket.socket, address: Any) -> None:
 def _url(address: tuple[str, int]) -> str:
     host, port = address
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _warnings(snapshot: Snapshot, tokens: TokenTable | None) -> Iterator[str]:
-    """What is allowed, but hardly meant."""
-    if tokens is not None and not snapshot.declares_extended:
-        yield "the public card declares no extended card, so no token opens anything"
-    if not snapshot.declares_extended:
-        return
-    if not snapshot.extended:
-        yield "the public card declares an extended card, but none was published"
-    if tokens is None or not tokens.entries:
-        yield "there is no token, so nobody can have the extended card"
-    if not snapshot.bearer_schemes:
-        yield (
-            "the public card declares no security scheme that a bearer token satisfies, "
-            "so clients cannot know how to ask for the extended card"
-        )

@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 from werkzeug.http import http_date, parse_date, parse_etags
 
 from cardsign.card.extended import declares_extended_card
+from cardsign.card.interfaces import Interface, interfaces_of
+from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.publish.generation import STATEMENT_MEDIA_TYPE, Generation
 
@@ -149,10 +151,6 @@ STATEMENTS_PATH: Final = "/.well-known/cardsign/"
 MAX_STATEMENT_AGE: Final = 300
 EXTENDED_PATH: Final = "/extendedAgentCard"
 
-# 1.0 wraps a scheme in a member of this name; 0.3 names its type (A2A 1.0 4.5, 0.3 5.5.3).
-_BEARER_MEMBERS: Final = frozenset({"oauth2SecurityScheme", "openIdConnectSecurityScheme"})
-_BEARER_TYPES: Final = frozenset({"oauth2", "openIdConnect"})
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -189,7 +187,7 @@ class Snapshot:
         lifetime = Lifetime(generation.max_age, until)
         brief = Lifetime(min(generation.max_age, MAX_STATEMENT_AGE), until)
         card = parse_object(generation.card)
-        interfaces = tuple(_interfaces(card))
+        interfaces = tuple(interfaces_of(card))
         return cls(
             number=generation.number,
             public={
@@ -212,70 +210,41 @@ class Snapshot:
             },
             declares_extended=declares_extended_card(card),
             extended_paths=frozenset(
-                {EXTENDED_PATH, *(path for each in interfaces for path in each.extended_paths())}
+                {EXTENDED_PATH, *(path for each in interfaces for path in _extended_paths(each))}
             ),
-            rpc_paths=frozenset(path for each in interfaces for path in each.rpc_paths()),
-            bearer_schemes=tuple(_bearer_schemes(card)),
+            rpc_paths=frozenset(path for each in interfaces for path in _rpc_paths(each)),
+            bearer_schemes=tuple(
+                re.sub(r"[^ -~]", "?", each.name)
+                for each in schemes_of(card).values()
+                if each.carrier == "bearer"
+            ),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Interface:
-    """One interface of the card: the path of its url without a final slash, and so on."""
-
-    path: str
-    binding: str
-    tenant: str
-
-    def extended_paths(self) -> Iterator[str]:
-        yield self.path + EXTENDED_PATH
-        if self.tenant:
-            yield f"{self.path}/{self.tenant}{EXTENDED_PATH}"
-
-    def rpc_paths(self) -> Iterator[str]:
-        """With and without a final slash: clients disagree."""
-        if self.binding.upper() == "JSONRPC":
-            yield self.path + "/"
-            if self.path:
-                yield self.path
+def _extended_paths(interface: Interface) -> Iterator[str]:
+    """Where an interface is asked for its extended card by GET."""
+    path = _path(interface.url)
+    if path is not None:
+        yield path + EXTENDED_PATH
+        if isinstance(interface.tenant, str) and interface.tenant:
+            yield f"{path}/{interface.tenant}{EXTENDED_PATH}"
 
 
-def _interfaces(card: Mapping[str, Json]) -> Iterator[_Interface]:
-    """The interfaces of a 1.0 card, of a 0.3 card, or of one that is both."""
-    listed = [("protocolBinding", each) for each in _objects(card.get("supportedInterfaces"))]
-    listed += [("transport", each) for each in _objects(card.get("additionalInterfaces"))]
-    listed.append(("preferredTransport", {"preferredTransport": "JSONRPC", **card}))
-    for binding_name, interface in listed:
-        url, binding = interface.get("url"), interface.get(binding_name)
-        path = _path(url) if isinstance(url, str) else None
-        if path is not None and isinstance(binding, str):
-            tenant = interface.get("tenant")
-            yield _Interface(path, binding, tenant if isinstance(tenant, str) else "")
+def _rpc_paths(interface: Interface) -> Iterator[str]:
+    """Where it takes JSON-RPC: with and without a final slash, since clients disagree."""
+    path = _path(interface.url)
+    if path is not None and str(interface.binding).upper() == "JSONRPC":
+        yield path + "/"
+        if path:
+            yield path
 
 
-def _path(url: str) -> str | None:
+def _path(url: Json) -> str | None:
     """The decoded path of an http(s) url without a final slash; None for any other url."""
+    if not isinstance(url, str):
+        return None
     try:
         parts = urlsplit(url)
     except ValueError:
         return None
     return unquote(parts.path).rstrip("/") if parts.scheme in ("http", "https") else None
-
-
-def _objects(value: Json) -> list[dict[str, Json]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def _bearer_schemes(card: Mapping[str, Json]) -> Iterator[str]:
-    schemes = card.get("securitySchemes")
-    for name, scheme in schemes.items() if isinstance(schemes, dict) else ():
-        if isinstance(scheme, dict) and _takes_bearer(scheme):
-            yield re.sub(r"[^ -~]", "?", name)
-
-
-def _takes_bearer(scheme: Mapping[str, Json]) -> bool:
-    wrapped = scheme.get("httpAuthSecurityScheme")
-    http = wrapped if isinstance(wrapped, dict) else scheme if scheme.get("type") == "http" else {}
-    if str(http.get("scheme")).lower() == "bearer":
-        return True
-    return bool(_BEARER_MEMBERS & scheme.keys()) or scheme.get("type") in _BEARER_TYPES

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from operator import attrgetter
 
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement
@@ -34,7 +33,7 @@ def newest_keyset(
     Raises:
         StatementRefused: What keeps them from being one history, or ``statement.not_yet``.
     """
-    first, *following = sorted(statements, key=attrgetter("number"))
+    first, *following = sorted(statements, key=lambda one: (one.epoch, one.version))
     check_first(first, RootPin.of(first.root))
     held = first
     for statement in following:

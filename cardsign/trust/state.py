@@ -31,14 +31,16 @@ from cardsign.jose.jwks import JwkSet, SkippedKey
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
 from cardsign.statements import members as read
-from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id, read_keyset
+from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
-from cardsign.statements.succession import RootPin
+from cardsign.statements.succession import RootPin, StatementPin
 from cardsign.trust.known import Floor, Known, anchor_digest
 from cardsign.trust.lock import (
     ISSUER_NAME,
     floor_of,
     floor_to_json,
+    pin_of,
+    pin_to_json,
     raise_floor,
     time_of,
 )
@@ -71,9 +73,9 @@ def state_bytes(name: str, known: Known) -> bytes:
         "floor": floor_to_json(known.floor),
         "newest_iat": known.newest_iat,
         "jwks": None if known.jwks is None else _jwks_to_json(known.jwks),
-        "first_contact": None if contact is None else contact.to_json(),
+        "first_contact": None if contact is None else pin_to_json(contact),
         "signed_before": known.signed_before,
-        "passed": [pin.to_json() for pin in known.passed],
+        "passed": [pin_to_json(pin) for pin in known.passed],
         "cards": list(known.cards),
     }
     return json.dumps(document, indent=2, sort_keys=True).encode("ascii") + b"\n"
@@ -104,9 +106,9 @@ def read_state(data: bytes, name: str) -> Known:
         floor_of(members["floor"], "/floor"),
         time_of(members["newest_iat"], "/newest_iat"),
         None if jwks is None else _jwks_of(jwks),
-        None if contact is None else keyset_id(contact, "/first_contact"),
+        None if contact is None else pin_of(contact, "/first_contact"),
         signed_before,
-        tuple(keyset_id(pin, path) for pin, path in read.items(members["passed"], "/passed")),
+        tuple(pin_of(pin, path) for pin, path in read.items(members["passed"], "/passed")),
         tuple(_url(url, path) for url, path in read.items(members["cards"], "/cards")),
     )
 
@@ -228,7 +230,7 @@ class DirectoryMemory:
         # What is held, and what led to it, against the lock first; then what stays a floor besides.
         lower = self._with_pin(enrolment, known, floor or Floor())
         for passed in known.way:
-            if lower.keyset is not None and passed.number == lower.keyset.number:
+            if lower.keyset is not None and _number(passed) == _number(lower.keyset):
                 raise_floor(enrolment.name, Floor(passed), lower)
         raise_floor(enrolment.name, known.as_floor(), lower)
         return replace(known, floor=raise_floor(enrolment.name, known.floor, lower)), ()
@@ -288,7 +290,7 @@ class DirectoryMemory:
     def _with_pin(enrolment: Enrolment, known: Known, floor: Floor) -> Floor:
         """The lock's floor, and the pin where it was moved ahead of what is held."""
         pin, held = _pin_of(enrolment.anchor), known.keyset
-        if pin is None or held is None or pin.number <= held.number:
+        if pin is None or held is None or _number(pin) <= _number(held):
             return floor
         return raise_floor(enrolment.name, floor, Floor(pin))
 
@@ -340,7 +342,7 @@ class DirectoryMemo:
     name: str
     known: Known | None
     notes: tuple[Reason, ...] = ()
-    pin: KeysetId | None = None
+    pin: StatementPin | None = None
 
     def keep(self, known: Known) -> None:
         """See :class:`cardsign.trust.known.Memo`; only the file's user can read it.
@@ -355,7 +357,7 @@ class DirectoryMemo:
             self.pin is not None
             and before is not None
             and after is not None
-            and before.number < self.pin.number < after.number
+            and _number(before) < _number(self.pin) < _number(after)
         ):
             past = f"the statements of {self.name!r} lead past the pin of its anchor"
             raise StateFault("state.other_anchor", past, path=str(self.file))
@@ -387,11 +389,15 @@ def _continues(anchor: Anchor, known: Known) -> bool:
     if isinstance(anchor.pin, RootPin):
         return anchor.pin == RootPin.of(held.root)
     return anchor.pin in known.way or (
-        anchor.issuer is not None and anchor.pin.number > held.number
+        anchor.issuer is not None and _number(anchor.pin) > _number(held)
     )
 
 
-def _pin_of(anchor: Anchor) -> KeysetId | None:
-    if isinstance(anchor, KeysetAnchor) and isinstance(anchor.pin, KeysetId):
+def _pin_of(anchor: Anchor) -> StatementPin | None:
+    if isinstance(anchor, KeysetAnchor) and isinstance(anchor.pin, StatementPin):
         return anchor.pin
     return None
+
+
+def _number(one: StatementPin | KeysetStatement) -> tuple[int, int]:
+    return one.epoch, one.version

@@ -23,18 +23,17 @@ def key() -> PrivateKey:
 def make_site(tmp_path: Path, key: PrivateKey) -> Callable[..., Site]:
     """Publish a card with extended cards for some audiences, and serve them.
 
-    `tokens` names the audiences of the tokens, "" for a token without one; None configures
-    no token table at all.
+    `tokens` names the audiences of the tokens; None configures no token table at all.
     """
 
     def make(
         card: dict[str, Any] = PUBLIC,
         audiences: tuple[str, ...] = ("staff",),
-        tokens: tuple[str, ...] | None = ("",),
+        tokens: tuple[str, ...] | None = ("staff",),
     ) -> Site:
         directory = tmp_path / "pub"
         generation = publish_cards(directory, key, card, *audiences)
-        made = {name: create_token(name or None) for name in tokens or ()}
+        made = {name: create_token(name) for name in tokens or ()}
         lines = "\n".join(line for _, line in made.values())
         table = None if tokens is None else TokenTable.from_bytes(lines.encode())
         seconds, log = [0.0], list[str]()

@@ -18,7 +18,7 @@ class Site:
         client: Flask's test client.
         directory: What it serves.
         generation: What was published last.
-        tokens: A token by audience; under "" where its line names no audience.
+        tokens: A token by audience.
         seconds: What the server's clock shows.
         log: What it said to the operator.
     """
@@ -30,7 +30,7 @@ class Site:
     seconds: list[float]
     log: list[str] = field(default_factory=list)
 
-    def bearer(self, audience: str = "") -> dict[str, str]:
+    def bearer(self, audience: str = "staff") -> dict[str, str]:
         """The header that opens the card of an audience."""
         return {"Authorization": f"Bearer {self.tokens[audience]}"}
 

@@ -11,9 +11,6 @@ import pytest
 from publications import PUBLIC, PUBLIC_0_3, with_skill
 from served import Site
 
-from cardsign.errors import ServeFault
-from cardsign.server import ServerConfig, TokenTable, create_app
-
 EXTENDED = "/extendedAgentCard"
 
 
@@ -70,7 +67,7 @@ def test_without_the_token_there_is_a_challenge_and_no_card(
     site: Site, method: str, make_headers: Callable[[str], dict[str, str]], challenge: str
 ) -> None:
     """RFC 6750 3: an error only where a token was given; the scheme is the card's."""
-    answer = site.client.open(EXTENDED, method=method, headers=make_headers(site.tokens[""]))
+    answer = site.client.open(EXTENDED, method=method, headers=make_headers(site.tokens["staff"]))
 
     assert answer.status_code == 401
     assert answer.headers.getlist("WWW-Authenticate") == [challenge]
@@ -88,13 +85,13 @@ def test_without_the_token_there_is_a_challenge_and_no_card(
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", " Bearer  "])
 def test_the_scheme_is_read_in_any_case(site: Site, scheme: str) -> None:
     """RFC 9110 11.1."""
-    headers = {"Authorization": f"{scheme} {site.tokens['']}"}
+    headers = {"Authorization": f"{scheme} {site.tokens['staff']}"}
     assert site.client.get(EXTENDED, headers=headers).status_code == 200
 
 
 def test_a_token_in_the_query_is_not_read(site: Site) -> None:
     """Queries end up in logs (RFC 6750 2.3)."""
-    answer = site.client.get(f"{EXTENDED}?access_token={site.tokens['']}")
+    answer = site.client.get(f"{EXTENDED}?access_token={site.tokens['staff']}")
 
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"] == 'Bearer realm="harbour"'
@@ -250,12 +247,12 @@ def test_another_version_is_refused_as_a2a_says(
         pytest.param(
             {**PUBLIC, "capabilities": {}},
             (),
-            ("",),
+            ("staff",),
             "UNSUPPORTED_OPERATION",
             id="the card declares none",
         ),
         pytest.param(
-            PUBLIC, (), ("",), "EXTENDED_AGENT_CARD_NOT_CONFIGURED", id="none was published"
+            PUBLIC, (), ("staff",), "EXTENDED_AGENT_CARD_NOT_CONFIGURED", id="none was published"
         ),
         pytest.param(
             PUBLIC, ("staff",), None, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", id="no token file"
@@ -282,7 +279,7 @@ def test_whether_a_card_is_configured_is_told_to_authenticated_callers_alone(
     make_site: Callable[..., Site],
 ) -> None:
     """A2A 1.0 3.3.2: no hint about what others may see."""
-    site = make_site(PUBLIC, (), ("",))
+    site = make_site(PUBLIC, (), ("staff",))
     assert site.client.get(EXTENDED).status_code == 401
 
 
@@ -341,17 +338,28 @@ def test_no_token_is_ever_logged(site: Site, capfd: pytest.CaptureFixture[str]) 
     site.client.get(EXTENDED, headers={"Authorization": "Bearer wrong-token"})
 
     said = "".join(capfd.readouterr()) + "".join(site.log)
-    assert site.tokens[""] not in said
+    assert site.tokens["staff"] not in said
     assert "wrong-token" not in said
 
 
-def test_a_server_does_not_start_with_a_token_for_nobody(make_site: Callable[..., Site]) -> None:
-    """An unknown audience is a mistake in the token file."""
-    site = make_site()
-    table = TokenTable.from_bytes(b"0" * 64 + b" crew")
+def test_a_token_for_nobody_is_one_line_at_the_start(make_site: Callable[..., Site]) -> None:
+    """A typo in an audience harms its own token; every other one and the public card are served."""
+    site = make_site(tokens=("staff", "crwe"))
 
-    with pytest.raises(ServeFault, match="audience crew"):
-        create_app(ServerConfig(site.directory, table))
+    assert site.log == [
+        "warning: no extended card is published for the audience of the tokens in line 2 (crwe); "
+        "the audiences that have one: staff"
+    ]
+    assert site.client.get("/.well-known/agent-card.json").status_code == 200
+    assert site.client.get(EXTENDED, headers=site.bearer("staff")).status_code == 200
+    refused = site.client.get(EXTENDED, headers=site.bearer("crwe"))
+    assert refused.status_code == 400
+    assert b"no extended card for the audience of this token" in refused.data
+
+
+def test_tokens_that_all_have_a_card_are_no_line(site: Site) -> None:
+    """The twin."""
+    assert site.log == []
 
 
 def test_the_extended_card_has_what_the_public_one_lacks(site: Site) -> None:

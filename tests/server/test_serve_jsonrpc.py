@@ -239,13 +239,18 @@ def test_the_protocol_version_is_one_of_two_or_absent(
         pytest.param(
             {**PUBLIC, "capabilities": {}},
             (),
-            ("",),
+            ("staff",),
             -32004,
             "UNSUPPORTED_OPERATION",
             id="the card declares none",
         ),
         pytest.param(
-            PUBLIC, (), ("",), -32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", id="none published"
+            PUBLIC,
+            (),
+            ("staff",),
+            -32007,
+            "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
+            id="none published",
         ),
         pytest.param(
             PUBLIC,

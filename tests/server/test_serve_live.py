@@ -104,7 +104,7 @@ def test_after_a_failure_the_next_good_one_is_taken(site: Site, key: PrivateKey)
     site.wait()
     assert _served(site) == "1.2.0"
 
-    publish_cards(site.directory, key, _version(3))
+    publish_cards(site.directory, key, _version(3), "staff")
     site.wait()
     assert _served(site) == "3.0.0"
     assert site.log[-1] == "serving generation 3"
@@ -113,7 +113,7 @@ def test_after_a_failure_the_next_good_one_is_taken(site: Site, key: PrivateKey)
 def test_a_lower_generation_is_refused(site: Site, key: PrivateKey) -> None:
     """Going back would revive withdrawn cards and keys."""
     first = (site.directory / "current").read_bytes()
-    publish_cards(site.directory, key, _version(2))
+    publish_cards(site.directory, key, _version(2), "staff")
     site.wait()
     assert _served(site) == "2.0.0"
 
@@ -165,14 +165,41 @@ def test_current_is_looked_at_once_a_second_at_most(
     assert len(looks) == 3
 
 
-def test_a_token_whose_card_is_gone_opens_nothing(site: Site, key: PrivateKey) -> None:
-    """The audience was withdrawn while the server ran."""
-    publish_cards(site.directory, key, _version(2), "crew", "cooks")
+def test_a_token_never_opens_the_card_of_another_audience(site: Site, key: PrivateKey) -> None:
+    """Its own card was withdrawn while the server ran, and the only one left is another's."""
+    publish_cards(site.directory, key, _version(2), "crew")
     site.wait()
-    answer = site.client.get("/extendedAgentCard", headers=site.bearer())
+    answer = site.client.get("/extendedAgentCard", headers=site.bearer("staff"))
 
     assert answer.status_code == 400
     assert b"NOT_CONFIGURED" in answer.data
+    assert site.log == [
+        "serving generation 2",
+        "warning: no extended card is published for the audience of the tokens in line 1 (staff); "
+        "the audiences that have one: crew",
+    ]
+    assert _served(site) == "2.0.0"
+
+
+def test_a_token_keeps_opening_its_card_beside_new_ones(site: Site, key: PrivateKey) -> None:
+    """The twin: more audiences change nothing for those there were, and are no line."""
+    new = publish_cards(site.directory, key, _version(2), "crew", "staff")
+    site.wait()
+    answer = site.client.get("/extendedAgentCard", headers=site.bearer("staff"))
+
+    assert answer.data == new.extended["staff"]
+    assert site.log == ["serving generation 2"]
+
+
+def test_a_token_opens_its_card_once_that_is_published_again(site: Site, key: PrivateKey) -> None:
+    """Nobody has to start the server again."""
+    publish_cards(site.directory, key, _version(2))
+    site.wait()
+    assert site.client.get("/extendedAgentCard", headers=site.bearer()).status_code == 400
+    new = publish_cards(site.directory, key, _version(3), "staff")
+    site.wait()
+    answer = site.client.get("/extendedAgentCard", headers=site.bearer())
+    assert answer.data == new.extended["staff"]
 
 
 def test_there_is_no_server_without_a_publication(tmp_path: Path) -> None:

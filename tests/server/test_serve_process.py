@@ -18,9 +18,11 @@ import pytest
 from publications import PUBLIC, publish_cards
 
 from cardsign.jose import PrivateKey
-from cardsign.server import MAX_BODIES_AT_ONCE, WORKER_THREADS, create_token
+from cardsign.server import create_token
 
 CARD = "/.well-known/agent-card.json"
+#: Seconds, for what happens at once on an idle machine; far more than any busy one takes.
+PATIENCE = 120.0
 CALL = {"jsonrpc": "2.0", "id": "7", "method": "GetExtendedAgentCard"}
 
 # What the command line will do: call the library, print an error as one line, exit 2.
@@ -71,7 +73,7 @@ class Server:
     def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; the exit status and what else was said on both streams."""
         self.process.send_signal(how)
-        out, err = self.process.communicate(timeout=10)
+        out, err = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, out + err
 
 
@@ -81,7 +83,7 @@ def published(tmp_path_factory: pytest.TempPathFactory, key: PrivateKey) -> Publ
 
 
 def _publish(base: Path, key: PrivateKey) -> Published:
-    token, line = create_token()
+    token, line = create_token("staff")
     (base / "tokens").write_text(line + "\n")
     publish_cards(base / "pub", key, PUBLIC, "staff")
     return Published(base / "pub", base / "tokens", token)
@@ -122,12 +124,12 @@ def server(published: Published) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def http(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=PATIENCE) as client:
         yield client
 
 
-def _wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
+def _wait_for(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
             return False
@@ -198,19 +200,34 @@ def test_a_body_beyond_the_limit_is_413(http: httpx.Client, chunked: bool) -> No
     assert http.post("/a2a", content=b"{}").json()["error"]["code"] == -32600
 
 
-def test_slow_senders_do_not_silence_the_server(published: Published) -> None:
-    """Whoever dribbles bodies holds some threads, never those that answer everybody else."""
+def test_silent_bodies_stop_nobody_else(published: Published) -> None:
+    """300 of them: JSON-RPC and every document are answered meanwhile, and each of them ends."""
     with _running(published) as server, contextlib.ExitStack() as senders:
         request = b"POST /a2a HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"
-        for _ in range(WORKER_THREADS + MAX_BODIES_AT_ONCE):
-            sender = senders.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        silent = []
+        for _ in range(300):
+            sender = socket.create_connection(("127.0.0.1", server.port))
+            silent.append(senders.enter_context(sender))
             sender.sendall(request)
-        with httpx.Client(base_url=server.url, trust_env=False, timeout=5) as client:
-            assert _wait_for(lambda: client.post("/a2a", json=CALL).status_code == 503, seconds=5)
-            assert client.get("/healthz").status_code == 200
-            assert client.get(CARD).status_code == 200
-            senders.close()
-            assert _wait_for(lambda: client.post("/a2a", json=CALL).status_code == 401, seconds=5)
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=PATIENCE) as client:
+            for _ in range(3):
+                assert client.post("/a2a", json=CALL).status_code == 401
+                assert client.get("/healthz").status_code == 200
+                assert client.get(CARD).status_code == 200
+        for sender in silent:
+            sender.settimeout(PATIENCE)
+            assert sender.recv(1000).startswith(b"HTTP/1.1 408 ")
+            assert _ends(sender)
+
+
+def _ends(connection: socket.socket) -> bool:
+    """Whether the server closes it, after what it has still to say."""
+    try:
+        while connection.recv(1000):
+            pass
+    except ConnectionResetError:
+        return True
+    return True  # a connection that stays is a TimeoutError
 
 
 # ---------------------------------------------------------------- start and stop
@@ -219,11 +236,11 @@ def test_slow_senders_do_not_silence_the_server(published: Published) -> None:
 def test_a_port_in_use_is_one_clear_line(server: Server, published: Published) -> None:
     """A second server must not share the port without a word."""
     process = _spawn(published, port=server.port)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, out) == (2, "")
     assert err == f"serve.port_in_use: 127.0.0.1:{server.port} is in use\n"
-    assert httpx.get(server.url + CARD, trust_env=False).status_code == 200
+    assert httpx.get(server.url + CARD, trust_env=False, timeout=PATIENCE).status_code == 200
 
 
 @pytest.mark.parametrize("option", [None, socket.SO_REUSEADDR, socket.SO_REUSEPORT])
@@ -237,7 +254,7 @@ def test_a_port_in_use_by_somebody_else_is_the_same_line(
         other.bind(("127.0.0.1", 0))
         other.listen()
         process = _spawn(published, port=other.getsockname()[1])
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 2
     assert err.startswith("serve.port_in_use: ")
@@ -248,7 +265,7 @@ def test_a_port_in_use_by_somebody_else_is_the_same_line(
 def test_an_address_that_is_not_ours_is_one_clear_line(published: Published, host: str) -> None:
     """Neither a traceback nor silence."""
     process = _spawn(published, host)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 2
     assert err.startswith("serve.bind: ")
@@ -260,7 +277,7 @@ def test_a_directory_without_publication_is_one_clear_line(
 ) -> None:
     """Found out before anything listens."""
     process = _spawn(Published(tmp_path, published.token_file, ""))
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 2
     assert err.startswith("serve.no_generation: ")
@@ -270,7 +287,7 @@ def test_a_directory_without_publication_is_one_clear_line(
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_cleanly_and_whole(published: Published, how: signal.Signals) -> None:
     """Exit 0, no process left, nothing on stdout, no token said; an idle client is no hindrance."""
-    with _running(published) as server, httpx.Client(trust_env=False) as client:
+    with _running(published) as server, httpx.Client(trust_env=False, timeout=PATIENCE) as client:
         headers = {"Authorization": f"Bearer {published.token}"}
         assert client.get(f"{server.url}/extendedAgentCard", headers=headers).status_code == 200
         status, said = server.stop(how)
@@ -300,7 +317,7 @@ def test_a_worker_that_died_is_reported(published: Published) -> None:
         assert workers
         for worker in workers:
             os.kill(int(worker), signal.SIGKILL)
-        said = server.process.communicate(timeout=10)[1]
+        said = server.process.communicate(timeout=PATIENCE)[1]
 
         assert (server.process.returncode, "serve.worker_died" in said) == (2, True)
 
@@ -311,20 +328,20 @@ def test_the_worker_does_not_outlive_its_parent(published: Published) -> None:
         server.process.kill()
         server.process.wait()
 
-        assert _wait_for(lambda: _is_empty(server.process.pid), seconds=5)
+        assert _wait_for(lambda: _is_empty(server.process.pid))
 
 
 def test_an_ipv6_address_is_served(published: Published) -> None:
     """Written in brackets."""
     with _running(published, host="::1") as server:
         assert server.url == f"http://[::1]:{server.port}"
-        assert httpx.get(server.url + CARD, trust_env=False).status_code == 200
+        assert httpx.get(server.url + CARD, trust_env=False, timeout=PATIENCE).status_code == 200
 
 
-def test_a_new_generation_is_served_within_three_seconds(tmp_path: Path, key: PrivateKey) -> None:
-    """Without a restart, and a reader in between gets one or the other."""
+def test_a_new_generation_is_served_without_a_restart(tmp_path: Path, key: PrivateKey) -> None:
+    """A reader in between gets one or the other."""
     published = _publish(tmp_path, key)
-    with _running(published) as server, httpx.Client(trust_env=False) as client:
+    with _running(published) as server, httpx.Client(trust_env=False, timeout=PATIENCE) as client:
         old = client.get(server.url + CARD).content
         new = publish_cards(published.directory, key, {**PUBLIC, "version": "2.0.0"}, "staff")
 
@@ -334,7 +351,7 @@ def test_a_new_generation_is_served_within_three_seconds(tmp_path: Path, key: Pr
             seen.add(client.get(server.url + CARD).content)
             return new.card in seen
 
-        assert _wait_for(is_served, seconds=3)
+        assert _wait_for(is_served)
         assert seen == {old, new.card}
         status, said = server.stop()
         assert (status, said) == (0, "cardsign: serving generation 2\n")

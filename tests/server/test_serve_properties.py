@@ -95,4 +95,4 @@ def test_a_fault_of_ours_is_a_plain_500_and_tells_no_token(
         "error": {"code": 500, "status": "INTERNAL", "message": "Internal Server Error"}
     }
     assert "RuntimeError: broken" in caplog.text
-    assert site.tokens[""] not in caplog.text
+    assert site.tokens["staff"] not in caplog.text

@@ -29,7 +29,7 @@ def test_a_created_token_opens_what_its_line_says() -> None:
 
 def test_no_two_tokens_are_the_same() -> None:
     """They are random, not derived from anything."""
-    assert len({create_token()[0] for _ in range(100)}) == 100
+    assert len({create_token("staff")[0] for _ in range(100)}) == 100
 
 
 def test_a_token_for_an_impossible_audience_is_refused() -> None:
@@ -42,7 +42,6 @@ def test_a_token_for_an_impossible_audience_is_refused() -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        pytest.param(f"{DIGEST}\n", [(None, 1)], id="a digest alone"),
         pytest.param(f"{DIGEST} staff", [("staff", 1)], id="an audience, no newline at the end"),
         pytest.param(f"{DIGEST.upper()}\t staff\r\n", [("staff", 1)], id="capitals, tabs, CRLF"),
         pytest.param(
@@ -53,9 +52,7 @@ def test_a_token_for_an_impossible_audience_is_refused() -> None:
         pytest.param("", [], id="nothing"),
     ],
 )
-def test_a_token_file_is_read_line_by_line(
-    content: str, expected: list[tuple[str | None, int]]
-) -> None:
+def test_a_token_file_is_read_line_by_line(content: str, expected: list[tuple[str, int]]) -> None:
     """Audience and line number of each entry."""
     table = TokenTable.from_bytes(content.encode())
     assert [(entry.audience, entry.line) for entry in table.entries] == expected
@@ -65,11 +62,12 @@ def test_a_token_file_is_read_line_by_line(
     ("content", "line"),
     [
         pytest.param("hunter2-is-my-secret", 1, id="a token instead of its digest"),
-        pytest.param(f"{DIGEST}\n{DIGEST[:-1]}", 2, id="a digest cut short"),
+        pytest.param(DIGEST, 1, id="a digest alone, bound to no audience"),
+        pytest.param(f"{DIGEST} a\n{DIGEST[:-1]} a", 2, id="a digest cut short"),
         pytest.param(f"{DIGEST} staff extra", 1, id="a third word"),
         pytest.param(f"{DIGEST} Staff", 1, id="an impossible audience"),
         pytest.param(f"{DIGEST}staff", 1, id="no space before the audience"),
-        pytest.param(f"{DIGEST} a\n{OTHER}\n{DIGEST} b", 3, id="the same token twice"),
+        pytest.param(f"{DIGEST} a\n{OTHER} b\n{DIGEST} b", 3, id="the same token twice"),
         pytest.param("\N{NO-BREAK SPACE}" + DIGEST + "é", 1, id="letters beyond ASCII"),
     ],
 )
@@ -90,7 +88,7 @@ def test_a_malformed_token_file_is_refused_by_line_without_showing_it(
 )
 def test_any_other_token_opens_nothing(token: str) -> None:
     """Neither a near miss nor the digest itself."""
-    table = TokenTable.from_bytes(f"{DIGEST}\n{OTHER}".encode())
+    table = TokenTable.from_bytes(f"{DIGEST} a\n{OTHER} b".encode())
     assert table.find(token) is None
     assert table.find("correct") is not None
 
@@ -104,7 +102,7 @@ def test_bytes_that_are_no_text_are_refused_as_a_line() -> None:
 def test_a_token_file_is_read_from_disk(tmp_path: Path) -> None:
     """World-readable is fine: it holds digests."""
     path = tmp_path / "tokens"
-    path.write_text(f"{DIGEST}\n")
+    path.write_text(f"{DIGEST} staff\n")
     path.chmod(0o644)
 
     assert TokenTable.read(path).find("correct") is not None
@@ -115,31 +113,31 @@ def test_a_token_file_is_read_from_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "audiences", "words"),
     [
-        pytest.param(f"{DIGEST} crew", {"staff"}, "for audience crew", id="an unknown audience"),
-        pytest.param(f"{DIGEST} crew", set(), "published for: none", id="no extended card at all"),
-        pytest.param(DIGEST, {"a", "b"}, "must name one of", id="none named among two"),
+        pytest.param(f"{DIGEST} crew", {"staff"}, ["line 1 (crew)", ": staff"], id="another's"),
+        pytest.param(f"{DIGEST} crew", set(), ["line 1 (crew)", ": none"], id="no card at all"),
+        pytest.param(
+            f"{DIGEST} a\n{OTHER} b", {"c"}, ["line 1 (a), line 2 (b)"], id="all of them at once"
+        ),
     ],
 )
-def test_a_token_without_a_card_is_refused(lines: str, audiences: set[str], words: str) -> None:
-    """Found at the start, by line, rather than by the client."""
-    with pytest.raises(ServeFault, match=words) as refused:
-        TokenTable.from_bytes(lines.encode()).check_audiences(audiences)
-    assert refused.value.code == "serve.token_file"
-    assert "line 1" in refused.value.message
-
-
-@pytest.mark.parametrize(
-    ("lines", "audiences", "audience"),
-    [
-        pytest.param(DIGEST, {"staff"}, "staff", id="the only card needs no name"),
-        pytest.param(f"{DIGEST} staff", {"staff", "crew"}, "staff", id="one named among two"),
-        pytest.param(DIGEST, set(), None, id="no card yet"),
-    ],
-)
-def test_a_token_opens_the_card_of_its_audience(
-    lines: str, audiences: set[str], audience: str | None
+def test_tokens_without_a_card_are_one_line(
+    lines: str, audiences: set[str], words: list[str]
 ) -> None:
-    """The twin of the refusals above."""
-    table = TokenTable.from_bytes(lines.encode())
-    table.check_audiences(audiences)
-    assert table.entries[0].audience_among(audiences) == audience
+    """For the operator, by line of the token file."""
+    problem = TokenTable.from_bytes(lines.encode()).without_card(audiences)
+    assert all(word in problem for word in words)
+    assert "\n" not in problem
+
+
+def test_many_tokens_without_a_card_are_still_one_short_line() -> None:
+    """A card that was withdrawn may have had thousands of readers."""
+    lines = "\n".join(f"{number:064x} crew" for number in range(5000))
+    problem = TokenTable.from_bytes(lines.encode()).without_card({"staff"})
+    assert "and 4990 more" in problem
+    assert len(problem) < 500
+
+
+def test_tokens_with_a_card_are_no_problem() -> None:
+    """The twin of the two above; another audience's card is nothing to them."""
+    table = TokenTable.from_bytes(f"{DIGEST} staff\n{OTHER} staff".encode())
+    assert table.without_card({"staff", "crew"}) == ""
