@@ -14,8 +14,8 @@ from cardsign import (
     TYP_RELEASE,
     Enrolment,
     KeysetAnchor,
+    KeysetId,
     PrivateKey,
-    StatementPin,
     canonicalize,
     draft_keyset,
     draft_release,
@@ -86,7 +86,7 @@ def issuer_at(origin: str, name: str, now: datetime) -> Issuer:
         KEYSET_PATH.format(epoch=1, version=1): keyset,
         RELEASE_PATH: _release(origin, keys["release"], card, keyset, int(now.timestamp())),
     }
-    pin = KeysetAnchor(StatementPin(1, 1, held.digest))
+    pin = KeysetAnchor(KeysetId(1, 1, held.digest))
     return Issuer(origin, served, Enrolment(name, pin, (parse_place(origin),)))
 
 

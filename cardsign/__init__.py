@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from cardsign.statements.envelope import TYP_KEYSET as TYP_KEYSET
     from cardsign.statements.envelope import TYP_RELEASE as TYP_RELEASE
     from cardsign.statements.envelope import StatementRefused as StatementRefused
+    from cardsign.statements.keyset import KeysetId as KeysetId
     from cardsign.statements.keyset import KeysetStatement as KeysetStatement
     from cardsign.statements.keyset import draft_keyset as draft_keyset
     from cardsign.statements.keyset import read_keyset as read_keyset
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from cardsign.statements.release import read_release as read_release
     from cardsign.statements.signing import sign_statement as sign_statement
     from cardsign.statements.succession import RootPin as RootPin
-    from cardsign.statements.succession import StatementPin as StatementPin
     from cardsign.trust.known import Known as Known
     from cardsign.trust.known import Memory as Memory
     from cardsign.trust.known import TransientMemory as TransientMemory
@@ -176,7 +176,7 @@ _NAMES = {
     "cardsign.statements.signing": ("sign_statement",),
     "cardsign.statements.succession": (
         "RootPin",
-        "StatementPin",
+        "KeysetId",
     ),
     "cardsign.trust.known": (
         "Known",

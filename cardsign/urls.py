@@ -1,7 +1,9 @@
-"""One strict URL grammar for everything that is compared with a trusted origin.
+"""One strict URL grammar, in one normal form, for everything that is compared or asked.
 
-URL parsers disagree about backslashes, userinfo, tabs, IDN and `host:port`, so what this
-grammar does not match is refused rather than interpreted (RFC 3986, RFC 6454).
+URL parsers disagree about backslashes, userinfo, tabs, IDN and `host:port`, and servers about
+empty segments, parameters and needless escapes. Two spellings of one place would let a card stand
+where its issuer may not. So what is not in the normal form is refused rather than interpreted
+(RFC 3986, RFC 6454). Only a default port and a long IPv6 address are accepted and rewritten.
 """
 
 from __future__ import annotations
@@ -20,18 +22,18 @@ _URL: Final = re.compile(
     r"(?P<scheme>https?)://"
     rf"(?P<host>{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\])"
     r"(?::(?P<port>[1-9][0-9]{0,4}))?"
-    r"(?P<path>/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?"
+    r"(?P<path>/[A-Za-z0-9._~!$&'()*+,=:@%/-]*)?"
     r"(?P<query>\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?"
 )
 _AUTHORITY: Final = re.compile(
     rf"(?P<host>{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\]):(?P<port>[1-9][0-9]{{0,4}})"
 )
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-# Dot segments, also as servlet containers read them (`..;`); escapes of what separates segments,
-# of the escape itself and of controls; what is no escape.
-_SLIPPERY_PATH: Final = re.compile(
-    r"(?:^|/)\.{1,2}(?:[/;]|$)|%2[5ef]|%5c|%[01][0-9a-f]|%7f|%(?![0-9a-f]{2})", re.I
-)
+# Dot segments and empty ones. (`;` is no character of a path: servlet containers cut it off.)
+_LOOSE_SEGMENT: Final = re.compile(r"/\.{1,2}(?:/|$)|//")
+# The only escapes that change nothing when a server undoes them: of bytes beyond ASCII, and of
+# ASCII characters that a path cannot hold otherwise. Capital digits, as RFC 3986 6.2.2.1 has it.
+_ESCAPE: Final = re.compile(r"%(?![89A-F][0-9A-F]|2[023]|3[CEF]|5[BDE]|60|7[BCD])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +65,27 @@ def parse_url(untrusted_text: str) -> Url:
     """Read a URL, or refuse it.
 
     Accepted: ``http`` or ``https`` in lower case, a lower-case ASCII host name (IDN as
-    ``xn--``) or address, a port without leading zeros, a path without dot segments and
-    without escaped slashes, dots or backslashes, a query. Refused with everything else:
-    userinfo, fragments, a trailing dot in the host, numeric host forms that are no dotted
-    quad, white space, control and non-ASCII characters.
+    ``xn--``) or address, a port without leading zeros, a path without dot segments, empty
+    segments and parameters, and with escapes of only what no path can hold otherwise; a query.
+    Refused with everything else: userinfo, fragments, a trailing dot in the host, numeric host
+    forms that are no dotted quad, IPv4 addresses written as IPv6, white space, control and
+    non-ASCII characters.
 
     Raises:
         CardRefused: ``card.interface_url``.
     """
     match = _URL.fullmatch(untrusted_text) if len(untrusted_text) <= MAX_URL_LENGTH else None
-    if match is None or _SLIPPERY_PATH.search(match["path"] or ""):
+    if match is None:
+        raise _refused(untrusted_text)
+    path = match["path"] or "/"
+    if _LOOSE_SEGMENT.search(path) or _ESCAPE.search(path):
         raise _refused(untrusted_text)
     scheme = match["scheme"]
     port = int(match["port"]) if match["port"] else _DEFAULT_PORTS[scheme]
     origin = Origin(scheme, _host(match["host"], untrusted_text), port)
     if port > 65535:
         raise _refused(untrusted_text)
-    return Url(origin, match["path"] or "/", match["query"] or "")
+    return Url(origin, path, match["query"] or "")
 
 
 def parse_origin(untrusted_text: str) -> Origin:
@@ -108,7 +114,10 @@ def interface_url(untrusted_url: str, binding: str) -> Url:
 def _host(host: str, text: str) -> str:
     try:
         if host.startswith("["):
-            return f"[{IPv6Address(host[1:-1]).compressed}]"
+            address = IPv6Address(host[1:-1])
+            if address.ipv4_mapped is not None:  # two spellings of one machine
+                raise _refused(text)
+            return f"[{address.compressed}]"
         last = host.rpartition(".")[2]
         if last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):  # else read as a number
             return str(IPv4Address(host))
@@ -149,13 +158,24 @@ class Place:
 def may_stand_at(url: Url, own: tuple[Place, ...], reserved: tuple[Place, ...]) -> bool:
     """Whether a URL lies in a place of one's own that is at least as narrow as any other's.
 
+    The places of others are held against it without regard to case: a server that ignores it
+    must not give away what is reserved.
+
     Args:
         url: Which.
         own: An issuer's places.
         reserved: The places of all other issuers.
     """
     narrowest = max((len(place.prefix) for place in own if place.holds(url)), default=0)
-    others = max((len(place.prefix) for place in reserved if place.holds(url)), default=0)
+    folded = Url(url.origin, url.path.lower(), "")
+    others = max(
+        (
+            len(place.prefix)
+            for place in reserved
+            if Place(place.origin, place.prefix.lower()).holds(folded)
+        ),
+        default=0,
+    )
     return narrowest > 0 and narrowest >= others
 
 

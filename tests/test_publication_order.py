@@ -42,7 +42,6 @@ from cardsign.publish import (
     publish_statements,
 )
 from cardsign.server import CARD_PATH, Snapshot
-from cardsign.statements import StatementPin
 from cardsign.trust import (
     CardUrl,
     Enrolment,
@@ -192,7 +191,7 @@ class Verifier:
         self.issuer, self.handed = issuer, handed
         self.copies = Copies(issuer, {})
         one = issuer.keysets[0]
-        self.pin = StatementPin(one.epoch, one.version, one.digest)
+        self.pin = one.id
         anchor = KeysetAnchor(self.pin, one.issuer)
         self.policy = Policy((Enrolment("tides", anchor, (parse_place(HOME),)),), Limits(skew=1))
         self.memory = TransientMemory()

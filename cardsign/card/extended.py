@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, TypeGuard
 
 from cardsign.card.document import Card
-from cardsign.card.strictjson import Json, append
+from cardsign.card.strictjson import MAX_INTEGER, Json, append
 from cardsign.errors import CardRefused
 
 _UUID: Final = "46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda"
@@ -25,8 +25,7 @@ _UUID: Final = "46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda"
 EXTENDED_URI: Final = f"urn:uuid:{_UUID}"
 #: An audience is part of a file's name and of a line of the token file, too.
 AUDIENCE: Final = re.compile(r"[a-z0-9-]{1,64}")
-#: The largest integer that every JSON reader holds exactly (RFC 7493 2.2).
-MAX_SEQ: Final = 2**53 - 1
+MAX_SEQ: Final = MAX_INTEGER
 #: Seconds; the end of the year 9999, beyond which calendars of common languages end.
 MAX_EXP: Final = 253_402_300_799
 

@@ -469,7 +469,7 @@ def take_up_published(store: AnyStore, publication: Path | None, *, now: datetim
     try:
         for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
             newest = needed_keyset(ledger)
-            if (statement.epoch, statement.version) > (newest.epoch, newest.version):
+            if statement.id > newest.id:
                 ledger.keep_keyset(statement, data)
                 note_keyset(store, statement, now=now)
                 say(f"took up keyset {statement.epoch}.{statement.version} from what is published")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -498,7 +499,7 @@ def verify(files: tuple[str, ...], keystore: Place | None, as_json: bool) -> Non
     Exit status 1: one does not follow, is a fork, or too few have signed it.
     """
     statements = list(Ledger.beside(open_keystore(keystore)).keysets())
-    given = sorted(map(read_statement, files), key=lambda one: (one.epoch, one.version))
+    given = sorted(map(read_statement, files), key=attrgetter("number"))
     for statement in given:
         before = _before(statement, statements)
         known = [one for one in statements if one.digest == statement.digest]
@@ -597,6 +598,5 @@ def _before(
     statement: KeysetStatement, statements: tuple[KeysetStatement, ...] | list[KeysetStatement]
 ) -> KeysetStatement | None:
     """The statement that comes before one, among those kept."""
-    number = (statement.epoch, statement.version)
-    earlier = [one for one in statements if (one.epoch, one.version) < number]
+    earlier = [one for one in statements if one.id < statement.id]
     return earlier[-1] if earlier else None

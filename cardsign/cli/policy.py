@@ -186,8 +186,8 @@ def raise_lock(loaded: LoadedPolicy, memory: Memory) -> None:
         for name, floor in loaded.floors.items():
             known = memory.find(name)
             seen = known.as_floor() if known else Floor()
-            least = (floor.keyset.epoch, floor.keyset.version) if floor.keyset else (0, 0)
-            if seen.keyset is not None and (seen.keyset.epoch, seen.keyset.version) > least:
+            least = floor.keyset.number if floor.keyset else (0, 0)
+            if seen.keyset is not None and seen.keyset.number > least:
                 risen[name] = replace(seen, release=None)
         if risen:
             raise_floors(lock_of(loaded.path), risen)

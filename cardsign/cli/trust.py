@@ -33,8 +33,8 @@ from cardsign.cli.trust_showing import (
 from cardsign.cli.trust_test import test
 from cardsign.errors import FileFault, StateFault, UsageFault
 from cardsign.files import write_atomic
-from cardsign.statements.keyset import KeysetStatement
-from cardsign.statements.succession import RootPin, StatementPin
+from cardsign.statements.keyset import KeysetId, KeysetStatement
+from cardsign.statements.succession import RootPin
 from cardsign.trust.enroll import first_known
 from cardsign.trust.known import Floor, Known
 from cardsign.trust.lock import POLICY_FILE, floor_to_json, lock_of, raise_floors, remove_floor
@@ -213,8 +213,8 @@ def _moved(anchor: KeysetAnchor | TofuAnchor, keyset: KeysetStatement) -> Anchor
     return KeysetAnchor(_pin_of(keyset), anchor.issuer)
 
 
-def _pin_of(keyset: KeysetStatement) -> StatementPin:
-    return StatementPin(keyset.epoch, keyset.version, keyset.digest)
+def _pin_of(keyset: KeysetStatement) -> KeysetId:
+    return keyset.id
 
 
 @click.group()

@@ -30,7 +30,7 @@ from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.members import HOLDER
 from cardsign.statements.release import ReleaseStatement, read_release
-from cardsign.statements.succession import RootPin, StatementPin
+from cardsign.statements.succession import RootPin
 from cardsign.trust.enroll import first_known, newest_keyset, newest_release
 from cardsign.trust.known import TransientMemory
 from cardsign.trust.lock import ISSUER_NAME, lock_of, raise_floors
@@ -200,11 +200,7 @@ def _by_meeting(
 def _pinned(
     keyset: KeysetStatement, release: ReleaseStatement | None, roots: bool, now: datetime
 ) -> Source:
-    pin = (
-        RootPin.of(keyset.root)
-        if roots
-        else StatementPin(keyset.epoch, keyset.version, keyset.digest)
-    )
+    pin = RootPin.of(keyset.root) if roots else keyset.id
     source = Source(KeysetAnchor(pin, keyset.issuer), keyset, release)
     for kind, statement in (("keyset", keyset), ("release", release)):
         if statement is not None and now.timestamp() >= statement.exp:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from cardsign.cli.talk import safe, say
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.trust.known import Floor, Known
-from cardsign.trust.lock import floor_to_json, pin_to_json
+from cardsign.trust.lock import floor_to_json
 from cardsign.trust.policy import Anchor, Enrolment
 from cardsign.trust.policyedit import anchor_members, anchor_text
 
@@ -65,7 +65,7 @@ def known_members(known: Known) -> dict[str, Any]:
         "floor": floor_to_json(known.floor),
         "newest_iat": known.newest_iat,
         "keys": None if known.jwks is None else [key.kid for key in known.jwks.keys],
-        "first_contact": None if known.first_contact is None else pin_to_json(known.first_contact),
+        "first_contact": None if known.first_contact is None else known.first_contact.to_json(),
         "signed_before": known.signed_before,
         "cards": list(known.cards),
     }

@@ -9,7 +9,7 @@ from itertools import combinations, islice
 from typing import Final
 
 from cardsign.card.canonical import Payload, canonicalize
-from cardsign.card.strictjson import Json, append, parse_object
+from cardsign.card.strictjson import Json, append, parse_object, split
 from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.explain.reading import at, members_around, shown
 from cardsign.explain.repairs import COMMON, Candidate, Suspect, payloads_of, respelt
@@ -160,15 +160,12 @@ class _Partings:
 
     def _finding(self, pointer: str) -> Finding | None:
         """What lint says of a member, else of something inside it, else of what it stands in."""
-        for fits in (
-            lambda place: place == pointer,
-            lambda place: place.startswith(pointer + "/"),
-            lambda place: pointer.startswith(place + "/"),
-        ):
-            for finding in self.findings:
-                if fits(finding.pointer):
-                    return finding
-        return None
+        tokens = split(pointer)
+        depth = len(tokens)
+        at_it = [one for one in self.findings if one.tokens == tokens]
+        inside = (one for one in self.findings if one.tokens[:depth] == tokens)
+        around = (one for one in self.findings if one.tokens == tokens[: len(one.tokens)])
+        return next((one for some in (at_it, inside, around) for one in some), None)
 
 
 def _held(payload: Payload, pointer: str) -> Place | None:

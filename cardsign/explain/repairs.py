@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from cardsign.card.canonical import PROFILES, Payload, canonicalize, jcs
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.strictjson import Json, append, split
+from cardsign.card.walk import walk
 from cardsign.errors import CanonicalizationError, SignatureRefused
 from cardsign.explain.reading import shown
 from cardsign.explain.report import Change, Signed
@@ -153,8 +154,8 @@ def single_edits(document: Mapping[str, Json], *, is_0_3: bool) -> Iterator[Edit
         default, then the others.
     """
     card = {name: value for name, value in document.items() if name != "signatures"}
-    for pointer, value in _values(card, ""):
-        yield Change(pointer, None, shown(value)), _without(card, split(pointer))
+    for spot in walk(card):
+        yield Change(spot.pointer, None, shown(spot.value)), _without(card, spot.tokens)
     schema = CARD_0_3 if is_0_3 else CARD_1_0
     absent = list(_absent(card, schema, ""))
     for wanted in (True, False):
@@ -162,13 +163,6 @@ def single_edits(document: Mapping[str, Json], *, is_0_3: bool) -> Iterator[Edit
             if field.required is wanted:
                 pointer = append(parent, field.name)
                 yield Change(pointer, shown(default), None), _with(card, split(pointer), default)
-
-
-def _values(value: Json, pointer: str) -> Iterator[tuple[str, Json]]:
-    for token, child in _children(value):
-        where = append(pointer, token)
-        yield where, child
-        yield from _values(child, where)
 
 
 def _absent(value: Json, message: Message, pointer: str) -> Iterator[tuple[str, Field, Json]]:

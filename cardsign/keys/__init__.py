@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from cardsign.keys.model import STATES as STATES
     from cardsign.keys.model import TRANSITIONS as TRANSITIONS
     from cardsign.keys.model import AuditHead as AuditHead
-    from cardsign.keys.model import HeldKeyset as HeldKeyset
     from cardsign.keys.model import KeyRecord as KeyRecord
     from cardsign.keys.model import KeyTimes as KeyTimes
     from cardsign.keys.model import Publication as Publication
@@ -186,7 +185,6 @@ _NAMES = {
     "cardsign.keys.model": (
         "AuditHead",
         "ENDED",
-        "HeldKeyset",
         "KeyRecord",
         "KeyTimes",
         "MAX_PUBLICATIONS",

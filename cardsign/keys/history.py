@@ -24,7 +24,7 @@ from cardsign.jose import base64url
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.audit import AuditEvent
 from cardsign.keys.keysets import check_step
-from cardsign.keys.model import HeldKeyset, HeldRelease, KeyRecord, StatementsHeld
+from cardsign.keys.model import HeldRelease, KeyRecord, StatementsHeld
 from cardsign.keys.stores.base import KeyOperations, KeyStore, Kind, Number, Shelf
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
@@ -213,7 +213,7 @@ class Ledger:
             if newest is not None and newest.digest == statement.digest:
                 return False
             check_step(statement, newest)
-            self._shelf.add("keysets", (statement.epoch, statement.version), untrusted_bytes)
+            self._shelf.add("keysets", statement.number, untrusted_bytes)
         return True
 
     def keep_release(self, release: ReleaseStatement, data: bytes) -> None:
@@ -279,7 +279,7 @@ class Ledger:
         for number, untrusted_bytes in self._shelf.read_all("keysets").items():
             try:
                 statement = read_keyset(untrusted_bytes)
-                if (statement.epoch, statement.version) != number:
+                if statement.number != number:
                     raise StatementRefused("statement.gap", "its number is not that of its place")
                 check_step(statement, found[-1][0] if found else None)
             except StatementRefused as refusal:
@@ -323,8 +323,8 @@ class Ledger:
         held = self.held.keyset
         if held is None:
             return
-        number = (held.epoch, held.version)
-        found = (newest.epoch, newest.version) if newest else (0, 0)
+        number = held.number
+        found = newest.number if newest else (0, 0)
         if found < number:
             raise _broken(self.place, f"keyset {held.epoch}.{held.version} is missing")
         if newest is not None and found == number and newest.digest != held.digest:
@@ -356,7 +356,7 @@ def note_keyset(store: KeyOperations, statement: KeysetStatement, *, now: dateti
         StoreFault: ``keystore.busy``, or as :meth:`KeyStore.load`.
         FileFault: ``file.unwritable``.
     """
-    held = HeldKeyset(statement.epoch, statement.version, statement.digest)
+    held = statement.id
     store.keep_keyset(held, {key.public.thumbprint for key in statement.keys}, now=now)
 
 

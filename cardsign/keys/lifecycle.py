@@ -19,7 +19,6 @@ from cardsign.keys.model import (
     ENDED,
     MAX_PUBLICATIONS,
     TIME_FORMAT,
-    HeldKeyset,
     KeyRecord,
     KeyTimes,
     PrivateHalf,
@@ -32,6 +31,7 @@ from cardsign.keys.model import (
     file_custody,
     suspects,
 )
+from cardsign.statements.keyset import KeysetId
 
 # When a step of a key's life is lawful, and for what it waits until then.
 
@@ -295,7 +295,7 @@ def prepublish(state: StoreState, name: str, *, now: datetime) -> Change:
 
 
 def keep_keyset(
-    state: StoreState, held: HeldKeyset, listed: Collection[str], *, now: datetime
+    state: StoreState, held: KeysetId, listed: Collection[str], *, now: datetime
 ) -> Change:
     """Note the newest keyset statement; what it lists may be published from now on.
 
@@ -307,7 +307,7 @@ def keep_keyset(
         now: The time of it.
     """
     now, known = _second(now), state.statements.keyset
-    if known is not None and (held.epoch, held.version) < (known.epoch, known.version):
+    if known is not None and held < known:
         return state, ()
     events: tuple[AuditEvent, ...] = ()
     if known != held:

@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 
 from cardsign.errors import StoreFault
 from cardsign.jose.keys import PublicKey
+from cardsign.statements.keyset import KeysetId
 
 # The states of a key and the ways between them.
 
@@ -210,15 +211,6 @@ class AuditHead:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldKeyset:
-    """Which keyset statement the store's issuer published last."""
-
-    epoch: int
-    version: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
 class HeldRelease:
     """Which release the store signed last, and upon which: that one alone may have been lost.
 
@@ -241,7 +233,7 @@ class StatementsHeld:
         release: What has taken it; None also where an older cardsign took it.
     """
 
-    keyset: HeldKeyset | None = None
+    keyset: KeysetId | None = None
     release_seq: int = 0
     release: HeldRelease | None = None
 

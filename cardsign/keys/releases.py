@@ -24,7 +24,6 @@ from cardsign.statements.release import (
     FLOOR_EXTENDED,
     KIND_PUBLIC,
     RELEASE_FORMAT,
-    KeysetReference,
     ListedCard,
     ReleaseStatement,
     draft_release,
@@ -131,7 +130,7 @@ def draft_following(
     if plan.extended_floor is not None:
         floor[FLOOR_EXTENDED] = max(plan.extended_floor, floor.get(FLOOR_EXTENDED, 0))
     cards = _settled(_listed(plan, previous, floor, seq), plan, floor)
-    reference = KeysetReference(keyset.epoch, keyset.version, keyset.digest)
+    reference = keyset.id
     revoked = plan.revoked
     if previous is not None and previous.keyset == reference:
         revoked = revoked | previous.revoked

@@ -40,7 +40,6 @@ from cardsign.keys.model import (
     STATES,
     TIME_FORMAT,
     AuditHead,
-    HeldKeyset,
     HeldRelease,
     KeyRecord,
     KeyState,
@@ -52,6 +51,7 @@ from cardsign.keys.model import (
     StoreState,
     file_custody,
 )
+from cardsign.statements.keyset import KeysetId
 
 # The members of a kept state, checked one by one; every error names the file and the place.
 
@@ -444,10 +444,10 @@ def _read_release(place: Place) -> HeldRelease:
     return HeldRelease(members["digest"].digest(), members["previous"].digest_or_none())
 
 
-def _read_keyset(place: Place) -> HeldKeyset | None:
+def _read_keyset(place: Place) -> KeysetId | None:
     if place.value is None:
         return None
     members = place.members({"epoch", "version", "digest"})
-    return HeldKeyset(
+    return KeysetId(
         members["epoch"].count(), members["version"].count(), members["digest"].digest()
     )

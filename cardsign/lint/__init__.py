@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from cardsign.lint.mend import Mending as Mending
     from cardsign.lint.mend import camel_case as camel_case
     from cardsign.lint.mend import fix as fix
-    from cardsign.lint.rules import RULES as RULES
     from cardsign.lint.rules import Finding as Finding
     from cardsign.lint.rules import Rule as Rule
+    from cardsign.lint.targets import RULES as RULES
     from cardsign.lint.targets import TARGETS as TARGETS
     from cardsign.lint.targets import Target as Target
     from cardsign.lint.targets import lint_document as lint_document
@@ -23,10 +23,10 @@ _NAMES = {
     ),
     "cardsign.lint.rules": (
         "Finding",
-        "RULES",
         "Rule",
     ),
     "cardsign.lint.targets": (
+        "RULES",
         "TARGETS",
         "Target",
         "lint_document",

@@ -9,16 +9,17 @@ payload of ``prune-empty`` and that of ``prune-empty-upgraded`` stay what they w
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from cardsign.card.document import Card, render
-from cardsign.card.strictjson import Json, append
+from cardsign.card.strictjson import Json
 from cardsign.lint.rules import Finding
 from cardsign.lint.targets import lint_document
 
 _RENAMED: Final = "portable.snake-case"
+_Tokens: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,32 +58,32 @@ def fix(untrusted_bytes: bytes, target: str = "portable") -> Mending:
     if not mended:
         return Mending(untrusted_bytes, (), findings, 0)
     unsigned = {name: value for name, value in card.document.items() if name != "signatures"}
-    renamed = {one.pointer for one in mended if one.rule.id == _RENAMED}
-    dropped = {one.pointer for one in mended if one.rule.id != _RENAMED}
-    document = _members(unsigned, "", renamed, dropped)
+    renamed = {one.tokens for one in mended if one.rule.id == _RENAMED}
+    dropped = {one.tokens for one in mended if one.rule.id != _RENAMED}
+    document = _members(unsigned, (), renamed, dropped)
     left = lint_document(document, target)
     return Mending(render(document), mended, left, len(card.signatures))
 
 
 def _members(
-    value: Mapping[str, Json], pointer: str, renamed: Collection[str], dropped: Collection[str]
+    value: Mapping[str, Json], above: _Tokens, renamed: Set[_Tokens], dropped: Set[_Tokens]
 ) -> dict[str, Json]:
     kept = {}
     for name, child in value.items():
-        where = append(pointer, name)
-        if where in dropped:
+        tokens = (*above, name)
+        if tokens in dropped:
             continue
-        new_name = camel_case(name) if where in renamed else name
-        kept[new_name] = _below(child, where, renamed, dropped)
+        new_name = camel_case(name) if tokens in renamed else name
+        kept[new_name] = _below(child, tokens, renamed, dropped)
     return kept
 
 
-def _below(value: Json, pointer: str, renamed: Collection[str], dropped: Collection[str]) -> Json:
+def _below(value: Json, tokens: _Tokens, renamed: Set[_Tokens], dropped: Set[_Tokens]) -> Json:
     if isinstance(value, dict):
-        return _members(value, pointer, renamed, dropped)
+        return _members(value, tokens, renamed, dropped)
     if isinstance(value, list):
-        places = ((append(pointer, index), element) for index, element in enumerate(value))
-        return [_below(element, where, renamed, dropped) for where, element in places]
+        places = (((*tokens, str(index)), element) for index, element in enumerate(value))
+        return [_below(element, place, renamed, dropped) for place, element in places]
     return value
 
 

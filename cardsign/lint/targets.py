@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from cardsign.card.strictjson import Json
+from cardsign.card.walk import walk
 from cardsign.errors import UsageFault
-from cardsign.lint.portable import check_js_resolver, check_portable, check_py_1_1
-from cardsign.lint.rules import Finding
+from cardsign.lint import portable as portable  # their rules bind themselves
+from cardsign.lint import sdks as sdks
+from cardsign.lint.rules import Finding, Rule, rules_of
 
-_Check = Callable[[Mapping[str, Json]], Iterator[Finding]]
+_PORTABLE: Final = "portable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,37 +23,41 @@ class Target:
     Attributes:
         name: What ``--for`` takes; its own rules carry it in their ids.
         summary: What a card without findings is; for after that verb.
-        checks: All that it takes, those of other targets included.
     """
 
     name: str
     summary: str
-    checks: tuple[_Check, ...]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of rules that it takes; every target takes the portable ones."""
+        return tuple(dict.fromkeys((_PORTABLE, self.name)))
 
 
 TARGETS: Final[dict[str, Target]] = {
     target.name: target
     for target in (
         Target(
-            "portable",
+            _PORTABLE,
             "one for which the four default profiles make the same bytes, so that one signature "
             "serves them all",
-            (check_portable,),
         ),
         Target(
             "js-resolver",
             "portable, and the client of @a2a-js/sdk (1.0.1 to 1.3.0) verifies it by the same "
             "bytes (profile `js-instance`)",
-            (check_portable, check_js_resolver),
         ),
         Target(
             "py-1.1",
             "portable, and a2a-sdk 1.0.0 to 1.1.3 verifies it by the same bytes (profile "
             "`sdk-1.0-legacy`)",
-            (check_portable, check_py_1_1),
         ),
     )
 }
+
+
+#: All rules by their ids, by target.
+RULES: Final[dict[str, Rule]] = {one.id: one for name in TARGETS for one in rules_of(name)}
 
 
 def lint_document(document: Mapping[str, Json], target: str = "portable") -> tuple[Finding, ...]:
@@ -70,4 +76,16 @@ def lint_document(document: Mapping[str, Json], target: str = "portable") -> tup
     if target not in TARGETS:
         known = ", ".join(TARGETS)
         raise UsageFault("usage.conflict", f"unknown target {target!r}; known are {known}")
-    return tuple(finding for check in TARGETS[target].checks for finding in check(document))
+    return tuple(one for group in TARGETS[target].groups for one in _findings(document, group))
+
+
+def _findings(document: Mapping[str, Json], group: str) -> Iterator[Finding]:
+    """What breaks the rules of one group, in document order."""
+    rules = rules_of(group)
+    found = (
+        Finding(rule, spot.tokens, message, rule.mendable(spot))
+        for spot in walk(document)
+        for rule in rules
+        if (message := rule.check(spot)) is not None
+    )
+    yield from portable.beside_legacy_members(found) if group == _PORTABLE else found

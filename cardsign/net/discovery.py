@@ -244,7 +244,7 @@ def _failed(brought: Brought) -> bool:
 
 def _held(known: Known | None) -> tuple[int, int]:
     keyset = known.keyset if known else None
-    return (keyset.epoch, keyset.version) if keyset else (0, 0)
+    return keyset.number if keyset else (0, 0)
 
 
 # What came of meeting a peer, and what is to be said of how his card was had. Data only.

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Final
 
 from cardsign.card.canonical import jcs
@@ -30,7 +31,6 @@ from cardsign.publish.generation import RELEASE_FILE, Generation, keyset_file
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
-from cardsign.statements.succession import StatementPin
 from cardsign.trust.enroll import newest_keyset, newest_release
 from cardsign.trust.known import TransientMemory
 from cardsign.trust.policy import (
@@ -42,7 +42,7 @@ from cardsign.trust.policy import (
     KeysetAnchor,
     Policy,
 )
-from cardsign.trust.statements import Evidence, number_of
+from cardsign.trust.statements import Evidence
 from cardsign.urls import parse_place
 from cardsign.verify.examine import examine_card, examine_extended
 from cardsign.verify.report import Report
@@ -187,7 +187,7 @@ class Issued:
     def _checked(self, now: datetime | None, known: str | None) -> CheckedIssued:
         try:
             keysets = {read_keyset(data): data for data in self.keysets}
-            history = tuple(sorted(keysets, key=number_of))
+            history = tuple(sorted(keysets, key=attrgetter("number")))
             newest_keyset(history, now=now or _issued_at(history[-1]), skew=SKEW)
             release = None if self.release is None else read_release(self.release)
             if release is not None:
@@ -247,9 +247,9 @@ class CheckedIssued:
             PublishRefused: ``publish.statements``: one is missing or another, or the release is
                 an older one.
         """
-        ours = {(one.epoch, one.version): one.digest for one in self.keysets}
+        ours = {one.number: one.digest for one in self.keysets}
         for one in before.keysets:
-            if ours.get((one.epoch, one.version)) != one.digest:
+            if ours.get(one.number) != one.digest:
                 raise _unfit(f"keyset {one.epoch}.{one.version} was published as {one.digest}")
         held = before.release
         if held is not None and (self.release is None or self.release.order < held.order):
@@ -341,7 +341,7 @@ class CheckedIssued:
         return f"{self.newest.epoch}.{self.newest.version}"
 
     def _policy(self) -> Policy:
-        pin = StatementPin(self.newest.epoch, self.newest.version, self.newest.digest)
+        pin = self.newest.id
         try:
             places = tuple(parse_place(origin) for origin in self.newest.origins)
         except CardRefused as refusal:

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from cardsign.statements.keyset import KEYSET_FORMAT as KEYSET_FORMAT
     from cardsign.statements.keyset import MAX_HOLDERS as MAX_HOLDERS
     from cardsign.statements.keyset import MAX_KEYSET_LIFETIME as MAX_KEYSET_LIFETIME
+    from cardsign.statements.keyset import KeysetId as KeysetId
     from cardsign.statements.keyset import KeysetStatement as KeysetStatement
     from cardsign.statements.keyset import Quorum as Quorum
     from cardsign.statements.keyset import Role as Role
     from cardsign.statements.keyset import RootKey as RootKey
     from cardsign.statements.keyset import StatementKey as StatementKey
     from cardsign.statements.keyset import draft_keyset as draft_keyset
+    from cardsign.statements.keyset import keyset_id as keyset_id
     from cardsign.statements.keyset import keyset_of as keyset_of
     from cardsign.statements.keyset import read_keyset as read_keyset
     from cardsign.statements.members import DIGEST as DIGEST
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from cardsign.statements.release import KIND_PUBLIC as KIND_PUBLIC
     from cardsign.statements.release import MAX_RELEASE_LIFETIME as MAX_RELEASE_LIFETIME
     from cardsign.statements.release import RELEASE_FORMAT as RELEASE_FORMAT
-    from cardsign.statements.release import KeysetReference as KeysetReference
     from cardsign.statements.release import ListedCard as ListedCard
     from cardsign.statements.release import ReleaseStatement as ReleaseStatement
     from cardsign.statements.release import check_release as check_release
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from cardsign.statements.signing import add_signature as add_signature
     from cardsign.statements.signing import sign_statement as sign_statement
     from cardsign.statements.succession import RootPin as RootPin
-    from cardsign.statements.succession import StatementPin as StatementPin
     from cardsign.statements.succession import check_first as check_first
     from cardsign.statements.succession import check_recovery as check_recovery
     from cardsign.statements.succession import check_successor as check_successor
@@ -74,6 +74,7 @@ _NAMES = {
     ),
     "cardsign.statements.keyset": (
         "KEYSET_FORMAT",
+        "KeysetId",
         "KeysetStatement",
         "MAX_HOLDERS",
         "MAX_KEYSET_LIFETIME",
@@ -82,6 +83,7 @@ _NAMES = {
         "RootKey",
         "StatementKey",
         "draft_keyset",
+        "keyset_id",
         "keyset_of",
         "read_keyset",
     ),
@@ -95,7 +97,6 @@ _NAMES = {
     "cardsign.statements.release": (
         "FLOOR_EXTENDED",
         "KIND_PUBLIC",
-        "KeysetReference",
         "ListedCard",
         "MAX_RELEASE_LIFETIME",
         "RELEASE_FORMAT",
@@ -112,7 +113,6 @@ _NAMES = {
     ),
     "cardsign.statements.succession": (
         "RootPin",
-        "StatementPin",
         "check_first",
         "check_recovery",
         "check_successor",

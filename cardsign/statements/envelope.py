@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Final, Literal, Protocol, TypeAlias, get_args
@@ -105,16 +105,16 @@ class Envelope:
         typ: What all of its signatures say the payload is.
         payload: The octets received; these are signed and hashed.
         signatures: At least one.
+        digest: SHA-256 of the payload in lower-case hex: the statement's identity.
     """
 
     typ: Typ
     payload: bytes
     signatures: tuple[StatementSignature, ...]
+    digest: str = field(init=False, compare=False)
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the payload in lower-case hex: the statement's identity."""
-        return hashlib.sha256(self.payload).hexdigest()
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", hashlib.sha256(self.payload).hexdigest())
 
 
 class Timed(Protocol):

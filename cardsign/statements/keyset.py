@@ -78,6 +78,53 @@ class StatementKey:
 
 
 @dataclass(frozen=True, slots=True)
+class KeysetId:
+    """One keyset statement: its number within the issuer's history, and what it says.
+
+    Later statements compare as greater. Two of one number with different digests are a fork:
+    neither is less than the other, and they are not equal.
+
+    Attributes:
+        epoch: From 1.
+        version: From 1 within the epoch.
+        digest: SHA-256 of the payload, lower-case hex.
+    """
+
+    epoch: int
+    version: int
+    digest: str
+
+    def __lt__(self, other: KeysetId) -> bool:
+        return self.number < other.number
+
+    def __str__(self) -> str:
+        return f"keyset {self.epoch}.{self.version} ({self.digest})"
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """The epoch, and the version within it."""
+        return self.epoch, self.version
+
+    def to_json(self) -> dict[str, Json]:
+        """As statements and files of ours write it."""
+        return {"epoch": self.epoch, "version": self.version, "digest": self.digest}
+
+
+def keyset_id(value: Json, path: str) -> KeysetId:
+    """Read what :meth:`KeysetId.to_json` gave.
+
+    Raises:
+        StatementRefused: ``statement.members``.
+    """
+    members = read.exact_object(value, ("epoch", "version", "digest"), path)
+    return KeysetId(
+        read.integer(members["epoch"], f"{path}/epoch"),
+        read.integer(members["version"], f"{path}/version"),
+        read.digest(members["digest"], f"{path}/digest"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class KeysetStatement:
     """A keyset statement in good form; by what right it speaks has not been checked.
 
@@ -113,6 +160,16 @@ class KeysetStatement:
     def digest(self) -> str:
         """SHA-256 of the payload in lower-case hex."""
         return self.envelope.digest
+
+    @property
+    def id(self) -> KeysetId:
+        """What names this statement."""
+        return KeysetId(self.epoch, self.version, self.digest)
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """The epoch, and the version within it: what statements are ordered by."""
+        return self.epoch, self.version
 
 
 def read_keyset(untrusted_bytes: bytes) -> KeysetStatement:

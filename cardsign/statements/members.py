@@ -7,37 +7,23 @@ lower-case hex, which `sha256sum` prints; thumbprints are base64url, as RFC 7638
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
-from collections.abc import Mapping
-from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
-from cardsign.card.strictjson import Json
-from cardsign.errors import KeyRefused
+from cardsign.card.strictjson import MAX_INTEGER, Json
+from cardsign.errors import CardRefused, KeyRefused
 from cardsign.jose.keys import PublicKey
 from cardsign.statements.envelope import StatementRefused
+from cardsign.urls import parse_origin, parse_url
 
 #: Seconds; the end of the year 9999, beyond which calendars of common languages end.
 MAX_TIME: Final = 253_402_300_799
-#: The largest integer that every JSON reader holds exactly (RFC 7493 2.2).
-MAX_INTEGER: Final = 2**53 - 1
 DAY: Final = 24 * 60 * 60  # seconds
 
-_HOST: Final = r"(?!-)[a-z0-9-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9-]{1,63}(?<!-))*|\[[0-9a-f:.]{2,45}\]"
-_PORT: Final = r":(?!{default}(?![0-9]))[1-9][0-9]{{0,4}}"
-_ORIGIN: Final = "(?:{})".format(
-    "|".join(
-        rf"{scheme}://(?:{_HOST})(?:{_PORT.format(default=default)})?"
-        for scheme, default in (("https", 443), ("http", 80))
-    )
-)
-#: Scheme, host and port, the default port left out; :func:`origin` looks at number and address.
-#: What of it is trusted, :mod:`cardsign.trust` decides.
-ORIGIN: Final = re.compile(_ORIGIN)
-URL: Final = re.compile(_ORIGIN + r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]{0,1024}")
-_AUTHORITY: Final = re.compile(r"https?://(?P<host>\[[^]]*\]|[^:/]*)(?::(?P<port>[0-9]+))?")
-_MAX_PORT: Final = 65535
 ISSUER: Final = re.compile(r"[\x21-\x7e]{1,256}")
 #: Lower case alone: "Ann" and "ann" must not count as two persons.
 HOLDER: Final = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
@@ -74,34 +60,26 @@ def text(value: Json, form: re.Pattern[str], path: str, expected: str) -> str:
 
 def origin(value: Json, path: str) -> str:
     """An origin in its one spelling."""
-    expected = "an origin such as https://agents.example"
-    return _one_spelling(text(value, ORIGIN, path, expected), path, expected)
+    expected = "an origin such as https://agents.example, in its one spelling"
+    return _one_spelling(value, lambda text: str(parse_origin(text)), path, expected)
 
 
 def url(value: Json, path: str, expected: str) -> str:
-    """A URL without query and fragment, its origin in its one spelling."""
-    return _one_spelling(text(value, URL, path, expected), path, expected)
+    """A URL without query and fragment, in its one spelling."""
+    return _one_spelling(
+        value,
+        lambda text: str(replace(parse_url(text), query="")),
+        path,
+        f"{expected}, without query",
+    )
 
 
-def _one_spelling(found: str, path: str, expected: str) -> str:
-    """What a verifier's stricter grammar of URLs will not refuse, nor spell otherwise."""
-    authority = _AUTHORITY.match(found)
-    if authority is None or int(authority["port"] or 0) > _MAX_PORT:
-        raise refused(path, f"{expected}, its port up to {_MAX_PORT}")
-    host = authority["host"]
-    last = host.rpartition(".")[2]
-    try:
-        if host.startswith("["):
-            address = IPv6Address(host[1:-1])
-            if address.ipv4_mapped is None and f"[{address.compressed}]" == host:
-                return found
-        elif (not last.isdigit() and not re.fullmatch(r"0x[0-9a-f]*", last)) or str(
-            IPv4Address(host)
-        ) == host:
-            return found
-    except AddressValueError:
-        pass
-    raise refused(path, f"{expected}, an address in its shortest form (RFC 5952) or four numbers")
+def _one_spelling(value: Json, spelt: Callable[[str], str], path: str, expected: str) -> str:
+    if isinstance(value, str):
+        with contextlib.suppress(CardRefused):
+            if spelt(value) == value:
+                return value
+    raise refused(path, expected)
 
 
 def integer(value: Json, path: str, *, most: int = MAX_INTEGER) -> int:

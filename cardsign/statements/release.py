@@ -20,7 +20,7 @@ from cardsign.statements.envelope import (
     parse_payload,
     read_envelope,
 )
-from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id
 
 RELEASE_FORMAT: Final = "cardsign-release/1"
 #: Seconds. Renewed daily: the longest that a withheld revocation stays unknown.
@@ -33,18 +33,6 @@ _MEMBERS: Final = (
     *("format", "issuer", "keyset", "seq", "iat", "exp"),
     *("cards", "floor", "revoked", "audit_head"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class KeysetReference:
-    """The one keyset statement under which a release speaks."""
-
-    epoch: int
-    version: int
-    digest: str
-
-    def __str__(self) -> str:
-        return f"keyset {self.epoch}.{self.version} ({self.digest})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +71,7 @@ class ReleaseStatement:
 
     envelope: Envelope
     issuer: str
-    keyset: KeysetReference
+    keyset: KeysetId
     seq: int
     iat: int
     exp: int
@@ -100,7 +88,7 @@ class ReleaseStatement:
     @property
     def order(self) -> tuple[int, int, int]:
         """What releases are ordered by: a new keyset ends the fast-forward of a thief."""
-        return self.keyset.epoch, self.keyset.version, self.seq
+        return *self.keyset.number, self.seq
 
 
 def read_release(untrusted_bytes: bytes) -> ReleaseStatement:
@@ -136,18 +124,13 @@ def release_of(envelope: Envelope) -> ReleaseStatement:
     document = parse_payload(envelope.payload)
     read.a_format(document.get("format"), RELEASE_FORMAT)
     members = read.exact_object(document, _MEMBERS, "")
-    keyset = read.exact_object(members["keyset"], ("epoch", "version", "digest"), "/keyset")
     seq = read.integer(members["seq"], "/seq")
     iat, exp = read.lifetime(members, MAX_RELEASE_LIFETIME)
     head = members["audit_head"]
     return ReleaseStatement(
         envelope,
         read.issuer(members["issuer"]),
-        KeysetReference(
-            read.integer(keyset["epoch"], "/keyset/epoch"),
-            read.integer(keyset["version"], "/keyset/version"),
-            read.digest(keyset["digest"], "/keyset/digest"),
-        ),
+        keyset_id(members["keyset"], "/keyset"),
         seq,
         iat,
         exp,
@@ -184,9 +167,9 @@ def check_release(
     """
     if release.issuer != keyset.issuer:
         raise StatementRefused("statement.issuer", f"expected {keyset.issuer!r}", path="/issuer")
-    if release.keyset != _reference(keyset):
+    if release.keyset != keyset.id:
         raise StatementRefused(
-            "statement.keyset", f"expected it to name {_reference(keyset)}", path="/keyset"
+            "statement.keyset", f"expected it to name {keyset.id}", path="/keyset"
         )
     revocable = {key.public.thumbprint for key in keyset.keys}
     if strangers := release.revoked - revocable:
@@ -216,17 +199,11 @@ def effective_revoked(keyset: KeysetStatement, release: ReleaseStatement | None)
     if release is None:
         return keyset.revoked
     if release.issuer == keyset.issuer:
-        if release.keyset == _reference(keyset):
+        if release.keyset == keyset.id:
             return keyset.revoked | release.revoked
-        if release.order[:2] < (keyset.epoch, keyset.version):
+        if release.keyset < keyset.id:
             return keyset.revoked
-    raise StatementRefused(
-        "statement.keyset", f"expected it to name {_reference(keyset)}", path="/keyset"
-    )
-
-
-def _reference(keyset: KeysetStatement) -> KeysetReference:
-    return KeysetReference(keyset.epoch, keyset.version, keyset.digest)
+    raise StatementRefused("statement.keyset", f"expected it to name {keyset.id}", path="/keyset")
 
 
 def _check_signer(

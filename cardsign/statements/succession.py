@@ -9,16 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cardsign.statements.envelope import Counted, StatementRefused, count
-from cardsign.statements.keyset import KeysetStatement, Quorum
-
-
-@dataclass(frozen=True, slots=True)
-class StatementPin:
-    """An anchor: exactly this statement. `digest` is SHA-256 of its payload, lower-case hex."""
-
-    epoch: int
-    version: int
-    digest: str
+from cardsign.statements.keyset import KeysetId, KeysetStatement, Quorum
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +34,13 @@ class RootPin:
         )
 
 
-def check_first(statement: KeysetStatement, anchor: StatementPin | RootPin) -> Counted:
+def check_first(statement: KeysetStatement, anchor: KeysetId | RootPin) -> Counted:
     """Check that a statement is one that the anchor means, and is signed by its own root (K8).
 
     Raises:
         StatementRefused: ``statement.anchor``; ``statement.unsigned``.
     """
-    if isinstance(anchor, RootPin):
-        found: StatementPin | RootPin = RootPin.of(statement.root)
-    else:
-        found = StatementPin(statement.epoch, statement.version, statement.digest)
+    found = statement.id if isinstance(anchor, KeysetId) else RootPin.of(statement.root)
     if found != anchor:
         raise StatementRefused("statement.anchor", f"expected {anchor}, found {found}")
     counted = _counted(statement, statement.root)
@@ -124,7 +112,7 @@ def check_recovery(current: KeysetStatement, following: KeysetStatement) -> Coun
     _check_newer(current, following)
     if current.recovery is None:
         raise StatementRefused("statement.recovery", "the statement held names no recovery keys")
-    if (following.epoch, following.version) != (current.epoch + 1, 1):
+    if following.number != (current.epoch + 1, 1):
         raise StatementRefused(
             "statement.gap",
             f"version {following.version} of epoch {following.epoch}, "
@@ -143,7 +131,7 @@ def _check_issuer(current: KeysetStatement, following: KeysetStatement) -> None:
 
 
 def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
-    held, offered = ((one.epoch, one.version) for one in (current, following))
+    held, offered = current.number, following.number
     if offered == held and following.digest != current.digest:
         raise StatementRefused(
             "statement.fork",

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from cardsign.trust.lock import editing as editing
     from cardsign.trust.lock import floor_to_json as floor_to_json
     from cardsign.trust.lock import lock_of as lock_of
-    from cardsign.trust.lock import pin_to_json as pin_to_json
     from cardsign.trust.lock import raise_floor as raise_floor
     from cardsign.trust.lock import raise_floors as raise_floors
     from cardsign.trust.lock import read_lock as read_lock
@@ -93,7 +92,6 @@ if TYPE_CHECKING:
     from cardsign.trust.statements import Walk as Walk
     from cardsign.trust.statements import check_past as check_past
     from cardsign.trust.statements import choose_release as choose_release
-    from cardsign.trust.statements import number_of as number_of
     from cardsign.trust.statements import receive as receive
 
 _NAMES = {
@@ -129,7 +127,6 @@ _NAMES = {
         "editing",
         "floor_to_json",
         "lock_of",
-        "pin_to_json",
         "raise_floor",
         "raise_floors",
         "read_lock",
@@ -208,7 +205,6 @@ _NAMES = {
         "Walk",
         "check_past",
         "choose_release",
-        "number_of",
         "receive",
     ),
 }

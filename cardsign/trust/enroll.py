@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement
@@ -33,7 +34,7 @@ def newest_keyset(
     Raises:
         StatementRefused: What keeps them from being one history, or ``statement.not_yet``.
     """
-    first, *following = sorted(statements, key=lambda one: (one.epoch, one.version))
+    first, *following = sorted(statements, key=attrgetter("number"))
     check_first(first, RootPin.of(first.root))
     held = first
     for statement in following:

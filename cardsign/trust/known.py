@@ -17,9 +17,8 @@ from typing import Final, Protocol
 from cardsign.card.serialize import jcs
 from cardsign.jose.jwks import JwkSet
 from cardsign.reasons import Reason
-from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.keyset import KeysetId, KeysetStatement
 from cardsign.statements.release import ReleaseStatement
-from cardsign.statements.succession import StatementPin
 from cardsign.trust.policy import Anchor, Enrolment, TofuAnchor
 
 #: Statements passed that are remembered by number and digest: those of one longest refresh.
@@ -48,7 +47,7 @@ class Floor:
         newest_iat: The highest `iat` that was seen, Unix seconds; 0 for none.
     """
 
-    keyset: StatementPin | None = None
+    keyset: KeysetId | None = None
     release: ReleaseFloor | None = None
     newest_iat: int = 0
 
@@ -80,21 +79,19 @@ class Known:
     floor: Floor = field(default_factory=Floor)
     newest_iat: int = 0
     jwks: JwkSet | None = None
-    first_contact: StatementPin | None = None
+    first_contact: KeysetId | None = None
     signed_before: bool = False
-    passed: tuple[StatementPin, ...] = ()
+    passed: tuple[KeysetId, ...] = ()
     cards: tuple[str, ...] = ()
 
     @property
-    def way(self) -> tuple[StatementPin, ...]:
+    def way(self) -> tuple[KeysetId, ...]:
         """The keyset statements known to lead to the one held, and that one last."""
         held = self.keyset
         if held is None:
             return self.passed
-        named = (
-            () if held.prev is None else (StatementPin(held.epoch, held.version - 1, held.prev),)
-        )
-        return *self.passed, *named, StatementPin(held.epoch, held.version, held.digest)
+        named = () if held.prev is None else (KeysetId(held.epoch, held.version - 1, held.prev),)
+        return *self.passed, *named, held.id
 
     def after(self, before: Known | None) -> Known:
         """This, with the way that led from what was known before."""
@@ -120,8 +117,8 @@ class Known:
         """What a lock file has to hold, so that a machine without memory goes no lower."""
         keyset, release = self.floor.keyset, self.floor.release
         held, listed = self.keyset, self.release
-        if held and (keyset is None or (held.epoch, held.version) > (keyset.epoch, keyset.version)):
-            keyset = StatementPin(held.epoch, held.version, held.digest)
+        if held and (keyset is None or keyset < held.id):
+            keyset = held.id
         if listed and (release is None or listed.order > release.order):
             release = ReleaseFloor(listed.order, listed.digest)
         return Floor(keyset, release, max(self.newest_iat, self.floor.newest_iat))

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from cardsign.errors import FileFault, JsonRefused, StateFault, UsageFault
 from cardsign.files import locked, read_bytes, write_atomic
 from cardsign.statements import members as read
 from cardsign.statements.envelope import StatementRefused
-from cardsign.statements.succession import StatementPin
+from cardsign.statements.keyset import keyset_id
 from cardsign.trust.known import Floor, ReleaseFloor
 
 #: The policy's own name of an issuer. It is part of a file's name, and is shown on terminals.
@@ -107,10 +108,10 @@ def raise_floor(name: str, held: Floor | None, seen: Floor) -> Floor:
         return seen
     keysets = [one.keyset for one in (held, seen) if one.keyset is not None]
     releases = [one.release for one in (held, seen) if one.release is not None]
-    keyset = max(keysets, key=_number, default=None)
+    keyset = max(keysets, key=attrgetter("number"), default=None)
     release = max(releases, key=_order, default=None)
     for pin in keysets:
-        if keyset is not None and _number(pin) == _number(keyset) and pin != keyset:
+        if keyset is not None and pin.number == keyset.number and pin != keyset:
             raise _fork(name, f"keyset {pin.epoch}.{pin.version}", pin.digest, keyset.digest)
     for floor in releases:
         if release is not None and floor.order == release.order and floor != release:
@@ -122,7 +123,7 @@ def floor_to_json(floor: Floor) -> dict[str, Json]:
     """A floor as it stands in the lock, and in a verifier's memory."""
     keyset, release = floor.keyset, floor.release
     return {
-        "keyset": None if keyset is None else pin_to_json(keyset),
+        "keyset": None if keyset is None else keyset.to_json(),
         "newest_iat": floor.newest_iat,
         "release": None
         if release is None
@@ -139,24 +140,9 @@ def floor_of(value: Json, path: str) -> Floor:
     members = read.exact_object(value, _FLOOR, path)
     keyset, release = members["keyset"], members["release"]
     return Floor(
-        None if keyset is None else pin_of(keyset, f"{path}/keyset"),
+        None if keyset is None else keyset_id(keyset, f"{path}/keyset"),
         None if release is None else _release_of(release, f"{path}/release"),
         time_of(members["newest_iat"], f"{path}/newest_iat"),
-    )
-
-
-def pin_to_json(pin: StatementPin) -> dict[str, Json]:
-    """A keyset statement by number and digest."""
-    return {"epoch": pin.epoch, "version": pin.version, "digest": pin.digest}
-
-
-def pin_of(value: Json, path: str) -> StatementPin:
-    """Read what :func:`pin_to_json` wrote; refuses as :func:`floor_of`."""
-    members = read.exact_object(value, ("epoch", "version", "digest"), path)
-    return StatementPin(
-        read.integer(members["epoch"], f"{path}/epoch"),
-        read.integer(members["version"], f"{path}/version"),
-        read.digest(members["digest"], f"{path}/digest"),
     )
 
 
@@ -188,10 +174,6 @@ def _write(path: Path, held: Mapping[str, Floor], floors: Mapping[str, Floor]) -
     issuers = {name: floor_to_json(floor) for name, floor in floors.items()}
     document = {"format": LOCK_FORMAT, "issuers": issuers}
     write_atomic(path, json.dumps(document, indent=2, sort_keys=True).encode() + b"\n")
-
-
-def _number(pin: StatementPin) -> tuple[int, int]:
-    return pin.epoch, pin.version
 
 
 def _order(floor: ReleaseFloor) -> tuple[int, int, int]:

@@ -18,9 +18,9 @@ from cardsign.card.strictjson import MAX_CARD_BYTES, Json
 from cardsign.errors import UsageFault
 from cardsign.jose.algorithms import DEFAULT_ALGORITHMS, EXPLICIT_ALGORITHMS
 from cardsign.jose.jwks import JwkSet
-from cardsign.statements.keyset import MAX_KEYSET_LIFETIME
+from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
-from cardsign.statements.succession import RootPin, StatementPin
+from cardsign.statements.succession import RootPin
 from cardsign.urls import Place, Url, parse_origin, parse_url
 
 # What a verifier trusts beforehand about one issuer: one anchor, which names one source of keys.
@@ -76,10 +76,10 @@ class KeysetAnchor:
     Attributes:
         pin: The statement by number and digest, or the root set with its threshold.
         issuer: The issuer that the statements must name; None: the one of the first statement,
-            which only a :class:`StatementPin` determines.
+            which only a :class:`KeysetId` determines.
     """
 
-    pin: StatementPin | RootPin
+    pin: KeysetId | RootPin
     issuer: str | None = None
 
     def to_json(self) -> dict[str, Json]:
@@ -89,11 +89,7 @@ class KeysetAnchor:
             holders = sorted([thumbprint, holder] for thumbprint, holder in self.pin.holders)
             pin = {"threshold": self.pin.threshold, "holders": [list(pair) for pair in holders]}
         else:
-            pin = {
-                "epoch": self.pin.epoch,
-                "version": self.pin.version,
-                "digest": self.pin.digest,
-            }
+            pin = self.pin.to_json()
         return {"type": "keyset", "issuer": self.issuer, "pin": pin}
 
 

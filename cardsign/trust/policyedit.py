@@ -15,7 +15,8 @@ import tomlkit
 from cardsign.errors import UsageFault
 from cardsign.files import write_atomic
 from cardsign.jose.jwks import JwkSet
-from cardsign.statements.succession import RootPin, StatementPin
+from cardsign.statements.keyset import KeysetId
+from cardsign.statements.succession import RootPin
 from cardsign.trust.lock import editing
 from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, Policy
 from cardsign.trust.policyfile import FORMAT, parse_policy, read_policy
@@ -148,10 +149,9 @@ def anchored(policy: Policy, name: str, anchor: Anchor) -> Policy:
     return replace(policy, enrolments=tuple(enrolments))
 
 
-def _pin_members(pin: StatementPin | RootPin, issuer: dict[str, str]) -> Members:
-    if isinstance(pin, StatementPin):
-        numbers = {"epoch": pin.epoch, "version": pin.version, "digest": pin.digest}
-        return {"keyset": {**numbers, **issuer}}
+def _pin_members(pin: KeysetId | RootPin, issuer: dict[str, str]) -> Members:
+    if isinstance(pin, KeysetId):
+        return {"keyset": {**pin.to_json(), **issuer}}
     keys = [
         {"thumbprint": thumbprint, "holder": holder}
         for thumbprint, holder in sorted(pin.holders, key=lambda pair: pair[::-1])

@@ -25,10 +25,10 @@ from cardsign.files import read_bytes
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
-from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME
+from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId
 from cardsign.statements.members import DIGEST, HOLDER, ISSUER, MAX_INTEGER, THUMBPRINT
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
-from cardsign.statements.succession import RootPin, StatementPin
+from cardsign.statements.succession import RootPin
 from cardsign.trust.known import MAX_CARDS
 from cardsign.trust.lock import ISSUER_NAME, POLICY_FILE
 from cardsign.trust.policy import (
@@ -459,7 +459,7 @@ def _anchor(table: IssuerTable, at: Location) -> Anchor:
         found = " and ".join(named) if named else "none"
         _misplace(at, f"an issuer has one anchor, found {found}", f"Name exactly one of {kinds}.")
     if anchor.keyset is not None:
-        pin = StatementPin(anchor.keyset.epoch, anchor.keyset.version, anchor.keyset.digest)
+        pin = KeysetId(anchor.keyset.epoch, anchor.keyset.version, anchor.keyset.digest)
         return KeysetAnchor(pin, anchor.keyset.issuer)
     if anchor.roots is not None:
         return KeysetAnchor(_roots(anchor.roots, (*at, "roots")), anchor.roots.issuer)

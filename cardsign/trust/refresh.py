@@ -18,9 +18,9 @@ from typing import Final, Literal, Protocol
 
 from cardsign.reasons import Reason
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.statements.keyset import KeysetStatement, read_keyset
-from cardsign.statements.release import KeysetReference, read_release
-from cardsign.statements.succession import RootPin, StatementPin
+from cardsign.statements.keyset import KeysetId, KeysetStatement, read_keyset
+from cardsign.statements.release import read_release
+from cardsign.statements.succession import RootPin
 from cardsign.trust.known import Known
 from cardsign.trust.policy import Limits
 from cardsign.trust.statements import MAX_CHAIN_BYTES, MAX_STEPS, Evidence, Walk
@@ -116,7 +116,7 @@ class _Errand:
         except StatementRefused as refusal:
             self.reasons.append(Reason.of(refusal.code, f"keyset {epoch}.{version}: {refusal}"))
             return None
-        if (statement.epoch, statement.version) != (epoch, version):
+        if statement.number != (epoch, version):
             other = f"keyset {epoch}.{version} was asked for, and {statement.epoch}."
             other += f"{statement.version} is there"
             self.reasons.append(Reason.of("statement.gap", other))
@@ -128,7 +128,7 @@ class _Errand:
 def refresh_issuer(
     limits: Limits,
     known: Known | None,
-    pin: StatementPin | RootPin | None,
+    pin: KeysetId | RootPin | None,
     fetch: Fetcher,
     *,
     home: str,
@@ -167,9 +167,9 @@ def refresh_issuer(
     )
 
 
-def _first(errand: _Errand, walk: Walk, pin: StatementPin | RootPin) -> KeysetStatement | None:
+def _first(errand: _Errand, walk: Walk, pin: KeysetId | RootPin) -> KeysetStatement | None:
     """The statement that the anchor means; a root set may have become one in any version."""
-    if isinstance(pin, StatementPin):
+    if isinstance(pin, KeysetId):
         statement = errand.ask_keyset(pin.epoch, pin.version, is_pinned=True)
         return None if statement is None else walk.from_anchor(pin, None, [statement])
     epoch, version = 1, 1
@@ -188,7 +188,7 @@ def _first(errand: _Errand, walk: Walk, pin: StatementPin | RootPin) -> KeysetSt
 def _meet(errand: _Errand, walk: Walk, release: Fetched) -> KeysetStatement | None:
     """At first contact: the statement of which the newest release speaks, else the very first."""
     named = _named(release)
-    statement = errand.ask_keyset(*((named.epoch, named.version) if named else (1, 1)))
+    statement = errand.ask_keyset(*(named.number if named else (1, 1)))
     if statement is None:
         return None
     return walk.from_anchor(RootPin.of(statement.root), None, [statement])
@@ -218,7 +218,7 @@ def _vouch(
     if release.outcome == "failed":
         return  # no answer says nothing
     named = _named(release)
-    if named is not None and (named.epoch, named.version) > (reached.epoch, reached.version):
+    if named is not None and reached.id < named:
         more = f"the release speaks under keyset {named.epoch}.{named.version}; what leads there "
         more += f"from {reached.epoch}.{reached.version} was not to be had"
         errand.reasons.append(Reason.of("statement.gap", more))
@@ -232,7 +232,7 @@ def _vouch(
         errand.keysets.append(answer.untrusted_body)  # of another one the walk says what it is
 
 
-def _named(release: Fetched) -> KeysetReference | None:
+def _named(release: Fetched) -> KeysetId | None:
     """The keyset statement under which a release says that it speaks."""
     if release.outcome != "found":
         return None

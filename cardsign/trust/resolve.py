@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from operator import attrgetter
 from typing import Final
 
 from cardsign.errors import CardRefused, KeyRefused, StateFault
@@ -18,9 +19,9 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
 from cardsign.statements.envelope import StatementRefused, check_times
-from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.keyset import KeysetId, KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
-from cardsign.statements.succession import RootPin, StatementPin, check_first
+from cardsign.statements.succession import RootPin, check_first
 from cardsign.trust.known import Known, Memo, TransientMemory, anchor_digest
 from cardsign.trust.policy import (
     Enrolment,
@@ -39,7 +40,6 @@ from cardsign.trust.statements import (
     check_past,
     check_release_floor,
     choose_release,
-    number_of,
     receive,
 )
 from cardsign.urls import Origin, Place, Url, may_stand_at, parse_origin
@@ -177,7 +177,7 @@ class Contact:
         reasons: What is to be reported.
     """
 
-    pin: StatementPin | None = None
+    pin: KeysetId | None = None
     jwks: JwkSet | None = None
     reasons: tuple[Reason, ...] = ()
 
@@ -205,7 +205,7 @@ def make_contact(
     received = receive(evidence.untrusted_keysets, ())
     reasons = []
     firsts = []
-    for statement in sorted(received.keysets, key=number_of):
+    for statement in sorted(received.keysets, key=attrgetter("number")):
         try:
             check_first(statement, RootPin.of(statement.root))
             check_past(statement, now, skew)
@@ -215,11 +215,11 @@ def make_contact(
             firsts.append(statement)
     if firsts:
         first = firsts[0]
-        if any(number_of(one) == number_of(first) and one.digest != first.digest for one in firsts):
+        if any(one.number == first.number and one.digest != first.digest for one in firsts):
             both = f"{home} gives two keyset statements {first.epoch}.{first.version}"
             reasons.append(Reason.of("statement.fork", f"{both}; neither is believed"))
             return Contact(reasons=tuple(reasons))
-        pin = StatementPin(first.epoch, first.version, first.digest)
+        pin = first.id
         met = f"first contact with {home}, keyset {pin.epoch}.{pin.version}: {pin.digest}"
         return Contact(pin, None, (*reasons, Reason.of("trust.tofu_first", met)))
     if offered is None or not offered.keys or evidence.untrusted_keysets:
@@ -331,7 +331,7 @@ class _Desk:
             return self._without_source("trust.no_keys", f"the key set at {url} is not at hand")
         return self._bare(self.known.jwks)
 
-    def with_keyset(self, pin: StatementPin | RootPin, issuer: str | None) -> Standing:
+    def with_keyset(self, pin: KeysetId | RootPin, issuer: str | None) -> Standing:
         """The newest keyset statement that can be reached from the anchor, and its release."""
         received = receive(self.evidence.untrusted_keysets, self.evidence.untrusted_releases)
         self.notes.extend(received.reasons)
@@ -378,7 +378,7 @@ class _Desk:
     # -------------------------------------------------------------- statements
 
     def _walk(
-        self, pin: StatementPin | RootPin, issuer: str | None, received: Received
+        self, pin: KeysetId | RootPin, issuer: str | None, received: Received
     ) -> KeysetStatement | None:
         walk = Walk(self.now, self.skew, self._keep_keyset, self.known.floor)
         held = self.known.keyset

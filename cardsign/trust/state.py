@@ -31,16 +31,14 @@ from cardsign.jose.jwks import JwkSet, SkippedKey
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
 from cardsign.statements import members as read
-from cardsign.statements.keyset import KeysetStatement, read_keyset
+from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
-from cardsign.statements.succession import RootPin, StatementPin
+from cardsign.statements.succession import RootPin
 from cardsign.trust.known import Floor, Known, anchor_digest
 from cardsign.trust.lock import (
     ISSUER_NAME,
     floor_of,
     floor_to_json,
-    pin_of,
-    pin_to_json,
     raise_floor,
     time_of,
 )
@@ -73,9 +71,9 @@ def state_bytes(name: str, known: Known) -> bytes:
         "floor": floor_to_json(known.floor),
         "newest_iat": known.newest_iat,
         "jwks": None if known.jwks is None else _jwks_to_json(known.jwks),
-        "first_contact": None if contact is None else pin_to_json(contact),
+        "first_contact": None if contact is None else contact.to_json(),
         "signed_before": known.signed_before,
-        "passed": [pin_to_json(pin) for pin in known.passed],
+        "passed": [pin.to_json() for pin in known.passed],
         "cards": list(known.cards),
     }
     return json.dumps(document, indent=2, sort_keys=True).encode("ascii") + b"\n"
@@ -106,9 +104,9 @@ def read_state(data: bytes, name: str) -> Known:
         floor_of(members["floor"], "/floor"),
         time_of(members["newest_iat"], "/newest_iat"),
         None if jwks is None else _jwks_of(jwks),
-        None if contact is None else pin_of(contact, "/first_contact"),
+        None if contact is None else keyset_id(contact, "/first_contact"),
         signed_before,
-        tuple(pin_of(pin, path) for pin, path in read.items(members["passed"], "/passed")),
+        tuple(keyset_id(pin, path) for pin, path in read.items(members["passed"], "/passed")),
         tuple(_url(url, path) for url, path in read.items(members["cards"], "/cards")),
     )
 
@@ -230,7 +228,7 @@ class DirectoryMemory:
         # What is held, and what led to it, against the lock first; then what stays a floor besides.
         lower = self._with_pin(enrolment, known, floor or Floor())
         for passed in known.way:
-            if lower.keyset is not None and _number(passed) == _number(lower.keyset):
+            if lower.keyset is not None and passed.number == lower.keyset.number:
                 raise_floor(enrolment.name, Floor(passed), lower)
         raise_floor(enrolment.name, known.as_floor(), lower)
         return replace(known, floor=raise_floor(enrolment.name, known.floor, lower)), ()
@@ -290,7 +288,7 @@ class DirectoryMemory:
     def _with_pin(enrolment: Enrolment, known: Known, floor: Floor) -> Floor:
         """The lock's floor, and the pin where it was moved ahead of what is held."""
         pin, held = _pin_of(enrolment.anchor), known.keyset
-        if pin is None or held is None or _number(pin) <= _number(held):
+        if pin is None or held is None or pin.number <= held.number:
             return floor
         return raise_floor(enrolment.name, floor, Floor(pin))
 
@@ -342,7 +340,7 @@ class DirectoryMemo:
     name: str
     known: Known | None
     notes: tuple[Reason, ...] = ()
-    pin: StatementPin | None = None
+    pin: KeysetId | None = None
 
     def keep(self, known: Known) -> None:
         """See :class:`cardsign.trust.known.Memo`; only the file's user can read it.
@@ -357,7 +355,7 @@ class DirectoryMemo:
             self.pin is not None
             and before is not None
             and after is not None
-            and _number(before) < _number(self.pin) < _number(after)
+            and before.number < self.pin.number < after.number
         ):
             past = f"the statements of {self.name!r} lead past the pin of its anchor"
             raise StateFault("state.other_anchor", past, path=str(self.file))
@@ -389,15 +387,11 @@ def _continues(anchor: Anchor, known: Known) -> bool:
     if isinstance(anchor.pin, RootPin):
         return anchor.pin == RootPin.of(held.root)
     return anchor.pin in known.way or (
-        anchor.issuer is not None and _number(anchor.pin) > _number(held)
+        anchor.issuer is not None and anchor.pin.number > held.number
     )
 
 
-def _pin_of(anchor: Anchor) -> StatementPin | None:
-    if isinstance(anchor, KeysetAnchor) and isinstance(anchor.pin, StatementPin):
+def _pin_of(anchor: Anchor) -> KeysetId | None:
+    if isinstance(anchor, KeysetAnchor) and isinstance(anchor.pin, KeysetId):
         return anchor.pin
     return None
-
-
-def _number(one: StatementPin | KeysetStatement) -> tuple[int, int]:
-    return one.epoch, one.version

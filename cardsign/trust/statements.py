@@ -22,15 +22,9 @@ from cardsign.statements.envelope import (
     Timed,
     count,
 )
-from cardsign.statements.keyset import KeysetStatement, read_keyset
+from cardsign.statements.keyset import KeysetId, KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
-from cardsign.statements.succession import (
-    RootPin,
-    StatementPin,
-    check_first,
-    check_recovery,
-    check_successor,
-)
+from cardsign.statements.succession import RootPin, check_first, check_recovery, check_successor
 from cardsign.trust.known import Floor
 
 # What came along with a card. Nothing of it has been checked, and none of it brings trust.
@@ -133,11 +127,6 @@ def reason_of(refusal: StatementRefused, statement: KeysetStatement | ReleaseSta
     return Reason.of(refusal.code, f"{name_of(statement)}: {refusal.message}", hint=refusal.hint)
 
 
-def number_of(statement: KeysetStatement) -> tuple[int, int]:
-    """What keyset statements are ordered by."""
-    return statement.epoch, statement.version
-
-
 def name_of(statement: KeysetStatement | ReleaseStatement) -> str:
     """How reasons call a statement."""
     if isinstance(statement, KeysetStatement):
@@ -196,7 +185,7 @@ class Walk:
 
     def from_anchor(
         self,
-        pin: StatementPin | RootPin,
+        pin: KeysetId | RootPin,
         issuer: str | None,
         statements: Sequence[KeysetStatement],
     ) -> KeysetStatement | None:
@@ -207,8 +196,8 @@ class Walk:
         """
         strangers = 0
         lawful: dict[str, KeysetStatement] = {}
-        for statement in sorted(statements, key=number_of):
-            if any(number_of(lower) < number_of(statement) for lower in lawful.values()):
+        for statement in sorted(statements, key=attrgetter("number")):
+            if any(lower.number < statement.number for lower in lawful.values()):
                 break
             try:
                 if issuer is not None and statement.issuer != issuer:
@@ -242,14 +231,14 @@ class Walk:
         while (following := self._next(held, statements, steps < MAX_STEPS)) is not None:
             held = self._kept(following)
             steps += 1
-        beyond = [one for one in statements if number_of(one) > number_of(held)]
+        beyond = [one for one in statements if one.number > held.number]
         if steps >= MAX_STEPS and beyond:
             more = f"{MAX_STEPS} steps were made, to {name_of(held)}; the rest is left"
             self._findings.append(Reason.of("statement.too_many", more))
             beyond = []
         unexplained = [one for one in beyond if one.envelope not in self._refused]
         if unexplained:
-            nearest = min(unexplained, key=number_of)
+            nearest = min(unexplained, key=attrgetter("number"))
             missing = f"{name_of(nearest)} is here; what leads to it from {name_of(held)} is not"
             self._findings.append(Reason.of("statement.gap", missing))
         _check_not_below(held, self.floor)
@@ -282,7 +271,7 @@ class Walk:
         """Those of the number that may follow, by digest; why others may not is noted."""
         lawful: dict[str, KeysetStatement] = {}
         for statement in statements:
-            if number_of(statement) != number:
+            if statement.number != number:
                 continue
             try:
                 check(held, statement)
@@ -310,7 +299,7 @@ class Walk:
     def _report_forks(self, held: KeysetStatement, statements: Iterable[KeysetStatement]) -> None:
         """Another statement of the number held; a fork only if the root held has signed it."""
         for statement in statements:
-            if number_of(statement) != number_of(held) or statement.digest == held.digest:
+            if statement.number != held.number or statement.digest == held.digest:
                 continue
             signed = held.root.holders(
                 count(statement.envelope, (key.public for key in held.root.keys))
@@ -325,7 +314,7 @@ class Walk:
 
 def _check_not_below(keyset: KeysetStatement, floor: Floor) -> None:
     least = floor.keyset
-    if least is not None and number_of(keyset) < (least.epoch, least.version):
+    if least is not None and keyset.number < least.number:
         raise StatementRefused(
             "statement.rollback",
             f"version {least.version} of epoch {least.epoch} was seen before, "
@@ -335,7 +324,7 @@ def _check_not_below(keyset: KeysetStatement, floor: Floor) -> None:
 
 def _check_no_fork(keyset: KeysetStatement, floor: Floor) -> None:
     least = floor.keyset
-    if least is None or number_of(keyset) != (least.epoch, least.version):
+    if least is None or keyset.number != least.number:
         return
     if keyset.digest != least.digest:
         raise StatementRefused(

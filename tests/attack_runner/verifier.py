@@ -20,7 +20,7 @@ from typing import Any, Final
 from cardsign.errors import LocalFault, UsageFault
 from cardsign.jose import JwkSet
 from cardsign.net import DEFAULT_POLICY, Asker, Discoverer, Wire
-from cardsign.statements import StatementPin, read_keyset, read_release
+from cardsign.statements import KeysetId, read_keyset, read_release
 from cardsign.trust import (
     AtOrigin,
     CardUrl,
@@ -202,7 +202,7 @@ def _known(case: Case, members: Mapping[str, Any], anchor: str, floor: Floor) ->
         floor,
         members.get("newest_iat", newest),
         JwkSet.from_bytes(case.input(members["jwks"])) if "jwks" in members else None,
-        StatementPin(**first) if first else None,
+        KeysetId(**first) if first else None,
         members.get("signed_before", False),
     )
 

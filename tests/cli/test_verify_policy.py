@@ -15,7 +15,7 @@ import pytest
 
 from cardsign.errors import FileFault
 from cardsign.net import Absent, Fetched, Wire
-from cardsign.statements import StatementPin, read_keyset
+from cardsign.statements import read_keyset
 from cardsign.trust import DirectoryMemory, Floor, raise_floors, read_lock, read_policy
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended
@@ -543,7 +543,7 @@ def test_verifying_loads_no_server() -> None:
 def followed(enrolled: tuple[bytes, bytes]) -> None:
     """A lock that names the first keyset statement, and a second one to follow."""
     first = read_keyset(enrolled[0])
-    pin = StatementPin(first.epoch, first.version, first.digest)
+    pin = first.id
     raise_floors(Path("trust.lock"), {"tides": Floor(pin)})
     second = peer.keyset(2, enrolled[0])
     Path("statements/1.2.json").write_bytes(second)

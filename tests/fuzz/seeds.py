@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.statements import RootPin, StatementPin, read_keyset
+from cardsign.statements import RootPin, read_keyset
 from cardsign.trust import (
     LOCK_FORMAT,
     Floor,
@@ -151,7 +151,7 @@ def bundles() -> list[bytes]:
 
 def _floor() -> Floor:
     first = read_keyset(chain()[0])
-    pin = StatementPin(first.epoch, first.version, first.digest)
+    pin = first.id
     return Floor(pin, ReleaseFloor((1, 1, 5), "b" * 64), first.iat)
 
 

@@ -15,7 +15,7 @@ from cardsign.errors import SignatureRefused
 from cardsign.explain import explain_card
 from cardsign.jose import base64url
 from cardsign.reasons import REASONS, Reason
-from cardsign.statements import KeysetStatement, StatementPin, read_keyset
+from cardsign.statements import KeysetId, KeysetStatement, read_keyset
 from cardsign.trust import (
     NO_MEMORY,
     AtOrigin,
@@ -51,7 +51,7 @@ _EXPECTED: Final[tuple[Expectation | None, ...]] = (
 )
 _ANCHORS: Final = (
     KeysetAnchor(seeds.roots(), ISSUER),
-    KeysetAnchor(StatementPin(1, 1, read_keyset(seeds.chain()[0]).digest)),
+    KeysetAnchor(KeysetId(1, 1, read_keyset(seeds.chain()[0]).digest)),
     TofuAnchor(),
     KeysAnchor(public_keys("card", "card2"), {key("card").public.kid: "ann"}),
 )
@@ -145,7 +145,7 @@ def check_walk(data: bytes) -> str:
         if held is not None:
             walk.onwards(held, received.keysets)
     finally:
-        numbers = [(one.epoch, one.version) for one in kept]
+        numbers = [one.number for one in kept]
         assert numbers == sorted(set(numbers))
         assert all(one.issuer == ISSUER for one in kept)
         _check_reasons((*received.reasons, *walk.reasons))
@@ -196,7 +196,7 @@ def _number(memory: TransientMemory, enrolment: Enrolment) -> tuple[int, ...]:
         known = memo.known
     assert known is not None
     floor = known.as_floor()
-    keyset = (floor.keyset.epoch, floor.keyset.version) if floor.keyset else (0, 0)
+    keyset = floor.keyset.number if floor.keyset else (0, 0)
     return *keyset, *(floor.release.order if floor.release else (0, 0, 0)), floor.newest_iat
 
 

@@ -29,10 +29,10 @@ from cardsign.statements import (
     TYP_KEYSET,
     TYP_RELEASE,
     Counted,
+    KeysetId,
     KeysetStatement,
     ReleaseStatement,
     RootPin,
-    StatementPin,
     add_signature,
     check_first,
     check_recovery,
@@ -71,9 +71,9 @@ def with_entries(statement: KeysetStatement, entries: Iterable[object]) -> Keyse
     return read_keyset(json.dumps({"payload": payload, "signatures": list(entries)}).encode())
 
 
-def first_pin(first: KeysetStatement) -> StatementPin:
+def first_pin(first: KeysetStatement) -> KeysetId:
     """The pin of a statement."""
-    return StatementPin(first.epoch, first.version, first.digest)
+    return first.id
 
 
 # --- K8: the first statement --------------------------------------------------------------
@@ -119,9 +119,9 @@ def test_forged_first(first: KeysetStatement, forged: Callable[[], KeysetStateme
 def test_pin_has_all_three_parts(first: KeysetStatement) -> None:
     """Epoch, version and digest must all fit."""
     for pin in (
-        StatementPin(2, 1, first.digest),
-        StatementPin(1, 2, first.digest),
-        StatementPin(1, 1, "0" * 64),
+        KeysetId(2, 1, first.digest),
+        KeysetId(1, 2, first.digest),
+        KeysetId(1, 1, "0" * 64),
     ):
         assert refusal(lambda pin=pin: check_first(first, pin)) == "statement.anchor"
 

@@ -13,7 +13,6 @@ from cardsign.jose import PrivateKey
 from cardsign.keys import (
     DEFAULT_SETTINGS,
     AuditEvent,
-    HeldKeyset,
     KeyRecord,
     StoreState,
     dump_state,
@@ -21,6 +20,7 @@ from cardsign.keys import (
     verify_chain,
 )
 from cardsign.keys.account import differences
+from cardsign.statements import KeysetId
 from tests.keys.conftest import in_each_store
 from tests.keys.lives import NOON, QUICK, after, public, published
 
@@ -35,7 +35,7 @@ def lived(store: Any, es256: PrivateKey, another_es256: PrivateKey) -> Any:
     store.revoke("one", reason="compromised", now=after(230))
     store.add_remote_key(public("three"), "exec:/usr/local/bin/sign", now=after(240))
     store.record_publication(published(after(241), ["two", "three"], generation=2), now=after(242))
-    store.keep_keyset(HeldKeyset(1, 1, "0" * 64), [], now=after(250))
+    store.keep_keyset(KeysetId(1, 1, "0" * 64), [], now=after(250))
     return store
 
 

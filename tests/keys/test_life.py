@@ -11,7 +11,6 @@ import pytest
 from cardsign.errors import StoreFault
 from cardsign.keys import (
     MAX_PUBLICATIONS,
-    HeldKeyset,
     StoreState,
     cards_to_sign,
     lifecycle,
@@ -19,6 +18,7 @@ from cardsign.keys import (
     steps,
     take,
 )
+from cardsign.statements import KeysetId
 from tests.keys.lives import EMPTY, NOON, QUICK, SERIES, after, of, public, published
 
 PROGRAM = "exec:/usr/local/bin/sign"
@@ -127,7 +127,7 @@ def rooted() -> StoreState:
 
 def keyset(state: StoreState, version: int, *names: str, at: float = 0) -> StoreState:
     """A keyset statement of this version lists these keys."""
-    held = HeldKeyset(1, version, f"{version:064}")
+    held = KeysetId(1, version, f"{version:064}")
     listed = {public(name).thumbprint for name in names}
     return of(lifecycle.keep_keyset(state, held, listed, now=after(at)))
 
@@ -151,7 +151,7 @@ def test_a_key_waits_for_the_roots_to_list_it():
 def test_the_statement_that_lists_a_key_prepublishes_it():
     """With both in the log; noted again, it says nothing new."""
     state = of(lifecycle.enter(rooted(), public("two"), now=after(1)))
-    held, listed = HeldKeyset(1, 2, "2" * 64), [public("two").thumbprint]
+    held, listed = KeysetId(1, 2, "2" * 64), [public("two").thumbprint]
 
     state, events = lifecycle.keep_keyset(state, held, listed, now=after(7))
 
@@ -172,7 +172,7 @@ def test_an_older_statement_changes_nothing():
     """A host that is late cannot turn back what another has noted."""
     state = keyset(rooted(), 2, "one")
 
-    assert lifecycle.keep_keyset(state, HeldKeyset(1, 1, "1" * 64), [], now=after(1)) == (state, ())
+    assert lifecycle.keep_keyset(state, KeysetId(1, 1, "1" * 64), [], now=after(1)) == (state, ())
 
 
 def test_the_first_key_of_a_line_is_active_even_before_it_is_listed():

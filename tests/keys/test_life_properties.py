@@ -19,7 +19,6 @@ from cardsign.keys import (
     STATES,
     TRANSITIONS,
     AuditEvent,
-    HeldKeyset,
     KeyRecord,
     KeyTimes,
     Publication,
@@ -33,6 +32,7 @@ from cardsign.keys import (
     verify_chain,
 )
 from cardsign.keys.account import differences
+from cardsign.statements import KeysetId
 from tests.keys.lives import EMPTY, NOON, QUICK, public, published
 
 CACHES = timedelta(seconds=210)
@@ -189,8 +189,8 @@ def keep_keyset(history: History, omitted: int) -> None:
     """The roots list every key but one that does not sign yet."""
     keys = history.state.keys
     listed = {key.thumbprint for key in keys if key.kid != f"key {omitted}"}
-    version = (history.state.statements.keyset or HeldKeyset(1, 0, "")).version + 1
-    held = HeldKeyset(1, version, f"{version:064}")
+    version = (history.state.statements.keyset or KeysetId(1, 0, "")).version + 1
+    held = KeysetId(1, version, f"{version:064}")
     history.listed |= listed
     history.note(*lifecycle.keep_keyset(history.state, held, listed, now=history.now))
 

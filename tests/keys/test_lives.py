@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cardsign.keys import HeldKeyset, Span, StoreState, extent, lifecycle, lives, standings
+from cardsign.keys import Span, StoreState, extent, lifecycle, lives, standings
+from cardsign.statements import KeysetId
 from tests.keys.issuing import DAY, NOW, first, released
 from tests.keys.lives import EMPTY, NOON, QUICK, after, of, public, published
 
@@ -87,7 +88,7 @@ def test_a_root_key_is_drawn_first_and_signs_until_it_ends():
 def test_a_key_that_waits_for_the_roots_is_drawn_so():
     """And as waiting for its turn from when they have listed it."""
     state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
-    held = HeldKeyset(1, 1, "1" * 64)
+    held = KeysetId(1, 1, "1" * 64)
     state = of(lifecycle.keep_keyset(state, held, [], now=NOON))
     state = of(lifecycle.enter(state, public("two"), now=after(5)))
     listed = of(

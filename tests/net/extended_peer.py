@@ -32,7 +32,7 @@ from cardsign.net import (
 )
 from cardsign.publish import publish_generation
 from cardsign.server import ServerConfig, TokenTable, create_app, create_token
-from cardsign.statements import StatementPin, read_keyset
+from cardsign.statements import read_keyset
 from cardsign.trust import (
     KEYSET_PATH,
     RELEASE_PATH,
@@ -182,7 +182,7 @@ def partner(
 ) -> Partner:
     """Who trusts the peer by his first statement, and keeps a token for one origin of his."""
     pinned = read_keyset(one.statement)
-    anchor = KeysetAnchor(StatementPin(pinned.epoch, pinned.version, pinned.digest))
+    anchor = KeysetAnchor(pinned.id)
     enrolment = Enrolment("tides", anchor, places=tuple(parse_place(each) for each in places))
     ground = Ground(Policy((enrolment,)), TransientMemory(), now, one.network.wire())
     asker = Asker(ground.wire, now=now)

@@ -21,7 +21,7 @@ from peers import http, read_head, speaking
 
 from cardsign.net import Asker, Discoverer, FetchPolicy, IPAddress, Wire
 from cardsign.reasons import Reason
-from cardsign.statements import StatementPin, read_keyset
+from cardsign.statements import read_keyset
 from cardsign.trust import (
     KEYSET_PATH,
     RELEASE_PATH,
@@ -163,7 +163,7 @@ def enrolment(anchor: Anchor, **changes: Any) -> Enrolment:
 def pinned(statement: bytes) -> KeysetAnchor:
     """The anchor that is this statement."""
     one = read_keyset(statement)
-    return KeysetAnchor(StatementPin(one.epoch, one.version, one.digest))
+    return KeysetAnchor(one.id)
 
 
 @dataclass

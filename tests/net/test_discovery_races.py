@@ -100,7 +100,7 @@ PROCESS = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from cardsign.statements.succession import StatementPin
+from cardsign.statements import KeysetId
 from cardsign.net.asker import Asker
 from cardsign.net.discovery import Discoverer
 from cardsign.net.fetch import FetchPolicy, Wire
@@ -111,7 +111,7 @@ from cardsign.trust.state import DirectoryMemory
 
 folder, home, digest = sys.argv[1:]
 places = (parse_place(home), parse_place("https://tides.example"))
-enrolled = Enrolment("tides", KeysetAnchor(StatementPin(1, 1, digest)), places)
+enrolled = Enrolment("tides", KeysetAnchor(KeysetId(1, 1, digest)), places)
 memory = DirectoryMemory(Path(folder), patience=60)
 now = lambda: datetime.now(UTC)
 wire = Wire(FetchPolicy(insecure_loopback_http=True))

@@ -13,7 +13,7 @@ import pytest
 
 from cardsign.jose import JwkSet
 from cardsign.net import OVERTAKEN_SECONDS, REFRESH_SECONDS, RETRY_INTERVAL, Rounds, gather, home_of
-from cardsign.statements import StatementPin, read_keyset
+from cardsign.statements import KeysetId, read_keyset
 from cardsign.trust import (
     KEYSET_PATH,
     REFRESH_INTERVAL,
@@ -40,7 +40,7 @@ SHARED = "https://shared.example"
 LIMITS = Limits()
 FIRST = keyset("ann", "bob")
 KEYS = JwkSet.of([key("card").public])
-ANCHOR = KeysetAnchor(StatementPin(1, 1, read_keyset(FIRST).digest))
+ANCHOR = KeysetAnchor(KeysetId(1, 1, read_keyset(FIRST).digest))
 
 
 class Answers:
@@ -177,7 +177,7 @@ def test_bare_keys_are_met_where_there_is_no_keyset(
 
 def test_who_was_met_is_asked_as_he_was_met() -> None:
     """By his keyset from then on; bare keys are asked for to see whether they changed."""
-    pin = StatementPin(1, 1, read_keyset(FIRST).digest)
+    pin = KeysetId(1, 1, read_keyset(FIRST).digest)
     ask = Answers(statements())
     assert brought(TofuAnchor(), ask, first_contact=pin).evidence.untrusted_keysets == (FIRST,)
     bare = Answers({**statements(), f"{HOME}/.well-known/jwks.json": KEYS.to_bytes()})

@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.keys import (
     AuditEvent,
-    HeldKeyset,
     KeysetPlan,
     Publication,
     PublishedCard,
@@ -237,7 +236,7 @@ class Issuer:
 
     def keep(self, keyset: KeysetStatement, now: datetime) -> None:
         """Note it, as ``keyset publish`` does: what it lists may be published from now on."""
-        held = HeldKeyset(keyset.epoch, keyset.version, keyset.digest)
+        held = keyset.id
         listed = {key.public.thumbprint for key in keyset.keys}
         self.store.keep_keyset(held, listed, now=now)
 

@@ -16,8 +16,8 @@ from cardsign.errors import SignatureRefused
 from cardsign.jose import Entry, JwkSet, read_entry
 from cardsign.statements import (
     MAX_STATEMENT_BYTES,
+    KeysetId,
     RootPin,
-    StatementPin,
     read_keyset,
     read_release,
 )
@@ -115,7 +115,7 @@ class Rooted:
         self.copies = Copies(world, keep)
         first = world.site.live(KEYSET_PATH.format(epoch=1, version=1), 0) or b""
         statement = read_keyset(first)
-        self.pin = random.choice([StatementPin(1, 1, statement.digest), RootPin.of(statement.root)])
+        self.pin = random.choice([KeysetId(1, 1, statement.digest), RootPin.of(statement.root)])
         self.anchor = KeysetAnchor(self.pin, "tides.example")
         self.limits = Limits(skew=world.setting.timeline.skew)
         self.policy = Policy(

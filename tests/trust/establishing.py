@@ -11,7 +11,7 @@ from typing import Any
 from cardsign.card import canonicalize
 from cardsign.errors import FileFault
 from cardsign.reasons import Reason
-from cardsign.statements import StatementPin
+from cardsign.statements import KeysetId
 from cardsign.trust import (
     Anchor,
     Enrolment,
@@ -32,10 +32,10 @@ from tests.trust.histories import digest_of, members_of
 ORIGIN = "https://tides.example"
 
 
-def pin_of(statement: bytes) -> StatementPin:
+def pin_of(statement: bytes) -> KeysetId:
     """The pin of a keyset statement."""
     said = members_of(statement)
-    return StatementPin(said["epoch"], said["version"], digest_of(statement))
+    return KeysetId(said["epoch"], said["version"], digest_of(statement))
 
 
 def anchored(statement: bytes) -> KeysetAnchor:
@@ -119,7 +119,7 @@ def stand(
 
 def number(standing: Standing) -> tuple[int, int] | None:
     """Epoch and version of the keyset statement that holds."""
-    return None if standing.keyset is None else (standing.keyset.epoch, standing.keyset.version)
+    return None if standing.keyset is None else standing.keyset.number
 
 
 def codes(reasons: Iterable[Reason]) -> list[str]:

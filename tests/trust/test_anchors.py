@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from cardsign.jose import JwkSet
-from cardsign.statements import RootPin, StatementPin
+from cardsign.statements import KeysetId, RootPin
 from cardsign.trust import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, TofuAnchor, anchor_digest
 from tests.jose.statement_making import key
 
 DIGEST = "0" * 64
-PIN = StatementPin(1, 1, DIGEST)
+PIN = KeysetId(1, 1, DIGEST)
 
 
 def keys(*names: str, **holders: str) -> KeysAnchor:
@@ -38,9 +38,9 @@ DIFFERENT: dict[str, Callable[[], Anchor]] = {
     "a statement": lambda: KeysetAnchor(PIN, "tides.example"),
     "a statement of any issuer": lambda: KeysetAnchor(PIN),
     "a statement of another issuer": lambda: KeysetAnchor(PIN, "lamp.example"),
-    "a statement of another epoch": lambda: KeysetAnchor(StatementPin(2, 1, DIGEST)),
-    "a statement of another version": lambda: KeysetAnchor(StatementPin(1, 2, DIGEST)),
-    "a statement of another digest": lambda: KeysetAnchor(StatementPin(1, 1, "1" * 64)),
+    "a statement of another epoch": lambda: KeysetAnchor(KeysetId(2, 1, DIGEST)),
+    "a statement of another version": lambda: KeysetAnchor(KeysetId(1, 2, DIGEST)),
+    "a statement of another digest": lambda: KeysetAnchor(KeysetId(1, 1, "1" * 64)),
     "a root set": lambda: root(1, ("x", "ann"), ("y", "bob")),
     "a root set with another threshold": lambda: root(2, ("x", "ann"), ("y", "bob")),
     "a root set with another holder": lambda: root(1, ("x", "ann"), ("y", "eve")),

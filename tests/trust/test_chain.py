@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from cardsign.errors import FileFault
 from cardsign.jose import PublicKey
 from cardsign.statements import (
+    KeysetId,
     KeysetStatement,
     RootPin,
-    StatementPin,
     StatementRefused,
     check_first,
     check_recovery,
@@ -53,7 +53,7 @@ class Trip:
 
     def __init__(
         self,
-        anchor: StatementPin | RootPin,
+        anchor: KeysetId | RootPin,
         statements: Iterable[bytes],
         *,
         held: KeysetStatement | None = None,
@@ -79,12 +79,12 @@ class Trip:
     @property
     def number(self) -> tuple[int, int] | None:
         """Where it has ended."""
-        return None if self.held is None else (self.held.epoch, self.held.version)
+        return None if self.held is None else self.held.number
 
     @property
     def steps(self) -> list[tuple[int, int]]:
         """What was kept, in order."""
-        return [(one.epoch, one.version) for one in self.kept]
+        return [one.number for one in self.kept]
 
 
 @pytest.fixture(scope="module")
@@ -336,7 +336,7 @@ def test_a_floor_is_reached(one: bytes, two: bytes, three: bytes) -> None:
 
 def test_below_a_floor_the_walk_is_a_rollback(one: bytes, two: bytes) -> None:
     """What was seen must be shown again."""
-    trip = Trip(pin_of(one), [one, two], floor=Floor(StatementPin(1, 3, "0" * 64)))
+    trip = Trip(pin_of(one), [one, two], floor=Floor(KeysetId(1, 3, "0" * 64)))
 
     assert (trip.number, trip.refused) == ((1, 2), "statement.rollback")
 
@@ -379,10 +379,10 @@ def test_what_is_held_against_a_floor(one: bytes, two: bytes) -> None:
 
 def test_recovery_passes_a_floor_of_the_epoch_before(one: bytes) -> None:
     """What was seen may have been the thief's, and recovery ends that (K7)."""
-    floor = Floor(StatementPin(1, 9, "0" * 64))
+    floor = Floor(KeysetId(1, 9, "0" * 64))
 
     assert Trip(pin_of(one), [one, opened(one)], floor=floor).refused is None
-    floor = Floor(StatementPin(2, 1, "0" * 64))
+    floor = Floor(KeysetId(2, 1, "0" * 64))
     assert Trip(pin_of(one), [one, opened(one)], floor=floor).refused == "statement.rollback"
 
 
@@ -557,7 +557,7 @@ def test_a_new_keyset_is_above_a_floor(one: bytes, two: bytes) -> None:
 # ------------------------------------------------------------------ random histories
 
 
-def reachable(anchor: StatementPin, statements: list[KeysetStatement]) -> set[str]:
+def reachable(anchor: KeysetId, statements: list[KeysetStatement]) -> set[str]:
     """Everything that some lawful steps lead to, found slowly: all pairs, until nothing is new."""
     found = {
         one.digest for one in statements if is_lawful(lambda one=one: check_first(one, anchor))

@@ -12,7 +12,7 @@ import pytest
 from cardsign.errors import FileFault, StateFault
 from cardsign.jose import JwkSet
 from cardsign.reasons import Reason
-from cardsign.statements import RootPin, StatementPin, read_keyset, read_release
+from cardsign.statements import KeysetId, RootPin, read_keyset, read_release
 from cardsign.trust import (
     Anchor,
     Floor,
@@ -652,7 +652,7 @@ def test_another_history_after_first_contact_is_not_believed(one: bytes) -> None
 ANCHORS: dict[str, Anchor] = {
     "pinned keys": KeysAnchor(JwkSet.of([])),
     "a key set": JwksAnchor(JWKS_URL),
-    "a keyset": KeysetAnchor(StatementPin(1, 1, "0" * 64)),
+    "a keyset": KeysetAnchor(KeysetId(1, 1, "0" * 64)),
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cardsign.statements import StatementPin, read_keyset, read_release
+from cardsign.statements import KeysetId, read_keyset, read_release
 from cardsign.trust import (
     MAX_CARDS,
     NO_MEMORY,
@@ -26,7 +26,7 @@ from tests.trust.histories import after, digest_of, keyset, release
 
 TIDES = enrolled(TofuAnchor())
 BLANK = Known(anchor_digest(TIDES.anchor))
-PIN = StatementPin(1, 9, "9" * 64)
+PIN = KeysetId(1, 9, "9" * 64)
 RELEASE = ReleaseFloor((1, 9, 80), "8" * 64)
 FLOOR = Floor(PIN, RELEASE, T0)
 
@@ -42,7 +42,7 @@ def test_a_memory_is_the_floor_of_a_lock(two: bytes) -> None:
     five = release(two)
     known = replace(BLANK, keyset=read_keyset(two), release=read_release(five), newest_iat=T0 + 1)
     held = Floor(pin_of(two), ReleaseFloor((1, 2, 5), digest_of(five)), T0 + 1)
-    low = Floor(StatementPin(1, 1, "1" * 64), ReleaseFloor((1, 1, 90), "2" * 64), T0)
+    low = Floor(KeysetId(1, 1, "1" * 64), ReleaseFloor((1, 1, 90), "2" * 64), T0)
 
     assert known.as_floor() == held
     assert replace(known, floor=low).as_floor() == held

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import StateFault, UsageFault
-from cardsign.statements import StatementPin
+from cardsign.statements import KeysetId
 from cardsign.trust import (
     Floor,
     ReleaseFloor,
@@ -28,7 +28,7 @@ D0, D1 = "0" * 64, "1" * 64
 
 def keyset(epoch: int, version: int, digest: str = D0) -> Floor:
     """A floor of a keyset statement alone."""
-    return Floor(StatementPin(epoch, version, digest))
+    return Floor(KeysetId(epoch, version, digest))
 
 
 def release(*order: int, digest: str = D0) -> Floor:
@@ -54,9 +54,9 @@ RAISED = {
     "a later release": (release(1, 1, 5), release(1, 1, 6, digest=D1), release(1, 1, 6, digest=D1)),
     "a new keyset beats every seq": (release(1, 1, 99), release(1, 2, 1), release(1, 2, 1)),
     "each member by itself": (
-        Floor(StatementPin(1, 2, D0), ReleaseFloor((1, 1, 5), D0), 70),
-        Floor(StatementPin(1, 1, D1), ReleaseFloor((1, 2, 1), D1), 60),
-        Floor(StatementPin(1, 2, D0), ReleaseFloor((1, 2, 1), D1), 70),
+        Floor(KeysetId(1, 2, D0), ReleaseFloor((1, 1, 5), D0), 70),
+        Floor(KeysetId(1, 1, D1), ReleaseFloor((1, 2, 1), D1), 60),
+        Floor(KeysetId(1, 2, D0), ReleaseFloor((1, 2, 1), D1), 70),
     ),
 }
 
@@ -98,7 +98,7 @@ def test_two_histories(lock: Path, held: Floor, seen: Floor, what: str) -> None:
 NUMBERS = st.integers(1, 3)
 FLOORS = st.builds(
     Floor,
-    st.none() | st.builds(lambda e, v: StatementPin(e, v, f"{e}{v}" * 32), NUMBERS, NUMBERS),
+    st.none() | st.builds(lambda e, v: KeysetId(e, v, f"{e}{v}" * 32), NUMBERS, NUMBERS),
     st.none()
     | st.builds(lambda e, v, s: ReleaseFloor((e, v, s), f"{e}{v}{s}0" * 16), *[NUMBERS] * 3),
     st.integers(0, 5),
@@ -217,4 +217,4 @@ def test_what_is_a_lock(lock: Path) -> None:
     """The twin of all of these is read."""
     pin = {"epoch": 1, "version": 1, "digest": D0}
     lock.write_bytes(document(keyset=pin, newest_iat=5))
-    assert read_lock(lock) == {"acme": Floor(StatementPin(1, 1, D0), None, 5)}
+    assert read_lock(lock) == {"acme": Floor(KeysetId(1, 1, D0), None, 5)}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cardsign.jose import JwkSet
-from cardsign.statements import StatementPin
+from cardsign.statements import KeysetId
 from cardsign.trust import (
     KEYSET_NOTICE,
     Enrolment,
@@ -31,7 +31,7 @@ LATER = signed_release(KEYSET, "rel", iat=T0 + 80 * DAY, exp=T0 + 87 * DAY, seq=
 
 def anchor() -> KeysetAnchor:
     """The anchor that is the statement."""
-    return KeysetAnchor(StatementPin(1, 1, KEYSET.digest))
+    return KeysetAnchor(KeysetId(1, 1, KEYSET.digest))
 
 
 CASES: dict[str, tuple[Any, float, dict[str, str], list[str]]] = {

@@ -32,7 +32,6 @@ OUTSIDE = {
     "a path in capitals": ("https://a.example/ann", "https://a.example/Ann/"),
     "the path of another host": ("https://a.example/ann", "https://b.example/ann/"),
     "the path in a query": ("https://a.example/ann", "https://a.example/?/ann/"),
-    "the path after two slashes": ("https://a.example/ann", "https://a.example//ann/"),
 }
 
 
@@ -91,7 +90,20 @@ OWNED: dict[str, tuple[list[str], list[str], bool]] = {
     "one's own within another's": ([ANN], [A], True),
     "of equal breadth": ([ANN], [ANN], True),
     "nobody's": ([ANN + "e"], [], False),
+    "another's in capitals": ([A], ["https://a.example/ANN"], False),
+    "another's that only begins alike": ([A], ["https://a.example/AN"], True),
 }
+
+
+@pytest.mark.parametrize("path", ["/%61nn/a2a", "//ann/a2a", "/ann;x/a2a", "/./ann", "/ANN/a2a"])
+def test_no_other_spelling_of_anothers_place(path: str) -> None:
+    """What some server reads as a reserved place is refused, or reserved as well (S10)."""
+    own, reserved = (parse_place(A),), (parse_place(ANN),)
+    try:
+        url = parse_url(A + path)
+    except CardRefused:
+        return
+    assert not may_stand_at(url, own, reserved)
 
 
 @pytest.mark.parametrize(("own", "reserved", "may"), OWNED.values(), ids=OWNED)

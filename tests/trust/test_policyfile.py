@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES
 from cardsign.errors import UsageFault
 from cardsign.jose import ALGORITHMS, DEFAULT_ALGORITHMS, PrivateKey, VerifyAlg
-from cardsign.statements import RootPin, StatementPin
+from cardsign.statements import KeysetId, RootPin
 from cardsign.trust import (
     Enrolment,
     JwksAnchor,
@@ -96,11 +96,11 @@ def test_anchors(alice: PrivateKey, bob: PrivateKey) -> None:
     """Each kind of anchor."""
     pin = f'{{ epoch = 3, version = 12, digest = "{DIGEST}" }}'
     assert only(policy_text(anchor=f"keyset = {pin}")).anchor == KeysetAnchor(
-        StatementPin(3, 12, DIGEST)
+        KeysetId(3, 12, DIGEST)
     )
     named = f'{{ epoch = 1, version = 1, digest = "{DIGEST}", issuer = "tides" }}'
     assert only(policy_text(anchor=f"keyset = {named}")).anchor == KeysetAnchor(
-        StatementPin(1, 1, DIGEST), "tides"
+        KeysetId(1, 1, DIGEST), "tides"
     )
     one, other = THUMBPRINTS
     roots = f'{{ issuer = "tides", threshold = 2, keys = [{{ thumbprint = "{one}", '

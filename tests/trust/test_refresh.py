@@ -12,10 +12,10 @@ import pytest
 from cardsign.statements import (
     TYP_KEYSET,
     TYP_RELEASE,
+    KeysetId,
     KeysetStatement,
     ReleaseStatement,
     RootPin,
-    StatementPin,
     StatementRefused,
     draft_keyset,
     draft_release,
@@ -125,10 +125,10 @@ def path_of(epoch: int, version: int) -> str:
     return f"/.well-known/cardsign/keyset/{epoch}.{version}.json"
 
 
-def pin_of(data: bytes) -> StatementPin:
+def pin_of(data: bytes) -> KeysetId:
     """The anchor that means a statement."""
     one = read_keyset(data)
-    return StatementPin(one.epoch, one.version, one.digest)
+    return one.id
 
 
 def ask(site: Site, pin: Any, known: Known | None = None, **changes: Any) -> Brought:
@@ -144,7 +144,7 @@ def held(brought: Brought, pin: Any, memory: TransientMemory | None = None) -> s
     return "" if standing.keyset is None else f"{standing.keyset.epoch}.{standing.keyset.version}"
 
 
-def knowing(pin: StatementPin, data: bytes, listed: bytes | None = None) -> Known:
+def knowing(pin: KeysetId, data: bytes, listed: bytes | None = None) -> Known:
     """What is remembered of an issuer."""
     newest: ReleaseStatement | None = None if listed is None else read_release(listed)
     anchor = anchor_digest(KeysetAnchor(pin, "tides.example"))

@@ -17,7 +17,7 @@ import pytest
 from cardsign.errors import FileFault, LocalFault, StateFault
 from cardsign.files import locked
 from cardsign.jose import JwkSet, PrivateKey, SkippedKey
-from cardsign.statements import KeysetStatement, RootPin, StatementPin
+from cardsign.statements import KeysetId, KeysetStatement, RootPin
 from cardsign.trust import (
     MAX_PASSED,
     DirectoryMemory,
@@ -49,9 +49,9 @@ def second(first: KeysetStatement) -> KeysetStatement:
     return signed_keyset("ann", "bob", version=2, prev=first.digest)
 
 
-def pin_of(keyset: KeysetStatement) -> StatementPin:
+def pin_of(keyset: KeysetStatement) -> KeysetId:
     """The pin of a statement."""
-    return StatementPin(keyset.epoch, keyset.version, keyset.digest)
+    return keyset.id
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_everything_comes_back(
         jwks,
         pin_of(first),
         True,
-        (StatementPin(1, 7, "1" * 64),),
+        (KeysetId(1, 7, "1" * 64),),
         ("https://tides.example/card.json?of=tides", "http://127.0.0.1:8080/"),
     )
     memory.create(tides, known)
@@ -346,9 +346,9 @@ def test_a_pin_that_was_moved_to_what_is_held(
         known, _ = memory.recall(moved)
         assert known == blank(moved, keyset=second, signed_before=True)
     for anchor in (
-        KeysetAnchor(StatementPin(1, 3, second.digest)),
-        KeysetAnchor(StatementPin(1, 3, second.digest), "lamps.example"),
-        KeysetAnchor(StatementPin(1, 2, first.digest), "tides.example"),
+        KeysetAnchor(KeysetId(1, 3, second.digest)),
+        KeysetAnchor(KeysetId(1, 3, second.digest), "lamps.example"),
+        KeysetAnchor(KeysetId(1, 2, first.digest), "tides.example"),
         KeysetAnchor(pin_of(second), "lamps.example"),
         KeysetAnchor(RootPin(1, RootPin.of(second.root).holders), "tides.example"),
     ):
@@ -372,7 +372,7 @@ def test_a_pin_that_was_moved_to_what_was_passed(
     known, _ = memory.recall(tides)
     assert (known.keyset, known.floor, known.signed_before) == (second, Floor(), True)
     assert known.passed == ((pin_of(first),) if walked else ())
-    forged = replace(tides, anchor=KeysetAnchor(StatementPin(1, 1, second.digest)))
+    forged = replace(tides, anchor=KeysetAnchor(KeysetId(1, 1, second.digest)))
     assert refusal(memory, forged).code == "state.other_anchor"
 
 
@@ -402,7 +402,7 @@ def test_no_more_is_remembered_of_the_way_than_there_is_room_for(
     memory: DirectoryMemory, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """The oldest is forgotten first, and the file stays within its limit."""
-    long = tuple(StatementPin(1, version, "0" * 64) for version in range(1, MAX_PASSED + 1))
+    long = tuple(KeysetId(1, version, "0" * 64) for version in range(1, MAX_PASSED + 1))
     memory.create(tides, blank(tides, keyset=first, passed=long))
     with memory.of(tides) as memo:
         memo.keep(blank(tides, keyset=second))
@@ -435,7 +435,7 @@ def test_lock_and_memory_of_two_histories(
 ) -> None:
     """One number with two digests is a fault that names both."""
     memory.create(tides, blank(tides, keyset=first))
-    lock = {"tides": Floor(StatementPin(1, 1, "f" * 64))}
+    lock = {"tides": Floor(KeysetId(1, 1, "f" * 64))}
 
     fault = refusal(DirectoryMemory(memory.path, lock), tides)
     assert fault.code == "state.fork"
@@ -447,11 +447,11 @@ def test_a_lock_of_another_history_than_what_led_here(
     memory: DirectoryMemory, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """Branches that were merged: the lock is behind, and names what was never passed."""
-    memory.create(tides, blank(tides, keyset=second, passed=(StatementPin(1, 7, "7" * 64),)))
-    for other in (StatementPin(1, 1, "f" * 64), StatementPin(1, 7, "f" * 64)):
+    memory.create(tides, blank(tides, keyset=second, passed=(KeysetId(1, 7, "7" * 64),)))
+    for other in (KeysetId(1, 1, "f" * 64), KeysetId(1, 7, "f" * 64)):
         fault = refusal(DirectoryMemory(memory.path, {"tides": Floor(other)}), tides)
         assert (fault.code, "f" * 64 in fault.message) == ("state.fork", True)
-    for same in (pin_of(first), StatementPin(1, 7, "7" * 64)):
+    for same in (pin_of(first), KeysetId(1, 7, "7" * 64)):
         DirectoryMemory(memory.path, {"tides": Floor(same)}).recall(tides)
 
 
@@ -520,7 +520,7 @@ def test_a_failed_write_changes_nothing(
 RACER = """
 import sys
 from pathlib import Path
-from cardsign.statements.succession import StatementPin
+from cardsign.statements import KeysetId
 from cardsign.trust.policy import TofuAnchor
 from cardsign.trust.known import Floor
 from cardsign.trust.policy import Enrolment
@@ -532,7 +532,7 @@ enrolment = Enrolment("tides", TofuAnchor(), ())
 for _ in range(int(sys.argv[2])):
     with memory.of(enrolment) as memo:
         version = memo.known.newest_iat + 1
-        pin = StatementPin(1, version, "0" * 64)
+        pin = KeysetId(1, version, "0" * 64)
         memo.keep(replace(memo.known, newest_iat=version, floor=Floor(pin)))
         print(version)
 """
@@ -552,4 +552,4 @@ def test_racing_processes_lose_nothing(memory: DirectoryMemory) -> None:
     assert sorted(itertools.chain(*seen)) == list(range(1, 61))
     known = memory.find("tides")
     assert known is not None
-    assert known.floor.keyset == StatementPin(1, 60, "0" * 64)
+    assert known.floor.keyset == KeysetId(1, 60, "0" * 64)

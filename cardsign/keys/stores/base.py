@@ -16,9 +16,10 @@ from cardsign.keys import lifecycle
 from cardsign.keys.audit import AuditEvent
 from cardsign.keys.envelope import DEFAULT_COST, KeyLabel, ScryptCost, seal
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, Change, TimelineSettings
-from cardsign.keys.model import HeldKeyset, KeyRecord, Publication, Reason, Role, StoreState
+from cardsign.keys.model import KeyRecord, Publication, Reason, Role, StoreState
 from cardsign.keys.passphrase import check_strength
 from cardsign.keys.rotation import Step, steps, take
+from cardsign.statements.keyset import KeysetId
 
 Kind = Literal["keysets", "releases"]
 """Of signed statements."""
@@ -419,7 +420,7 @@ class KeyOperations(ABC):
         """See :func:`.lifecycle.record_publication`; recording it again is no change."""
         self._change(lambda state: lifecycle.record_publication(state, publication), now)
 
-    def keep_keyset(self, held: HeldKeyset, listed: Collection[str], *, now: datetime) -> None:
+    def keep_keyset(self, held: KeysetId, listed: Collection[str], *, now: datetime) -> None:
         """See :func:`cardsign.keys.lifecycle.keep_keyset`; again is no change."""
         self._change(lambda state: lifecycle.keep_keyset(state, held, listed, now=now), now)
 
