@@ -37,6 +37,8 @@ place (``path``: a JSON pointer, file or header member), and a ``hint``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 EXIT_OK: Final = 0
@@ -178,3 +180,19 @@ class FetchFailed(NoVerdict):
 
 class CallFailed(NoVerdict):
     """A trusted peer that cannot be called, or gives no answer."""
+
+
+@contextmanager
+def of_the_user(name: str) -> Iterator[None]:
+    """What the user himself hands over is no stranger's card: refusing it is a local fault."""
+    try:
+        yield
+    except InputRefused as refusal:
+        raise UsageFault(
+            refusal.code,
+            refusal.message,
+            path=f"{name}{refusal.path}",
+            line=refusal.line,
+            column=refusal.column,
+            hint=refusal.hint,
+        ) from refusal

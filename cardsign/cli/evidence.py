@@ -8,9 +8,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cardsign.cli.options import of_the_user
 from cardsign.cli.talk import safe, say
-from cardsign.errors import InputRefused, UsageFault
+from cardsign.errors import InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes
 from cardsign.statements.envelope import (
     TYP_KEYSET,

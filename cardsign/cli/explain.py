@@ -9,9 +9,9 @@ from typing import Final
 
 import click
 
-from cardsign.cli.options import STDIO, json_option, of_the_user, read_input
+from cardsign.cli.options import STDIO, json_option, read_input
 from cardsign.cli.talk import print_json, safe
-from cardsign.errors import UsageFault
+from cardsign.errors import UsageFault, of_the_user
 from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import (
     Change,

@@ -14,9 +14,8 @@ import click
 
 from cardsign.card.canonical import FULL_PROFILES
 from cardsign.cli.evidence import read_evidence
-from cardsign.cli.options import of_the_user
 from cardsign.cli.policy import LoadedPolicy, load_policy, memory_of, raise_lock, trust_options
-from cardsign.errors import CardRefused, InputRefused, UsageFault
+from cardsign.errors import CardRefused, InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.keys.signers.access import user_file

@@ -7,26 +7,42 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast, get_args
 
 import click
 
-from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
 from cardsign.config import CONFIG_FILE, ProjectConfig, read_config
-from cardsign.errors import InputRefused, PassphraseFault, StoreFault, UsageFault
+from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
-from cardsign.jose.keys import Alg
-from cardsign.keys.passphrase import PassphraseSource, terminal_prompt
-from cardsign.keys.signers.access import user_file, user_policy
+from cardsign.issuer.recovery import open_recovery_key
+from cardsign.jose.keys import Alg, PrivateKey, PublicKey
+from cardsign.keys.passphrase import VARIABLE as PASSPHRASE_VARIABLE
+from cardsign.keys.passphrase import (
+    PassphraseSource,
+    new_passphrase,
+    read_passphrase,
+    terminal_prompt,
+)
+from cardsign.keys.signers.access import (
+    MODULE_VARIABLE,
+    Access,
+    UserSecrets,
+    user_file,
+    user_policy,
+)
 from cardsign.keys.stores.address import DatabaseUrl, is_database_url, parse_database_url
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.directory import holds_store, locate_keystore
 from cardsign.keys.stores.opening import AnyStore, Place, open_store
 
 STDIO: Final = "-"
+RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
+MAX_PUBLIC_BYTES: Final = 64 * 1024  # of a JWK; as a JWK Set may have
 ALGORITHMS: Final[tuple[Alg, ...]] = get_args(Alg)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -75,6 +91,23 @@ def alg_option(command: _Command) -> _Command:
     )(command)
 
 
+public_option: Final = click.option(
+    "--public",
+    metavar="FILE",
+    help="The public half of that key, a JWK ('-' for stdin).",
+)
+
+
+def publication_option(command: _Command) -> _Command:
+    """``--publication``: what is served."""
+    return click.option(
+        "--publication",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="The publication directory [default: `publish` of cardsign.toml].",
+    )(command)
+
+
 def read_place(text: str) -> Place:
     """A directory, or the URL of a database.
 
@@ -86,32 +119,170 @@ def read_place(text: str) -> Place:
     return parse_database_url(text) if is_database_url(text) else Path(text)
 
 
-def keystore_option(command: _Command) -> _Command:
-    """``--keystore``: which key store."""
-    return click.option(
-        "--keystore",
-        type=read_place,
-        metavar="DIR",
-        help="The key store, or the URL of its database "
-        f"[default: {KEYSTORE_VARIABLE}, then {CONFIG_FILE}, then ./keys].",
-    )(command)
+@dataclass(frozen=True, slots=True)
+class KeystoreOptions:
+    """Which key store a command is about.
+
+    Attributes:
+        place: What ``--keystore`` names; None: the variable's, the settings', or ``./keys``.
+    """
+
+    place: Place | None = None
+
+    def located(self, *, create: bool = False) -> Place:
+        """Where the key store is: option, environment, ``cardsign.toml``, ``./keys``.
+
+        Raises:
+            StoreFault: ``keystore.not_allowed``: ``cardsign.toml`` names a database, and nobody
+                else.
+        """
+        if self.place is None:
+            named = os.environ.get(KEYSTORE_VARIABLE)
+            if named and is_database_url(named):
+                return parse_database_url(named)
+            configured = project_config().keystore
+            if KEYSTORE_VARIABLE not in os.environ and configured is not None:
+                return _allowed(configured)
+        if isinstance(self.place, DatabaseUrl):
+            return self.place
+        return locate_keystore(self.place, os.environ, Path.cwd(), create=create)
+
+    def open(self) -> AnyStore:
+        """Open the key store, wherever it is."""
+        return open_store(self.located(), actor=actor())
+
+    def open_if_any(self) -> AnyStore | None:
+        """The key store if there is one; for commands that only profit from it."""
+        named = os.environ.get(KEYSTORE_VARIABLE)
+        configured = project_config().keystore
+        places = (self.place, named and read_place(named), configured, Path.cwd() / "keys")
+        for place in places:
+            if isinstance(place, DatabaseUrl) or (place and holds_store(place)):
+                place = _allowed(place) if place is configured else place
+                return open_store(place, actor=actor())
+        return None
 
 
-def passphrase_options(command: _Command) -> _Command:
-    """``--passphrase-file`` and ``--passphrase-fd``."""
-    command = click.option(
-        "--passphrase-fd",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help="Read the passphrase from an open descriptor.",
-    )(command)
-    return click.option(
-        "--passphrase-file",
+@dataclass(frozen=True, slots=True)
+class UnlockOptions(KeystoreOptions):
+    """Which key store a command is about, and where the passphrase of its keys comes from.
+
+    Attributes:
+        passphrase_file: A file of mode 0600.
+        passphrase_fd: An open descriptor.
+    """
+
+    passphrase_file: Path | None = None
+    passphrase_fd: int | None = None
+
+    @property
+    def source(self) -> PassphraseSource:
+        """Where the passphrase comes from: option, environment, terminal."""
+        return PassphraseSource(
+            self.passphrase_file, self.passphrase_fd, os.environ, terminal_prompt()
+        )
+
+    def new_passphrase(self) -> bytes:
+        """The passphrase of a new key."""
+        return new_passphrase(self.source)
+
+    def access(self, *uris: str) -> Access:
+        """What signers may use: what the user's own file allows, and what was just typed.
+
+        Args:
+            uris: Signers that were named on the command line.
+        """
+        policy = user_policy(os.environ)
+        module = policy.pkcs11_module
+        if named := os.environ.get(MODULE_VARIABLE):
+            if not Path(named).is_absolute():
+                raise UsageFault("usage.invalid", f"{MODULE_VARIABLE} is no absolute path")
+            module = Path(named)
+        policy = replace(policy, uris=policy.uris | set(uris), pkcs11_module=module)
+        return Access(UserSecrets(self.source), policy, os.environ)
+
+
+_KEYSTORE: Final = click.option(
+    "--keystore",
+    "place",
+    type=read_place,
+    metavar="DIR",
+    help="The key store, or the URL of its database "
+    f"[default: {KEYSTORE_VARIABLE}, then {CONFIG_FILE}, then ./keys].",
+)
+_PASSPHRASE_FILE: Final = click.option(
+    "--passphrase-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read the passphrase from a file of mode 0600 [default: CARDSIGN_PASSPHRASE, "
+    "then a prompt on a terminal].",
+)
+_PASSPHRASE_FD: Final = click.option(
+    "--passphrase-fd",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Read the passphrase from an open descriptor.",
+)
+passphrase_options: Final = (_PASSPHRASE_FILE, _PASSPHRASE_FD)
+
+#: ``--keystore``, as `keystore`.
+keystore_options: Final = option_group(KeystoreOptions, "keystore", _KEYSTORE)
+#: ``--keystore``, ``--passphrase-file`` and ``--passphrase-fd``, as `keystore`.
+unlock_options: Final = option_group(UnlockOptions, "keystore", _KEYSTORE, *passphrase_options)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryOptions:
+    """A recovery key that lies in a file, under a passphrase of its own.
+
+    Attributes:
+        recovery_file: The key; None for none.
+        recovery_passphrase_file: Its passphrase [default: :data:`RECOVERY_VARIABLE`, a prompt].
+    """
+
+    recovery_file: Path | None
+    recovery_passphrase_file: Path | None
+
+    def open(self) -> PrivateKey | None:
+        """The key, if one is named."""
+        return None if self.recovery_file is None else self.unlock()[0]
+
+    def unlock(self) -> tuple[PrivateKey, bytes]:
+        """The key and its passphrase."""
+        if self.recovery_file is None:
+            raise UsageFault("usage.conflict", "name the recovery key: --recovery-file FILE")
+        passphrase = read_passphrase(
+            recovery_source(self.recovery_passphrase_file),
+            question="Passphrase of the recovery key: ",
+        )
+        return open_recovery_key(self.recovery_file, passphrase), passphrase
+
+
+def recovery_source(file: Path | None) -> PassphraseSource:
+    """Where the recovery key's passphrase comes from; never from where the others do."""
+    named = os.environ.get(RECOVERY_VARIABLE)
+    environment = {} if named is None else {PASSPHRASE_VARIABLE: named}
+    return PassphraseSource(file, None, environment, terminal_prompt())
+
+
+recovery_passphrase_option: Final = click.option(
+    "--recovery-passphrase-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"The recovery key's own passphrase [default: {RECOVERY_VARIABLE}, then a prompt].",
+)
+#: ``--recovery-file`` and ``--recovery-passphrase-file``, as `recovery`.
+recovery_options: Final = option_group(
+    RecoveryOptions,
+    "recovery",
+    click.option(
+        "--recovery-file",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Read the passphrase from a file of mode 0600 [default: CARDSIGN_PASSPHRASE, "
-        "then a prompt on a terminal].",
-    )(command)
+        help="Sign with the recovery key that was printed or written to this file.",
+    ),
+    recovery_passphrase_option,
+)
 
 
 @contextmanager
@@ -125,32 +296,9 @@ def passphrase_option(option: str) -> Iterator[None]:
         raise PassphraseFault(fault.code, fault.message, hint=f"Use {option} FILE.") from fault
 
 
-def passphrase_source(file: Path | None, descriptor: int | None) -> PassphraseSource:
-    """Where a command may get the passphrase from."""
-    return PassphraseSource(file, descriptor, os.environ, terminal_prompt())
-
-
 def project_config() -> ProjectConfig:
     """The settings of ``cardsign.toml`` in the working directory; empty where there is none."""
     return read_config(Path.cwd() / CONFIG_FILE)
-
-
-def keystore_place(option: Place | None, *, create: bool = False) -> Place:
-    """Where the key store is: option, environment, ``cardsign.toml``, ``./keys``.
-
-    Raises:
-        StoreFault: ``keystore.not_allowed``: ``cardsign.toml`` names a database, and nobody else.
-    """
-    if option is None:
-        named = os.environ.get(KEYSTORE_VARIABLE)
-        if named and is_database_url(named):
-            return parse_database_url(named)
-        configured = project_config().keystore
-        if KEYSTORE_VARIABLE not in os.environ and configured is not None:
-            return _allowed(configured)
-    if isinstance(option, DatabaseUrl):
-        return option
-    return locate_keystore(option, os.environ, Path.cwd(), create=create)
 
 
 def _allowed(configured: Place) -> Place:
@@ -170,11 +318,6 @@ def leave(database: DatabaseUrl) -> str:
     return f'databases = ["{database.server}"] in {file} (mode 0600, format = 1) allows it'
 
 
-def open_keystore(option: Place | None) -> AnyStore:
-    """Open the key store that a command is about, wherever it lies."""
-    return open_store(keystore_place(option), actor=actor())
-
-
 def actor() -> str:
     """Who the audit log shall say it was: the account and the machine."""
     try:
@@ -184,32 +327,30 @@ def actor() -> str:
     return f"{account}@{os.uname().nodename}"
 
 
-def own_keystore(option: Place | None) -> AnyStore | None:
-    """The key store if there is one; for commands that only profit from it."""
-    named = os.environ.get(KEYSTORE_VARIABLE)
-    configured = project_config().keystore
-    places = (option, named and read_place(named), configured, Path.cwd() / "keys")
-    for place in places:
-        if isinstance(place, DatabaseUrl) or (place and holds_store(place)):
-            place = _allowed(place) if place is configured else place
-            return open_store(place, actor=actor())
-    return None
+def moment() -> datetime:
+    """The time of a command, to the second, as statements have it."""
+    return datetime.now(UTC).replace(microsecond=0)
 
 
-@contextmanager
-def of_the_user(name: str) -> Iterator[None]:
-    """What the user himself hands over is no stranger's card: refusing it is a local fault."""
-    try:
-        yield
-    except InputRefused as refusal:
-        raise UsageFault(
-            refusal.code,
-            refusal.message,
-            path=f"{name}{refusal.path}",
-            line=refusal.line,
-            column=refusal.column,
-            hint=refusal.hint,
-        ) from refusal
+def refuse_two_documents(output: str | None, as_json: bool) -> None:
+    """Standard output takes one document.
+
+    Raises:
+        UsageFault: ``usage.conflict``.
+    """
+    if output == STDIO and as_json:
+        raise UsageFault("usage.conflict", "-o - and --json both write to standard output")
+
+
+def read_public(name: str, *, kid: str | None = None) -> PublicKey:
+    """Read a JWK that the user hands over.
+
+    Raises:
+        UsageFault: It is none, or none that we accept.
+    """
+    with of_the_user(name):
+        untrusted_jwk = parse_object(read_input(name, max_bytes=MAX_PUBLIC_BYTES))
+        return PublicKey.from_jwk(untrusted_jwk, kid=kid)
 
 
 def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.issuing import issued_of, on_record, tell_withheld
 from cardsign.cli.options import (
+    KeystoreOptions,
     json_option,
-    keystore_option,
-    open_keystore,
+    keystore_options,
     project_config,
     read_input,
 )
 from cardsign.cli.talk import print_json, say
+from cardsign.cli.views import say_withheld
 from cardsign.errors import UsageFault
-from cardsign.keys.stores.opening import Place
-from cardsign.publish.publication import DEFAULT_MAX_AGE, next_change_by, publish_generation
+from cardsign.issuer.publishing import publish_cards
+from cardsign.publish.publication import DEFAULT_MAX_AGE
 
 
 @click.command()
@@ -49,7 +49,7 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE, next_change_by, publis
     is_flag=True,
     help="It is deployed later, by other means: put nothing on record; see cardsign keys look.",
 )
-@keystore_option
+@keystore_options
 @json_option
 def publish(
     card: str,
@@ -57,7 +57,7 @@ def publish(
     output: Path | None,
     max_age: int,
     not_live: bool,
-    keystore: Place | None,
+    keystore: KeystoreOptions,
     as_json: bool,
 ) -> None:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
@@ -69,24 +69,21 @@ def publish(
     release must list the card. A keyset of which no release speaks yet is withheld.
     The key store notes what was published, since all waits of a key rotation run from there.
     """
-    directory = output or project_config().publish
+    config = project_config()
+    directory = output or config.publish
     if directory is None:
         raise UsageFault("usage.conflict", "no publication directory is named; use -o DIR")
-    store, now = open_keystore(keystore), datetime.now(UTC)
-    generation = publish_generation(
+    published = publish_cards(
+        keystore.open(),
         read_input(card),
-        jwks=store.jwks(),
-        extended=dict(_extended(one) for one in extended),
         directory=directory,
-        now=now,
+        now=datetime.now(UTC),
+        extended=dict(_extended(one) for one in extended),
         max_age=max_age,
-        issued=issued_of(store),
-        sequence=store.state.jwks_sequence(),
-        next_change=next_change_by(store.state, project_config().timeline, now),
+        settings=config.timeline,
+        is_live=not not_live,
     )
-    if not not_live:
-        on_record(store, generation)
-    left_out = [key.kid for key in store.published_keys() if key.kid not in generation.kids]
+    generation = published.generation
     if as_json:
         print_json(
             {
@@ -94,16 +91,16 @@ def publish(
                 "created": generation.created,
                 "published_at": generation.published_at.isoformat(),
                 "kids": list(generation.kids),
-                "left_out": left_out,
+                "left_out": list(published.left_out),
             }
         )
     elif generation.created:
         say(f"published generation {generation.number} in {directory}")
     else:
         say(f"generation {generation.number} in {directory} is the same; nothing changed")
-    for kid in left_out:
+    for kid in published.left_out:
         say(f"left out of the key set: {kid}, which no published keyset lists")
-    tell_withheld(store, generation)
+    say_withheld(published)
 
 
 def _extended(option: str) -> tuple[str, bytes]:

@@ -2,46 +2,102 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import click
 
-from cardsign.cli.issuing import (
-    CARD_PATH,
-    moment,
-    needed_keyset,
-    next_release,
-    publication_option,
-    publish_newest,
-    release_signers,
-    usual_plan,
-)
 from cardsign.cli.options import (
+    KeystoreOptions,
+    UnlockOptions,
     json_option,
-    keystore_option,
-    of_the_user,
-    open_keystore,
-    passphrase_options,
-    passphrase_source,
+    keystore_options,
+    moment,
+    option_group,
+    project_config,
+    publication_option,
     read_input,
+    unlock_options,
 )
 from cardsign.cli.talk import print_json, safe, say
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
-from cardsign.keys.history import Ledger
-from cardsign.keys.releases import (
-    DEFAULT_LIFETIME,
-    ReleasePlan,
-    card_digest,
-    is_early,
-    past_half_life,
+from cardsign.cli.views import day, release_json, say_taken_up, say_updated
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, of_the_user
+from cardsign.issuer.release import (
+    CARD_PATH,
+    ReleaseChanges,
+    is_release_due,
+    needed_keyset,
+    renew_release,
 )
-from cardsign.keys.stores.opening import Place
-from cardsign.statements.keyset import KeysetStatement
-from cardsign.statements.release import ReleaseStatement
+from cardsign.keys.history import Ledger
+from cardsign.keys.releases import DEFAULT_LIFETIME
 from cardsign.urls import parse_url
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOptions:
+    """What a release is to say besides, as it was typed."""
+
+    cards: tuple[str, ...]
+    withdraw: tuple[str, ...]
+    raise_floor: bool
+    extended_floor: int | None
+    revoke: tuple[str, ...]
+
+    def read(self) -> ReleaseChanges:
+        """The changes, with the cards read."""
+        return ReleaseChanges(
+            cards=tuple(_card(text) for text in self.cards),
+            raise_floor=self.raise_floor,
+            withdrawn=self.withdraw,
+            extended_floor=self.extended_floor,
+            revoked=self.revoke,
+        )
+
+
+def _card(text: str) -> tuple[str | None, bytes]:
+    """The url and the card of ``[URL=]FILE``."""
+    url, equals, file = text.partition("=")
+    if not equals or "://" not in url:
+        return None, read_input(text)
+    with of_the_user("--card"):
+        return str(parse_url(url)), read_input(file)
+
+
+_change_options = option_group(
+    ChangeOptions,
+    "changes",
+    click.option(
+        "--card",
+        "cards",
+        multiple=True,
+        metavar="[URL=]FILE",
+        help="A signed card to list, before it is published [default URL: the issuer's "
+        f"{CARD_PATH}]. May be repeated.",
+    ),
+    click.option(
+        "--withdraw", multiple=True, metavar="URL", help="No card is current there any more."
+    ),
+    click.option(
+        "--raise-floor",
+        is_flag=True,
+        help="Let older cards of each --card end now, not when caches are rid of them.",
+    ),
+    click.option(
+        "--extended-floor",
+        type=click.IntRange(min=1),
+        metavar="SEQ",
+        help="Extended cards that were made for an earlier release end.",
+    ),
+    click.option(
+        "--revoke",
+        multiple=True,
+        metavar="KID",
+        help="A card or release key that is not in "
+        "this key store; those that are, are revoked by cardsign keys revoke.",
+    ),
+)
 
 
 @click.group()
@@ -50,33 +106,7 @@ def release() -> None:
 
 
 @release.command(short_help="Sign and publish the next release; for cron.")
-@click.option(
-    "--card",
-    "cards",
-    multiple=True,
-    metavar="[URL=]FILE",
-    help="A signed card to list, before it is published [default URL: the issuer's "
-    f"{CARD_PATH}]. May be repeated.",
-)
-@click.option("--withdraw", multiple=True, metavar="URL", help="No card is current there any more.")
-@click.option(
-    "--raise-floor",
-    is_flag=True,
-    help="Let older cards of each --card end now, not when caches are rid of them.",
-)
-@click.option(
-    "--extended-floor",
-    type=click.IntRange(min=1),
-    metavar="SEQ",
-    help="Extended cards that were made for an earlier release end.",
-)
-@click.option(
-    "--revoke",
-    multiple=True,
-    metavar="KID",
-    help="A card or release key that is not in "
-    "this key store; those that are, are revoked by cardsign keys revoke.",
-)
+@_change_options
 @click.option(
     "--days",
     type=click.IntRange(1, 14),
@@ -86,18 +116,15 @@ def release() -> None:
 )
 @click.option("--force", is_flag=True, help="Sign one even if nothing is new.")
 @publication_option
-@keystore_option
-@passphrase_options
+@unlock_options
 @json_option
 def renew(
-    publication: Path | None,
-    keystore: Place | None,
-    passphrase_file: Path | None,
-    passphrase_fd: int | None,
+    changes: ChangeOptions,
     days: int,
     force: bool,
+    publication: Path | None,
+    keystore: UnlockOptions,
     as_json: bool,
-    **options: Any,
 ) -> None:
     """Sign and publish the next release with the release key; for cron, daily.
 
@@ -105,55 +132,49 @@ def renew(
     Cards that are listed stay so. Once the published card is the only one that caches can hold,
     the floor rises to it. Keys of the key store that were revoked are revoked here at once.
     """
-    store, now = open_keystore(keystore), moment()
-    source = passphrase_source(passphrase_file, passphrase_fd)
-    needed_keyset(Ledger.beside(store))
-
-    def plan(keyset: KeysetStatement, previous: ReleaseStatement | None) -> ReleasePlan:
-        return _plan(usual_plan(store, previous, now), keyset, previous, **options)
-
-    newest, is_new = next_release(
-        store,
-        plan,
-        lambda draft: release_signers(store, draft, source),
-        publication,
-        now=now,
+    config = project_config()
+    directory = publication or config.publish
+    renewed = renew_release(
+        keystore.open(),
+        keystore.access(),
+        now=moment(),
+        directory=directory,
+        settings=config.timeline,
+        changes=changes.read(),
         lifetime=timedelta(days=days),
         force=force,
     )
-    publish_newest(store, publication, now=now)
+    say_taken_up(renewed.taken_up)
+    say_updated(renewed.published, directory)
+    newest = renewed.release
     if as_json:
-        print_json({"created": is_new, **_described(newest)})
-    elif is_new:
-        say(f"release {newest.seq} lists {len(newest.cards)} card(s) until {_day(newest.exp)}")
+        print_json({"created": renewed.is_new, **release_json(newest)})
+    elif renewed.is_new:
+        say(f"release {newest.seq} lists {len(newest.cards)} card(s) until {day(newest.exp)}")
     else:
-        say(f"release {newest.seq} says the same until {_day(newest.exp)}; nothing changed")
+        say(f"release {newest.seq} says the same until {day(newest.exp)}; nothing changed")
 
 
 @release.command()
-@keystore_option
+@keystore_options
 @json_option
-def show(keystore: Place | None, as_json: bool) -> int:
+def show(keystore: KeystoreOptions, as_json: bool) -> int:
     """Show the newest release. Exit status 1 if it is time for another one.
 
     That is: half of its life is over, it speaks of an older keyset statement, or a clock that was
     ahead has signed it.
     """
-    ledger, now = Ledger.beside(open_keystore(keystore)), moment()
-    keyset, newest = needed_keyset(ledger), ledger.newest_release()
+    store = keystore.open()
+    keyset, newest = needed_keyset(store), Ledger.beside(store).newest_release()
     if newest is None:
         say("there is no release statement yet: cardsign release renew")
         return EXIT_NOT_TRUSTED
-    is_due = (
-        newest.keyset.digest != keyset.digest
-        or past_half_life(newest, now=now)
-        or is_early(newest, now=now)
-    )
+    is_due = is_release_due(newest, keyset, now=moment())
     if as_json:
-        print_json({"due": is_due, **_described(newest)})
+        print_json({"due": is_due, **release_json(newest)})
     else:
         reference = f"{newest.keyset.epoch}.{newest.keyset.version}"
-        click.echo(f"release {newest.seq} under keyset {reference}, until {_day(newest.exp)}")
+        click.echo(f"release {newest.seq} under keyset {reference}, until {day(newest.exp)}")
         for card in newest.cards:
             floor = newest.floor.get(card.url, 0)
             click.echo(f"  {safe(card.url)} {card.payload_sha256} seq {card.seq}, floor {floor}")
@@ -162,61 +183,3 @@ def show(keystore: Place | None, as_json: bool) -> int:
     if is_due:
         say("it is time for another one: cardsign release renew")
     return EXIT_NOT_TRUSTED if is_due else EXIT_OK
-
-
-def _plan(
-    usual: ReleasePlan,
-    keyset: KeysetStatement,
-    previous: ReleaseStatement | None,
-    *,
-    cards: tuple[str, ...],
-    withdraw: tuple[str, ...],
-    raise_floor: bool,
-    extended_floor: int | None,
-    revoke: tuple[str, ...],
-) -> ReleasePlan:
-    """The usual plan with what the options say."""
-    listed = tuple(_card(text, keyset) for text in cards)
-    known = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
-    if unlisted := [url for url in withdraw if url not in known]:
-        raise UsageFault("usage.conflict", f"--withdraw: no card is listed at {unlisted[0]!r}")
-    kids = {key.public.kid: key.public.thumbprint for key in keyset.keys}
-    unknown = [kid for kid in revoke if kid not in kids and kid not in kids.values()]
-    if unknown:
-        raise UsageFault("usage.conflict", f"the keyset lists no key {unknown[0]!r} to be revoked")
-    return replace(
-        usual,
-        cards=listed,
-        settled=dict(listed) if raise_floor else usual.settled,
-        withdrawn=frozenset(withdraw),
-        extended_floor=extended_floor,
-        revoked=usual.revoked.union(kids.get(kid, kid) for kid in revoke),
-    )
-
-
-def _card(text: str, keyset: KeysetStatement) -> tuple[str, str]:
-    """The url and the digest of ``[URL=]FILE``."""
-    url, equals, file = text.partition("=")
-    if not equals or "://" not in url:
-        url, file = keyset.origins[0] + CARD_PATH, text
-    with of_the_user(file):
-        return str(parse_url(url)), card_digest(read_input(file))
-
-
-def _described(statement: ReleaseStatement) -> dict[str, Any]:
-    return {
-        "seq": statement.seq,
-        "digest": statement.digest,
-        "keyset": f"{statement.keyset.epoch}.{statement.keyset.version}",
-        "exp": statement.exp,
-        "cards": [
-            {"url": card.url, "payload_sha256": card.payload_sha256, "seq": card.seq}
-            for card in statement.cards
-        ],
-        "floor": dict(statement.floor),
-        "revoked": sorted(statement.revoked),
-    }
-
-
-def _day(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"

@@ -12,7 +12,7 @@ import click
 
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.cli.inquiry import is_url, loopback_option, make_asker
-from cardsign.cli.options import json_option, of_the_user
+from cardsign.cli.options import json_option
 from cardsign.cli.policy import (
     LoadedPolicy,
     directory_memory,
@@ -22,7 +22,7 @@ from cardsign.cli.policy import (
 )
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.trust_showing import keyset_lines, keyset_members, kind_of, say_if_old
-from cardsign.errors import NoVerdict, UsageFault
+from cardsign.errors import NoVerdict, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet

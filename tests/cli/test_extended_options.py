@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.card import Card, ExtendedMarker, find_marker
-from cardsign.cli.sign import MAX_LIFETIME, read_marker
+from cardsign.cli.sign import MAX_LIFETIME, MarkerOptions
 from cardsign.errors import UsageFault
 from cardsign.keys.stores import DirectoryStore
 from tests.cli.conftest import Cardsign
@@ -21,7 +21,7 @@ IN_TIME = f"{datetime.now(UTC) + timedelta(days=30):%Y-%m-%d}"
 
 def expiry(text: str) -> datetime:
     """The first second at which a card has expired."""
-    marker = read_marker("staff", 1, text, now=NOW)
+    marker = MarkerOptions("staff", 1, text).marker(now=NOW)
     assert marker is not None
     return datetime.fromtimestamp(marker.exp, UTC)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from cardsign.cli.issuing import make_recovery
 from cardsign.errors import StoreFault
+from cardsign.issuer import make_recovery_key
 from cardsign.jose import PrivateKey
 from cardsign.keys import ScryptCost, UnsafeScryptCost, dump_state, note_release
 from cardsign.keys.stores import DirectoryStore
@@ -32,7 +32,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
     cost = UnsafeScryptCost(n=2, r=1, p=1)
     monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
-    monkeypatch.setattr("cardsign.cli.issuing.DEFAULT_COST", cost)
+    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
 
 
@@ -205,7 +205,7 @@ def test_a_host_that_was_slower_tries_again(
             raise StoreFault("keystore.changed", "another host was faster")
         note_release(store, statement, now=now)
 
-    monkeypatch.setattr("cardsign.cli.issuing.note_release", faster)
+    monkeypatch.setattr("cardsign.issuer.release.note_release", faster)
     ended = issuer("release", "renew", "--force")
     assert ended.status == status
     assert release(issuer)["seq"] == seq + (status == 0)
@@ -365,7 +365,7 @@ def test_no_recovery_is_final(cardsign: Cardsign) -> None:
     """Who wanted none is told so, and told again when he needs it."""
     done = run(cardsign("init", "--issuer", ISSUER, "--no-recovery"))
     assert "theft of the root key is final" in done.err
-    Path("r.key").write_bytes(make_recovery(b"another horse entirely")[1])
+    Path("r.key").write_bytes(make_recovery_key(b"another horse entirely")[1])
     ended = cardsign("keyset", "recover", "--recovery-file", "r.key", **RECOVERY)
     assert (ended.status, "statement.recovery" in ended.err) == (2, True)
 
@@ -374,7 +374,7 @@ def test_a_strangers_recovery_key_is_answered_with_where_to_find_the_right_one(
     issuer: Cardsign,
 ) -> None:
     """Another active key would be of no use."""
-    Path("other.key").write_bytes(make_recovery(b"another horse entirely")[1])
+    Path("other.key").write_bytes(make_recovery_key(b"another horse entirely")[1])
     ended = issuer("keyset", "recover", "--recovery-file", "other.key", **RECOVERY)
     assert (ended.status, "sign.no_key" in ended.err) == (1, True)
     assert "keyset show" in ended.err
@@ -542,7 +542,7 @@ def _edited_store(cardsign: Cardsign) -> None:
 def _stranger(cardsign: Cardsign) -> None:
     _unsigned(cardsign)
     DirectoryStore.create(Path("stranger"))
-    Path("other.key").write_bytes(make_recovery(b"another horse entirely")[1])
+    Path("other.key").write_bytes(make_recovery_key(b"another horse entirely")[1])
 
 
 def _lost_release_key(cardsign: Cardsign) -> None:
@@ -709,7 +709,7 @@ def test_init_writes_all_or_nothing(
 
 def test_a_recovery_key_is_replaced_with_its_own_signature(issuer: Cardsign) -> None:
     """The root alone cannot; then the old key opens nothing any more, and the new one does."""
-    private, text = make_recovery(b"another horse entirely")
+    private, text = make_recovery_key(b"another horse entirely")
     Path("new.key").write_bytes(text)
     Path("new.jwk").write_text(json.dumps(private.public.jwk()))
     digest = run(issuer("keyset", "draft", "--recovery", "owner=new.jwk")).text.strip()
@@ -734,11 +734,11 @@ def test_two_hosts_at_once_lose_no_card(issuer: Cardsign, monkeypatch: pytest.Mo
     meanwhile: list[Ended] = []
 
     def slow(*arguments: Any) -> bytes:
-        monkeypatch.setattr("cardsign.cli.issuing.sign_statement", sign_statement)
+        monkeypatch.setattr("cardsign.issuer.release.sign_statement", sign_statement)
         meanwhile.append(issuer("release", "renew", "--card", other))
         return sign_statement(*arguments)
 
-    monkeypatch.setattr("cardsign.cli.issuing.sign_statement", slow)
+    monkeypatch.setattr("cardsign.issuer.release.sign_statement", slow)
     monkeypatch.setattr("cardsign.keys.history.LOCK_PATIENCE", 0.05)
     run(issuer("release", "renew", "--card", "signed.json"))
     assert (meanwhile[0].status, "keystore.busy" in meanwhile[0].err) == (2, True)

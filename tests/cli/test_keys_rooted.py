@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from cardsign.cli.keys import rotating
 from cardsign.errors import StoreFault
 from cardsign.jose import PrivateKey
-from cardsign.keys import ScryptCost, UnsafeScryptCost, dump_state
+from cardsign.keys import DRAFT_FILE, ScryptCost, UnsafeScryptCost, dump_state
 from cardsign.keys.stores import DirectoryStore, KeyOperations
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.support import PORTABLE
@@ -37,7 +36,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
     cost = UnsafeScryptCost(n=2, r=1, p=1)
     monkeypatch.setitem(KeyOperations.add_key.__kwdefaults__, "cost", cost)
-    monkeypatch.setattr("cardsign.cli.issuing.DEFAULT_COST", cost)
+    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
 
 
@@ -409,7 +408,7 @@ def test_doctor_knows_the_statements(issuer: Cardsign) -> None:
         assert (ended.status, alarm["code"]) == (1, code)
         assert datetime.fromisoformat(alarm["real"]) > datetime.now(UTC)
         assert alarm["hint"]
-    assert rotating.DRAFT_FILE in issuer("keys", "doctor").err
+    assert DRAFT_FILE in issuer("keys", "doctor").err
 
 
 def root_of(store: str = "keys") -> str:

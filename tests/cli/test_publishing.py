@@ -28,7 +28,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
     cost = UnsafeScryptCost(n=2, r=1, p=1)
     monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
-    monkeypatch.setattr("cardsign.cli.issuing.DEFAULT_COST", cost)
+    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
 
 
@@ -205,7 +205,7 @@ def test_a_release_that_was_not_recorded_is_by_the_next_run_of_cron(
 ) -> None:
     """Killed after publishing: nothing is to be renewed the next time, but recorded."""
     with monkeypatch.context() as patch:
-        patch.setattr("cardsign.cli.issuing.on_record", lambda store, generation: None)
+        patch.setattr("cardsign.issuer.publishing.record_publication", lambda *_, **__: None)
         run(issuer("release", "renew", "--force"))
     assert state().publications[-1].generation == published().number - 1
     assert "nothing changed" in run(issuer("release", "renew")).err
@@ -250,7 +250,7 @@ def test_a_publication_that_was_not_recorded_is_the_same_once_more(
     Path("cardsign.toml").write_text("format = 1\n[timeline]\nrotate_every = 60\n")
     run(cardsign("keys", "generate"))
     with monkeypatch.context() as patch:
-        patch.setattr("cardsign.cli.publish.on_record", lambda store, generation: None)
+        patch.setattr("cardsign.issuer.publishing.record_publication", lambda *_, **__: None)
         run(cardsign("publish", "signed.json", "-o", "public"))
     assert state().publications == ()
     assert "nothing changed" in run(cardsign("publish", "signed.json", "-o", "public")).err

@@ -8,15 +8,13 @@ import click
 
 from cardsign.cli.options import (
     STDIO,
-    keystore_option,
-    keystore_place,
-    open_keystore,
+    KeystoreOptions,
+    keystore_options,
     write_output,
 )
 from cardsign.cli.talk import say
 from cardsign.files import create_private, read_bytes, read_secret
 from cardsign.keys.backup import MAX_BACKUP_BYTES, decrypt, encrypt, pack, restore, unpack
-from cardsign.keys.stores.opening import Place
 
 MAX_IDENTITY_BYTES = 64 * 1024  # bytes; a line each
 
@@ -32,14 +30,14 @@ MAX_IDENTITY_BYTES = 64 * 1024  # bytes; a line each
     help="An age recipient who can open the backup alone. May be repeated.",
 )
 @click.option("-o", "--output", required=True, metavar="FILE", help="A new file; '-': stdout.")
-@keystore_option
-def backup(recipients: tuple[str, ...], output: str, keystore: Place | None) -> None:
+@keystore_options
+def backup(recipients: tuple[str, ...], output: str, keystore: KeystoreOptions) -> None:
     """Write the whole key store to one file, encrypted with age.
 
     The private halves in it stay encrypted with their passphrases as well. Needs the extra
     cardsign[backup].
     """
-    store = open_keystore(keystore)
+    store = keystore.open()
     packed = encrypt(pack(store), recipients)
     if output == STDIO:
         write_output(output, packed)
@@ -58,13 +56,13 @@ def backup(recipients: tuple[str, ...], output: str, keystore: Place | None) -> 
     metavar="FILE",
     help="The age identity that opens it, a file of mode 0600 as age-keygen writes it.",
 )
-@keystore_option
-def restore_(file: Path, identity: Path, keystore: Place | None) -> None:
+@keystore_options
+def restore_(file: Path, identity: Path, keystore: KeystoreOptions) -> None:
     """Make a key store of the backup FILE, where there is none.
 
     What was revoked or published after the backup is not known to it: see cardsign keys doctor.
     """
-    place = keystore_place(keystore, create=True)
+    place = keystore.located(create=True)
     identities = read_secret(identity, max_bytes=MAX_IDENTITY_BYTES)
     packed = decrypt(read_bytes(file, max_bytes=MAX_BACKUP_BYTES), identities)
     restored = unpack(packed)

@@ -11,20 +11,19 @@ from typing import Any
 import click
 
 from cardsign.cli.options import (
+    KeystoreOptions,
     json_option,
-    keystore_option,
-    open_keystore,
+    keystore_options,
     project_config,
 )
 from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.views import audit_json, finding_json, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, StoreFault, UsageFault
 from cardsign.keys.account import differences
 from cardsign.keys.audit import AuditLine, check_witnessed, verify_chain
-from cardsign.keys.doctor import Finding, examine_store
+from cardsign.keys.doctor import examine_store
 from cardsign.keys.history import Ledger
 from cardsign.keys.renewal import DRAFT_FILE
-from cardsign.keys.stores.opening import Place
-from cardsign.reasons import hint_for
 
 _SPAN = re.compile(r"([0-9]{1,5})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds
@@ -45,13 +44,13 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds
     metavar="FILE",
     help="Where keys rotate puts the keyset statement that waits for the roots.",
 )
-@keystore_option
+@keystore_options
 @json_option
 def doctor(
     fix: bool,
     expires_within: str | None,
     draft: Path,
-    keystore: Place | None,
+    keystore: KeystoreOptions,
     as_json: bool,
 ) -> int:
     """Look for what ails the key store. Exit status 1 for an alarm: somebody has to act.
@@ -61,7 +60,7 @@ def doctor(
     over after a theft, cards to be signed again, and when keyset and release have to be renewed.
     """
     findings = examine_store(
-        open_keystore(keystore),
+        keystore.open(),
         settings=project_config().timeline,
         now=datetime.now(UTC),
         expires_within=_span(expires_within) if expires_within else timedelta(0),
@@ -69,10 +68,10 @@ def doctor(
         fix=fix,
     )
     if as_json:
-        print_json([_as_json(finding) for finding in findings])
+        print_json([finding_json(finding) for finding in findings])
     else:
         for finding in findings:
-            _show(finding)
+            say_finding(finding)
         if not findings:
             say("the key store is sound")
     return EXIT_NOT_TRUSTED if any(one.level == "alarm" for one in findings) else EXIT_OK
@@ -85,47 +84,26 @@ def _span(text: str) -> timedelta:
     return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
 
-def _show(finding: Finding) -> None:
-    where = f" ({safe(finding.path)})" if finding.path else ""
-    mended = ", mended" if finding.mended else ""
-    level = "" if finding.mended else f"{finding.level}: "
-    say(f"{level}{finding.code}: {safe(finding.message, limit=400)}{where}{mended}")
-    if not finding.mended and (hint := hint_for(finding.code)):
-        say(f"  {hint}")
-
-
-def _as_json(finding: Finding) -> dict[str, Any]:
-    return {
-        "code": finding.code,
-        "level": finding.level,
-        "message": finding.message,
-        "path": finding.path,
-        "real": finding.real.isoformat() if finding.real else None,
-        "hint": hint_for(finding.code),
-        "mended": finding.mended,
-    }
-
-
 @click.group(invoke_without_command=True)
-@keystore_option
+@keystore_options
 @json_option
 @click.pass_context
-def audit(context: click.Context, keystore: Place | None, as_json: bool) -> None:
+def audit(context: click.Context, keystore: KeystoreOptions, as_json: bool) -> None:
     """Show what happened to the keys: the audit log."""
     if context.invoked_subcommand is None:
-        context.invoke(list_, keystore=keystore, as_json=as_json)
-    elif keystore is not None or as_json:
+        context.invoke(list_, place=keystore.place, as_json=as_json)
+    elif keystore.place is not None or as_json:
         raise UsageFault("usage.conflict", f"options go after {context.invoked_subcommand}")
 
 
 @audit.command("list", short_help="List the changes of the key store, oldest first.")
-@keystore_option
+@keystore_options
 @json_option
-def list_(keystore: Place | None = None, as_json: bool = False) -> None:
+def list_(keystore: KeystoreOptions, as_json: bool) -> None:
     """List the changes of the key store, oldest first; what keys audit alone does as well."""
     lines, _ = _verified(keystore)
     if as_json:
-        print_json([_line_as_json(line) for line in lines])
+        print_json([audit_json(line) for line in lines])
         return
     for line in lines:
         details = json.dumps(dict(line.details), ensure_ascii=True) if line.details else ""
@@ -134,9 +112,9 @@ def list_(keystore: Place | None = None, as_json: bool = False) -> None:
 
 
 @audit.command(short_help="Check that the log is whole.")
-@keystore_option
+@keystore_options
 @json_option
-def verify(keystore: Place | None, as_json: bool) -> None:
+def verify(keystore: KeystoreOptions, as_json: bool) -> None:
     """Check that no line of the log was changed or lost since the key store's state was written,
     and that the state says what the log tells.
 
@@ -151,9 +129,9 @@ def verify(keystore: Place | None, as_json: bool) -> None:
 
 
 def _verified(
-    keystore: Place | None, *, with_state: bool = False
+    keystore: KeystoreOptions, *, with_state: bool = False
 ) -> tuple[tuple[AuditLine, ...], dict[str, Any]]:
-    store = open_keystore(keystore)
+    store = keystore.open()
     log = store.read_audit()
     report = verify_chain(log, store.state.audit, where=store.log_place)
     release = Ledger.beside(store).newest_release()
@@ -165,14 +143,3 @@ def _verified(
         raise StoreFault("keystore.audit_differs", f"{different[0]}{more}", path=store.place)
     head = store.state.audit.digest
     return report.lines, {"lines": len(report.lines), "aborted": report.aborted, "head": head}
-
-
-def _line_as_json(line: AuditLine) -> dict[str, Any]:
-    return {
-        "seq": line.seq,
-        "time": line.time,
-        "actor": line.actor,
-        "event": line.event,
-        "kid": line.kid,
-        "details": dict(line.details),
-    }

@@ -9,27 +9,24 @@ from typing import Any, Final, Literal
 
 import click
 
-from cardsign.cli.keys.showing import described
 from cardsign.cli.options import (
     STDIO,
+    UnlockOptions,
     actor,
     alg_option,
     json_option,
-    keystore_option,
-    keystore_place,
-    of_the_user,
-    open_keystore,
     passphrase_option,
-    passphrase_options,
-    passphrase_source,
+    public_option,
     read_input,
+    read_public,
+    unlock_options,
     write_output,
 )
-from cardsign.cli.signers import enrol, public_option
 from cardsign.cli.talk import print_json, say
-from cardsign.errors import SignerFault, UsageFault
+from cardsign.cli.views import key_json
+from cardsign.errors import SignerFault, UsageFault, of_the_user
 from cardsign.files import create_private
-from cardsign.jose.keys import KID_FORM, Alg, PrivateKey
+from cardsign.jose.keys import KID_FORM, Alg, PrivateKey, PublicKey
 from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody
 from cardsign.keys.passphrase import (
     PassphraseSource,
@@ -37,7 +34,12 @@ from cardsign.keys.passphrase import (
     read_passphrase,
     terminal_prompt,
 )
-from cardsign.keys.signers.registry import custody_of
+from cardsign.keys.signers.registry import (
+    check_possession,
+    custody_of,
+    fetch_public,
+    open_signer,
+)
 from cardsign.keys.stores.opening import Place, create_store, open_store
 from cardsign.keys.transfer import (
     MAX_KEY_FILE_BYTES,
@@ -69,16 +71,13 @@ standby_option = click.option(
 @alg_option
 @role_option
 @standby_option
-@keystore_option
-@passphrase_options
+@unlock_options
 @json_option
 def generate(
     alg: Alg,
     role: Role,
     standby: bool,
-    keystore: Place | None,
-    passphrase_file: Path | None,
-    passphrase_fd: int | None,
+    keystore: UnlockOptions,
     as_json: bool,
 ) -> None:
     """Make a key. A store's first key of a role and algorithm signs at once.
@@ -87,8 +86,8 @@ def generate(
     activate it when the caches of others hold it: cardsign keys rotate. Where there is a keyset
     statement, no key is used before one lists it: cardsign keyset draft.
     """
-    path = keystore_place(keystore, create=True)
-    passphrase = new_passphrase(passphrase_source(passphrase_file, passphrase_fd))
+    path = keystore.located(create=True)
+    passphrase = keystore.new_passphrase()
     private = PrivateKey.generate(alg)
     _add(path, private, passphrase, as_json, roles=(role,), standby=standby)
 
@@ -110,8 +109,7 @@ def generate(
 @public_option
 @role_option
 @standby_option
-@keystore_option
-@passphrase_options
+@unlock_options
 @json_option
 def import_(
     file: str | None,
@@ -121,9 +119,7 @@ def import_(
     public: str | None,
     role: Role,
     standby: bool,
-    keystore: Place | None,
-    passphrase_file: Path | None,
-    passphrase_fd: int | None,
+    keystore: UnlockOptions,
     as_json: bool,
 ) -> None:
     """Take a key in: from a PEM, PKCS #12 or JWK FILE ('-' for stdin), or as one that lies
@@ -136,11 +132,10 @@ def import_(
         raise UsageFault("usage.conflict", "name FILE, or --custody with or without --public")
     if kid is not None and not KID_FORM.fullmatch(kid):
         raise UsageFault("usage.invalid", "--kid takes 1 to 256 printable ASCII characters")
-    path = keystore_place(keystore, create=True)
-    source = passphrase_source(passphrase_file, passphrase_fd)
+    path = keystore.located(create=True)
     options: dict[str, Any] = {"roles": (role,), "standby": standby}
     if custody is not None:
-        key = enrol(custody, public, kid, source)
+        key = _enrol(custody, public, kid, keystore)
         store = create_store(path, exist_ok=True, actor=actor())
         place, now = custody_of(custody), datetime.now(UTC)
         _made(store.add_remote_key(key, place, now=now, **options), path, as_json)
@@ -153,7 +148,20 @@ def import_(
             kid=kid,
             password=lambda: read_passphrase(own, question="Passphrase of the imported file: "),
         )
-    _add(path, private, new_passphrase(source), as_json, **options)
+    _add(path, private, keystore.new_passphrase(), as_json, **options)
+
+
+def _enrol(custody: str, public: str | None, kid: str | None, keystore: UnlockOptions) -> PublicKey:
+    """Ask a signer for its public half, or read it from a file, and let the signer prove it.
+
+    Raises:
+        SignerFault: As :func:`fetch_public` and :func:`check_possession`.
+        KeyRefused: The key is not one that we accept.
+    """
+    access = keystore.access(custody)
+    key = fetch_public(custody, access, kid=kid) if public is None else read_public(public, kid=kid)
+    check_possession(open_signer(custody, key, access, base=Path.cwd()))
+    return key
 
 
 def _add(
@@ -167,7 +175,7 @@ def _add(
 
 def _made(record: KeyRecord, path: Place, as_json: bool) -> None:
     if as_json:
-        print_json(described(record))
+        print_json(key_json(record))
         return
     click.echo(record.kid)
     state = open_store(path).state
@@ -203,17 +211,14 @@ _PUBLIC: Final = ("jwk", "pem")
     help="The passphrase that shall open the exported file [default: a prompt].",
 )
 @click.option("-o", "--output", default=STDIO, metavar="FILE", help="'-' for stdout, the default.")
-@keystore_option
-@passphrase_options
+@unlock_options
 def export(
     kid: str,
     form: Form | None,
     private: bool,
     export_passphrase_file: Path | None,
     output: str,
-    keystore: Place | None,
-    passphrase_file: Path | None,
-    passphrase_fd: int | None,
+    keystore: UnlockOptions,
 ) -> None:
     """Write one key for another program: its public half, or with --private the private one.
 
@@ -223,7 +228,7 @@ def export(
     form = form or ("pkcs8" if private else "jwk")
     if private is (form in _PUBLIC):
         raise UsageFault("usage.conflict", "pkcs8 and pkcs12 go with --private, jwk and pem do not")
-    store = open_keystore(keystore)
+    store = keystore.open()
     record = store.find(kid)
     if form == "jwk" or form == "pem":
         write_output(output, export_public(record.public, form))
@@ -232,7 +237,7 @@ def export(
         raise UsageFault("usage.conflict", "a private half goes to a file; name -o FILE")
     if not record.custody.startswith("file:"):
         raise SignerFault("signer.unsupported", "its private half does not leave its signer")
-    passphrase = read_passphrase(passphrase_source(passphrase_file, passphrase_fd))
+    passphrase = read_passphrase(keystore.source)
     signer = store.signer(record, passphrase)
     assert isinstance(signer, PrivateKey)  # noqa: S101  what lies in a file is one
     own = PassphraseSource(export_passphrase_file, None, {}, terminal_prompt())

@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
 from cardsign.cli.options import (
     STDIO,
+    KeystoreOptions,
     json_option,
-    keystore_option,
-    open_keystore,
+    keystore_options,
     project_config,
     write_output,
 )
 from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.views import key_json
 from cardsign.errors import FetchFailed, UsageFault
+from cardsign.issuer.ending import Revocation, destroy_key, retire_key, revoke_key
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.history import Ledger
-from cardsign.keys.keysets import check_not_needed, is_needed
-from cardsign.keys.lifecycle import standby_of
-from cardsign.keys.model import REASONS, KeyRecord, KeyTimes, Publication, Reason
+from cardsign.keys.model import REASONS, KeyRecord, Publication, Reason
 from cardsign.keys.passphrase import terminal_prompt
 from cardsign.keys.rotation import refresh_hint
-from cardsign.keys.stores.opening import AnyStore, Place
+from cardsign.keys.stores.opening import AnyStore
 from cardsign.publish.publication import published_card
 
 
 @click.command("list")
-@keystore_option
+@keystore_options
 @json_option
-def list_(keystore: Place | None, as_json: bool) -> None:
+def list_(keystore: KeystoreOptions, as_json: bool) -> None:
     """List the keys, oldest first."""
-    records = open_keystore(keystore).state.keys
+    records = keystore.open().state.keys
     if as_json:
-        print_json([described(record) for record in records])
+        print_json([key_json(record) for record in records])
         return
     for record in records:
         roles = "" if record.roles == ("card",) else f"  {', '.join(record.roles)}"
@@ -47,15 +45,15 @@ def list_(keystore: Place | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("kid")
-@keystore_option
+@keystore_options
 @json_option
-def show(kid: str, keystore: Place | None, as_json: bool) -> None:
+def show(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Show one key, by its KID or the beginning of it."""
-    record = open_keystore(keystore).find(kid)
+    record = keystore.open().find(kid)
     if as_json:
-        print_json(described(record))
+        print_json(key_json(record))
         return
-    shown = {name: value for name, value in described(record).items() if name != "public"}
+    shown = {name: value for name, value in key_json(record).items() if name != "public"}
     shown |= {name.replace("_", " "): time for name, time in shown.pop("times").items()}
     for name, value in shown.items():
         text = ", ".join(value) if isinstance(value, list) else str(value)
@@ -64,16 +62,16 @@ def show(kid: str, keystore: Place | None, as_json: bool) -> None:
 
 @click.command()
 @click.option("-o", "--output", default=STDIO, metavar="FILE", help="'-' for stdout, the default.")
-@keystore_option
+@keystore_options
 @json_option
-def jwks(output: str, keystore: Place | None, as_json: bool) -> None:
+def jwks(output: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Write the JWK Set of the public halves, for peers.
 
     It holds the card keys that sign, that soon will and that lately did, of these only what the
     newest keyset statement lists, if there is one; it is JSON with or without --json. Its refresh
     hint is shorter where keys are about to change.
     """
-    store = open_keystore(keystore)
+    store = keystore.open()
     published = store.published_keys()
     listed = Ledger.beside(store).listed(published, "card")
     hint = refresh_hint(store.state, project_config().timeline, datetime.now(UTC))
@@ -85,25 +83,6 @@ def jwks(output: str, keystore: Place | None, as_json: bool) -> None:
             say(f"{key.kid} is left out: the newest keyset statement does not list it")
     if output != STDIO:
         say(f"wrote {len(listed)} public key(s) to {output}")
-
-
-def described(record: KeyRecord) -> dict[str, Any]:
-    """A key for ``--json``: what the state holds of it, times as ISO 8601."""
-    times = {field.name: getattr(record.times, field.name) for field in fields(KeyTimes)}
-    because = {} if record.revoked_because is None else {"revoked_because": record.revoked_because}
-    return {
-        "kid": record.kid,
-        "alg": record.alg,
-        "state": record.state,
-        **because,
-        "roles": list(record.roles),
-        "thumbprint": record.thumbprint,
-        "custody": record.custody,
-        "private": record.private,
-        "created": record.created.isoformat(),
-        "times": {name: time.isoformat() for name, time in times.items() if time is not None},
-        "public": record.public.jwk(),
-    }
 
 
 # ``cardsign keys activate|retire|revoke|destroy|look``: the steps of a key's life.
@@ -119,43 +98,43 @@ custody_option = click.option(
 @click.command()
 @click.argument("kid")
 @custody_option
-@keystore_option
+@keystore_options
 @json_option
-def activate(kid: str, same_custody_accepted: bool, keystore: Place | None, as_json: bool) -> None:
+def activate(
+    kid: str, same_custody_accepted: bool, keystore: KeystoreOptions, as_json: bool
+) -> None:
     """Let the prepublished key KID sign. The one before it signs on beside it for a while.
 
     Refused until every newest publication has held the key for as long as caches may keep an
     older one.
     """
-    store = open_keystore(keystore)
+    store = keystore.open()
     record = store.activate(
         kid,
         now=datetime.now(UTC),
         settings=project_config().timeline,
         same_custody_accepted=same_custody_accepted,
     )
-    _tell(record, "signs from now on; sign your cards again and publish them", as_json)
+    _say_record(record, "signs from now on; sign your cards again and publish them", as_json)
 
 
 @click.command()
 @click.argument("kid")
-@keystore_option
+@keystore_options
 @json_option
-def retire(kid: str, keystore: Place | None, as_json: bool) -> None:
+def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Take the key KID, which has a successor, out of the JWK Set.
 
     Refused until its successor has signed every published card, and caches hold those. A root or
     recovery key ends at once, unless no keyset statement could be signed without it.
     """
-    store = open_keystore(keystore)
-    settings = project_config().timeline
-    keyset = Ledger.beside(store).newest_keyset()
-    check_not_needed(store.find(kid), keyset, store.state)
-    record = store.retire(kid, now=datetime.now(UTC), settings=settings)
+    store = keystore.open()
+    record = retire_key(store, kid, now=datetime.now(UTC), settings=project_config().timeline)
     todo = "has left the key set; publish it"
     if not record.rotates:
-        todo = "has ended" + ("; leave it out: cardsign keyset draft" if keyset else "")
-    _tell(record, todo, as_json)
+        has_keyset = store.state.statements.keyset is not None
+        todo = "has ended" + ("; leave it out: cardsign keyset draft" if has_keyset else "")
+    _say_record(record, todo, as_json)
 
 
 @click.command(short_help="Revoke a key at once and for ever.")
@@ -167,56 +146,48 @@ def retire(kid: str, keystore: Place | None, as_json: bool) -> None:
     help="compromised: somebody else may have it. superseded, ceased: it is not needed any more.",
 )
 @custody_option
-@keystore_option
+@keystore_options
 @json_option
 def revoke(
-    kid: str, reason: Reason, same_custody_accepted: bool, keystore: Place | None, as_json: bool
+    kid: str, reason: Reason, same_custody_accepted: bool, keystore: KeystoreOptions, as_json: bool
 ) -> None:
     """Revoke the key KID at once and for ever, and let its standby sign.
 
     A standby that lies where a compromised key lay is activated only if you accept that.
     """
-    store = open_keystore(keystore)
-    now = datetime.now(UTC)
-    was_active = store.find(kid).state == "active"
-    record = store.revoke(kid, reason=reason, now=now, same_custody_accepted=same_custody_accepted)
+    store, now = keystore.open(), datetime.now(UTC)
+    revoked = revoke_key(
+        store, kid, reason=reason, now=now, same_custody_accepted=same_custody_accepted
+    )
+    record = revoked.record
     todo = "sign your cards again and publish them now"
-    if store.state.statements.keyset is not None:
+    if revoked.has_keyset:
         todo = (
             "tell it at once, cardsign release renew; then sign your cards again, list and publish"
         )
     if not record.rotates:
         todo = "peers learn it by the next keyset: cardsign keyset draft"
-    _tell(record, f"is revoked; {todo}", as_json)
-    if not record.rotates:
-        _tell_of_roots(store, record)
-    elif was_active:
-        _tell_of_standby(store, record, now)
+    _say_record(record, f"is revoked; {todo}", as_json)
+    if revoked.too_few_roots:
+        say(f"  too few {' and '.join(record.roles)} holders are left to sign it")
+        if "root" in record.roles:
+            say("  next: cardsign recover, with the recovery key")
+    if record.rotates and revoked.was_active:
+        _say_standby(store, revoked, now)
 
 
-def _tell_of_roots(store: AnyStore, revoked: KeyRecord) -> None:
-    """Say what is left to be done where nobody can sign the next keyset any more."""
-    keyset = Ledger.beside(store).newest_keyset()
-    if keyset is None or not is_needed(revoked, keyset, store.state):
-        return
-    say(f"  too few {' and '.join(revoked.roles)} holders are left to sign it")
-    if "root" in revoked.roles:
-        say("  next: cardsign recover, with the recovery key")
-
-
-def _tell_of_standby(store: AnyStore, revoked: KeyRecord, now: datetime) -> None:
+def _say_standby(store: AnyStore, revoked: Revocation, now: datetime) -> None:
     """Say which key has taken over; where that is a risk, ask whoever sits at the terminal."""
-    standby = standby_of(store.state, revoked)
-    for key in store.state.keys:
-        if key.state == "active" and key.succeeds(revoked):
-            say(f"  {key.kid} signs from now on")
-            return
+    record, standby = revoked.record, revoked.standby
+    if revoked.successor is not None:
+        say(f"  {revoked.successor.kid} signs from now on")
+        return
     why = "its standby lay beside it" if standby else "there is no standby"
-    say(f"  no {revoked.alg} {revoked.roles[0]} key signs now: {why}")
+    say(f"  no {record.alg} {record.roles[0]} key signs now: {why}")
     if standby is None:
         say("  next: cardsign keys generate")
         return
-    question = f"A thief of {revoked.kid} may have {standby.kid} too. Activate it all the same?"
+    question = f"A thief of {record.kid} may have {standby.kid} too. Activate it all the same?"
     if terminal_prompt() and click.confirm(question, err=True):
         settings = project_config().timeline
         store.activate(standby.kid, now=now, settings=settings, same_custody_accepted=True)
@@ -228,22 +199,21 @@ def _tell_of_standby(store: AnyStore, revoked: KeyRecord, now: datetime) -> None
 
 @click.command(short_help="Destroy the private half of a retired or revoked key.")
 @click.argument("kid")
-@keystore_option
+@keystore_options
 @json_option
-def destroy(kid: str, keystore: Place | None, as_json: bool) -> None:
+def destroy(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Destroy the private half of the key KID, which is retired or revoked. The record stays.
 
     Copies elsewhere, such as backups, are not touched.
     """
-    store = open_keystore(keystore)
-    check_not_needed(store.find(kid), Ledger.beside(store).newest_keyset(), store.state)
-    record = store.destroy(kid, now=datetime.now(UTC), settings=project_config().timeline)
-    _tell(record, "has no private half here any more", as_json)
+    settings = project_config().timeline
+    record = destroy_key(keystore.open(), kid, now=datetime.now(UTC), settings=settings)
+    _say_record(record, "has no private half here any more", as_json)
 
 
-def _tell(record: KeyRecord, what: str, as_json: bool) -> None:
+def _say_record(record: KeyRecord, what: str, as_json: bool) -> None:
     if as_json:
-        print_json(described(record))
+        print_json(key_json(record))
     else:
         say(f"{record.kid} {what}")
 
@@ -254,13 +224,13 @@ def _tell(record: KeyRecord, what: str, as_json: bool) -> None:
 @click.option(
     "--insecure-loopback-http", is_flag=True, help="Allow http to this machine, for tests."
 )
-@keystore_option
+@keystore_options
 @json_option
 def look(
     card_url: str,
     jwks_url: str,
     insecure_loopback_http: bool,
-    keystore: Place | None,
+    keystore: KeystoreOptions,
     as_json: bool,
 ) -> None:
     """Look at the live card CARD_URL and key set, and put on record what is served there.
@@ -276,7 +246,7 @@ def look(
             wire.target(url)
         except FetchFailed as exc:
             raise UsageFault("usage.invalid", f"{option}: {exc.message}", path=url) from exc
-    store = open_keystore(keystore)
+    store = keystore.open()
     untrusted_jwks = fetch_document(jwks_url, wire).body
     untrusted_card = fetch_document(card_url, wire).body
     jwks, now = JwkSet.from_bytes(untrusted_jwks), datetime.now(UTC)

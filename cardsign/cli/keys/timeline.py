@@ -10,9 +10,9 @@ from typing import Any, Final
 import click
 
 from cardsign.cli.options import (
+    KeystoreOptions,
     json_option,
-    keystore_option,
-    open_keystore,
+    keystore_options,
     project_config,
     write_output,
 )
@@ -22,7 +22,6 @@ from cardsign.keys.lifecycle import SHOWN_TIME
 from cardsign.keys.model import StoreState
 from cardsign.keys.renewal import Renewal, plan_renewal
 from cardsign.keys.rotation import Step, steps
-from cardsign.keys.stores.opening import Place
 from cardsign.keys.timeline import Life, Phase, Span, extent, lives, standings
 
 # The lives of keys as an SVG picture; it needs no script, font or style from elsewhere.
@@ -50,7 +49,6 @@ _LEFT, _RIGHT, _TOP = 210, 24, 46  # pixels around the bars
 _WIDTH: Final = 960
 _ROW, _BAR, _LINE = 30, 16, 18
 _TICKS: Final = 6
-# characters of a kid
 _SAID: Final = 140  # characters of a line below the picture
 _CHARACTER: Final = 6.4  # pixels, about, of the font
 
@@ -187,16 +185,16 @@ _AHEAD: Final = "▁"
 
 @click.command(short_help="Draw the lives of the keys, and what comes next.")
 @click.option("-o", "--output", metavar="FILE", help="Write an SVG picture instead.")
-@keystore_option
+@keystore_options
 @json_option
-def timeline(output: str | None, keystore: Place | None, as_json: bool) -> None:
+def timeline(output: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
     """Draw the lives of the keys, and say what comes next and for what it waits.
 
     What lies ahead is reckoned from the recorded publications and the [timeline] of
     cardsign.toml. Where there are statements, they are drawn until they end.
     """
     settings, now = project_config().timeline, datetime.now(UTC)
-    store = open_keystore(keystore)
+    store = keystore.open()
     state, ledger = store.state, Ledger.beside(store)
     keyset, release = ledger.newest_keyset(), ledger.newest_release()
     drawn = (*lives(state, settings, now), *standings(keyset, release))

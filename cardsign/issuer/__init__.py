@@ -1,0 +1,107 @@
+"""What an issuer does, as a library: it returns data and prints nothing."""
+
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.issuer.beginning import IssuerPassphrases as IssuerPassphrases
+    from cardsign.issuer.beginning import NewIssuer as NewIssuer
+    from cardsign.issuer.beginning import check_new_folder as check_new_folder
+    from cardsign.issuer.beginning import init_issuer as init_issuer
+    from cardsign.issuer.beginning import init_keys as init_keys
+    from cardsign.issuer.ending import Revocation as Revocation
+    from cardsign.issuer.ending import destroy_key as destroy_key
+    from cardsign.issuer.ending import retire_key as retire_key
+    from cardsign.issuer.ending import revoke_key as revoke_key
+    from cardsign.issuer.keyset import KeysetChanges as KeysetChanges
+    from cardsign.issuer.keyset import KeysetDraft as KeysetDraft
+    from cardsign.issuer.keyset import PublishedKeyset as PublishedKeyset
+    from cardsign.issuer.keyset import Recovery as Recovery
+    from cardsign.issuer.keyset import draft_keyset as draft_keyset
+    from cardsign.issuer.keyset import find_public as find_public
+    from cardsign.issuer.keyset import publish_keyset as publish_keyset
+    from cardsign.issuer.keyset import recover as recover
+    from cardsign.issuer.keyset import review_keyset as review_keyset
+    from cardsign.issuer.keyset import show_keyset as show_keyset
+    from cardsign.issuer.keyset import sign_keyset as sign_keyset
+    from cardsign.issuer.keyset import verify_keysets as verify_keysets
+    from cardsign.issuer.publishing import Published as Published
+    from cardsign.issuer.publishing import publish_cards as publish_cards
+    from cardsign.issuer.publishing import record_publication as record_publication
+    from cardsign.issuer.publishing import update_publication as update_publication
+    from cardsign.issuer.recovery import make_recovery_key as make_recovery_key
+    from cardsign.issuer.recovery import open_recovery_key as open_recovery_key
+    from cardsign.issuer.release import CARD_PATH as CARD_PATH
+    from cardsign.issuer.release import ReleaseChanges as ReleaseChanges
+    from cardsign.issuer.release import RenewedRelease as RenewedRelease
+    from cardsign.issuer.release import TakenUp as TakenUp
+    from cardsign.issuer.release import is_release_due as is_release_due
+    from cardsign.issuer.release import needed_keyset as needed_keyset
+    from cardsign.issuer.release import renew_release as renew_release
+    from cardsign.issuer.rotation import Rotation as Rotation
+    from cardsign.issuer.rotation import WaitingDraft as WaitingDraft
+    from cardsign.issuer.rotation import rotate_keys as rotate_keys
+    from cardsign.issuer.signers import CardSigners as CardSigners
+    from cardsign.issuer.signers import card_signers as card_signers
+    from cardsign.issuer.signers import external_signer as external_signer
+
+_NAMES = {
+    "cardsign.issuer.beginning": (
+        "IssuerPassphrases",
+        "NewIssuer",
+        "check_new_folder",
+        "init_issuer",
+        "init_keys",
+    ),
+    "cardsign.issuer.ending": (
+        "Revocation",
+        "destroy_key",
+        "retire_key",
+        "revoke_key",
+    ),
+    "cardsign.issuer.keyset": (
+        "KeysetChanges",
+        "KeysetDraft",
+        "PublishedKeyset",
+        "Recovery",
+        "draft_keyset",
+        "find_public",
+        "publish_keyset",
+        "recover",
+        "review_keyset",
+        "show_keyset",
+        "sign_keyset",
+        "verify_keysets",
+    ),
+    "cardsign.issuer.publishing": (
+        "Published",
+        "publish_cards",
+        "record_publication",
+        "update_publication",
+    ),
+    "cardsign.issuer.recovery": (
+        "make_recovery_key",
+        "open_recovery_key",
+    ),
+    "cardsign.issuer.release": (
+        "CARD_PATH",
+        "ReleaseChanges",
+        "RenewedRelease",
+        "TakenUp",
+        "is_release_due",
+        "needed_keyset",
+        "renew_release",
+    ),
+    "cardsign.issuer.rotation": (
+        "Rotation",
+        "WaitingDraft",
+        "rotate_keys",
+    ),
+    "cardsign.issuer.signers": (
+        "CardSigners",
+        "card_signers",
+        "external_signer",
+    ),
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

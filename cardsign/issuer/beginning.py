@@ -1,0 +1,223 @@
+"""A new issuer: the first keys, the first signed statements, and the settings of its folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from cardsign.config import CONFIG_FILE, render_config
+from cardsign.errors import FileFault, PassphraseFault, UsageFault, of_the_user
+from cardsign.files import create_private, write_atomic
+from cardsign.issuer.recovery import make_recovery_key
+from cardsign.jose.keys import Alg, PrivateKey
+from cardsign.keys.history import Ledger, note_keyset, note_release, write_draft
+from cardsign.keys.keysets import DEFAULT_LIFETIME, KeysetPlan, draft_next
+from cardsign.keys.model import Role
+from cardsign.keys.releases import ReleasePlan, draft_following
+from cardsign.keys.stores.opening import AnyStore, Place, create_store, is_taken
+from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
+from cardsign.statements.keyset import KeysetStatement, Quorum, RootKey, read_keyset
+from cardsign.statements.members import HOLDER
+from cardsign.statements.release import read_release
+from cardsign.statements.signing import sign_statement
+from cardsign.urls import parse_origin
+
+#: Where a trial on one machine speaks for itself without a certificate.
+_LOOPBACK: Final = ("http://127.0.0.1:", "http://[::1]:", "http://localhost:")
+
+_MADE: Final[tuple[Role, ...]] = ("root", "card", "release")
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerPassphrases:
+    """The passphrases of a new issuer's keys; they may be the same, but for that of recovery.
+
+    Attributes:
+        card: Of the card key.
+        root: Of the root key.
+        release: Of the release key, which cron has to open.
+        recovery: Of the recovery key; None: make none.
+    """
+
+    card: bytes = field(repr=False)
+    root: bytes = field(repr=False)
+    release: bytes = field(repr=False)
+    recovery: bytes | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NewIssuer:
+    """What was made.
+
+    Attributes:
+        kids: The kid of each role's key.
+        keyset: The first statement; None for a key store without statements.
+        recovery_text: The recovery key, encrypted, if it went into no file: its only copy.
+        shared: The roles whose key is stored with the card key, under the same passphrase.
+    """
+
+    kids: dict[str, str]
+    keyset: KeysetStatement | None = None
+    recovery_text: bytes | None = field(default=None, repr=False)
+    shared: tuple[str, ...] = ()
+
+
+def check_new_folder(folder: Path, origin: str | None) -> str | None:
+    """Check that a folder can be set up for an issuer, and return its origin in normal form.
+
+    Raises:
+        UsageFault: ``usage.invalid``: no https origin, nor http on this machine.
+        FileFault: ``file.exists``: the folder is set up already.
+    """
+    with of_the_user("the issuer"):
+        parsed = str(parse_origin(origin)) if origin is not None else None
+    if parsed is not None and not parsed.startswith(("https://", *_LOOPBACK)):
+        raise UsageFault("usage.invalid", f"the issuer is an https origin, not {parsed}")
+    if (folder / CONFIG_FILE).exists():
+        raise FileFault("file.exists", "this folder is set up already", path=CONFIG_FILE)
+    return parsed
+
+
+def init_keys(
+    folder: Path,
+    keystore: Place,
+    passphrase: Callable[[], bytes],
+    *,
+    now: datetime,
+    origin: str | None = None,
+    publish: str = "public",
+    alg: Alg = "ES256",
+    actor: str = "",
+    random: Callable[[int], bytes] = os.urandom,
+) -> NewIssuer:
+    """Set up a folder with a card key and no statements.
+
+    Args:
+        folder: Gets the settings.
+        keystore: Where the key store will be.
+        passphrase: Gives the passphrase of the card key; asked once all else is checked.
+        now: The time, with its zone, in whole seconds.
+        origin: The https origin that the cards speak for, if the settings are to name it.
+        publish: The publication directory, relative to the folder.
+        alg: Of the card key.
+        actor: Who the audit log says it was.
+        random: Gives that many fresh bytes.
+
+    Raises:
+        UsageFault, FileFault: As :func:`check_new_folder`.
+        StoreFault, PassphraseFault: As a key store's operations.
+    """
+    origin = check_new_folder(folder, origin)
+    secret = passphrase()
+    store = create_store(keystore, actor=actor)
+    card = store.add_key(PrivateKey.generate(alg), secret, now=now, random=random)
+    _write_config(folder, keystore, origin, publish)
+    return NewIssuer({"card": card.kid})
+
+
+def init_issuer(
+    folder: Path,
+    keystore: Place,
+    passphrases: Callable[[], IssuerPassphrases],
+    *,
+    origin: str,
+    now: datetime,
+    publish: str = "public",
+    alg: Alg = "ES256",
+    holder: str = "owner",
+    root_keystore: Place | None = None,
+    recovery_out: Path | None = None,
+    actor: str = "",
+    random: Callable[[int], bytes] = os.urandom,
+) -> NewIssuer:
+    """Set up a folder with root, card, release and recovery keys and the first statements.
+
+    Args:
+        passphrases: Gives the passphrases; asked once all else is checked.
+        holder: Who holds the keys.
+        root_keystore: Where the root key will be [default: in `keystore`].
+        recovery_out: A new file for the recovery key [default: it is returned].
+
+    The others are as for :func:`init_keys`.
+
+    Raises:
+        UsageFault, FileFault, StoreFault: As :func:`init_keys`.
+        PassphraseFault: ``passphrase.reused``: the recovery key has that of another key.
+    """
+    checked = str(check_new_folder(folder, origin))
+    if not HOLDER.fullmatch(holder):
+        raise UsageFault("usage.conflict", f"a holder is [a-z0-9][a-z0-9._@-]*, not {holder!r}")
+    for place in {keystore, root_keystore or keystore}:
+        if is_taken(place):
+            raise FileFault("file.exists", "a key store is here already", path=str(place))
+    secrets = passphrases()
+    recovery, text = _make_recovery(secrets, recovery_out, random)
+    private = {role: PrivateKey.generate(alg if role == "card" else "ES256") for role in _MADE}
+    store = create_store(keystore, actor=actor)
+    is_apart = root_keystore not in (None, keystore)
+    roots = create_store(root_keystore, actor=actor) if root_keystore and is_apart else store
+    for role, key in private.items():
+        where, secret = roots if role == "root" else store, getattr(secrets, role)
+        where.add_key(key, secret, now=now, random=random, roles=(role,), holder=holder)
+    plan = KeysetPlan(
+        checked.partition("://")[2],
+        (checked,),
+        Quorum(1, (RootKey(private["root"].public, holder),)),
+        Quorum(1, (RootKey(recovery.public, holder),)) if recovery else None,
+    )
+    keyset = _sign_first(plan, (store, roots) if is_apart else (store,), private, now)
+    _write_config(folder, keystore, checked, publish)
+    shared = ["root"] if secrets.root == secrets.card and not is_apart else []
+    shared += ["release"] if secrets.release == secrets.card else []
+    kids: dict[str, str] = {role: key.public.kid for role, key in private.items()}
+    return NewIssuer(kids, keyset, text, tuple(shared))
+
+
+def _make_recovery(
+    secrets: IssuerPassphrases, file: Path | None, random: Callable[[int], bytes]
+) -> tuple[PrivateKey | None, bytes | None]:
+    """The recovery key if one is wanted, and its text if it went into no file."""
+    if secrets.recovery is None:
+        return None, None
+    if secrets.recovery in (secrets.card, secrets.root, secrets.release):
+        raise PassphraseFault(
+            "passphrase.reused", "the recovery key must have a passphrase of its own"
+        )
+    recovery, text = make_recovery_key(secrets.recovery, random=random)
+    if file is None:
+        return recovery, text
+    create_private(file, text)
+    return recovery, None
+
+
+def _sign_first(
+    plan: KeysetPlan,
+    stores: tuple[AnyStore, ...],
+    private: dict[Role, PrivateKey],
+    now: datetime,
+) -> KeysetStatement:
+    """Sign keyset 1.1 and release 1, and keep them; the first store is that of the online keys."""
+    store = stores[0]
+    plan = plan.following(store.load(), now=now, until=now + DEFAULT_LIFETIME)
+    payload = draft_next(plan, None, now=now).envelope.payload
+    keyset = read_keyset(sign_statement(payload, [private["root"]], TYP_KEYSET))
+    for one in stores:
+        Ledger.beside(one).keep_keyset(keyset, write_draft(keyset))
+        note_keyset(one, keyset, now=now)
+    head = store.load().audit.digest
+    draft = draft_following(ReleasePlan(audit_head=head), keyset, None, seq=1, now=now)
+    data = sign_statement(draft.envelope.payload, [private["release"]], TYP_RELEASE)
+    signed = read_release(data)
+    note_release(store, signed, now=now)
+    Ledger.beside(store).keep_release(signed, data)
+    return keyset
+
+
+def _write_config(folder: Path, keystore: Place, origin: str | None, publish: str) -> None:
+    named = str(keystore) if isinstance(keystore, Path) else keystore.to_file()
+    config = render_config(issuer=origin, keystore=named, publish=publish)
+    write_atomic(folder / CONFIG_FILE, config)

@@ -1,0 +1,551 @@
+"""The keyset statement: drafted from a key store, signed by the roots, kept and published.
+
+A draft is the statement itself with too few signatures. It goes from holder to holder of the
+root keys; the last one publishes it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from pathlib import Path
+
+from cardsign.errors import PassphraseFault, SigningRefused, UsageFault, of_the_user
+from cardsign.files import create_private
+from cardsign.issuer.publishing import (
+    Published,
+    check_publishable,
+    newest_generation,
+    published_statements,
+    update_publication,
+)
+from cardsign.issuer.recovery import make_recovery_key
+from cardsign.issuer.release import (
+    draft_release,
+    needed_keyset,
+    open_signers,
+    release_signers,
+    sign_next_release,
+)
+from cardsign.jose.jws import Signer
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.keys.history import Ledger, note_keyset, write_draft
+from cardsign.keys.keysets import (
+    DEFAULT_LIFETIME,
+    KEY_LIFETIME,
+    Difference,
+    KeysetPlan,
+    Signing,
+    check_draft,
+    check_step,
+    differences,
+    draft_next,
+    draft_recovery,
+    signings,
+)
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys.model import ENDED, KeyRecord
+from cardsign.keys.releases import SKEW
+from cardsign.keys.signers.registry import Access
+from cardsign.keys.stores.opening import AnyStore
+from cardsign.statements.envelope import TYP_KEYSET, check_times
+from cardsign.statements.keyset import (
+    KeysetStatement,
+    Quorum,
+    Role,
+    RootKey,
+    StatementKey,
+    read_keyset,
+)
+from cardsign.statements.release import ReleaseStatement
+from cardsign.statements.signing import add_signature, sign_statement
+from cardsign.urls import parse_origin
+
+
+@dataclass(frozen=True, slots=True)
+class KeysetChanges:
+    """What a keyset is to say besides what the key store knows.
+
+    Attributes:
+        issuer: The issuer's name; None: as before, at first the host of the first origin.
+        origins: Where interfaces may lie; empty: as before.
+        add_roots: Root keys more.
+        remove_roots: Holders whose root keys go.
+        threshold: How many root holders must sign; None: as before.
+        recovery: The recovery keys instead of those before; empty: as before.
+        recovery_threshold: How many of them; None: one.
+        add_keys: Card and release keys that are not in the key store.
+        drop: Kids or thumbprints of keys that are not in the key store and are listed no longer.
+        revoke: Keys that are not in the key store and are revoked.
+    """
+
+    issuer: str | None = None
+    origins: tuple[str, ...] = ()
+    add_roots: tuple[RootKey, ...] = ()
+    remove_roots: tuple[str, ...] = ()
+    threshold: int | None = None
+    recovery: tuple[RootKey, ...] = ()
+    recovery_threshold: int | None = None
+    add_keys: tuple[tuple[Role, RootKey], ...] = ()
+    drop: tuple[str, ...] = ()
+    revoke: tuple[PublicKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeysetDraft:
+    """A draft, with or without signatures, beside the newest statement that is kept here.
+
+    Attributes:
+        statement: The draft.
+        previous: The newest statement; None if none is kept.
+    """
+
+    statement: KeysetStatement
+    previous: KeysetStatement | None
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of its file."""
+        return write_draft(self.statement)
+
+    @property
+    def changes(self) -> tuple[Difference, ...]:
+        """What it changes of the newest statement, the gravest first."""
+        return differences(self.previous, self.statement)
+
+    @property
+    def signings(self) -> tuple[Signing, ...]:
+        """Whose signatures it needs, and has."""
+        return signings(self.statement, self.previous)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether enough have signed it."""
+        return not any(one.missing for one in self.signings)
+
+    @property
+    def number(self) -> str:
+        """Its number, as people write it."""
+        return f"{self.statement.epoch}.{self.statement.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedKeyset:
+    """What one call of :func:`publish_keyset` came to.
+
+    Attributes:
+        statement: The statement.
+        is_new: Whether this call kept it.
+        release: The release that speaks of it, if one was signed.
+        is_only_kept: Nothing was published: the key store has neither a release nor a release
+            key, as that of a root's holder.
+        published: What is published now; None where nothing is published.
+    """
+
+    statement: KeysetStatement
+    is_new: bool
+    release: ReleaseStatement | None
+    is_only_kept: bool
+    published: Published | None
+
+
+# Drafting.
+
+
+def draft_keyset(
+    store: AnyStore,
+    *,
+    now: datetime,
+    changes: KeysetChanges | None = None,
+    origin: str | None = None,
+    lifetime: timedelta = DEFAULT_LIFETIME,
+) -> KeysetDraft:
+    """Draft the next statement: the key store's keys as they are now, and the changes.
+
+    Nothing is written. Without any change it renews the one before.
+
+    Args:
+        store: The key store. Before its first statement every root key of it becomes a root.
+        now: The time, with its zone, in whole seconds.
+        changes: What else it says.
+        origin: That of a first statement, if the changes name none.
+        lifetime: How long it is believed.
+
+    Raises:
+        UsageFault: The changes do not fit, or no verifier would take the statement;
+            ``statement.not_yet``: the newest one is of later than `now`.
+    """
+    previous = Ledger.beside(store).newest_keyset()
+    check_begun(previous, now)
+    plan = KeysetPlan.of(previous) if previous else _first_plan(store, origin or "")
+    plan = plan.following(store.state, now=now, until=now + lifetime)
+    plan = _changed(plan, store, changes or KeysetChanges(), now)
+    with of_the_user("the draft"):
+        return KeysetDraft(draft_next(plan, previous, now=now, lifetime=lifetime), previous)
+
+
+def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
+    """Refuse to follow a statement that was issued later than now.
+
+    Raises:
+        UsageFault: ``statement.not_yet``.
+    """
+    if keyset is not None and now.timestamp() < keyset.iat:
+        issued = datetime.fromtimestamp(keyset.iat, UTC)
+        raise UsageFault(
+            "statement.not_yet",
+            f"keyset {keyset.epoch}.{keyset.version}, the newest here, was issued at "
+            f"{issued:%Y-%m-%d %H:%M:%S} UTC",
+            hint="Check this machine's clock; if another's was ahead, none can follow before then.",
+        )
+
+
+def find_public(store: AnyStore, name: str) -> PublicKey | None:
+    """The key of the store, or of its newest keyset, that has this kid or thumbprint."""
+    if any(name in record.names for record in store.state.keys):
+        return store.find(name).public
+    keyset = Ledger.beside(store).newest_keyset()
+    listed = [key.public for key in keyset.keys] if keyset else []
+    listed += [key.public for key in keyset.root.keys] if keyset else []
+    return next((key for key in listed if name in (key.kid, key.thumbprint)), None)
+
+
+def _first_plan(store: AnyStore, origin: str) -> KeysetPlan:
+    """The first statement's plan: every root key of the store, one of them being enough."""
+    roots, recovery = (
+        tuple(RootKey(key.public, key.holder or "owner") for key in store.state.active_keys(role))
+        for role in ("root", "recovery")
+    )
+    return KeysetPlan("", (origin,), Quorum(1, roots), Quorum(1, recovery) if recovery else None)
+
+
+def _changed(
+    plan: KeysetPlan, store: AnyStore, changes: KeysetChanges, now: datetime
+) -> KeysetPlan:
+    """The plan with the changes."""
+    roots = [key for key in plan.root.keys if key.holder not in changes.remove_roots]
+    with of_the_user("the origin"):
+        origins = tuple(str(parse_origin(one)) for one in changes.origins or plan.origins)
+    dropped = {_dropped(plan, store, name) for name in changes.drop}
+    end = int((now + KEY_LIFETIME).timestamp())
+    added = (
+        StatementKey(key.public, (role,), key.holder, int(now.timestamp()), end)
+        for role, key in changes.add_keys
+    )
+    kept = (key for key in plan.keys if key.public.thumbprint not in dropped)
+    recovery = Quorum(changes.recovery_threshold or 1, changes.recovery)
+    changed = replace(
+        plan,
+        issuer=changes.issuer or plan.issuer or origins[0].partition("://")[2],
+        origins=origins,
+        root=Quorum(changes.threshold or plan.root.threshold, (*roots, *changes.add_roots)),
+        recovery=recovery if changes.recovery else plan.recovery,
+        keys=(*kept, *added),
+    )
+    return changed.revoking(key.thumbprint for key in changes.revoke)
+
+
+def _dropped(plan: KeysetPlan, store: AnyStore, name: str) -> str:
+    """The thumbprint of a listed key that is not of this key store.
+
+    A key of the key store is dropped by its lifecycle alone, which waits for publications.
+    """
+    if any(name in key.names and key.state not in ENDED for key in store.state.keys):
+        raise UsageFault(
+            "usage.conflict",
+            f"{name!r} is a key of this key store, and is dropped once retired or revoked",
+            hint="Use cardsign keys retire, or cardsign keys revoke.",
+        )
+    for key in plan.keys:
+        if name in (key.public.kid, key.public.thumbprint):
+            return key.public.thumbprint
+    raise UsageFault("usage.conflict", f"the keyset lists no key {name!r} to be dropped")
+
+
+# Signing.
+
+
+def review_keyset(
+    store: AnyStore, draft: KeysetStatement, *, now: datetime, name: str = "the draft"
+) -> KeysetDraft:
+    """Check a draft by the newest statement that is kept here, before its holder signs it.
+
+    Args:
+        store: The holder's key store.
+        draft: The draft.
+        now: The time, with its zone.
+        name: Where the draft came from, for messages.
+
+    Raises:
+        StatementRefused: It does not follow the newest statement.
+        UsageFault: ``statement.expired``, ``statement.not_yet``.
+    """
+    previous = Ledger.beside(store).newest_keyset()
+    check_draft(draft, previous)
+    with of_the_user(name):
+        check_times(draft, now=now, skew=SKEW)
+    return KeysetDraft(draft, previous)
+
+
+def sign_keyset(
+    store: AnyStore,
+    draft: KeysetDraft,
+    access: Access | bytes,
+    *,
+    digest: str,
+    kids: Sequence[str] = (),
+    recovery: Callable[[], PrivateKey | None] = lambda: None,
+) -> KeysetDraft:
+    """Add the signatures of this key store's holder to a draft.
+
+    Args:
+        store: The key store with root or recovery keys.
+        draft: As :func:`review_keyset` gives it.
+        access: What signers may use; a passphrase is enough for keys in files.
+        digest: What the holder was told, over another channel.
+        kids: Only these keys of the store; by default every one that has to sign, or none where
+            there is a recovery key.
+        recovery: Opens a recovery key that is elsewhere; called once the digest is the same.
+
+    Raises:
+        UsageFault: ``statement.digest``.
+        SigningRefused: ``sign.no_key``.
+    """
+    if "".join(digest.split()).lower() != draft.statement.digest:
+        raise UsageFault("statement.digest", "this draft has another digest")
+    wanted = {key.public.thumbprint for one in draft.signings for key in one.quorum.keys}
+    if kids:
+        wanted &= {store.find(kid).thumbprint for kid in kids}
+    apart = recovery()
+    signers: list[Signer] = [] if apart is None else [apart]
+    if apart is None or kids:
+        signers += open_signers(store, ("root", "recovery"), wanted, access)
+    if not signers or any(one.public.thumbprint not in wanted for one in signers):
+        raise SigningRefused(
+            "sign.no_key",
+            "no key that is here has to sign this statement",
+            path=store.place,
+            hint="See who has to: cardsign keyset show DRAFT.",
+        )
+    return replace(draft, statement=_signed(draft.statement, signers))
+
+
+def _signed(statement: KeysetStatement, signers: Sequence[Signer]) -> KeysetStatement:
+    if not statement.envelope.signatures:
+        return read_keyset(sign_statement(statement.envelope.payload, signers, TYP_KEYSET))
+    data = write_draft(statement)
+    for signer in signers:
+        data = add_signature(data, signer, TYP_KEYSET)
+    return read_keyset(data)
+
+
+# Publishing.
+
+
+def publish_keyset(
+    store: AnyStore,
+    statement: KeysetStatement,
+    access: Access | bytes,
+    *,
+    now: datetime,
+    directory: Path | None = None,
+    settings: TimelineSettings = DEFAULT_SETTINGS,
+    without_release: bool = False,
+    name: str = "the statement",
+) -> PublishedKeyset:
+    """Keep a statement as the newest, and publish it with a release that speaks of it.
+
+    Without a passphrase for the release key it is withheld until :func:`renew_release`.
+
+    Args:
+        store: The key store.
+        statement: Signed by enough.
+        access: What signers may use; a passphrase is enough for keys in files.
+        now: The time, with its zone, in whole seconds.
+        directory: The publication directory; None for none.
+        settings: What is assumed of caches.
+        without_release: Publish it even if no release speaks of it yet.
+        name: Where the statement came from, for messages.
+
+    Raises:
+        StatementRefused: It does not follow the newest statement, or too few have signed it.
+        UsageFault: ``statement.expired``, ``statement.not_yet``.
+        PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
+    """
+    history = Ledger.beside(store)
+    data = write_draft(statement)
+    is_only_kept = _is_root_holders(store, directory)
+    if statement.digest not in {one.digest for one in history.keysets()}:
+        check_step(statement, history.newest_keyset())
+        with of_the_user(name):
+            check_times(statement, now=now, skew=SKEW)
+        if not is_only_kept:
+            check_publishable(store, directory, keyset=data, now=now)
+    signers: Sequence[Signer] = ()
+    if newest_generation(directory) is not None and not is_only_kept:
+        try:  # before anything is kept, so that a wrong passphrase changes nothing
+            draft = draft_release(store, statement, now=now, settings=settings)
+            signers = release_signers(store, draft, access)
+        except PassphraseFault as fault:
+            if fault.code != "passphrase.none":
+                raise
+    is_new = history.keep_keyset(statement, data)
+    note_keyset(store, statement, now=now)
+    release = published = None
+    if signers:
+        release, _ = sign_next_release(
+            store, lambda _: signers, directory, now=now, settings=settings
+        )
+    if not is_only_kept:
+        published = update_publication(store, directory, now=now, without_release=without_release)
+    return PublishedKeyset(statement, is_new, release, is_only_kept, published)
+
+
+def _is_root_holders(store: AnyStore, directory: Path | None) -> bool:
+    """Whether what is published has a release, to which this store can say nothing."""
+    if Ledger.beside(store).newest_release() is not None:
+        return False
+    if any("release" in key.roles for key in store.state.keys):
+        return False
+    published = published_statements(directory)
+    return published is not None and published.release is not None
+
+
+# Reading.
+
+
+def verify_keysets(
+    store: AnyStore, statements: Iterable[KeysetStatement]
+) -> tuple[KeysetStatement, ...]:
+    """Check statements by the ones kept here, each by the one before; nothing is kept.
+
+    Returns:
+        The given statements, oldest first.
+
+    Raises:
+        StatementRefused: One does not follow, is a fork, or too few have signed it.
+    """
+    history = list(Ledger.beside(store).keysets())
+    given = sorted(statements, key=attrgetter("number"))
+    for statement in given:
+        is_known = any(one.digest == statement.digest for one in history)
+        newest = history[-1] if history else None
+        check_step(statement, _before(statement, history) if is_known else newest)
+        history += [] if is_known else [statement]
+    return tuple(given)
+
+
+def show_keyset(store: AnyStore, statement: KeysetStatement | None = None) -> KeysetDraft:
+    """Put a statement, by default the newest, beside the one before it.
+
+    Raises:
+        StoreFault: ``keystore.no_keyset``, or as :meth:`Ledger.keysets`.
+    """
+    statement = statement or needed_keyset(store)
+    return KeysetDraft(statement, _before(statement, Ledger.beside(store).keysets()))
+
+
+def _before(
+    statement: KeysetStatement, history: Sequence[KeysetStatement]
+) -> KeysetStatement | None:
+    """The statement that comes before one, among those kept."""
+    earlier = [one for one in history if one.id < statement.id]
+    return earlier[-1] if earlier else None
+
+
+# Recovery: the next epoch, opened with the recovery key.
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """A new epoch that was drafted and signed.
+
+    Attributes:
+        draft: With the signatures of the recovery key and of the new root.
+        root: The new root key, which is in the key store now.
+    """
+
+    draft: KeysetDraft
+    root: KeyRecord
+
+
+def recover(
+    store: AnyStore,
+    recovery: Callable[[], tuple[PrivateKey, bytes]],
+    *,
+    passphrase: Callable[[], bytes],
+    now: datetime,
+    root_holder: str | None = None,
+    new_recovery_out: Path | None = None,
+    drop: Sequence[str] = (),
+    new_key: Callable[[], PrivateKey] = lambda: PrivateKey.generate("ES256"),
+    random: Callable[[int], bytes] = os.urandom,
+) -> Recovery:
+    """Open the next epoch with a recovery key, after root keys were stolen or lost.
+
+    A new root key is made in the key store, and every old one ends. The list of revoked keys
+    starts anew with the old roots and what is dropped.
+
+    Args:
+        store: The key store.
+        recovery: Opens a recovery key of the newest statement; gives it with its passphrase, which
+            encrypts a new one too.
+        passphrase: Gives the passphrase of the new root key; asked once all else is checked.
+        now: The time, with its zone, in whole seconds.
+        root_holder: Who holds the new root [default: who held the first of the old ones].
+        new_recovery_out: Make a new recovery key too, into this new file.
+        drop: Kids or thumbprints of online keys that are listed no longer.
+        new_key: Makes a key.
+        random: Gives that many fresh bytes.
+
+    Raises:
+        SigningRefused: ``sign.no_key``: the newest statement does not list `recovery`.
+        UsageFault: No verifier would take the statement; ``statement.not_yet``.
+        StoreFault: ``keystore.no_keyset``.
+        FileFault: ``file.exists``: something is at `new_recovery_out`.
+    """
+    previous = needed_keyset(store)
+    check_begun(previous, now)
+    holder = root_holder or previous.root.keys[0].holder
+    old, secret = recovery()
+    root, renewed, envelope = new_key(), None, b""
+    if new_recovery_out is not None:
+        renewed, envelope = make_recovery_key(secret, new_key=new_key, random=random)
+    plan = _recovering(previous, RootKey(root.public, holder), renewed, drop)
+    with of_the_user("the draft"):
+        plan = plan.following(store.state, now=now, until=now + DEFAULT_LIFETIME)
+        statement = draft_recovery(plan, previous, now=now)
+    draft = KeysetDraft(_signed(statement, [old, root]), previous)
+    if not any(one.signed for one in draft.signings if one.whose != "its own root"):
+        raise SigningRefused(
+            "sign.no_key",
+            "this is no recovery key of the newest statement",
+            hint="Name the file of one that it lists: cardsign keyset show --json.",
+        )
+    new_secret = passphrase()
+    if new_recovery_out is not None:
+        create_private(new_recovery_out, envelope)
+    record = store.add_key(root, new_secret, now=now, random=random, roles=("root",), holder=holder)
+    return Recovery(draft, record)
+
+
+def _recovering(
+    previous: KeysetStatement, root: RootKey, renewed: PrivateKey | None, drop: Sequence[str]
+) -> KeysetPlan:
+    """The plan of a new epoch: one new root, and a list of revoked keys that starts anew."""
+    held = previous.recovery
+    if renewed is not None and held is not None:
+        held = Quorum(1, (RootKey(renewed.public, held.keys[0].holder),))
+    old = frozenset(key.public.thumbprint for key in previous.root.keys)
+    dropped = {
+        key.public.thumbprint
+        for key in previous.keys
+        if {key.public.kid, key.public.thumbprint}.intersection(drop)
+    }
+    plan = replace(
+        KeysetPlan.of(previous), root=Quorum(1, (root,)), recovery=held, revoked=frozenset()
+    )
+    return plan.revoking(old | dropped)

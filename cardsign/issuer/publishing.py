@@ -1,0 +1,223 @@
+"""What a key store has to publish: cards with its key set, and the issuer's statements.
+
+The key store notes every publication, because all waits of a key rotation run from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from cardsign.errors import LocalFault, PublishRefused, ServeFault
+from cardsign.keys.history import Ledger
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys.stores.opening import AnyStore
+from cardsign.publish.checks import CheckedIssued, Issued
+from cardsign.publish.generation import Generation, load_current
+from cardsign.publish.publication import (
+    DEFAULT_MAX_AGE,
+    next_change_by,
+    publication_of,
+    publish_generation,
+    publish_statements,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What is published now, and what is left to do.
+
+    Attributes:
+        generation: The newest generation; its ``created`` says whether this call made it.
+        withheld: The number of the keyset that waits for a release, or an empty text.
+        left_out: Kids that the key store would publish, and the key set lacks.
+        ended: Kids that the key set holds, and the key store publishes no longer.
+        refusal: Why a verifier does not trust the published card now; None if it does, or if
+            that was not looked at.
+    """
+
+    generation: Generation
+    withheld: str
+    left_out: tuple[str, ...]
+    ended: tuple[str, ...]
+    refusal: PublishRefused | None = None
+
+    @classmethod
+    def of(
+        cls, store: AnyStore, generation: Generation, refusal: PublishRefused | None = None
+    ) -> Published:
+        """Compare a generation with the key store that it was made from."""
+        keyset = Ledger.beside(store).newest_keyset()
+        number = f"{keyset.epoch}.{keyset.version}" if keyset else ""
+        ours = [key.kid for key in store.published_keys()]
+        gone = {key.kid for key in store.state.keys}.difference(ours)
+        return cls(
+            generation=generation,
+            withheld="" if number in generation.keysets else number,
+            left_out=tuple(kid for kid in ours if kid not in generation.kids),
+            ended=tuple(sorted(gone.intersection(generation.kids))),
+            refusal=refusal,
+        )
+
+
+def publish_cards(
+    store: AnyStore,
+    card: bytes,
+    *,
+    directory: Path,
+    now: datetime,
+    extended: Mapping[str, bytes] | None = None,
+    max_age: int = DEFAULT_MAX_AGE,
+    settings: TimelineSettings = DEFAULT_SETTINGS,
+    is_live: bool = True,
+) -> Published:
+    """Publish signed cards with the key set and the statements of a key store.
+
+    Args:
+        store: Whose keys and statements go along.
+        card: The signed public card.
+        directory: The publication directory; made if absent.
+        now: The time, with its zone.
+        extended: The signed extended cards by audience.
+        max_age: Seconds for which caches may keep what is served.
+        settings: What is assumed of caches, to say when the keys are to change next.
+        is_live: Note the publication in the key store. False where it is deployed later.
+
+    Raises:
+        PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As
+            :func:`cardsign.publish.publish_generation`; nothing is published.
+        LocalFault: As :func:`record_publication`.
+    """
+    generation = publish_generation(
+        card,
+        jwks=store.jwks(),
+        extended=extended or {},
+        directory=directory,
+        now=now,
+        max_age=max_age,
+        issued=statements_of(store),
+        sequence=store.state.jwks_sequence(),
+        next_change=next_change_by(store.state, settings, now),
+    )
+    if is_live:
+        record_publication(store, generation, now=now)
+    return Published.of(store, generation)
+
+
+def update_publication(
+    store: AnyStore, directory: Path | None, *, now: datetime, without_release: bool = False
+) -> Published | None:
+    """Put the newest statements into what is published.
+
+    The cards stay as they are. The key store notes the new generation if it has noted the one
+    before: else nobody knows whether that is live.
+
+    Args:
+        store: Whose statements go along.
+        directory: The publication directory; None for none.
+        now: The time, with its zone.
+        without_release: Publish a keyset of which no release speaks yet.
+
+    Returns:
+        What is published now; None where nothing is published yet.
+
+    Raises:
+        PublishRefused, FileFault, ServeFault: As :func:`cardsign.publish.publish_statements`.
+        LocalFault: As :func:`record_publication`.
+    """
+    issued = statements_of(store)
+    before = newest_generation(directory)
+    if directory is None or issued is None or before is None:
+        return None
+    generation = publish_statements(
+        issued, directory=directory, now=now, without_release=without_release
+    )
+    if generation is None:
+        return None
+    series = publication_of(generation).series
+    noted = {one.generation for one in store.load().publications if one.series == series}
+    if noted & {before.number, generation.number - 1}:
+        record_publication(store, generation, now=now)
+    return Published.of(store, generation, _refusal_of_card(generation, now))
+
+
+def _refusal_of_card(generation: Generation, now: datetime) -> PublishRefused | None:
+    """Why the published card is not trusted by what is published now."""
+    issued = Issued.of(generation)
+    if issued is None:
+        return None
+    try:
+        issued.published().check_cards(generation.card, {}, now=now)
+    except PublishRefused as refusal:
+        return refusal
+    return None
+
+
+def record_publication(store: AnyStore, generation: Generation, *, now: datetime) -> None:
+    """Let the key store note what is published.
+
+    Raises:
+        LocalFault: As :meth:`KeyOperations.record_publication`, with what to do.
+    """
+    try:
+        store.record_publication(publication_of(generation), now=now)
+    except LocalFault as fault:
+        raise type(fault)(
+            fault.code,
+            f"generation {generation.number} is published, but not on record: {fault.message}",
+            path=fault.path,
+            hint="Mend this and publish the same again; no key rotation goes on before.",
+        ) from fault
+
+
+# What is published, beside what is kept.
+
+
+def statements_of(store: AnyStore) -> Issued | None:
+    """The statements of a store, to be published; None where there are none."""
+    keysets, release = Ledger.beside(store).to_publish()
+    return Issued(keysets, release) if keysets else None
+
+
+def newest_generation(directory: Path | None) -> Generation | None:
+    """The newest generation of a publication directory; None if there is none."""
+    try:
+        return load_current(directory) if directory else None
+    except ServeFault as fault:
+        if fault.code == "serve.no_generation":
+            return None
+        raise
+
+
+def published_statements(directory: Path | None) -> CheckedIssued | None:
+    """The statements that are published; None if none are.
+
+    Raises:
+        PublishRefused: ``publish.statements``: they are no history.
+    """
+    generation = newest_generation(directory)
+    issued = Issued.of(generation) if generation else None
+    return issued.published() if issued else None
+
+
+def check_publishable(
+    store: AnyStore,
+    directory: Path | None,
+    *,
+    now: datetime,
+    keyset: bytes | None = None,
+    release: bytes | None = None,
+) -> None:
+    """Refuse a statement that does not follow what is published, before it is kept.
+
+    Raises:
+        PublishRefused: ``publish.statements``.
+    """
+    issued, before = statements_of(store), published_statements(directory)
+    if before is None:
+        return
+    keysets = (*(issued.keysets if issued else ()), *([keyset] if keyset else ()))
+    candidate = Issued(keysets, release or (issued.release if issued else None))
+    candidate.checked(now=now, before=before).check_follows(before)

@@ -1,0 +1,379 @@
+"""The next release: which cards are current, signed by the online release key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cardsign.errors import SigningRefused, StoreFault, UsageFault, of_the_user
+from cardsign.issuer.publishing import (
+    Published,
+    check_publishable,
+    published_statements,
+    update_publication,
+)
+from cardsign.jose.jws import Signer
+from cardsign.keys.history import Ledger, check_signed, note_keyset, note_release
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys.model import Role
+from cardsign.keys.releases import (
+    DEFAULT_LIFETIME,
+    SKEW,
+    ReleasePlan,
+    card_digest,
+    draft_following,
+    is_early,
+    is_needed,
+    past_half_life,
+    settled_cards,
+)
+from cardsign.keys.signers.registry import Access
+from cardsign.keys.stores.opening import AnyStore
+from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_times
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement, check_release, read_release
+from cardsign.statements.signing import sign_statement
+
+#: Where a card is that no URL was named for, below the first origin of the issuer.
+CARD_PATH: Final = "/.well-known/agent-card.json"
+ATTEMPTS: Final = 5  # at one release; each that fails is one that another process made
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseChanges:
+    """What a release is to say besides what the key store knows.
+
+    Attributes:
+        cards: Signed cards to list, each with its URL; None: the issuer's usual one.
+        raise_floor: Let older cards at these URLs end now, and not when caches are rid of them.
+        withdrawn: URLs at which no card is current any more.
+        extended_floor: Extended cards that were made for an earlier release end.
+        revoked: Kids or thumbprints of keys of the keyset that are not in the key store.
+    """
+
+    cards: tuple[tuple[str | None, bytes], ...] = ()
+    raise_floor: bool = False
+    withdrawn: tuple[str, ...] = ()
+    extended_floor: int | None = None
+    revoked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TakenUp:
+    """What was kept of published statements that the key store did not have.
+
+    Attributes:
+        keysets: The numbers of keysets, oldest first.
+        release: The number of the release, or None.
+        refusal: Why the rest was not kept, or None.
+    """
+
+    keysets: tuple[str, ...] = ()
+    release: int | None = None
+    refusal: StatementRefused | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RenewedRelease:
+    """What one call of :func:`renew_release` came to.
+
+    Attributes:
+        release: The newest release.
+        is_new: Whether this call signed it.
+        taken_up: What was taken from the publication first.
+        published: What is published now; None where nothing is published yet.
+    """
+
+    release: ReleaseStatement
+    is_new: bool
+    taken_up: TakenUp
+    published: Published | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseDraft:
+    """A release to be signed, the keyset under which it speaks, and the release before it."""
+
+    release: ReleaseStatement
+    keyset: KeysetStatement
+    previous: ReleaseStatement | None
+
+
+def renew_release(
+    store: AnyStore,
+    access: Access | bytes,
+    *,
+    now: datetime,
+    directory: Path | None = None,
+    settings: TimelineSettings = DEFAULT_SETTINGS,
+    changes: ReleaseChanges | None = None,
+    lifetime: timedelta = DEFAULT_LIFETIME,
+    force: bool = False,
+) -> RenewedRelease:
+    """Sign, keep and publish the next release if there is anything new to say.
+
+    Listed cards stay listed. Keys that the key store has revoked are revoked at once. Once the
+    published card is the only one that caches can hold, the floor rises to it.
+
+    Args:
+        store: The key store with the release key.
+        access: What signers may use; a passphrase is enough for keys in files.
+        now: The time, with its zone, in whole seconds.
+        directory: The publication directory; None for none.
+        settings: What is assumed of caches.
+        changes: What the release is to say besides.
+        lifetime: How long it is believed.
+        force: Sign one even if nothing is new.
+
+    Raises:
+        UsageFault: The changes do not fit, or the keyset has expired.
+        SigningRefused: ``sign.no_key``.
+        PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
+        StoreFault: ``keystore.no_keyset``, ``keystore.changed``, ``keystore.busy``.
+    """
+    needed_keyset(store)
+    taken_up = take_up_published(store, directory, now=now)
+    release, is_new = sign_next_release(
+        store,
+        lambda draft: release_signers(store, draft, access),
+        directory,
+        now=now,
+        settings=settings,
+        changes=changes or ReleaseChanges(),
+        lifetime=lifetime,
+        force=force,
+    )
+    published = update_publication(store, directory, now=now)
+    return RenewedRelease(release, is_new, taken_up, published)
+
+
+def is_release_due(release: ReleaseStatement, keyset: KeysetStatement, *, now: datetime) -> bool:
+    """Whether it is time for another release.
+
+    Half of its life is over, it speaks of an older keyset, or a clock that was ahead signed it.
+    """
+    outdated = release.keyset.digest != keyset.digest
+    return outdated or past_half_life(release, now=now) or is_early(release, now=now)
+
+
+def needed_keyset(store: AnyStore) -> KeysetStatement:
+    """The newest keyset statement of a store.
+
+    Raises:
+        StoreFault: ``keystore.no_keyset``, or as :meth:`Ledger.keysets`.
+    """
+    history = Ledger.beside(store)
+    newest = history.newest_keyset()
+    if newest is None:
+        raise StoreFault("keystore.no_keyset", "no keyset statement is kept", path=history.place)
+    return newest
+
+
+# How a release comes about: drafted, signed, checked as a verifier will, numbered and kept.
+
+
+def draft_release(
+    store: AnyStore,
+    keyset: KeysetStatement,
+    *,
+    now: datetime,
+    settings: TimelineSettings = DEFAULT_SETTINGS,
+    changes: ReleaseChanges | None = None,
+    lifetime: timedelta = DEFAULT_LIFETIME,
+) -> ReleaseDraft:
+    """Draft the next release of a store, to speak of `keyset`.
+
+    Raises:
+        UsageFault: The changes do not fit, or the keyset has expired.
+    """
+    history = Ledger.beside(store)
+    previous = history.newest_release()
+    with of_the_user("the newest keyset statement"):
+        check_times(keyset, now=now, skew=SKEW)
+    plan = _plan(store, keyset, previous, changes or ReleaseChanges(), settings, now)
+    seq = max(previous.seq if previous else 0, history.held.release_seq) + 1
+    with of_the_user("the release"):
+        draft = draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=lifetime)
+    return ReleaseDraft(draft, keyset, previous)
+
+
+def _plan(
+    store: AnyStore,
+    keyset: KeysetStatement,
+    previous: ReleaseStatement | None,
+    changes: ReleaseChanges,
+    settings: TimelineSettings,
+    now: datetime,
+) -> ReleasePlan:
+    """What the key store knows, and what the changes add."""
+    state = store.load()
+    usual = ReleasePlan(
+        settled=settled_cards(previous.cards if previous else (), state, settings, now),
+        revoked=frozenset(key.thumbprint for key in state.keys if key.state == "revoked"),
+        audit_head=state.audit.digest,
+    )
+    listed = tuple(_listed(url, card, keyset) for url, card in changes.cards)
+    known = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
+    if unlisted := [url for url in changes.withdrawn if url not in known]:
+        raise UsageFault("usage.conflict", f"no card is listed at {unlisted[0]!r} to be withdrawn")
+    kids = {key.public.kid: key.public.thumbprint for key in keyset.keys}
+    unknown = [kid for kid in changes.revoked if kid not in kids and kid not in kids.values()]
+    if unknown:
+        raise UsageFault("usage.conflict", f"the keyset lists no key {unknown[0]!r} to be revoked")
+    return replace(
+        usual,
+        cards=listed,
+        settled=dict(listed) if changes.raise_floor else usual.settled,
+        withdrawn=frozenset(changes.withdrawn),
+        extended_floor=changes.extended_floor,
+        revoked=usual.revoked.union(kids.get(kid, kid) for kid in changes.revoked),
+    )
+
+
+def _listed(url: str | None, card: bytes, keyset: KeysetStatement) -> tuple[str, str]:
+    """The URL and the payload digest of a card."""
+    url = url or keyset.origins[0] + CARD_PATH
+    with of_the_user(f"the card at {url}"):
+        return url, card_digest(card)
+
+
+def release_signers(
+    store: AnyStore, draft: ReleaseDraft, access: Access | bytes
+) -> tuple[Signer, ...]:
+    """Open the release keys of the store that may sign a draft; there may be none."""
+    able = {key.public.thumbprint for key in draft.keyset.keys} - draft.release.revoked
+    return open_signers(store, ("release",), able, access)
+
+
+def open_signers(
+    store: AnyStore, roles: tuple[Role, ...], thumbprints: set[str], access: Access | bytes
+) -> tuple[Signer, ...]:
+    """Open the keys of a store among `thumbprints` that have one of the roles and can sign."""
+    return tuple(
+        store.signer(record, access)
+        for record in store.state.keys
+        if record.thumbprint in thumbprints
+        and set(roles).intersection(record.roles)
+        and record.private != "destroyed"
+        and record.state in ("active", "retiring")
+    )
+
+
+def sign_next_release(
+    store: AnyStore,
+    signers: Callable[[ReleaseDraft], Sequence[Signer]],
+    directory: Path | None,
+    *,
+    now: datetime,
+    settings: TimelineSettings,
+    changes: ReleaseChanges | None = None,
+    lifetime: timedelta = DEFAULT_LIFETIME,
+    force: bool = False,
+) -> tuple[ReleaseStatement, bool]:
+    """Sign and keep the next release if there is anything new to say; it is not published.
+
+    Returns:
+        The newest release, and whether it is new.
+
+    Raises:
+        As :func:`renew_release`.
+    """
+    for attempt in range(ATTEMPTS):
+        history = Ledger.beside(store)
+        try:
+            with history.alone():
+                draft = draft_release(
+                    store,
+                    needed_keyset(store),
+                    now=now,
+                    settings=settings,
+                    changes=changes,
+                    lifetime=lifetime,
+                )
+                if not force and not is_needed(draft.release, draft.previous, now=now):
+                    return draft.previous or draft.release, False
+                return _sign(store, draft, signers(draft), directory, now), True
+        except StoreFault as fault:  # another process has changed the key store meanwhile
+            if fault.code != "keystore.changed" or attempt == ATTEMPTS - 1:
+                raise
+    raise AssertionError  # the last attempt returns or raises
+
+
+def _sign(
+    store: AnyStore,
+    draft: ReleaseDraft,
+    signers: Sequence[Signer],
+    directory: Path | None,
+    now: datetime,
+) -> ReleaseStatement:
+    if not signers:
+        raise SigningRefused(
+            "sign.no_key",
+            "no release key of the newest keyset statement is here",
+            path=store.place,
+            hint="The roots can list one: cardsign keyset draft.",
+        )
+    data = sign_statement(draft.release.envelope.payload, signers, TYP_RELEASE)
+    signed = read_release(data)
+    check_release(signed, draft.keyset, draft.previous, now=now, skew=timedelta())
+    check_publishable(store, directory, release=data, now=now)
+    note_release(store, signed, now=now)
+    Ledger.beside(store).keep_release(signed, data)
+    return signed
+
+
+# A key store that was restored from an older backup lacks what was published since.
+
+
+def take_up_published(store: AnyStore, directory: Path | None, *, now: datetime) -> TakenUp:
+    """Keep statements of this issuer that are published and newer than those kept.
+
+    Each is taken by the right of what is kept. A history that has parted from the published one
+    is left as it is, for :func:`check_publishable` to refuse.
+
+    Raises:
+        PublishRefused: As :func:`check_publishable`.
+        StoreFault: ``keystore.changed``, ``keystore.busy``.
+    """
+    published, history = published_statements(directory), Ledger.beside(store)
+    if published is None or history.newest_keyset() is None:
+        return TakenUp()
+    taken: list[str] = []
+    try:
+        for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
+            newest = needed_keyset(store)
+            if statement.id > newest.id:
+                history.keep_keyset(statement, data)
+                note_keyset(store, statement, now=now)
+                taken.append(f"{statement.epoch}.{statement.version}")
+        release = None
+        if published.release is not None and published.release_bytes is not None:
+            release = _take_up_release(store, published.release, published.release_bytes, now)
+    except StatementRefused as refusal:
+        return TakenUp(tuple(taken), refusal=refusal)
+    return TakenUp(tuple(taken), release)
+
+
+def _take_up_release(
+    store: AnyStore, release: ReleaseStatement, data: bytes, now: datetime
+) -> int | None:
+    """Keep a published release unless every key that signed it has been revoked."""
+    with Ledger.beside(store).alone():
+        history = Ledger.beside(store)
+        newest = history.newest_release()
+        if newest is not None and (release.seq <= newest.seq or release.order < newest.order):
+            return None
+        signers = check_signed(release, history.keysets())
+        revoked = {key.thumbprint for key in store.load().keys if key.state == "revoked"}
+        if signers <= revoked | needed_keyset(store).revoked:
+            return None
+        if history.held.release_seq < release.seq:
+            note_release(store, release, now=now)
+        held = store.load().statements.release
+        if held is not None and held.digest != release.digest:
+            return None
+        history.keep_release(release, data)
+        return release.seq

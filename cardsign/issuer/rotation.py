@@ -1,0 +1,213 @@
+"""Rotating keys: the next lawful step of a key store, read from top to bottom in one function."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from cardsign.errors import FileFault, PassphraseFault, StoreFault, UsageFault, of_the_user
+from cardsign.files import read_bytes, write_atomic
+from cardsign.issuer.keyset import KeysetDraft
+from cardsign.jose.keys import Alg, PrivateKey
+from cardsign.keys.account import differences
+from cardsign.keys.audit import verify_chain
+from cardsign.keys.history import Ledger, note_keyset, read_draft
+from cardsign.keys.keysets import Difference
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign
+from cardsign.keys.model import KeyRecord, PublishedCard
+from cardsign.keys.renewal import Renewal, next_draft, plan_renewal, says_more
+from cardsign.keys.rotation import Step, steps
+from cardsign.keys.stores.opening import AnyStore
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
+from cardsign.statements.keyset import KeysetStatement
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingDraft:
+    """A keyset statement that waits for the roots.
+
+    Attributes:
+        file: Where it is.
+        draft: The statement, beside the newest one.
+        additions: What it says besides what the key store has to say; nobody here drafted that.
+    """
+
+    file: Path
+    draft: KeysetDraft
+    additions: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """What one call of :func:`rotate_keys` came to: at most one of the first three.
+
+    Attributes:
+        taken: The step of a key's lifecycle that was taken.
+        made: The successor that was made.
+        draft: The draft of a keyset statement that is due.
+        elsewhere: Successors that are due and must be made where the active key lies.
+        needs_passphrase: A successor is due, and nobody gave a passphrase for it.
+        ahead: Every step ahead, the next one first.
+        cards_to_sign: Published cards that a new key has to sign.
+        renewal: When the roots have to sign next; None where there is no keyset.
+    """
+
+    taken: Step | None
+    made: KeyRecord | None
+    draft: WaitingDraft | None
+    elsewhere: tuple[Step, ...]
+    needs_passphrase: bool
+    ahead: tuple[Step, ...]
+    cards_to_sign: tuple[PublishedCard, ...]
+    renewal: Renewal | None
+
+
+def rotate_keys(
+    store: AnyStore,
+    passphrase: Callable[[], bytes],
+    *,
+    now: datetime,
+    draft: Path | None = None,
+    settings: TimelineSettings = DEFAULT_SETTINGS,
+    asked: bool = True,
+    withdrawn: str | None = None,
+    new_key: Callable[[Alg], PrivateKey] = PrivateKey.generate,
+    random: Callable[[int], bytes] = os.urandom,
+) -> Rotation:
+    """Take the next lawful step of the key rotation, and say what lies ahead.
+
+    Any number of hosts may call; a step is taken once.
+
+    Args:
+        store: The key store.
+        passphrase: Gives that of a successor; called only if one is due.
+        now: The time, with its zone, in whole seconds.
+        draft: Where a draft goes. One that is there and still right stays. None: make none.
+        settings: What is assumed of caches.
+        asked: Rotate as soon as that is lawful; False: only what is due, as from cron.
+        withdrawn: First forget the publications of the card with this endpoint.
+        new_key: Makes a key for an algorithm.
+        random: Gives that many fresh bytes.
+
+    Raises:
+        PassphraseFault: As `passphrase`; ``passphrase.none`` only if `asked`.
+        StoreFault: ``keystore.audit_differs``; or as the store's operations.
+        UsageFault: ``rotate.not_a_draft``; or no verifier would take the draft.
+    """
+    if withdrawn is not None:
+        store.withdraw(withdrawn, now=now)
+    keyset = Ledger.beside(store).newest_keyset()
+    if keyset is not None:
+        note_keyset(store, keyset, now=now)
+    taken = store.tick(now=now, settings=settings, asked=asked)
+    made, waiting = None, None
+    here, elsewhere = ((), ()) if taken else _successors_due(store, settings, now, asked)
+    needs_passphrase = False
+    if here:
+        try:
+            made = _make_successor(store, here[0], passphrase(), now, new_key, random)
+        except PassphraseFault as fault:
+            if asked or fault.code != "passphrase.none":
+                raise
+            needs_passphrase = True
+    if keyset is not None and draft is not None and taken is None and made is None:
+        waiting = _draft_keyset(store, keyset, draft, now)
+    return Rotation(
+        taken=taken,
+        made=made,
+        draft=waiting,
+        elsewhere=elsewhere,
+        needs_passphrase=needs_passphrase,
+        ahead=steps(store.state, settings, now, asked=asked),
+        cards_to_sign=cards_to_sign(store.state, now),
+        renewal=None if keyset is None else plan_renewal(store.state, keyset, now=now),
+    )
+
+
+def _successors_due(
+    store: AnyStore, settings: TimelineSettings, now: datetime, asked: bool
+) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """The successors that are to be made: in this key store, and where else an active key lies."""
+    state = store.state
+    here: list[Step] = []
+    elsewhere: list[Step] = []
+    for step in steps(state, settings, now, asked=asked):
+        if step.action == "generate" and step.is_due(now):
+            active = [key for key in state.active_keys(step.role) if key.alg == step.alg]
+            is_here = all(key.custody.startswith("file:") for key in active)
+            (here if is_here else elsewhere).append(step)
+    return tuple(here), tuple(elsewhere)
+
+
+def _make_successor(
+    store: AnyStore,
+    step: Step,
+    passphrase: bytes,
+    now: datetime,
+    new_key: Callable[[Alg], PrivateKey],
+    random: Callable[[int], bytes],
+) -> KeyRecord | None:
+    """Make the key that a step asks for; None if another process was faster."""
+    private = new_key("RS256" if step.alg == "RS256" else "ES256")
+    try:
+        return store.add_key(
+            private,
+            passphrase,
+            now=now,
+            random=random,
+            roles=(step.role,),
+            expect_generation=store.state.generation,
+        )
+    except StoreFault as fault:
+        if fault.code != "keystore.changed":
+            raise
+        return None
+
+
+def _draft_keyset(
+    store: AnyStore, newest: KeysetStatement, file: Path, now: datetime
+) -> WaitingDraft | None:
+    """The draft of the keyset statement that is due, written unless one is there that will do."""
+    if not plan_renewal(store.state, newest, now=now).is_due(now):
+        return None
+    _check_vouched_for(store)
+    with of_the_user("the draft"):
+        found = next_draft(store.state, newest, _drafted_before(file), now=now)
+    if found is None:
+        return None
+    statement, is_new = found
+    draft = KeysetDraft(statement, newest)
+    if is_new:
+        write_atomic(file, draft.data, plain=True)
+    additions = () if is_new else says_more(store.state, newest, statement, now=now)
+    return WaitingDraft(file, draft, additions)
+
+
+def _check_vouched_for(store: AnyStore) -> None:
+    """Refuse to draft from a state that somebody has edited: the roots go by what is drafted."""
+    state, log = store.load(), store.read_audit()
+    report = verify_chain(log, state.audit, where=store.log_place)
+    if different := differences(state, report, log):
+        raise StoreFault("keystore.audit_differs", different[0], path=store.place)
+
+
+def _drafted_before(file: Path) -> bytes | None:
+    """The draft that is there; any other file is not read, followed or overwritten.
+
+    Raises:
+        UsageFault: ``rotate.not_a_draft``.
+        FileFault: It cannot be read, or is a link.
+    """
+    try:
+        untrusted_draft = read_bytes(file, max_bytes=MAX_STATEMENT_BYTES, plain=True)
+        read_draft(untrusted_draft)
+    except FileFault as fault:
+        if fault.code != "file.not_found":
+            raise
+        return None
+    except StatementRefused as refusal:
+        raise UsageFault("rotate.not_a_draft", refusal.message, path=str(file)) from refusal
+    return untrusted_draft
