@@ -25,7 +25,7 @@ import cardsign
 from cardsign.trust import anchor_digest
 from tests.attack_runner.corpus import Case, load_cases
 from tests.attack_runner.outcome import Outcome
-from tests.attack_runner.verifier import subject_of
+from tests.attack_runner.verifier import run_case, subject_of
 
 #: Codes of 2eae91f that have another name today; two get one only where no attack tells them apart.
 RENAMED: Final[dict[str, str]] = {}
@@ -83,6 +83,11 @@ def outcome_faults(case: Case, outcomes: Iterable[Outcome]) -> list[str]:
     from tests.oracle.check import attack_faults
 
     return attack_faults(attack_case(case), outcome_lines(outcomes))
+
+
+def run(case: Case) -> list[str]:
+    """Put a case or a transcript to the program."""
+    return outcome_lines(run_case(case))
 
 
 def outcome_lines(outcomes: Iterable[Outcome]) -> list[str]:

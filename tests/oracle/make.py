@@ -4,9 +4,9 @@
     PYTHONPATH=DIR python tests/oracle/make.py
 
 The cards, the attacks, the simulation and the commands are those of DIR as well, and a link
-`shared` beside DIR leads to the shared corpus. After a renaming the adapter speaks of another
-program: then take `tests/oracle` from the commit that added this file. Every file comes out to the
-byte again, but for the names that some commands give their files.
+`shared` beside DIR leads to the shared corpus. This file is kept as it was run. The adapter and
+the corpus speak of another program by now, so take `tests/oracle` from the commit that added it.
+Every file comes out to the byte again.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from tests.attack_runner.verifier import judge
 from tests.oracle import adapter, check
 from tests.oracle.adapter import CODES, RENAMED, AttackCase
 from tests.oracle.check import (
@@ -104,8 +103,7 @@ def test_no_codes_were_joined_that_an_attack_tells_apart() -> None:
 )
 def test_a_sample_of_attacks(case: AttackCase, inner: Any) -> None:
     """All of them are compared where they are run; these show that the comparison can be made."""
-    if "card" in inner.steps[0]:
-        assert attack_faults(case, adapter.outcome_lines(judge(inner))) == []
+    assert attack_faults(case, adapter.run(inner)) == []
     assert attack_faults(case, ["trusted no/no/no/no json.syntax"]) != []
 
 
