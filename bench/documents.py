@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign import (
-    TYP_KEYSET,
-    TYP_RELEASE,
-    Enrolment,
-    KeysetAnchor,
-    KeysetId,
-    PrivateKey,
-    canonicalize,
-    draft_keyset,
-    draft_release,
-    parse_place,
-    read_keyset,
-    sign_card,
-    sign_statement,
-)
+from cardsign import Enrolment, KeysetAnchor, KeysetId, parse_place
 from cardsign.net import CARD_PATH
+from cardsign.testing import FakeIssuer, digest_of
 from cardsign.trust import KEYSET_PATH, RELEASE_PATH
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -76,59 +62,13 @@ class Issuer:
 
 def issuer_at(origin: str, name: str, now: datetime) -> Issuer:
     """Make one, with fresh keys that are forgotten."""
-    roles = ("root", "recovery", "card", "release")
-    keys = {role: PrivateKey.generate("ES256") for role in roles}
-    card = portable_card(origin)
-    keyset = _keyset(origin, keys, int(now.timestamp()))
-    held = read_keyset(keyset)
+    issuer = FakeIssuer(now, origin=origin, roots=["owner"], threshold=1)
+    card = json.loads(portable_card(origin))
+    keyset = issuer.keyset(iat=issuer.t0 - DAY)
     served = {
-        CARD_PATH: sign_card(card, [keys["card"]]),
+        CARD_PATH: issuer.signed_card(card),
         KEYSET_PATH.format(epoch=1, version=1): keyset,
-        RELEASE_PATH: _release(origin, keys["release"], card, keyset, int(now.timestamp())),
+        RELEASE_PATH: issuer.release(keyset, **issuer.listing(card, seq=1)),
     }
-    pin = KeysetAnchor(KeysetId(1, 1, held.digest))
+    pin = KeysetAnchor(KeysetId(1, 1, digest_of(keyset)))
     return Issuer(origin, served, Enrolment(name, pin, (parse_place(origin),)))
-
-
-def _keyset(origin: str, keys: dict[str, PrivateKey], now: int) -> bytes:
-    times = {"nbf": now - DAY, "exp": now + 300 * DAY}
-    members: dict[str, Any] = {
-        "format": "cardsign-keyset/1",
-        "issuer": "bench.example",
-        "origins": [origin],
-        "epoch": 1,
-        "version": 1,
-        "prev": None,
-        "iat": now - DAY,
-        "exp": now + 90 * DAY,
-        "root": _alone(keys["root"], "owner"),
-        "recovery": _alone(keys["recovery"], "safe"),
-        "keys": [
-            {"public": keys[role].public.jwk(), "roles": [role], "holder": "owner", **times}
-            for role in ("card", "release")
-        ],
-        "revoked": [],
-    }
-    return sign_statement(draft_keyset(members), [keys["root"]], TYP_KEYSET)
-
-
-def _alone(key: PrivateKey, holder: str) -> dict[str, Any]:
-    return {"threshold": 1, "keys": [{"public": key.public.jwk(), "holder": holder}]}
-
-
-def _release(origin: str, key: PrivateKey, card: bytes, keyset: bytes, now: int) -> bytes:
-    named, url = read_keyset(keyset), origin + CARD_PATH
-    digest = hashlib.sha256(canonicalize(json.loads(card), "served-as-is").data).hexdigest()
-    members: dict[str, Any] = {
-        "format": "cardsign-release/1",
-        "issuer": "bench.example",
-        "keyset": {"epoch": 1, "version": 1, "digest": named.digest},
-        "seq": 1,
-        "iat": now - 60,
-        "exp": now + 7 * DAY,
-        "cards": [{"url": url, "kind": "public", "payload_sha256": digest, "seq": 1}],
-        "floor": {url: 1},
-        "revoked": [],
-        "audit_head": None,
-    }
-    return sign_statement(draft_release(members), [key], TYP_RELEASE)

@@ -5,24 +5,17 @@ All of it is made for this run, as of now, and written where the command runs.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cardsign.card import canonicalize
 from cardsign.jose import JwkSet
-from cardsign.statements import (
-    TYP_KEYSET,
-    TYP_RELEASE,
-    draft_keyset,
-    draft_release,
-    read_keyset,
-    sign_statement,
-)
+from cardsign.statements import read_keyset
+from cardsign.testing import FakeIssuer, card_digest, digest_of
 from tests.cli.conftest import Cardsign, Ended
-from tests.jose.statement_making import DAY, URL, entry, key, keyset_members, release_members
+from tests.jose.statement_making import key
 from tests.support import PORTABLE, dump, signed
 
 T0 = int(time.time()) - 3600
@@ -32,36 +25,21 @@ STATE = Path("home/.local/state/cardsign")  # in the empty home of the tests
 Card = dict[str, Any]
 
 
-def digest(card: Card) -> str:
-    """What a release lists a card by."""
-    return hashlib.sha256(canonicalize(card, "served-as-is").data).hexdigest()
+#: The same people with the same keys, speaking as of now.
+PEER = FakeIssuer(datetime.fromtimestamp(T0, UTC), make_key=key)
+digest = card_digest
 
 
 def keyset(version: int = 1, previous: bytes | None = None, **changes: Any) -> bytes:
     """A keyset statement that holds now."""
-    times = {"nbf": T0 - DAY, "exp": T0 + 300 * DAY}
-    members = keyset_members(
-        version=version,
-        prev=read_keyset(previous).digest if previous else None,
-        iat=T0,
-        exp=T0 + 90 * DAY,
-        keys=[entry("card", "card", **times), entry("rel", "release", **times)],
-    )
-    return sign_statement(
-        draft_keyset({**members, **changes}), map(key, ("ann", "bob")), TYP_KEYSET
-    )
+    keys = [PEER.entry("card", "card"), PEER.entry("rel", "release")]
+    prev = digest_of(previous) if previous else None
+    return PEER.keyset(**{"version": version, "prev": prev, "keys": keys, **changes})
 
 
 def release(under: bytes, *cards: Card, seq: int = 42, **changes: Any) -> bytes:
     """A release under a keyset statement that lists these cards, and holds now."""
-    listed = [
-        {"url": URL, "kind": "public", "payload_sha256": digest(card), "seq": seq} for card in cards
-    ]
-    members = release_members(
-        read_keyset(under), seq=seq, iat=T0, exp=T0 + 7 * DAY, cards=listed, floor={URL: seq}
-    )
-    payload = draft_release({**members, **changes})
-    return sign_statement(payload, [key("rel")], TYP_RELEASE)
+    return PEER.release(under, **{**PEER.listing(*cards, seq=seq), **changes})
 
 
 def write_cards() -> None:

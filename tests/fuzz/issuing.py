@@ -6,31 +6,23 @@ Nothing but these targets trusts them.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from cardsign.card import ExtendedMarker, canonicalize, with_marker
-from cardsign.jose import JwkSet, PrivateKey
+from cardsign.card import ExtendedMarker, with_marker
+from cardsign.jose import PrivateKey
 from cardsign.statements import (
-    TYP_KEYSET,
-    TYP_RELEASE,
-    KeysetStatement,
-    draft_keyset,
-    draft_release,
     read_keyset,
-    sign_statement,
 )
-from tests.jose import statement_making as making
+from cardsign.testing import FakeIssuer, card_digest
 from tests.support import PORTABLE
 
-NOW: Final = making.NOW
-URL: Final = making.URL
+NOW: Final = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 ISSUER: Final = "tides.example"
 AUDIENCE: Final = "harbour-staff"
 #: Everybody who ever signs, rightly or not; `eve` is trusted nowhere.
@@ -41,8 +33,7 @@ CARD_SIGNERS: Final = ("card", "card2", "eve")
 _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of P-256
 
 
-@functools.cache
-def key(name: str) -> PrivateKey:
+def _key(name: str) -> PrivateKey:
     """The key of a name, on P-256."""
     scalar = int.from_bytes(hashlib.sha256(f"fuzz {name}".encode()).digest()) % (_ORDER - 1) + 1
     native = ec.derive_private_key(scalar, ec.SECP256R1())
@@ -51,39 +42,15 @@ def key(name: str) -> PrivateKey:
     )
 
 
-def public_keys(*names: str) -> JwkSet:
-    """The public halves."""
-    return JwkSet.of(key(name).public for name in names)
+FUZZED: Final = FakeIssuer(NOW, make_key=_key)
+URL: Final = FUZZED.url
+key, public_keys, keyset, release = FUZZED.key, FUZZED.jwks, FUZZED.keyset, FUZZED.release
 
 
-def _quorum(threshold: int, *names: str) -> making.Members:
-    keys = [{"public": key(name).public.jwk(), "holder": name} for name in names]
-    return {"threshold": threshold, "keys": keys}
-
-
-def _entry(name: str, role: str) -> making.Members:
-    return making.entry(name, role, public=key(name).public.jwk())
-
-
-def people() -> making.Members:
-    """The members of a keyset that hold keys; the same people as in the tests of statements."""
-    return {
-        "root": _quorum(2, "ann", "bob", "cat"),
-        "recovery": _quorum(1, "rita"),
-        "keys": [_entry("card", "card"), _entry("rel", "release"), _entry("rel2", "release")],
-    }
-
-
-def keyset(*signers: str, **changes: Any) -> bytes:
-    """A keyset statement with these changes."""
-    payload = draft_keyset(making.keyset_members(**{**people(), **changes}))
-    return sign_statement(payload, map(key, signers), TYP_KEYSET)
-
-
-def release(under: KeysetStatement, *signers: str, **changes: Any) -> bytes:
-    """A release statement with these changes."""
-    payload = draft_release(making.release_members(under, **changes))
-    return sign_statement(payload, map(key, signers), TYP_RELEASE)
+def people() -> dict[str, Any]:
+    """The members of a keyset that hold keys."""
+    members = FUZZED.keyset_members()
+    return {name: members[name] for name in ("root", "recovery", "keys")}
 
 
 def chain() -> tuple[bytes, ...]:
@@ -93,7 +60,7 @@ def chain() -> tuple[bytes, ...]:
         *("bob", "cat"),
         version=2,
         prev=read_keyset(first).digest,
-        keys=[_entry("card2", "card"), _entry("rel", "release")],
+        keys=[FUZZED.entry("card2", "card"), FUZZED.entry("rel", "release")],
         revoked=[key("card").public.thumbprint],
     )
     recovered = keyset("ann", "bob", "rita", epoch=2)
@@ -102,8 +69,7 @@ def chain() -> tuple[bytes, ...]:
 
 def listed(card: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What a release says of one current card."""
-    digest = hashlib.sha256(canonicalize(card, "served-as-is").data).hexdigest()
-    return [{"url": URL, "kind": "public", "payload_sha256": digest, "seq": 3}]
+    return [{"url": URL, "kind": "public", "payload_sha256": card_digest(card), "seq": 3}]
 
 
 def extended_card() -> dict[str, Any]:

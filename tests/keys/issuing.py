@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cardsign.jose import PrivateKey
 from cardsign.keys import KeysetPlan, ReleasePlan, draft_following, draft_next
 from cardsign.statements import (
     TYP_KEYSET,
@@ -20,22 +18,15 @@ from cardsign.statements import (
     read_release,
     sign_statement,
 )
+from cardsign.testing import FakeIssuer
 
 NOW = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
 T0 = int(NOW.timestamp())
 DAY = timedelta(days=1)
-URL = "https://tides.example/.well-known/agent-card.json"
 
 
-@functools.cache
-def key(name: str) -> PrivateKey:
-    """The key of that name, made for this run."""
-    return PrivateKey.generate("ES256")
-
-
-def thumbprint(name: str) -> str:
-    """The identity of a key."""
-    return key(name).public.thumbprint
+TIDES = FakeIssuer(NOW)
+URL, key, thumbprint = TIDES.url, TIDES.key, TIDES.thumbprint
 
 
 def quorum(threshold: int, *names: str) -> Quorum:

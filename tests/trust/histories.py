@@ -2,95 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
-from cardsign.jose import base64url
-from cardsign.statements import TYP_KEYSET, TYP_RELEASE, draft_keyset, draft_release, sign_statement
-from tests.jose.statement_making import (
-    DAY,
-    T0,
-    URL,
-    Members,
-    entry,
-    key,
-    keyset_members,
-    quorum,
-    thumbprint,
-)
+from cardsign.testing import digest_of as digest_of
+from cardsign.testing import members_of as members_of
+from cardsign.testing import payload_of as payload_of
+from tests.jose.statement_making import DAY, T0, TIDES, Members, entry, quorum, thumbprint
 
-
-def payload_of(statement: bytes) -> bytes:
-    """The signed octets of a statement."""
-    return base64url.decode(json.loads(statement)["payload"])
-
-
-def members_of(statement: bytes) -> Members:
-    """What a statement says."""
-    members: Members = json.loads(payload_of(statement))
-    return members
-
-
-def digest_of(statement: bytes) -> str:
-    """SHA-256 of the signed octets, in hex."""
-    return hashlib.sha256(payload_of(statement)).hexdigest()
+after, opened, release = TIDES.keyset_after, TIDES.keyset_recovered, TIDES.release
 
 
 def keyset(*signers: str, **changes: Any) -> bytes:
     """A first keyset statement with these changes, signed by these; it is 30 days old."""
-    members = keyset_members(**{"iat": T0 - 30 * DAY, "exp": T0 + 60 * DAY, **changes})
-    return sign_statement(draft_keyset(members), map(key, signers), TYP_KEYSET)
-
-
-def after(previous: bytes, *signers: str, **changes: Any) -> bytes:
-    """The next version, a day later, with these changes; by ann and bob if nobody is named."""
-    said = members_of(previous)
-    honest = {
-        **said,
-        "version": said["version"] + 1,
-        "prev": digest_of(previous),
-        "iat": said["iat"] + DAY,
-        "exp": said["exp"] + DAY,
-    }
-    return keyset(*(signers or ("ann", "bob")), **{**honest, **changes})
-
-
-def opened(previous: bytes, *signers: str, **changes: Any) -> bytes:
-    """Version 1 of the next epoch, whose root is dan alone; by him and rita if nobody is named."""
-    said = members_of(previous)
-    honest = {
-        **said,
-        "epoch": said["epoch"] + 1,
-        "version": 1,
-        "prev": None,
-        "root": quorum(1, "dan"),
-        "revoked": [],
-    }
-    return keyset(*(signers or ("dan", "rita")), **{**honest, **changes})
-
-
-def release(under: bytes, *signers: str, **changes: Any) -> bytes:
-    """Release 5 under a keyset statement, with these changes; by rel if nobody is named."""
-    said = members_of(under)
-    members = {
-        "format": "cardsign-release/1",
-        "issuer": said["issuer"],
-        "keyset": {
-            "epoch": said["epoch"],
-            "version": said["version"],
-            "digest": digest_of(under),
-        },
-        "seq": 5,
-        "iat": T0,
-        "exp": T0 + 7 * DAY,
-        "cards": [{"url": URL, "kind": "public", "payload_sha256": "0" * 64, "seq": 3}],
-        "floor": {URL: 3, "extended": 2},
-        "revoked": [],
-        "audit_head": None,
-        **changes,
-    }
-    return sign_statement(draft_release(members), map(key, signers or ("rel",)), TYP_RELEASE)
+    return TIDES.keyset(*signers, **{"iat": T0 - 30 * DAY, "exp": T0 + 60 * DAY, **changes})
 
 
 def with_entries(statement: bytes, entries: list[Any]) -> bytes:

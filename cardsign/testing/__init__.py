@@ -1,0 +1,23 @@
+"""For tests of programs that use cardsign: an issuer with everything that it signs."""
+
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.testing.fake_issuer import FakeIssuer as FakeIssuer
+    from cardsign.testing.fake_issuer import card_digest as card_digest
+    from cardsign.testing.fake_issuer import digest_of as digest_of
+    from cardsign.testing.fake_issuer import members_of as members_of
+    from cardsign.testing.fake_issuer import payload_of as payload_of
+
+_NAMES = {
+    "cardsign.testing.fake_issuer": (
+        "FakeIssuer",
+        "card_digest",
+        "digest_of",
+        "members_of",
+        "payload_of",
+    ),
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)
