@@ -15,8 +15,8 @@ from textwrap import fill
 
 import click
 
-from cardsign.lint import RULES, TARGETS
 from cardsign.cli import cli
+from cardsign.lint import RULES, TARGETS
 from cardsign.reasons import REASONS
 from cardsign.trust.policyfile import schema
 
