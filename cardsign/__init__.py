@@ -87,14 +87,14 @@ if TYPE_CHECKING:
     from cardsign.urls import Place as Place
     from cardsign.urls import parse_place as parse_place
     from cardsign.verify.cache import VerdictCache as VerdictCache
-    from cardsign.verify.examine import VerifiedCard as VerifiedCard
-    from cardsign.verify.examine import examine_card as examine_card
-    from cardsign.verify.examine import examine_extended as examine_extended
-    from cardsign.verify.examine import verify_card as verify_card
+    from cardsign.verify.extended import examine_extended as examine_extended
     from cardsign.verify.report import Answers as Answers
     from cardsign.verify.report import NotTrusted as NotTrusted
     from cardsign.verify.report import Report as Report
     from cardsign.verify.report import SignatureReport as SignatureReport
+    from cardsign.verify.report import VerifiedCard as VerifiedCard
+    from cardsign.verify.verdict import examine_card as examine_card
+    from cardsign.verify.verdict import verify_card as verify_card
 
 __version__ = "0.1.0"
 
@@ -206,17 +206,17 @@ _NAMES = {
         "parse_place",
     ),
     "cardsign.verify.cache": ("VerdictCache",),
-    "cardsign.verify.examine": (
-        "VerifiedCard",
-        "examine_card",
-        "examine_extended",
-        "verify_card",
-    ),
+    "cardsign.verify.extended": ("examine_extended",),
     "cardsign.verify.report": (
         "Answers",
         "NotTrusted",
         "Report",
         "SignatureReport",
+        "VerifiedCard",
+    ),
+    "cardsign.verify.verdict": (
+        "examine_card",
+        "verify_card",
     ),
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

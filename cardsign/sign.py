@@ -45,8 +45,8 @@ from cardsign.jose.jws import (
 )
 from cardsign.reasons import Reason
 from cardsign.trust.policy import Expectation, Extended, Holder, Policy
-from cardsign.verify.examine import examine_card
 from cardsign.verify.signature import Payloads, matching_payloads
+from cardsign.verify.verdict import examine_card
 
 # The last step of signing: what was signed is read again as an outsider would read it.
 

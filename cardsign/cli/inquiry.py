@@ -33,9 +33,10 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
 from cardsign.urls import parse_origin, parse_url
-from cardsign.verify.examine import Circumstances, examine_card, examine_extended
+from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Answers, Report
 from cardsign.verify.signature import reason_of
+from cardsign.verify.verdict import examine_card
 
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
     from cardsign.net.asker import Asker
@@ -197,9 +198,15 @@ class Inquiry:
         Raises:
             LocalFault: The memory, or an option that the policy does not go with.
         """
-        policy, circumstances = self._for(subject, bundled)
+        policy, evidence = self._for(subject, bundled)
         report = examine_card(
-            untrusted_bytes, expect=subject, policy=policy, now=self.now(), **circumstances
+            untrusted_bytes,
+            expect=subject,
+            policy=policy,
+            now=self.now(),
+            evidence=evidence,
+            memory=self.memory,
+            historic=self.named.at is not None,
         )
         return self._explained(report)
 
@@ -211,7 +218,7 @@ class Inquiry:
         """
         from cardsign.net.discovery import Discoverer, canonical
 
-        policy, circumstances = self._for(self.subject(canonical(url)), NO_EVIDENCE)
+        policy, evidence = self._for(self.subject(canonical(url)), NO_EVIDENCE)
         discoverer = self._discoverers.get(policy.digest)
         if discoverer is None:
             asker = make_asker(self.now, insecure_loopback_http)
@@ -220,8 +227,8 @@ class Inquiry:
         met = discoverer.meet(
             url,
             expect=self.subject(None),
-            evidence=circumstances["evidence"],
-            historic=circumstances["historic"],
+            evidence=evidence,
+            historic=self.named.at is not None,
             fresh=fresh,
         )
         return replace(met, report=self._explained(met.report)) if met.untrusted_card else met
@@ -239,7 +246,7 @@ class Inquiry:
         Raises:
             LocalFault: As :meth:`examine`.
         """
-        policy, circumstances = self._for(subject, bundled)
+        policy, evidence = self._for(subject, bundled)
         public, extended = examine_extended(
             untrusted_public,
             untrusted_extended,
@@ -247,7 +254,9 @@ class Inquiry:
             audience=audience,
             policy=policy,
             now=self.now(),
-            **circumstances,
+            evidence=evidence,
+            memory=self.memory,
+            historic=self.named.at is not None,
         )
         return self._explained(public), self._explained(extended)
 
@@ -272,10 +281,8 @@ class Inquiry:
         except CardRefused:  # a URL that nobody may ask is nobody's
             return None
 
-    def _for(
-        self, subject: PublicSubject | None, bundled: Evidence
-    ) -> tuple[Policy, Circumstances]:
-        """The policy as narrowed, and what the verdict rests on besides."""
+    def _for(self, subject: PublicSubject | None, bundled: Evidence) -> tuple[Policy, Evidence]:
+        """The policy as narrowed, and what came along."""
         enrolment = self._enrolment(subject)
         evidence = self.evidence.beside(bundled)
         policy = self.policy
@@ -284,9 +291,7 @@ class Inquiry:
                 evidence = _answered(enrolment, self.untrusted_jwks, evidence)
             if self.named.profiles:
                 policy = _narrowed(policy, enrolment, self.named.profiles)
-        return policy, Circumstances(
-            evidence=evidence, memory=self.memory, historic=self.named.at is not None
-        )
+        return policy, evidence
 
     def _explained(self, report: Report) -> Report:
         """Without a policy, say first that this is what is missing."""

@@ -33,7 +33,7 @@ from cardsign.trust.known import NO_MEMORY
 from cardsign.trust.policy import Enrolment, Holder, Limits, Policy
 from cardsign.trust.resolve import Standing, establish
 from cardsign.trust.statements import NO_EVIDENCE
-from cardsign.verify.signature import Payloads, Question, examine_signature, reason_of
+from cardsign.verify.signature import Payloads, examine_signature, reason_of
 
 __all__ = ["Explanation", "explain_card"]
 
@@ -135,9 +135,11 @@ def _signatures(
     expect = Holder()
     card = Card(reading.document or {}, reading.generation or "none", reading.signatures)
     known = Payloads(card, {name: payloads.get(name) for name in PROFILES})
-    question = Question(known, expect, _standing(policy.find(expect)), policy)
+    standing = _standing(policy.find(expect))
     for index, entry in enumerate(reading.signatures):
-        report = examine_signature(index, entry, question)
+        report = examine_signature(
+            index, entry, known, expect=expect, policy=policy, standing=standing
+        )
         # A signature fits one byte string, and so all the profiles that make it.
         fitting = {payloads[profile].data for profile in report.profiles}
         yield SignatureExplanation(

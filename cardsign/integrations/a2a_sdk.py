@@ -12,7 +12,7 @@ import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any
 
 import httpx
 
@@ -22,9 +22,11 @@ from cardsign.card.strictjson import Json
 from cardsign.jose.jws import Signer
 from cardsign.net.discovery import Discoverer
 from cardsign.sign import sign_card
+from cardsign.trust.known import NO_MEMORY, Memory
 from cardsign.trust.policy import Expectation, Policy, PublicSubject
-from cardsign.verify.examine import Circumstances, verify_card
+from cardsign.trust.statements import NO_EVIDENCE, Evidence
 from cardsign.verify.report import NotTrusted, Report
+from cardsign.verify.verdict import verify_card
 
 try:
     from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
@@ -133,7 +135,8 @@ def signature_verifier(
     expect: Expectation,
     policy: Policy,
     now: Callable[[], datetime],
-    **circumstances: Unpack[Circumstances],
+    evidence: Evidence = NO_EVIDENCE,
+    memory: Memory = NO_MEMORY,
 ) -> Callable[[AgentCard], None]:
     """What the SDK calls as ``signature_verifier`` of its resolver or of an extended card.
 
@@ -148,7 +151,8 @@ def signature_verifier(
         expect: Whose card; :class:`cardsign.Extended` for an extended one.
         policy: The verifier's enrolments.
         now: The time, aware.
-        circumstances: As for :func:`cardsign.verify_card`.
+        evidence: As for :func:`cardsign.verify_card`.
+        memory: Likewise.
 
     Returns:
         A function that returns for a trusted card. Else it raises ``NoSignatureError`` or
@@ -164,7 +168,14 @@ def signature_verifier(
         except (ProtobufError, SerializeToJsonError, ValueError) as exc:
             raise InvalidSignaturesError(f"the SDK cannot write the card as JSON: {exc}") from exc
         try:
-            verify_card(untrusted_bytes, expect=expect, policy=policy, now=now(), **circumstances)
+            verify_card(
+                untrusted_bytes,
+                expect=expect,
+                policy=policy,
+                now=now(),
+                evidence=evidence,
+                memory=memory,
+            )
         except NotTrusted as exc:
             raise InvalidSignaturesError(str(exc)) from exc
 

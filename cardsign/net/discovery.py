@@ -38,8 +38,8 @@ from cardsign.trust.refresh import REFRESH_INTERVAL, Brought, Fetched, Fetcher, 
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
 from cardsign.urls import Place, parse_origin, parse_url
 from cardsign.verify.cache import VerdictCache
-from cardsign.verify.examine import VerifiedCard, ask_again, examine_card, trusted_card
-from cardsign.verify.report import Answers, Report
+from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, trusted_card
+from cardsign.verify.verdict import examine_card
 
 # What the one source that an anchor names says today: asked for, and nothing besides.
 

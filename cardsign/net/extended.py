@@ -27,8 +27,9 @@ from cardsign.net.guarded import GuardedTransport
 from cardsign.trust.known import Memory
 from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject
 from cardsign.urls import Url, parse_url
-from cardsign.verify.examine import ask_again, beside_its_public_card, examine_card
-from cardsign.verify.report import NotTrusted, Report
+from cardsign.verify.extended import beside_its_public_card
+from cardsign.verify.report import NotTrusted, Report, ask_again
+from cardsign.verify.verdict import examine_card
 
 # JSON-RPC 2.0 from the caller's side: one request, and its one answer read strictly.
 

@@ -44,8 +44,9 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.statements import Evidence
 from cardsign.urls import parse_place
-from cardsign.verify.examine import examine_card, examine_extended
+from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report
+from cardsign.verify.verdict import examine_card
 
 # What may be published: cards that whoever has nothing but the published keys will trust.
 

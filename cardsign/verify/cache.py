@@ -10,10 +10,10 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from threading import Lock
-from typing import Final
+from typing import Final, TypeAlias
 
 from cardsign.trust.policy import Expectation, Policy
 from cardsign.trust.resolve import Standing
@@ -23,26 +23,16 @@ from cardsign.verify.report import Report
 DEFAULT_CAPACITY: Final = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Matter:
-    """All that a verdict is about, but for the time; two that are equal get one verdict."""
+#: All that a verdict is about, but for the time; two that are equal get one verdict.
+Matter: TypeAlias = tuple[object, ...]
 
-    bytes_sha256: bytes
-    expect: Expectation | None
-    policy_digest: str
-    standing: tuple[object, ...]
 
-    @classmethod
-    def of(
-        cls,
-        untrusted_bytes: bytes,
-        expect: Expectation | None,
-        policy: Policy,
-        standing: Standing,
-    ) -> Matter:
-        """The matter of a verdict."""
-        digest = hashlib.sha256(untrusted_bytes).digest()
-        return cls(digest, expect, policy.digest, standing.fingerprint)
+def matter_of(
+    untrusted_bytes: bytes, expect: Expectation | None, policy: Policy, standing: Standing
+) -> Matter:
+    """What the verdict on a card would be about."""
+    digest = hashlib.sha256(untrusted_bytes).digest()
+    return digest, expect, policy.digest, standing.fingerprint
 
 
 class VerdictCache:

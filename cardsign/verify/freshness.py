@@ -7,8 +7,6 @@ card is "no"; where nobody who may speak has spoken, it is "unknown".
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from cardsign.card.extended import ExtendedMarker, find_marker
 from cardsign.card.strictjson import Json
@@ -20,39 +18,31 @@ from cardsign.trust.resolve import AcceptedKey, Standing
 from cardsign.urls import parse_origin, parse_url
 from cardsign.verify.report import Answer
 
-Finding: TypeAlias = tuple[Answer, Reason | None]
 
+def read_marker(
+    payload: dict[str, Json], expect: Expectation | None
+) -> tuple[ExtendedMarker | None, Reason | None]:
+    """Hold what a payload says of itself against what was asked for (threats.md 12).
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What the verified payload says it is.
-
-    Attributes:
-        marker: The extended card's marker, or None for a public card.
-        refusal: Why it is not the kind that was asked for, or None if it is.
+    Returns:
+        The extended card's marker, or None for a public card; and why the card is not of the kind
+        that was asked for, or None if it is.
     """
-
-    marker: ExtendedMarker | None
-    refusal: Reason | None
-
-
-def kind_of(payload: dict[str, Json], expect: Expectation | None) -> Kind:
-    """Hold what a payload says of itself against what was asked for (threats.md 12)."""
     try:
         marker = find_marker(payload)
     except CardRefused as refusal:
-        return Kind(None, Reason.of(refusal.code, refusal.message, refusal.path))
+        return None, Reason.of(refusal.code, refusal.message, refusal.path)
     if not isinstance(expect, Extended):
         if marker is None:
-            return Kind(None, None)
+            return None, None
         public = f"this is the extended card of audience {marker.audience!r}, not a public one"
-        return Kind(marker, Reason.of("extended.served_as_public", public))
+        return marker, Reason.of("extended.served_as_public", public)
     if marker is None:
-        return Kind(None, Reason.of("extended.not_marked", "the card has no extended-card marker"))
+        return None, Reason.of("extended.not_marked", "the card has no extended-card marker")
     if marker.audience != expect.audience:
         other = f"this is the card of audience {marker.audience!r}, not of {expect.audience!r}"
-        return Kind(marker, Reason.of("extended.audience_mismatch", other))
-    return Kind(marker, None)
+        return marker, Reason.of("extended.audience_mismatch", other)
+    return marker, None
 
 
 def may_sign_now(key: AcceptedKey, standing: Standing) -> Reason | None:
@@ -73,8 +63,8 @@ def currency(
     marker: ExtendedMarker | None,
     standing: Standing,
     expect: Expectation | None,
-) -> Finding:
-    """Whether a card is known to be current.
+) -> tuple[Answer, Reason | None]:
+    """Whether a card is known to be current, and if not, why.
 
     Args:
         served_as_is: The received document's payload under that profile, if it has one.

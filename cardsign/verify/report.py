@@ -206,3 +206,81 @@ class NotTrusted(CardsignError):
         super().__init__(first.code, first.message, path=first.path, hint=first.hint)
         self.report = report
         self.exit_status = report.exit_status
+
+
+_TOKEN: Final = object()  # what only this module can give to VerifiedCard
+
+
+class VerifiedCard:
+    """A card that was verified; only `verify_card` and `discover` make one.
+
+    The private token keeps honest callers, with the help of a type checker, from passing an
+    unverified dict for a verified card. It is no protection against hostile code.
+
+    Attributes:
+        document: The object parsed from the payload that the signature covers; never the
+            document that carried it.
+        report: The whole verdict.
+    """
+
+    __slots__ = ("document", "report")
+
+    def __init__(self, report: Report, *, token: object) -> None:
+        if token is not _TOKEN or report.card is None:
+            raise TypeError("a VerifiedCard is made by verify_card alone")
+        self.document: dict[str, Json] = report.card
+        self.report = report
+
+    @property
+    def subject(self) -> str:
+        """Whom the verdict is about, in the policy's words."""
+        return self.report.subject or ""
+
+    @property
+    def valid_until(self) -> datetime | None:
+        """The least of all deadlines (rule V8); None where nothing sets one."""
+        return self.report.valid_until
+
+    def __repr__(self) -> str:
+        return f"VerifiedCard(subject={self.subject!r}, profile={self.report.profile!r})"
+
+
+def trusted_card(report: Report) -> VerifiedCard:
+    """The card of a report that `examine_card` has made; for those who add to its reasons.
+
+    Raises:
+        NotTrusted: The verdict is anything but ``trusted``.
+    """
+    if report.verdict != "trusted":
+        raise NotTrusted(report)
+    return VerifiedCard(report, token=_TOKEN)
+
+
+# ------------------------------------------------------------------ asking again
+
+
+# What a copy that is older than another explains.
+_OF_TWO_AGES: Final = frozenset(
+    {
+        "card.digest_unlisted",
+        "card.rollback",
+        "extended.ahead",
+        "extended.rollback",
+        "key.expired",
+        "key.revoked",
+        "key.unknown",
+        "statement.expired",
+        "statement.gap",
+        "statement.keyset",
+        "statement.rollback",
+    }
+)
+
+
+def ask_again(report: Report) -> bool:
+    """Whether copies of different ages may explain a verdict, so that all are fetched anew, once.
+
+    Card, release and keyset lie in caches of their own, and are replaced at different times.
+    """
+    codes = {reason.code for reason in report.reasons}
+    return report.verdict != "trusted" and not codes.isdisjoint(_OF_TWO_AGES)

@@ -33,7 +33,7 @@ from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
 from cardsign.trust.policy import Enrolment, Expectation, Policy
 from cardsign.trust.resolve import AcceptedKey, Standing
-from cardsign.verify.freshness import currency, kind_of, may_sign_now
+from cardsign.verify.freshness import currency, may_sign_now, read_marker
 from cardsign.verify.report import Answers, SignatureReport, SignatureVerdict
 
 #: Reasons given one by one for what is uncovered; `uncovered` lists all of it. A hostile card
@@ -83,48 +83,50 @@ class Payloads:
         return self._open[asked]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked of every signature of one card (rule V1).
-
-    Attributes:
-        payloads: The card's.
-        expect: Whose card it should be, and of which kind.
-        standing: Who may speak for that subject now; None where the policy enrols nobody.
-        policy: The whole policy; other enrolments only explain.
-    """
-
-    payloads: Payloads
-    expect: Expectation | None
-    standing: Standing | None
-    policy: Policy
-
-
-def examine_signature(index: int, untrusted_entry: Json, question: Question) -> SignatureReport:
-    """Say what one entry of `signatures` is worth to the subject.
+def examine_signature(
+    index: int,
+    untrusted_entry: Json,
+    payloads: Payloads,
+    *,
+    expect: Expectation | None,
+    policy: Policy,
+    standing: Standing | None,
+) -> SignatureReport:
+    """Say what one entry of `signatures` is worth to the subject (rule V1).
 
     Nothing in the entry makes this function raise.
+
+    Args:
+        index: Its place in `signatures`, from 0.
+        untrusted_entry: The entry.
+        payloads: The card's.
+        expect: Whose card it should be, and of which kind.
+        policy: The whole policy; entries for other issuers only explain.
+        standing: Who may speak for the subject now; None where the policy names nobody.
     """
     path = f"/signatures/{index}"
-    standing = question.standing
+    # (1) its shape and header
     allowed = standing.enrolment.algorithms if standing else DEFAULT_ALGORITHMS
     try:
-        entry = read_entry(untrusted_entry, algorithms=allowed)  # (1)
+        entry = read_entry(untrusted_entry, algorithms=allowed)
     except SignatureRefused as refusal:
         reason = reason_of(refusal, path + refusal.path)
         return _worthless(index, None, "refused", reason, Answers("no"))
-    key = standing.find(entry.header.kid) if standing else None  # (2)
+    # (2) the key that its kid names
+    key = standing.find(entry.header.kid) if standing else None
     if standing is None or key is None:
-        return _without_key(index, entry, question)
+        return _without_key(index, entry, policy, standing)
+    # (3) the payloads that it fits
     try:
-        matched = matching_payloads(entry, key.public, question.payloads)  # (3)
+        matched = matching_payloads(entry, key.public, payloads)
     except SignatureRefused as refusal:
         reason = reason_of(refusal, path + refusal.path)
         return _worthless(index, entry.header, "refused", reason, Answers("no"))
     if not matched:
         bad = Reason.of("sig.bad", "the signature fits no payload of this card", path)
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
-    return _judge(index, entry.header, key, matched, question, standing)
+    # (4), (5) whether it may count, and its answers
+    return _judge(index, entry.header, key, matched, payloads, expect, standing)
 
 
 def _worthless(
@@ -145,9 +147,11 @@ def _worthless(
     )
 
 
-def _without_key(index: int, entry: Entry, question: Question) -> SignatureReport:
+def _without_key(
+    index: int, entry: Entry, policy: Policy, standing: Standing | None
+) -> SignatureReport:
     """A signature of which nothing can be checked; its kid is a claim, and explains only."""
-    kid, standing = entry.header.kid, question.standing
+    kid = entry.header.kid
     verdict: SignatureVerdict = "unknown-key"
     answers = Answers()
     code, message = "key.unknown", f"no accepted key has the kid {kid!r}"
@@ -160,7 +164,7 @@ def _without_key(index: int, entry: Entry, question: Question) -> SignatureRepor
         answers = Answers(authorised="no")
         code = "trust.key_changed"
         message = f"the key {kid!r} is published, and nothing that you trust endorses it"
-    elif question.policy.pinned_elsewhere(kid, standing.enrolment if standing else None):
+    elif policy.pinned_elsewhere(kid, standing.enrolment if standing else None):
         verdict = "not-enrolled"
         code, message = "key.not_enrolled", f"the key {kid!r} is enrolled, but not for this subject"
     reason = Reason.of(code, message, f"/signatures/{index}")
@@ -213,24 +217,25 @@ def _judge(
     header: ProtectedHeader,
     key: AcceptedKey,
     matched: list[Payload],
-    question: Question,
+    payloads: Payloads,
+    expect: Expectation | None,
     standing: Standing,
 ) -> SignatureReport:
     path = f"/signatures/{index}"
     enrolment = standing.enrolment
     allowed = [p for p in matched if _may_count(header, p, enrolment)]  # (4)
     payload = (allowed or matched)[0]
-    parts = question.payloads.uncovered(payload, accept_lossy=bool(allowed))
-    kind = kind_of(payload.value, question.expect)  # (5)
+    parts = payloads.uncovered(payload, accept_lossy=bool(allowed))
+    marker, other_kind = read_marker(payload.value, expect)  # (5)
     refusals = [
         may_sign_now(key, standing),
-        kind.refusal,
+        other_kind,
         _outside(payload, standing),
         _no_card(payload),
     ]
     against = [reason for reason in refusals if reason is not None]
-    whole = question.payloads.of("served-as-is")
-    current, why = currency(whole.data if whole else None, kind.marker, standing, question.expect)
+    whole = payloads.of("served-as-is")
+    current, why = currency(whole.data if whole else None, marker, standing, expect)
     verdict: SignatureVerdict = "valid"
     reasons = [*against, *([why] if why else [])]
     if key.public.thumbprint in standing.revoked:
@@ -260,7 +265,7 @@ def _judge(
             current=current,
             complete="yes" if all(part.excuse for part in parts) else "no",
         ),
-        ends=_ends(key, kind.marker, standing),
+        ends=_ends(key, marker, standing),
         document=payload.value if counts else None,
     )
 

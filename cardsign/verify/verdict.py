@@ -1,4 +1,15 @@
-"""From what each signature is worth to the verdict: the best single one decides (rule V2)."""
+"""The verdict: one answer on (bytes, subject, policy, time), and why.
+
+:func:`examine_card` explains and never raises for what is in the card; :func:`verify_card` raises
+unless the card is trusted. Both take the same steps:
+
+(1) the policy says whose card it should be                     ``Policy.find``
+(2) who may speak for that issuer now                           :mod:`cardsign.trust.resolve`
+(3) the bytes are read strictly, as one card                    ``Card.from_bytes``
+(4) each signature is examined by itself                        :mod:`cardsign.verify.signature`
+(5) the best single one decides (rule V2)                       :func:`_concluded`
+(6) that this issuer signs its cards is remembered              :func:`_remember_signed`
+"""
 
 from __future__ import annotations
 
@@ -8,13 +19,192 @@ from datetime import datetime
 
 from cardsign.card.canonical import FULL_PROFILES
 from cardsign.card.document import Card
+from cardsign.errors import InputRefused
 from cardsign.reasons import Reason
-from cardsign.trust.policy import Expectation
-from cardsign.trust.resolve import Standing, end_of
-from cardsign.verify.report import Answers, Report, SignatureReport, StatementUsed, Verdict
+from cardsign.trust.known import NO_MEMORY, Memo, Memory
+from cardsign.trust.policy import (
+    AtOrigin,
+    CardUrl,
+    Enrolment,
+    Expectation,
+    Extended,
+    Issuer,
+    Policy,
+    public_subject,
+)
+from cardsign.trust.resolve import Standing, end_of, establish
+from cardsign.trust.statements import NO_EVIDENCE, Evidence
+from cardsign.verify.cache import VerdictCache, matter_of
+from cardsign.verify.report import (
+    Answers,
+    Report,
+    SignatureReport,
+    StatementUsed,
+    Verdict,
+    VerifiedCard,
+    trusted_card,
+)
+from cardsign.verify.signature import Payloads, examine_signature, reason_of
 
 
-def conclude(
+def verify_card(
+    untrusted_bytes: bytes,
+    *,
+    expect: Expectation | None,
+    policy: Policy,
+    now: datetime,
+    evidence: Evidence = NO_EVIDENCE,
+    memory: Memory = NO_MEMORY,
+    cache: VerdictCache | None = None,
+    historic: bool = False,
+) -> VerifiedCard:
+    """Verify a card or raise.
+
+    Args and what is not checked: as for :func:`examine_card`.
+
+    Raises:
+        NotTrusted: The verdict is anything but ``trusted``; its `report` says why.
+        CardRefused: The expectation's own origin or URL is outside the strict grammar.
+        LocalFault: The memory is lost, corrupt or cannot be written: no verdict (rule V7).
+        ValueError: `now` is naive.
+    """
+    report = examine_card(
+        untrusted_bytes,
+        expect=expect,
+        policy=policy,
+        now=now,
+        evidence=evidence,
+        memory=memory,
+        cache=cache,
+        historic=historic,
+    )
+    return trusted_card(report)
+
+
+def examine_card(
+    untrusted_bytes: bytes,
+    *,
+    expect: Expectation | None,
+    policy: Policy,
+    now: datetime,
+    evidence: Evidence = NO_EVIDENCE,
+    memory: Memory = NO_MEMORY,
+    cache: VerdictCache | None = None,
+    historic: bool = False,
+) -> Report:
+    """Reach a verdict about a card and explain it.
+
+    Args:
+        untrusted_bytes: The card as received, before any conversion.
+        expect: Whose card it should be, and of which kind; there is no default. None never
+            gives ``trusted``. Of an :class:`Extended` one the public card is not looked at; see
+            :func:`cardsign.verify.extended.examine_extended`.
+        policy: The verifier's enrolments.
+        now: The time of the verdict, aware, fixed at the start (rule V1).
+        evidence: Statements that came along; they bring no trust by themselves.
+        memory: What is remembered of the issuer; what is new and lawful is kept there. Without
+            one a rollback cannot be seen, and `current` is unknown.
+        cache: Trusted verdicts of before.
+        historic: `now` is a time of the caller's choice: never ``trusted``, nothing is kept.
+
+    Returns:
+        The report. Nothing in the card or in the evidence makes this function raise.
+
+    Raises:
+        CardRefused: The expectation's own origin or URL is outside the strict grammar.
+        LocalFault: The memory is lost, corrupt or cannot be written: no verdict (rule V7).
+        ValueError: `now` is naive.
+    """
+    if now.tzinfo is None:
+        raise ValueError("now must be an aware datetime")
+    # (1) whose card it should be
+    enrolment = policy.find(expect)
+    if enrolment is None:
+        report = _judged(untrusted_bytes, expect, policy, None, now)
+        return replace(report, historic=historic)
+    if enrolment.is_holder:
+        memory = NO_MEMORY
+    with memory.of(enrolment) as memo:
+        # (2) who may speak for that issuer now
+        standing = establish(enrolment, policy.limits, evidence, memo, now=now, historic=historic)
+        standing = replace(standing, reserved=policy.reserved_from(enrolment))
+        # (3) to (5) the verdict, or one of before in the same matter
+        matter = matter_of(untrusted_bytes, expect, policy, standing)
+        known = cache.get(matter, now) if cache else None
+        report = known or _judged(untrusted_bytes, expect, policy, standing, now)
+        if cache and not known:
+            cache.put(matter, now, report)
+        # (6) what is remembered
+        if not historic:
+            _remember_signed(memo, report)
+    return replace(report, historic=historic)
+
+
+def _judged(
+    untrusted_bytes: bytes,
+    expect: Expectation | None,
+    policy: Policy,
+    standing: Standing | None,
+    now: datetime,
+) -> Report:
+    """What the bytes, the subject, the policy and the time come to; nothing is remembered."""
+    subject = _subject(expect, standing.enrolment if standing else None)
+    # (3) the card, read strictly
+    try:
+        card = Card.from_bytes(
+            untrusted_bytes,
+            max_bytes=policy.limits.card_bytes,
+            max_signatures=policy.limits.signatures,
+        )
+    except InputRefused as refusal:
+        return Report(
+            "invalid",
+            subject,
+            Answers(integrity="no"),
+            (reason_of(refusal), *(standing.notes if standing else ())),
+            checked_at=now,
+            keyset=_keyset_used(standing),
+            release=_release_used(standing),
+        )
+    # (4) each signature by itself
+    payloads = Payloads(card)
+    signatures = tuple(
+        examine_signature(index, entry, payloads, expect=expect, policy=policy, standing=standing)
+        for index, entry in enumerate(card.signatures)
+    )
+    # (5) the best single one decides
+    return _concluded(card, signatures, standing, expect, subject, now)
+
+
+def _subject(expect: Expectation | None, enrolment: Enrolment | None) -> str | None:
+    asked = public_subject(expect)
+    match asked:
+        case _ if enrolment is not None:
+            name: str | None = enrolment.name
+        case Issuer(named) | AtOrigin(named) | CardUrl(named):
+            name = named
+        case _:
+            name = None
+    if isinstance(expect, Extended):
+        return f"{name or 'nobody'}, extended card of audience {expect.audience}"
+    return name
+
+
+def _remember_signed(memo: Memo, report: Report) -> None:
+    """From the first good signature on, no card of this issuer may be unsigned."""
+    known = memo.known
+    good = any(
+        one.counts and one.answers.authorised == "yes" and one.answers.current != "no"
+        for one in report.signatures
+    )
+    if known is not None and good and not known.signed_before:
+        memo.keep(replace(known, signed_before=True))
+
+
+# ------------------------------------------------------------------ the best one decides
+
+
+def _concluded(
     card: Card,
     signatures: tuple[SignatureReport, ...],
     standing: Standing | None,
@@ -40,13 +230,13 @@ def conclude(
         issuer=enrolment.name if enrolment and not enrolment.is_holder else None,
         valid_until=trusted.ends if trusted else None,
         checked_at=now,
-        keyset=keyset_used(standing),
-        release=release_used(standing),
+        keyset=_keyset_used(standing),
+        release=_release_used(standing),
         card=trusted.document if trusted else None,
     )
 
 
-def keyset_used(standing: Standing | None) -> StatementUsed | None:
+def _keyset_used(standing: Standing | None) -> StatementUsed | None:
     """The keyset statement on which a verdict rests."""
     if standing is None or standing.keyset is None:
         return None
@@ -54,7 +244,7 @@ def keyset_used(standing: Standing | None) -> StatementUsed | None:
     return StatementUsed(f"{keyset.epoch}.{keyset.version}", keyset.digest, keyset.exp)
 
 
-def release_used(standing: Standing | None) -> StatementUsed | None:
+def _release_used(standing: Standing | None) -> StatementUsed | None:
     """The release statement on which a verdict rests."""
     if standing is None or standing.release is None:
         return None

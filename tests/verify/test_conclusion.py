@@ -26,7 +26,7 @@ from cardsign.trust import (
     WithoutMemory,
 )
 from cardsign.verify import StatementUsed, examine_card, verify_card
-from cardsign.verify.examine import NotTrusted
+from cardsign.verify import NotTrusted
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
 from tests.support import (
     PORTABLE,

@@ -1,0 +1,121 @@
+"""An extended card beside its public one: the one is worth nothing without the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from cardsign.card.interfaces import current_interfaces
+from cardsign.card.strictjson import Json
+from cardsign.errors import CardRefused
+from cardsign.reasons import Reason
+from cardsign.trust.known import NO_MEMORY, Memory
+from cardsign.trust.policy import Extended, Policy, PublicSubject
+from cardsign.trust.statements import NO_EVIDENCE, Evidence
+from cardsign.urls import interface_url
+from cardsign.verify.cache import VerdictCache
+from cardsign.verify.report import Report
+from cardsign.verify.verdict import examine_card
+
+
+def examine_extended(
+    untrusted_public: bytes,
+    untrusted_extended: bytes,
+    *,
+    of: PublicSubject,
+    audience: str,
+    policy: Policy,
+    now: datetime,
+    evidence: Evidence = NO_EVIDENCE,
+    memory: Memory = NO_MEMORY,
+    cache: VerdictCache | None = None,
+    historic: bool = False,
+) -> tuple[Report, Report]:
+    """Reach verdicts about a public card and the extended card beside it (threats.md 12).
+
+    The extended card is trusted only if the public one is: of the same subject, by the same
+    anchor, at the same time.
+
+    Args:
+        untrusted_public: The public card as received.
+        untrusted_extended: The extended card as received.
+        of: Whose cards they should be.
+        audience: The id of the audience, as the issuer gave it to this verifier.
+        policy: As for :func:`examine_card`.
+        now: The time of both verdicts.
+        evidence: As for :func:`examine_card`, of both.
+        memory: Likewise.
+        cache: Likewise.
+        historic: Likewise.
+
+    Returns:
+        The public card's report and the extended card's.
+
+    Raises:
+        Everything that :func:`examine_card` raises.
+    """
+    public, extended = (
+        examine_card(
+            untrusted_bytes,
+            expect=expect,
+            policy=policy,
+            now=now,
+            evidence=evidence,
+            memory=memory,
+            cache=cache,
+            historic=historic,
+        )
+        for untrusted_bytes, expect in (
+            (untrusted_public, of),
+            (untrusted_extended, Extended(of, audience)),
+        )
+    )
+    return public, beside_its_public_card(extended, public)
+
+
+def beside_its_public_card(extended: Report, public: Report) -> Report:
+    """The verdict on an extended card, given that on the public card beside it.
+
+    Credentials are sent, and an extended card is asked for, only on the word of a trusted public
+    card; an extended card that comes with any other is none that was asked for. An issuer's other
+    agents may have extended cards for the same audience: of this agent it is by an endpoint that
+    both cards name.
+    """
+    both_are_trusted = public.card is not None and extended.card is not None
+    own = set(_endpoints(public.card or {}))
+    if both_are_trusted and own.isdisjoint(_endpoints(extended.card or {})):
+        why = "it shares no endpoint with the public card beside it"
+        return _refused(extended, Reason.of("extended.other_agent", why))
+    if public.verdict == "trusted":
+        ends = [one for one in (extended.valid_until, public.valid_until) if one is not None]
+        least = min(ends, default=None)
+        return replace(extended, valid_until=least) if extended.verdict == "trusted" else extended
+    why = f"the public card beside it is {public.verdict}: {public.reasons[0].message}"
+    reason = Reason.of("extended.public_untrusted", why)
+    if extended.verdict != "trusted":
+        return replace(extended, reasons=(*extended.reasons, reason))
+    refused = _refused(extended, reason)
+    is_open = public.verdict == "indeterminate"
+    return replace(refused, verdict="indeterminate") if is_open else refused
+
+
+def _refused(extended: Report, reason: Reason) -> Report:
+    return replace(
+        extended,
+        verdict="untrusted",
+        reasons=(reason, *extended.reasons),
+        valid_until=None,
+        card=None,
+    )
+
+
+def _endpoints(payload: Mapping[str, Json]) -> Iterator[tuple[object, str]]:
+    """Where a verified card can be called, and for which tenant, in the terms of 1.0."""
+    for one in current_interfaces(payload):
+        if isinstance(one.url, str):
+            tenant = str(one.tenant or "")
+            try:
+                yield interface_url(one.url, str(one.binding)), tenant
+            except CardRefused:  # only where no policy bounds the places was it not held before
+                yield one.url, tenant
