@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 
 from cardsign.errors import UsageFault
-
-if TYPE_CHECKING:
-    from cardsign.jose.jwk import NativePublicKey
 
 #: What cardsign makes keys for and signs with.
 Alg: TypeAlias = Literal["ES256", "RS256"]
@@ -50,8 +47,14 @@ class Algorithm:
     crv: str = ""
     alias: str = ""
 
-    def fits(self, key: NativePublicKey, signing_input: bytes, signature: bytes) -> bool:
-        """Whether a sound key of this algorithm signed these bytes; joserfc decides."""
+    def fits(self, key: Any, signing_input: bytes, signature: bytes) -> bool:
+        """Whether a sound key of this algorithm signed these bytes; joserfc decides.
+
+        Args:
+            key: As `cryptography` holds it.
+            signing_input: ``protected.payload``, both base64url (RFC 7515 5.2).
+            signature: Of a length that the key can have.
+        """
         name = self.alias or self.name  # joserfc warns of EdDSA by its older name (RFC 9864)
         try:
             method = JWSRegistry(algorithms=[name]).get_alg(name)
