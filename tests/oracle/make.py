@@ -27,8 +27,7 @@ COMMIT: Final = "2eae91f"
 SOURCE: Final = Path(cardsign.__file__).resolve().parents[1]
 HERE: Final = Path(__file__).resolve().parent
 # The tests of 2eae91f first; of ours only the oracle, which it has not.
-sys.path[:0] = [str(SOURCE), str(SOURCE / "tests")]
-sys.path.append(str(HERE.parents[1]))
+sys.path[:0] = [str(SOURCE), str(SOURCE / "tests"), str(HERE.parents[1])]
 
 import pytest  # noqa: E402
 from attacks_runner import CORPUS, ours  # noqa: E402
