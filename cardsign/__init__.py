@@ -164,6 +164,7 @@ _NAMES = {
         "TYP_RELEASE",
     ),
     "cardsign.statements.keyset": (
+        "KeysetId",
         "KeysetStatement",
         "draft_keyset",
         "read_keyset",
@@ -174,10 +175,7 @@ _NAMES = {
         "read_release",
     ),
     "cardsign.statements.signing": ("sign_statement",),
-    "cardsign.statements.succession": (
-        "RootPin",
-        "KeysetId",
-    ),
+    "cardsign.statements.succession": ("RootPin",),
     "cardsign.trust.known": (
         "Known",
         "Memory",

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from cardsign.statements.members import DIGEST as DIGEST
     from cardsign.statements.members import HOLDER as HOLDER
     from cardsign.statements.members import ISSUER as ISSUER
-    from cardsign.statements.members import MAX_INTEGER as MAX_INTEGER
     from cardsign.statements.members import THUMBPRINT as THUMBPRINT
     from cardsign.statements.release import FLOOR_EXTENDED as FLOOR_EXTENDED
     from cardsign.statements.release import KIND_PUBLIC as KIND_PUBLIC
@@ -91,7 +90,6 @@ _NAMES = {
         "DIGEST",
         "HOLDER",
         "ISSUER",
-        "MAX_INTEGER",
         "THUMBPRINT",
     ),
     "cardsign.statements.release": (

@@ -19,14 +19,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import ErrorDetails
 
 from cardsign.card.document import MAX_SIGNATURES
-from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_INTEGER
 from cardsign.errors import CardRefused, InputRefused, KeyRefused, UsageFault
 from cardsign.files import read_bytes
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId
-from cardsign.statements.members import DIGEST, HOLDER, ISSUER, MAX_INTEGER, THUMBPRINT
+from cardsign.statements.members import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.statements.succession import RootPin
 from cardsign.trust.known import MAX_CARDS

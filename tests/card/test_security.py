@@ -81,7 +81,9 @@ def test_two_wrappers_are_no_scheme_of_0_3() -> None:
 
 def test_requirements() -> None:
     """Alternatives, each with the names that it takes together."""
-    new: dict[str, Any] = {"securityRequirements": [{"schemes": {"a": {"list": ["s"]}, "b": {}}}, {}]}
+    new: dict[str, Any] = {
+        "securityRequirements": [{"schemes": {"a": {"list": ["s"]}, "b": {}}}, {}]
+    }
     assert list(requirements_of(new)) == [("a", "b"), ()]
     assert list(requirements_of({"security": [{"a": ["s"], "b": []}]})) == [("a", "b")]
     assert flat_requirements(
