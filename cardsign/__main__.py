@@ -1,5 +1,5 @@
 """``python -m cardsign``."""
 
-from cardsign.cli import main
+from cardsign.cli.commands import main
 
 main()

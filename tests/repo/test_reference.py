@@ -12,7 +12,7 @@ from types import ModuleType
 import click
 import pytest
 
-from cardsign.cli import cli
+from cardsign.cli import cardsign as cli
 
 
 @pytest.fixture(scope="module")

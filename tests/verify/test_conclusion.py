@@ -25,8 +25,7 @@ from cardsign.trust import (
     TransientMemory,
     WithoutMemory,
 )
-from cardsign.verify import StatementUsed, examine_card, verify_card
-from cardsign.verify import NotTrusted
+from cardsign.verify import NotTrusted, StatementUsed, examine_card, verify_card
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
 from tests.support import (
     PORTABLE,
