@@ -42,8 +42,8 @@ help:  ## list the targets
 demo: $(VENV)/.installed  ## sign, publish, verify and attack a card, on this machine only
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/.dev  ## run the tests; T="-k sign" goes to pytest
-	@$(BIN)/python -m pytest $(T)
+test: $(VENV)/.dev  ## run the tests on all cores; T="-k sign" goes to pytest
+	@$(BIN)/python -m pytest -n auto $(T)
 
 lowest: lowest-env  ## the tests with each direct dependency at its lower bound; T="-k sign"
 	@.venv-lowest/bin/python -m pytest $(LOWEST_TESTS) $(T)
@@ -52,7 +52,7 @@ lowest-env: .venv-lowest/.installed
 	@:
 
 nightly: $(VENV)/.dev  ## many more random inputs, interop, fuzzing and mutants; takes hours
-	@CARDSIGN_EXAMPLES=40000 CARDSIGN_ORACLE=all $(BIN)/python -m pytest -n 2 --hypothesis-profile nightly $(T)
+	@CARDSIGN_EXAMPLES=40000 CARDSIGN_ORACLE=all $(BIN)/python -m pytest -n auto --thorough --hypothesis-profile nightly $(T)
 	@$(MAKE) --no-print-directory lowest LOWEST_TESTS="tests --ignore=tests/repo" T="-n 2"
 	@$(MAKE) --no-print-directory interop T=
 	@$(MAKE) --no-print-directory simulate T="--verifications 1000000 --page"

@@ -96,8 +96,16 @@ def postgres() -> Iterator[pg.Server]:
         yield server
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that runs what takes long."""
+    parser.addoption("--thorough", action="store_true", help="run tests that take long, too")
+
+
 def _why_left_out(item: pytest.Item) -> str:
-    """Why a test cannot run here; empty if it can."""
+    """Why a test does not run here; empty if it does."""
+    thorough = item.config.getoption("--thorough") or os.environ.get("CARDSIGN_CI")
+    if item.get_closest_marker("thorough") and not thorough:
+        return "take long; `make test T=--thorough` runs them"
     if item.get_closest_marker("needs_shared") and not SHARED.is_dir():
         return "no folder `shared` beside the checkout"
     judges = item.get_closest_marker("needs_judges")

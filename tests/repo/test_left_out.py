@@ -37,6 +37,7 @@ SETTINGS = """
 [pytest]
 addopts = -q --strict-markers
 markers =
+    thorough
     needs_shared
     needs_judges
     needs_openbao
@@ -112,6 +113,31 @@ def test_ci_fails_for_an_sdk_that_it_could_have_installed(tmp_path: Path, root: 
     ]
     status, _ = outcome(tmp_path / "with judges", root, CARDSIGN_CI="1", **JUDGES)
     assert status == 0
+
+
+THOROUGH = """
+import pytest
+
+@pytest.mark.thorough
+def test_slow():
+    pass
+
+def test_plain():
+    pass
+"""
+
+
+def test_what_takes_long_is_run_by_ci_and_when_asked(tmp_path: Path, root: Path) -> None:
+    """A newcomer's run leaves it out and says how to run it."""
+    status, lines = outcome(tmp_path / "here", root, tests=THOROUGH)
+    assert status == 0
+    assert "1 passed" in lines[-1]
+    told = "left out: 1 tests (take long; `make test T=--thorough` runs them)"
+    assert told in lines
+    _, lines = outcome(tmp_path / "asked", root, "--thorough", tests=THOROUGH)
+    assert "2 passed" in lines[-1]
+    _, lines = outcome(tmp_path / "ci", root, tests=THOROUGH, CARDSIGN_CI="1")
+    assert "2 passed" in lines[-1]
 
 
 SIGNERS = """
