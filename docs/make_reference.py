@@ -15,7 +15,7 @@ from textwrap import fill
 
 import click
 
-from cardsign.cli import cardsign as cli
+from cardsign.cli import command_line as cli
 from cardsign.lint import RULES, TARGETS
 from cardsign.reasons import REASONS
 from cardsign.trust.policyfile import schema

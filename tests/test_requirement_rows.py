@@ -34,7 +34,7 @@ from cardsign import (
     verify_card,
 )
 from cardsign.card import MAX_CARD_BYTES
-from cardsign.cli import cardsign as cli
+from cardsign.cli import command_line as cli
 from cardsign.errors import FetchFailed
 from cardsign.jose import read_entry
 from cardsign.net import (

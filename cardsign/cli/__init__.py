@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
-    from cardsign.cli.commands import cardsign as cardsign
+    from cardsign.cli.commands import command_line as command_line
     from cardsign.cli.commands import main as main
 
 _NAMES = {
     "cardsign.cli.commands": (
-        "cardsign",
+        "command_line",
         "main",
     ),
 }

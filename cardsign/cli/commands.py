@@ -71,7 +71,7 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="cardsign", message="%(prog)s %(version)s")
-def cardsign() -> None:
+def command_line() -> None:
     """Sign, publish and verify A2A Agent Cards.
 
     A first signature takes three commands: keys generate, sign, verify.
@@ -83,4 +83,4 @@ def cardsign() -> None:
 
 def main() -> None:
     """Entry point of the ``cardsign`` command."""
-    sys.exit(run(lambda: cardsign.main(standalone_mode=False, prog_name="cardsign")))
+    sys.exit(run(lambda: command_line.main(standalone_mode=False, prog_name="cardsign")))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.cli import cardsign as cli
+from cardsign.cli import command_line as cli
 from cardsign.cli.talk import run
 from cardsign.jose import PrivateKey
 from cardsign.keys import UnsafeScryptCost

@@ -8,7 +8,7 @@ import sys
 import click
 import pytest
 
-from cardsign.cli import cardsign as cli
+from cardsign.cli import command_line as cli
 
 
 def modules_after(program: str) -> set[str]:
@@ -18,7 +18,7 @@ def modules_after(program: str) -> set[str]:
     return set(done.stdout.rpartition("\nloaded")[2].split())
 
 
-HELP = "from cardsign.cli import cardsign; cardsign.main(['--help'], standalone_mode=False)"
+HELP = "from cardsign.cli import command_line; command_line.main(['--help'], standalone_mode=False)"
 KEYS_HELP = HELP.replace("['--help']", "['keys', '--help']")
 
 

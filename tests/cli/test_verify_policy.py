@@ -525,8 +525,8 @@ def test_an_extended_card_is_not_looked_at_without_its_public_one(
 def test_verifying_loads_no_server() -> None:
     """Neither its help nor a verdict needs a web framework."""
     program = (
-        "import sys; from cardsign.cli import cardsign\n"
-        "cardsign.main(['verify', '--help'], standalone_mode=False); print(*sys.modules)"
+        "import sys; from cardsign.cli import command_line\n"
+        "command_line.main(['verify', '--help'], standalone_mode=False); print(*sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True

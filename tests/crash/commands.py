@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.cli import cardsign as cli
+from cardsign.cli import command_line as cli
 from cardsign.errors import StoreFault
 from cardsign.jose import PrivateKey
 from cardsign.keys import (

@@ -12,7 +12,7 @@ from types import ModuleType
 import click
 import pytest
 
-from cardsign.cli import cardsign as cli
+from cardsign.cli import command_line as cli
 
 
 @pytest.fixture(scope="module")
