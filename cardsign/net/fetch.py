@@ -12,6 +12,7 @@ import ssl
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import metadata
 from typing import Final
 
@@ -125,8 +126,9 @@ def json_type(headers: Headers, url: Url) -> str:
     return types[0]
 
 
+@cache
 def user_agent() -> str:
-    """What our requests say of who asks."""
+    """What our requests say of who asks; the installed version is looked up once."""
     try:
         return f"cardsign/{metadata.version('cardsign')}"
     except metadata.PackageNotFoundError:  # run from a checkout that was never installed

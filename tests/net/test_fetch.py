@@ -19,7 +19,7 @@ from peers import CARD, IMPATIENT, LOCAL, Answer, Names, Scripted, chunks, heade
 import cardsign
 from cardsign.card import MAX_CARD_BYTES
 from cardsign.errors import EXIT_NO_VERDICT, FetchFailed
-from cardsign.net import Wire, fetch_document
+from cardsign.net import Wire, fetch_document, user_agent
 from cardsign.reasons import REASONS
 
 SECRET = "said-by-the-peer"
@@ -60,9 +60,7 @@ def test_what_the_peer_learns() -> None:
 def test_an_uninstalled_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no version is known, none is told."""
     monkeypatch.setattr(metadata.Distribution, "from_name", not_installed)
-    with serving(http()) as peer:
-        fetch_document(peer.url(), LOCAL)
-    assert headers(peer.requests[0])["user-agent"] == "cardsign"
+    assert user_agent.__wrapped__() == "cardsign"
 
 
 def not_installed(name: str) -> None:
