@@ -17,14 +17,14 @@ from cardsign.card.canonical import (
     FULL_PROFILES,
     PROFILES,
     Payload,
-    canonicalize,
 )
-from cardsign.card.coverage import uncovered_parts
+from cardsign.card.coverage import Payloads, uncovered_parts
 from cardsign.card.document import MAX_SIGNATURES, Card, render
 from cardsign.card.extended import ExtendedMarker, find_marker, mark
 from cardsign.card.interfaces import check_interfaces
 from cardsign.card.members import check_is_agent_card, check_members
 from cardsign.card.strictjson import Json
+from cardsign.card.tree import listed
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,
@@ -45,7 +45,7 @@ from cardsign.jose.jws import (
 )
 from cardsign.reasons import Reason
 from cardsign.trust.policy import Expectation, Extended, Holder, Policy
-from cardsign.verify.signature import Payloads, matching_payloads
+from cardsign.verify.signature import matching_payloads
 from cardsign.verify.verdict import examine_card
 
 # The last step of signing: what was signed is read again as an outsider would read it.
@@ -265,11 +265,11 @@ def _plan(card: Card, options: SigningOptions, notes: list[Reason]) -> list[_Pla
     """One signature for each distinct payload; full profiles claim a payload first."""
     wanted = {"served-as-is", *options.profiles, *options.compat}
     claimed: dict[bytes, _Planned] = {}
+    payloads = Payloads(card.document)
     for name in filter(wanted.__contains__, PROFILES):
-        try:
-            payload = canonicalize(card.document, name)
-        except CanonicalizationError as refusal:
-            notes.append(Reason.of("sign.profile_skipped", refusal.message, refusal.path))
+        payload = payloads.made(name)
+        if isinstance(payload, CanonicalizationError):
+            notes.append(Reason.of("sign.profile_skipped", payload.message, payload.path))
             continue
         if payload.data in claimed:
             continue
@@ -277,21 +277,21 @@ def _plan(card: Card, options: SigningOptions, notes: list[Reason]) -> list[_Pla
             claimed[payload.data] = _Planned(payload, TYP_JOSE)
         elif payload.names_an_endpoint or name in options.compat:
             claimed[payload.data] = _Planned(payload, TYP_COMPAT)
-            notes.extend(_what_it_loses(card, payload))
+            notes.extend(_what_it_loses(payload))
         else:
             lost = f"no {name} signature was made: its payload has lost every endpoint"
             notes.append(Reason.of("sign.compat_no_endpoint", lost))
     return sorted(claimed.values(), key=lambda one: _ORDER.index(one.payload.profile))
 
 
-def _what_it_loses(card: Card, payload: Payload) -> Iterator[Reason]:
-    parts = uncovered_parts(card.document, payload)
-    if not parts:
+def _what_it_loses(payload: Payload) -> Iterator[Reason]:
+    found = uncovered_parts(payload)
+    if not found:
         return
-    pointers = [part.pointer for part in sorted(parts, key=lambda part: not part.security)]
-    shown = ", ".join(pointers[:_SHOWN])
-    more = f" and {len(pointers) - _SHOWN} more" if len(pointers) > _SHOWN else ""
-    also = "; that includes who may call" if any(part.security for part in parts) else ""
+    loses = sorted(found, key=lambda part: not part.security)
+    shown = ", ".join(listed(part.source for part in loses[:_SHOWN]).pointers)
+    more = f" and {len(loses) - _SHOWN} more" if len(loses) > _SHOWN else ""
+    also = "; that includes who may call" if loses[0].security else ""
     yield Reason.of(
         "sign.compat_lossy",
         f"verifiers of {payload.profile} will not notice changes of {shown}{more}{also}",
@@ -303,7 +303,7 @@ def _foreign(
 ) -> list[Json]:
     """The signatures of others that stay, in their order."""
     own = {signer.public.kid for signer in signers} | set(options.own_kids)
-    payloads = Payloads(card)
+    payloads = Payloads(card.document)
     kept: list[Json] = []
     for index, untrusted_entry in enumerate(card.signatures):
         try:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
 
-from cardsign.card import FULL_PROFILES, Card, ExtendedMarker, find_marker, with_marker
+from cardsign.card import FULL_PROFILES, Card, ExtendedMarker, Payloads, find_marker, with_marker
 from cardsign.errors import CardRefused
 from cardsign.jose import PrivateKey, read_entry
 from cardsign.sign import Signing, SigningOptions, sign_card, sign_with_notes
-from cardsign.verify import Payloads, matching_payloads
+from cardsign.verify import matching_payloads
 
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
 CARDS = {
@@ -41,7 +41,7 @@ def test_the_marker_is_in_every_payload_that_is_signed(
     """Whichever signature a reader takes, it holds the marker."""
     document = sign(dump(card), alice).document
     received = Card.from_bytes(document)
-    payloads = Payloads(received)
+    payloads = Payloads(received.document)
 
     assert received.signatures
     for entry in map(read_entry, received.signatures):

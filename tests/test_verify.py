@@ -807,15 +807,28 @@ def test_both_halves_of_the_ecdsa_range_are_accepted(alice: PrivateKey) -> None:
 def test_a_card_with_countless_open_places_has_a_verdict_of_bounded_size(
     alice: PrivateKey,
 ) -> None:
-    """All places are listed, but reasons are given for the first hundred only."""
+    """The first hundred places are listed, with their reasons; how many there are is told."""
     card = {**PORTABLE, **{f"x{n}": 1 for n in range(5000)}}
     entry = one_signature(card, alice, "prune-empty")
 
     report = examine({**card, "signatures": [entry] * 16}, alice)
 
     assert report.verdict == "untrusted"
-    assert len(report.uncovered) == 5000
+    assert (len(report.uncovered), report.uncovered_count) == (100, 5000)
     assert codes(report).count("coverage.uncovered") == 101
     for one in report.signatures:
         assert len(one.reasons) == 102
         assert one.reasons[-1].message == "4900 more places are not covered under prune-empty"
+
+
+def test_a_long_name_is_shown_short(alice: PrivateKey) -> None:
+    """A name may be as long as the card; in a report each token has at most 64 characters."""
+    card = {**PORTABLE, "x" * 65: 1, "y" * 64: 1, "z": {"a/b~" * 100: 1}}
+    entry = one_signature({**PORTABLE, "z": {}}, alice, "prune-empty")
+
+    report = examine({**card, "signatures": [entry]}, alice)
+
+    assert report.uncovered == ("/" + "x" * 61 + "...", "/" + "y" * 64, "/z")
+    assert [one.path for one in report.reasons if one.code == "coverage.uncovered"] == list(
+        report.uncovered
+    )

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from cardsign.card.canonical import Payload as Payload
     from cardsign.card.canonical import canonicalize as canonicalize
     from cardsign.card.coverage import Excuse as Excuse
+    from cardsign.card.coverage import Payloads as Payloads
     from cardsign.card.coverage import Uncovered as Uncovered
+    from cardsign.card.coverage import left_open as left_open
     from cardsign.card.coverage import uncovered_parts as uncovered_parts
     from cardsign.card.document import MAX_SIGNATURES as MAX_SIGNATURES
     from cardsign.card.document import Card as Card
@@ -57,7 +59,12 @@ if TYPE_CHECKING:
     from cardsign.card.strictjson import parse_object as parse_object
     from cardsign.card.strictjson import pointer as pointer
     from cardsign.card.strictjson import split as split
+    from cardsign.card.tree import MAX_LISTED as MAX_LISTED
+    from cardsign.card.tree import MAX_TOKEN as MAX_TOKEN
+    from cardsign.card.tree import Listed as Listed
     from cardsign.card.tree import Node as Node
+    from cardsign.card.tree import Source as Source
+    from cardsign.card.tree import listed as listed
     from cardsign.card.tree import read as read
     from cardsign.card.tree import refuse as refuse
     from cardsign.card.tree import write as write
@@ -74,6 +81,7 @@ _NAMES = {
     "cardsign.card.coverage": (
         "Excuse",
         "Uncovered",
+        "left_open",
         "uncovered_parts",
     ),
     "cardsign.card.document": (
@@ -134,7 +142,12 @@ _NAMES = {
         "split",
     ),
     "cardsign.card.tree": (
+        "Listed",
+        "MAX_LISTED",
+        "MAX_TOKEN",
         "Node",
+        "Source",
+        "listed",
         "read",
         "refuse",
         "write",

@@ -33,10 +33,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Final, Literal
 
-from cardsign.card import tree as tree
+from cardsign.card import tree
 from cardsign.card.profiles import rule1
 from cardsign.card.profiles.js_instance import as_js_client
 from cardsign.card.profiles.prune import prune_empty, upgrade
@@ -44,27 +44,57 @@ from cardsign.card.profiles.sdk03 import as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.serialize import jcs as jcs
 from cardsign.card.serialize import python_json, python_json_of_doubles
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, split
 from cardsign.card.tree import Node
 from cardsign.errors import CanonicalizationError
 
 
-@dataclass(frozen=True, slots=True)
+class Unsigned:
+    """A received card without its signatures, from which payloads are made.
+
+    Attributes:
+        members: The card's members but for `signatures`; they are the caller's values.
+    """
+
+    def __init__(self, document: Mapping[str, Json]) -> None:
+        self.members = {name: value for name, value in document.items() if name != "signatures"}
+
+    @cached_property
+    def tree(self) -> Node:
+        """Its nodes, which all payloads share as far as their profiles change nothing."""
+        return tree.read(self.members)
+
+    @cached_property
+    def size(self) -> int:
+        """How many values it is made of, containers and the root included."""
+        return tree.count_values(self.members)
+
+
+@dataclass(frozen=True, eq=False)
 class Payload:
     """What a signature under one profile covers.
 
     Attributes:
         profile: The profile's name.
         data: The bytes before base64url: RFC 8785, or what an old SDK wrote instead.
-        value: The JSON object that `data` spells.
-        destinations: For each value of the received document that is in the payload, its
-            JSON pointer there -> its pointers in `value`. What is missing is not covered.
+        received: The card of which it was made.
+        rewritten: What the profile made of its tree; None if the profile changes nothing.
     """
 
     profile: str
     data: bytes
-    value: dict[str, Json]
-    destinations: Mapping[str, tuple[str, ...]]
+    received: Unsigned
+    rewritten: Node | None
+
+    @property
+    def tree(self) -> Node:
+        """The nodes of the payload; the source of each is the received value it came from."""
+        return self.received.tree if self.rewritten is None else self.rewritten
+
+    @cached_property
+    def value(self) -> dict[str, Json]:
+        """The JSON object that `data` spells; not to be changed, for the card may share it."""
+        return self.received.members if self.rewritten is None else _object(self.rewritten)
 
     @property
     def names_an_endpoint(self) -> bool:
@@ -76,6 +106,19 @@ class Payload:
             return True
         return bool(self.value.get("url"))
 
+    def received_at(self, pointer: str) -> str:
+        """Where the value at a pointer of the payload stood in the card; the pointer itself
+        where there is no such value, or the profile has put it in."""
+        node: Node | None = self.rewritten
+        for token in split(pointer):
+            if node is not None and isinstance(node.value, dict):
+                node = node.value.get(token)
+            elif node is not None and isinstance(node.value, list):
+                node = node.value[int(token)]
+            else:
+                return pointer
+        return pointer if node is None or node.source is None else node.source.pointer
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -86,14 +129,15 @@ class Profile:
         standing: ``full`` ones lose nothing of meaning. ``lossy`` ones count where a policy
             names them, ``opt-in`` ones never.
         summary: The rule in one line.
-        rewrite: From the document without `signatures` to what is signed.
+        rewrite: From the document without `signatures` to what is signed; None if that is all
+            of it.
         serialize: From that to the bytes.
     """
 
     name: str
     standing: Literal["full", "lossy", "opt-in"]
     summary: str
-    rewrite: Callable[[Node], Node]
+    rewrite: Callable[[Node], Node] | None
     serialize: Callable[[Json], bytes]
 
 
@@ -116,22 +160,32 @@ def canonicalize(document: Mapping[str, Json], profile: str) -> Payload:
         raise CanonicalizationError(
             "canonical.unknown_profile", f"no profile is called {profile!r}; known are {known}"
         )
-    unsigned = {name: value for name, value in document.items() if name != "signatures"}
+    return make_payload(rule, Unsigned(document))
+
+
+def make_payload(rule: Profile, received: Unsigned) -> Payload:
+    """The payload of a card that is read already.
+
+    Raises:
+        CanonicalizationError: The profile has none for it.
+    """
+    if rule.rewrite is None:
+        return Payload(rule.name, rule.serialize(received.members), received, None)
     try:
-        rewritten = rule.rewrite(tree.read(unsigned))
+        rewritten = rule.rewrite(received.tree)
     except CanonicalizationError as refusal:
-        message = f"{profile} has no payload for this card: {refusal.message}"
+        message = f"{rule.name} has no payload for this card: {refusal.message}"
         raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
+    return Payload(rule.name, rule.serialize(_object(rewritten)), received, rewritten)
+
+
+def _object(rewritten: Node) -> dict[str, Json]:
     value = tree.write(rewritten)
     assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
-    return Payload(profile, rule.serialize(value), value, tree.destinations(rewritten))
+    return value
 
 
 # -------------------------------------------------------------------------- the table
-
-
-def _as_it_is(node: Node) -> Node:
-    return node
 
 
 def _upgraded(node: Node) -> Node:
@@ -145,7 +199,7 @@ PROFILES: Final[dict[str, Profile]] = {
             "served-as-is",
             "full",
             "the document without `signatures`, nothing else removed",
-            _as_it_is,
+            None,
             jcs,
         ),
         Profile(

@@ -11,17 +11,28 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Final
 
-from cardsign.card.canonical import FULL_PROFILES, Payload, jcs
+from cardsign.card.canonical import (
+    FULL_PROFILES,
+    PROFILES,
+    Payload,
+    Unsigned,
+    jcs,
+    make_payload,
+)
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
-from cardsign.card.strictjson import Json, append, split
+from cardsign.card.strictjson import Json
+from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write
+from cardsign.errors import CanonicalizationError
 
 # Row (ii) of the closed table: does a 0.3 member say what the covered 1.0 data says?
 
 
 _CONNECTION: Final = frozenset({"url", "preferredTransport", "protocolVersion"})
 _DEFAULT_TRANSPORT: Final = "JSONRPC"  # A2A 0.3.0 5.5: preferredTransport's default
+_REQUIREMENTS: Final = "securityRequirements"
 _VERSION: Final = re.compile(r"(?P<minor>[0-9]+\.[0-9]+)(?:\.[0-9]+)?")
 
 # 1.0 wrapper -> (0.3 `type`, members that the 0.3 form names differently)
@@ -34,34 +45,42 @@ _FLAT: Final[dict[str, tuple[str, dict[str, str]]]] = {
 }
 
 
-def says_the_same(
-    pointer: str, value: Json, document: Mapping[str, Json], payload: Payload
-) -> bool:
-    """Whether the 0.3 member at `pointer` equals what the payload's 1.0 data gives.
+def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node]) -> bool:
+    """Whether a 0.3 member equals what the payload's 1.0 data gives.
 
-    False for every member that A2A 0.3.0 does not define at that place.
+    False for every member that A2A 0.3.0 does not define at that place. `messages` are the
+    payload's objects by the received value that each came from.
     """
-    tokens = split(pointer)
-    match tokens:
-        case [name] if name in _CONNECTION:
-            return any(_same_connection(document, one) for one in _interfaces(payload))
-        case ["additionalInterfaces"]:
+    assert node.source is not None  # noqa: S101 - a received node
+    match node.source.tokens:
+        case (str(name),) if name in _CONNECTION:
+            members = payload.received.members
+            return any(_same_connection(members, one) for one in _interfaces(payload))
+        case ("additionalInterfaces",):
+            value = write(node)
             return isinstance(value, list) and _same_interfaces(value, payload)
-        case ["supportsAuthenticatedExtendedCard"]:
+        case ("supportsAuthenticatedExtendedCard",):
             capabilities = payload.value.get("capabilities")
             flag = capabilities.get("extendedAgentCard") if isinstance(capabilities, dict) else None
-            return isinstance(value, bool) and value is (flag is True)
-        case ["security"]:
-            return value == _requirements(payload.value)
-        case ["skills", _, "security"]:
-            skill = _at_destination(f"/skills/{tokens[1]}", payload)
-            return isinstance(skill, dict) and value == _requirements(skill)
-        case ["securitySchemes", _, member]:
-            scheme = _at_destination(pointer.rpartition("/")[0], payload)
-            flat = _flat_scheme(scheme)
+            return isinstance(node.value, bool) and node.value is (flag is True)
+        case ("security",):
+            return write(node) == _requirements(payload.value)
+        case ("skills", _, "security"):
+            skill = _above(node, messages)
+            owner = {name: write(one) for name, one in skill.items() if name == _REQUIREMENTS}
+            return bool(skill) and write(node) == _requirements(owner)
+        case ("securitySchemes", _, str(member)):
+            flat = _flat_scheme(_above(node, messages))
             # Not `==`: to Python 1 is True, to JSON it is not.
-            return flat is not None and member in flat and jcs(flat[member]) == jcs(value)
+            return member in flat and jcs(write(flat[member])) == jcs(write(node))
     return False
+
+
+def _above(node: Node, messages: Mapping[Source, Node]) -> dict[str, Node]:
+    """What the payload holds of the object in which a received member stands."""
+    parent = node.source.parent if node.source is not None else None
+    message = messages.get(parent) if parent is not None else None
+    return message.value if message is not None and isinstance(message.value, dict) else {}
 
 
 def _interfaces(payload: Payload) -> list[dict[str, Json]]:
@@ -105,7 +124,7 @@ def _same_interfaces(additional: list[Json], payload: Payload) -> bool:
 
 
 def _requirements(owner: dict[str, Json]) -> list[Json] | None:
-    requirements = owner.get("securityRequirements")
+    requirements = owner.get(_REQUIREMENTS)
     if not isinstance(requirements, list):
         return None
     flat: list[Json] = []
@@ -117,28 +136,16 @@ def _requirements(owner: dict[str, Json]) -> list[Json] | None:
     return flat
 
 
-def _flat_scheme(scheme: Json) -> dict[str, Json] | None:
-    if not isinstance(scheme, dict) or len(scheme) != 1:
-        return None
-    ((wrapper, members),) = scheme.items()
-    if wrapper not in _FLAT or not isinstance(members, dict):
-        return None
+def _flat_scheme(scheme: Mapping[str, Node]) -> dict[str, Node]:
+    """A 1.0 scheme as A2A 0.3 would write it; nothing if it is not in one known wrapper."""
+    if len(scheme) != 1:
+        return {}
+    ((wrapper, inner),) = scheme.items()
+    if wrapper not in _FLAT or not isinstance(inner.value, dict):
+        return {}
     kind, renamed = _FLAT[wrapper]
-    return {"type": kind, **{renamed.get(name, name): v for name, v in members.items()}}
-
-
-def _at_destination(source: str, payload: Payload) -> Json:
-    """The payload's value for the value that stood at `source`; None if it has no place."""
-    places = payload.destinations.get(source)
-    if not places:
-        return None
-    value: Json = payload.value
-    for token in split(places[0]):
-        if isinstance(value, list):
-            value = value[int(token)]
-        elif isinstance(value, dict):
-            value = value[token]
-    return value
+    members = {renamed.get(name, name): one for name, one in inner.value.items()}
+    return {"type": Node(kind), **members}
 
 
 class Excuse(Enum):
@@ -154,30 +161,99 @@ class Uncovered:
     """One part of the received document that a payload does not hold.
 
     Attributes:
-        pointer: JSON pointer of the topmost value of which nothing is covered.
+        source: Where the topmost value stands of which nothing is covered.
         security: Whether it stands in a member that says who may call, and how.
         excuse: Why it may be passed over, or None where it must not.
     """
 
-    pointer: str
+    source: Source
     security: bool
     excuse: Excuse | None
 
+    @property
+    def pointer(self) -> str:
+        """The JSON pointer of that value, however long."""
+        return self.source.pointer
 
-def uncovered_parts(
-    document: Mapping[str, Json], payload: Payload, *, accept_lossy: bool = False
-) -> tuple[Uncovered, ...]:
-    """List what of `document` the payload does not hold, in document order.
+
+def uncovered_parts(payload: Payload, *, accept_lossy: bool = False) -> tuple[Uncovered, ...]:
+    """List what the payload does not hold of its card, in the card's order.
 
     Args:
-        document: The received card; its `signatures` are not looked at.
-        payload: Made from this very document.
+        payload: It knows the card of which it was made; `signatures` are not looked at.
         accept_lossy: The subject's policy names the payload's lossy profile, so what its rule
             drops by value is excused (rule V6). Unknown, renamed and 0.3 members are not.
     """
-    members = {name: value for name, value in document.items() if name != "signatures"}
-    walk = _Walk(members, payload, accept_lossy and payload.profile not in FULL_PROFILES)
-    return tuple(walk.members(members, "", _Place(CARD_1_0, CARD_0_3, False)))
+    if payload.rewritten is None:
+        return ()  # covered by construction
+    walk = _Walk(payload, accept_lossy and payload.profile not in FULL_PROFILES)
+    return tuple(walk.members(payload.received.tree, _Place(CARD_1_0, CARD_0_3, False)))
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOpen:
+    """What a payload leaves open, as reports say it: all that the table does not call harmless.
+
+    Attributes:
+        listed: Where that is, in the card's order.
+        first: As many of the parts as are listed; those that fail the card come first.
+        fails: Something of it has no excuse.
+    """
+
+    listed: Listed
+    first: tuple[Uncovered, ...]
+    fails: bool
+
+
+def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
+    """Sum up :func:`uncovered_parts`."""
+    parts = uncovered_parts(payload, accept_lossy=accept_lossy)
+    found = [part for part in parts if part.excuse in (None, Excuse.DROPPED_BY_VALUE)]
+    shown = listed(part.source for part in found)
+    found.sort(key=lambda part: part.excuse is not None)
+    fails = bool(found) and found[0].excuse is None
+    return LeftOpen(shown, tuple(found[: len(shown.pointers)]), fails)
+
+
+class Payloads:
+    """The payloads of one card and what each leaves open, made when first asked for.
+
+    A card may repeat one signature sixteen times; the work of making its payloads is done once.
+
+    Args:
+        document: The card, as for :func:`canonicalize`.
+        refusal: Why it has no payload under any profile, where that is known.
+    """
+
+    def __init__(
+        self, document: Mapping[str, Json], refusal: CanonicalizationError | None = None
+    ) -> None:
+        self.received = Unsigned(document)
+        self._made: dict[str, Payload | CanonicalizationError] = (
+            {} if refusal is None else dict.fromkeys(PROFILES, refusal)
+        )
+        self._open: dict[tuple[str, bool], LeftOpen] = {}
+
+    def made(self, profile: str) -> Payload | CanonicalizationError:
+        """The payload under one of :data:`PROFILES`, or why there is none."""
+        if profile not in self._made:
+            try:
+                self._made[profile] = make_payload(PROFILES[profile], self.received)
+            except CanonicalizationError as refusal:
+                self._made[profile] = refusal.with_traceback(None)
+        return self._made[profile]
+
+    def of(self, profile: str) -> Payload | None:
+        """The payload, or None where the profile has none for this card."""
+        made = self.made(profile)
+        return made if isinstance(made, Payload) else None
+
+    def left_open(self, payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
+        """What one of these payloads leaves open."""
+        asked = payload.profile, accept_lossy
+        if asked not in self._open:
+            self._open[asked] = left_open(payload, accept_lossy=accept_lossy)
+        return self._open[asked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,87 +271,77 @@ class _Place:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class _Walk:
-    document: dict[str, Json]
-    payload: Payload
-    accept_lossy: bool
+    def __init__(self, payload: Payload, accept_lossy: bool) -> None:
+        self.payload = payload
+        self.accept_lossy = accept_lossy
+        self.held = sources_held(payload.tree)
 
-    def members(self, value: dict[str, Json], pointer: str, place: _Place) -> Iterator[Uncovered]:
-        for name, child in value.items():
+    @cached_property
+    def messages(self) -> dict[Source, Node]:
+        """The objects among the elements of lists, and among the entries of maps."""
+        rewritten = self.payload.tree.value
+        assert isinstance(rewritten, dict)  # noqa: S101 - every payload is an object
+        owners = (rewritten[name] for name in ("skills", "securitySchemes") if name in rewritten)
+        below = (child for owner in owners for _, child in owner.children())
+        return {child.source: child for child in below if child.source is not None}
+
+    def members(self, node: Node, place: _Place) -> Iterator[Uncovered]:
+        for name, child in node.children():
             field = place.current.spelled.get(name) if place.current else None
             old_field = place.old.fields.get(name) if place.old else None
             below = place.below(field, old_field)
-            where = append(pointer, name)
-            if self._has_covered(where, child):
-                yield from self._inside(child, where, field, old_field, below)
+            if child.source in self.held:
+                yield from self._inside(child, field, old_field, below)
             else:
                 exact = field if field is not None and field.name == name else None
                 known = exact is not None or old_field is not None
-                absent = (child is None and known) or _is_default(child, exact)
-                excuse = self._excuse(where, child, field, absent and not below.security)
-                yield Uncovered(where, below.security, excuse)
+                absent = (child.value is None and known) or _is_default(child, exact)
+                excuse = self._excuse(child, field, absent and not below.security)
+                yield _uncovered(child, below, excuse)
 
     def _inside(
-        self,
-        value: Json,
-        pointer: str,
-        field: Field | None,
-        old_field: Field | None,
-        place: _Place,
+        self, node: Node, field: Field | None, old_field: Field | None, place: _Place
     ) -> Iterator[Uncovered]:
         keyed = any(f is not None and f.shape == "map" for f in (field, old_field))
-        if isinstance(value, dict) and not keyed:
-            yield from self.members(value, pointer, place)
+        if isinstance(node.value, dict) and not keyed:
+            yield from self.members(node, place)
             return
-        children = (
-            value.items() if isinstance(value, dict)
-            else ((str(i), v) for i, v in enumerate(value)) if isinstance(value, list)
-            else ()
-        )  # fmt: skip
-        for token, child in children:
-            where = append(pointer, token)
-            if not self._has_covered(where, child):
+        for _, child in node.children():
+            if child.source not in self.held:
                 by_value = self.accept_lossy and field is not None and _is_empty(child, field)
-                excuse = Excuse.DROPPED_BY_VALUE if by_value else None
-                yield Uncovered(where, place.security, excuse)
-            elif isinstance(child, dict):
-                yield from self.members(child, where, place)
-            elif isinstance(child, list):
-                yield from self._inside(child, where, None, None, place)
+                yield _uncovered(child, place, Excuse.DROPPED_BY_VALUE if by_value else None)
+            elif isinstance(child.value, dict):
+                yield from self.members(child, place)
+            elif isinstance(child.value, list):
+                yield from self._inside(child, None, None, place)
 
-    def _has_covered(self, pointer: str, value: Json) -> bool:
-        """Whether the value, or anything below it, has a place in the payload."""
-        if pointer in self.payload.destinations:
-            return True
-        if isinstance(value, dict):
-            return any(self._has_covered(append(pointer, k), v) for k, v in value.items())
-        if isinstance(value, list):
-            return any(self._has_covered(append(pointer, str(i)), v) for i, v in enumerate(value))
-        return False
-
-    def _excuse(
-        self, pointer: str, value: Json, field: Field | None, as_if_absent: bool
-    ) -> Excuse | None:
+    def _excuse(self, node: Node, field: Field | None, as_if_absent: bool) -> Excuse | None:
         if as_if_absent:
             return Excuse.SCHEMA_DEFAULT
-        if says_the_same(pointer, value, self.document, self.payload):
+        if says_the_same(node, self.payload, self.messages):
             return Excuse.SAME_AS_1_0
-        if self.accept_lossy and field is not None and _is_empty(value, field, whole=True):
+        if self.accept_lossy and field is not None and _is_empty(node, field, whole=True):
             return Excuse.DROPPED_BY_VALUE
         return None
 
 
-def _is_default(value: Json, field: Field | None) -> bool:
+def _uncovered(node: Node, place: _Place, excuse: Excuse | None) -> Uncovered:
+    assert node.source is not None  # noqa: S101 - a received node
+    return Uncovered(node.source, place.security, excuse)
+
+
+def _is_default(node: Node, field: Field | None) -> bool:
     """Whether rule 1 reads the value as if the member were not there."""
-    return field is not None and not field.required and field.is_default(value)
+    return field is not None and not field.required and field.is_default(node.value)
 
 
-def _is_empty(value: Json, field: Field, *, whole: bool = False) -> bool:
+def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:
     """Whether prune-empty leaves nothing of a value because of what it is, not of its names.
 
-    `whole` says that `value` is the field's list or map itself, not one element of it.
+    `whole` says that it is the field's list or map itself, not one element of it.
     """
+    value = node.value
     if value is None:
         return True
     if whole and field.shape == "list":
@@ -289,13 +355,11 @@ def _is_empty(value: Json, field: Field, *, whole: bool = False) -> bool:
             for name, child in value.items()
         )
     if field.kind == "free":
-        return _is_hollow(value)
+        return _is_hollow(node)
     return value == "" or (value is False and not field.presence)
 
 
-def _is_hollow(value: Json) -> bool:
-    if isinstance(value, dict):
-        return all(_is_hollow(child) for child in value.values())
-    if isinstance(value, list):
-        return all(_is_hollow(child) for child in value)
-    return value is None or value == ""
+def _is_hollow(node: Node) -> bool:
+    if isinstance(node.value, dict | list):
+        return all(_is_hollow(child) for _, child in node.children())
+    return node.is_empty

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
-from cardsign.card.strictjson import MAX_CARD_BYTES, Json, append, parse_object
+from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
+from cardsign.card.tree import Source
 from cardsign.errors import CardRefused
 
 Generation = Literal["1.0", "0.3", "mixed", "none"]
@@ -65,11 +66,11 @@ class Card:
         Raises:
             CardRefused: As for :meth:`from_bytes`.
         """
-        for pointer, first, second in _two_spellings(dict(document)):
+        for source, first, second in _spellings(document, Source(), (CARD_1_0, CARD_0_3)):
             raise CardRefused(
                 "card.two_spellings",
                 f"{first!r} and {second!r} are two spellings of one schema name",
-                path=pointer,
+                path=source.pointer,
             )
         return cls(document, _generation(document), _signatures(document))
 
@@ -127,44 +128,42 @@ def _kind(value: Json) -> str:
     return kinds.get(type(value), "a number")
 
 
-def _two_spellings(document: dict[str, Json]) -> Iterator[tuple[str, str, str]]:
+def _spellings(
+    value: Mapping[str, Json], source: Source, messages: tuple[Message, ...]
+) -> Iterator[tuple[Source, str, str]]:
     """Pairs of names in one object that a lenient reader takes for one schema name.
 
     Go's encoding/json folds case, protobuf JSON parsers accept snake_case: which of the two
     such a reader takes hangs on their order.
     """
-    yield from _spellings(document, "", (CARD_1_0, CARD_0_3))
-
-
-def _spellings(
-    value: dict[str, Json], pointer: str, messages: tuple[Message, ...]
-) -> Iterator[tuple[str, str, str]]:
     seen: dict[str, str] = {}
     for name, child in value.items():
         folded = fold(name)
         fields = [message.folded[folded] for message in messages if folded in message.folded]
         if not fields:
             continue
-        where = append(pointer, name)
+        where = Source(source, name)
         if folded in seen:
             yield where, seen[folded], name
         seen[folded] = name
         below = tuple(f.message for f in fields if f.message is not None)
         if below:
             is_map = any(f.shape == "map" for f in fields)
-            for token, message_value in _messages(child, is_map):
-                yield from _spellings(message_value, where + token, below)
+            for place, message_value in _messages(child, where, is_map):
+                yield from _spellings(message_value, place, below)
 
 
-def _messages(value: Json, is_map: bool) -> Iterator[tuple[str, dict[str, Json]]]:
-    """The message objects that a field's value holds, with their pointers below it."""
+def _messages(
+    value: Json, source: Source, is_map: bool
+) -> Iterator[tuple[Source, dict[str, Json]]]:
+    """The message objects that a field's value holds, with where they stand."""
     if isinstance(value, list):
         for index, element in enumerate(value):
             if isinstance(element, dict):
-                yield append("", str(index)), element
+                yield Source(source, index), element
     elif isinstance(value, dict) and is_map:
         for key, entry in value.items():
             if isinstance(entry, dict):
-                yield append("", key), entry
+                yield Source(source, key), entry
     elif isinstance(value, dict):
-        yield "", value
+        yield source, value

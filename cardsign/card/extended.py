@@ -16,6 +16,7 @@ from typing import Final, TypeGuard
 
 from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_INTEGER, Json, append
+from cardsign.card.tree import Source
 from cardsign.errors import CardRefused
 
 _UUID: Final = "46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda"
@@ -80,14 +81,19 @@ def find_marker(document: Mapping[str, Json]) -> ExtendedMarker | None:
         CardRefused: ``extended.marker``: it is malformed, there twice, or out of its place.
     """
     card = {name: value for name, value in document.items() if name != "signatures"}
-    mentions = {where for where, text in _texts(card, "") if _names_us(text)}
     extensions = enumerate(_extensions(card))
-    ours = {append(_EXTENSIONS, index): one for index, one in extensions if _is_marker(one)}
-    for where in sorted(mentions - {append(place, "uri") for place in ours}):
-        raise _refused(f"expected {EXTENDED_URI} as uri of an extension, or not at all", where)
-    for where in list(ours)[1:]:
-        raise _refused("expected one, found several", where)
-    return next((_read(one, where) for where, one in ours.items()), None)
+    ours = {index: one for index, one in extensions if _is_marker(one)}
+    for source in _mentions(card, Source()):
+        match source.tokens:
+            case ("capabilities", "extensions", int(index), "uri") if index in ours:
+                continue
+        raise _refused(
+            f"expected {EXTENDED_URI} as uri of an extension, or not at all", source.pointer
+        )
+    for index in list(ours)[1:]:
+        raise _refused("expected one, found several", append(_EXTENSIONS, index))
+    found = ((append(_EXTENSIONS, index), one) for index, one in ours.items())
+    return next((_read(one, where) for where, one in found), None)
 
 
 def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[str, Json]:
@@ -131,18 +137,21 @@ def mark(card: Card, marker: ExtendedMarker | None) -> Card:
     return Card.from_object(with_marker(card.document, marker))
 
 
-def _texts(value: Json, pointer: str) -> Iterator[tuple[str, str]]:
-    """Every string of a value and every member name, each with its pointer."""
+def _mentions(value: Json, source: Source) -> Iterator[Source]:
+    """Every string and every member with a name in which our UUID is, in document order."""
     if isinstance(value, str):
-        yield pointer, value
+        if _names_us(value):
+            yield source
     elif isinstance(value, dict):
         for name, child in value.items():
-            where = append(pointer, name)
-            yield where, name
-            yield from _texts(child, where)
+            if _names_us(name):
+                yield Source(source, name)
+            if isinstance(child, str | dict | list):
+                yield from _mentions(child, Source(source, name))
     elif isinstance(value, list):
         for index, child in enumerate(value):
-            yield from _texts(child, append(pointer, index))
+            if isinstance(child, str | dict | list):
+                yield from _mentions(child, Source(source, index))
 
 
 def _names_us(text: str) -> bool:

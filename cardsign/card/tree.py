@@ -1,86 +1,190 @@
-"""JSON values that remember where in the received document they stood.
+"""JSON values that know where in the received document they came from.
 
 Every profile is a rewriting of one tree of nodes into another. What arrives in the new tree
 is covered by the signature; what does not is uncovered. Nothing else decides coverage.
+
+No value keeps a JSON pointer: where it stood is a :class:`Source`, which knows its parent and its
+own token, and the pointer is written when somebody is to be shown it. So a long name over many
+values costs its length once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NoReturn, TypeAlias
+from itertools import islice
+from operator import is_
+from typing import Final, NoReturn, TypeAlias
 
-from cardsign.card.strictjson import Json, append
+from cardsign.card.strictjson import Json, pointer
 from cardsign.errors import CanonicalizationError
+
+#: Pointers that a report lists of one card; more of them help nobody, and their number is told.
+MAX_LISTED: Final = 100
+#: Characters of one token in a listed pointer; a member name may be as long as the card.
+MAX_TOKEN: Final = 64
+_CUT: Final = "..."
+
+
+class Source:
+    """Where a value of a document stands: below which other source, and under which token.
+
+    A source equals itself alone. Two that spell the same pointer are of two readings.
+    """
+
+    __slots__ = ("parent", "token")
+
+    def __init__(self, parent: Source | None = None, token: str | int = "") -> None:
+        self.parent = parent
+        self.token = token
+
+    @property
+    def tokens(self) -> tuple[str | int, ...]:
+        """The member names and indices from the root to here; none for the root."""
+        found: list[str | int] = []
+        here = self
+        while here.parent is not None:
+            found.append(here.token)
+            here = here.parent
+        return tuple(reversed(found))
+
+    @property
+    def pointer(self) -> str:
+        """The JSON pointer (RFC 6901), however long."""
+        return pointer(*self.tokens)
+
+    @property
+    def shown(self) -> str:
+        """The pointer with each token of more than :data:`MAX_TOKEN` characters cut to that."""
+        return pointer(*map(_cut, self.tokens))
+
+
+def _cut(token: str | int) -> str | int:
+    if isinstance(token, int) or len(token) <= MAX_TOKEN:
+        return token
+    return token[: MAX_TOKEN - len(_CUT)] + _CUT
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a report shows of the places that were found.
+
+    Attributes:
+        pointers: The first :data:`MAX_LISTED`, as :attr:`Source.shown` writes them.
+        count: How many there are, those left out included.
+    """
+
+    pointers: tuple[str, ...] = ()
+    count: int = 0
+
+    @property
+    def left_out(self) -> int:
+        """How many are not among `pointers`."""
+        return self.count - len(self.pointers)
+
+
+def listed(sources: Iterable[Source]) -> Listed:
+    """Write the places that a report shows; the one way in which reports write many pointers."""
+    remaining = iter(sources)
+    pointers = tuple(source.shown for source in islice(remaining, MAX_LISTED))
+    return Listed(pointers, len(pointers) + sum(1 for _ in remaining))
+
 
 Value: TypeAlias = "bool | int | float | str | list[Node] | dict[str, Node] | None"
 
 
-@dataclass(frozen=True, slots=True)
 class Node:
-    """One JSON value.
+    """One JSON value of a received document, or of what a profile made of it.
 
     Attributes:
-        value: A scalar, or a list or dict of nodes.
-        source: JSON pointer (RFC 6901) into the received document; None for what a profile
-            put in of its own (a default, a wrapper).
+        value: A scalar, or a list or dict of nodes. Not to be changed: trees share nodes.
+        source: Where it stood in the received document; None for what a profile put in of its
+            own (a default, a wrapper).
     """
 
-    value: Value
-    source: str | None = None
+    __slots__ = ("source", "value")
+
+    def __init__(self, value: Value, source: Source | None = None) -> None:
+        self.value = value
+        self.source = source
 
     @property
     def is_empty(self) -> bool:
         """Whether the value is null, "", [] or {} (false and 0 are not empty)."""
-        return self.value is None or (
-            isinstance(self.value, str | list | dict) and len(self.value) == 0
-        )
+        value = self.value
+        return value is None or (not value and isinstance(value, str | list | dict))
 
-    def children(self) -> Iterator[tuple[str, Node]]:
+    def children(self) -> Iterator[tuple[str | int, Node]]:
         """The members or elements with their reference tokens; none for a scalar."""
         if isinstance(self.value, dict):
             yield from self.value.items()
         elif isinstance(self.value, list):
-            for index, element in enumerate(self.value):
-                yield str(index), element
+            yield from enumerate(self.value)
+
+    def with_value(self, value: list[Node] | dict[str, Node]) -> Node:
+        """A node of the same source for a rewritten list or object; itself if nothing changed."""
+        old = self.value
+        if isinstance(value, list) and isinstance(old, list):
+            same = len(old) == len(value) and all(map(is_, old, value))
+        elif isinstance(value, dict) and isinstance(old, dict):
+            same = list(old) == list(value) and all(map(is_, old.values(), value.values()))
+        else:
+            same = False
+        return self if same else Node(value, self.source)
 
 
-def read(value: Json, source: str = "") -> Node:
-    """The tree of nodes for a parsed JSON value that stands at `source`."""
+def read(value: Json, source: Source | None = None) -> Node:
+    """The tree of nodes for a parsed JSON value; it stands at the root, if nowhere else."""
+    source = Source() if source is None else source
     if isinstance(value, dict):
         return Node(
-            {name: read(child, append(source, name)) for name, child in value.items()}, source
+            {name: read(child, Source(source, name)) for name, child in value.items()}, source
         )
     if isinstance(value, list):
         return Node(
-            [read(child, append(source, str(index))) for index, child in enumerate(value)], source
+            [read(child, Source(source, index)) for index, child in enumerate(value)], source
         )
     return Node(value, source)
 
 
 def write(node: Node) -> Json:
     """The plain JSON value of a tree."""
-    if isinstance(node.value, dict):
-        return {name: write(child) for name, child in node.value.items()}
-    if isinstance(node.value, list):
-        return [write(child) for child in node.value]
-    return node.value
+    value = node.value
+    if isinstance(value, dict):
+        return {name: write(child) for name, child in value.items()}
+    if isinstance(value, list):
+        return [write(child) for child in value]
+    return value
 
 
-def destinations(tree: Node) -> dict[str, tuple[str, ...]]:
-    """Where each value of the received document went: source pointer -> tree pointers.
-
-    A source pointer that is missing here has no place in the tree. Containers are listed
-    as well as leaves; the root is the empty pointer.
-    """
-    found: dict[str, list[str]] = {}
-    pending = [("", tree)]
+def sources_held(tree: Node) -> set[Source]:
+    """The sources whose value, or anything below it, has a place in a tree."""
+    held: set[Source] = set()
+    pending = [tree]
     while pending:
-        pointer, node = pending.pop()
-        if node.source is not None:
-            found.setdefault(node.source, []).append(pointer)
-        pending.extend((append(pointer, token), child) for token, child in node.children())
-    return {source: tuple(sorted(pointers)) for source, pointers in found.items()}
+        node = pending.pop()
+        source = node.source
+        while source is not None and source not in held:
+            held.add(source)
+            source = source.parent
+        if isinstance(node.value, dict):
+            pending.extend(node.value.values())
+        elif isinstance(node.value, list):
+            pending.extend(node.value)
+    return held
+
+
+def count_values(value: Json) -> int:
+    """How many values a JSON value is made of, itself and containers included."""
+    count, pending = 0, [value]
+    while pending:
+        one = pending.pop()
+        count += 1
+        if isinstance(one, dict):
+            pending.extend(one.values())
+        elif isinstance(one, list):
+            pending.extend(one)
+    return count
 
 
 def refuse(node: Node, problem: str) -> NoReturn:
@@ -89,4 +193,5 @@ def refuse(node: Node, problem: str) -> NoReturn:
     Raises:
         CanonicalizationError: ``canonical.no_form``, with the value's place in the card.
     """
-    raise CanonicalizationError("canonical.no_form", problem, path=node.source or "")
+    path = node.source.pointer if node.source is not None else ""
+    raise CanonicalizationError("canonical.no_form", problem, path=path)

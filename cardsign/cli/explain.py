@@ -127,13 +127,13 @@ def _payload(payload: ProfilePayload) -> str:
     else:
         described = f"{payload.size} bytes, sha256 {(payload.sha256 or '')[:_SHOWN_DIGEST]}"
         if payload.uncovered:
-            described += f"; not in it: {_pointers(payload.uncovered)}"
+            described += f"; not in it: {_pointers(payload)}"
     return f"    {payload.profile:<24} {described}"
 
 
-def _pointers(pointers: tuple[str, ...]) -> str:
-    listed = ", ".join(safe(one, limit=80) for one in pointers[:_MAX_POINTERS])
-    more = len(pointers[_MAX_POINTERS:])
+def _pointers(payload: ProfilePayload) -> str:
+    listed = ", ".join(safe(one, limit=80) for one in payload.uncovered[:_MAX_POINTERS])
+    more = max(0, payload.uncovered_count - _MAX_POINTERS)
     return f"{listed} and {more} more" if more else listed
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
-from cardsign.card.coverage import uncovered_parts
+from cardsign.card.canonical import DEFAULT_PROFILES
+from cardsign.card.coverage import Payloads
 from cardsign.card.document import Card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.members import check_members
@@ -65,7 +66,7 @@ def describe(card: Card) -> dict[str, Any]:
         "requirements": len(_list(document.get("securityRequirements", document.get("security")))),
         "skills": [s.get("id") for s in _list(skills) if isinstance(s, dict)],
         "signatures": [_signature(index, one) for index, one in enumerate(card.signatures)],
-        "profiles": [_profile(card, name) for name in DEFAULT_PROFILES],
+        "profiles": list(_profiles(card)),
         "schema": [
             {"path": p.pointer, "problem": p.message}
             for p in check_members(document, card.generation)
@@ -87,14 +88,20 @@ def _signature(index: int, untrusted_entry: Json) -> dict[str, Any]:
     return {"index": index, "kid": header.kid, "alg": header.alg, "typ": header.typ}
 
 
-def _profile(card: Card, name: str) -> dict[str, Any]:
-    try:
-        payload = canonicalize(card.document, name)
-    except CanonicalizationError as refusal:
-        return {"profile": name, "refused": refusal.message, "path": refusal.path}
-    open_parts = [p for p in uncovered_parts(card.document, payload) if p.excuse is None]
-    digest = hashlib.sha256(payload.data).hexdigest()
-    return {"profile": name, "sha256": digest, "uncovered": [p.pointer for p in open_parts]}
+def _profiles(card: Card) -> Iterator[dict[str, Any]]:
+    payloads = Payloads(card.document)
+    for name in DEFAULT_PROFILES:
+        payload = payloads.made(name)
+        if isinstance(payload, CanonicalizationError):
+            yield {"profile": name, "refused": payload.message, "path": payload.path}
+            continue
+        found = payloads.left_open(payload).listed
+        yield {
+            "profile": name,
+            "sha256": hashlib.sha256(payload.data).hexdigest(),
+            "uncovered": list(found.pointers),
+            "uncovered_count": found.count,
+        }
 
 
 def _object(value: Json) -> dict[str, Json]:

@@ -12,7 +12,7 @@ import click
 
 from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES
 from cardsign.card.canonical import canonicalize as make_payload
-from cardsign.card.coverage import uncovered_parts
+from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extended import AUDIENCE, MAX_SEQ, ExtendedMarker
 from cardsign.cli.options import (
@@ -274,12 +274,13 @@ def canonicalize(card: str, profile: str, as_json: bool) -> None:
     if not as_json:
         write_output(STDIO, payload.data)
         return
-    parts = uncovered_parts(document, payload)
+    found = left_open(payload).listed
     print_json(
         {
             "profile": profile,
             "sha256": hashlib.sha256(payload.data).hexdigest(),
             "payload": payload.data.decode(),
-            "uncovered": [part.pointer for part in parts if part.excuse is None],
+            "uncovered": list(found.pointers),
+            "uncovered_count": found.count,
         }
     )

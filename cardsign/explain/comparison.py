@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, islice
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from cardsign.card.canonical import Payload, canonicalize
-from cardsign.card.strictjson import Json, append, parse_object, split
+from cardsign.card.canonical import Payload, Unsigned, canonicalize
+from cardsign.card.strictjson import Json, parse_object
+from cardsign.card.tree import Node, Source, sources_held, write
 from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.explain.reading import at, members_around, shown
 from cardsign.explain.repairs import COMMON, Candidate, Suspect, payloads_of, respelt
@@ -17,31 +18,43 @@ from cardsign.explain.report import Change, Parting, Place, Signed
 from cardsign.lint.rules import Finding
 from cardsign.lint.targets import lint_document
 
-# A true difference of two JSON values, by JSON pointer.
+# A true difference of two JSON values.
+
+_Absent: Final = object()
+_Difference: TypeAlias = "tuple[Source, Any, Any]"
 
 
-def differences(signed: Json, received: Json, pointer: str = "") -> Iterator[Change]:
+def differences(signed: Json, received: Json) -> Iterator[Change]:
     """The topmost values that differ, in the order of `signed`, then what `received` adds.
 
     Lists are compared by place, from both ends, so that one element more or less is one
     difference. Numbers are equal if their values are: 1 and 1.0 are, 1 and true are not.
     """
+    return map(_change, _differing(signed, received, Source()))
+
+
+def _change(difference: _Difference) -> Change:
+    source, *values = difference
+    before, after = (None if value is _Absent else shown(value) for value in values)
+    return Change(source.shown, before, after)
+
+
+def _differing(signed: Json, received: Json, at: Source) -> Iterator[_Difference]:
     if isinstance(signed, dict) and isinstance(received, dict):
         for name in (*signed, *(name for name in received if name not in signed)):
-            where = append(pointer, name)
             if name not in received:
-                yield Change(where, shown(signed[name]), None)
+                yield Source(at, name), signed[name], _Absent
             elif name not in signed:
-                yield Change(where, None, shown(received[name]))
+                yield Source(at, name), _Absent, received[name]
             else:
-                yield from differences(signed[name], received[name], where)
+                yield from _differing(signed[name], received[name], Source(at, name))
     elif isinstance(signed, list) and isinstance(received, list):
-        yield from _in_lists(signed, received, pointer)
+        yield from _in_lists(signed, received, at)
     elif not _is_same(signed, received):
-        yield Change(pointer, shown(signed), shown(received))
+        yield at, signed, received
 
 
-def _in_lists(signed: list[Json], received: list[Json], pointer: str) -> Iterator[Change]:
+def _in_lists(signed: list[Json], received: list[Json], at: Source) -> Iterator[_Difference]:
     shorter = min(len(signed), len(received))
     head = 0
     while head < shorter and _is_same(signed[head], received[head]):
@@ -50,13 +63,12 @@ def _in_lists(signed: list[Json], received: list[Json], pointer: str) -> Iterato
     while tail < shorter - head and _is_same(signed[-1 - tail], received[-1 - tail]):
         tail += 1
     for index in range(head, max(len(signed), len(received)) - tail):
-        where = append(pointer, index)
         if index >= len(received) - tail:
-            yield Change(where, shown(signed[index]), None)
+            yield Source(at, index), signed[index], _Absent
         elif index >= len(signed) - tail:
-            yield Change(where, None, shown(received[index]))
+            yield Source(at, index), _Absent, received[index]
         else:
-            yield from differences(signed[index], received[index], where)
+            yield from _differing(signed[index], received[index], Source(at, index))
 
 
 def _is_same(one: Json, other: Json) -> bool:
@@ -70,19 +82,19 @@ def _is_same(one: Json, other: Json) -> bool:
 # Where the payloads of our default profiles part, and which member is responsible.
 
 
-MAX_PARTINGS: Final = 50  # members; a person mends the first few, and --json is read by tools
+MAX_PARTINGS: Final = 50  # members; a person fixes the first few, and --json is read by tools
 
-_INDEX: Final = re.compile(r"/[0-9]+(?=/|$)")
+_Tokens: TypeAlias = tuple[str, ...]
 
 
 def find_partings(
-    document: Mapping[str, Json], payloads: Sequence[Payload]
+    received: Unsigned, payloads: Sequence[Payload]
 ) -> tuple[tuple[Parting, ...], int]:
     """List the members at which payloads of one card part.
 
     Args:
-        document: The card as received; its `signatures` are not looked at.
-        payloads: Made from this very document, one for each profile.
+        received: The card; its `signatures` are not looked at.
+        payloads: Made from it, one for each profile.
 
     Returns:
         The first `MAX_PARTINGS`, and how many more there are. None exactly if all payloads
@@ -90,98 +102,168 @@ def find_partings(
     """
     if len({payload.data for payload in payloads}) < 2:
         return (), 0
-    members = {name: value for name, value in document.items() if name != "signatures"}
-    parting = _Partings(members, payloads, lint_document(members))
-    received, made_up = list(parting.among(members, "")), list(parting.made_up())
-    listed = [*map(parting.at_member, received[:MAX_PARTINGS]), *map(parting.at_made_up, made_up)]
-    count = len(received) + len(made_up)
+    readings = _readings(payloads)
+    parted = list(_parted(received.tree, readings))
+    made_up = list(_made_up(received, readings))
+    count = len(parted) + len(made_up)
+    pointers = [tuple(map(str, one.source.tokens)) for one in parted[:MAX_PARTINGS] if one.source]
+    findings = _findings_about(pointers, lint_document(received.members))
+    places = [_places(payload, parted[:MAX_PARTINGS]) for payload in payloads]
+    listed = [
+        *(
+            _at_member(node, findings.get(tokens), readings, places, received.members)
+            for node, tokens in zip(parted[:MAX_PARTINGS], pointers, strict=True)
+        ),
+        *(_at_made_up(source, payloads) for source in made_up[:MAX_PARTINGS]),
+    ]
     return tuple(listed[:MAX_PARTINGS]), max(0, count - MAX_PARTINGS)
 
 
 @dataclass(frozen=True, slots=True)
-class _Partings:
-    document: dict[str, Json]
-    payloads: Sequence[Payload]
-    findings: tuple[Finding, ...]
+class _Reading:
+    """What one payload made of the received values.
 
-    def among(self, value: Json, pointer: str) -> Iterator[str]:
-        """Where the payloads part inside a value that all of them hold."""
-        for where, child in _children(value, pointer):
-            fates = [self._fate(payload, where, child) for payload in self.payloads]
-            if len(set(fates)) > 1:
-                yield where
-            elif fates[0] is not None:
-                yield from self.among(child, where)
+    Attributes:
+        payload: The payload.
+        held: The values that have a place in it, or anything below them.
+        names: Under which names it holds each value that has a place; a number stands for the
+            names from the root, whatever the indices between them.
+    """
 
-    def made_up(self) -> Iterator[str]:
-        """Where they part and no member is responsible: something that one profile puts in."""
-        distinct = {payload.data: payload for payload in self.payloads}.values()
-        pointers: dict[str, None] = {}
-        for one, other in combinations(distinct, 2):
-            if not self._told_apart(one, other):
-                found = differences(one.value, other.value)
-                pointers.update(dict.fromkeys(change.pointer for change in found))
-        yield from pointers
+    payload: Payload
+    held: set[Source]
+    names: dict[Source, tuple[int, ...]]
 
-    def _told_apart(self, first: Payload, other: Payload) -> bool:
-        pair = _Partings(self.document, (first, other), ())
-        return next(pair.among(self.document, ""), None) is not None
-
-    def _fate(self, payload: Payload, pointer: str, value: Json) -> tuple[str, ...] | None:
-        """Under which names a payload holds a value; () if only something inside of it."""
-        found = payload.destinations.get(pointer)
-        if found is not None:
-            return tuple(_INDEX.sub("/*", one) for one in found)
-        inside = (self._fate(payload, where, child) for where, child in _children(value, pointer))
-        return () if any(fate is not None for fate in inside) else None
-
-    def at_made_up(self, pointer: str) -> Parting:
-        """The parting at a value that goes back to no member."""
-        places = {payload.profile: _held(payload, pointer) for payload in self.payloads}
-        return Parting(pointer, "", "", places, ())
-
-    def at_member(self, pointer: str) -> Parting:
-        """The parting at a member of the card."""
-        finding = self._finding(pointer)
-        value = at(self.document, pointer)
-        return Parting(
-            pointer,
-            finding.rule.id if finding else "",
-            finding.rule.summary if finding else "",
-            {one.profile: self._place(one, pointer, value) for one in self.payloads},
-            members_around(self.document, pointer),
-        )
-
-    def _place(self, payload: Payload, pointer: str, value: Json) -> Place | None:
-        pointers = payload.destinations.get(pointer, ())
-        if pointers:
-            return Place(pointers, shown(at(payload.value, pointers[0])))
-        return None if self._fate(payload, pointer, value) is None else Place((), "")
-
-    def _finding(self, pointer: str) -> Finding | None:
-        """What lint says of a member, else of something inside it, else of what it stands in."""
-        tokens = split(pointer)
-        depth = len(tokens)
-        at_it = [one for one in self.findings if one.tokens == tokens]
-        inside = (one for one in self.findings if one.tokens[:depth] == tokens)
-        around = (one for one in self.findings if one.tokens == tokens[: len(one.tokens)])
-        return next((one for some in (at_it, inside, around) for one in some), None)
+    def fate(self, source: Source) -> tuple[int, ...] | None:
+        """Under which names it holds a value; () if only something inside of it."""
+        found = self.names.get(source)
+        return found if found is not None else () if source in self.held else None
 
 
-def _held(payload: Payload, pointer: str) -> Place | None:
+def _readings(payloads: Sequence[Payload]) -> list[_Reading]:
+    numbers: dict[tuple[int, str], int] = {}
+    alone: dict[int, tuple[int, ...]] = {}  # most values have one place: many share one tuple
+    readings = []
+    for payload in payloads:
+        names: dict[Source, tuple[int, ...]] = {}
+        pending = [(payload.tree, 0)]
+        while pending:
+            node, number = pending.pop()
+            if node.source is not None:
+                mine = alone.setdefault(number, (number,))
+                others = names.get(node.source)
+                names[node.source] = tuple(sorted(others + mine)) if others else mine
+            for token, child in node.children():
+                name = token if isinstance(token, str) else "*"
+                pending.append((child, numbers.setdefault((number, name), len(numbers) + 1)))
+        readings.append(_Reading(payload, sources_held(payload.tree), names))
+    return readings
+
+
+def _parted(node: Node, readings: Sequence[_Reading]) -> Iterator[Node]:
+    """Where the payloads part inside a value that all of them hold."""
+    for _, child in node.children():
+        assert child.source is not None  # noqa: S101 - a received node
+        fates = [reading.fate(child.source) for reading in readings]
+        if any(fate != fates[0] for fate in fates):
+            yield child
+        elif fates[0] is not None and isinstance(child.value, dict | list):
+            yield from _parted(child, readings)
+
+
+def _made_up(received: Unsigned, readings: Sequence[_Reading]) -> Iterator[Source]:
+    """Where they part and no member is responsible: something that one profile puts in."""
+    distinct = {one.payload.data: one for one in readings}.values()
+    seen: set[tuple[str | int, ...]] = set()
+    for pair in combinations(distinct, 2):
+        if next(_parted(received.tree, pair), None) is not None:
+            continue
+        for source, _, _ in _differing(pair[0].payload.value, pair[1].payload.value, Source()):
+            if source.tokens not in seen:
+                seen.add(source.tokens)
+                yield source
+
+
+def _places(payload: Payload, wanted: Sequence[Node]) -> dict[Source, list[tuple[Source, Node]]]:
+    """Where a payload holds some received values, and what it holds there."""
+    found: dict[Source, list[tuple[Source, Node]]] = {
+        node.source: [] for node in wanted if node.source is not None
+    }
+    pending = [(Source(), payload.tree)]
+    while pending:
+        at, node = pending.pop()
+        if node.source in found:
+            found[node.source].append((at, node))
+        pending.extend((Source(at, token), child) for token, child in node.children())
+    return found
+
+
+def _at_member(
+    node: Node,
+    finding: Finding | None,
+    readings: Sequence[_Reading],
+    places: Sequence[dict[Source, list[tuple[Source, Node]]]],
+    members: Mapping[str, Json],
+) -> Parting:
+    source = node.source
+    assert source is not None  # noqa: S101 - a received node
+    by_profile: dict[str, Place | None] = {}
+    for reading, held in zip(readings, places, strict=True):
+        place: Place | None = None
+        if ats := sorted(held[source], key=lambda one: one[0].pointer):
+            place = Place(tuple(at.shown for at, _ in ats), shown(write(ats[0][1])))
+        elif reading.fate(source) is not None:
+            place = Place((), "")
+        by_profile[reading.payload.profile] = place
+    return Parting(
+        source.shown,
+        finding.rule.id if finding else "",
+        finding.rule.summary if finding else "",
+        by_profile,
+        members_around(members, tuple(map(str, source.tokens))),
+    )
+
+
+def _at_made_up(source: Source, payloads: Sequence[Payload]) -> Parting:
+    """The parting at a value that goes back to no member."""
+    tokens = tuple(map(str, source.tokens))
+    places = {one.profile: _held(one, tokens, source.shown) for one in payloads}
+    return Parting(source.shown, "", "", places, ())
+
+
+def _held(payload: Payload, tokens: _Tokens, pointer: str) -> Place | None:
     try:
-        return Place((pointer,), shown(at(payload.value, pointer)))
+        return Place((pointer,), shown(at(payload.value, tokens)))
     except KeyError:
         return None
 
 
-def _children(value: Json, pointer: str) -> Iterator[tuple[str, Json]]:
-    if isinstance(value, dict):
-        for name, child in value.items():
-            yield append(pointer, name), child
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            yield append(pointer, index), child
+def _findings_about(
+    places: Sequence[_Tokens], findings: Iterable[Finding]
+) -> dict[_Tokens, Finding]:
+    """What lint says of each place, else of something inside it, else of what it stands in."""
+    wanted = set(places)
+    lengths = {len(tokens) for tokens in wanted}
+    prefixes = {tokens[:length] for tokens in wanted for length in range(len(tokens))}
+    at_it: dict[_Tokens, Finding] = {}
+    inside: dict[_Tokens, Finding] = {}
+    around: dict[_Tokens, Finding] = {}
+    for one in findings:
+        if one.tokens in wanted:
+            at_it.setdefault(one.tokens, one)
+        if one.tokens in prefixes:
+            around.setdefault(one.tokens, one)
+        for length in lengths:
+            if length < len(one.tokens) and one.tokens[:length] in wanted:
+                inside.setdefault(one.tokens[:length], one)
+    found = {}
+    for tokens in wanted:
+        nearest = at_it.get(tokens) or inside.get(tokens)
+        for length in range(len(tokens)):
+            nearest = nearest or around.get(tokens[:length])
+        if nearest is not None:
+            found[tokens] = nearest
+    return found
 
 
 MAX_CHANGES: Final = 100  # listed; beyond that the two are different cards
@@ -206,34 +288,40 @@ class Against:
         payloads = tuple(payloads_of(self._document)) if self._document is not None else ()
         self._candidates = [Candidate(payload, payload.data) for payload in payloads]
         self._candidates += respelt(payloads, COMMON)
+        self._told: dict[int, Signed] = {}
 
     def explains(self, suspect: Suspect) -> Signed | None:
         """What the signature was made over, if the file holds it, and how that differs."""
         if suspect.fits(self._bytes):
-            return self._signed(None, (), self._closest(self._document))
-        for one in self._candidates:
+            return self._as_it_is
+        for number, one in enumerate(self._candidates):
             if suspect.fits(one.data):
-                profile = one.payload.profile
-                changes = self._changes(one.payload.value, profile)
-                return self._signed(profile, one.deviations, changes)
+                if number not in self._told:
+                    self._told[number] = self._as_signed(one)
+                return self._told[number]
         return None
 
-    def _signed(
-        self, profile: str | None, spelling: tuple[str, ...], changes: tuple[Change, ...]
-    ) -> Signed:
-        listed = tuple(islice(changes, MAX_CHANGES))
-        return Signed("against", profile, spelling, listed, len(changes) - len(listed))
+    @cached_property
+    def _as_it_is(self) -> Signed:
+        """The file itself was signed: its difference from the nearest payload of the card."""
+        if self._document is None:
+            return Signed("against", None)
+        values = [one.value for one in payloads_of(self._received)] or [self._received]
+        found = [_listed_changes(self._document, value) for value in values]
+        return Signed("against", None, (), *min(found, key=lambda one: len(one[0]) + one[1]))
 
-    def _changes(self, signed: dict[str, Json], profile: str) -> tuple[Change, ...]:
+    def _as_signed(self, one: Candidate) -> Signed:
+        profile = one.payload.profile
         try:
             received = canonicalize(self._received, profile).value
         except CanonicalizationError:
             received = self._received
-        return tuple(differences(signed, received))
+        changes = _listed_changes(one.payload.value, received)
+        return Signed("against", profile, one.deviations, *changes)
 
-    def _closest(self, signed: dict[str, Json] | None) -> tuple[Change, ...]:
-        """The difference from that payload of the received card which comes nearest."""
-        if signed is None:
-            return ()
-        every = (tuple(differences(signed, one.value)) for one in payloads_of(self._received))
-        return min(every, key=len, default=tuple(differences(signed, self._received)))
+
+def _listed_changes(signed: Json, received: Json) -> tuple[tuple[Change, ...], int]:
+    """The first `MAX_CHANGES`, and how many more there are."""
+    found = _differing(signed, received, Source())
+    listed = tuple(map(_change, islice(found, MAX_CHANGES)))
+    return listed, sum(1 for _ in found)

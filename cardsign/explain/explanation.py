@@ -17,9 +17,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload, canonicalize, jcs
-from cardsign.card.coverage import uncovered_parts
-from cardsign.card.document import Card
+from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload, jcs
+from cardsign.card.coverage import Payloads
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import CanonicalizationError, InputRefused, SignatureRefused
 from cardsign.explain.comparison import Against, find_partings
@@ -33,7 +32,7 @@ from cardsign.trust.known import NO_MEMORY
 from cardsign.trust.policy import Enrolment, Holder, Limits, Policy
 from cardsign.trust.resolve import Standing, establish
 from cardsign.trust.statements import NO_EVIDENCE
-from cardsign.verify.signature import Payloads, examine_signature, reason_of
+from cardsign.verify.signature import examine_signature, reason_of
 
 __all__ = ["Explanation", "explain_card"]
 
@@ -61,20 +60,21 @@ def explain_card(
     reading = read_card(untrusted_bytes)
     if reading.document is None:
         return Explanation(None, False, None, reading.problems)
-    payloads = _payloads(reading.document)
+    known = _payloads(reading.document)
+    payloads = {name: known.made(name) for name in PROFILES}
     made = {name: one for name, one in payloads.items() if isinstance(one, Payload)}
-    signatures = tuple(_signatures(reading, made, jwks))
+    signatures = tuple(_signatures(reading, known, made, jwks))
     if jwks is not None and made:
         signatures = _with_what_was_signed(reading, signatures, jwks, against)
     default = [made[name] for name in DEFAULT_PROFILES if name in made]
-    partings, partings_left_out = find_partings(reading.document, default)
+    partings, partings_left_out = find_partings(known.received, default)
     predictable = jwks is not None and reading.generation is not None and not reading.read_on
     return Explanation(
         generation=reading.generation,
         read_on=reading.read_on,
         portable=len(default) == len(DEFAULT_PROFILES) and not partings,
         problems=reading.problems,
-        profiles=tuple(_profiles(reading.document, payloads)),
+        profiles=tuple(_profiles(known, payloads)),
         partings=partings,
         partings_left_out=partings_left_out,
         signatures=signatures,
@@ -90,22 +90,17 @@ def explain_card(
 # ------------------------------------------------------------------ payloads
 
 
-def _payloads(document: Mapping[str, Json]) -> dict[str, Payload | CanonicalizationError]:
-    found: dict[str, Payload | CanonicalizationError] = {}
+def _payloads(document: Mapping[str, Json]) -> Payloads:
+    known = Payloads(document)
     try:
-        jcs({name: value for name, value in document.items() if name != "signatures"})
+        jcs(known.received.members)
     except CanonicalizationError as refusal:  # read on, past a number that no double holds
-        return dict.fromkeys(PROFILES, refusal)
-    for profile in PROFILES:
-        try:
-            found[profile] = canonicalize(document, profile)
-        except CanonicalizationError as refusal:
-            found[profile] = refusal
-    return found
+        return Payloads(document, refusal)
+    return known
 
 
 def _profiles(
-    document: Mapping[str, Json], payloads: Mapping[str, Payload | CanonicalizationError]
+    known: Payloads, payloads: Mapping[str, Payload | CanonicalizationError]
 ) -> Iterator[ProfilePayload]:
     first: dict[bytes, str] = {}
     for name, payload in payloads.items():
@@ -114,14 +109,15 @@ def _profiles(
             yield ProfilePayload(name, standing, refusal=problem_of(payload))
             continue
         same_as = first.setdefault(payload.data, name)
-        parts = uncovered_parts(document, payload)
+        found = known.left_open(payload).listed
         yield ProfilePayload(
             name,
             standing,
             size=len(payload.data),
             sha256=hashlib.sha256(payload.data).hexdigest(),
             same_as=same_as if same_as != name else None,
-            uncovered=tuple(part.pointer for part in parts if part.excuse is None),
+            uncovered=found.pointers,
+            uncovered_count=found.count,
         )
 
 
@@ -129,12 +125,10 @@ def _profiles(
 
 
 def _signatures(
-    reading: Reading, payloads: Mapping[str, Payload], jwks: JwkSet | None
+    reading: Reading, known: Payloads, payloads: Mapping[str, Payload], jwks: JwkSet | None
 ) -> Iterator[SignatureExplanation]:
     policy = Policy() if jwks is None else Policy.holder_of_keys(jwks, name=_HOLDER)
     expect = Holder()
-    card = Card(reading.document or {}, reading.generation or "none", reading.signatures)
-    known = Payloads(card, {name: payloads.get(name) for name in PROFILES})
     standing = _standing(policy.find(expect))
     for index, entry in enumerate(reading.signatures):
         report = examine_signature(

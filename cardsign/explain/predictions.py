@@ -149,8 +149,10 @@ def _of_signatures(
 
 def _parses(document: Mapping[str, Json], profile: str) -> bool:
     """Whether a profile reads the card, so that it is only the bytes that it does not have."""
+    rewrite = PROFILES[profile].rewrite
     try:
-        PROFILES[profile].rewrite(read(dict(document)))
+        if rewrite is not None:
+            rewrite(read(dict(document)))
     except CanonicalizationError:
         return False
     return True

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from cardsign.card.document import MAX_SIGNATURES, Card, Generation
-from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, Json, parse_object, split
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, Json, parse_object
 from cardsign.errors import CardRefused, InputRefused, JsonRefused
 from cardsign.explain.report import Problem
 from cardsign.reasons import hint_for
@@ -27,39 +28,43 @@ def shown(value: Json) -> str:
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
 
 
-def at(document: Json, pointer: str) -> Json:
-    """The value at a pointer.
+def at(document: Json, tokens: Sequence[str]) -> Json:
+    """The value at the place to which reference tokens lead.
 
     Raises:
         KeyError: There is none.
     """
-    for token in split(pointer):
+    for token in tokens:
         if isinstance(document, dict):
             document = document[token]
         elif isinstance(document, list) and token.isdecimal() and int(token) < len(document):
             document = document[int(token)]
         else:
-            raise KeyError(pointer)
+            raise KeyError(token)
     return document
 
 
-def members_around(document: Mapping[str, Json], pointer: str) -> tuple[str, ...]:
-    """The member or element at a pointer, one line for it and each neighbour."""
-    parent = at(dict(document), pointer.rpartition("/")[0])
-    last = split(pointer)[-1]
+def members_around(document: Mapping[str, Json], tokens: Sequence[str]) -> tuple[str, ...]:
+    """The member or element at a place, one line for it and each neighbour."""
+    parent, last = at(dict(document), tokens[:-1]), tokens[-1]
     if isinstance(parent, dict):
-        members = [(f"{shown(name)}:", child) for name, child in parent.items()]
-        here = list(parent).index(last)
+        here = next(number for number, name in enumerate(parent) if name == last)
     elif isinstance(parent, list):
-        members = [(f"[{index}]", child) for index, child in enumerate(parent)]
         here = int(last)
     else:
         return ()
     first = max(0, here - _AROUND)
-    return tuple(
-        f"{_HERE if number == here else _BESIDE}{name} {shown(child)}"
-        for number, (name, child) in enumerate(members[first : here + _AROUND + 1], first)
+    children: Iterable[tuple[str | int, Json]] = (
+        parent.items() if isinstance(parent, dict) else enumerate(parent)
     )
+    return tuple(
+        f"{_HERE if number == here else _BESIDE}{_called(token)} {shown(child)}"
+        for number, (token, child) in enumerate(islice(children, first, here + _AROUND + 1), first)
+    )
+
+
+def _called(token: str | int) -> str:
+    return f"[{token}]" if isinstance(token, int) else f"{shown(token)}:"
 
 
 def lines_around(data: bytes, line: int | None, column: int | None) -> tuple[str, ...]:

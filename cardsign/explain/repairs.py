@@ -15,10 +15,11 @@ from itertools import product
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from cardsign.card.canonical import PROFILES, Payload, canonicalize, jcs
+from cardsign.card.coverage import Payloads
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.strictjson import Json, append, split
 from cardsign.card.walk import walk
-from cardsign.errors import CanonicalizationError, SignatureRefused
+from cardsign.errors import SignatureRefused
 from cardsign.explain.reading import shown
 from cardsign.explain.report import Change, Signed
 from cardsign.jose.jws import Entry, check_entry
@@ -324,8 +325,7 @@ def search(
     left = list(zip(suspects, found, strict=True))
     as_received = tuple(payloads_of(document))
     seen = {payload.data for payload in as_received}
-    values = max(len(payload.destinations) for payload in as_received)
-    size = max(map(len, seen)) + VALUE_BYTES * values
+    size = max(map(len, seen)) + VALUE_BYTES * as_received[0].received.size
     tries = 0
     for made, candidate in enumerate(_candidates(document, as_received, is_0_3=is_0_3), 1):
         if not left or made * size > MAX_READ_BYTES or tries + len(left) > MAX_TRIES:
@@ -346,11 +346,8 @@ def search(
 
 def payloads_of(document: Mapping[str, Json]) -> Iterator[Payload]:
     """The card's payload under each profile that has one."""
-    for profile in PROFILES:
-        try:
-            yield canonicalize(document, profile)
-        except CanonicalizationError:
-            continue
+    payloads = Payloads(document)
+    yield from (payload for profile in PROFILES if (payload := payloads.of(profile)))
 
 
 def respelt(payloads: Iterable[Payload], spellings: Iterable[Spelling]) -> Iterator[Candidate]:

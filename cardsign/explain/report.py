@@ -50,7 +50,9 @@ class ProfilePayload:
         size: Bytes of the payload; None where there is none.
         sha256: Hex digest of the payload, likewise.
         same_as: The first profile with the very same bytes, if that is another one.
-        uncovered: JSON pointers of what the payload leaves open and nothing excuses.
+        uncovered: JSON pointers of what the payload leaves open and nothing excuses: at most
+            100, their tokens cut to 64 characters (:func:`cardsign.card.tree.listed`).
+        uncovered_count: How many there are.
         refusal: Why there is no payload.
     """
 
@@ -60,6 +62,7 @@ class ProfilePayload:
     sha256: str | None = None
     same_as: str | None = None
     uncovered: tuple[str, ...] = ()
+    uncovered_count: int = 0
     refusal: Problem | None = None
 
 

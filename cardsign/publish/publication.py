@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from cardsign.card.canonical import canonicalize
+from cardsign.card.coverage import Payloads
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
 from cardsign.errors import FileFault, ServeFault, SignatureRefused, UsageFault
@@ -40,7 +41,7 @@ from cardsign.publish.generation import (
     extended_file,
 )
 from cardsign.publish.generation import load_current as load_current
-from cardsign.verify.signature import Payloads, matching_payloads
+from cardsign.verify.signature import matching_payloads
 
 # Publishing: cards and a key set become the next generation.
 
@@ -385,7 +386,7 @@ def _first_endpoint(card: Card) -> str | None:
 
 
 def _signers(card: Card, jwks: JwkSet) -> Iterator[str]:
-    payloads = Payloads(card)
+    payloads = Payloads(card.document)
     for untrusted_entry in card.signatures:
         try:
             entry = read_entry(untrusted_entry)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from cardsign.verify.report import VerifiedCard as VerifiedCard
     from cardsign.verify.report import ask_again as ask_again
     from cardsign.verify.signature import MAX_EXPLAINED_VALUES as MAX_EXPLAINED_VALUES
-    from cardsign.verify.signature import Payloads as Payloads
     from cardsign.verify.signature import matching_payloads as matching_payloads
     from cardsign.verify.verdict import examine_card as examine_card
     from cardsign.verify.verdict import verify_card as verify_card
@@ -44,7 +43,6 @@ _NAMES = {
     ),
     "cardsign.verify.signature": (
         "MAX_EXPLAINED_VALUES",
-        "Payloads",
         "matching_payloads",
     ),
     "cardsign.verify.verdict": (

@@ -60,7 +60,9 @@ class SignatureReport:
         profiles: The profiles whose payload it verifies; empty if none, or if no key is known.
         profile: The one of them by which it was judged, or None.
         counts: Whether the signature can make the card trusted.
-        uncovered: JSON pointers of what it leaves open, the closed table's rows left out.
+        uncovered: JSON pointers of what it leaves open, the closed table's rows left out: at
+            most 100, their tokens cut to 64 characters (:func:`cardsign.card.tree.listed`).
+        uncovered_count: How many there are.
         holder: Who holds the key, as the anchor's source says; None where it does not.
         payload_sha256: SHA-256 of the payload by which it was judged, in hex, or None. Only
             signatures over one payload count together.
@@ -79,6 +81,7 @@ class SignatureReport:
     profile: str | None = None
     counts: bool = False
     uncovered: tuple[str, ...] = ()
+    uncovered_count: int = 0
     holder: str | None = None
     payload_sha256: str | None = None
     answers: Answers = field(default_factory=Answers)
@@ -95,7 +98,7 @@ class SignatureReport:
         given = list(self.answers.to_json().values())
         profile = list(PROFILES).index(self.profile) if self.profile else len(PROFILES)
         fits = self.counts, bool(self.profiles)
-        return *fits, given.count("yes"), -given.count("no"), -len(self.uncovered), -profile
+        return *fits, given.count("yes"), -given.count("no"), -self.uncovered_count, -profile
 
     def to_json(self) -> dict[str, Any]:
         """The element of the verdict's `signatures` member."""
@@ -110,6 +113,7 @@ class SignatureReport:
             "holder": self.holder,
             "payload_sha256": self.payload_sha256,
             "uncovered": list(self.uncovered),
+            "uncovered_count": self.uncovered_count,
             "reasons": [reason.to_json() for reason in self.reasons],
         }
 
@@ -144,7 +148,8 @@ class Report:
         reasons: About the card as a whole, the weightiest first.
         signatures: One report for each entry.
         profile: The best signature's profile, or None.
-        uncovered: What the best signature leaves open.
+        uncovered: What the best signature leaves open, as it says it.
+        uncovered_count: How many places that are.
         issuer: The policy's name of the issuer, or None.
         valid_until: The least of all deadlines, or None where there is none.
         historic: The verdict is about a time that the caller chose.
@@ -161,6 +166,7 @@ class Report:
     signatures: tuple[SignatureReport, ...] = ()
     profile: str | None = None
     uncovered: tuple[str, ...] = ()
+    uncovered_count: int = 0
     issuer: str | None = None
     valid_until: datetime | None = None
     historic: bool = False
@@ -185,7 +191,11 @@ class Report:
             "answers": self.answers.to_json(),
             "reasons": [reason.to_json() for reason in self.reasons],
             "signatures": [signature.to_json() for signature in self.signatures],
-            "coverage": {"profile": self.profile, "uncovered": list(self.uncovered)},
+            "coverage": {
+                "profile": self.profile,
+                "uncovered": list(self.uncovered),
+                "uncovered_count": self.uncovered_count,
+            },
             "issuer": self.issuer,
             "statements": {
                 "keyset": self.keyset.to_json() if self.keyset else None,

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -18,15 +18,13 @@ from cardsign.card.canonical import (
     DEFAULT_PROFILES,
     OPT_IN_PROFILES,
     Payload,
-    canonicalize,
 )
-from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
-from cardsign.card.document import Card
+from cardsign.card.coverage import LeftOpen, Payloads, Uncovered
 from cardsign.card.extended import ExtendedMarker
 from cardsign.card.interfaces import check_interfaces
 from cardsign.card.members import check_is_agent_card, token_claims
 from cardsign.card.strictjson import Json
-from cardsign.errors import CanonicalizationError, CardRefused, InputRefused, SignatureRefused
+from cardsign.errors import CardRefused, InputRefused, SignatureRefused
 from cardsign.jose.algorithms import DEFAULT_ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
@@ -36,9 +34,6 @@ from cardsign.trust.resolve import AcceptedKey, Standing
 from cardsign.verify.freshness import currency, may_sign_now, read_marker
 from cardsign.verify.report import Answers, SignatureReport, SignatureVerdict
 
-#: Reasons given one by one for what is uncovered; `uncovered` lists all of it. A hostile card
-#: of 256 KiB has some 20,000 such places, and may repeat its signature sixteen times.
-_NAMED: Final = 100
 #: Values of a card, containers included; the largest real card that we know has under 2,000.
 MAX_EXPLAINED_VALUES: Final = 20_000
 
@@ -50,37 +45,6 @@ def reason_of(refusal: InputRefused, path: str | None = None) -> Reason:
     position = f" (line {refusal.line}, column {refusal.column})" if refusal.line else ""
     where = refusal.path if path is None else path
     return Reason.of(refusal.code, refusal.message + position, where, refusal.hint)
-
-
-@dataclass(frozen=True, slots=True)
-class Payloads:
-    """The card's payload under each profile and what that leaves open, made when asked for.
-
-    A card may repeat one signature sixteen times; its work is done once. Who has made payloads
-    of this card already may hand them over as `made`, by profile.
-    """
-
-    card: Card
-    made: dict[str, Payload | None] = field(default_factory=dict)
-    _open: dict[tuple[str, bool], tuple[Uncovered, ...]] = field(default_factory=dict)
-
-    def of(self, profile: str) -> Payload | None:
-        """The payload, or None where the profile has none for this card."""
-        if profile not in self.made:
-            try:
-                self.made[profile] = canonicalize(self.card.document, profile)
-            except CanonicalizationError:
-                self.made[profile] = None
-        return self.made[profile]
-
-    def uncovered(self, payload: Payload, *, accept_lossy: bool) -> tuple[Uncovered, ...]:
-        """What one of these payloads does not hold of the card."""
-        asked = payload.profile, accept_lossy
-        if asked not in self._open:
-            self._open[asked] = uncovered_parts(
-                self.card.document, payload, accept_lossy=accept_lossy
-            )
-        return self._open[asked]
 
 
 def examine_signature(
@@ -183,7 +147,7 @@ def matching_payloads(entry: Entry, key: PublicKey, payloads: Payloads) -> list[
     """
     matched = _matching(entry, key, payloads, DEFAULT_PROFILES)
     whole = payloads.of("served-as-is")
-    if matched or whole is None or len(whole.destinations) > MAX_EXPLAINED_VALUES:
+    if matched or whole is None or payloads.received.size > MAX_EXPLAINED_VALUES:
         return matched
     return _matching(entry, key, payloads, OPT_IN_PROFILES)
 
@@ -225,7 +189,7 @@ def _judge(
     enrolment = standing.enrolment
     allowed = [p for p in matched if _may_count(header, p, enrolment)]  # (4)
     payload = (allowed or matched)[0]
-    parts = payloads.uncovered(payload, accept_lossy=bool(allowed))
+    left_open = payloads.left_open(payload, accept_lossy=bool(allowed))
     marker, other_kind = read_marker(payload.value, expect)  # (5)
     refusals = [
         may_sign_now(key, standing),
@@ -245,7 +209,7 @@ def _judge(
         verdict, why_not = _why_not(header, matched, path)
         reasons.insert(0, why_not)
     counts = bool(allowed) and verdict == "valid"
-    reasons.extend(_coverage_reasons(parts, payload))
+    reasons.extend(_coverage_reasons(left_open, payload.profile))
     return SignatureReport(
         index=index,
         kid=header.kid,
@@ -256,14 +220,15 @@ def _judge(
         profiles=tuple(p.profile for p in matched),
         profile=payload.profile,
         counts=counts,
-        uncovered=tuple(part.pointer for part in parts if _is_open(part)),
+        uncovered=left_open.listed.pointers,
+        uncovered_count=left_open.listed.count,
         holder=key.holder or None,
         payload_sha256=hashlib.sha256(payload.data).hexdigest(),
         answers=Answers(
             integrity="yes" if allowed else "no",
             authorised="no" if against else "yes",
             current=current,
-            complete="yes" if all(part.excuse for part in parts) else "no",
+            complete="no" if left_open.fails else "yes",
         ),
         ends=_ends(key, marker, standing),
         document=payload.value if counts else None,
@@ -309,9 +274,7 @@ def _outside(payload: Payload, standing: Standing) -> Reason | None:
         places, reserved = standing.enrolment.places, standing.reserved
         check_interfaces(payload.value, places, standing.origins, reserved)
     except CardRefused as refusal:
-        destinations = payload.destinations.items()
-        received = (source for source, found in destinations if refusal.path in found)
-        return reason_of(refusal, next(received, refusal.path))
+        return reason_of(refusal, payload.received_at(refusal.path))
     return None
 
 
@@ -324,23 +287,17 @@ def _no_card(payload: Payload) -> Reason | None:
     return None
 
 
-def _is_open(part: Uncovered) -> bool:
-    return part.excuse in (None, Excuse.DROPPED_BY_VALUE)
-
-
-def _coverage_reasons(parts: tuple[Uncovered, ...], payload: Payload) -> list[Reason]:
+def _coverage_reasons(left_open: LeftOpen, profile: str) -> Iterator[Reason]:
     """What is left open: first what fails the card, then what the policy puts up with."""
-    reasons = []
-    found = sorted(filter(_is_open, parts), key=lambda part: part.excuse is not None)
-    for part in found[:_NAMED]:
-        if part.security:
-            code = "coverage.requirement_unsigned"
-            message = f"{part.pointer} says who may call, and {payload.profile} does not cover it"
-        else:
-            code = "coverage.uncovered"
-            message = f"{part.pointer} is not covered under {payload.profile}"
-        reasons.append(Reason.of(code, message, part.pointer))
-    if len(found) > _NAMED:
-        more = f"{len(found) - _NAMED} more places are not covered under {payload.profile}"
-        reasons.append(Reason.of("coverage.uncovered", more))
-    return reasons
+    yield from (_reason(part, profile) for part in left_open.first)
+    if left_open.listed.left_out:
+        more = f"{left_open.listed.left_out} more places are not covered under {profile}"
+        yield Reason.of("coverage.uncovered", more)
+
+
+def _reason(part: Uncovered, profile: str) -> Reason:
+    where = part.source.shown
+    if part.security:
+        message = f"{where} says who may call, and {profile} does not cover it"
+        return Reason.of("coverage.requirement_unsigned", message, where)
+    return Reason.of("coverage.uncovered", f"{where} is not covered under {profile}", where)

@@ -18,6 +18,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from cardsign.card.canonical import FULL_PROFILES
+from cardsign.card.coverage import Payloads
 from cardsign.card.document import Card
 from cardsign.errors import InputRefused
 from cardsign.reasons import Reason
@@ -44,7 +45,7 @@ from cardsign.verify.report import (
     VerifiedCard,
     trusted_card,
 )
-from cardsign.verify.signature import Payloads, examine_signature, reason_of
+from cardsign.verify.signature import examine_signature, reason_of
 
 
 def verify_card(
@@ -167,7 +168,7 @@ def _judged(
             release=_release_used(standing),
         )
     # (4) each signature by itself
-    payloads = Payloads(card)
+    payloads = Payloads(card.document)
     signatures = tuple(
         examine_signature(index, entry, payloads, expect=expect, policy=policy, standing=standing)
         for index, entry in enumerate(card.signatures)
@@ -227,6 +228,7 @@ def _concluded(
         signatures=signatures,
         profile=best.profile if best else None,
         uncovered=best.uncovered if best else (),
+        uncovered_count=best.uncovered_count if best else 0,
         issuer=enrolment.name if enrolment and not enrolment.is_holder else None,
         valid_until=trusted.ends if trusted else None,
         checked_at=now,

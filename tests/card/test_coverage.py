@@ -19,7 +19,7 @@ def parts(
     card: Mapping[str, Any], profile: str, *, accept_lossy: bool = False
 ) -> tuple[Uncovered, ...]:
     """What the card's own payload under a profile does not hold."""
-    return uncovered_parts(card, canonicalize(card, profile), accept_lossy=accept_lossy)
+    return uncovered_parts(canonicalize(card, profile), accept_lossy=accept_lossy)
 
 
 def excuses(card: Mapping[str, Any], profile: str, **options: Any) -> dict[str, Excuse | None]:

@@ -163,7 +163,7 @@ class Experiment:
                 continue
             seen.add(payload.data)
             card = serve(payload, signed)
-            lost = uncovered_parts(signed, payload)
+            lost = uncovered_parts(payload)
             yield Attack(
                 payload.profile,
                 any(part.security and part.excuse is None for part in lost),

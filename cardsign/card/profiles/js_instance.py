@@ -47,7 +47,7 @@ def entries(node: Node) -> Iterator[tuple[str, Node]]:
     if isinstance(node.value, str):
         yield from ((str(index), Node(one)) for index, one in enumerate(node.value))
     else:
-        yield from node.children()
+        yield from ((str(token), child) for token, child in node.children())
 
 
 def get(node: Node, name: str) -> Node:

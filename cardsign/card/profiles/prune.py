@@ -24,10 +24,9 @@ def prune_empty(node: Node, message: Message) -> Node:
     ):
         # Both SDKs read a string, or a list of unknown words, as a message without members.
         return Node({})
-    _expect(node, dict, f"an object ({message.name})")
     kept: dict[str, Node] = {}
     chosen: str | None = None
-    for name, child in node.children():
+    for name, child in _object(node, f"an object ({message.name})").items():
         field = message.spelled.get(name)
         if field is None or child.value is None:
             continue
@@ -39,30 +38,27 @@ def prune_empty(node: Node, message: Message) -> Node:
         # A list or map that comes again replaces the first, as a 0.3 `url` does under
         # prune-empty-upgraded beside `supported_interfaces`.
         kept[field.name] = _field(child, field)
-    survivors = {name: child for name, child in kept.items() if not child.is_empty}
-    return Node(survivors, node.source)
+    return node.with_value({name: one for name, one in kept.items() if not one.is_empty})
 
 
 def without_empties(node: Node) -> Node:
     """Delete null, "", [] and {} from objects and lists, and what becomes empty by that."""
     if isinstance(node.value, dict):
         entries = {key: without_empties(child) for key, child in node.value.items()}
-        return Node({k: v for k, v in entries.items() if not v.is_empty}, node.source)
+        return node.with_value({k: v for k, v in entries.items() if not v.is_empty})
     if isinstance(node.value, list):
         elements = [without_empties(child) for child in node.value]
-        return Node([child for child in elements if not child.is_empty], node.source)
+        return node.with_value([child for child in elements if not child.is_empty])
     return node
 
 
 def _field(node: Node, field: Field) -> Node:
     if field.shape == "list":
-        _expect(node, list, "a list")
-        elements = [_one(child, field) for _, child in node.children()]
-        return Node([child for child in elements if not child.is_empty], node.source)
+        elements = [_one(child, field) for child in _list(node)]
+        return node.with_value([child for child in elements if not child.is_empty])
     if field.shape == "map":
-        _expect(node, dict, "an object")
-        entries = {key: _one(child, field) for key, child in node.children()}
-        return Node({k: v for k, v in entries.items() if not v.is_empty}, node.source)
+        entries = {key: _one(child, field) for key, child in _object(node).items()}
+        return node.with_value({k: v for k, v in entries.items() if not v.is_empty})
     if field.kind == "bool" and node.value is False and not field.presence:
         return Node(None)
     return _one(node, field)
@@ -194,9 +190,9 @@ def _upgrade_scheme(scheme: Node) -> Node:
     return Node({wrapper: Node(entries, kind.source)}, scheme.source)
 
 
-def _object(node: Node) -> dict[str, Node]:
+def _object(node: Node, wording: str = "an object") -> dict[str, Node]:
     if not isinstance(node.value, dict):
-        refuse(node, "expected an object")
+        refuse(node, f"expected {wording}")
     return node.value
 
 

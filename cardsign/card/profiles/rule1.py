@@ -27,7 +27,7 @@ def as_written(node: Node, message: Message) -> Node:
             kept[name] = child
         elif _stays(child, field):
             kept[name] = _each(child, field, as_written)
-    return Node(kept, node.source)
+    return node.with_value(kept)
 
 
 def over_schema(node: Node, message: Message) -> Node:
@@ -63,8 +63,8 @@ def _each(node: Node, field: Field, rewrite: Callable[[Node, Message], Node]) ->
     if field.shape == "one":
         return rewrite(node, field.message)
     if field.shape == "list" and isinstance(node.value, list):
-        return Node([rewrite(child, field.message) for child in node.value], node.source)
+        return node.with_value([rewrite(child, field.message) for child in node.value])
     if field.shape == "map" and isinstance(node.value, dict):
         entries = {key: rewrite(child, field.message) for key, child in node.value.items()}
-        return Node(entries, node.source)
+        return node.with_value(entries)
     return node
