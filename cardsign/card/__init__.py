@@ -80,6 +80,7 @@ _NAMES = {
     ),
     "cardsign.card.coverage": (
         "Excuse",
+        "Payloads",
         "Uncovered",
         "left_open",
         "uncovered_parts",
