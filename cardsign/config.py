@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -28,9 +30,10 @@ class ProjectConfig:
 
     Attributes:
         issuer: The https origin that the project's cards speak for.
-        keystore: The key store's directory, or the URL of its database, which is a stranger's
-            word until the user has allowed that server (``keystore.not_allowed``).
-        publish: The publication directory.
+        keystore: The key store's directory, inside the folder or allowed by the user; or the URL
+            of its database, which is a stranger's word until the user has allowed that server
+            (``keystore.not_allowed``).
+        publish: The publication directory, inside the folder or allowed by the user.
         timeline: What key rotation assumes of caches, table ``[timeline]``, in seconds.
     """
 
@@ -40,10 +43,17 @@ class ProjectConfig:
     timeline: TimelineSettings = DEFAULT_SETTINGS
 
 
-def read_config(path: Path) -> ProjectConfig:
+def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
     """Read the file; one that is not there is an empty one. Paths are relative to it.
 
+    A repository may come from a stranger, so a path that leads out of its folder is refused.
+
+    Args:
+        path: The file.
+        allowed: Folders outside that the user has allowed, with what is below them.
+
     Raises:
+        UsageFault: ``config.outside``: a path leads out of the folder, symbolic links followed.
         UsageFault: ``config.malformed``: no TOML, an unknown member, or a wrong type; a
             parameter of the database that no committed file decides;
             ``config.secret``: a password stands in it.
@@ -67,15 +77,48 @@ def read_config(path: Path) -> ProjectConfig:
         raise _malformed(path, f"expected format = {FORMAT}, found {members.get('format')!r}")
     return ProjectConfig(
         issuer=members.get("issuer"),
-        keystore=_keystore(members["keystore"], path) if "keystore" in members else None,
-        publish=path.parent / members["publish"] if "publish" in members else None,
+        keystore=_keystore(members["keystore"], path, allowed) if "keystore" in members else None,
+        publish=_inside(members["publish"], "publish", path, allowed)
+        if "publish" in members
+        else None,
         timeline=_timeline(members.get("timeline", {}), path),
     )
 
 
-def _keystore(text: str, path: Path) -> Path | DatabaseUrl:
+def leads_outside(folder: Path, place: Path, allowed: Collection[Path] = ()) -> bool:
+    """Whether a path leads out of a folder, and not into one that the user has allowed.
+
+    Symbolic links are followed. ``~`` is a name like any other.
+    """
+    real = Path(os.path.realpath(place))
+    homes = (folder, *allowed)
+    return not any(real.is_relative_to(os.path.realpath(one)) for one in homes)
+
+
+def _inside(text: str, name: str, path: Path, allowed: Collection[Path]) -> Path:
+    place = path.parent / text
+    if not text.isprintable():
+        raise _malformed(path, f"{name!r} has control characters")
+    if leads_outside(path.parent, place, allowed):
+        raise outside(place, f"{name!r} names {text!r},", path)
+    return place
+
+
+def outside(place: Path, what: str, path: Path) -> UsageFault:
+    """What is raised where a project names a place outside of its folder."""
+    real = json.dumps(os.path.realpath(place))
+    return UsageFault(
+        "config.outside",
+        f"{what} outside this folder",
+        path=str(path),
+        hint=f"If it is yours, allow it in your own signers.toml: folders = [{real}]; "
+        "or name it on the command line.",
+    )
+
+
+def _keystore(text: str, path: Path, allowed: Collection[Path]) -> Path | DatabaseUrl:
     if not is_database_url(text):
-        return path.parent / text
+        return _inside(text, "keystore", path, allowed)
     try:
         url = parse_database_url(text)
     except StoreFault as fault:

@@ -26,7 +26,7 @@ from cardsign.cli.options import (
     recovery_source,
 )
 from cardsign.cli.talk import print_json, say
-from cardsign.config import CONFIG_FILE
+from cardsign.config import CONFIG_FILE, leads_outside
 from cardsign.errors import PassphraseFault, UsageFault
 from cardsign.issuer.beginning import (
     IssuerPassphrases,
@@ -36,6 +36,7 @@ from cardsign.issuer.beginning import (
 )
 from cardsign.jose.keys import Alg
 from cardsign.keys.passphrase import PassphraseSource, new_passphrase, terminal_prompt
+from cardsign.keys.signers.access import user_policy
 from cardsign.keys.stores.address import DatabaseUrl
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
@@ -192,6 +193,9 @@ def init(
         _say_custody(made, full, place)
     if isinstance(place, DatabaseUrl):
         _say_database(place)
+    else:
+        _say_outside(place)
+    _say_outside(Path(publish_dir))
     if as_json:
         settings = {"config": CONFIG_FILE, "keystore": str(place), "alg": alg}
         print_json({**settings, **_made_json(made)})
@@ -215,6 +219,13 @@ def _made_json(made: NewIssuer) -> dict[str, Any]:
         "keyset": {"epoch": 1, "version": 1, "digest": made.keyset.digest},
         **({"recovery": made.recovery_text.decode()} if made.recovery_text else {}),
     }
+
+
+def _say_outside(place: Path) -> None:
+    """Say how a committed file is allowed to name a place that is not in its folder."""
+    if leads_outside(Path(), place, user_policy(os.environ).folders):
+        say(f"{place} lies outside this folder; {CONFIG_FILE} may name it once you allow that:")
+        say(f"  {leave(place)}")
 
 
 def _say_database(place: DatabaseUrl) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from typing import Any, Final, TypeVar, cast, get_args
 import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
-from cardsign.config import CONFIG_FILE, ProjectConfig, read_config
+from cardsign.config import CONFIG_FILE, ProjectConfig, leads_outside, outside, read_config
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.recovery import open_recovery_key
@@ -36,8 +37,8 @@ from cardsign.keys.signers.access import (
     user_policy,
 )
 from cardsign.keys.stores.address import DatabaseUrl, is_database_url, parse_database_url
+from cardsign.keys.stores.directory import DEFAULT_DIRECTORY, holds_store, locate_keystore
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.stores.directory import holds_store, locate_keystore
 from cardsign.keys.stores.opening import AnyStore, Place, open_store
 
 STDIO: Final = "-"
@@ -145,7 +146,8 @@ class KeystoreOptions:
                 return _allowed(configured)
         if isinstance(self.place, DatabaseUrl):
             return self.place
-        return locate_keystore(self.place, os.environ, Path.cwd(), create=create)
+        located = locate_keystore(self.place, os.environ, Path.cwd(), create=create)
+        return located if self.place or os.environ.get(KEYSTORE_VARIABLE) else _allowed(located)
 
     def open(self) -> AnyStore:
         """Open the key store, wherever it is."""
@@ -154,12 +156,10 @@ class KeystoreOptions:
     def open_if_any(self) -> AnyStore | None:
         """The key store if there is one; for commands that only profit from it."""
         named = os.environ.get(KEYSTORE_VARIABLE)
-        configured = project_config().keystore
-        places = (self.place, named and read_place(named), configured, Path.cwd() / "keys")
-        for place in places:
+        own = (self.place, named and read_place(named))
+        for place in (*own, project_config().keystore, Path.cwd() / DEFAULT_DIRECTORY):
             if isinstance(place, DatabaseUrl) or (place and holds_store(place)):
-                place = _allowed(place) if place is configured else place
-                return open_store(place, actor=actor())
+                return open_store(place if place in own else _allowed(place), actor=actor())
         return None
 
 
@@ -298,12 +298,21 @@ def passphrase_option(option: str) -> Iterator[None]:
 
 def project_config() -> ProjectConfig:
     """The settings of ``cardsign.toml`` in the working directory; empty where there is none."""
-    return read_config(Path.cwd() / CONFIG_FILE)
+    return read_config(Path.cwd() / CONFIG_FILE, allowed=user_policy(os.environ).folders)
 
 
 def _allowed(configured: Place) -> Place:
-    """What ``cardsign.toml`` names, if the user has allowed it: a database is told his password."""
-    if isinstance(configured, Path) or configured.server in user_policy(os.environ).databases:
+    """What the project folder names, if the user has allowed it.
+
+    A database is told the user's password; a key store that is reached by a symbolic link may be
+    that of another project, whose keys would sign here.
+    """
+    policy = user_policy(os.environ)
+    if isinstance(configured, Path):
+        if leads_outside(Path.cwd(), configured, policy.folders):
+            raise outside(configured, "the key store is a link to a place", configured)
+        return configured
+    if configured.server in policy.databases:
         return configured
     raise StoreFault(
         "keystore.not_allowed",
@@ -312,10 +321,13 @@ def _allowed(configured: Place) -> Place:
     )
 
 
-def leave(database: DatabaseUrl) -> str:
-    """How the user allows a committed file to name the server of this database."""
+def leave(place: Place) -> str:
+    """How the user allows a committed file to name this database's server, or this folder."""
     file = user_file(os.environ) or "signers.toml"
-    return f'databases = ["{database.server}"] in {file} (mode 0600, format = 1) allows it'
+    line = f"folders = [{json.dumps(os.path.realpath(place))}]" if isinstance(place, Path) else ""
+    if isinstance(place, DatabaseUrl):
+        line = f'databases = ["{place.server}"]'
+    return f"{line} in {file} (mode 0600, format = 1) allows it"
 
 
 def actor() -> str:

@@ -81,6 +81,7 @@ def publish(
         extended=dict(_extended(one) for one in extended),
         max_age=max_age,
         settings=config.timeline,
+        issuer=config.issuer,
         is_live=not not_live,
     )
     generation = published.generation

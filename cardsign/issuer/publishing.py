@@ -5,6 +5,7 @@ The key store notes every publication, because all waits of a key rotation run f
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +16,7 @@ from cardsign.keys.history import Ledger
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.opening import AnyStore
 from cardsign.publish.checks import CheckedIssued, Issued
-from cardsign.publish.generation import Generation, load_current
+from cardsign.publish.generation import Generation, Publisher, load_current
 from cardsign.publish.publication import (
     DEFAULT_MAX_AGE,
     next_change_by,
@@ -71,6 +72,7 @@ def publish_cards(
     extended: Mapping[str, bytes] | None = None,
     max_age: int = DEFAULT_MAX_AGE,
     settings: TimelineSettings = DEFAULT_SETTINGS,
+    issuer: str | None = None,
     is_live: bool = True,
 ) -> Published:
     """Publish signed cards with the key set and the statements of a key store.
@@ -83,6 +85,7 @@ def publish_cards(
         extended: The signed extended cards by audience.
         max_age: Seconds for which caches may keep what is served.
         settings: What is assumed of caches, to say when the keys are to change next.
+        issuer: The origin that the cards speak for; a directory of another issuer is refused.
         is_live: Note the publication in the key store. False where it is deployed later.
 
     Raises:
@@ -100,6 +103,7 @@ def publish_cards(
         issued=statements_of(store),
         sequence=store.state.jwks_sequence(),
         next_change=next_change_by(store.state, settings, now),
+        publisher=publisher_of(store, issuer),
     )
     if is_live:
         record_publication(store, generation, now=now)
@@ -132,7 +136,11 @@ def update_publication(
     if directory is None or issued is None or before is None:
         return None
     generation = publish_statements(
-        issued, directory=directory, now=now, without_release=without_release
+        issued,
+        directory=directory,
+        now=now,
+        without_release=without_release,
+        publisher=publisher_of(store),
     )
     if generation is None:
         return None
@@ -173,6 +181,15 @@ def record_publication(store: AnyStore, generation: Generation, *, now: datetime
 
 
 # What is published, beside what is kept.
+
+
+def publisher_of(store: AnyStore, issuer: str | None = None) -> Publisher:
+    """What a publication directory remembers of the key store that it belongs to.
+
+    The first line of the audit log outlives backups and moves, and no other key store has it.
+    """
+    first = store.read_audit().partition(b"\n")[0]
+    return Publisher(hashlib.sha256(first).hexdigest(), issuer)
 
 
 def statements_of(store: AnyStore) -> Issued | None:

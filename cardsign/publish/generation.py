@@ -60,6 +60,23 @@ _EXTENDED_MEDIA_TYPE: Final = "application/a2a+json"  # A2A 1.0.1 11.1
 
 
 @dataclass(frozen=True, slots=True)
+class Publisher:
+    """Whose publications a directory holds: another publisher is refused.
+
+    Attributes:
+        keystore: What tells a key store from any other: the SHA-256 of its audit log's first line.
+        issuer: The origin that the cards speak for; None where the settings name none.
+    """
+
+    keystore: str
+    issuer: str | None = None
+
+    def to_json(self) -> dict[str, str]:
+        """As a manifest says it."""
+        return {"keystore": self.keystore, **({"issuer": self.issuer} if self.issuer else {})}
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """One immutable publication.
 
@@ -73,6 +90,7 @@ class Generation:
             it was there already.
         changes_at: Aware UTC in whole seconds: when the published keys are to change next, as
             far as that was known; caches are to hold nothing much longer. None if nobody knows.
+        publisher: Whose it is; None if nobody has said.
     """
 
     number: int
@@ -82,6 +100,7 @@ class Generation:
     kids: tuple[str, ...]
     created: bool = False
     changes_at: datetime | None = None
+    publisher: Publisher | None = None
 
     @property
     def folder(self) -> str:
@@ -140,6 +159,7 @@ class Generation:
                 },
                 "kids": list(self.kids),
                 **({"changes_at": self.changes_at.strftime(_TIME)} if self.changes_at else {}),
+                **({"publisher": self.publisher.to_json()} if self.publisher else {}),
             }
         )
 
@@ -195,9 +215,22 @@ def load_current(directory: Path) -> Generation:
                 files=_read_files(folder, entries),
                 kids=tuple(str(kid) for kid in kids),
                 changes_at=None if changes_at is None else _time(str(changes_at), path),
+                publisher=_publisher(state.get("publisher"), path),
             )
         case _:
             _corrupt(path, f"it is not the manifest of generation {number}")
+
+
+def _publisher(value: Json, path: Path) -> Publisher | None:
+    match value:
+        case None:
+            return None
+        case {"keystore": str(keystore), "issuer": str(issuer)} if len(value) == 2:
+            return Publisher(keystore, issuer)
+        case {"keystore": str(keystore)} if len(value) == 1:
+            return Publisher(keystore)
+        case _:
+            _corrupt(path, "it does not say whose publication it is")
 
 
 def current_number(directory: Path) -> int:

@@ -37,6 +37,7 @@ from cardsign.publish.generation import (
     MANIFEST_FILE,
     MAX_MAX_AGE,
     Generation,
+    Publisher,
     current_number,
     extended_file,
 )
@@ -70,6 +71,7 @@ def publish_generation(
     issued: Issued | None = None,
     sequence: int | None = None,
     next_change: NextChange = lambda _: None,
+    publisher: Publisher | None = None,
 ) -> Generation:
     """Make the next generation, unless the newest one is the same already.
 
@@ -89,6 +91,7 @@ def publish_generation(
             it does not list are left out. A keyset of which no release speaks yet is withheld.
         sequence: How often `jwks` has changed, if that is known; it is published with it.
         next_change: When the published keys are to change next, once a generation is published.
+        publisher: Whose publication it is. A directory that holds another's is refused.
 
     Returns:
         The newest generation; its ``created`` says whether it is new.
@@ -101,15 +104,15 @@ def publish_generation(
             ``publish.extended_expired``, ``publish.extended_same``; of the statements:
             ``publish.statements``, ``publish.release_behind``, ``publish.key_unlisted``,
             ``publish.unlisted``.
-        UsageFault: ``publish.audience_name``; ``usage.conflict`` for `max_age`.
-        FileFault: ``publish.malformed`` where the directory holds anything else, which is
-            then untouched; ``file.unwritable``.
+        UsageFault: ``publish.audience_name``; ``publish.other_publisher``.
+        FileFault: ``publish.malformed`` where the directory holds anything else.
         ServeFault: ``serve.newer_format``.
     """
     check_cards(card, extended, JwkSet.from_bytes(_key_file(jwks, 0, sequence, max_age)), now)
     _refuse_foreign_entries(directory)
     with _locked(directory):
         newest = _newest(directory)
+        _check_publisher(newest, publisher, directory)
         before = _published(newest)
         statements = before if issued is None else _following(issued, before, now)
         keys = statements.admitted(card, extended, jwks, now=now) if statements else jwks
@@ -118,11 +121,16 @@ def publish_generation(
         files |= {extended_file(audience): extended[audience] for audience in sorted(extended)}
         files |= statements.files() if statements else {}
         kids = tuple(key.kid for key in keys.keys)
-        return _next(directory, newest, files, kids, max_age, now, next_change)
+        return _next(directory, newest, files, kids, max_age, now, next_change, publisher)
 
 
 def publish_statements(
-    issued: Issued, *, directory: Path, now: datetime, without_release: bool = False
+    issued: Issued,
+    *,
+    directory: Path,
+    now: datetime,
+    without_release: bool = False,
+    publisher: Publisher | None = None,
 ) -> Generation | None:
     """Make the next generation of what is published already and of newer statements.
 
@@ -136,12 +144,15 @@ def publish_statements(
         now: Aware UTC; recorded as the time of publication.
         without_release: Withhold nothing. Nobody who asks trusts a card then until a release
             speaks of the newest keyset; better so where keys were stolen.
+        publisher: Whose statements these are. Where statements are published, only their history
+            counts; where none are, a directory that holds another's cards is refused.
 
     Returns:
         The newest generation; None where there is none to put statements into.
 
     Raises:
         PublishRefused: ``publish.statements``: they do not follow the published ones.
+        UsageFault: ``publish.other_publisher``.
         FileFault, ServeFault: As :func:`publish`.
     """
     if not directory.exists():
@@ -152,6 +163,8 @@ def publish_statements(
         if newest is None:
             return None
         before = _published(newest)
+        if before is None:
+            _check_publisher(newest, publisher, directory)
         statements = _following(issued, before, now, withhold=not without_release)
         if before is None and statements.release is None and not without_release:
             return newest  # there is nothing that is not withheld
@@ -159,7 +172,27 @@ def publish_statements(
         files = {name: data for name, data in newest.files.items() if name in kept}
         files |= statements.files()
         kids, max_age, changes_at = newest.kids, newest.max_age, newest.changes_at
-        return _next(directory, newest, files, kids, max_age, now, lambda _: changes_at)
+        whose = newest.publisher or publisher
+        return _next(directory, newest, files, kids, max_age, now, lambda _: changes_at, whose)
+
+
+def _check_publisher(
+    newest: Generation | None, publisher: Publisher | None, directory: Path
+) -> None:
+    """Refuse a directory that holds the publications of another key store, or another issuer.
+
+    A project folder may come from a stranger, and name the directory of somebody else.
+    """
+    held = newest.publisher if newest else None
+    if held is None:
+        return
+    if publisher is None or publisher.keystore != held.keystore:
+        what = "this directory holds the publications of another key store"
+    elif None not in (held.issuer, publisher.issuer) and held.issuer != publisher.issuer:
+        what = f"this directory holds the publications of {held.issuer}, not {publisher.issuer}"
+    else:
+        return
+    raise UsageFault("publish.other_publisher", what, path=str(directory))
 
 
 def _key_file(keys: JwkSet, left_out: int, sequence: int | None, max_age: int) -> bytes:
@@ -196,9 +229,11 @@ def _next(
     max_age: int,
     now: datetime,
     next_change: NextChange,
+    publisher: Publisher | None,
 ) -> Generation:
     # The key set tells max_age, too.
-    if newest and newest.files == files and newest.changes_at == next_change(newest):
+    is_same = newest is not None and (newest.files, newest.publisher) == (files, publisher)
+    if newest and is_same and newest.changes_at == next_change(newest):
         return newest
     generation = Generation(
         number=_highest_number(directory) + 1,
@@ -207,6 +242,7 @@ def _next(
         files=files,
         kids=kids,
         created=True,
+        publisher=publisher,
     )
     generation = replace(generation, changes_at=next_change(generation))
     _commit(directory, generation)

@@ -44,12 +44,14 @@ class SignerPolicy:
         pkcs11_module: The library behind every ``pkcs11:`` URI that names none.
         insecure_loopback_http: A service on this machine may be asked without TLS.
         databases: Servers, ``HOST:PORT``, that a committed file may name as the key store's.
+        folders: Folders outside a project that its committed file may name, with what is below.
     """
 
     uris: frozenset[str] = frozenset()
     pkcs11_module: Path | None = None
     insecure_loopback_http: bool = False
     databases: frozenset[str] = frozenset()
+    folders: frozenset[Path] = frozenset()
 
 
 NOTHING_ALLOWED: Final = SignerPolicy()
@@ -198,6 +200,7 @@ _MEMBERS: Final[dict[str, type]] = {
     "pkcs11_module": str,
     "insecure_loopback_http": bool,
     "databases": list,
+    "folders": list,
 }
 _SERVER: Final = re.compile(r"(?:[a-z0-9._-]*|\[[0-9a-f:.]+\]):[0-9]{1,5}")
 
@@ -263,11 +266,15 @@ def _policy(path: Path, members: dict[str, Any]) -> SignerPolicy:
     servers = members.get("databases", [])
     if not all(isinstance(one, str) and _SERVER.fullmatch(one) for one in servers):
         raise _malformed(path, "'databases' is not a list of HOST:PORT, in lower case")
+    folders = members.get("folders", [])
+    if not all(isinstance(one, str) and Path(one).is_absolute() for one in folders):
+        raise _malformed(path, "'folders' is not a list of absolute paths")
     return SignerPolicy(
         frozenset(uris),
         module,
         members.get("insecure_loopback_http", False),
         frozenset(servers),
+        frozenset(map(Path, folders)),
     )
 
 

@@ -1,0 +1,210 @@
+"""What a cloned folder says is a stranger's word: no path of it leads out of the folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cardsign
+from tests.support import PORTABLE
+
+
+@pytest.fixture
+def prod(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The user's own project, whose card is published; the working directory is a clone beside."""
+    home = tmp_path / "prod"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    for command in (
+        ("init", "--simple", "--issuer", "https://prod.example"),
+        ("sign", "card.json", "-o", "signed.json"),
+        ("publish", "signed.json"),
+    ):
+        assert cardsign(*command).status == 0
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    monkeypatch.chdir(clone)
+    Path("card.json").write_text(json.dumps({**PORTABLE, "name": "the stranger's"}))
+    return home
+
+
+def settings(**members: str) -> None:
+    """A `cardsign.toml` in the working directory."""
+    lines = [f"{name} = {json.dumps(value)}" for name, value in members.items()]
+    Path("cardsign.toml").write_text("\n".join(["format = 1", *lines]) + "\n")
+
+
+def allow(*folders: Path) -> None:
+    """The user's own file."""
+    file = Path(os.environ["HOME"], ".config/cardsign/signers.toml")
+    file.parent.mkdir(parents=True)
+    file.write_text(f"format = 1\nfolders = {json.dumps(list(map(str, folders)))}\n")
+    file.chmod(0o600)
+
+
+def link_a_store() -> None:
+    """`store` is a symbolic link to the user's key store."""
+    Path("store").symlink_to("../prod/keys")
+    settings(keystore="store")
+
+
+def link_the_default() -> None:
+    """`keys` is one, and no settings are needed."""
+    Path("keys").symlink_to("../prod/keys")
+
+
+def name_a_detour() -> None:
+    """The path begins inside."""
+    Path("inside").mkdir()
+    settings(keystore="inside/../../prod/keys")
+
+
+STORES = {
+    "by a relative path": lambda: settings(keystore="../prod/keys"),
+    "by a detour": name_a_detour,
+    "by an absolute path": lambda: settings(keystore=str(Path("../prod/keys").resolve())),
+    "by a link that is named": link_a_store,
+    "by a link that is the default": link_the_default,
+}
+
+
+@pytest.mark.parametrize("name_it", STORES.values(), ids=STORES)
+def test_a_clone_cannot_have_its_card_signed_by_another_projects_keys(
+    prod: Path, cardsign: Cardsign, name_it: object
+) -> None:
+    """Whoever signs what was cloned would sign a stranger's card with the keys of production."""
+    assert callable(name_it)
+    name_it()
+    ended = cardsign("sign", "card.json", "-o", "signed.json")
+    assert (ended.status, "config.outside" in ended.err) == (2, True)
+    assert not Path("signed.json").exists()
+
+
+@pytest.mark.parametrize("name_it", STORES.values(), ids=STORES)
+def test_what_the_user_allows_may_lie_outside(
+    prod: Path, cardsign: Cardsign, name_it: object
+) -> None:
+    """In the user's own file; what lies below an allowed folder is allowed with it."""
+    assert callable(name_it)
+    name_it()
+    allow(prod)
+    ended = cardsign("sign", "card.json", "-o", "signed.json")
+    assert ended.status == 0, ended.err
+
+
+def test_a_folder_that_is_allowed_allows_no_other(prod: Path, cardsign: Cardsign) -> None:
+    """Nor does a name that only begins like it."""
+    settings(keystore="../prod/keys")
+    allow(prod.parent / "pro", prod / "keys" / "private")
+    assert "config.outside" in cardsign("keys", "list").err
+
+
+def test_a_tilde_is_a_name_like_any_other(prod: Path, cardsign: Cardsign) -> None:
+    """The user's home is not meant by it."""
+    shutil.copytree(prod / "keys", Path(os.environ["HOME"]) / "keys")
+    settings(keystore="~/keys")
+    ended = cardsign("sign", "card.json", "-o", "signed.json")
+    assert (ended.status, "keystore.missing" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize("path", ["keys", "./keys", "a/../keys", "linked"])
+def test_a_path_that_stays_inside_is_followed(prod: Path, cardsign: Cardsign, path: str) -> None:
+    """The honest twin: also by a link, if it stays in the folder."""
+    shutil.copytree(prod / "keys", "keys")
+    Path("a").mkdir()
+    Path("linked").symlink_to("keys")
+    settings(keystore=path, publish="public")
+    for command in (("sign", "card.json", "-o", "signed.json"), ("publish", "signed.json")):
+        ended = cardsign(*command)
+        assert ended.status == 0, ended.err
+    assert Path("public/current").exists()
+
+
+def test_what_is_typed_is_the_users_own_word(
+    prod: Path, cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option or the variable may name any key store."""
+    link_the_default()
+    named = ("--keystore", "../prod/keys")
+    assert cardsign("sign", "card.json", "-o", "signed.json", *named).status == 0
+    assert cardsign("keys", "list", CARDSIGN_KEYSTORE="../prod/keys").status == 0
+
+
+@pytest.mark.parametrize("path", ["../prod/public", "{absolute}", "there", "there/public"])
+def test_a_clone_cannot_publish_into_another_project(
+    prod: Path, cardsign: Cardsign, path: str
+) -> None:
+    """Without a passphrase, the stranger's card and key set became production's."""
+    before = (prod / "public/current").read_bytes()
+    Path("there").symlink_to("../prod/public" if path == "there" else "../prod")
+    assert cardsign("keys", "generate").status == 0
+    assert cardsign("sign", "card.json", "-o", "signed.json").status == 0
+    settings(publish=path.format(absolute=prod / "public"))
+    ended = cardsign("publish", "signed.json")
+    assert (ended.status, "config.outside" in ended.err) == (2, True)
+    assert (prod / "public/current").read_bytes() == before
+
+
+def test_a_publication_directory_takes_no_other_key_store(prod: Path, cardsign: Cardsign) -> None:
+    """Even where the user names it: it remembers whose cards it holds."""
+    before = (prod / "public/current").read_bytes()
+    assert cardsign("keys", "generate").status == 0
+    assert cardsign("sign", "card.json", "-o", "signed.json").status == 0
+    ended = cardsign("publish", "signed.json", "-o", "../prod/public")
+    assert (ended.status, "publish.other_publisher" in ended.err) == (2, True)
+    assert (prod / "public/current").read_bytes() == before
+    assert cardsign("publish", "signed.json", "-o", "public").status == 0
+
+
+def test_a_publication_directory_takes_no_other_issuer(prod: Path, cardsign: Cardsign) -> None:
+    """One key store may serve two issuers, each of which has a directory of its own."""
+    settings(issuer="https://other.example")
+    keys = ("--keystore", "../prod/keys")
+    assert cardsign("sign", "card.json", "-o", "signed.json", *keys).status == 0
+    ended = cardsign("publish", "signed.json", "-o", "../prod/public", *keys)
+    assert (ended.status, "publish.other_publisher" in ended.err) == (2, True)
+    assert "https://prod.example" in ended.err
+    settings(issuer="https://prod.example")
+    assert cardsign("publish", "signed.json", "-o", "../prod/public", *keys).status == 0
+
+
+def test_statements_enter_no_publication_of_another_key_store(
+    prod: Path, cardsign: Cardsign
+) -> None:
+    """Not even where no statements are published yet, which they would have to follow."""
+    before = (prod / "public/current").read_bytes()
+    made = cardsign("init", "--issuer", "https://other.example", "--no-recovery")
+    assert made.status == 0, made.err
+    ended = cardsign("release", "renew", "--force", "--publication", "../prod/public")
+    assert (ended.status, "publish.other_publisher" in ended.err) == (2, True)
+    assert (prod / "public/current").read_bytes() == before
+
+
+def test_init_says_what_has_to_be_allowed(
+    cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A key store outside of the folder is made, and its settings are refused until then."""
+    Path("here").mkdir()
+    monkeypatch.chdir("here")
+    made = cardsign("init", "--simple", "--keystore", "../vault")
+    assert (made.status, f'folders = ["{tmp_path / "vault"}"]' in made.err) == (0, True)
+    refused = cardsign("keys", "list")
+    assert (refused.status, f'folders = ["{tmp_path / "vault"}"]' in refused.err) == (2, True)
+    allow(tmp_path / "vault")
+    assert cardsign("keys", "list").status == 0
+
+
+@pytest.mark.parametrize("folders", ['["relative"]', "[5]", '"text"'])
+def test_a_folder_that_cannot_be_meant_is_refused(cardsign: Cardsign, folders: str) -> None:
+    """In the user's own file only absolute paths stand."""
+    file = Path(os.environ["HOME"], ".config/cardsign/signers.toml")
+    file.parent.mkdir(parents=True)
+    file.write_text(f"format = 1\nfolders = {folders}\n")
+    file.chmod(0o600)
+    ended = cardsign("keys", "list")
+    assert (ended.status, "config.malformed" in ended.err) == (2, True)
