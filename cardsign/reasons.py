@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from cardsign.errors import CardsignError
+
 
 @dataclass(frozen=True, slots=True)
 class ReasonCode:
@@ -575,6 +577,13 @@ class Reason:
     def of(cls, code: str, message: str, path: str = "", hint: str = "") -> Reason:
         """A reason with the registry's hint where none better is given."""
         return cls(code, message, path, hint or REASONS[code].hint)
+
+    @classmethod
+    def from_error(cls, error: CardsignError, path: str | None = None) -> Reason:
+        """An error as a reason, with its line and column; `path` stands for the error's own."""
+        place = f" (line {error.line}, column {error.column})" if error.line else ""
+        where = error.path if path is None else path
+        return cls.of(error.code, error.message + place, where, error.hint)
 
     def to_json(self) -> dict[str, str]:
         """The JSON object that verdicts carry."""

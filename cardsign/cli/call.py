@@ -7,11 +7,11 @@ import logging
 import math
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from cardsign.cli.inquiry import Visit, visit_options
+from cardsign.cli.inquiry import Visit, VisitOptions, visit_options
 from cardsign.cli.options import STDIO, json_option
 from cardsign.cli.reports import render_verdict
 from cardsign.cli.talk import print_json, safe, say
@@ -40,7 +40,7 @@ DEFAULT_TIMEOUT: Final = 60.0  # seconds; agents think
 )
 @visit_options
 @json_option
-def call(url: str, text: str, timeout: float, as_json: bool, **whom: Any) -> int:
+def call(url: str, text: str, timeout: float, whom: VisitOptions, as_json: bool) -> int:
     """Send TEXT ('-': standard input) to the agent at URL, and print what it answers.
 
     Nothing is sent before the agent's card is trusted, and then only to an endpoint that the
@@ -57,7 +57,7 @@ def call(url: str, text: str, timeout: float, as_json: bool, **whom: Any) -> int
         raise UsageFault("usage.invalid", f"TEXT has 1 to {MAX_TEXT} characters")
     if math.isnan(timeout):
         raise UsageFault("usage.invalid", "--timeout is no number of seconds")
-    visit = Visit.to(url, **whom)
+    visit = Visit.to(url, whom)
     report = visit.public.report
     if report.card is None:
         if as_json:

@@ -39,7 +39,10 @@ _COMMANDS: Final = {
         "cardsign.cli.bundle:bundle",
         "Put a card and its issuer's statements into one file.",
     ),
-    "trust": ("cardsign.cli.trust:trust", "Say whose cards to believe, and by which keys."),
+    "trust": (
+        "cardsign.cli.trust:trust_commands",
+        "Say whose cards to believe, and by which keys.",
+    ),
     "peers": ("cardsign.cli.peers:peers", "Verify all peers, day by day, and see how they stand."),
     "inspect": ("cardsign.cli.inspect:inspect", "Show what a card holds."),
     "explain": (

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
 
 import click
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
-from cardsign.cli.inquiry import Visit, visit_options
+from cardsign.cli.inquiry import Visit, VisitOptions, visit_options
 from cardsign.cli.options import STDIO, write_output
 from cardsign.cli.reports import render_verdict
 from cardsign.cli.talk import safe, say
@@ -39,7 +38,7 @@ from cardsign.verify.report import Report
     "credentials.toml says].",
 )
 @visit_options
-def fetch(url: str, output: str, extended: bool, audience: str | None, **whom: Any) -> int:
+def fetch(url: str, output: str, extended: bool, audience: str | None, whom: VisitOptions) -> int:
     """Fetch a card, verify it, and write its verified payload.
 
     The URL of a host is asked for /.well-known/agent-card.json, then for the legacy path. What is
@@ -53,7 +52,7 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **whom: A
         raise UsageFault("usage.conflict", "--audience is about the extended card: add --extended")
     if audience is not None and not AUDIENCE.fullmatch(audience):
         raise UsageFault("usage.invalid", f"--audience {audience!r} is not {AUDIENCE.pattern}")
-    visit = Visit.to(url, **whom)
+    visit = Visit.to(url, whom)
     name, report = visit.public.url, visit.public.report
     if extended and report.verdict == "trusted":
         name, report = _extended(visit, audience)

@@ -8,18 +8,28 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from cardsign.card.canonical import FULL_PROFILES
 from cardsign.cli.evidence import read_evidence
-from cardsign.cli.policy import LoadedPolicy, load_policy, memory_of, raise_lock, trust_options
-from cardsign.errors import CardRefused, InputRefused, UsageFault, of_the_user
+from cardsign.cli.options import STDIO, option_group, read_input
+from cardsign.cli.policy import LoadedPolicy, TrustOptions, raise_lock, trust_options
+from cardsign.cli.reports import Outcome
+from cardsign.errors import (
+    BundleRefused,
+    CardRefused,
+    InputRefused,
+    LocalFault,
+    UsageFault,
+    of_the_user,
+)
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.keys.signers.access import user_file
 from cardsign.reasons import Reason
+from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
 from cardsign.trust.known import NO_MEMORY, Memory
 from cardsign.trust.policy import (
     AtOrigin,
@@ -34,30 +44,25 @@ from cardsign.trust.policy import (
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
 from cardsign.urls import parse_origin, parse_url
 from cardsign.verify.extended import examine_extended
-from cardsign.verify.report import Answers, Report
-from cardsign.verify.signature import reason_of
+from cardsign.verify.report import Report
 from cardsign.verify.verdict import examine_card
 
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
     from cardsign.net.asker import Asker
-if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
-    from cardsign.net.discovery import Discoverer, Meeting
-if TYPE_CHECKING:  # an HTTP client, which no other command needs
     from cardsign.net.credentials import Wallet
-    from cardsign.net.discovery import Meeting
+    from cardsign.net.discovery import Discoverer, Meeting
     from cardsign.net.fetch import Wire
 
 
 # How commands ask live peers: one option, one way.
 
 
-def loopback_option(command: _Command) -> _Command:
-    """``--insecure-loopback-http``: ask this machine, and without TLS."""
-    return click.option(
-        "--insecure-loopback-http",
-        is_flag=True,
-        help="Ask URLs of this machine, over plain HTTP too; for trying things out.",
-    )(command)
+#: ``--insecure-loopback-http``: ask this machine, and without TLS.
+loopback_option: Final = click.option(
+    "--insecure-loopback-http",
+    is_flag=True,
+    help="Ask URLs of this machine, over plain HTTP too; for trying things out.",
+)
 
 
 def make_asker(now: Callable[[], datetime], insecure_loopback_http: bool) -> Asker:
@@ -85,28 +90,26 @@ class Named:
         issuer: ``--issuer``.
         origin: ``--origin``.
         jwks: ``--jwks``.
-        trust: ``--trust``.
-        state: ``--state``.
-        no_state: ``--no-state``.
+        trust: Which policy and memory.
         statements: ``--statements``.
         profiles: ``--profile``.
         at: ``--at``, in UTC; None for now.
+        insecure_loopback_http: Ask this machine, and without TLS.
     """
 
-    issuer: str | None
-    origin: str | None
-    jwks: str | None
-    trust: Path | None
-    state: Path | None
-    no_state: bool
-    statements: tuple[Path, ...]
-    profiles: tuple[str, ...]
-    at: datetime | None
+    issuer: str | None = None
+    origin: str | None = None
+    jwks: str | None = None
+    trust: TrustOptions = field(default_factory=TrustOptions)
+    statements: tuple[Path, ...] = ()
+    profiles: tuple[str, ...] = ()
+    at: datetime | None = None
+    insecure_loopback_http: bool = False
 
     @property
     def pins_keys(self) -> bool:
         """Whether ``--jwks`` is the whole policy."""
-        return self.jwks is not None and self.issuer is None and self.trust is None
+        return self.jwks is not None and self.issuer is None and self.trust.trust_file is None
 
     def check(self) -> None:
         """Refuse what contradicts itself, or would promise what is not looked at.
@@ -119,13 +122,45 @@ class Named:
         if self.origin is not None:
             with of_the_user("--origin"):
                 parse_origin(self.origin)
-        if self.pins_keys and (self.state or self.statements):
+        if self.pins_keys and (self.trust.state_dir or self.statements):
             unread = "--statements" if self.statements else "--state"
             raise UsageFault(
                 "usage.conflict",
                 f"--jwks alone pins keys, with which nothing is remembered and {unread} not read",
                 hint="Name the policy's entry with --issuer, or leave one of the two out.",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A card, and what came with it.
+
+    Attributes:
+        name: What verdicts call it.
+        untrusted_card: The card.
+        evidence: The statements in its bundle.
+        untrusted_file: What was read, if that is the card itself; empty for a bundle.
+    """
+
+    name: str
+    untrusted_card: bytes
+    evidence: Evidence = NO_EVIDENCE
+    untrusted_file: bytes = b""
+
+    @classmethod
+    def of_file(cls, name: str) -> Received:
+        """Read a file, which may be a bundle; ``-`` is standard input.
+
+        Raises:
+            BundleRefused: It says that it is a bundle, and is not a sound one.
+            LocalFault: It cannot be read.
+        """
+        untrusted_bytes = read_input(name, max_bytes=MAX_BUNDLE_BYTES)
+        shown = name if name != STDIO else "(stdin)"
+        if not is_bundle(untrusted_bytes):
+            return cls(shown, untrusted_bytes, untrusted_file=untrusted_bytes)
+        bundle = read_bundle(untrusted_bytes)
+        return cls(shown, bundle.untrusted_card, bundle.evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +199,13 @@ class Inquiry:
                 jwks = JwkSet.from_bytes(keys)
             if named.pins_keys:
                 return cls(named, _pinning(jwks, named), NO_MEMORY, NO_EVIDENCE, None, None)
-        loaded = load_policy(named.trust)
+        loaded = named.trust.load()
         if loaded is not None and named.issuer is not None:
             loaded.enrolment(named.issuer)
         return cls(
             named,
             loaded.policy if loaded else Policy(),
-            memory_of(loaded, named.state, named.no_state),
+            named.trust.memory(loaded),
             read_evidence(named.statements),
             keys,
             loaded,
@@ -210,7 +245,23 @@ class Inquiry:
         )
         return self._explained(report)
 
-    def meet(self, url: str, insecure_loopback_http: bool, *, fresh: bool = False) -> Meeting:
+    def examine_file(self, name: str) -> Outcome:
+        """What came of one file, which may be a bundle; ``-`` is standard input.
+
+        Raises:
+            LocalFault: As :meth:`examine`; a file that cannot be read is part of the outcome.
+        """
+        subject = self.subject(None)
+        try:
+            received = Received.of_file(name)
+        except BundleRefused as refusal:
+            return Outcome(name, self.without_card(refusal, name, subject))
+        except LocalFault as fault:
+            return Outcome(name, fault)
+        report = self.examine(received.untrusted_card, subject, received.evidence)
+        return Outcome(received.name, report, received.untrusted_file)
+
+    def meet(self, url: str, *, fresh: bool = False) -> Meeting:
         """The verdict on a live peer's card, and what was received.
 
         Raises:
@@ -221,7 +272,7 @@ class Inquiry:
         policy, evidence = self._for(self.subject(canonical(url)), NO_EVIDENCE)
         discoverer = self._discoverers.get(policy.digest)
         if discoverer is None:
-            asker = make_asker(self.now, insecure_loopback_http)
+            asker = make_asker(self.now, self.named.insecure_loopback_http)
             discoverer = Discoverer(policy, self.memory, asker=asker, now=self.now)
             self._discoverers[policy.digest] = discoverer
         met = discoverer.meet(
@@ -235,20 +286,19 @@ class Inquiry:
 
     def examine_beside(
         self,
-        untrusted_public: bytes,
+        received: Received,
         untrusted_extended: bytes,
         subject: PublicSubject,
         audience: str,
-        bundled: Evidence,
     ) -> tuple[Report, Report]:
         """The verdicts on a public card and the extended one beside it.
 
         Raises:
             LocalFault: As :meth:`examine`.
         """
-        policy, evidence = self._for(subject, bundled)
+        policy, evidence = self._for(subject, received.evidence)
         public, extended = examine_extended(
-            untrusted_public,
+            received.untrusted_card,
             untrusted_extended,
             of=subject,
             audience=audience,
@@ -265,15 +315,13 @@ class Inquiry:
     ) -> Report:
         """The verdict where there is no card to look at, for its bundle cannot be opened."""
         enrolment = self._enrolment(subject)
-        return Report(
-            "invalid",
+        report = Report.unread(
+            refusal,
             enrolment.name if enrolment else self.named.issuer or self.named.origin or name,
-            Answers(integrity="no"),
-            (reason_of(refusal),),
-            issuer=enrolment.name if enrolment and not enrolment.is_holder else None,
-            historic=self.named.at is not None,
-            checked_at=self.now(),
+            self.now(),
         )
+        issuer = enrolment.name if enrolment and not enrolment.is_holder else None
+        return replace(report, issuer=issuer, historic=self.named.at is not None)
 
     def _enrolment(self, subject: PublicSubject | None) -> Enrolment | None:
         try:
@@ -339,38 +387,48 @@ def _narrowed(policy: Policy, enrolment: Enrolment, profiles: tuple[str, ...]) -
     )
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+@dataclass(frozen=True, slots=True)
+class VisitOptions:
+    """Whom a command is about, and with which credential it comes.
+
+    Attributes:
+        named: Whom and what the command line names.
+        credential: ``--credential``.
+    """
+
+    named: Named
+    credential: str | None = None
 
 
-def visit_options(command: _Command) -> _Command:
-    """Whom a command is about, and with which credential it comes."""
-    for option in reversed(
-        (
-            click.option(
-                "--issuer",
-                metavar="NAME",
-                help="Whose card it must be, by the policy's own name [default: whoever the "
-                "policy enrols for the URL].",
-            ),
-            click.option(
-                "--jwks",
-                metavar="FILE",
-                help="Whose card it must be: the holder of these keys. No policy is read, and "
-                "revocation is not seen.",
-            ),
-            trust_options,
-            click.option(
-                "--credential",
-                metavar="SOURCE",
-                help="Where the credential is had from, env:NAME or exec:/absolute/path?arg=A; it "
-                "goes to the origin of URL alone [default: as credentials.toml in your own "
-                "configuration says].",
-            ),
-            loopback_option,
-        )
-    ):
-        command = option(command)
-    return command
+#: Whom a command visits, as `whom`.
+visit_options: Final = option_group(
+    VisitOptions,
+    "whom",
+    option_group(
+        Named,
+        "named",
+        click.option(
+            "--issuer",
+            metavar="NAME",
+            help="Whose card it must be, by the policy's own name [default: whoever the policy "
+            "enrols for the URL].",
+        ),
+        click.option(
+            "--jwks",
+            metavar="FILE",
+            help="Whose card it must be: the holder of these keys. No policy is read, and "
+            "revocation is not seen.",
+        ),
+        trust_options,
+        loopback_option,
+    ),
+    click.option(
+        "--credential",
+        metavar="SOURCE",
+        help="Where the credential is had from, env:NAME or exec:/absolute/path?arg=A; it goes to "
+        "the origin of URL alone [default: as credentials.toml in your own configuration says].",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,18 +450,7 @@ class Visit:
     again: Callable[[], Meeting]
 
     @classmethod
-    def to(
-        cls,
-        url: str,
-        *,
-        issuer: str | None,
-        jwks: str | None,
-        trust_file: Path | None,
-        state_dir: Path | None,
-        no_state: bool,
-        credential: str | None,
-        insecure_loopback_http: bool,
-    ) -> Visit:
+    def to(cls, url: str, whom: VisitOptions) -> Visit:
         """Meet the peer at a URL.
 
         Raises:
@@ -413,15 +460,14 @@ class Visit:
             raise UsageFault("usage.invalid", f"{url!r} is no URL", hint="Give https://HOST/.")
         from cardsign.net.fetch import FetchPolicy, Wire
 
-        inquiry = Inquiry.prepare(
-            Named(issuer, None, jwks, trust_file, state_dir, no_state, (), (), None)
-        )
-        wallet = _wallet(credential, url)
-        public = inquiry.meet(url, insecure_loopback_http)
+        inquiry = Inquiry.prepare(whom.named)
+        wallet = _wallet(whom.credential, url)
+        public = inquiry.meet(url)
         if inquiry.loaded is not None:
             raise_lock(inquiry.loaded, inquiry.memory)
-        wire = Wire(FetchPolicy(insecure_loopback_http=insecure_loopback_http))
-        again = partial(inquiry.meet, url, insecure_loopback_http, fresh=True)
+        loopback = whom.named.insecure_loopback_http
+        wire = Wire(FetchPolicy(insecure_loopback_http=loopback))
+        again = partial(inquiry.meet, url, fresh=True)
         return cls(inquiry, public, wire, wallet, again)
 
     @property

@@ -55,7 +55,7 @@ def option_group(
     """Options that belong together: the command gets one frozen value made of them.
 
     Args:
-        made: A dataclass, with a field for each option's parameter.
+        made: A dataclass, with a field for each option's parameter; others keep their defaults.
         into: The parameter of the command that takes it.
         options: What adds the options, in the order of the help text; a group may be among them,
             and is then the value of one field.
@@ -65,7 +65,7 @@ def option_group(
     def decorate(command: _Command) -> _Command:
         @wraps(command)
         def gathering(*args: Any, **given: Any) -> Any:
-            given[into] = made(**{name: given.pop(name) for name in names})
+            given[into] = made(**{name: given.pop(name) for name in names if name in given})
             return command(*args, **given)
 
         decorated: Any = gathering

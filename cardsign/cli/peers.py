@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Final, TypeAlias
@@ -18,15 +17,12 @@ from cardsign.cli.inquiry import loopback_option, make_asker
 from cardsign.cli.options import json_option
 from cardsign.cli.policy import (
     LoadedPolicy,
-    directory_memory,
-    memory_of,
-    needed_policy,
+    TrustOptions,
+    edit_options,
     raise_lock,
-    state_option,
-    trust_option,
     trust_options,
 )
-from cardsign.cli.reports import Outcome, reason_of_failure, weightiest
+from cardsign.cli.reports import Outcome, weightiest
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.trust_showing import kind_of
 from cardsign.errors import (
@@ -99,21 +95,18 @@ class _Seen:
 
 @click.command(short_help="Say how the issuers stand, from memory alone.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@trust_option
-@state_option
+@edit_options
 @json_option
-def status(
-    names: tuple[str, ...], trust_file: Path | None, state_dir: Path | None, as_json: bool
-) -> int:
+def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
     """Say how all issuers stand, or those named, by what is remembered; nobody is asked.
 
     Exit status: 0 no required peer needs anybody; 1 one does, or soon will; 2 a memory is missing
     or cannot be read. Optional peers change nothing of it.
     """
-    loaded = needed_policy(trust_file)
+    loaded = trust.needed()
     chosen = [loaded.enrolment(name) for name in dict.fromkeys(names)]
     now = datetime.now(UTC)
-    found = [_seen(loaded, state_dir, one, now) for one in chosen or loaded.policy.enrolments]
+    found = [_seen(loaded, trust, one, now) for one in chosen or loaded.policy.enrolments]
     if as_json:
         print_json([one.to_json() for one in found])
     else:
@@ -124,13 +117,11 @@ def status(
     return max((one.exit_status for one in found), default=EXIT_OK)
 
 
-def _seen(
-    loaded: LoadedPolicy, state_dir: Path | None, enrolment: Enrolment, now: datetime
-) -> _Seen:
+def _seen(loaded: LoadedPolicy, trust: TrustOptions, enrolment: Enrolment, now: datetime) -> _Seen:
     try:
-        known, notes = directory_memory(state_dir, loaded.floors).recall(enrolment)
+        known, notes = trust.directory(loaded.floors).recall(enrolment)
     except StateFault as fault:  # what is wrong with a memory is part of the answer
-        return _Seen(enrolment, None, None, (reason_of_failure(fault),))
+        return _Seen(enrolment, None, None, (Reason.from_error(fault),))
     ahead = outlook(enrolment, loaded.policy.limits, known, now=now)
     return _Seen(enrolment, known, ahead, (*notes, *ahead.alarms))
 
@@ -229,9 +220,7 @@ def verify(
     names: tuple[str, ...],
     concurrency: int,
     insecure_loopback_http: bool,
-    trust_file: Path | None,
-    state_dir: Path | None,
-    no_state: bool,
+    trust: TrustOptions,
     as_json: bool,
 ) -> int:
     """Verify all cards of all issuers, or of those named.
@@ -244,9 +233,9 @@ def verify(
     has vanished or is another than it was; 3 none of this, and of one card no verdict could be
     reached; 2 a fault of this machine. Optional peers change nothing of it.
     """
-    loaded = needed_policy(trust_file)
+    loaded = trust.needed()
     checks = _checks(loaded, names)
-    memory = memory_of(loaded, state_dir, no_state)
+    memory = trust.memory(loaded)
 
     def now() -> datetime:
         return datetime.now(UTC)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
+from cardsign.cli.options import option_group
 from cardsign.cli.talk import say
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.trust.known import NO_MEMORY, Floor, Memory, WithoutMemory
@@ -19,8 +20,6 @@ from cardsign.trust.state import DirectoryMemory
 
 VARIABLE: Final = "CARDSIGN_TRUST"
 _FOLDER: Final = "cardsign"  # below the XDG folders
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,124 +52,129 @@ class LoadedPolicy:
         return found
 
 
-def trust_option(command: _Command) -> _Command:
-    """``--trust``: which policy."""
-    return click.option(
-        "--trust",
-        "trust_file",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help=f"The policy [default: {VARIABLE}, then ./{POLICY_FILE}, then "
-        f"$XDG_CONFIG_HOME/{_FOLDER}/{POLICY_FILE}].",
-    )(command)
+@dataclass(frozen=True, slots=True)
+class TrustOptions:
+    """Which policy and which memory a command is about.
 
-
-def state_option(command: _Command) -> _Command:
-    """``--state``: where the verifier remembers."""
-    return click.option(
-        "--state",
-        "state_dir",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help=f"Where issuers are remembered [default: $XDG_STATE_HOME/{_FOLDER}].",
-    )(command)
-
-
-def trust_options(command: _Command) -> _Command:
-    """``--trust``, ``--state`` and ``--no-state``."""
-    command = click.option(
-        "--no-state",
-        is_flag=True,
-        help="Remember nothing: only what trust.lock names cannot be rolled back.",
-    )(command)
-    return trust_option(state_option(command))
-
-
-def load_policy(option: Path | None) -> LoadedPolicy | None:
-    """Read the policy and its lock; None where none is named and none is found.
-
-    Raises:
-        UsageFault: ``policy.not_found``: the one that is named; ``policy.malformed``,
-            ``lock.malformed``.
-        FileFault: It cannot be read.
+    Attributes:
+        trust_file: What ``--trust`` names.
+        state_dir: What ``--state`` names.
+        no_state: ``--no-state``: nothing is remembered.
     """
-    path = find_policy(option)
-    if path is None:
-        return None
-    from cardsign.trust.policyfile import read_policy  # needs pydantic, which --jwks does not
 
-    try:
-        policy, text = read_policy(path)
-    except FileFault as fault:
-        if fault.code != "file.not_found":
-            raise
-        raise UsageFault(
-            "policy.not_found", "there is no such policy file", path=str(path)
-        ) from fault
-    return LoadedPolicy(policy, path, read_lock(lock_of(path)), text)
+    trust_file: Path | None = None
+    state_dir: Path | None = None
+    no_state: bool = False
+
+    def find(self) -> Path | None:
+        """The policy file: option, environment, working directory, XDG configuration.
+
+        Named ones are returned whether or not they are there.
+        """
+        if self.trust_file is not None:
+            return self.trust_file
+        if named := os.environ.get(VARIABLE):
+            return Path(named)
+        candidates = (Path(POLICY_FILE), _xdg("CONFIG", ".config") / POLICY_FILE)
+        return next((path for path in candidates if path.exists()), None)
+
+    def load(self) -> LoadedPolicy | None:
+        """Read the policy and its lock; None where none is named and none is found.
+
+        Raises:
+            UsageFault: ``policy.not_found``: the one that is named; ``policy.malformed``,
+                ``lock.malformed``.
+            FileFault: It cannot be read.
+        """
+        path = self.find()
+        if path is None:
+            return None
+        from cardsign.trust.policyfile import read_policy  # needs pydantic, which --jwks does not
+
+        try:
+            policy, text = read_policy(path)
+        except FileFault as fault:
+            if fault.code != "file.not_found":
+                raise
+            raise UsageFault(
+                "policy.not_found", "there is no such policy file", path=str(path)
+            ) from fault
+        return LoadedPolicy(policy, path, read_lock(lock_of(path)), text)
+
+    def needed(self) -> LoadedPolicy:
+        """Read the policy of a command that is about one.
+
+        Raises:
+            UsageFault: ``trust.no_anchor`` where there is none, or as :meth:`load`.
+            FileFault: As :meth:`load`.
+        """
+        loaded = self.load()
+        if loaded is None:
+            raise UsageFault(
+                "trust.no_anchor",
+                f"no policy: there is no {POLICY_FILE} here, nor in {_xdg('CONFIG', '.config')}",
+                hint="Make one: cardsign trust init, then cardsign trust add NAME "
+                "--origin ORIGIN --keyset FILE.",
+            )
+        return loaded
+
+    def extensible(self) -> LoadedPolicy:
+        """Read the policy of a command that adds to one; where there is none yet, an empty one.
+
+        Raises:
+            UsageFault, FileFault: As :meth:`load`.
+        """
+        from cardsign.trust.policyedit import EMPTY_POLICY
+
+        return self.load() or LoadedPolicy(Policy(), Path(POLICY_FILE), {}, EMPTY_POLICY)
+
+    def directory(self, floors: Mapping[str, Floor]) -> DirectoryMemory:
+        """The memory on this machine's disk."""
+        return DirectoryMemory(self.state_dir or _xdg("STATE", ".local/state"), floors)
+
+    def memory(self, loaded: LoadedPolicy | None) -> Memory:
+        """The memory that a verdict under this policy rests on.
+
+        Raises:
+            UsageFault: ``usage.conflict``.
+        """
+        if self.no_state and self.state_dir is not None:
+            raise UsageFault("usage.conflict", "--state and --no-state contradict one another")
+        if loaded is None:
+            return NO_MEMORY
+        if self.no_state:
+            return WithoutMemory(loaded.floors)
+        return self.directory(loaded.floors)
 
 
-def needed_policy(option: Path | None) -> LoadedPolicy:
-    """Read the policy of a command that is about one.
-
-    Raises:
-        UsageFault: ``trust.no_anchor`` where there is none, or as :func:`load_policy`.
-        FileFault: As :func:`load_policy`.
-    """
-    loaded = load_policy(option)
-    if loaded is None:
-        raise UsageFault(
-            "trust.no_anchor",
-            f"no policy: there is no {POLICY_FILE} here, nor in {_xdg('CONFIG', '.config')}",
-            hint="Make one: cardsign trust init, then cardsign trust add NAME --origin ORIGIN "
-            "--keyset FILE.",
-        )
-    return loaded
-
-
-def extensible_policy(option: Path | None) -> LoadedPolicy:
-    """Read the policy of a command that adds to one; where there is none yet, an empty one.
-
-    Raises:
-        UsageFault, FileFault: As :func:`load_policy`.
-    """
-    from cardsign.trust.policyedit import EMPTY_POLICY
-
-    loaded = load_policy(option)
-    return loaded or LoadedPolicy(Policy(), Path(POLICY_FILE), {}, EMPTY_POLICY)
-
-
-def find_policy(option: Path | None) -> Path | None:
-    """The policy file: option, environment, working directory, XDG configuration.
-
-    Named ones are returned whether or not they are there.
-    """
-    if option is not None:
-        return option
-    if named := os.environ.get(VARIABLE):
-        return Path(named)
-    candidates = (Path(POLICY_FILE), _xdg("CONFIG", ".config") / POLICY_FILE)
-    return next((path for path in candidates if path.exists()), None)
-
-
-def directory_memory(state_dir: Path | None, floors: Mapping[str, Floor]) -> DirectoryMemory:
-    """The memory on this machine's disk."""
-    return DirectoryMemory(state_dir or _xdg("STATE", ".local/state"), floors)
-
-
-def memory_of(loaded: LoadedPolicy | None, state_dir: Path | None, no_state: bool) -> Memory:
-    """The memory that a verdict under this policy rests on.
-
-    Raises:
-        UsageFault: ``usage.conflict``.
-    """
-    if no_state and state_dir is not None:
-        raise UsageFault("usage.conflict", "--state and --no-state contradict one another")
-    if loaded is None:
-        return NO_MEMORY
-    if no_state:
-        return WithoutMemory(loaded.floors)
-    return directory_memory(state_dir, loaded.floors)
+_TRUST: Final = click.option(
+    "--trust",
+    "trust_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"The policy [default: {VARIABLE}, then ./{POLICY_FILE}, then "
+    f"$XDG_CONFIG_HOME/{_FOLDER}/{POLICY_FILE}].",
+)
+_STATE: Final = click.option(
+    "--state",
+    "state_dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help=f"Where issuers are remembered [default: $XDG_STATE_HOME/{_FOLDER}].",
+)
+_NO_STATE: Final = click.option(
+    "--no-state",
+    is_flag=True,
+    help="Remember nothing: only what trust.lock names cannot be rolled back.",
+)
+#: ``--trust``, as `trust`.
+policy_options: Final = option_group(TrustOptions, "trust", _TRUST)
+#: ``--state``, as `trust`.
+state_options: Final = option_group(TrustOptions, "trust", _STATE)
+#: ``--trust`` and ``--state``, as `trust`.
+edit_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE)
+#: ``--trust``, ``--state`` and ``--no-state``, as `trust`.
+trust_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE, _NO_STATE)
 
 
 def raise_lock(loaded: LoadedPolicy, memory: Memory) -> None:

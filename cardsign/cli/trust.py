@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,11 +12,10 @@ from cardsign.cli.evidence import read_evidence
 from cardsign.cli.options import json_option
 from cardsign.cli.policy import (
     LoadedPolicy,
-    directory_memory,
-    find_policy,
-    needed_policy,
-    state_option,
-    trust_option,
+    TrustOptions,
+    edit_options,
+    policy_options,
+    state_options,
 )
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.trust_add import add
@@ -59,11 +59,11 @@ def known() -> None:
 
 
 @known.command("list")
-@state_option
+@state_options
 @json_option
-def list_known(state_dir: Path | None, as_json: bool) -> None:
+def list_known(trust: TrustOptions, as_json: bool) -> None:
     """List the issuers of whom something is remembered."""
-    memory = directory_memory(state_dir, {})
+    memory = trust.directory({})
     if as_json:
         print_json(
             [{"name": name, **known_members(_known(memory, name))} for name in memory.names()]
@@ -79,11 +79,11 @@ def list_known(state_dir: Path | None, as_json: bool) -> None:
 
 @known.command("show")
 @click.argument("name")
-@state_option
+@state_options
 @json_option
-def show_known(name: str, state_dir: Path | None, as_json: bool) -> None:
+def show_known(name: str, trust: TrustOptions, as_json: bool) -> None:
     """Show what is remembered of NAME."""
-    remembered = _known(directory_memory(state_dir, {}), name)
+    remembered = _known(trust.directory({}), name)
     if as_json:
         print_json({"name": name, **known_members(remembered)})
     else:
@@ -92,14 +92,14 @@ def show_known(name: str, state_dir: Path | None, as_json: bool) -> None:
 
 @known.command()
 @click.argument("name")
-@state_option
+@state_options
 @json_option
-def forget(name: str, state_dir: Path | None, as_json: bool) -> None:
+def forget(name: str, trust: TrustOptions, as_json: bool) -> None:
     """Forget NAME. What is seen next can then be older than what was seen before.
 
     The floors of trust.lock stay; `cardsign trust init` begins the memory anew with them.
     """
-    memory = directory_memory(state_dir, {})
+    memory = trust.directory({})
     if not memory.forget(name):
         raise _missing(memory, name)
     if as_json:
@@ -137,14 +137,12 @@ def _missing(memory: DirectoryMemory, name: str) -> StateFault:
     metavar="FILE|DIR",
     help="Statements that lead on from the one held. May be repeated.",
 )
-@trust_option
-@state_option
+@edit_options
 @json_option
 def pin(
     name: str,
     keysets: tuple[Path, ...],
-    trust_file: Path | None,
-    state_dir: Path | None,
+    trust: TrustOptions,
     as_json: bool,
 ) -> None:
     """Move the pin of NAME to the newest keyset statement that follows lawfully from it.
@@ -152,7 +150,7 @@ def pin(
     That is the one in memory, or one to which the statements of --keyset lead. The lock is
     raised with it. A `tofu` anchor becomes a `keyset` anchor.
     """
-    loaded = needed_policy(trust_file)
+    loaded = trust.needed()
     enrolment = loaded.enrolment(name)
     if not isinstance(enrolment.anchor, KeysetAnchor | TofuAnchor):
         raise UsageFault(
@@ -162,7 +160,7 @@ def pin(
             hint="Enrol the issuer by its keyset statement: cardsign trust remove, then add.",
         )
     now = datetime.now(UTC)
-    newest, remembered = _newest(loaded, enrolment, keysets, state_dir, now)
+    newest, remembered = _newest(loaded, enrolment, keysets, trust, now)
     anchor = _moved(enrolment.anchor, newest)
     changed = anchor != enrolment.anchor
     if changed:
@@ -184,12 +182,12 @@ def _newest(
     loaded: LoadedPolicy,
     enrolment: Enrolment,
     keysets: tuple[Path, ...],
-    state_dir: Path | None,
+    trust: TrustOptions,
     now: datetime,
 ) -> tuple[KeysetStatement, Known]:
     """The statement to pin, and what is remembered once it has been reached."""
     evidence = read_evidence(keysets)
-    with directory_memory(state_dir, loaded.floors).of(enrolment) as memo:
+    with trust.directory(loaded.floors).of(enrolment) as memo:
         standing = establish(enrolment, loaded.policy.limits, evidence, memo, now=now)
         for reason in standing.blocks[:1]:
             raise UsageFault(reason.code, reason.message, hint=reason.hint)
@@ -217,8 +215,8 @@ def _pin_of(keyset: KeysetStatement) -> KeysetId:
     return keyset.id
 
 
-@click.group()
-def trust() -> None:
+@click.group("trust")
+def trust_commands() -> None:
     """Say whose cards to believe, by which keys, and what may be left open.
 
     The policy is trust.toml; what is seen of its issuers is kept in the memory of this user,
@@ -226,23 +224,22 @@ def trust() -> None:
     """
 
 
-trust.add_command(add)
-trust.add_command(pin)
-trust.add_command(test)
-trust.add_command(known)
+trust_commands.add_command(add)
+trust_commands.add_command(pin)
+trust_commands.add_command(test)
+trust_commands.add_command(known)
 
 
-@trust.command(short_help="Write an empty trust.toml, or begin the memory of one.")
-@trust_option
-@state_option
+@trust_commands.command(short_help="Write an empty trust.toml, or begin the memory of one.")
+@edit_options
 @json_option
-def init(trust_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
+def init(trust: TrustOptions, as_json: bool) -> None:
     """Write an empty trust.toml; or, where there is one, begin the memory of its issuers.
 
     On a new machine the memory begins with the floors of trust.lock. What is remembered
     already stays as it is.
     """
-    path = find_policy(trust_file) or Path(POLICY_FILE)
+    path = trust.find() or Path(POLICY_FILE)
     begun: list[str] = []
     written = not path.exists()
     if written:
@@ -250,7 +247,7 @@ def init(trust_file: Path | None, state_dir: Path | None, as_json: bool) -> None
             raise FileFault("file.unwritable", "its directory does not exist", path=str(path))
         write_atomic(path, EMPTY_POLICY.encode())
     else:
-        begun = _begin(needed_policy(path), state_dir)
+        begun = _begin(replace(trust, trust_file=path))
     if as_json:
         print_json({"policy": str(path), "written": written, "begun": begun})
     elif written:
@@ -260,8 +257,9 @@ def init(trust_file: Path | None, state_dir: Path | None, as_json: bool) -> None
         say(f"began the memory of {', '.join(begun)}" if begun else "nothing was missing")
 
 
-def _begin(loaded: LoadedPolicy, state_dir: Path | None) -> list[str]:
-    memory = directory_memory(state_dir, loaded.floors)
+def _begin(trust: TrustOptions) -> list[str]:
+    loaded = trust.needed()
+    memory = trust.directory(loaded.floors)
     begun = []
     for enrolment in loaded.policy.enrolments:
         if memory.find(enrolment.name) is None:
@@ -273,12 +271,12 @@ def _begin(loaded: LoadedPolicy, state_dir: Path | None) -> list[str]:
     return begun
 
 
-@trust.command("list", short_help="List the issuers.")
-@trust_option
+@trust_commands.command("list", short_help="List the issuers.")
+@policy_options
 @json_option
-def list_(trust_file: Path | None, as_json: bool) -> None:
+def list_(trust: TrustOptions, as_json: bool) -> None:
     """List the issuers: name, anchor, freshness, and where they may stand."""
-    loaded = needed_policy(trust_file)
+    loaded = trust.needed()
     if as_json:
         print_json([enrolment_members(one) for one in loaded.policy.enrolments])
         return
@@ -289,17 +287,16 @@ def list_(trust_file: Path | None, as_json: bool) -> None:
         say(f"{loaded.path} trusts nobody")
 
 
-@trust.command(short_help="Show what is said and known of an issuer.")
+@trust_commands.command(short_help="Show what is said and known of an issuer.")
 @click.argument("name")
-@trust_option
-@state_option
+@edit_options
 @json_option
-def show(name: str, trust_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
+def show(name: str, trust: TrustOptions, as_json: bool) -> None:
     """Show what the policy says of NAME, the floors of the lock, and what is remembered."""
-    loaded = needed_policy(trust_file)
+    loaded = trust.needed()
     enrolment = loaded.enrolment(name)
     floor = loaded.floors.get(name)
-    memory = directory_memory(state_dir, loaded.floors)
+    memory = trust.directory(loaded.floors)
     try:
         remembered, fault = memory.recall(enrolment)[0], None
         say_if_old(remembered.keyset, datetime.now(UTC))
@@ -321,27 +318,24 @@ def show(name: str, trust_file: Path | None, state_dir: Path | None, as_json: bo
         click.echo("\n".join(("remembered", *(f"  {line}" for line in known_lines(remembered)))))
 
 
-@trust.command(short_help="Take an issuer out of the policy.")
+@trust_commands.command(short_help="Take an issuer out of the policy.")
 @click.argument("name")
 @click.option("--forget", is_flag=True, help="Forget what is remembered of the issuer too.")
-@trust_option
-@state_option
+@edit_options
 @json_option
-def remove(
-    name: str, forget: bool, trust_file: Path | None, state_dir: Path | None, as_json: bool
-) -> None:
+def remove(name: str, forget: bool, trust: TrustOptions, as_json: bool) -> None:
     """Take NAME out of the policy and its lock; its cards are trusted no more.
 
     What is remembered is kept, so that an issuer enrolled again cannot be rolled back
     meanwhile; --forget gives that up.
     """
-    loaded = needed_policy(trust_file)
+    loaded = trust.needed()
     loaded.enrolment(name)
     edit_policy(
         loaded.path, lambda text: without_issuer(text, name), lambda policy: minus(policy, name)
     )
     remove_floor(lock_of(loaded.path), name)
-    forgotten = forget and directory_memory(state_dir, {}).forget(name)
+    forgotten = forget and trust.directory({}).forget(name)
     if as_json:
         print_json({"removed": name, "forgotten": forgotten})
     else:

@@ -15,10 +15,8 @@ from cardsign.cli.inquiry import is_url, loopback_option, make_asker
 from cardsign.cli.options import json_option
 from cardsign.cli.policy import (
     LoadedPolicy,
-    directory_memory,
-    extensible_policy,
-    state_option,
-    trust_option,
+    TrustOptions,
+    edit_options,
 )
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.trust_showing import keyset_lines, keyset_members, kind_of, say_if_old
@@ -285,15 +283,13 @@ def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
     "waived with what cannot show it].",
 )
 @loopback_option
-@trust_option
-@state_option
+@edit_options
 @json_option
 def add(
     who: str,
     name: str | None,
     origins: tuple[str, ...],
-    trust_file: Path | None,
-    state_dir: Path | None,
+    trust: TrustOptions,
     as_json: bool,
     cards: tuple[str, ...],
     peer: str | None,
@@ -310,7 +306,7 @@ def add(
     policy yet, one is begun in this folder. Compare what is printed with the issuer over another
     channel: nothing else shows that a first statement is genuine.
     """
-    loaded = extensible_policy(trust_file)
+    loaded = trust.extensible()
     met = _url(who) if is_url(who) else None
     if met is not None:
         name = name or met.origin.host
@@ -339,12 +335,12 @@ def add(
         "cards": list(dict.fromkeys(cards)),
         "peer": peer,
     }
-    _enrol(loaded, {member: one for member, one in given.items() if one}, source, state_dir)
+    _enrol(loaded, {member: one for member, one in given.items() if one}, source, trust)
     _tell(loaded, name, source, as_json)
 
 
 def _enrol(
-    loaded: LoadedPolicy, members: dict[str, Any], source: Source, state_dir: Path | None
+    loaded: LoadedPolicy, members: dict[str, Any], source: Source, trust: TrustOptions
 ) -> None:
     """Write memory and lock, and the policy last: without it the others mean nothing."""
     new = parse_policy(
@@ -353,7 +349,7 @@ def _enrol(
     parse_policy(with_issuer(loaded.text, members, source.anchor), source=str(loaded.path))
     (enrolment,) = new.enrolments
     known = first_known(source.anchor, source.keyset, source.release)
-    directory_memory(state_dir, loaded.floors).create(enrolment, known)
+    trust.directory(loaded.floors).create(enrolment, known)
     raise_floors(lock_of(loaded.path), {enrolment.name: known.as_floor()})
     if not loaded.path.exists():
         write_atomic(loaded.path, loaded.text.encode())

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from cardsign.cli.evidence import statements_option
 from cardsign.cli.inquiry import Inquiry, Named
-from cardsign.cli.options import json_option, read_input
-from cardsign.cli.policy import LoadedPolicy, directory_memory, needed_policy, trust_options
+from cardsign.cli.options import json_option, option_group
+from cardsign.cli.policy import LoadedPolicy, trust_options
 from cardsign.cli.reports import render_verdict
 from cardsign.cli.talk import print_json, safe
 from cardsign.cli.trust_showing import kind_of, say_if_old
-from cardsign.errors import BundleRefused
-from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
+from cardsign.errors import LocalFault
 from cardsign.trust.known import TransientMemory
 from cardsign.trust.policy import Enrolment, PublicSubject
 from cardsign.trust.policylines import Lines, Location
-from cardsign.trust.statements import NO_EVIDENCE
 from cardsign.verify.report import Report
 
 # Which member of the policy a reason goes back to, by the longest beginning of its code. What is
@@ -73,41 +70,42 @@ class Decision:
     is_set: bool
 
 
+#: Of what ``cardsign trust test`` asks, as `named`.
+_ASKED: Final = option_group(
+    Named,
+    "named",
+    click.option("--issuer", metavar="NAME", help="Ask as about the card of this issuer."),
+    click.option("--origin", metavar="ORIGIN", help="Ask as about the card of this origin."),
+    click.option(
+        "--jwks", metavar="FILE", help="What the URL of the issuer's `jwks` anchor would answer."
+    ),
+    statements_option,
+    trust_options,
+)
+
+
 @click.command(short_help="Say what verify would say of a card, and why.")
 @click.argument("card")
-@click.option("--issuer", metavar="NAME", help="Ask as about the card of this issuer.")
-@click.option("--origin", metavar="ORIGIN", help="Ask as about the card of this origin.")
-@click.option(
-    "--jwks", metavar="FILE", help="What the URL of the issuer's `jwks` anchor would answer."
-)
-@statements_option
-@trust_options
+@_ASKED
 @json_option
-def test(
-    card: str,
-    issuer: str | None,
-    origin: str | None,
-    jwks: str | None,
-    statements: tuple[Path, ...],
-    trust_file: Path | None,
-    state_dir: Path | None,
-    no_state: bool,
-    as_json: bool,
-) -> int:
+def test(card: str, named: Named, as_json: bool) -> int:
     """Say what verify would say of CARD ('-' for stdin), and which line of trust.toml decides.
 
     CARD may be a bundle. Nothing is remembered. Exit status as that of verify.
     """
-    loaded = needed_policy(trust_file)
-    named = Named(issuer, origin, jwks, loaded.path, state_dir, no_state, statements, (), None)
-    inquiry = Inquiry.prepare(named)
+    loaded = named.trust.needed()
+    trust = replace(named.trust, trust_file=loaded.path)
+    inquiry = Inquiry.prepare(replace(named, trust=trust))
     subject = inquiry.subject(None)
     enrolment = loaded.policy.find(subject)
-    if enrolment is not None and not no_state:
-        remembered, _ = directory_memory(state_dir, loaded.floors).recall(enrolment)
+    if enrolment is not None and not trust.no_state:
+        remembered, _ = trust.directory(loaded.floors).recall(enrolment)
         say_if_old(remembered.keyset, datetime.now(UTC))
         inquiry = replace(inquiry, memory=TransientMemory({enrolment.name: remembered}))
-    report = _report(inquiry, card, subject)
+    outcome = inquiry.examine_file(card)
+    if isinstance(outcome.result, LocalFault):
+        raise outcome.result
+    report = outcome.result
     decision = None if enrolment is None else decided_by(report, loaded, enrolment)
     if as_json:
         print_json({"input": card, **report.to_json(), "decided_by": _members(loaded, decision)})
@@ -115,17 +113,6 @@ def test(
         click.echo(render_verdict(card, report))
         click.echo(f"  decided by: {_shown(loaded, subject, enrolment, decision)}")
     return report.exit_status
-
-
-def _report(inquiry: Inquiry, name: str, subject: PublicSubject | None) -> Report:
-    untrusted_bytes, bundled = read_input(name, max_bytes=MAX_BUNDLE_BYTES), NO_EVIDENCE
-    if is_bundle(untrusted_bytes):
-        try:
-            bundle = read_bundle(untrusted_bytes)
-        except BundleRefused as refusal:
-            return inquiry.without_card(refusal, name, subject)
-        untrusted_bytes, bundled = bundle.untrusted_card, bundle.evidence
-    return inquiry.examine(untrusted_bytes, subject, bundled)
 
 
 def decided_by(report: Report, loaded: LoadedPolicy, enrolment: Enrolment) -> Decision | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from pathlib import Path
 from typing import Final
 
 import click
@@ -14,89 +14,138 @@ from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
 from cardsign.cli.evidence import statements_option
-from cardsign.cli.inquiry import Inquiry, Named, is_url, loopback_option
-from cardsign.cli.options import STDIO, json_option, read_input, write_output
+from cardsign.cli.inquiry import Inquiry, Named, Received, is_url, loopback_option
+from cardsign.cli.options import STDIO, json_option, option_group, read_input, write_output
 from cardsign.cli.policy import raise_lock, trust_options
 from cardsign.cli.reports import Outcome, render_verdict, weightiest
 from cardsign.cli.talk import complain, print_json
 from cardsign.errors import BundleRefused, LocalFault, UsageFault
-from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
-from cardsign.trust.statements import NO_EVIDENCE, Evidence
 
 FORMATS: Final = ("text", "json", "sarif", "junit")
 
 
+def read_time(text: str) -> datetime:
+    """The moment that ``--at`` names, in UTC."""
+    try:
+        try:
+            return datetime.combine(date.fromisoformat(text), time(), UTC)
+        except ValueError:
+            moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError) as exc:
+        raise UsageFault("usage.invalid", f"--at takes an ISO date or time, not {text!r}") from exc
+    raise UsageFault(
+        "usage.invalid",
+        f"--at {text!r} says no offset from UTC",
+        hint="Write it as 2026-01-31T18:00:00Z, for instance.",
+    )
+
+
+#: Of what ``cardsign verify`` asks, as `named`.
+named_options: Final = option_group(
+    Named,
+    "named",
+    click.option("--issuer", metavar="NAME", help="The subject, by the policy's own name for it."),
+    click.option(
+        "--origin",
+        metavar="ORIGIN",
+        help="The subject is whoever the policy enrols for this origin; beside --jwks alone, every "
+        "interface must stand there.",
+    ),
+    click.option(
+        "--jwks",
+        metavar="FILE",
+        help="Alone: the subject is the holder of these keys, at any origin; no policy is read "
+        "and revocation is not seen. With --issuer or --trust: what the URL of the issuer's `jwks` "
+        "anchor answers; any other anchor is a conflict.",
+    ),
+    trust_options,
+    statements_option,
+    click.option(
+        "--at",
+        type=read_time,
+        metavar="TIME",
+        help="Ask about another time than now: YYYY-MM-DD, its first second in UTC, or ISO 8601 "
+        "with an offset. Nothing is trusted by such a verdict, and nothing remembered.",
+    ),
+    click.option(
+        "--profile",
+        "profiles",
+        multiple=True,
+        type=click.Choice(DEFAULT_PROFILES),
+        help="The profiles that count, instead of the two full ones; of those that the policy "
+        "accepts, where there is one. May be repeated; --profile served-as-is is the strictest "
+        "choice.",
+    ),
+    loopback_option,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """How verdicts are printed, and what else is written.
+
+    Attributes:
+        output: ``-o``: where the verified payload goes.
+        form: ``--format``; None where it is not named.
+        as_json: ``--json``.
+    """
+
+    output: str | None
+    form: str | None
+    as_json: bool
+
+    @property
+    def format(self) -> str:
+        """One of :data:`FORMATS`.
+
+        Raises:
+            UsageFault: ``usage.conflict``: two are named.
+        """
+        if self.as_json and self.form not in (None, "json"):
+            both = f"--json and --format {self.form} ask for two formats"
+            raise UsageFault("usage.conflict", both)
+        return "json" if self.as_json else self.form or "text"
+
+
+output_options: Final = option_group(
+    OutputOptions,
+    "to",
+    click.option(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="Write the verified payload of the one CARD, or with --extended of the extended card, "
+        "if it is trusted and only then; '-' for stdout.",
+    ),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(FORMATS),
+        help="How verdicts are printed [default: text]; SARIF 2.1.0 and JUnit XML are one document "
+        "for all cards.",
+    ),
+    json_option,
+)
+
+
 @click.command()
 @click.argument("cards", nargs=-1, required=True, metavar="CARD|URL...")
-@click.option("--issuer", metavar="NAME", help="The subject, by the policy's own name for it.")
-@click.option(
-    "--origin",
-    metavar="ORIGIN",
-    help="The subject is whoever the policy enrols for this origin; beside --jwks alone, every "
-    "interface must stand there.",
-)
-@click.option(
-    "--jwks",
-    metavar="FILE",
-    help="Alone: the subject is the holder of these keys, at any origin; no policy is read and "
-    "revocation is not seen. With --issuer or --trust: what the URL of the issuer's `jwks` anchor "
-    "answers; any other anchor is a conflict.",
-)
-@trust_options
-@statements_option
+@named_options
 @click.option(
     "--extended",
     metavar="FILE",
     help="Verify this extended card beside its public CARD; with --audience.",
 )
 @click.option("--audience", metavar="ID", help="For whom the extended card must be.")
-@click.option(
-    "--at",
-    metavar="TIME",
-    help="Ask about another time than now: YYYY-MM-DD, its first second in UTC, or ISO 8601 with "
-    "an offset. Nothing is trusted by such a verdict, and nothing remembered.",
-)
-@click.option(
-    "--profile",
-    "profiles",
-    multiple=True,
-    type=click.Choice(DEFAULT_PROFILES),
-    help="The profiles that count, instead of the two full ones; of those that the policy "
-    "accepts, where there is one. May be repeated; --profile served-as-is is the strictest choice.",
-)
-@click.option(
-    "-o",
-    "--output",
-    metavar="OUT",
-    help="Write the verified payload of the one CARD, or with --extended of the extended card, "
-    "if it is trusted and only then; '-' for stdout.",
-)
-@loopback_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    help="How verdicts are printed [default: text]; SARIF 2.1.0 and JUnit XML are one document "
-    "for all cards.",
-)
-@json_option
+@output_options
 def verify(
     cards: tuple[str, ...],
-    issuer: str | None,
-    origin: str | None,
-    jwks: str | None,
-    trust_file: Path | None,
-    state_dir: Path | None,
-    no_state: bool,
-    statements: tuple[Path, ...],
+    named: Named,
     extended: str | None,
     audience: str | None,
-    at: str | None,
-    profiles: tuple[str, ...],
-    output: str | None,
-    insecure_loopback_http: bool,
-    form: str | None,
-    as_json: bool,
+    to: OutputOptions,
 ) -> int:
     """Verify each CARD (a file, '-' for stdin) or URL, and say why or why not.
 
@@ -111,44 +160,33 @@ def verify(
     machine, 3 no verdict; the weightiest of several. A fault of policy or memory ends the
     command before anything is printed.
     """
-    chosen = _format(form, as_json)
-    _check_together(cards, extended, audience, output, chosen)
-    named = Named(
-        issuer, origin, jwks, trust_file, state_dir, no_state, statements, profiles, _time(at)
-    )
+    _check_together(cards, extended, audience, to)
     inquiry = Inquiry.prepare(named)
     if extended is not None and audience is not None:
-        found = _beside(inquiry, cards[0], extended, audience, insecure_loopback_http)
+        outcomes = list(_beside(inquiry, cards[0], extended, audience))
     else:
-        found = (_judged(inquiry, name, insecure_loopback_http) for name in cards)
-    outcomes = list(found)
+        outcomes = [_judged(inquiry, name) for name in cards]
     if inquiry.loaded is not None and named.at is None:
         raise_lock(inquiry.loaded, inquiry.memory)
-    if output is not None:
-        _write_verified(output, outcomes[-1])
+    if to.output is not None:
+        _write_verified(to.output, outcomes[-1])
     for one in outcomes:
         if isinstance(one.result, LocalFault):
             complain(one.result)
-    _PRINTERS[chosen](outcomes, output == STDIO)
+    _PRINTERS[to.format](outcomes, to.output == STDIO)
     return weightiest(outcomes)
 
 
 # ------------------------------------------------------------------ options
 
 
-def _format(form: str | None, as_json: bool) -> str:
-    if as_json and form not in (None, "json"):
-        raise UsageFault("usage.conflict", f"--json and --format {form} ask for two formats")
-    return "json" if as_json else form or "text"
-
-
 def _check_together(
     cards: tuple[str, ...],
     extended: str | None,
     audience: str | None,
-    output: str | None,
-    form: str,
+    to: OutputOptions,
 ) -> None:
+    output, form = to.output, to.format
     if (extended is None) != (audience is None):
         raise UsageFault("usage.conflict", "--extended FILE and --audience ID need one another")
     if audience is not None and not AUDIENCE.fullmatch(audience):
@@ -174,49 +212,18 @@ def _is_file(name: str | None, output: str) -> bool:
         return name == output
 
 
-def _time(text: str | None) -> datetime | None:
-    """The moment that ``--at`` names, in UTC."""
-    if text is None:
-        return None
-    try:
-        try:
-            return datetime.combine(date.fromisoformat(text), time(), UTC)
-        except ValueError:
-            moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            return moment.astimezone(UTC)
-    except (ValueError, OverflowError) as exc:
-        raise UsageFault("usage.invalid", f"--at takes an ISO date or time, not {text!r}") from exc
-    raise UsageFault(
-        "usage.invalid",
-        f"--at {text!r} says no offset from UTC",
-        hint="Write it as 2026-01-31T18:00:00Z, for instance.",
-    )
-
-
 # ------------------------------------------------------------------ cards
 
 
-def _judged(inquiry: Inquiry, name: str, insecure_loopback_http: bool) -> Outcome:
+def _judged(inquiry: Inquiry, name: str) -> Outcome:
     """What came of one card; a card that cannot be read hides no other one."""
     if is_url(name):
-        met = inquiry.meet(name, insecure_loopback_http)
+        met = inquiry.meet(name)
         return Outcome(met.url, met.report, met.untrusted_card)
-    subject = inquiry.subject(None)
-    try:
-        shown, untrusted_bytes = _received(name)
-        opened, bundled = _opened(untrusted_bytes)
-    except BundleRefused as refusal:
-        return Outcome(name, inquiry.without_card(refusal, name, subject))
-    except LocalFault as fault:
-        return Outcome(name, fault)
-    report = inquiry.examine(opened, subject, bundled)
-    return Outcome(shown, report, b"" if opened is not untrusted_bytes else untrusted_bytes)
+    return inquiry.examine_file(name)
 
 
-def _beside(
-    inquiry: Inquiry, public: str, extended: str, audience: str, insecure_loopback_http: bool
-) -> Iterator[Outcome]:
+def _beside(inquiry: Inquiry, public: str, extended: str, audience: str) -> Iterator[Outcome]:
     """What came of a public card, then of the extended one, which is worth nothing without it."""
     subject = inquiry.subject(public if is_url(public) else None)
     if subject is None:
@@ -227,37 +234,21 @@ def _beside(
         )
     untrusted_extended = read_input(extended)
     if is_url(public):
-        met = inquiry.meet(public, insecure_loopback_http)
+        met = inquiry.meet(public)
         if not met.untrusted_card:
             yield Outcome(met.url, met.report)
             return
-        public, opened, bundled, whole = met.url, met.untrusted_card, met.evidence, True
-        subject = inquiry.subject(public) or subject
+        received = Received(met.url, met.untrusted_card, met.evidence, met.untrusted_card)
+        subject = inquiry.subject(met.url) or subject
     else:
         try:
-            public, untrusted_bytes = _received(public)
-            opened, bundled = _opened(untrusted_bytes)
+            received = Received.of_file(public)
         except BundleRefused as refusal:
             yield Outcome(public, inquiry.without_card(refusal, public, subject))
             return
-        whole = opened is untrusted_bytes
-    reports = inquiry.examine_beside(opened, untrusted_extended, subject, audience, bundled)
-    yield Outcome(public, reports[0], opened if whole else b"")
+    reports = inquiry.examine_beside(received, untrusted_extended, subject, audience)
+    yield Outcome(received.name, reports[0], received.untrusted_file)
     yield Outcome(extended, reports[1], untrusted_extended)
-
-
-def _received(name: str) -> tuple[str, bytes]:
-    """What a file gave, and what verdicts call it."""
-    untrusted_bytes = read_input(name, max_bytes=MAX_BUNDLE_BYTES)
-    return name if name != STDIO else "(stdin)", untrusted_bytes
-
-
-def _opened(untrusted_bytes: bytes) -> tuple[bytes, Evidence]:
-    """The card, and the statements beside it where a file is a bundle."""
-    if not is_bundle(untrusted_bytes):
-        return untrusted_bytes, NO_EVIDENCE
-    bundle = read_bundle(untrusted_bytes)
-    return bundle.untrusted_card, bundle.evidence
 
 
 # ------------------------------------------------------------------ output
@@ -281,13 +272,13 @@ def _print_json(outcomes: list[Outcome], _: bool) -> None:
 
 
 def _print_sarif(outcomes: list[Outcome], _: bool) -> None:
-    from cardsign.cli.reports import sarif_log
+    from cardsign.cli.sarif import sarif_log
 
     print_json(sarif_log(outcomes))
 
 
 def _print_junit(outcomes: list[Outcome], _: bool) -> None:
-    from cardsign.cli.reports import junit_xml
+    from cardsign.cli.sarif import junit_xml
 
     click.echo(junit_xml(outcomes))
 

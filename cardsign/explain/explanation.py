@@ -28,11 +28,12 @@ from cardsign.explain.repairs import Suspect, search
 from cardsign.explain.report import Explanation, ProfilePayload, SignatureExplanation
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import MAX_HEADER_BYTES, MAX_HEADER_DEPTH, decode_part, read_entry
+from cardsign.reasons import Reason
 from cardsign.trust.known import NO_MEMORY
 from cardsign.trust.policy import Enrolment, Holder, Limits, Policy
 from cardsign.trust.resolve import Standing, establish
 from cardsign.trust.statements import NO_EVIDENCE
-from cardsign.verify.signature import examine_signature, reason_of
+from cardsign.verify.signature import examine_signature
 
 __all__ = ["Explanation", "explain_card"]
 
@@ -180,7 +181,7 @@ def _with_what_was_signed(
             try:
                 suspects[one.index] = _suspect(reading.signatures[one.index], jwks)
             except SignatureRefused as refusal:
-                reason = reason_of(refusal, f"/signatures/{one.index}{refusal.path}")
+                reason = Reason.from_error(refusal, f"/signatures/{one.index}{refusal.path}")
                 completed[one.index] = replace(one, reasons=(reason,), exhausted=True)
     if suspects and against is not None:
         told = Against(against, document)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from cardsign.card.canonical import PROFILES
 from cardsign.card.strictjson import Json
-from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError
+from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError, InputRefused
 from cardsign.reasons import Reason
 
 Answer = Literal["yes", "no", "unknown"]
@@ -174,6 +174,12 @@ class Report:
     keyset: StatementUsed | None = None
     release: StatementUsed | None = None
     card: dict[str, Json] | None = None
+
+    @classmethod
+    def unread(cls, refusal: InputRefused, subject: str | None, now: datetime) -> Report:
+        """The verdict where there is no card to look at: what came cannot be read as one."""
+        reasons = (Reason.from_error(refusal),)
+        return cls("invalid", subject, Answers(integrity="no"), reasons, checked_at=now)
 
     @property
     def exit_status(self) -> int:

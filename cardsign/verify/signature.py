@@ -24,7 +24,7 @@ from cardsign.card.extended import ExtendedMarker
 from cardsign.card.interfaces import check_interfaces
 from cardsign.card.members import check_is_agent_card, token_claims
 from cardsign.card.strictjson import Json
-from cardsign.errors import CardRefused, InputRefused, SignatureRefused
+from cardsign.errors import CardRefused, SignatureRefused
 from cardsign.jose.algorithms import DEFAULT_ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
@@ -38,13 +38,6 @@ from cardsign.verify.report import Answers, SignatureReport, SignatureVerdict
 MAX_EXPLAINED_VALUES: Final = 20_000
 
 _ASK_FOR_A_FULL_ONE: Final = "Ask the issuer to sign for served-as-is as well."
-
-
-def reason_of(refusal: InputRefused, path: str | None = None) -> Reason:
-    """A refusal as a reason; `path` goes before the refusal's own."""
-    position = f" (line {refusal.line}, column {refusal.column})" if refusal.line else ""
-    where = refusal.path if path is None else path
-    return Reason.of(refusal.code, refusal.message + position, where, refusal.hint)
 
 
 def examine_signature(
@@ -74,7 +67,7 @@ def examine_signature(
     try:
         entry = read_entry(untrusted_entry, algorithms=allowed)
     except SignatureRefused as refusal:
-        reason = reason_of(refusal, path + refusal.path)
+        reason = Reason.from_error(refusal, path + refusal.path)
         return _worthless(index, None, "refused", reason, Answers("no"))
     # (2) the key that its kid names
     key = standing.find(entry.header.kid) if standing else None
@@ -84,7 +77,7 @@ def examine_signature(
     try:
         matched = matching_payloads(entry, key.public, payloads)
     except SignatureRefused as refusal:
-        reason = reason_of(refusal, path + refusal.path)
+        reason = Reason.from_error(refusal, path + refusal.path)
         return _worthless(index, entry.header, "refused", reason, Answers("no"))
     if not matched:
         bad = Reason.of("sig.bad", "the signature fits no payload of this card", path)
@@ -274,7 +267,7 @@ def _outside(payload: Payload, standing: Standing) -> Reason | None:
         places, reserved = standing.enrolment.places, standing.reserved
         check_interfaces(payload.value, places, standing.origins, reserved)
     except CardRefused as refusal:
-        return reason_of(refusal, payload.received_at(refusal.path))
+        return Reason.from_error(refusal, payload.received_at(refusal.path))
     return None
 
 
@@ -283,7 +276,7 @@ def _no_card(payload: Payload) -> Reason | None:
     try:
         check_is_agent_card(payload.value)
     except CardRefused as refusal:
-        return reason_of(refusal)
+        return Reason.from_error(refusal)
     return None
 
 

@@ -45,7 +45,7 @@ from cardsign.verify.report import (
     VerifiedCard,
     trusted_card,
 )
-from cardsign.verify.signature import examine_signature, reason_of
+from cardsign.verify.signature import examine_signature
 
 
 def verify_card(
@@ -158,12 +158,10 @@ def _judged(
             max_signatures=policy.limits.signatures,
         )
     except InputRefused as refusal:
-        return Report(
-            "invalid",
-            subject,
-            Answers(integrity="no"),
-            (reason_of(refusal), *(standing.notes if standing else ())),
-            checked_at=now,
+        report = Report.unread(refusal, subject, now)
+        return replace(
+            report,
+            reasons=(*report.reasons, *(standing.notes if standing else ())),
             keyset=_keyset_used(standing),
             release=_release_used(standing),
         )

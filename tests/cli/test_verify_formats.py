@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.cli.reports import Outcome, junit_xml, render_verdict, sarif_log
+from cardsign.cli.reports import Outcome, render_verdict
+from cardsign.cli.sarif import junit_xml, sarif_log
 from cardsign.cli.talk import safe
 from cardsign.errors import FileFault
 from cardsign.jose import JwkSet, PrivateKey
