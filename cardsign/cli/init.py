@@ -24,6 +24,7 @@ from cardsign.cli.options import (
     read_place,
     recovery_passphrase_option,
     recovery_source,
+    user_heads,
 )
 from cardsign.cli.talk import print_json, say
 from cardsign.config import CONFIG_FILE, leads_outside
@@ -174,7 +175,8 @@ def init(
     kept. --simple makes a card key and nothing else.
     """
     place = keystore.place or read_place(os.environ.get(KEYSTORE_VARIABLE) or DEFAULT_DIRECTORY)
-    usual: dict[str, Any] = {"now": moment(), "publish": publish_dir, "alg": alg, "actor": actor()}
+    usual: dict[str, Any] = {"now": moment(), "publish": publish_dir, "alg": alg}
+    usual |= {"actor": actor(), "heads": user_heads()}
     if simple:
         made = init_keys(Path(), place, keystore.new_passphrase, origin=issuer, **usual)
     elif issuer is None:

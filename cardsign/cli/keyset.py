@@ -54,7 +54,7 @@ from cardsign.jose.keys import PublicKey
 from cardsign.keys.history import read_draft
 from cardsign.keys.keysets import DEFAULT_LIFETIME, differences
 from cardsign.keys.passphrase import terminal_prompt
-from cardsign.keys.stores.opening import AnyStore
+from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.members import HOLDER
@@ -111,7 +111,7 @@ class ChangeOptions:
         """How long it is believed."""
         return timedelta(days=self.days or DEFAULT_LIFETIME.days)
 
-    def read(self, store: AnyStore) -> KeysetChanges:
+    def read(self, store: KeyStore) -> KeysetChanges:
         """The changes, with the keys found in the store or read from files."""
         return KeysetChanges(
             issuer=self.issuer,
@@ -130,7 +130,7 @@ class ChangeOptions:
         )
 
 
-def _named_key(store: AnyStore, text: str, option: str) -> RootKey:
+def _named_key(store: KeyStore, text: str, option: str) -> RootKey:
     """``HOLDER=KEY``, where KEY is a kid of the key store or a file with a public JWK."""
     holder, equals, name = text.partition("=")
     if not equals or not HOLDER.fullmatch(holder):
@@ -138,7 +138,7 @@ def _named_key(store: AnyStore, text: str, option: str) -> RootKey:
     return RootKey(_public(store, name), holder)
 
 
-def _public(store: AnyStore, name: str) -> PublicKey:
+def _public(store: KeyStore, name: str) -> PublicKey:
     return find_public(store, name) or read_public(name)
 
 

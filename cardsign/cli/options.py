@@ -17,11 +17,13 @@ from typing import Any, Final, TypeVar, cast, get_args
 import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
+from cardsign.cli.talk import say
 from cardsign.config import CONFIG_FILE, ProjectConfig, leads_outside, outside, read_config
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.recovery import open_recovery_key
 from cardsign.jose.keys import Alg, PrivateKey, PublicKey
+from cardsign.keys.heads import UserHeads
 from cardsign.keys.passphrase import VARIABLE as PASSPHRASE_VARIABLE
 from cardsign.keys.passphrase import (
     PassphraseSource,
@@ -37,9 +39,10 @@ from cardsign.keys.signers.access import (
     user_policy,
 )
 from cardsign.keys.stores.address import DatabaseUrl, is_database_url, parse_database_url
+from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY, holds_store, locate_keystore
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.stores.opening import AnyStore, Place, open_store
+from cardsign.keys.stores.opening import Place, open_store
 
 STDIO: Final = "-"
 RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
@@ -149,17 +152,22 @@ class KeystoreOptions:
         located = locate_keystore(self.place, os.environ, Path.cwd(), create=create)
         return located if self.place or os.environ.get(KEYSTORE_VARIABLE) else _allowed(located)
 
-    def open(self) -> AnyStore:
-        """Open the key store, wherever it is."""
-        return open_store(self.located(), actor=actor())
+    def open(self, *, vouched: bool = True) -> KeyStore:
+        """Open the key store, wherever it is.
 
-    def open_if_any(self) -> AnyStore | None:
+        Args:
+            vouched: As for :func:`cardsign.keys.stores.opening.open_store`.
+        """
+        return open_store(self.located(), actor=actor(), heads=user_heads(), vouched=vouched)
+
+    def open_if_any(self) -> KeyStore | None:
         """The key store if there is one; for commands that only profit from it."""
         named = os.environ.get(KEYSTORE_VARIABLE)
         own = (self.place, named and read_place(named))
         for place in (*own, project_config().keystore, Path.cwd() / DEFAULT_DIRECTORY):
             if isinstance(place, DatabaseUrl) or (place and holds_store(place)):
-                return open_store(place if place in own else _allowed(place), actor=actor())
+                place = place if place in own else _allowed(place)
+                return open_store(place, actor=actor(), heads=user_heads())
         return None
 
 
@@ -328,6 +336,11 @@ def leave(place: Place) -> str:
     if isinstance(place, DatabaseUrl):
         line = f'databases = ["{place.server}"]'
     return f"{line} in {file} (mode 0600, format = 1) allows it"
+
+
+def user_heads() -> UserHeads | None:
+    """What this user saw of the logs of key stores before."""
+    return UserHeads.find(os.environ, say)
 
 
 def actor() -> str:

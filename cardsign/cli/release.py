@@ -30,7 +30,7 @@ from cardsign.issuer.release import (
     needed_keyset,
     renew_release,
 )
-from cardsign.keys.history import Ledger
+from cardsign.keys.history import StatementHistory
 from cardsign.keys.releases import DEFAULT_LIFETIME
 from cardsign.urls import parse_url
 
@@ -165,7 +165,7 @@ def show(keystore: KeystoreOptions, as_json: bool) -> int:
     ahead has signed it.
     """
     store = keystore.open()
-    keyset, newest = needed_keyset(store), Ledger.beside(store).newest_release()
+    keyset, newest = needed_keyset(store), StatementHistory.of(store).newest_release()
     if newest is None:
         say("there is no release statement yet: cardsign release renew")
         return EXIT_NOT_TRUSTED

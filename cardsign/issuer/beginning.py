@@ -14,11 +14,13 @@ from cardsign.errors import FileFault, PassphraseFault, UsageFault, of_the_user
 from cardsign.files import create_private, write_atomic
 from cardsign.issuer.recovery import make_recovery_key
 from cardsign.jose.keys import Alg, PrivateKey
-from cardsign.keys.history import Ledger, note_keyset, note_release, write_draft
+from cardsign.keys.heads import UserHeads
+from cardsign.keys.history import StatementHistory, note_keyset, note_release, write_draft
 from cardsign.keys.keysets import DEFAULT_LIFETIME, KeysetPlan, draft_next
 from cardsign.keys.model import Role
 from cardsign.keys.releases import ReleasePlan, draft_following
-from cardsign.keys.stores.opening import AnyStore, Place, create_store, is_taken
+from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.stores.opening import Place, create_store, is_taken
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from cardsign.statements.keyset import KeysetStatement, Quorum, RootKey, read_keyset
 from cardsign.statements.members import HOLDER
@@ -92,6 +94,7 @@ def init_keys(
     publish: str = "public",
     alg: Alg = "ES256",
     actor: str = "",
+    heads: UserHeads | None = None,
     random: Callable[[int], bytes] = os.urandom,
 ) -> NewIssuer:
     """Set up a folder with a card key and no statements.
@@ -105,6 +108,7 @@ def init_keys(
         publish: The publication directory, relative to the folder.
         alg: Of the card key.
         actor: Who the audit log says it was.
+        heads: What the user saw of the logs of key stores before.
         random: Gives that many fresh bytes.
 
     Raises:
@@ -113,7 +117,7 @@ def init_keys(
     """
     origin = check_new_folder(folder, origin)
     secret = passphrase()
-    store = create_store(keystore, actor=actor)
+    store = create_store(keystore, actor=actor, heads=heads)
     card = store.add_key(PrivateKey.generate(alg), secret, now=now, random=random)
     _write_config(folder, keystore, origin, publish)
     return NewIssuer({"card": card.kid})
@@ -132,6 +136,7 @@ def init_issuer(
     root_keystore: Place | None = None,
     recovery_out: Path | None = None,
     actor: str = "",
+    heads: UserHeads | None = None,
     random: Callable[[int], bytes] = os.urandom,
 ) -> NewIssuer:
     """Set up a folder with root, card, release and recovery keys and the first statements.
@@ -157,9 +162,13 @@ def init_issuer(
     secrets = passphrases()
     recovery, text = _make_recovery(secrets, recovery_out, random)
     private = {role: PrivateKey.generate(alg if role == "card" else "ES256") for role in _MADE}
-    store = create_store(keystore, actor=actor)
+    store = create_store(keystore, actor=actor, heads=heads)
     is_apart = root_keystore not in (None, keystore)
-    roots = create_store(root_keystore, actor=actor) if root_keystore and is_apart else store
+    roots = (
+        create_store(root_keystore, actor=actor, heads=heads)
+        if root_keystore and is_apart
+        else store
+    )
     for role, key in private.items():
         where, secret = roots if role == "root" else store, getattr(secrets, role)
         where.add_key(key, secret, now=now, random=random, roles=(role,), holder=holder)
@@ -196,7 +205,7 @@ def _make_recovery(
 
 def _sign_first(
     plan: KeysetPlan,
-    stores: tuple[AnyStore, ...],
+    stores: tuple[KeyStore, ...],
     private: dict[Role, PrivateKey],
     now: datetime,
 ) -> KeysetStatement:
@@ -206,14 +215,14 @@ def _sign_first(
     payload = draft_next(plan, None, now=now).envelope.payload
     keyset = read_keyset(sign_statement(payload, [private["root"]], TYP_KEYSET))
     for one in stores:
-        Ledger.beside(one).keep_keyset(keyset, write_draft(keyset))
+        StatementHistory.of(one).keep_keyset(keyset, write_draft(keyset))
         note_keyset(one, keyset, now=now)
     head = store.load().audit.digest
     draft = draft_following(ReleasePlan(audit_head=head), keyset, None, seq=1, now=now)
     data = sign_statement(draft.envelope.payload, [private["release"]], TYP_RELEASE)
     signed = read_release(data)
     note_release(store, signed, now=now)
-    Ledger.beside(store).keep_release(signed, data)
+    StatementHistory.of(store).keep_release(signed, data)
     return keyset
 
 

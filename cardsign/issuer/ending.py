@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from cardsign.keys.history import Ledger
+from cardsign.keys import lifecycle
+from cardsign.keys.history import StatementHistory
 from cardsign.keys.keysets import check_not_needed, is_needed
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, standby_of
 from cardsign.keys.model import KeyRecord, Reason
-from cardsign.keys.stores.opening import AnyStore
+from cardsign.keys.stores.base import KeyStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Revocation:
 
 
 def revoke_key(
-    store: AnyStore,
+    store: KeyStore,
     kid: str,
     *,
     reason: Reason,
@@ -54,8 +55,16 @@ def revoke_key(
         StoreFault: As :func:`cardsign.keys.lifecycle.revoke`.
     """
     was_active = store.find(kid).state == "active"
-    record = store.revoke(kid, reason=reason, now=now, same_custody_accepted=same_custody_accepted)
-    keyset = Ledger.beside(store).newest_keyset() if not record.rotates else None
+    thumbprint = store.find(kid).thumbprint
+    store.apply(
+        lifecycle.revoke,
+        kid,
+        reason=reason,
+        now=now,
+        same_custody_accepted=same_custody_accepted,
+    )
+    record = store.find(thumbprint)
+    keyset = StatementHistory.of(store).newest_keyset() if not record.rotates else None
     takes_over = (key for key in store.state.keys if key.state == "active" and key.succeeds(record))
     successor = next(takes_over, None) if record.rotates else None
     return Revocation(
@@ -69,7 +78,7 @@ def revoke_key(
 
 
 def retire_key(
-    store: AnyStore,
+    store: KeyStore,
     kid: str,
     *,
     now: datetime,
@@ -82,11 +91,12 @@ def retire_key(
             statement could be signed without it.
     """
     _check_not_needed(store, kid)
-    return store.retire(kid, now=now, settings=settings)
+    store.apply(lifecycle.retire, kid, now=now, settings=settings)
+    return store.find(kid)
 
 
 def destroy_key(
-    store: AnyStore,
+    store: KeyStore,
     kid: str,
     *,
     now: datetime,
@@ -101,5 +111,5 @@ def destroy_key(
     return store.destroy(kid, now=now, settings=settings)
 
 
-def _check_not_needed(store: AnyStore, kid: str) -> None:
-    check_not_needed(store.find(kid), Ledger.beside(store).newest_keyset(), store.state)
+def _check_not_needed(store: KeyStore, kid: str) -> None:
+    check_not_needed(store.find(kid), StatementHistory.of(store).newest_keyset(), store.state)

@@ -32,7 +32,7 @@ from cardsign.issuer.release import (
 )
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.history import Ledger, note_keyset, write_draft
+from cardsign.keys.history import StatementHistory, note_keyset, write_draft
 from cardsign.keys.keysets import (
     DEFAULT_LIFETIME,
     KEY_LIFETIME,
@@ -50,7 +50,7 @@ from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import ENDED, KeyRecord
 from cardsign.keys.releases import SKEW
 from cardsign.keys.signers.registry import Access
-from cardsign.keys.stores.opening import AnyStore
+from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import TYP_KEYSET, check_times
 from cardsign.statements.keyset import (
     KeysetStatement,
@@ -156,7 +156,7 @@ class PublishedKeyset:
 
 
 def draft_keyset(
-    store: AnyStore,
+    store: KeyStore,
     *,
     now: datetime,
     changes: KeysetChanges | None = None,
@@ -178,7 +178,7 @@ def draft_keyset(
         UsageFault: The changes do not fit, or no verifier would take the statement;
             ``statement.not_yet``: the newest one is of later than `now`.
     """
-    previous = Ledger.beside(store).newest_keyset()
+    previous = StatementHistory.of(store).newest_keyset()
     check_begun(previous, now)
     plan = KeysetPlan.of(previous) if previous else _first_plan(store, origin or "")
     plan = plan.following(store.state, now=now, until=now + lifetime)
@@ -203,17 +203,17 @@ def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
         )
 
 
-def find_public(store: AnyStore, name: str) -> PublicKey | None:
+def find_public(store: KeyStore, name: str) -> PublicKey | None:
     """The key of the store, or of its newest keyset, that has this kid or thumbprint."""
     if any(name in record.names for record in store.state.keys):
         return store.find(name).public
-    keyset = Ledger.beside(store).newest_keyset()
+    keyset = StatementHistory.of(store).newest_keyset()
     listed = [key.public for key in keyset.keys] if keyset else []
     listed += [key.public for key in keyset.root.keys] if keyset else []
     return next((key for key in listed if name in (key.kid, key.thumbprint)), None)
 
 
-def _first_plan(store: AnyStore, origin: str) -> KeysetPlan:
+def _first_plan(store: KeyStore, origin: str) -> KeysetPlan:
     """The first statement's plan: every root key of the store, one of them being enough."""
     roots, recovery = (
         tuple(RootKey(key.public, key.holder or "owner") for key in store.state.active_keys(role))
@@ -223,7 +223,7 @@ def _first_plan(store: AnyStore, origin: str) -> KeysetPlan:
 
 
 def _changed(
-    plan: KeysetPlan, store: AnyStore, changes: KeysetChanges, now: datetime
+    plan: KeysetPlan, store: KeyStore, changes: KeysetChanges, now: datetime
 ) -> KeysetPlan:
     """The plan with the changes."""
     roots = [key for key in plan.root.keys if key.holder not in changes.remove_roots]
@@ -248,7 +248,7 @@ def _changed(
     return changed.revoking(key.thumbprint for key in changes.revoke)
 
 
-def _dropped(plan: KeysetPlan, store: AnyStore, name: str) -> str:
+def _dropped(plan: KeysetPlan, store: KeyStore, name: str) -> str:
     """The thumbprint of a listed key that is not of this key store.
 
     A key of the key store is dropped by its lifecycle alone, which waits for publications.
@@ -269,7 +269,7 @@ def _dropped(plan: KeysetPlan, store: AnyStore, name: str) -> str:
 
 
 def review_keyset(
-    store: AnyStore, draft: KeysetStatement, *, now: datetime, name: str = "the draft"
+    store: KeyStore, draft: KeysetStatement, *, now: datetime, name: str = "the draft"
 ) -> KeysetDraft:
     """Check a draft by the newest statement that is kept here, before its holder signs it.
 
@@ -283,7 +283,7 @@ def review_keyset(
         StatementRefused: It does not follow the newest statement.
         UsageFault: ``statement.expired``, ``statement.not_yet``.
     """
-    previous = Ledger.beside(store).newest_keyset()
+    previous = StatementHistory.of(store).newest_keyset()
     check_draft(draft, previous)
     with of_the_user(name):
         check_times(draft, now=now, skew=SKEW)
@@ -291,7 +291,7 @@ def review_keyset(
 
 
 def sign_keyset(
-    store: AnyStore,
+    store: KeyStore,
     draft: KeysetDraft,
     access: Access | bytes,
     *,
@@ -346,7 +346,7 @@ def _signed(statement: KeysetStatement, signers: Sequence[Signer]) -> KeysetStat
 
 
 def publish_keyset(
-    store: AnyStore,
+    store: KeyStore,
     statement: KeysetStatement,
     access: Access | bytes,
     *,
@@ -375,7 +375,7 @@ def publish_keyset(
         UsageFault: ``statement.expired``, ``statement.not_yet``.
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
     """
-    history = Ledger.beside(store)
+    history = StatementHistory.of(store)
     data = write_draft(statement)
     is_only_kept = _is_root_holders(store, directory)
     if statement.digest not in {one.digest for one in history.keysets()}:
@@ -404,9 +404,9 @@ def publish_keyset(
     return PublishedKeyset(statement, is_new, release, is_only_kept, published)
 
 
-def _is_root_holders(store: AnyStore, directory: Path | None) -> bool:
+def _is_root_holders(store: KeyStore, directory: Path | None) -> bool:
     """Whether what is published has a release, to which this store can say nothing."""
-    if Ledger.beside(store).newest_release() is not None:
+    if StatementHistory.of(store).newest_release() is not None:
         return False
     if any("release" in key.roles for key in store.state.keys):
         return False
@@ -418,7 +418,7 @@ def _is_root_holders(store: AnyStore, directory: Path | None) -> bool:
 
 
 def verify_keysets(
-    store: AnyStore, statements: Iterable[KeysetStatement]
+    store: KeyStore, statements: Iterable[KeysetStatement]
 ) -> tuple[KeysetStatement, ...]:
     """Check statements by the ones kept here, each by the one before; nothing is kept.
 
@@ -428,7 +428,7 @@ def verify_keysets(
     Raises:
         StatementRefused: One does not follow, is a fork, or too few have signed it.
     """
-    history = list(Ledger.beside(store).keysets())
+    history = list(StatementHistory.of(store).keysets())
     given = sorted(statements, key=attrgetter("number"))
     for statement in given:
         is_known = any(one.digest == statement.digest for one in history)
@@ -438,14 +438,14 @@ def verify_keysets(
     return tuple(given)
 
 
-def show_keyset(store: AnyStore, statement: KeysetStatement | None = None) -> KeysetDraft:
+def show_keyset(store: KeyStore, statement: KeysetStatement | None = None) -> KeysetDraft:
     """Put a statement, by default the newest, beside the one before it.
 
     Raises:
-        StoreFault: ``keystore.no_keyset``, or as :meth:`Ledger.keysets`.
+        StoreFault: ``keystore.no_keyset``, or as :meth:`StatementHistory.keysets`.
     """
     statement = statement or needed_keyset(store)
-    return KeysetDraft(statement, _before(statement, Ledger.beside(store).keysets()))
+    return KeysetDraft(statement, _before(statement, StatementHistory.of(store).keysets()))
 
 
 def _before(
@@ -473,7 +473,7 @@ class Recovery:
 
 
 def recover(
-    store: AnyStore,
+    store: KeyStore,
     recovery: Callable[[], tuple[PrivateKey, bytes]],
     *,
     passphrase: Callable[[], bytes],

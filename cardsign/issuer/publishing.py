@@ -12,9 +12,9 @@ from datetime import datetime
 from pathlib import Path
 
 from cardsign.errors import LocalFault, PublishRefused, ServeFault
-from cardsign.keys.history import Ledger
+from cardsign.keys.history import StatementHistory
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.stores.opening import AnyStore
+from cardsign.keys.stores.base import KeyStore
 from cardsign.publish.checks import CheckedIssued, Issued
 from cardsign.publish.generation import Generation, Publisher, load_current
 from cardsign.publish.publication import (
@@ -47,10 +47,10 @@ class Published:
 
     @classmethod
     def of(
-        cls, store: AnyStore, generation: Generation, refusal: PublishRefused | None = None
+        cls, store: KeyStore, generation: Generation, refusal: PublishRefused | None = None
     ) -> Published:
         """Compare a generation with the key store that it was made from."""
-        keyset = Ledger.beside(store).newest_keyset()
+        keyset = StatementHistory.of(store).newest_keyset()
         number = f"{keyset.epoch}.{keyset.version}" if keyset else ""
         ours = [key.kid for key in store.published_keys()]
         gone = {key.kid for key in store.state.keys}.difference(ours)
@@ -64,7 +64,7 @@ class Published:
 
 
 def publish_cards(
-    store: AnyStore,
+    store: KeyStore,
     card: bytes,
     *,
     directory: Path,
@@ -111,7 +111,7 @@ def publish_cards(
 
 
 def update_publication(
-    store: AnyStore, directory: Path | None, *, now: datetime, without_release: bool = False
+    store: KeyStore, directory: Path | None, *, now: datetime, without_release: bool = False
 ) -> Published | None:
     """Put the newest statements into what is published.
 
@@ -163,11 +163,11 @@ def _refusal_of_card(generation: Generation, now: datetime) -> PublishRefused | 
     return None
 
 
-def record_publication(store: AnyStore, generation: Generation, *, now: datetime) -> None:
+def record_publication(store: KeyStore, generation: Generation, *, now: datetime) -> None:
     """Let the key store note what is published.
 
     Raises:
-        LocalFault: As :meth:`KeyOperations.record_publication`, with what to do.
+        LocalFault: As :meth:`KeyStore.record_publication`, with what to do.
     """
     try:
         store.record_publication(publication_of(generation), now=now)
@@ -183,7 +183,7 @@ def record_publication(store: AnyStore, generation: Generation, *, now: datetime
 # What is published, beside what is kept.
 
 
-def publisher_of(store: AnyStore, issuer: str | None = None) -> Publisher:
+def publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
     """What a publication directory remembers of the key store that it belongs to.
 
     The first line of the audit log outlives backups and moves, and no other key store has it.
@@ -192,9 +192,9 @@ def publisher_of(store: AnyStore, issuer: str | None = None) -> Publisher:
     return Publisher(hashlib.sha256(first).hexdigest(), issuer)
 
 
-def statements_of(store: AnyStore) -> Issued | None:
+def statements_of(store: KeyStore) -> Issued | None:
     """The statements of a store, to be published; None where there are none."""
-    keysets, release = Ledger.beside(store).to_publish()
+    keysets, release = StatementHistory.of(store).to_publish()
     return Issued(keysets, release) if keysets else None
 
 
@@ -220,7 +220,7 @@ def published_statements(directory: Path | None) -> CheckedIssued | None:
 
 
 def check_publishable(
-    store: AnyStore,
+    store: KeyStore,
     directory: Path | None,
     *,
     now: datetime,

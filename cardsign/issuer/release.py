@@ -16,7 +16,7 @@ from cardsign.issuer.publishing import (
     update_publication,
 )
 from cardsign.jose.jws import Signer
-from cardsign.keys.history import Ledger, check_signed, note_keyset, note_release
+from cardsign.keys.history import StatementHistory, check_signed, note_keyset, note_release
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import Role
 from cardsign.keys.releases import (
@@ -31,7 +31,7 @@ from cardsign.keys.releases import (
     settled_cards,
 )
 from cardsign.keys.signers.registry import Access
-from cardsign.keys.stores.opening import AnyStore
+from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_times
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
@@ -103,7 +103,7 @@ class ReleaseDraft:
 
 
 def renew_release(
-    store: AnyStore,
+    store: KeyStore,
     access: Access | bytes,
     *,
     now: datetime,
@@ -159,13 +159,13 @@ def is_release_due(release: ReleaseStatement, keyset: KeysetStatement, *, now: d
     return outdated or past_half_life(release, now=now) or is_early(release, now=now)
 
 
-def needed_keyset(store: AnyStore) -> KeysetStatement:
+def needed_keyset(store: KeyStore) -> KeysetStatement:
     """The newest keyset statement of a store.
 
     Raises:
-        StoreFault: ``keystore.no_keyset``, or as :meth:`Ledger.keysets`.
+        StoreFault: ``keystore.no_keyset``, or as :meth:`StatementHistory.keysets`.
     """
-    history = Ledger.beside(store)
+    history = StatementHistory.of(store)
     newest = history.newest_keyset()
     if newest is None:
         raise StoreFault("keystore.no_keyset", "no keyset statement is kept", path=history.place)
@@ -176,7 +176,7 @@ def needed_keyset(store: AnyStore) -> KeysetStatement:
 
 
 def draft_release(
-    store: AnyStore,
+    store: KeyStore,
     keyset: KeysetStatement,
     *,
     now: datetime,
@@ -189,7 +189,7 @@ def draft_release(
     Raises:
         UsageFault: The changes do not fit, or the keyset has expired.
     """
-    history = Ledger.beside(store)
+    history = StatementHistory.of(store)
     previous = history.newest_release()
     with of_the_user("the newest keyset statement"):
         check_times(keyset, now=now, skew=SKEW)
@@ -201,7 +201,7 @@ def draft_release(
 
 
 def _plan(
-    store: AnyStore,
+    store: KeyStore,
     keyset: KeysetStatement,
     previous: ReleaseStatement | None,
     changes: ReleaseChanges,
@@ -241,7 +241,7 @@ def _listed(url: str | None, card: bytes, keyset: KeysetStatement) -> tuple[str,
 
 
 def release_signers(
-    store: AnyStore, draft: ReleaseDraft, access: Access | bytes
+    store: KeyStore, draft: ReleaseDraft, access: Access | bytes
 ) -> tuple[Signer, ...]:
     """Open the release keys of the store that may sign a draft; there may be none."""
     able = {key.public.thumbprint for key in draft.keyset.keys} - draft.release.revoked
@@ -249,7 +249,7 @@ def release_signers(
 
 
 def open_signers(
-    store: AnyStore, roles: tuple[Role, ...], thumbprints: set[str], access: Access | bytes
+    store: KeyStore, roles: tuple[Role, ...], thumbprints: set[str], access: Access | bytes
 ) -> tuple[Signer, ...]:
     """Open the keys of a store among `thumbprints` that have one of the roles and can sign."""
     return tuple(
@@ -263,7 +263,7 @@ def open_signers(
 
 
 def sign_next_release(
-    store: AnyStore,
+    store: KeyStore,
     signers: Callable[[ReleaseDraft], Sequence[Signer]],
     directory: Path | None,
     *,
@@ -282,7 +282,7 @@ def sign_next_release(
         As :func:`renew_release`.
     """
     for attempt in range(ATTEMPTS):
-        history = Ledger.beside(store)
+        history = StatementHistory.of(store)
         try:
             with history.alone():
                 draft = draft_release(
@@ -303,7 +303,7 @@ def sign_next_release(
 
 
 def _sign(
-    store: AnyStore,
+    store: KeyStore,
     draft: ReleaseDraft,
     signers: Sequence[Signer],
     directory: Path | None,
@@ -321,14 +321,14 @@ def _sign(
     check_release(signed, draft.keyset, draft.previous, now=now, skew=timedelta())
     check_publishable(store, directory, release=data, now=now)
     note_release(store, signed, now=now)
-    Ledger.beside(store).keep_release(signed, data)
+    StatementHistory.of(store).keep_release(signed, data)
     return signed
 
 
 # A key store that was restored from an older backup lacks what was published since.
 
 
-def take_up_published(store: AnyStore, directory: Path | None, *, now: datetime) -> TakenUp:
+def take_up_published(store: KeyStore, directory: Path | None, *, now: datetime) -> TakenUp:
     """Keep statements of this issuer that are published and newer than those kept.
 
     Each is taken by the right of what is kept. A history that has parted from the published one
@@ -338,7 +338,7 @@ def take_up_published(store: AnyStore, directory: Path | None, *, now: datetime)
         PublishRefused: As :func:`check_publishable`.
         StoreFault: ``keystore.changed``, ``keystore.busy``.
     """
-    published, history = published_statements(directory), Ledger.beside(store)
+    published, history = published_statements(directory), StatementHistory.of(store)
     if published is None or history.newest_keyset() is None:
         return TakenUp()
     taken: list[str] = []
@@ -358,11 +358,11 @@ def take_up_published(store: AnyStore, directory: Path | None, *, now: datetime)
 
 
 def _take_up_release(
-    store: AnyStore, release: ReleaseStatement, data: bytes, now: datetime
+    store: KeyStore, release: ReleaseStatement, data: bytes, now: datetime
 ) -> int | None:
     """Keep a published release unless every key that signed it has been revoked."""
-    with Ledger.beside(store).alone():
-        history = Ledger.beside(store)
+    with StatementHistory.of(store).alone():
+        history = StatementHistory.of(store)
         newest = history.newest_release()
         if newest is not None and (release.seq <= newest.seq or release.order < newest.order):
             return None

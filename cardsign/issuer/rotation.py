@@ -12,15 +12,13 @@ from cardsign.errors import FileFault, PassphraseFault, StoreFault, UsageFault, 
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.keyset import KeysetDraft
 from cardsign.jose.keys import Alg, PrivateKey
-from cardsign.keys.account import differences
-from cardsign.keys.audit import verify_chain
-from cardsign.keys.history import Ledger, note_keyset, read_draft
+from cardsign.keys.history import StatementHistory, note_keyset, read_draft
 from cardsign.keys.keysets import Difference
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign, withdraw
 from cardsign.keys.model import KeyRecord, PublishedCard
 from cardsign.keys.renewal import Renewal, next_draft, plan_renewal, says_more
 from cardsign.keys.rotation import Step, steps
-from cardsign.keys.stores.opening import AnyStore
+from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement
 
@@ -66,7 +64,7 @@ class Rotation:
 
 
 def rotate_keys(
-    store: AnyStore,
+    store: KeyStore,
     passphrase: Callable[[], bytes],
     *,
     now: datetime,
@@ -98,8 +96,8 @@ def rotate_keys(
         UsageFault: ``rotate.not_a_draft``; or no verifier would take the draft.
     """
     if withdrawn is not None:
-        store.withdraw(withdrawn, now=now)
-    keyset = Ledger.beside(store).newest_keyset()
+        store.apply(withdraw, withdrawn, now=now)
+    keyset = StatementHistory.of(store).newest_keyset()
     if keyset is not None:
         note_keyset(store, keyset, now=now)
     taken = store.tick(now=now, settings=settings, asked=asked)
@@ -128,7 +126,7 @@ def rotate_keys(
 
 
 def _successors_due(
-    store: AnyStore, settings: TimelineSettings, now: datetime, asked: bool
+    store: KeyStore, settings: TimelineSettings, now: datetime, asked: bool
 ) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     """The successors that are to be made: in this key store, and where else an active key lies."""
     state = store.state
@@ -143,7 +141,7 @@ def _successors_due(
 
 
 def _make_successor(
-    store: AnyStore,
+    store: KeyStore,
     step: Step,
     passphrase: bytes,
     now: datetime,
@@ -168,12 +166,11 @@ def _make_successor(
 
 
 def _draft_keyset(
-    store: AnyStore, newest: KeysetStatement, file: Path, now: datetime
+    store: KeyStore, newest: KeysetStatement, file: Path, now: datetime
 ) -> WaitingDraft | None:
     """The draft of the keyset statement that is due, written unless one is there that will do."""
     if not plan_renewal(store.state, newest, now=now).is_due(now):
         return None
-    _check_vouched_for(store)
     with of_the_user("the draft"):
         found = next_draft(store.state, newest, _drafted_before(file), now=now)
     if found is None:
@@ -184,14 +181,6 @@ def _draft_keyset(
         write_atomic(file, draft.data, plain=True)
     additions = () if is_new else says_more(store.state, newest, statement, now=now)
     return WaitingDraft(file, draft, additions)
-
-
-def _check_vouched_for(store: AnyStore) -> None:
-    """Refuse to draft from a state that somebody has edited: the roots go by what is drafted."""
-    state, log = store.load(), store.read_audit()
-    report = verify_chain(log, state.audit, where=store.log_place)
-    if different := differences(state, report, log):
-        raise StoreFault("keystore.audit_differs", different[0], path=store.place)
 
 
 def _drafted_before(file: Path) -> bytes | None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from cardsign.errors import SigningRefused, StoreFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.history import Ledger
+from cardsign.keys.history import StatementHistory
 from cardsign.keys.model import KeyRecord
 from cardsign.keys.signers.registry import Access, custody_of, open_signer
-from cardsign.keys.stores.opening import AnyStore
+from cardsign.keys.stores.base import KeyStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class CardSigners:
 
 
 def card_signers(
-    store: AnyStore, access: Access | bytes, *, now: datetime, uris: Sequence[str] = ()
+    store: KeyStore, access: Access | bytes, *, now: datetime, uris: Sequence[str] = ()
 ) -> CardSigners:
     """Open the card keys of a store that sign now: the active ones, and those beside a successor.
 
@@ -54,7 +54,7 @@ def card_signers(
     active = store.signing_keys(now)
     if not active:
         raise _no_active_key(store)
-    history = Ledger.beside(store)
+    history = StatementHistory.of(store)
     if uris:
         chosen = tuple(_at(uri, active) for uri in uris)
         history.check_listed([record.public for record in chosen], "card")
@@ -69,7 +69,7 @@ def card_signers(
 
 
 def external_signer(
-    uri: str, public: PublicKey, access: Access, *, store: AnyStore | None, base: Path
+    uri: str, public: PublicKey, access: Access, *, store: KeyStore | None, base: Path
 ) -> CardSigners:
     """Open one key that is in no key store, by its URI and its public key.
 
@@ -86,12 +86,12 @@ def external_signer(
     """
     own_kids = frozenset({public.kid})
     if store is not None:
-        Ledger.beside(store).check_listed([public], "card")
+        StatementHistory.of(store).check_listed([public], "card")
         own_kids |= store.ever_held_kids()
     return CardSigners((open_signer(uri, public, access, base=base),), own_kids)
 
 
-def _no_active_key(store: AnyStore) -> SigningRefused:
+def _no_active_key(store: KeyStore) -> SigningRefused:
     """Say which key could be let sign, if one waits: after a theft, say."""
     message, hint = "the key store has no active key", ""
     for key in store.state.keys:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from cardsign.keys.audit import AuditEvent as AuditEvent
     from cardsign.keys.audit import AuditLine as AuditLine
     from cardsign.keys.audit import check_not_put_back as check_not_put_back
+    from cardsign.keys.audit import check_vouched as check_vouched
     from cardsign.keys.audit import check_witnessed as check_witnessed
     from cardsign.keys.audit import extend as extend
     from cardsign.keys.audit import verify_chain as verify_chain
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
     from cardsign.keys.envelope import UnsafeScryptCost as UnsafeScryptCost
     from cardsign.keys.envelope import open_envelope as open_envelope
     from cardsign.keys.envelope import seal as seal
+    from cardsign.keys.heads import SeenHeads as SeenHeads
+    from cardsign.keys.heads import UserHeads as UserHeads
     from cardsign.keys.history import DIRECTORY as DIRECTORY
-    from cardsign.keys.history import FileShelf as FileShelf
-    from cardsign.keys.history import Ledger as Ledger
+    from cardsign.keys.history import StatementFiles as StatementFiles
+    from cardsign.keys.history import StatementHistory as StatementHistory
     from cardsign.keys.history import check_signed as check_signed
     from cardsign.keys.history import note_keyset as note_keyset
     from cardsign.keys.history import note_release as note_release
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from cardsign.keys.lifecycle import standby_of as standby_of
     from cardsign.keys.model import ENDED as ENDED
     from cardsign.keys.model import MAX_PUBLICATIONS as MAX_PUBLICATIONS
+    from cardsign.keys.model import MAX_STATE_BYTES as MAX_STATE_BYTES
     from cardsign.keys.model import PUBLISHED as PUBLISHED
     from cardsign.keys.model import REASONS as REASONS
     from cardsign.keys.model import ROLES as ROLES
@@ -74,8 +78,11 @@ if TYPE_CHECKING:
     from cardsign.keys.model import Role as Role
     from cardsign.keys.model import StoreState as StoreState
     from cardsign.keys.model import check_transition as check_transition
+    from cardsign.keys.model import dump_state as dump_state
     from cardsign.keys.model import file_custody as file_custody
+    from cardsign.keys.model import load_state as load_state
     from cardsign.keys.model import same_custody as same_custody
+    from cardsign.keys.model import state_digest as state_digest
     from cardsign.keys.passphrase import MAX_FILE_BYTES as MAX_FILE_BYTES
     from cardsign.keys.passphrase import VARIABLE as VARIABLE
     from cardsign.keys.passphrase import PassphraseSource as PassphraseSource
@@ -101,9 +108,6 @@ if TYPE_CHECKING:
     from cardsign.keys.rotation import refresh_hint as refresh_hint
     from cardsign.keys.rotation import steps as steps
     from cardsign.keys.rotation import take as take
-    from cardsign.keys.stateformat import MAX_STATE_BYTES as MAX_STATE_BYTES
-    from cardsign.keys.stateformat import dump_state as dump_state
-    from cardsign.keys.stateformat import load_state as load_state
     from cardsign.keys.timeline import Life as Life
     from cardsign.keys.timeline import Phase as Phase
     from cardsign.keys.timeline import Span as Span
@@ -121,6 +125,7 @@ _NAMES = {
         "AuditLine",
         "MAX_LINE_BYTES",
         "check_not_put_back",
+        "check_vouched",
         "check_witnessed",
         "extend",
         "verify_chain",
@@ -150,10 +155,14 @@ _NAMES = {
         "open_envelope",
         "seal",
     ),
+    "cardsign.keys.heads": (
+        "SeenHeads",
+        "UserHeads",
+    ),
     "cardsign.keys.history": (
         "DIRECTORY",
-        "FileShelf",
-        "Ledger",
+        "StatementFiles",
+        "StatementHistory",
         "check_signed",
         "note_keyset",
         "note_release",
@@ -200,8 +209,12 @@ _NAMES = {
         "StoreState",
         "TRANSITIONS",
         "check_transition",
+        "MAX_STATE_BYTES",
+        "dump_state",
         "file_custody",
+        "load_state",
         "same_custody",
+        "state_digest",
     ),
     "cardsign.keys.passphrase": (
         "MAX_FILE_BYTES",
@@ -235,11 +248,6 @@ _NAMES = {
         "refresh_hint",
         "steps",
         "take",
-    ),
-    "cardsign.keys.stateformat": (
-        "MAX_STATE_BYTES",
-        "dump_state",
-        "load_state",
     ),
     "cardsign.keys.timeline": (
         "Life",

@@ -3,13 +3,17 @@
 ::
 
     {"actor": ..., "details": {...}, "event": ..., "generation": 5, "id": ..., "kid": ...,
-     "prev": "<SHA-256 of the line before>", "seq": 7, "time": "2026-11-21T22:00:00Z"}
+     "prev": "<SHA-256 of the line before>", "seq": 7, "state": "<SHA-256 of the state>",
+     "time": "2026-11-21T22:00:00Z"}
 
 A line is written before the state that it tells of is committed. So what counts is what the
 head reaches by `prev`; any other line is of an attempt that came to nothing. `generation` is
-that of the commit: a state of which the log knows a much newer one was put back. The chain shows
-that a line was changed or lost since the head was made, not that the head is genuine: for
-that, a release statement carries it.
+that of the commit: a state of which the log knows a much newer one was put back. `state` is what
+the commit made (:func:`cardsign.keys.model.state_digest`): an edited state has another digest.
+
+Somebody who can edit both the state and the log can write both anew. Two things outside the
+store tell that: the head that this user saw last (:mod:`cardsign.keys.heads`), and the head that
+a published release statement carries.
 """
 
 from __future__ import annotations
@@ -17,19 +21,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, StoreFault
-from cardsign.keys.model import TIME_FORMAT, AuditHead, Publication, StoreState
+from cardsign.keys.model import TIME_FORMAT, AuditHead, StoreState, state_digest
 
 MAX_LINE_BYTES: Final = 64 * 1024  # bytes; a publication of many cards is the longest line
 
+NO_LINE: Final = AuditHead()
+"""The head of an empty log."""
+
 _MEMBERS: Final = frozenset(
-    {"actor", "details", "event", "generation", "id", "kid", "prev", "seq", "time"}
+    {"actor", "details", "event", "generation", "id", "kid", "prev", "seq", "state", "time"}
 )
 
 
@@ -58,7 +65,6 @@ class AuditLine:
     event: str
     kid: str | None
     details: Mapping[str, Json] = field(hash=False)
-    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,42 +83,42 @@ class AuditReport:
 
 
 def extend(
-    head: AuditHead,
+    state: StoreState,
     events: Iterable[AuditEvent],
     *,
-    generation: int,
     now: datetime,
     actor: str,
     random: Callable[[int], bytes],
-) -> tuple[AuditHead, bytes]:
-    """Return the lines for `events`, and the head that the log has with them.
+) -> tuple[StoreState, bytes]:
+    """Return a state that names the lines for `events` as the newest of its log, and the lines.
 
     Args:
-        head: That of the log so far.
+        state: What is to be committed, of the generation to commit; its `audit` is the head of
+            the log so far.
         events: What happened, in order.
-        generation: Of the state that is to be committed.
         now: The time of all of it, with its zone.
         actor: Who did it, as the operating system calls them; proves nothing.
         random: Gives that many fresh bytes: ``os.urandom``.
     """
-    lines = bytearray()
+    lines, head, digest = bytearray(), state.audit, state_digest(state)
     for event in events:
         line = _canonical(
             {
                 "actor": actor,
                 "details": dict(event.details),
                 "event": event.event,
-                "generation": generation,
+                "generation": state.generation,
                 "id": str(_uuid7(now, random)),
                 "kid": event.kid,
                 "prev": head.digest,
                 "seq": head.seq + 1,
+                "state": digest,
                 "time": now.astimezone(UTC).strftime(TIME_FORMAT),
             }
         )
         head = AuditHead(head.seq + 1, _sha256(line))
         lines += line + b"\n"
-    return head, bytes(lines)
+    return replace(state, audit=head), bytes(lines)
 
 
 def verify_chain(untrusted_log: bytes, head: AuditHead, *, where: str) -> AuditReport:
@@ -147,35 +153,73 @@ def verify_chain(untrusted_log: bytes, head: AuditHead, *, where: str) -> AuditR
     return AuditReport(tuple(reversed(found)), b"".join(reversed(raw)), aborted=total - len(found))
 
 
-def publication_digest(publication: Publication) -> str:
-    """Return what a line says of all that is on record of a publication: SHA-256, in hex."""
-    members = {**asdict(publication), "at": publication.at.strftime(TIME_FORMAT)}
-    return _sha256(_canonical(members))
-
-
-def check_not_put_back(untrusted_tail: bytes, state: StoreState, *, where: str) -> None:
+def check_not_put_back(untrusted_end: bytes, state: StoreState, *, where: str) -> None:
     """Check that a state is not older than the end of the log, which was read before it.
 
     A line is written for the next generation only. So the last one is at most one ahead, of an
-    attempt that came to nothing; and where it is the state's own, it names the state's.
+    attempt that came to nothing.
 
-    Not checked: all else, see :func:`verify_chain`. A state that was put back by one commit
-    looks like an attempt that came to nothing.
+    Not checked: a state that was put back by one commit looks like such an attempt.
 
     Raises:
         StoreFault: ``keystore.rolled_back``.
     """
-    line = untrusted_tail.removesuffix(b"\n").rpartition(b"\n")[2]
+    line = untrusted_end.removesuffix(b"\n").rpartition(b"\n")[2]
     try:
         logged = parse_object(line, max_bytes=MAX_LINE_BYTES)["generation"]
     except (JsonRefused, KeyError):
-        return  # none yet, or a torn one; doctor tells what else it may be
-    own = state.audit.digest == _sha256(line)
-    if isinstance(logged, int) and (
-        logged > state.generation + 1 or (own and logged != state.generation)
-    ):
-        message = f"the state is of generation {state.generation}, and its log knows {logged}"
-        raise StoreFault("keystore.rolled_back", message, path=where)
+        return  # none yet, or a torn one
+    if isinstance(logged, int) and logged > state.generation + 1:
+        raise _rolled_back(state, logged, where)
+
+
+def check_vouched(
+    untrusted_end: bytes, state: StoreState, *, since: AuditHead = NO_LINE, where: str
+) -> bool:
+    """Check that a state is the one that the newest line which counts was written for.
+
+    Args:
+        untrusted_end: The end of the log, or all of it.
+        state: The state.
+        since: A head that the log had before; the log must still lead back to it.
+        where: The log's place, for errors.
+
+    Returns:
+        Whether `untrusted_end` holds the lines that are needed; if not, nothing was checked.
+
+    Raises:
+        StoreFault: ``keystore.rolled_back``: the line is of another generation;
+            ``keystore.audit_differs``: it is of another state; ``keystore.other_history``: the
+            log does not lead back to `since`; ``keystore.audit_broken``: a line cannot be read.
+    """
+    if state.audit.digest is None:
+        if state != StoreState(0, ()):
+            what = "the state names no line of its log, and is not that of a new store"
+            raise StoreFault("keystore.audit_differs", what, path=where)
+        if since.digest is not None:
+            raise _other_history(since, where)
+        return True
+    known = {_sha256(line): line for line in untrusted_end.split(b"\n") if line}
+    newest = known.get(state.audit.digest)
+    if newest is None:
+        return False
+    members = _parsed(newest, state.audit.seq, where)
+    if members["generation"] != state.generation:
+        raise _rolled_back(state, members["generation"], where)
+    if members["state"] != state_digest(state) or members["seq"] != state.audit.seq:
+        what = f"line {state.audit.seq} of its log was written for another state"
+        raise StoreFault("keystore.audit_differs", what, path=where)
+    if since.digest is None:
+        return True
+    head: Json = state.audit.digest
+    for seq in range(state.audit.seq, since.seq, -1):
+        line = known.get(str(head))
+        if line is None:
+            return False
+        head = _parsed(line, seq, where)["prev"]
+    if head != since.digest or state.audit.seq < since.seq:
+        raise _other_history(since, where)
+    return True
 
 
 def check_witnessed(untrusted_log: bytes, digest: str, *, witness: str, where: str) -> None:
@@ -215,7 +259,6 @@ def _line(members: Mapping[str, Json]) -> AuditLine:
         event=str(members["event"]),
         kid=None if kid is None else str(kid),
         details=details if isinstance(details, dict) else {},
-        generation=generation if isinstance(generation := members["generation"], int) else 0,
     )
 
 
@@ -233,6 +276,16 @@ def _canonical(members: Mapping[str, Json]) -> bytes:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def _rolled_back(state: StoreState, logged: Json, where: str) -> StoreFault:
+    message = f"the state is of generation {state.generation}, and its log knows {logged}"
+    return StoreFault("keystore.rolled_back", message, path=where)
+
+
+def _other_history(since: AuditHead, where: str) -> StoreFault:
+    message = f"the log does not continue line {since.seq}, which was its newest before"
+    return StoreFault("keystore.other_history", message, path=where)
 
 
 def _broken(message: str, where: str) -> StoreFault:

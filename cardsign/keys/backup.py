@@ -18,10 +18,11 @@ from typing import Any, Final
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import FileFault, JsonRefused, StoreFault
 from cardsign.files import create_private, make_directory, read_private, remove, write_atomic
-from cardsign.keys.audit import verify_chain
+from cardsign.keys.audit import check_vouched, verify_chain
 from cardsign.keys.envelope import KeyLabel, read_label
-from cardsign.keys.history import Ledger
-from cardsign.keys.stateformat import dump_state, load_state
+from cardsign.keys.heads import UserHeads
+from cardsign.keys.history import StatementHistory
+from cardsign.keys.model import dump_state, load_state
 from cardsign.keys.stores.base import KINDS, Contents, KeyStore, Kind, Number
 from cardsign.keys.stores.directory import (
     AUDIT_FILE,
@@ -31,7 +32,7 @@ from cardsign.keys.stores.directory import (
     alone,
     holds_store,
 )
-from cardsign.keys.stores.opening import Place, postgres_store
+from cardsign.keys.stores.opening import Place, postgres_store, seen_head
 
 FORMAT: Final = "cardsign-backup/1"
 MAX_BACKUP_BYTES: Final = 512 * 1024 * 1024  # bytes; the audit log is the most of it
@@ -48,7 +49,8 @@ def pack(store: KeyStore) -> bytes:
     """
     state = store.load()
     held = [key.thumbprint for key in state.keys if key.private == "held"]
-    Ledger(store.shelf, state.statements).to_publish()  # what is no history is no backup
+    history = StatementHistory(store.statement_storage, state.statements)
+    history.to_publish()  # what is no history is no backup
     document = {
         "format": FORMAT,
         "state": dump_state(state).decode("ascii"),
@@ -57,7 +59,7 @@ def pack(store: KeyStore) -> bytes:
         "statements": {
             kind: {
                 ".".join(map(str, number)): data.decode("ascii", errors="replace")
-                for number, data in store.shelf.read_all(kind).items()
+                for number, data in store.statement_storage.read_all(kind).items()
                 if kind != "releases" or number <= (state.statements.release_seq,)
             }
             for kind in KINDS
@@ -92,6 +94,7 @@ def unpack(untrusted_bytes: bytes) -> Contents:
             raise _malformed(f"it is not of the format {FORMAT}")
     state = load_state(state_text.encode(), where=_WHERE)
     audit = verify_chain(audit_text.encode(), state.audit, where=_WHERE).raw
+    check_vouched(audit, state, where=_WHERE)
     envelopes = {name: str(text).encode() for name, text in private.items()}
     for key in state.keys:
         if key.private == "held" and key.thumbprint not in envelopes:
@@ -116,8 +119,13 @@ def _read_statements(document: dict[str, Json]) -> dict[Kind, dict[Number, bytes
     return found
 
 
-def restore(contents: Contents, place: Place) -> None:
+def restore(contents: Contents, place: Place, *, heads: UserHeads | None = None) -> None:
     """Make a key store of `contents` at `place`, which holds none.
+
+    Args:
+        contents: By :func:`unpack`.
+        place: Where.
+        heads: What this user saw of a log here before is forgotten, since a backup is older.
 
     Raises:
         StoreFault: ``keystore.exists``, ``keystore.busy``, or what keeps a database from
@@ -125,8 +133,11 @@ def restore(contents: Contents, place: Place) -> None:
         FileFault: ``file.unwritable``; ``file.exists`` for a file in the way, unless an
             attempt to restore the same has left it.
     """
+    seen = seen_head(place, heads)
     if not isinstance(place, Path):
         postgres_store().restore(place, contents)
+        if seen is not None:
+            seen.forget()
         return
     make_directory(place)
     with alone(place):
@@ -140,7 +151,9 @@ def restore(contents: Contents, place: Place) -> None:
             _put(place / AUDIT_FILE, contents.audit)
         for kind, statements in contents.statements.items():
             for number, data in statements.items():
-                store.shelf.put_back(kind, number, data)
+                store.statement_storage.put_back(kind, number, data)
+        if seen is not None:
+            seen.forget()
         write_atomic(place / STATE_FILE, dump_state(contents.state))
 
 

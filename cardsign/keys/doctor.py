@@ -18,17 +18,16 @@ from typing import Final, Literal
 
 from cardsign.errors import FileFault, StoreFault
 from cardsign.files import read_bytes, remove, set_mode
-from cardsign.keys.account import differences
 from cardsign.keys.audit import check_witnessed, verify_chain
 from cardsign.keys.history import DIRECTORY as SHELF_DIRECTORY
-from cardsign.keys.history import Ledger
+from cardsign.keys.history import StatementHistory
 from cardsign.keys.keysets import holders_left, signings
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, SHOWN_TIME, TimelineSettings, cards_to_sign
 from cardsign.keys.model import KeyRecord, KeyTimes, StoreState, same_custody, suspects
 from cardsign.keys.releases import past_half_life
 from cardsign.keys.renewal import plan_renewal, says_more, waiting_draft
 from cardsign.keys.rotation import steps
-from cardsign.keys.stores.base import KINDS
+from cardsign.keys.stores.base import KINDS, KeyStore
 from cardsign.keys.stores.directory import (
     AUDIT_FILE,
     LOCK_FILE,
@@ -38,7 +37,6 @@ from cardsign.keys.stores.directory import (
     DirectoryStore,
     alone,
 )
-from cardsign.keys.stores.opening import AnyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
@@ -251,7 +249,7 @@ _OURS: Final = frozenset({STATE_FILE, AUDIT_FILE, LOCK_FILE, PRIVATE_DIRECTORY, 
 
 
 def examine_store(
-    store: AnyStore,
+    store: KeyStore,
     *,
     settings: TimelineSettings,
     now: datetime,
@@ -288,11 +286,11 @@ def examine_store(
     return (*found, *outlook(known, settings, now, expires_within))
 
 
-def _of_one_moment(store: AnyStore) -> tuple[StoreState, frozenset[str]]:
+def _of_one_moment(store: KeyStore) -> tuple[StoreState, frozenset[str]]:
     """The state, and the private halves that lay there with it."""
     while True:
-        state, halves = store.load(), store.private_halves()
-        if store.load().generation == state.generation:
+        (state, _), halves = store.read(), store.private_keys()
+        if store.read()[0].generation == state.generation:
             return state, halves
 
 
@@ -305,7 +303,7 @@ def _mended(finding: Finding) -> Finding:
 
 def _leftovers(store: DirectoryStore) -> Iterator[Finding]:
     """Files that a killed process left, and files that are not ours."""
-    shelf = store.shelf.path
+    shelf = store.statement_storage.path
     for folder in (store.path, shelf, *(shelf / kind for kind in KINDS)):
         for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
             if _TEMPORARY.fullmatch(entry.name):
@@ -326,7 +324,7 @@ def _strange_halves(store: DirectoryStore) -> Iterator[Finding]:
 
 
 def _private_halves(
-    store: AnyStore, state: StoreState, halves: frozenset[str]
+    store: KeyStore, state: StoreState, halves: frozenset[str]
 ) -> Iterator[Finding]:
     """Private halves that nothing names, and names without one."""
     held = {key.thumbprint: key for key in state.keys if key.private == "held"}
@@ -363,7 +361,7 @@ def _too_open(entry: Path) -> Finding:
     return Finding("doctor.permissions", "alarm", message, str(entry), mend=mend)
 
 
-def _log(store: AnyStore, known: Known) -> Iterator[Finding]:
+def _log(store: KeyStore, known: Known) -> Iterator[Finding]:
     path, release = store.log_place, known.release
     try:
         log = store.read_audit()
@@ -374,18 +372,20 @@ def _log(store: AnyStore, known: Known) -> Iterator[Finding]:
     except (StoreFault, FileFault) as fault:
         yield Finding(fault.code, "alarm", fault.message, fault.path)
         return
-    for what in differences(known.state, report, log):
-        yield Finding("keystore.audit_differs", "alarm", what, store.place)
+    try:
+        store.load()
+    except (StoreFault, FileFault) as fault:
+        yield Finding(fault.code, "alarm", fault.message, fault.path)
     if report.aborted:
         message = f"{report.aborted} line(s) of the log are of attempts that came to nothing"
         yield Finding("doctor.audit_aborted", "note", message, path)
 
 
 def _known(
-    store: AnyStore, state: StoreState, draft: Path | None
+    store: KeyStore, state: StoreState, draft: Path | None
 ) -> tuple[Known, tuple[Finding, ...]]:
     """The store with the statements beside it; without them if they cannot be relied on."""
-    ledger = Ledger(store.shelf, state.statements)
+    ledger = StatementHistory(store.statement_storage, state.statements)
     try:
         keyset, release = ledger.newest_keyset(), ledger.newest_release()
         waiting = None

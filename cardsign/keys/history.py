@@ -24,8 +24,9 @@ from cardsign.jose import base64url
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.audit import AuditEvent
 from cardsign.keys.keysets import check_step
+from cardsign.keys.lifecycle import keep_keyset
 from cardsign.keys.model import HeldRelease, KeyRecord, StatementsHeld
-from cardsign.keys.stores.base import KeyOperations, KeyStore, Kind, Number, Shelf
+from cardsign.keys.stores.base import KeyStore, Kind, Number, StatementStorage
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
     MAX_STATEMENT_DEPTH,
@@ -49,8 +50,8 @@ _FORMS: Final[dict[Kind, re.Pattern[str]]] = {
 }
 
 
-class FileShelf:
-    """Statements as files; see :class:`cardsign.keys.stores.base.Shelf`.
+class StatementFiles:
+    """Statements as files; see :class:`StatementStorage`.
 
     Attributes:
         path: The directory; one that is not there holds none.
@@ -71,20 +72,20 @@ class FileShelf:
         return self.path / kind / f"{'.'.join(map(str, number))}.json"
 
     def where(self, kind: Kind, number: Number) -> str:
-        """See :meth:`cardsign.keys.stores.base.Shelf.where`."""
+        """See :meth:`StatementStorage.where`."""
         return str(self.file(kind, number))
 
     def read_all(self, kind: Kind) -> dict[Number, bytes]:
-        """See :meth:`cardsign.keys.stores.base.Shelf.read_all`."""
+        """See :meth:`StatementStorage.read_all`."""
         return {number: self._read(kind, number) for number in self._numbers(kind)}
 
     def read_newest(self, kind: Kind) -> tuple[Number, bytes] | None:
-        """See :meth:`cardsign.keys.stores.base.Shelf.read_newest`."""
+        """See :meth:`StatementStorage.read_newest`."""
         numbers = self._numbers(kind)
         return (numbers[-1], self._read(kind, numbers[-1])) if numbers else None
 
     def add(self, kind: Kind, number: Number, data: bytes) -> None:
-        """See :meth:`cardsign.keys.stores.base.Shelf.add`; call it within :meth:`alone`."""
+        """See :meth:`StatementStorage.add`; call it within :meth:`alone`."""
         file = self.file(kind, number)
         if file.exists():
             raise StoreFault(
@@ -106,7 +107,7 @@ class FileShelf:
         write_atomic(file, data)
 
     def alone(self) -> AbstractContextManager[None]:
-        """See :meth:`cardsign.keys.stores.base.Shelf.alone`."""
+        """See :meth:`StatementStorage.alone`."""
         make_directory(self.path)
         busy = StoreFault("keystore.busy", "another process adds a statement", path=str(self.path))
         return locked(self.path / LOCK_FILE, patience=LOCK_PATIENCE, busy=busy)
@@ -119,41 +120,41 @@ class FileShelf:
         return read_bytes(self.file(kind, number), max_bytes=MAX_STATEMENT_BYTES)
 
 
-class Ledger:
-    """The statements on a shelf, and what the key store's state says of them."""
+class StatementHistory:
+    """An issuer's own statements, oldest first, held against what its key store says of them."""
 
-    __slots__ = ("_look_again", "_shelf", "held")
+    __slots__ = ("_look_again", "_storage", "held")
 
     def __init__(
         self,
-        shelf: Shelf,
+        storage: StatementStorage,
         held: StatementsHeld,
         look_again: Callable[[], StatementsHeld] | None = None,
     ) -> None:
         """Look at nothing yet.
 
         Args:
-            shelf: Where they are kept.
+            storage: Where they are kept.
             held: What the state of the key store says of them.
             look_again: What it says later, should a release be found that is newer than `held`.
         """
-        self._shelf = shelf
+        self._storage = storage
         self.held = held
         self._look_again = look_again or (lambda: held)
 
     @classmethod
-    def beside(cls, store: KeyStore) -> Ledger:
-        """The ledger of a key store, wherever that lies."""
+    def of(cls, store: KeyStore) -> StatementHistory:
+        """The history beside a key store, wherever that lies."""
 
         def look() -> StatementsHeld:
             return store.load().statements
 
-        return cls(store.shelf, look(), look)
+        return cls(store.statement_storage, look(), look)
 
     @property
     def place(self) -> str:
         """Where it is, for people."""
-        return self._shelf.place
+        return self._storage.place
 
     def keysets(self) -> tuple[KeysetStatement, ...]:
         """Return every keyset statement, oldest first, each checked by the one before.
@@ -213,7 +214,7 @@ class Ledger:
             if newest is not None and newest.digest == statement.digest:
                 return False
             check_step(statement, newest)
-            self._shelf.add("keysets", statement.number, untrusted_bytes)
+            self._storage.add("keysets", statement.number, untrusted_bytes)
         return True
 
     def keep_release(self, release: ReleaseStatement, data: bytes) -> None:
@@ -226,7 +227,7 @@ class Ledger:
             StoreFault: ``keystore.changed``: a release has this number.
             FileFault: ``file.unwritable``.
         """
-        self._shelf.add("releases", (release.seq,), data)
+        self._storage.add("releases", (release.seq,), data)
 
     def alone(self) -> AbstractContextManager[None]:
         """Let no other process add a statement meanwhile.
@@ -235,7 +236,7 @@ class Ledger:
             StoreFault: ``keystore.busy``.
             FileFault: ``file.unwritable``.
         """
-        return self._shelf.alone()
+        return self._storage.alone()
 
     def check_listed(self, keys: Iterable[PublicKey], role: Role) -> None:
         """Check that the roots have listed keys that are to be used, if there is a keyset at all.
@@ -276,26 +277,26 @@ class Ledger:
 
     def _history(self) -> list[tuple[KeysetStatement, bytes]]:
         found: list[tuple[KeysetStatement, bytes]] = []
-        for number, untrusted_bytes in self._shelf.read_all("keysets").items():
+        for number, untrusted_bytes in self._storage.read_all("keysets").items():
             try:
                 statement = read_keyset(untrusted_bytes)
                 if statement.number != number:
                     raise StatementRefused("statement.gap", "its number is not that of its place")
                 check_step(statement, found[-1][0] if found else None)
             except StatementRefused as refusal:
-                where = self._shelf.where("keysets", number)
+                where = self._storage.where("keysets", number)
                 raise _broken(where, f"{refusal.code}: {refusal.message}") from refusal
             found.append((statement, untrusted_bytes))
         self._check_held(found[-1][0] if found else None)
         return found
 
     def _newest_release(self) -> tuple[ReleaseStatement, bytes] | None:
-        newest = self._shelf.read_newest("releases")
+        newest = self._storage.read_newest("releases")
         if newest is None:
             self._check_release_held(None, self.place)
             return None
         number, untrusted_bytes = newest
-        where = self._shelf.where("releases", number)
+        where = self._storage.where("releases", number)
         try:
             release = read_release(untrusted_bytes)
             if (release.seq,) != number:
@@ -347,7 +348,7 @@ def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) 
     return check_release(release, named[0], None, now=issued, skew=timedelta()).good
 
 
-def note_keyset(store: KeyOperations, statement: KeysetStatement, *, now: datetime) -> None:
+def note_keyset(store: KeyStore, statement: KeysetStatement, *, now: datetime) -> None:
     """Let the key store's state name the newest keyset statement; again is no change.
 
     The keys that waited for it to list them may be published from then on.
@@ -356,14 +357,14 @@ def note_keyset(store: KeyOperations, statement: KeysetStatement, *, now: dateti
         StoreFault: ``keystore.busy``, or as :meth:`KeyStore.load`.
         FileFault: ``file.unwritable``.
     """
-    held = statement.id
-    store.keep_keyset(held, {key.public.thumbprint for key in statement.keys}, now=now)
+    listed = {key.public.thumbprint for key in statement.keys}
+    store.apply(keep_keyset, statement.id, listed, now=now)
 
 
 def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -> None:
     """Take the release's number for it, before it is written: no two releases have one.
 
-    Call it within :meth:`Ledger.alone`, as :meth:`Ledger.keep_release`.
+    Call it within :meth:`StatementHistory.alone`, as :meth:`StatementHistory.keep_release`.
 
     Raises:
         StoreFault: As :func:`note_keyset`; ``keystore.changed`` also where it is taken.
@@ -373,12 +374,12 @@ def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -
     if state.statements.release_seq >= release.seq:
         newest = state.statements.release_seq
         raise StoreFault("keystore.changed", f"release {newest} was signed meanwhile")
-    before = Ledger.beside(store).newest_release()
+    before = StatementHistory.of(store).newest_release()
     held = HeldRelease(release.digest, before.digest if before else None)
     event = AuditEvent("release.signed", None, {"seq": release.seq, "digest": release.digest})
     statements = replace(state.statements, release_seq=release.seq, release=held)
     changed = replace(state, statements=statements)
-    store.commit(changed, (event,), expect_generation=state.generation, now=now, envelopes={})
+    store.commit(changed, (event,), now=now)
 
 
 def write_draft(statement: KeysetStatement) -> bytes:

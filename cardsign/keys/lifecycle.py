@@ -14,7 +14,7 @@ from typing import Final
 from cardsign.card.strictjson import Json
 from cardsign.errors import StoreFault
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.audit import AuditEvent, publication_digest
+from cardsign.keys.audit import AuditEvent
 from cardsign.keys.model import (
     ENDED,
     MAX_PUBLICATIONS,
@@ -263,7 +263,7 @@ def enter(
     custody = custody or file_custody(public.thumbprint)
     private: PrivateHalf = "held" if custody.startswith(_HOLDS_FILE) else "elsewhere"
     times = KeyTimes(prepublished=now)
-    record = KeyRecord(public, "prepublished", roles, holder, custody, now, times, private=private)
+    record = KeyRecord(public, "prepublished", roles, custody, now, holder, times, private=private)
     if not record.rotates:
         record = record.at("active", prepublished=None, activated=now)
     elif not standby and not any(record.succeeds(other) for other in state.keys):
@@ -440,7 +440,6 @@ def record_publication(state: StoreState, publication: Publication) -> Change:
     details: dict[str, Json] = {
         "at": at.strftime(TIME_FORMAT),
         "cards": {card.name: card.payload_sha256 for card in publication.cards},
-        "digest": publication_digest(publication),
         "generation": publication.generation,
         "kids": list(publication.kids),
         "series": publication.series,

@@ -1,16 +1,142 @@
-"""What a key store knows of its keys: public data only, wherever it is kept."""
+"""What a key store knows of its keys, and the bytes of it: public data only.
+
+::
+
+    {"format": 3, "generation": 1,
+     "audit": {"seq": 1, "digest": "<SHA-256>"},
+     "keys": [
+       {"public": {"kty": ..., "kid": ..., ...}, "state": "active", "roles": ["card"],
+        "custody": "file:private/<thumbprint>.key", "private": "held",
+        "created": "2026-11-21T22:00:00Z", "times": {"activated": ..., ...}}],
+     "publications": [{"generation": ..., "at": ..., "max_age": ..., "kids": [...],
+       "cards": [{"name": ..., "url": ..., "payload_sha256": ..., "kids": [...]}]}],
+     "statements": {"keyset": {"epoch": 1, "version": 1, "digest": "<SHA-256>"},
+       "release_seq": 1, "release": {"digest": "<SHA-256>", "previous": "<SHA-256>"}}}
+
+What is None is left out. The state is read as strictly as a stranger's file, since whoever can
+edit it may be one: first as strict JSON, then by pydantic with the annotations of this module.
+Public keys are read anew, what a state implies must be there, and a member that the format does
+not have is refused: to drop what a newer cardsign noted could bring a key back to life.
+
+The records are plain frozen dataclasses. pydantic is imported when a state is read or written.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Final, Literal, get_args
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_args
 
-from cardsign.errors import StoreFault
+from cardsign.card.strictjson import Json, parse_object
+from cardsign.errors import JsonRefused, KeyRefused, StoreFault
 from cardsign.jose.keys import PublicKey
-from cardsign.statements.keyset import KeysetId
+from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.keyset import KeysetId, keyset_id
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+FORMAT: Final = 3
+MAX_STATE_BYTES: Final = 8 * 1024 * 1024  # bytes; 32 publications of 1000 extended cards
+
+TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
+MAX_PUBLICATIONS: Final = 32  # kept to be shown; no wait is reckoned from an older one
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:")  # RFC 3986 3.1, in lower case
+
+
+# How pydantic reads the members. Each check raises ValueError and says what is wrong.
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """An annotation: what pydantic has read must also pass `check`, which may replace it."""
+
+    check: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """An annotation: a value that JSON holds in another form, which `read` and `write` know."""
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any], Json]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(
+            self.read, serialization=core_schema.plain_serializer_function_ser_schema(self.write)
+        )
+
+
+def _read_time(untrusted: object) -> datetime:
+    """A time of UTC, to the second, in one spelling."""
+    try:
+        time = datetime.strptime(str(untrusted), TIME_FORMAT).replace(tzinfo=UTC)
+    except ValueError:
+        time = None
+    if time is None or time.strftime(TIME_FORMAT) != untrusted:
+        raise ValueError("is not a time like 2026-11-21T22:00:00Z")
+    return time
+
+
+def _read_public(untrusted: object) -> PublicKey:
+    """A public JWK, just as :meth:`PublicKey.jwk` writes it."""
+    if not isinstance(untrusted, dict):
+        raise ValueError("is not an object")
+    try:
+        public = PublicKey.from_jwk(untrusted)
+    except KeyRefused as exc:
+        raise ValueError(f"is refused: {exc.message}") from exc
+    if public.jwk() != untrusted:
+        raise ValueError("is not written as cardsign writes a public key")
+    return public
+
+
+def _read_keyset(untrusted: Any) -> KeysetId:
+    try:
+        return keyset_id(untrusted, "")
+    except StatementRefused as exc:
+        raise ValueError(f"{exc.path} {exc.message}") from exc
+
+
+def _read_count(untrusted: object) -> int:
+    """An integer from 0; pydantic alone would take ``true`` and ``"1"`` for one."""
+    if type(untrusted) is not int or untrusted < 0:
+        raise ValueError("is not a count")
+    return untrusted
+
+
+def _check_digest(text: str) -> str:
+    if not _DIGEST.fullmatch(text):
+        raise ValueError("is not a SHA-256 in lower-case hex")
+    return text
+
+
+Count = Annotated[int, _Form(_read_count, int)]
+Digest = Annotated[str, _Check(_check_digest)]
+Time = Annotated[datetime, _Form(_read_time, lambda time: str(time.strftime(TIME_FORMAT)))]
+
+_Record = TypeVar("_Record")
+
+
+def _closed(record: type[_Record]) -> type[_Record]:
+    """Let pydantic refuse a member that the record does not have."""
+    record.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
+    return record
+
 
 # The states of a key and the ways between them.
 
@@ -61,10 +187,8 @@ REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 ROTATING: Final[frozenset[Role]] = frozenset({"card", "release"})
 """The roles of online keys, of which one a role and algorithm is active; roots may be several."""
 
-TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
-MAX_PUBLICATIONS: Final = 32  # kept to be shown; no wait is reckoned from an older one
 
-
+@_closed
 @dataclass(frozen=True, slots=True)
 class KeyTimes:
     """When each step of a key's life was recorded: aware UTC to the second, or None.
@@ -81,17 +205,18 @@ class KeyTimes:
         destroyed: When its private half was destroyed.
     """
 
-    prepublished: datetime | None = None
-    seen: datetime | None = None
-    activated: datetime | None = None
-    stops_signing: datetime | None = None
-    relieved: datetime | None = None
-    retired: datetime | None = None
-    revoked: datetime | None = None
-    dropped: datetime | None = None
-    destroyed: datetime | None = None
+    prepublished: Time | None = None
+    seen: Time | None = None
+    activated: Time | None = None
+    stops_signing: Time | None = None
+    relieved: Time | None = None
+    retired: Time | None = None
+    revoked: Time | None = None
+    dropped: Time | None = None
+    destroyed: Time | None = None
 
 
+@_closed
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
     """One key of the store.
@@ -100,22 +225,22 @@ class KeyRecord:
         public: The public half; its kid, alg and thumbprint are the key's.
         state: Where it stands in its life.
         roles: What it may sign.
-        holder: Who holds the private half, if that is recorded; two keys of one holder
-            count once.
         custody: Where the private half lies: a signer URI, a ``file:`` being relative to
             the store.
         created: When it entered the store: UTC, to the second.
+        holder: Who holds the private half, if that is recorded; two keys of one holder
+            count once.
         times: When the rest of its life happened.
         revoked_because: Why it was revoked; None if it was not.
         private: Whether the store holds the private half, somebody else does, or nobody.
     """
 
-    public: PublicKey
+    public: Annotated[PublicKey, _Form(_read_public, lambda public: dict(public.jwk()))]
     state: KeyState
     roles: tuple[Role, ...]
-    holder: str | None
     custody: str
-    created: datetime
+    created: Time
+    holder: str | None = None
     times: KeyTimes = field(default_factory=KeyTimes)
     revoked_because: Reason | None = None
     private: PrivateHalf = "held"
@@ -161,23 +286,25 @@ class KeyRecord:
         return replace(self, state=state or self.state, times=replace(self.times, **times))
 
 
+@_closed
 @dataclass(frozen=True, slots=True)
 class PublishedCard:
     """A card of a publication.
 
     Attributes:
         name: Its file in the publication.
-        url: The first endpoint that it names, if any.
         payload_sha256: SHA-256 of its ``served-as-is`` payload, lower-case hex.
         kids: The keys whose signatures on it verify.
+        url: The first endpoint that it names, if any.
     """
 
     name: str
-    url: str | None
-    payload_sha256: str
+    payload_sha256: Digest
     kids: tuple[str, ...]
+    url: str | None = None
 
 
+@_closed
 @dataclass(frozen=True, slots=True)
 class Publication:
     """A generation that was published with keys of this store.
@@ -190,9 +317,9 @@ class Publication:
         cards: The cards, the public one first.
     """
 
-    generation: int
-    at: datetime
-    max_age: int
+    generation: Count
+    at: Time
+    max_age: Count
     kids: tuple[str, ...]
     cards: tuple[PublishedCard, ...]
 
@@ -202,14 +329,16 @@ class Publication:
         return next((card.url or card.name for card in self.cards), "")
 
 
+@_closed
 @dataclass(frozen=True, slots=True)
 class AuditHead:
     """The newest line of the audit log that counts: how many there are, and its SHA-256."""
 
-    seq: int = 0
-    digest: str | None = None
+    seq: Count = 0
+    digest: Digest | None = None
 
 
+@_closed
 @dataclass(frozen=True, slots=True)
 class HeldRelease:
     """Which release the store signed last, and upon which: that one alone may have been lost.
@@ -219,10 +348,11 @@ class HeldRelease:
         previous: That of the newest release kept when its number was taken, or None.
     """
 
-    digest: str
-    previous: str | None
+    digest: Digest
+    previous: Digest | None = None
 
 
+@_closed
 @dataclass(frozen=True, slots=True)
 class StatementsHeld:
     """How far the issuer's signed statements have gone.
@@ -230,14 +360,15 @@ class StatementsHeld:
     Attributes:
         keyset: The newest keyset statement, or None.
         release_seq: The highest number that a release has taken, or 0.
-        release: What has taken it; None also where an older cardsign took it.
+        release: What has taken it.
     """
 
-    keyset: KeysetId | None = None
-    release_seq: int = 0
+    keyset: Annotated[KeysetId, _Form(_read_keyset, KeysetId.to_json)] | None = None
+    release_seq: Count = 0
     release: HeldRelease | None = None
 
 
+@_closed
 @dataclass(frozen=True, slots=True)
 class StoreState:
     """All that a store commits at once.
@@ -250,9 +381,9 @@ class StoreState:
         statements: The issuer's statements.
     """
 
-    generation: int
-    keys: tuple[KeyRecord, ...]
-    audit: AuditHead = AuditHead()
+    generation: Count
+    keys: Annotated[tuple[Annotated[KeyRecord, _Check(_check_record)], ...], _Check(_check_keys)]
+    audit: Annotated[AuditHead, _Check(_check_head)] = AuditHead()
     publications: tuple[Publication, ...] = ()
     statements: StatementsHeld = StatementsHeld()
 
@@ -371,3 +502,147 @@ def _place(custody: str) -> tuple[str, ...]:
     if scheme == "exec":
         return scheme, rest.partition("?")[0]
     return (scheme,)
+
+
+# What the members of a state imply of each other.
+
+
+#: For each state the times that must be there, and those that cannot be.
+_LATER: Final = ("activated", "stops_signing", "retired", "revoked")
+_IMPLIED: Final[Mapping[KeyState, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "generated": ((), ("prepublished", *_LATER)),
+    "prepublished": (("prepublished",), _LATER),
+    "active": (("activated",), _LATER[1:]),
+    "retiring": (("activated", "stops_signing"), _LATER[2:]),
+    "retired": (("activated", "stops_signing", "retired"), _LATER[3:]),
+    "revoked": (("revoked",), ()),
+}
+
+
+def _check_record(key: KeyRecord) -> KeyRecord:
+    """Check what the members of one record imply of each other.
+
+    Raises:
+        ValueError: In words, after the place of the record.
+    """
+    required, forbidden = _IMPLIED[key.state]
+    for name in required:
+        if getattr(key.times, name) is None:
+            raise ValueError(f"has no time {name!r}, and the key is {key.state}")
+    for name in forbidden:
+        if getattr(key.times, name) is not None:
+            raise ValueError(f"has a time {name!r}, and the key is {key.state}")
+    if (key.state == "revoked") is not (key.revoked_because is not None):
+        raise ValueError(f"has a `revoked_because` that does not fit a key that is {key.state}")
+    if not key.roles or key.roles != tuple(role for role in ROLES if role in key.roles):
+        raise ValueError(f"has `roles` that are no list in the order {', '.join(ROLES)}")
+    if not _URI.match(key.custody):
+        raise ValueError("has a `custody` that is not the URI of a signer")
+    held = key.custody.startswith("file:")
+    if held and key.custody != file_custody(key.thumbprint):
+        raise ValueError("has a `custody` that is not the file of this key")
+    destroyed = key.times.destroyed is not None
+    if key.private != ("destroyed" if destroyed else "held" if held else "elsewhere"):
+        raise ValueError("has a `private` that does not fit the custody and the times")
+    if destroyed and key.state not in ENDED:
+        raise ValueError(f"is destroyed, and the key is {key.state}")
+    return key
+
+
+def _check_head(head: AuditHead) -> AuditHead:
+    """Check that a head names a line just where there are lines.
+
+    Raises:
+        ValueError: In words.
+    """
+    if (head.seq == 0) is not (head.digest is None):
+        raise ValueError("has a digest without a line, or a line without one")
+    return head
+
+
+def _check_keys(keys: tuple[KeyRecord, ...]) -> tuple[KeyRecord, ...]:
+    """Check that no two keys are one, or claim one place."""
+    state = StoreState(0, ())
+    for key in keys:
+        rivals = [one for one in state.keys if one.state == "active" and one.succeeds(key)]
+        if key.state == "active" and rivals:
+            raise ValueError(f"has two active keys, {rivals[0].kid!r} and {key.kid!r}")
+        try:
+            state = state.with_key(key)
+        except StoreFault as exc:
+            raise ValueError(f"has a key twice: {exc.message}") from exc
+    return keys
+
+
+# The bytes of a state.
+
+
+@cache
+def _adapter() -> TypeAdapter[StoreState]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(StoreState)
+
+
+def _members(state: StoreState) -> dict[str, Json]:
+    members: dict[str, Json] = _adapter().dump_python(state, mode="json", exclude_none=True)
+    return members
+
+
+def dump_state(state: StoreState) -> bytes:
+    """Return the bytes to keep; equal states give equal bytes."""
+    return (json.dumps({"format": FORMAT, **_members(state)}, indent=2) + "\n").encode("ascii")
+
+
+def state_digest(state: StoreState) -> str:
+    """Return the SHA-256, in hex, of all of a state but the head of its audit log.
+
+    The line of the log that tells of a commit carries it. The state then names that line.
+    """
+    members = _members(replace(state, audit=AuditHead()))
+    text = json.dumps(members, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def load_state(untrusted_bytes: bytes, *, where: str) -> StoreState:
+    """Read what :func:`dump_state` wrote.
+
+    Not checked: that the audit log tells of it; see :func:`cardsign.keys.audit.check_vouched`.
+
+    Args:
+        untrusted_bytes: What was kept.
+        where: The file's path, for errors.
+
+    Raises:
+        StoreFault: ``keystore.corrupt``, with the place, or ``keystore.newer_format``.
+    """
+    from pydantic import ValidationError
+
+    try:
+        document = parse_object(untrusted_bytes, max_bytes=MAX_STATE_BYTES)
+    except JsonRefused as exc:
+        raise StoreFault(
+            "keystore.corrupt",
+            f"the state is not strict JSON: {exc.message}",
+            path=where,
+            line=exc.line,
+            column=exc.column,
+        ) from exc
+    version = document.pop("format", None)
+    if type(version) is int and version > FORMAT:  # a bool is an int as well
+        message = f"this key store is of format {version}, and this cardsign knows {FORMAT}"
+        raise StoreFault("keystore.newer_format", message, path=where)
+    if type(version) is not int or version != FORMAT:
+        raise StoreFault("keystore.corrupt", f"`/format` is not {FORMAT}", path=where)
+    try:
+        return _adapter().validate_python(document)
+    except ValidationError as exc:
+        raise StoreFault("keystore.corrupt", _first_error(exc), path=where) from exc
+
+
+def _first_error(exc: ValidationError) -> str:
+    """The first thing that is wrong, and its place; nothing of the document is repeated."""
+    error = exc.errors(include_url=False, include_input=False)[0]
+    pointer = "".join(f"/{part}" for part in error["loc"])
+    said = error.get("ctx", {}).get("error", error["msg"])
+    return f"`{pointer}` {said}" if isinstance(said, ValueError) else f"`{pointer}`: {said}"

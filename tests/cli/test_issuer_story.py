@@ -16,7 +16,14 @@ import pytest
 from cardsign.errors import StoreFault
 from cardsign.issuer import make_recovery_key
 from cardsign.jose import PrivateKey
-from cardsign.keys import ScryptCost, UnsafeScryptCost, dump_state, note_release
+from cardsign.keys import (
+    AuditEvent,
+    ScryptCost,
+    StoreState,
+    UnsafeScryptCost,
+    dump_state,
+    note_release,
+)
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current, publication_of
 from cardsign.statements import sign_statement
@@ -530,13 +537,22 @@ def _key_named(cardsign: Cardsign) -> None:
 
 def _edited_store(cardsign: Cardsign) -> None:
     """A pull request that puts a stranger's key in the place of ours (threats.md 22)."""
+    Path("keys/keystore.json").write_bytes(dump_state(_with_a_strangers_key()))
+
+
+def _edited_store_and_log(cardsign: Cardsign) -> None:
+    """The same, with a line of the log that vouches for it."""
+    state = _with_a_strangers_key()
+    DirectoryStore.open(Path("keys")).commit(state, [AuditEvent("x")], now=datetime.now(UTC))
+
+
+def _with_a_strangers_key() -> StoreState:
     add("card")
     state = DirectoryStore.open(Path("keys")).state
     ours, theirs = state.find(key_of("card")), state.keys[-1]
     edited = replace(ours, public=theirs.public, custody=theirs.custody)
     kept = tuple(key for key in state.keys if key not in (ours, theirs))
-    edited_state = replace(state, keys=(*kept, edited))
-    Path("keys/keystore.json").write_bytes(dump_state(edited_state))
+    return replace(state, keys=(*kept, edited))
 
 
 def _stranger(cardsign: Cardsign) -> None:
@@ -625,6 +641,12 @@ REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {
     ),
     "signing with a key that was edited in": (
         _edited_store,
+        ["sign", "card.json", "-o", "signed.json"],
+        2,
+        "keystore.audit_differs",
+    ),
+    "signing with a key that was edited in, log and all": (
+        _edited_store_and_log,
         ["sign", "card.json", "-o", "signed.json"],
         2,
         "keystore.not_listed",

@@ -9,7 +9,8 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from cardsign.jose import PrivateKey
-from cardsign.keys import ScryptCost, UnsafeScryptCost, export_private
-from cardsign.keys.stores import DirectoryStore, KeyOperations
+from cardsign.keys import (
+    ScryptCost,
+    StoreState,
+    UnsafeScryptCost,
+    export_private,
+    file_custody,
+)
+from cardsign.keys.stores import DirectoryStore, KeyStore
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys import aws
+from tests.keys.lives import cut, forge
 from tests.keys.softhsm import library
 from tests.support import PORTABLE
 
@@ -31,8 +39,8 @@ CHANGES = ("keys rotate", "keys generate --alg RS256", "keys jwks", SIGN)
 @pytest.fixture
 def store(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch) -> Path:
     """`./keys` with an active key and a prepublished one, and a card."""
-    defaults = {**(KeyOperations.add_key.__kwdefaults__ or {}), "cost": UnsafeScryptCost(2, 1, 1)}
-    monkeypatch.setattr(KeyOperations.add_key, "__kwdefaults__", defaults)
+    defaults = {**(KeyStore.add_key.__kwdefaults__ or {}), "cost": UnsafeScryptCost(2, 1, 1)}
+    monkeypatch.setattr(KeyStore.add_key, "__kwdefaults__", defaults)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
     for _ in range(2):
         assert cardsign("keys", "generate").status == 0
@@ -135,9 +143,36 @@ def an_edited_line(store: Path) -> None:
     log.write_text(log.read_text().replace('"actor":"', '"actor":"not ', 1))
 
 
+def a_log_without_its_end(store: Path) -> None:
+    log = store / "audit.jsonl"
+    log.write_bytes(cut(log.read_bytes(), 1))
+
+
 def a_line_cut_out(store: Path) -> None:
     log = store / "audit.jsonl"
     log.write_text(log.read_text().partition("\n")[2])
+
+
+def an_edited_holder(store: Path) -> None:
+    edited(store / "keystore.json", lambda document: document["keys"][0].update(holder="mallory"))
+
+
+def a_key_of_somebody_else(store: Path) -> None:
+    """In the place of the active one, in state and log alike."""
+    theirs = PrivateKey.generate("ES256").public
+    custody = file_custody(theirs.thumbprint)
+
+    def exchanged(state: StoreState) -> StoreState:
+        own, *others = state.keys
+        return replace(state, keys=(replace(own, public=theirs, custody=custody), *others))
+
+    forge(DirectoryStore.open(store), exchanged)
+
+
+def a_log_of_another_store(store: Path) -> None:
+    other = DirectoryStore.create(store.parent / "other")
+    other.add_remote_key(PrivateKey.generate("ES256").public, "exec:/x", now=datetime.now(UTC))
+    (store / "audit.jsonl").write_bytes(other.read_audit())
 
 
 @dataclass(frozen=True)
@@ -168,6 +203,16 @@ ROWS: dict[str, Bad] = {
     **{
         f"a lowered generation: {words}": Bad(a_lowered_generation, words, "keystore.rolled_back")
         for words in CHANGES
+    },
+    **{
+        f"{name}: {words}": Bad(spoil, words, code)
+        for words in CHANGES
+        for name, spoil, code in (
+            ("an edited holder", an_edited_holder, "keystore.audit_differs"),
+            ("state and log written anew", a_key_of_somebody_else, "keystore.other_history"),
+            ("a log that was cut", a_log_without_its_end, "keystore.audit_broken"),
+            ("the log of another store", a_log_of_another_store, "keystore.audit_broken"),
+        )
     },
     **{
         f"a state of before: {words}": Bad(an_old_state, words, "keystore.rolled_back")

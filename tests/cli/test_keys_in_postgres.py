@@ -12,8 +12,8 @@ import pytest
 
 from cardsign.cli.options import actor
 from cardsign.jose import PrivateKey
-from cardsign.keys import ScryptCost, UnsafeScryptCost
-from cardsign.keys.stores import base, parse_database_url
+from cardsign.keys import AuditEvent, ScryptCost, UnsafeScryptCost
+from cardsign.keys.stores import PostgresStore, base, parse_database_url
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys.postgres import Server
 from tests.support import PORTABLE
@@ -28,9 +28,9 @@ ISSUER = "https://tides.example"
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that cost little to seal."""
-    defaults = dict(base.KeyOperations.add_key.__kwdefaults__ or {})
+    defaults = dict(base.KeyStore.add_key.__kwdefaults__ or {})
     defaults["cost"] = CHEAP
-    monkeypatch.setattr(base.KeyOperations.add_key, "__kwdefaults__", defaults)
+    monkeypatch.setattr(base.KeyStore.add_key, "__kwdefaults__", defaults)
 
 
 @pytest.fixture
@@ -142,16 +142,17 @@ def test_what_the_roots_have_not_listed_signs_nothing(issuer: Cardsign, postgres
     """In a database too, a key that somebody put in is no key of the issuer (threats.md 22)."""
     other = postgres.new_url()
     well(issuer("keys", "generate", "--alg", "RS256", "--keystore", other))
-    (key,) = postgres.execute(other, "SELECT thumbprint, record::text FROM cardsign_key")
-    (half,) = postgres.execute(other, "SELECT * FROM cardsign_private")
-    with postgres.connect(os.environ["CARDSIGN_KEYSTORE"]) as connection:
-        connection.execute("INSERT INTO cardsign_key VALUES (%s, 9, %s)", key)
-        connection.execute("INSERT INTO cardsign_private VALUES (%s, %s)", half)
+    theirs = PostgresStore.open(other)
+    (key,) = theirs.state.keys
+    half = {key.thumbprint: theirs.read_private(key.thumbprint)}
+    ours = PostgresStore.open(os.environ["CARDSIGN_KEYSTORE"])
+    event = AuditEvent("put-in-by-hand")
+    ours.commit(ours.state.with_key(key), [event], now=key.created, envelopes=half)
 
     signed = well(issuer("sign", "card.json", "-o", "signed.json", "--json")).json
     published = well(issuer("keys", "jwks")).json["keys"]
 
-    assert key[0] not in signed["kids"]
+    assert key.kid not in signed["kids"]
     assert [one["kid"] for one in published] == signed["kids"]
 
 

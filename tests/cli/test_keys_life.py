@@ -39,9 +39,9 @@ rotate_every = 0
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that cost little to seal."""
-    defaults = dict(base.KeyOperations.add_key.__kwdefaults__ or {})
+    defaults = dict(base.KeyStore.add_key.__kwdefaults__ or {})
     defaults["cost"] = UnsafeScryptCost(n=2, r=1, p=1)
-    monkeypatch.setattr(base.KeyOperations.add_key, "__kwdefaults__", defaults)
+    monkeypatch.setattr(base.KeyStore.add_key, "__kwdefaults__", defaults)
     assert envelope.DEFAULT_COST.n == 2**17
 
 

@@ -23,15 +23,16 @@ from cardsign.errors import StoreFault
 from cardsign.jose import PrivateKey
 from cardsign.keys import (
     DEFAULT_SETTINGS,
-    Ledger,
     ScryptCost,
+    StatementHistory,
     UnsafeScryptCost,
     examine_store,
     export_private,
+    lifecycle,
     open_envelope,
     read_draft,
 )
-from cardsign.keys.stores import DirectoryStore, KeyOperations
+from cardsign.keys.stores import DirectoryStore, KeyStore
 from cardsign.publish import publication_of, publish_generation
 from cardsign.publish.publication import load_current
 from cardsign.sign import sign_card
@@ -59,8 +60,8 @@ def quick_user(monkeypatch: pytest.MonkeyPatch) -> None:
     Nothing is synced in truth: what that would achieve is reckoned by the recording.
     """
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    defaults = {**(KeyOperations.add_key.__kwdefaults__ or {}), "cost": CHEAP}
-    monkeypatch.setattr(KeyOperations.add_key, "__kwdefaults__", defaults)
+    defaults = {**(KeyStore.add_key.__kwdefaults__ or {}), "cost": CHEAP}
+    monkeypatch.setattr(KeyStore.add_key, "__kwdefaults__", defaults)
     monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", CHEAP)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
     monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
@@ -100,7 +101,8 @@ def tick(root: Path, seconds: int) -> None:
 
 def activating(root: Path) -> None:
     """By hand."""
-    DirectoryStore.open(root / "keys").activate("two", now=after(220), settings=QUICK)
+    store = DirectoryStore.open(root / "keys")
+    store.apply(lifecycle.activate, "two", now=after(220), settings=QUICK)
 
 
 def rotating(root: Path) -> None:
@@ -116,7 +118,9 @@ def retiring(root: Path) -> None:
 def revoking(root: Path) -> None:
     """And the second takes over."""
     store = DirectoryStore.open(root / "keys")
-    store.revoke("one", reason="compromised", now=after(220), same_custody_accepted=True)
+    store.apply(
+        lifecycle.revoke, "one", reason="compromised", now=after(220), same_custody_accepted=True
+    )
 
 
 def nothing(root: Path) -> None:
@@ -324,7 +328,7 @@ CASES: dict[str, Case] = {
 # --- what a crash may leave ---------------------------------------------------------------
 
 
-def private_halves(root: Path) -> frozenset[bytes]:
+def private_keys(root: Path) -> frozenset[bytes]:
     """The numbers of every private key of a folder, as a file in the clear would hold them."""
     secrets = {key.to_pkcs8_der()[36:68] for key in (ONE, TWO, THREE)}
     for path in root.rglob("*.key"):
@@ -363,11 +367,11 @@ def newest_record(root: Path) -> int:
 
 def _check_store(path: Path, earlier: Any) -> None:
     store = DirectoryStore.open(path)
-    assert {key["kid"] for key in earlier["keys"]} <= store.ever_held_kids()
+    assert {key["public"]["kid"] for key in earlier["keys"]} <= store.ever_held_kids()
     for record in store.state.keys:
         if record.private == "held":
             store.signer(record, PASSPHRASE.encode()).sign(b"anything")
-    ledger = Ledger.beside(store)
+    ledger = StatementHistory.of(store)
     held = earlier.get("statements", {}).get("keyset")
     if held is not None:
         numbers = [one.number for one in ledger.keysets()]

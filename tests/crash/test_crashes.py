@@ -24,7 +24,7 @@ from tests.crash.commands import (
     CASES,
     NothingDue,
     check,
-    private_halves,
+    private_keys,
     quick_user,
     rotating,
     seen,
@@ -78,7 +78,7 @@ def test_a_power_cut_at_any_moment_leaves_a_whole_store(
     earlier = read_tree(root)
     with recorded(root) as recording:
         CASES[case].command(root)
-    secrets = private_halves(root)
+    secrets = private_keys(root)
     assert crash_faults(case, steps_of(recording.steps)) == []
 
     images = {json.dumps(_names(tree)): (label, tree) for label, tree in recording.images}
@@ -141,7 +141,7 @@ def test_a_process_that_is_killed_leaves_a_whole_store(
         if not _killed_before(root, case, step):
             break
         killed += 1
-        secrets = private_halves(root)
+        secrets = private_keys(root)
         check(root, earlier, secrets)
         _again(case, root)
         check(root, earlier, secrets)
@@ -193,7 +193,7 @@ def test_a_disk_that_refuses_leaves_the_old_store(
             with recorded(root, before_step=refuse):
                 CASES[case].command(root)
         except FileFault:
-            check(root, earlier, private_halves(root))
+            check(root, earlier, private_keys(root))
             continue
         if not refused:
             break

@@ -14,7 +14,7 @@ import pytest
 
 from cardsign.jose import PrivateKey
 from cardsign.keys import TimelineSettings, UnsafeScryptCost, verify_chain
-from cardsign.keys.stores import AnyStore, Place, create_store, open_store, parse_database_url
+from cardsign.keys.stores import KeyStore, Place, create_store, open_store, parse_database_url
 from tests.keys import postgres as pg
 from tests.keys.lives import after, published
 
@@ -41,7 +41,7 @@ def racers() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
-def prepare(store: AnyStore, now: datetime) -> None:
+def prepare(store: KeyStore, now: datetime) -> None:
     """End the last rotation, and publish the key of the next one."""
     key = PrivateKey.generate("ES256")
     store.add_key(key, PASSPHRASE, now=now, random=os.urandom, cost=CHEAP)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import FileFault
-from tests.crash.commands import CASES, check, private_halves, quick_user
+from tests.crash.commands import CASES, check, private_keys, quick_user
 from tests.crash.mounting import BIND, READ_ONLY, REMOUNT, in_own_mounts, mount
 from tests.crash.recording import Tree, read_tree
 
@@ -77,7 +77,7 @@ def test_a_full_file_system_is_an_error(tmp_path: Path, case: str) -> None:
         if room == 0 and case not in NO_ROOM:
             assert fault.value.code == "file.unwritable"
             assert _files(read_tree(root)) == earlier
-        check(root, before, private_halves(root))
+        check(root, before, private_keys(root))
 
     for room in ROOMS:
         assert in_own_mounts(lambda room=room: refused(room)) == "", f"{room} free pages"

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 from cardsign.jose import PrivateKey, PublicKey
 from cardsign.jose.keys import Alg
-from cardsign.keys import Change, Publication, PublishedCard, StoreState, TimelineSettings
+from cardsign.keys import (
+    AuditEvent,
+    AuditHead,
+    Change,
+    Publication,
+    PublishedCard,
+    StoreState,
+    TimelineSettings,
+    dump_state,
+    extend,
+)
+from cardsign.keys.stores import DirectoryStore
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 EMPTY = StoreState(0, ())
@@ -40,10 +54,37 @@ def published(
     """A publication of one card, signed by all the keys that are published beside it."""
     kids = tuple(kids)
     signers = kids if signed_by is None else tuple(signed_by)
-    card = PublishedCard("agent-card.json", series, "0" * 64, signers)
+    card = PublishedCard("agent-card.json", "0" * 64, signers, series)
     return Publication(generation, at, max_age, kids, (card,))
 
 
 def of(change: Change) -> StoreState:
     """The state of a change."""
     return change[0]
+
+
+def cut(log: bytes, lines: int) -> bytes:
+    """The first lines of a log."""
+    return b"".join(log.splitlines(keepends=True)[:lines])
+
+
+def forge(store: DirectoryStore, edit: Callable[[StoreState], StoreState], kept: int = 0) -> None:
+    """Write state and log anew, in agreement, as somebody can who can write both.
+
+    Args:
+        store: Whose files are written.
+        edit: What is made of its state.
+        kept: How many lines of the log stay as they are.
+    """
+    log = cut(store.read_audit(), kept)
+    newest = log.splitlines()[-1:]
+    head = AuditHead(kept, sha256(newest[0]).hexdigest()) if newest else AuditHead()
+    state, more = extend(
+        replace(edit(store.read()[0]), audit=head),
+        [AuditEvent("key-entered", "x")],
+        now=NOON,
+        actor="ann@host",
+        random=os.urandom,
+    )
+    (store.path / "audit.jsonl").write_bytes(log + more)
+    (store.path / "keystore.json").write_bytes(dump_state(state))

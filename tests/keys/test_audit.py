@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -11,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import StoreFault
-from cardsign.keys import AuditEvent, AuditHead, extend, verify_chain
+from cardsign.keys import AuditEvent, AuditHead, StoreState, extend, verify_chain
 from tests.keys.lives import NOON, after
 
 EVENTS = [AuditEvent("key-entered", "one", {"alg": "ES256"}), AuditEvent("key-activated", "one")]
@@ -19,12 +22,16 @@ EVENTS = [AuditEvent("key-entered", "one", {"alg": "ES256"}), AuditEvent("key-ac
 
 def log_of(*batches: list[AuditEvent]) -> tuple[AuditHead, bytes]:
     """A log, and its head."""
-    head, log = AuditHead(), b""
+    state, log = StoreState(0, ()), b""
     for number, events in enumerate(batches):
-        told = {"generation": number + 1, "now": after(number), "actor": "ann@host"}
-        head, lines = extend(head, events, **told, random=os.urandom)
+        state, lines = further(replace(state, generation=number + 1), events, after(number))
         log += lines
-    return head, log
+    return state.audit, log
+
+
+def further(state: StoreState, events: list[AuditEvent], now: datetime) -> tuple[Any, bytes]:
+    """A state with its new head, and the lines that tell of it."""
+    return extend(state, events, now=now, actor="ann@host", random=os.urandom)
 
 
 def test_every_line_says_what_happened_when_and_by_whom():
@@ -66,10 +73,10 @@ def test_an_empty_log_is_whole():
 def test_what_the_head_does_not_reach_does_not_count(beside):
     """It is of an attempt that was killed, whether it stands at the end or in between."""
     head, log = log_of(EVENTS)
-    further, more = extend(head, EVENTS[:1], generation=9, now=NOON, actor="", random=os.urandom)
+    state, more = further(StoreState(9, (), head), EVENTS[:1], NOON)
 
     torn = beside if beside.endswith(b"\n") else beside + b"\n"
-    between = verify_chain(log + torn + more, further, where="log")
+    between = verify_chain(log + torn + more, state.audit, where="log")
     at_the_end = verify_chain(log + beside, head, where="log")
 
     assert len(between.lines) == 3
@@ -79,7 +86,7 @@ def test_what_the_head_does_not_reach_does_not_count(beside):
 def test_a_whole_line_beyond_the_head_does_not_count():
     """The state was not committed: nothing happened."""
     head, log = log_of(EVENTS)
-    _, more = extend(head, EVENTS[:1], generation=9, now=NOON, actor="", random=os.urandom)
+    _, more = further(StoreState(9, (), head), EVENTS[:1], NOON)
 
     assert verify_chain(log + more, head, where="log").aborted == 1
 

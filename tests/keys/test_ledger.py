@@ -10,17 +10,17 @@ import pytest
 
 from cardsign.errors import CardsignError, StoreFault
 from cardsign.keys import (
-    FileShelf,
     KeysetPlan,
-    Ledger,
     ReleasePlan,
+    StatementFiles,
+    StatementHistory,
     draft_next,
     draft_recovery,
     note_keyset,
     note_release,
     write_draft,
 )
-from cardsign.keys.stores import AnyStore
+from cardsign.keys.stores import KeyStore
 from cardsign.statements import (
     TYP_RELEASE,
     KeysetStatement,
@@ -37,12 +37,12 @@ def second(before: KeysetStatement, *names: str) -> KeysetStatement:
     return signed(draft_next(KeysetPlan.of(before), before, now=NOW), *(names or ("ann", "bob")))
 
 
-def keep(store: AnyStore, *statements: KeysetStatement) -> Ledger:
+def keep(store: KeyStore, *statements: KeysetStatement) -> StatementHistory:
     """Keep statements as `keyset publish` does."""
     for statement in statements:
-        Ledger.beside(store).keep_keyset(statement, write_draft(statement))
+        StatementHistory.of(store).keep_keyset(statement, write_draft(statement))
         note_keyset(store, statement, now=NOW)
-    return Ledger.beside(store)
+    return StatementHistory.of(store)
 
 
 def write_release(release: ReleaseStatement) -> bytes:
@@ -50,12 +50,12 @@ def write_release(release: ReleaseStatement) -> bytes:
     return sign_statement(release.envelope.payload, [key("rel")], TYP_RELEASE)
 
 
-def sign_release(store: AnyStore, *releases: ReleaseStatement) -> Ledger:
+def sign_release(store: KeyStore, *releases: ReleaseStatement) -> StatementHistory:
     """Keep releases as `release renew` does."""
     for release in releases:
         note_release(store, release, now=NOW)
-        Ledger.beside(store).keep_release(release, write_release(release))
-    return Ledger.beside(store)
+        StatementHistory.of(store).keep_release(release, write_release(release))
+    return StatementHistory.of(store)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -65,7 +65,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @in_each_store
-def test_what_is_kept_is_read_back_in_order(store: AnyStore) -> None:
+def test_what_is_kept_is_read_back_in_order(store: KeyStore) -> None:
     """Two versions, an epoch, and each by the right of the one before."""
     one = first()
     two = second(one)
@@ -80,10 +80,10 @@ def test_what_is_kept_is_read_back_in_order(store: AnyStore) -> None:
 
 def test_an_empty_ledger_holds_nothing(store: QuickStore) -> None:
     """And makes no folder to say so."""
-    ledger = Ledger.beside(store)
+    ledger = StatementHistory.of(store)
     assert (ledger.keysets(), ledger.newest_release()) == ((), None)
     ledger.check_listed([key("stranger").public], "card")
-    assert not store.shelf.path.exists()
+    assert not store.statement_storage.path.exists()
 
 
 UNLAWFUL: dict[str, tuple[Callable[[KeysetStatement], KeysetStatement], str]] = {
@@ -115,22 +115,22 @@ def test_what_does_not_follow_is_not_kept(
     assert files(store.path) == before
 
 
-def _remove_newest(shelf: FileShelf) -> None:
+def _remove_newest(shelf: StatementFiles) -> None:
     shelf.file("keysets", (1, 2)).unlink()
 
 
-def _exchange(shelf: FileShelf) -> None:
+def _exchange(shelf: StatementFiles) -> None:
     other = first(root=quorum(1, "eve"), recovery=None)
     two = signed(draft_next(KeysetPlan.of(other), other, now=NOW), "eve")
     shelf.file("keysets", (1, 1)).write_bytes(write_draft(signed(other, "eve")))
     shelf.file("keysets", (1, 2)).write_bytes(write_draft(two))
 
 
-def _rename(shelf: FileShelf) -> None:
+def _rename(shelf: StatementFiles) -> None:
     shelf.file("keysets", (1, 2)).rename(shelf.file("keysets", (1, 3)))
 
 
-def _spoil(shelf: FileShelf) -> None:
+def _spoil(shelf: StatementFiles) -> None:
     shelf.file("keysets", (1, 2)).write_bytes(b"{}")
 
 
@@ -140,30 +140,30 @@ def _spoil(shelf: FileShelf) -> None:
     ids=["the newest is removed", "a stranger's history", "a wrong name", "no statement at all"],
 )
 def test_a_ledger_that_was_tampered_with_is_found_out(
-    tamper: Callable[[FileShelf], None], store: QuickStore
+    tamper: Callable[[StatementFiles], None], store: QuickStore
 ) -> None:
     """By the statements themselves, or because the key store names another end (threats.md 22)."""
     one = first()
     ledger = keep(store, one, second(one))
     ledger.keysets()
-    tamper(store.shelf)
+    tamper(store.statement_storage)
     with pytest.raises(StoreFault) as fault:
         ledger.keysets()
     assert fault.value.code == "keystore.statements"
 
 
 @in_each_store
-def test_a_statement_that_the_state_does_not_name_yet_is_no_damage(store: AnyStore) -> None:
+def test_a_statement_that_the_state_does_not_name_yet_is_no_damage(store: KeyStore) -> None:
     """A crash between the two files leaves this; the next `publish` mends it."""
     one = first()
     keep(store, one)
     two = second(one)
-    Ledger.beside(store).keep_keyset(two, write_draft(two))
-    assert Ledger.beside(store).newest_keyset() == two
+    StatementHistory.of(store).keep_keyset(two, write_draft(two))
+    assert StatementHistory.of(store).newest_keyset() == two
 
 
 @in_each_store
-def test_keys_are_used_only_if_the_roots_have_listed_them(store: AnyStore) -> None:
+def test_keys_are_used_only_if_the_roots_have_listed_them(store: KeyStore) -> None:
     """By role; a stranger's key that was edited into the store is none."""
     ledger = keep(store, first())
     ledger.check_listed([key("card").public], "card")
@@ -177,7 +177,7 @@ def test_keys_are_used_only_if_the_roots_have_listed_them(store: AnyStore) -> No
 
 
 @in_each_store
-def test_no_two_releases_have_one_number(store: AnyStore) -> None:
+def test_no_two_releases_have_one_number(store: KeyStore) -> None:
     """The number is taken in the key store's state, which compares and swaps; and on the shelf."""
     keyset = first()
     ledger = keep(store, keyset)
@@ -197,7 +197,7 @@ def test_no_two_releases_have_one_number(store: AnyStore) -> None:
 
 
 @in_each_store
-def test_the_release_of_the_highest_number_is_the_newest(store: AnyStore) -> None:
+def test_the_release_of_the_highest_number_is_the_newest(store: KeyStore) -> None:
     """As a number, not as a name: 10 comes after 9."""
     keyset, previous = first(), None
     ledger = keep(store, keyset)
@@ -211,13 +211,13 @@ def test_the_release_of_the_highest_number_is_the_newest(store: AnyStore) -> Non
 
 @in_each_store
 def test_one_process_at_a_time_adds_a_statement(
-    store: AnyStore, monkeypatch: pytest.MonkeyPatch
+    store: KeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second waits, and is told; what the first adds meanwhile is kept."""
     monkeypatch.setattr("cardsign.keys.history.LOCK_PATIENCE", 0.05)
     monkeypatch.setattr("cardsign.keys.stores.postgres.LOCK_PATIENCE", 50)
     keyset = first()
-    ledger, rival = keep(store, keyset), Ledger.beside(store)
+    ledger, rival = keep(store, keyset), StatementHistory.of(store)
     with ledger.alone():
         with pytest.raises(StoreFault) as fault, rival.alone():
             pass
@@ -234,7 +234,9 @@ def test_a_release_under_a_wrong_name_is_found_out(seq: int, store: QuickStore) 
     keyset = first()
     keep(store, keyset)
     ledger = sign_release(store, released(keyset, None))
-    store.shelf.file("releases", (1,)).rename(store.shelf.file("releases", (seq,)))
+    store.statement_storage.file("releases", (1,)).rename(
+        store.statement_storage.file("releases", (seq,))
+    )
     with pytest.raises(StoreFault) as fault:
         ledger.newest_release()
     assert fault.value.code == "keystore.statements"
@@ -242,7 +244,7 @@ def test_a_release_under_a_wrong_name_is_found_out(seq: int, store: QuickStore) 
 
 #: What a stranger who can write files makes of three releases; by whom it is signed.
 WITHDRAWN = ReleasePlan((("https://tides.example/card.json", "e" * 64),))
-FORGERIES: dict[str, Callable[[FileShelf, KeysetStatement, ReleaseStatement], object]] = {
+FORGERIES: dict[str, Callable[[StatementFiles, KeysetStatement, ReleaseStatement], object]] = {
     "the newest says something else": lambda shelf, keyset, two: _put(
         shelf, 3, released(keyset, two, WITHDRAWN), by="eve"
     ),
@@ -263,20 +265,20 @@ FORGERIES: dict[str, Callable[[FileShelf, KeysetStatement, ReleaseStatement], ob
 }
 
 
-def _without(shelf: FileShelf, *numbers: int) -> FileShelf:
+def _without(shelf: StatementFiles, *numbers: int) -> StatementFiles:
     for seq in numbers:
         shelf.file("releases", (seq,)).unlink()
     return shelf
 
 
-def _put(shelf: FileShelf, seq: int, release: ReleaseStatement, *, by: str) -> None:
+def _put(shelf: StatementFiles, seq: int, release: ReleaseStatement, *, by: str) -> None:
     data = sign_statement(release.envelope.payload, [key(by)], TYP_RELEASE)
     shelf.file("releases", (seq,)).write_bytes(data)
 
 
 @pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
 def test_a_release_that_was_not_signed_here_is_found_out(
-    forge: Callable[[FileShelf, KeysetStatement, ReleaseStatement], object], store: QuickStore
+    forge: Callable[[StatementFiles, KeysetStatement, ReleaseStatement], object], store: QuickStore
 ) -> None:
     """What the next one says comes from it, so cron would sign what a stranger wrote."""
     keyset = first()
@@ -285,9 +287,9 @@ def test_a_release_that_was_not_signed_here_is_found_out(
     two = released(keyset, one)
     three = released(keyset, two)
     assert sign_release(store, one, two, three).newest_release() == three
-    forge(store.shelf, keyset, two)
+    forge(store.statement_storage, keyset, two)
     with pytest.raises(StoreFault) as fault:
-        Ledger.beside(store).newest_release()
+        StatementHistory.of(store).newest_release()
     assert fault.value.code == "keystore.statements"
 
 
@@ -300,8 +302,10 @@ def test_a_state_of_an_older_cardsign_takes_only_what_a_release_key_has_signed(
     keep(store, keyset)
     one = released(keyset, None)
     sign_release(store, one)
-    _put(store.shelf, 1, one, by=by)
-    ledger = Ledger(store.shelf, replace(store.load().statements, release=None))
+    _put(store.statement_storage, 1, one, by=by)
+    ledger = StatementHistory(
+        store.statement_storage, replace(store.load().statements, release=None)
+    )
     if good:
         assert ledger.newest_release() == one
         return
@@ -311,7 +315,7 @@ def test_a_state_of_an_older_cardsign_takes_only_what_a_release_key_has_signed(
 
 
 @in_each_store
-def test_a_release_that_a_crash_lost_hinders_nothing(store: AnyStore) -> None:
+def test_a_release_that_a_crash_lost_hinders_nothing(store: KeyStore) -> None:
     """Its number is taken and it was never kept; the one before is still the newest."""
     keyset = first()
     keep(store, keyset)
@@ -320,11 +324,11 @@ def test_a_release_that_a_crash_lost_hinders_nothing(store: AnyStore) -> None:
     sign_release(store, one)
     for lost in (two, released(keyset, two)):
         note_release(store, lost, now=NOW)
-        assert Ledger.beside(store).newest_release() == one
+        assert StatementHistory.of(store).newest_release() == one
 
 
 @in_each_store
-def test_who_reads_while_another_signs_is_not_told_of_a_forgery(store: AnyStore) -> None:
+def test_who_reads_while_another_signs_is_not_told_of_a_forgery(store: KeyStore) -> None:
     """The state that was read first is then older than the newest release."""
     keyset = first()
     ledger = keep(store, keyset)
@@ -335,7 +339,7 @@ def test_who_reads_while_another_signs_is_not_told_of_a_forgery(store: AnyStore)
 
 
 @in_each_store
-def test_every_change_of_the_statements_is_in_the_audit_log(store: AnyStore) -> None:
+def test_every_change_of_the_statements_is_in_the_audit_log(store: KeyStore) -> None:
     """The release carries its head, so the log cannot be rewritten in silence."""
     keyset = first()
     keep(store, keyset)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from cardsign.keys.account import differences
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +32,6 @@ from cardsign.keys import (
     take,
     verify_chain,
 )
-from cardsign.keys.account import differences
 from cardsign.statements import KeysetId
 from tests.keys.lives import EMPTY, NOON, QUICK, public, published
 

@@ -37,7 +37,7 @@ def found(known: Known, now: datetime, within: timedelta = timedelta(0)) -> list
 def online(name: str, *roles: Any) -> KeyRecord:
     """A key that the statement has listed."""
     custody = f"file:private/{issuing.thumbprint(name)}.key"
-    return KeyRecord(key(name).public, "active", roles, None, custody, NOW)
+    return KeyRecord(key(name).public, "active", roles, custody, NOW)
 
 
 STATE = StoreState(0, (online("card", "card"), online("rel", "release")))

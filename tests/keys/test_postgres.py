@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CardsignError, FileFault, SignerFault, StoreFault
-from cardsign.keys import AuditEvent, KeyLabel, UnsafeScryptCost, seal
+from cardsign.keys import AuditEvent, KeyLabel, UnsafeScryptCost, lifecycle, seal
 from cardsign.keys.stores import (
     PARAMETERS,
     DirectoryStore,
@@ -214,16 +214,15 @@ def refusal(attempt: Callable[[], object]) -> CardsignError:
     return caught.value
 
 
-def raw(store: Any, state: Any, **named: Any) -> Any:
+def raw(store: Any, state: Any) -> Any:
     """Commit a state that no operation would make."""
-    named = {"expect_generation": store.load().generation, "envelopes": {}, **named}
-    return store.commit(state, (AuditEvent("made-by-hand"),), now=NOON, **named)
+    return store.commit(state, (AuditEvent("made-by-hand"),), now=NOON)
 
 
 def everything(store: Any) -> tuple[Any, ...]:
     """What a store holds."""
-    shelf = store.shelf
-    halves = {name: store.read_private(name) for name in store.private_halves()}
+    shelf = store.statement_storage
+    halves = {name: store.read_private(name) for name in store.private_keys()}
     statements = (shelf.read_all("keysets"), shelf.read_all("releases"))
     return store.load(), store.read_audit(), halves, statements
 
@@ -264,9 +263,7 @@ def test_the_private_half_is_encrypted_and_in_a_table_of_its_own(store, es256, h
     store.add(es256)
 
     ((envelope,),) = hand("SELECT envelope FROM cardsign_private")
-    public = str(
-        hand("SELECT record::text FROM cardsign_key") + hand("SELECT * FROM cardsign_store")
-    )
+    public = str(hand("SELECT * FROM cardsign_generation") + hand("SELECT * FROM cardsign_audit"))
 
     assert json.loads(bytes(envelope)).keys() >= {"format", "kdf"}
     assert es256.to_pkcs8_der() not in bytes(envelope)
@@ -276,7 +273,7 @@ def test_the_private_half_is_encrypted_and_in_a_table_of_its_own(store, es256, h
 @needs_server
 def test_a_private_half_goes_in_the_transaction_that_destroys_it(pair, hand, monkeypatch):
     """A crash between commit and removal finds nothing left to remove."""
-    pair.revoke(pair.state.keys[0].kid, reason="ceased", now=after(1))
+    pair.apply(lifecycle.revoke, pair.state.keys[0].kid, reason="ceased", now=after(1))
     pair.record_publication(published(after(2), [pair.state.keys[1].kid]), now=after(2))
     monkeypatch.setattr(type(pair), "remove_private", lambda self, thumbprint: None)
 
@@ -336,7 +333,7 @@ def test_the_database_refuses_two_active_keys_of_one_algorithm(pair):
     fault = refusal(lambda: raw(pair, both))
 
     assert fault.code == "keystore.corrupt"
-    assert "cardsign_key_one_active_card" in fault.message
+    assert "two keys of one role and algorithm are active" in fault.message
     assert pair.load() == state
     assert raw(pair, both.replacing([first.at("retiring", stops_signing=after(9))]))
 
@@ -360,10 +357,10 @@ def test_a_generation_is_committed_once(pair):
     state = pair.load()
     raw(pair, state)
 
-    fault = refusal(lambda: raw(pair, state, expect_generation=state.generation))
+    fault = refusal(lambda: raw(pair, state))
 
     assert fault.code == "keystore.changed"
-    assert refusal(lambda: raw(pair, state, expect_generation=99)).code == "keystore.changed"
+    assert refusal(lambda: raw(pair, replace(state, generation=99))).code == "keystore.changed"
 
 
 @needs_server
@@ -374,7 +371,10 @@ def test_two_commits_at_one_time_are_one(pair, postgres):
     outcome: list[str] = []
     with postgres.connect(url) as rival:
         rival.autocommit = False
-        rival.execute(f"INSERT INTO cardsign_generation VALUES ({taken}, {taken - 1}, 2, 'x')")
+        rival.execute(
+            f"INSERT INTO cardsign_generation SELECT {taken}, {taken - 1}, state "
+            f"FROM cardsign_generation WHERE generation = {taken - 1}"
+        )
         thread = Thread(target=lambda: outcome.append(refusal(lambda: raw(pair, pair.load())).code))
         thread.start()
         thread.join(0.5)
@@ -414,7 +414,7 @@ def test_a_commit_that_fails_at_its_end_leaves_nothing(pair, hand, monkeypatch):
 
     monkeypatch.setattr(module, "write_lines", killed)
     with pytest.raises(KeyboardInterrupt):
-        pair.revoke(pair.state.keys[0].kid, reason="ceased", now=after(1))
+        pair.apply(lifecycle.revoke, pair.state.keys[0].kid, reason="ceased", now=after(1))
 
     after_it = (pair.load(), pair.read_audit(), hand("SELECT count(*) FROM cardsign_private"))
     assert after_it == before
@@ -430,12 +430,24 @@ def test_a_commit_that_fails_at_its_end_leaves_nothing(pair, hand, monkeypatch):
         pytest.param("INSERT INTO cardsign_audit VALUES (1, 'x')", id="a second first line"),
         pytest.param("UPDATE cardsign_generation SET generation = 0", id="a lowered generation"),
         pytest.param("DELETE FROM cardsign_generation", id="generations that are removed"),
-        pytest.param("INSERT INTO cardsign_generation VALUES (9, 8, 1, 'x')", id="a gap"),
-        pytest.param("INSERT INTO cardsign_generation VALUES (9, 2, 1, 'x')", id="a leap"),
-        pytest.param("DELETE FROM cardsign_key", id="a key that is forgotten"),
-        pytest.param("TRUNCATE cardsign_key CASCADE", id="all of them"),
-        pytest.param("UPDATE cardsign_key SET thumbprint = 'x'", id="a key under another name"),
-        pytest.param("INSERT INTO cardsign_store VALUES (false, 1, 2, '{}')", id="two"),
+        pytest.param("INSERT INTO cardsign_generation VALUES (9, 8, '{}')", id="a gap"),
+        pytest.param("INSERT INTO cardsign_generation VALUES (9, 2, '{}')", id="a leap"),
+        pytest.param(
+            "INSERT INTO cardsign_generation VALUES (3, 2, '{\"keys\": []}')",
+            id="keys that are forgotten",
+        ),
+        pytest.param(
+            "INSERT INTO cardsign_generation SELECT 3, 2, replace(state, 'prepublished\"', "
+            "'active\"') FROM cardsign_generation WHERE generation = 2",
+            id="a second active key",
+        ),
+        pytest.param(
+            "INSERT INTO cardsign_generation SELECT 3, 2, regexp_replace(state, "
+            '\'"kid": "[^"]*"\', \'"kid": "x"\', \'g\') FROM cardsign_generation '
+            "WHERE generation = 2",
+            id="keys under another name",
+        ),
+        pytest.param("INSERT INTO cardsign_store VALUES (false, 2)", id="two"),
         pytest.param("INSERT INTO cardsign_private VALUES ('x', '')", id="a half of no key"),
         pytest.param("INSERT INTO cardsign_keyset VALUES (1, 1, '')", id="a second keyset 1.1"),
         pytest.param("UPDATE cardsign_keyset SET statement = ''", id="an edited keyset"),
@@ -454,8 +466,8 @@ def test_the_database_refuses(statement, pair, hand):
     """Whoever it is that asks, with whatever client."""
     import psycopg
 
-    pair.shelf.add("keysets", (1, 1), b"any")
-    pair.shelf.add("releases", (1,), b"any")
+    pair.statement_storage.add("keysets", (1, 1), b"any")
+    pair.statement_storage.add("releases", (1,), b"any")
     before = everything(pair)
 
     with pytest.raises(psycopg.Error):
@@ -468,38 +480,55 @@ def test_the_database_refuses(statement, pair, hand):
 @pytest.mark.parametrize(
     ("statement", "code"),
     [
-        ("UPDATE cardsign_store SET layout = 2", "keystore.newer_format"),
-        ("UPDATE cardsign_store SET format = 3", "keystore.newer_format"),
+        ("UPDATE cardsign_store SET layout = 3", "keystore.newer_format"),
         ("UPDATE cardsign_store SET layout = 0", "keystore.corrupt"),
-        ("UPDATE cardsign_store SET publications = '{}'", "keystore.corrupt"),
-        ('UPDATE cardsign_store SET statements = \'{"a": 1, "a": 2}\'', "keystore.corrupt"),
         ("DELETE FROM cardsign_store", "keystore.corrupt"),
-        ("ALTER TABLE cardsign_store DROP COLUMN format", "keystore.corrupt"),
-        ("ALTER TABLE cardsign_key ALTER record TYPE text USING 'x'", "keystore.corrupt"),
+        ("ALTER TABLE cardsign_store DROP COLUMN layout", "keystore.corrupt"),
+        ("ALTER TABLE cardsign_generation DROP COLUMN state", "keystore.corrupt"),
         ("DROP TABLE cardsign_store", "keystore.missing"),
     ],
 )
 def test_what_somebody_made_of_the_tables_is_told(statement, code, pair, hand):
     """And nothing is added to it."""
-    if "ALTER record" in statement:
-        hand("DROP INDEX cardsign_key_kid, cardsign_key_one_active_card")
-        hand("DROP INDEX cardsign_key_one_active_release")
-        hand("ALTER TABLE cardsign_key DROP CONSTRAINT cardsign_key_thumbprint")
     hand(statement)
 
     assert refusal(pair.again).code == code
-    assert refusal(lambda: pair.withdraw("x", now=NOON)).code == code
+    assert refusal(lambda: pair.apply(lifecycle.withdraw, "x", now=NOON)).code == code
+
+
+UNGUARDED = "ALTER TABLE cardsign_generation DISABLE TRIGGER USER"
 
 
 @needs_server
-def test_a_record_that_was_edited_is_corrupt(pair, hand):
-    """Read as strictly as a file, place and all."""
-    hand("UPDATE cardsign_key SET record = replace(record::text, '\"ES256\"', '\"ES512\"')::json")
+@pytest.mark.parametrize(
+    ("edit", "code"),
+    [
+        ("replace(state, '\"ES256\"', '\"ES512\"')", "keystore.corrupt"),
+        ("replace(state, '\"card\"', '\"release\"')", "keystore.audit_differs"),
+        ("replace(state, '{', '{\"a\": 1, \"a\": 2,')", "keystore.corrupt"),
+        ("state || '}'", "keystore.corrupt"),
+    ],
+    ids=["an algorithm that there is not", "another role", "a member twice", "more after it"],
+)
+def test_a_state_that_was_edited_is_refused(edit, code, pair, hand):
+    """By whoever owns the tables: it is read as strictly as a file, and held against its log."""
+    assert pair.again().state == pair.state
 
-    fault = refusal(pair.again)
+    hand(UNGUARDED, f"UPDATE cardsign_generation SET state = {edit} WHERE generation = 2")
 
-    assert (fault.code, fault.path) == ("keystore.corrupt", pair.url.shown)
-    assert "/keys/0" in fault.message
+    assert refusal(pair.again).code == code
+
+
+@needs_server
+def test_the_database_refuses_a_state_without_a_key_of_before(pair):
+    """Keys are never forgotten; the twin commits the same state with all of them."""
+    state = pair.load()
+
+    fault = refusal(lambda: raw(pair, replace(state, keys=state.keys[:1])))
+
+    assert (fault.code, pair.load()) == ("keystore.corrupt", state)
+    assert "a key of the state before is gone" in fault.message
+    assert raw(pair, state).generation == state.generation + 1
 
 
 @needs_server
@@ -578,7 +607,7 @@ def test_no_store_shows_the_password(pair, postgres, caplog, capfd):
     """Neither itself, nor its state, nor what it raises."""
     caplog.set_level(logging.DEBUG)
     again = pair.again()
-    fault = refusal(lambda: raw(pair, pair.load(), expect_generation=7))
+    fault = refusal(lambda: raw(pair, replace(pair.load(), generation=7)))
     trace = "".join(traceback.format_exception(fault))
     output = capfd.readouterr()
 

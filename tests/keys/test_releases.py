@@ -183,7 +183,7 @@ B_TOO = ReleasePlan(((URL, B),))
 
 def shown(minutes: int, *digests: str, max_age: int = 60) -> Publication:
     """A record, that many minutes after NOW, of the card (and extended ones) with these digests."""
-    cards = tuple(PublishedCard(f"{digest[0]}.json", URL, digest, ()) for digest in digests)
+    cards = tuple(PublishedCard(f"{digest[0]}.json", digest, (), URL) for digest in digests)
     return Publication(1, NOW + minutes * MINUTE, max_age, (), cards)
 
 
@@ -231,7 +231,7 @@ def test_each_url_settles_by_itself() -> None:
     other = "https://tides.example/ebb.json"
     release = released(first(), None, ReleasePlan(((URL, A), (other, C))))
     release = released(first(), release, B_TOO)
-    ebb = PublishedCard("agent-card.json", other, C, ())
+    ebb = PublishedCard("agent-card.json", C, (), other)
     records = (shown(-99, A), Publication(2, NOW - 90 * MINUTE, 60, (), (ebb,)), shown(0, B))
     state = StoreState(0, (), publications=records)
     assert settled_cards(release.cards, state, DEFAULT_SETTINGS, NOW) == {other: C}

@@ -38,7 +38,7 @@ def record(name: str, state: Any = "active", *roles: Any, **changes: Any) -> Key
     custody = f"file:private/{public.thumbprint}.key"
     known = name in ("card", "rel")
     created = NOW if known else NOW + HOUR
-    return KeyRecord(public, state, roles or ("card",), None, custody, created, **changes)
+    return KeyRecord(public, state, roles or ("card",), custody, created, **changes)
 
 
 def store(*records: KeyRecord) -> StoreState:

@@ -14,7 +14,6 @@ from cardsign.jose import PublicKey
 from cardsign.keys import (
     KeyRecord,
     KeysetPlan,
-    KeyTimes,
     StoreState,
     check_draft,
     check_step,
@@ -50,7 +49,7 @@ def record(name: str, state: Any = "active", *roles: Any, **changes: Any) -> Key
     """A key as a store has it."""
     public = key(name).public
     custody = f"file:private/{public.thumbprint}.key"
-    return KeyRecord(public, state, roles or ("card",), None, custody, NOW, KeyTimes(), **changes)
+    return KeyRecord(public, state, roles or ("card",), custody, NOW, **changes)
 
 
 def store(*records: KeyRecord) -> StoreState:

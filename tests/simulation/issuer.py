@@ -33,7 +33,7 @@ from cardsign.keys import (
     steps,
 )
 from cardsign.keys.releases import is_needed
-from cardsign.keys.stores import KeyOperations
+from cardsign.keys.stores import KeyStore
 from cardsign.sign import sign_card
 from cardsign.statements import (
     TYP_KEYSET,
@@ -72,10 +72,11 @@ def key_of(random: Random, kid: str) -> PrivateKey:
     return PrivateKey.from_pkcs8_der(der, kid=kid)
 
 
-class Store(KeyOperations):
-    """A key store in memory; both hosts use the same."""
+class Store(KeyStore):
+    """A key store in memory; both hosts use the same. It keeps no log and no private keys."""
 
     __slots__ = ()
+    place = log_place = "memory"
 
     def load(self) -> StoreState:
         return self._state
@@ -85,15 +86,20 @@ class Store(KeyOperations):
         state: StoreState,
         events: Sequence[AuditEvent],
         *,
-        expect_generation: int,
         now: datetime,
-        envelopes: Mapping[str, bytes],
+        envelopes: Mapping[str, bytes] | None = None,
     ) -> StoreState:
-        self._state = replace(state, generation=expect_generation + 1)
+        self._state = replace(state, generation=state.generation + 1)
         return self._state
 
     def remove_private(self, thumbprint: str) -> None:
         """There are no files."""
+
+    def _nothing(self, *arguments: Any, **named: Any) -> Any:
+        raise NotImplementedError
+
+    read = write = read_audit = read_private = private_keys = private_place = _nothing
+    signer = statement_storage = _nothing
 
     def put(self, state: StoreState) -> None:
         """What only a mutant does: a state that no lawful change leads to."""
@@ -204,7 +210,7 @@ class Issuer:
         when = max(now, before[-1].at + timedelta(seconds=1)) if before else now
         digest = card_digest(card)
         kids = tuple(key.kid for key in jwks.keys)
-        shown = PublishedCard("agent-card.json", URL, digest, self.signers_of[card])
+        shown = PublishedCard("agent-card.json", digest, self.signers_of[card], URL)
         told = Publication(generation, when, self.setting.oldest_card, kids, (shown,))
         self.store.record_publication(told, now=now)
         if next(reversed(self.card_first_seen), None) != digest:
@@ -238,7 +244,7 @@ class Issuer:
         """Note it, as ``keyset publish`` does: what it lists may be published from now on."""
         held = keyset.id
         listed = {key.public.thumbprint for key in keyset.keys}
-        self.store.keep_keyset(held, listed, now=now)
+        self.store.apply(lifecycle.keep_keyset, held, listed, now=now)
 
     def _path(self) -> str:
         return KEYSET_PATH.format(epoch=self.keysets[-1].epoch, version=self.keysets[-1].version)
@@ -357,7 +363,7 @@ class Issuer:
     def revoke(self, t: int, kid: str) -> None:
         """At 3 a.m.: the key is revoked, the card signed anew and published."""
         now = self.clock(t, 0)
-        self.store.revoke(kid, reason="compromised", now=now)
+        self.store.apply(lifecycle.revoke, kid, reason="compromised", now=now)
         self.revoked[kid] = t
         active = " ".join(key.kid for key in self.store.active_keys())
         self.world.note(f"issuer revokes {kid}; active: {active}")

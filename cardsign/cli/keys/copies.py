@@ -10,6 +10,7 @@ from cardsign.cli.options import (
     STDIO,
     KeystoreOptions,
     keystore_options,
+    user_heads,
     write_output,
 )
 from cardsign.cli.talk import say
@@ -66,5 +67,5 @@ def restore_(file: Path, identity: Path, keystore: KeystoreOptions) -> None:
     identities = read_secret(identity, max_bytes=MAX_IDENTITY_BYTES)
     packed = decrypt(read_bytes(file, max_bytes=MAX_BACKUP_BYTES), identities)
     restored = unpack(packed)
-    restore(restored, place)
+    restore(restored, place, heads=user_heads())
     say(f"restored {len(restored.state.keys)} key(s) to {place}")

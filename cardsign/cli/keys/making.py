@@ -20,6 +20,7 @@ from cardsign.cli.options import (
     read_input,
     read_public,
     unlock_options,
+    user_heads,
     write_output,
 )
 from cardsign.cli.talk import print_json, say
@@ -136,7 +137,7 @@ def import_(
     options: dict[str, Any] = {"roles": (role,), "standby": standby}
     if custody is not None:
         key = _enrol(custody, public, kid, keystore)
-        store = create_store(path, exist_ok=True, actor=actor())
+        store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
         place, now = custody_of(custody), datetime.now(UTC)
         _made(store.add_remote_key(key, place, now=now, **options), path, as_json)
         return
@@ -167,7 +168,7 @@ def _enrol(custody: str, public: str | None, kid: str | None, keystore: UnlockOp
 def _add(
     path: Place, private: PrivateKey, passphrase: bytes, as_json: bool, **options: Any
 ) -> None:
-    store = create_store(path, exist_ok=True, actor=actor())
+    store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
     now = datetime.now(UTC)
     record = store.add_key(private, passphrase, now=now, random=os.urandom, **options)
     _made(record, path, as_json)
@@ -178,7 +179,7 @@ def _made(record: KeyRecord, path: Place, as_json: bool) -> None:
         print_json(key_json(record))
         return
     click.echo(record.kid)
-    state = open_store(path).state
+    state = open_store(path, heads=user_heads()).state
     does = _DOES[record.state]
     if record.state == "active" and record.rotates and state.statements.keyset is not None:
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"

@@ -19,11 +19,12 @@ from cardsign.cli.views import key_json
 from cardsign.errors import FetchFailed, UsageFault
 from cardsign.issuer.ending import Revocation, destroy_key, retire_key, revoke_key
 from cardsign.jose.jwks import JwkSet
-from cardsign.keys.history import Ledger
+from cardsign.keys import lifecycle
+from cardsign.keys.history import StatementHistory
 from cardsign.keys.model import REASONS, KeyRecord, Publication, Reason
 from cardsign.keys.passphrase import terminal_prompt
 from cardsign.keys.rotation import refresh_hint
-from cardsign.keys.stores.opening import AnyStore
+from cardsign.keys.stores.base import KeyStore
 from cardsign.publish.publication import published_card
 
 
@@ -73,7 +74,7 @@ def jwks(output: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """
     store = keystore.open()
     published = store.published_keys()
-    listed = Ledger.beside(store).listed(published, "card")
+    listed = StatementHistory.of(store).listed(published, "card")
     hint = refresh_hint(store.state, project_config().timeline, datetime.now(UTC))
     sequence = store.state.jwks_sequence()
     jwks = JwkSet.of([key.public for key in listed])
@@ -109,13 +110,16 @@ def activate(
     older one.
     """
     store = keystore.open()
-    record = store.activate(
+    store.apply(
+        lifecycle.activate,
         kid,
         now=datetime.now(UTC),
         settings=project_config().timeline,
         same_custody_accepted=same_custody_accepted,
     )
-    _say_record(record, "signs from now on; sign your cards again and publish them", as_json)
+    _say_record(
+        store.find(kid), "signs from now on; sign your cards again and publish them", as_json
+    )
 
 
 @click.command()
@@ -176,7 +180,7 @@ def revoke(
         _say_standby(store, revoked, now)
 
 
-def _say_standby(store: AnyStore, revoked: Revocation, now: datetime) -> None:
+def _say_standby(store: KeyStore, revoked: Revocation, now: datetime) -> None:
     """Say which key has taken over; where that is a risk, ask whoever sits at the terminal."""
     record, standby = revoked.record, revoked.standby
     if revoked.successor is not None:
@@ -190,7 +194,13 @@ def _say_standby(store: AnyStore, revoked: Revocation, now: datetime) -> None:
     question = f"A thief of {record.kid} may have {standby.kid} too. Activate it all the same?"
     if terminal_prompt() and click.confirm(question, err=True):
         settings = project_config().timeline
-        store.activate(standby.kid, now=now, settings=settings, same_custody_accepted=True)
+        store.apply(
+            lifecycle.activate,
+            standby.kid,
+            now=now,
+            settings=settings,
+            same_custody_accepted=True,
+        )
         say(f"  {standby.kid} signs from now on")
     else:
         say("  next: cardsign keys generate; or take the risk that the thief has that one, too:")

@@ -17,7 +17,7 @@ from cardsign.cli.options import (
     write_output,
 )
 from cardsign.cli.talk import print_json, safe, say
-from cardsign.keys.history import Ledger
+from cardsign.keys.history import StatementHistory
 from cardsign.keys.lifecycle import SHOWN_TIME
 from cardsign.keys.model import StoreState
 from cardsign.keys.renewal import Renewal, plan_renewal
@@ -195,7 +195,7 @@ def timeline(output: str | None, keystore: KeystoreOptions, as_json: bool) -> No
     """
     settings, now = project_config().timeline, datetime.now(UTC)
     store = keystore.open()
-    state, ledger = store.state, Ledger.beside(store)
+    state, ledger = store.state, StatementHistory.of(store)
     keyset, release = ledger.newest_keyset(), ledger.newest_release()
     drawn = (*lives(state, settings, now), *standings(keyset, release))
     told = [_step(step, now) for step in steps(state, settings, now)]

@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     from cardsign.keys.stores.address import parse_database_url as parse_database_url
     from cardsign.keys.stores.base import KINDS as KINDS
     from cardsign.keys.stores.base import Contents as Contents
-    from cardsign.keys.stores.base import KeyOperations as KeyOperations
     from cardsign.keys.stores.base import KeyStore as KeyStore
     from cardsign.keys.stores.base import Kind as Kind
     from cardsign.keys.stores.base import Number as Number
-    from cardsign.keys.stores.base import Shelf as Shelf
+    from cardsign.keys.stores.base import StatementStorage as StatementStorage
     from cardsign.keys.stores.directory import AUDIT_FILE as AUDIT_FILE
     from cardsign.keys.stores.directory import DEFAULT_DIRECTORY as DEFAULT_DIRECTORY
     from cardsign.keys.stores.directory import LOCK_FILE as LOCK_FILE
@@ -28,12 +27,12 @@ if TYPE_CHECKING:
     from cardsign.keys.stores.directory import alone as alone
     from cardsign.keys.stores.directory import holds_store as holds_store
     from cardsign.keys.stores.directory import locate_keystore as locate_keystore
-    from cardsign.keys.stores.opening import AnyStore as AnyStore
     from cardsign.keys.stores.opening import Place as Place
     from cardsign.keys.stores.opening import create_store as create_store
     from cardsign.keys.stores.opening import is_taken as is_taken
     from cardsign.keys.stores.opening import open_store as open_store
     from cardsign.keys.stores.opening import postgres_store as postgres_store
+    from cardsign.keys.stores.opening import seen_head as seen_head
     from cardsign.keys.stores.postgres import PostgresStore as PostgresStore
 
 _NAMES = {
@@ -47,11 +46,10 @@ _NAMES = {
     "cardsign.keys.stores.base": (
         "Contents",
         "KINDS",
-        "KeyOperations",
         "KeyStore",
         "Kind",
         "Number",
-        "Shelf",
+        "StatementStorage",
     ),
     "cardsign.keys.stores.directory": (
         "AUDIT_FILE",
@@ -67,12 +65,12 @@ _NAMES = {
         "locate_keystore",
     ),
     "cardsign.keys.stores.opening": (
-        "AnyStore",
         "Place",
         "create_store",
         "is_taken",
         "open_store",
         "postgres_store",
+        "seen_head",
     ),
     "cardsign.keys.stores.postgres": ("PostgresStore",),
 }

@@ -1,25 +1,28 @@
-"""What a place has to offer in which a key store can lie: a directory does, and a database."""
+"""What a key store does wherever it lies: load, decide, commit, or try again."""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, Literal, Protocol, TypeAlias, get_args
+from typing import Concatenate, Final, Literal, ParamSpec, Protocol, TypeAlias, get_args
 
 from cardsign.errors import StoreFault
 from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import lifecycle
-from cardsign.keys.audit import AuditEvent
+from cardsign.keys.audit import NO_LINE, AuditEvent, check_not_put_back, check_vouched, extend
 from cardsign.keys.envelope import DEFAULT_COST, KeyLabel, ScryptCost, seal
+from cardsign.keys.heads import SeenHeads
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, Change, TimelineSettings
-from cardsign.keys.model import KeyRecord, Publication, Reason, Role, StoreState
+from cardsign.keys.model import KeyRecord, Publication, Role, StoreState
 from cardsign.keys.passphrase import check_strength
 from cardsign.keys.rotation import Step, steps, take
-from cardsign.statements.keyset import KeysetId
+from cardsign.keys.signers.access import Access
 
 Kind = Literal["keysets", "releases"]
 """Of signed statements."""
@@ -29,8 +32,14 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 Number: TypeAlias = tuple[int, ...]
 """What names a statement of its kind: (epoch, version) of a keyset, (seq,) of a release."""
 
+MAX_ATTEMPTS: Final = 100  # at one change; each that fails is one that another process made
 
-class Shelf(Protocol):
+CARD_ROLE: Final[tuple[Role, ...]] = ("card",)
+
+_P = ParamSpec("_P")
+
+
+class StatementStorage(Protocol):
     """Where signed statements are kept as bytes: each is added once and never changed."""
 
     @property
@@ -81,7 +90,7 @@ class Contents:
     Attributes:
         state: As it was committed last.
         audit: The audit log.
-        envelopes: The encrypted private halves by thumbprint.
+        envelopes: The encrypted private keys by thumbprint.
         statements: The issuer's statements.
     """
 
@@ -91,130 +100,191 @@ class Contents:
     statements: Mapping[Kind, Mapping[Number, bytes]]
 
 
-class KeyStore(Protocol):
-    """The primitives; :class:`cardsign.keys.stores.base.KeyOperations` makes the rest of them."""
+class KeyStore(ABC):
+    """A key store; a subclass says where it lies, by the abstract methods.
 
-    @property
-    def place(self) -> str:
-        """Where it is, for people."""
-        ...
+    It holds the state as it was last read or written; other processes may have gone further.
+    Every change raises StoreFault ``keystore.busy`` if others leave it no chance, and FileFault
+    ``file.unwritable``, after which the store is as it was.
 
-    @property
-    def shelf(self) -> Shelf:
-        """The place for the issuer's statements beside it."""
-        ...
+    Attributes:
+        actor: Who the audit log shall say made the changes.
+        seen: What this user saw of the store's log before; None if that is not remembered.
+    """
 
-    def load(self) -> StoreState:
-        """Return the state as it was committed last.
+    __slots__ = ("_random", "_state", "actor", "seen")
 
-        Raises:
-            StoreFault: ``keystore.missing``, ``keystore.corrupt`` or ``keystore.newer_format``.
-            FileFault: It is there but cannot be read.
-        """
-        ...
-
-    def commit(
+    def __init__(
         self,
         state: StoreState,
-        events: Sequence[AuditEvent],
         *,
-        expect_generation: int,
-        now: datetime,
-        envelopes: Mapping[str, bytes],
-    ) -> StoreState:
+        actor: str = "",
+        seen: SeenHeads | None = None,
+        random: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._state = state
+        self._random = random
+        self.actor = actor
+        self.seen = seen
+
+    # What a place has to offer.
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where it is, for people."""
+
+    @property
+    @abstractmethod
+    def log_place(self) -> str:
+        """Where the audit log is, for people."""
+
+    @abstractmethod
+    def private_place(self, thumbprint: str) -> str:
+        """Where the private key of this thumbprint is, for people."""
+
+    @property
+    @abstractmethod
+    def statement_storage(self) -> StatementStorage:
+        """Where the issuer's statements are kept beside it."""
+
+    @abstractmethod
+    def read(self) -> tuple[StoreState, bytes]:
+        """Return the state as it was committed last, and the end of the log from before that.
+
+        Not checked: that the log vouches for the state; :meth:`load` does.
+
+        Raises:
+            StoreFault: ``keystore.missing``, ``keystore.corrupt``, ``keystore.newer_format``.
+            FileFault: It is there but cannot be read.
+        """
+
+    @abstractmethod
+    def write(
+        self, state: StoreState, lines: bytes, *, before: StoreState, envelopes: Mapping[str, bytes]
+    ) -> None:
         """Commit all of it or nothing, unless the store has gone further meanwhile.
 
         Args:
-            state: The new state; generation and audit head are set here.
-            events: What happened, for the audit log.
-            expect_generation: That of the state from which `state` was made.
-            now: The time that the log shall say, with its zone.
-            envelopes: Encrypted private halves by thumbprint, of keys that `state` adds.
-
-        Returns:
-            The state as committed.
+            state: The new state.
+            lines: The lines of the log that tell of it.
+            before: The state that it replaces.
+            envelopes: Encrypted private keys by thumbprint, of keys that `state` adds.
 
         Raises:
-            StoreFault: ``keystore.changed``: the generation is another one;
-                ``keystore.busy``, or as :meth:`load`.
+            StoreFault: ``keystore.changed``: the store is at another generation;
+                ``keystore.busy``, or as :meth:`read`.
             FileFault: ``file.unwritable``; the store is then as it was.
         """
-        ...
 
-    def private_halves(self) -> frozenset[str]:
-        """Return the thumbprints under which a private half lies here, known keys' or not.
+    @abstractmethod
+    def private_keys(self) -> frozenset[str]:
+        """Return the thumbprints under which a private key lies here, known keys' or not.
 
         Raises:
             FileFault: ``file.unreadable``.
         """
-        ...
 
+    @abstractmethod
     def read_private(self, thumbprint: str) -> bytes:
-        """Return the encrypted private half of a key.
+        """Return the encrypted private key of this thumbprint.
 
         Raises:
             FileFault: ``file.not_found``, ``file.permissions``, ``file.unreadable``.
         """
-        ...
 
+    @abstractmethod
     def remove_private(self, thumbprint: str) -> None:
-        """Remove the private half of a key whose destruction is committed, if it is there.
+        """Remove the private key whose destruction is committed, if it is there.
 
         Raises:
             FileFault: ``file.unwritable``.
         """
-        ...
 
+    @abstractmethod
     def read_audit(self) -> bytes:
         """Return the audit log, attempts that came to nothing included.
 
         Raises:
             FileFault: ``file.unreadable``.
         """
-        ...
-
-
-# What can be done with a key store, wherever it lies: load, decide, commit, or try again.
-
-
-MAX_ATTEMPTS: Final = 100  # at one change; each that fails is one that another process made
-
-CARD_ROLE: Final[tuple[Role, ...]] = ("card",)
-
-
-class KeyOperations(ABC):
-    """A key store; a subclass says where it lies, see :class:`cardsign.keys.stores.base.KeyStore`.
-
-    Holds the state as it was last read or written; other processes may have gone further.
-    Every change raises StoreFault ``keystore.changed`` if `expect_generation` is given and the
-    store has gone further, ``keystore.busy`` if others leave it no chance, and FileFault
-    ``file.unwritable``, after which the store is as it was.
-    """
-
-    __slots__ = ("_state",)
-
-    def __init__(self, state: StoreState) -> None:
-        self._state = state
 
     @abstractmethod
+    def signer(self, record: KeyRecord, access: Access | bytes) -> Signer:
+        """Open the private key of a record, or what reaches it.
+
+        Not checked: that the key's state lets it sign; take it from :meth:`signing_keys`.
+
+        Args:
+            record: Of this store.
+            access: What signers may use; a passphrase is enough for a key in a file.
+
+        Raises:
+            PassphraseFault: ``passphrase.wrong``, or what the secrets of `access` raise.
+            SignerFault: As :func:`cardsign.keys.signers.open_signer`.
+            FileFault: ``file.not_found``, ``file.permissions`` or ``file.unreadable``.
+            StoreFault: ``keystore.envelope`` or ``keystore.newer_format``.
+        """
+
+    # What every store does with that.
+
     def load(self) -> StoreState:
-        """See :meth:`KeyStore.load`."""
+        """Return the state as it was committed last, if its log vouches for it.
 
-    @abstractmethod
+        Whoever edits the state alone is found out here. Whoever edits the log as well is found
+        out if this user has seen the store before, by :attr:`seen`.
+
+        Raises:
+            StoreFault: As :meth:`read`; ``keystore.rolled_back``, ``keystore.audit_differs``,
+                ``keystore.other_history``, ``keystore.audit_broken``.
+            FileFault: As :meth:`read` and :meth:`read_audit`.
+        """
+        known = self.seen.read() if self.seen else NO_LINE  # first: others may go further
+        state, end = self.read()
+        where = self.log_place
+        check_not_put_back(end, state, where=where)
+        if not check_vouched(end, state, since=known, where=where) and not check_vouched(
+            self.read_audit(), state, since=known, where=where
+        ):
+            raise StoreFault(
+                "keystore.audit_broken",
+                "the audit log lacks lines between the newest and one that was seen before"
+                if known.digest
+                else f"the audit log lacks line {state.audit.seq}, the newest that counts",
+                path=where,
+            )
+        if self.seen:
+            self.seen.note(state.audit, known)
+        return state
+
     def commit(
         self,
         state: StoreState,
         events: Sequence[AuditEvent],
         *,
-        expect_generation: int,
         now: datetime,
-        envelopes: Mapping[str, bytes],
+        envelopes: Mapping[str, bytes] | None = None,
     ) -> StoreState:
-        """See :meth:`KeyStore.commit`."""
+        """Commit what was made of a state, unless the store has gone further meanwhile.
 
-    @abstractmethod
-    def remove_private(self, thumbprint: str) -> None:
-        """See :meth:`KeyStore.remove_private`."""
+        Args:
+            state: The new state, with the generation and the audit head of the one before.
+            events: What happened, for the audit log.
+            now: The time that the log shall say, with its zone.
+            envelopes: Encrypted private keys by thumbprint, of keys that `state` adds.
+
+        Returns:
+            The state as committed.
+
+        Raises:
+            StoreFault, FileFault: As :meth:`write`.
+        """
+        following = replace(state, generation=state.generation + 1)
+        committed, lines = extend(following, events, now=now, actor=self.actor, random=self._random)
+        self.write(committed, lines, before=state, envelopes=envelopes or {})
+        if self.seen:
+            self.seen.note(committed.audit, state.audit)
+        return committed
 
     @property
     def state(self) -> StoreState:
@@ -242,8 +312,34 @@ class KeyOperations(ABC):
         return self._state.find(kid_or_prefix)
 
     def jwks(self) -> JwkSet:
-        """Return the public halves to publish, oldest first."""
+        """Return the public keys to publish, oldest first."""
         return JwkSet.of([key.public for key in self.published_keys()])
+
+    def apply(
+        self,
+        step: Callable[Concatenate[StoreState, _P], Change],
+        *args: _P.args,
+        **named: _P.kwargs,
+    ) -> StoreState:
+        """Take a step of :mod:`cardsign.keys.lifecycle`: ``store.apply(activate, kid, now=now)``.
+
+        The step is decided on the newest state, and again if another process was faster. A step
+        without an event changes nothing.
+
+        Args:
+            step: Takes the state, then the other arguments, of which ``now`` is one.
+            *args: For `step`.
+            **named: For `step`; the log says the time ``now``.
+
+        Returns:
+            The state that there is now.
+
+        Raises:
+            StoreFault: As `step`.
+        """
+        now = named["now"]
+        assert isinstance(now, datetime)  # noqa: S101, every step of the lifecycle has it
+        return self._change(lambda state: step(state, *args, **named), now)
 
     def add_key(
         self,
@@ -258,13 +354,13 @@ class KeyOperations(ABC):
         standby: bool = False,
         expect_generation: int | None = None,
     ) -> KeyRecord:
-        """Take a key in: its private half encrypted, its public half in the state.
+        """Take a key in: its private key encrypted, its public key in the state.
 
         See :func:`cardsign.keys.lifecycle.enter` for the state in which it begins.
 
         Args:
             private: The key, with the kid that it is to be published under.
-            passphrase: Encrypts the private half.
+            passphrase: Encrypts the private key.
             now: The time of entry, with its zone.
             random: Gives that many fresh bytes: ``os.urandom``.
             cost: What a guess at the passphrase shall cost.
@@ -276,7 +372,7 @@ class KeyOperations(ABC):
 
         Raises:
             PassphraseFault: ``passphrase.weak``.
-            StoreFault: ``keystore.duplicate_key``.
+            StoreFault: ``keystore.duplicate_key``; ``keystore.changed``.
         """
         check_strength(passphrase)
         public = private.public
@@ -285,12 +381,16 @@ class KeyOperations(ABC):
         )
 
         def entered(state: StoreState) -> Change:
+            if expect_generation not in (None, state.generation):
+                raise StoreFault(
+                    "keystore.changed",
+                    f"the store is at generation {state.generation}, not {expect_generation}",
+                )
             return lifecycle.enter(
                 state, public, now=now, roles=roles, holder=holder, standby=standby
             )
 
-        envelopes = {public.thumbprint: envelope}
-        self._change(entered, now, expect_generation, envelopes=envelopes)
+        self._change(entered, now, {public.thumbprint: envelope})
         return self.find(public.thumbprint)
 
     def add_remote_key(
@@ -302,116 +402,43 @@ class KeyOperations(ABC):
         roles: tuple[Role, ...] = CARD_ROLE,
         holder: str | None = None,
         standby: bool = False,
-        expect_generation: int | None = None,
     ) -> KeyRecord:
-        """Take a key in whose private half stays where it is, behind a signer.
+        """Take a key in whose private key stays where it is, behind a signer.
 
         Not checked: that a signer there holds the key; see
         :func:`cardsign.keys.signers.check_possession`.
 
         Args:
-            public: The public half, with the kid to publish.
+            public: The public key, with the kid to publish.
             custody: The URI that :func:`cardsign.keys.signers.custody_of` gives.
             now: The time of entry, with its zone.
             roles: As for :meth:`add_key`, and so the rest.
             holder: Likewise.
             standby: Likewise.
-            expect_generation: Likewise.
 
         Raises:
             StoreFault: ``keystore.duplicate_key``.
         """
-
-        def entered(state: StoreState) -> Change:
-            return lifecycle.enter(
-                state,
-                public,
-                now=now,
-                roles=roles,
-                holder=holder,
-                custody=custody,
-                standby=standby,
-            )
-
-        self._change(entered, now, expect_generation)
+        self.apply(
+            lifecycle.enter,
+            public,
+            now=now,
+            roles=roles,
+            holder=holder,
+            custody=custody,
+            standby=standby,
+        )
         return self.find(public.thumbprint)
 
-    def activate(
-        self,
-        name: str,
-        *,
-        now: datetime,
-        settings: TimelineSettings = DEFAULT_SETTINGS,
-        same_custody_accepted: bool = False,
-        expect_generation: int | None = None,
-    ) -> KeyRecord:
-        """See :func:`cardsign.keys.lifecycle.activate`."""
-
-        def activated(state: StoreState) -> Change:
-            return lifecycle.activate(
-                state,
-                name,
-                now=now,
-                settings=settings,
-                same_custody_accepted=same_custody_accepted,
-            )
-
-        self._change(activated, now, expect_generation)
-        return self.find(name)
-
-    def retire(
-        self,
-        name: str,
-        *,
-        now: datetime,
-        settings: TimelineSettings = DEFAULT_SETTINGS,
-        expect_generation: int | None = None,
-    ) -> KeyRecord:
-        """See :func:`cardsign.keys.lifecycle.retire`."""
-        self._change(
-            lambda state: lifecycle.retire(state, name, now=now, settings=settings),
-            now,
-            expect_generation,
-        )
-        return self.find(name)
-
-    def revoke(
-        self,
-        name: str,
-        *,
-        reason: Reason,
-        now: datetime,
-        same_custody_accepted: bool = False,
-        expect_generation: int | None = None,
-    ) -> KeyRecord:
-        """See :func:`cardsign.keys.lifecycle.revoke`."""
-
-        def revoked(state: StoreState) -> Change:
-            return lifecycle.revoke(
-                state, name, reason=reason, now=now, same_custody_accepted=same_custody_accepted
-            )
-
-        self._change(revoked, now, expect_generation)
-        return self.find(name)
-
     def destroy(
-        self,
-        name: str,
-        *,
-        now: datetime,
-        settings: TimelineSettings = DEFAULT_SETTINGS,
-        expect_generation: int | None = None,
+        self, name: str, *, now: datetime, settings: TimelineSettings = DEFAULT_SETTINGS
     ) -> KeyRecord:
-        """Destroy a private half, see :func:`cardsign.keys.lifecycle.destroy`.
+        """Destroy a private key, see :func:`cardsign.keys.lifecycle.destroy`.
 
         The record says so before the file goes: a crash in between leaves a file that nothing
         refers to, which ``doctor`` removes, and never a reference to nothing.
         """
-        self._change(
-            lambda state: lifecycle.destroy(state, name, now=now, settings=settings),
-            now,
-            expect_generation,
-        )
+        self.apply(lifecycle.destroy, name, now=now, settings=settings)
         record = self.find(name)
         self.remove_private(record.thumbprint)
         return record
@@ -419,14 +446,6 @@ class KeyOperations(ABC):
     def record_publication(self, publication: Publication, *, now: datetime) -> None:
         """See :func:`.lifecycle.record_publication`; recording it again is no change."""
         self._change(lambda state: lifecycle.record_publication(state, publication), now)
-
-    def keep_keyset(self, held: KeysetId, listed: Collection[str], *, now: datetime) -> None:
-        """See :func:`cardsign.keys.lifecycle.keep_keyset`; again is no change."""
-        self._change(lambda state: lifecycle.keep_keyset(state, held, listed, now=now), now)
-
-    def withdraw(self, series: str, *, now: datetime) -> None:
-        """See :func:`cardsign.keys.lifecycle.withdraw`."""
-        self._change(lambda state: lifecycle.withdraw(state, series, now=now), now)
 
     def tick(
         self, *, now: datetime, settings: TimelineSettings = DEFAULT_SETTINGS, asked: bool = False
@@ -468,33 +487,19 @@ class KeyOperations(ABC):
         self,
         decide: Callable[[StoreState], Change],
         now: datetime,
-        expect_generation: int | None = None,
-        *,
         envelopes: Mapping[str, bytes] | None = None,
-    ) -> None:
+    ) -> StoreState:
         """Commit what `decide` makes of the newest state; no event, no commit."""
         for _ in range(MAX_ATTEMPTS):
             self._state = self.load()
-            generation = self._state.generation
-            if expect_generation not in (None, generation):
-                raise StoreFault(
-                    "keystore.changed",
-                    f"the store is at generation {generation}, not {expect_generation}",
-                )
             changed, events = decide(self._state)
             if not events:
-                return
+                return self._state
             try:
-                self._state = self.commit(
-                    changed,
-                    events,
-                    expect_generation=generation,
-                    now=now,
-                    envelopes=envelopes or {},
-                )
+                self._state = self.commit(changed, events, now=now, envelopes=envelopes)
             except StoreFault as fault:
                 if fault.code != "keystore.changed":
                     raise
             else:
-                return
+                return self._state
         raise StoreFault("keystore.busy", f"others were faster {MAX_ATTEMPTS} times")

@@ -3,10 +3,10 @@
 ::
 
     keys/
-      keystore.json               public: every key's public half, its life, publications
+      keystore.json               public: every public key, its lifecycle, publications
       private/<thumbprint>.key    0600, encrypted (see envelope.py)
       audit.jsonl                 0600, hash-chained (see audit.py)
-      statements/                 public: the issuer's signed statements (see shelf.py)
+      statements/                 public: the issuer's signed statements (see history.py)
       .lock                       held while writing
 
 A private half and the lines of the log are durable before the state names them. So a crash
@@ -20,10 +20,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -40,14 +38,21 @@ from cardsign.files import (
     truncate,
     write_atomic,
 )
-from cardsign.keys.audit import MAX_LINE_BYTES, AuditEvent, check_not_put_back, extend
+from cardsign.keys.audit import MAX_LINE_BYTES
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
-from cardsign.keys.history import DIRECTORY as SHELF_DIRECTORY
-from cardsign.keys.history import FileShelf
-from cardsign.keys.model import KeyRecord, StoreState, file_custody
+from cardsign.keys.heads import SeenHeads
+from cardsign.keys.history import DIRECTORY as STATEMENTS_DIRECTORY
+from cardsign.keys.history import StatementFiles
+from cardsign.keys.model import (
+    MAX_STATE_BYTES,
+    KeyRecord,
+    StoreState,
+    dump_state,
+    file_custody,
+    load_state,
+)
 from cardsign.keys.signers.registry import Access, Signer, open_signer
-from cardsign.keys.stateformat import MAX_STATE_BYTES, dump_state, load_state
-from cardsign.keys.stores.base import KeyOperations
+from cardsign.keys.stores.base import KeyStore
 
 VARIABLE: Final = "CARDSIGN_KEYSTORE"
 DEFAULT_DIRECTORY: Final = "keys"
@@ -57,20 +62,20 @@ PRIVATE_DIRECTORY: Final = "private"
 PRIVATE_FILE: Final = re.compile(r"([A-Za-z0-9_-]{43})\.key")
 LOCK_FILE: Final = ".lock"
 LOCK_PATIENCE: Final = 5.0  # seconds; a commit takes milliseconds, as keys are sealed before
+LOG_END: Final = 4 * MAX_LINE_BYTES  # bytes read to check a state; all is read if that is too few
 MAX_AUDIT_BYTES: Final = 256 * 1024 * 1024  # bytes; some 500,000 changes
 
 
-class DirectoryStore(KeyOperations):
+class DirectoryStore(KeyStore):
     """A key store in a directory of a local file system.
 
     Get one by :meth:`open` or :meth:`create`.
 
     Attributes:
         path: The directory.
-        actor: Who the audit log shall say made the changes.
     """
 
-    __slots__ = ("_random", "actor", "path")
+    __slots__ = ("path",)
 
     def __init__(
         self,
@@ -78,31 +83,44 @@ class DirectoryStore(KeyOperations):
         state: StoreState,
         *,
         actor: str = "",
+        seen: SeenHeads | None = None,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        super().__init__(state)
+        super().__init__(state, actor=actor, seen=seen, random=random)
         self.path = path
-        self.actor = actor
-        self._random = random
 
     @classmethod
-    def open(cls, path: Path, *, actor: str = "") -> DirectoryStore:
+    def open(
+        cls, path: Path, *, actor: str = "", seen: SeenHeads | None = None, vouched: bool = True
+    ) -> DirectoryStore:
         """Return the store in the directory `path`, its state read strictly.
 
+        Args:
+            path: The directory.
+            actor: Who the audit log shall say made the changes.
+            seen: What this user saw of the log before.
+            vouched: Refuse a state that its log does not vouch for; False only to look for
+                what is wrong, never to sign or to publish.
+
         Raises:
-            StoreFault: ``keystore.missing``, ``keystore.corrupt`` or ``keystore.newer_format``.
+            StoreFault: As :meth:`load`, or :meth:`read` if it need not be vouched for.
             FileFault: The state is there but cannot be read.
         """
-        return cls(path, _load(path), actor=actor)
+        store = cls(path, StoreState(0, ()), actor=actor, seen=seen)
+        store._state = store.load() if vouched else store.read()[0]
+        return store
 
     @classmethod
-    def create(cls, path: Path, *, exist_ok: bool = False, actor: str = "") -> DirectoryStore:
+    def create(
+        cls, path: Path, *, exist_ok: bool = False, actor: str = "", seen: SeenHeads | None = None
+    ) -> DirectoryStore:
         """Make an empty store in the directory `path`, which may exist.
 
         Args:
             path: The directory; missing parents are made as well.
             exist_ok: Open the store that may be there already, instead of refusing.
             actor: Who the audit log shall say made the changes.
+            seen: What this user saw of a log here before; a new store begins anew.
 
         Raises:
             StoreFault: ``keystore.exists``, ``keystore.busy``, or as :meth:`open`.
@@ -112,12 +130,14 @@ class DirectoryStore(KeyOperations):
             make_directory(path)
             with alone(path):
                 if not holds_store(path):
-                    store = cls(path, StoreState(0, ()), actor=actor)
+                    store = cls(path, StoreState(0, ()), actor=actor, seen=seen)
+                    if seen is not None:
+                        seen.forget()
                     write_atomic(path / STATE_FILE, dump_state(store.state))
                     return store
         if not exist_ok:
             raise StoreFault("keystore.exists", "there is a key store here", path=str(path))
-        return cls.open(path, actor=actor)
+        return cls.open(path, actor=actor, seen=seen)
 
     @property
     def place(self) -> str:
@@ -130,56 +150,48 @@ class DirectoryStore(KeyOperations):
         return str(self.path / AUDIT_FILE)
 
     def private_place(self, thumbprint: str) -> str:
-        """Where the private half of a key is, for people."""
+        """Where the private key of this thumbprint is, for people."""
         return str(self.private_file(thumbprint))
 
     @property
-    def shelf(self) -> FileShelf:
-        """See :attr:`cardsign.keys.stores.base.KeyStore.shelf`."""
-        return FileShelf(self.path / SHELF_DIRECTORY)
+    def statement_storage(self) -> StatementFiles:
+        """See :attr:`KeyStore.statement_storage`."""
+        return StatementFiles(self.path / STATEMENTS_DIRECTORY)
 
-    def load(self) -> StoreState:
-        """Return the state as it is on disk now; see :meth:`open`."""
-        return _load(self.path)
+    def read(self) -> tuple[StoreState, bytes]:
+        """See :meth:`KeyStore.read`."""
+        end = self._log(only_end=True)  # first: a commit meanwhile makes the state newer, not older
+        file = self.path / STATE_FILE
+        try:
+            untrusted_bytes = read_bytes(file, max_bytes=MAX_STATE_BYTES)
+        except FileFault as exc:
+            if exc.code != "file.not_found":
+                raise
+            raise StoreFault(
+                "keystore.missing", "there is no key store here", path=str(self.path)
+            ) from exc
+        return load_state(untrusted_bytes, where=str(file)), end
 
-    def commit(
-        self,
-        state: StoreState,
-        events: Sequence[AuditEvent],
-        *,
-        expect_generation: int,
-        now: datetime,
-        envelopes: Mapping[str, bytes],
-    ) -> StoreState:
-        """See :meth:`cardsign.keys.stores.base.KeyStore.commit`."""
+    def write(
+        self, state: StoreState, lines: bytes, *, before: StoreState, envelopes: Mapping[str, bytes]
+    ) -> None:
+        """See :meth:`KeyStore.write`."""
         with alone(self.path):
-            before = self.load()
-            if before.generation != expect_generation:
+            found, _ = self.read()
+            if (found.generation, found.audit) != (before.generation, before.audit):
                 raise StoreFault(
                     "keystore.changed",
-                    f"the store is at generation {before.generation}, not {expect_generation}",
+                    f"the store is at generation {found.generation}, not {before.generation}",
                     path=str(self.path),
                 )
-            log = self.path / AUDIT_FILE
             logged: int | None = None
-            following = expect_generation + 1
-            head, lines = extend(
-                before.audit,
-                events,
-                generation=following,
-                now=now,
-                actor=self.actor,
-                random=self._random,
-            )
-            committed = replace(state, generation=following, audit=head)
             try:
                 self._keep(envelopes)
-                logged = append_private(log, lines)
-                write_atomic(self.path / STATE_FILE, dump_state(committed))
+                logged = append_private(self.path / AUDIT_FILE, lines)
+                write_atomic(self.path / STATE_FILE, dump_state(state))
             except FileFault:
-                self._undo(envelopes, logged, expect_generation)
+                self._undo(envelopes, logged, before.generation)
                 raise
-        return committed
 
     def _keep(self, envelopes: Mapping[str, bytes]) -> None:
         for thumbprint, envelope in envelopes.items():
@@ -191,7 +203,7 @@ class DirectoryStore(KeyOperations):
     def _undo(self, envelopes: Mapping[str, bytes], logged: int | None, generation: int) -> None:
         """Leave nothing of a commit that failed, a full disk say; as far as that can be done."""
         with contextlib.suppress(FileFault, StoreFault):
-            if self.load().generation != generation:
+            if self.read()[0].generation != generation:
                 return  # all that failed was to sync the directory
             for thumbprint in envelopes:
                 remove(self.private_file(thumbprint))
@@ -209,43 +221,34 @@ class DirectoryStore(KeyOperations):
             raise FileFault("file.permissions", "this is a symbolic link", path=str(file.parent))
         return file
 
-    def private_halves(self) -> frozenset[str]:
-        """See :meth:`cardsign.keys.stores.base.KeyStore.private_halves`."""
+    def private_keys(self) -> frozenset[str]:
+        """See :meth:`KeyStore.private_keys`."""
         names = list_names(self.path / PRIVATE_DIRECTORY)
         return frozenset(match[1] for name in names if (match := PRIVATE_FILE.fullmatch(name)))
 
     def read_private(self, thumbprint: str) -> bytes:
-        """See :meth:`cardsign.keys.stores.base.KeyStore.read_private`."""
+        """See :meth:`KeyStore.read_private`."""
         return read_private(self._own_private_file(thumbprint), max_bytes=MAX_ENVELOPE_BYTES)
 
     def remove_private(self, thumbprint: str) -> None:
-        """See :meth:`cardsign.keys.stores.base.KeyStore.remove_private`."""
+        """See :meth:`KeyStore.remove_private`."""
         remove(self._own_private_file(thumbprint))
 
     def read_audit(self) -> bytes:
-        """See :meth:`cardsign.keys.stores.base.KeyStore.read_audit`."""
+        """See :meth:`KeyStore.read_audit`."""
+        return self._log(only_end=False)
+
+    def _log(self, *, only_end: bool) -> bytes:
+        limit = LOG_END if only_end else MAX_AUDIT_BYTES
         try:
-            return read_bytes(self.path / AUDIT_FILE, max_bytes=MAX_AUDIT_BYTES)
+            return read_bytes(self.path / AUDIT_FILE, max_bytes=limit, only_end=only_end)
         except FileFault as fault:
             if fault.code != "file.not_found":
                 raise
             return b""
 
     def signer(self, record: KeyRecord, access: Access | bytes) -> Signer:
-        """Open the private half of a key, or what reaches it.
-
-        Not checked: that the key's state lets it sign; take it from :meth:`active_keys`.
-
-        Args:
-            record: Of this store.
-            access: What signers may use; a passphrase is enough for a key in a file.
-
-        Raises:
-            PassphraseFault: ``passphrase.wrong``, or what the secrets of `access` raise.
-            SignerFault: As :func:`cardsign.keys.signers.open_signer`.
-            FileFault: ``file.not_found``, ``file.permissions`` or ``file.unreadable``.
-            StoreFault: ``keystore.envelope`` or ``keystore.newer_format``.
-        """
+        """See :meth:`KeyStore.signer`."""
         if isinstance(access, bytes):
             access = Access.by_passphrase(access)
         if record.custody == file_custody(record.thumbprint):
@@ -302,25 +305,3 @@ def alone(path: Path) -> AbstractContextManager[None]:
     """
     busy = StoreFault("keystore.busy", "another process is changing the store", path=str(path))
     return locked(path / LOCK_FILE, patience=LOCK_PATIENCE, busy=busy)
-
-
-def _load(path: Path) -> StoreState:
-    file = path / STATE_FILE
-    tail = _tail(path / AUDIT_FILE)  # first: a commit meanwhile makes the state newer, not older
-    try:
-        untrusted_bytes = read_bytes(file, max_bytes=MAX_STATE_BYTES)
-    except FileFault as exc:
-        if exc.code != "file.not_found":
-            raise
-        raise StoreFault("keystore.missing", "there is no key store here", path=str(path)) from exc
-    state = load_state(untrusted_bytes, where=str(file))
-    check_not_put_back(tail, state, where=str(file))
-    return state
-
-
-def _tail(log: Path) -> bytes:
-    """The end of the log; empty where it cannot be read, which is no reason not to sign."""
-    try:
-        return read_bytes(log, max_bytes=MAX_LINE_BYTES + 1, only_end=True)
-    except FileFault:
-        return b""

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from cardsign.errors import StoreFault
+from cardsign.keys.heads import SeenHeads, UserHeads
 from cardsign.keys.stores.address import DatabaseUrl
+from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.directory import DirectoryStore, holds_store
 
 if TYPE_CHECKING:
@@ -14,31 +16,52 @@ if TYPE_CHECKING:
 
 
 Place: TypeAlias = Path | DatabaseUrl
-AnyStore: TypeAlias = "DirectoryStore | PostgresStore"
 
 
-def open_store(place: Place, *, actor: str = "") -> AnyStore:
+def open_store(
+    place: Place, *, actor: str = "", heads: UserHeads | None = None, vouched: bool = True
+) -> KeyStore:
     """Open the key store at `place`.
 
+    Args:
+        place: Where it lies.
+        actor: Who the audit log shall say made the changes.
+        heads: What this user saw of the logs of key stores before.
+        vouched: Refuse a state that its log does not vouch for; False only to look for what is
+            wrong, never to sign or to publish.
+
     Raises:
-        StoreFault: As :meth:`DirectoryStore.open` or :meth:`PostgresStore.open`.
-        FileFault: As :meth:`DirectoryStore.open`.
+        StoreFault: As :meth:`KeyStore.load`, or what keeps a database from being used.
+        FileFault: As :meth:`KeyStore.load`.
     """
+    seen = seen_head(place, heads)
     if isinstance(place, Path):
-        return DirectoryStore.open(place, actor=actor)
-    return postgres_store().open(place, actor=actor)
+        return DirectoryStore.open(place, actor=actor, seen=seen, vouched=vouched)
+    return postgres_store().open(place, actor=actor, seen=seen, vouched=vouched)
 
 
-def create_store(place: Place, *, exist_ok: bool = False, actor: str = "") -> AnyStore:
+def create_store(
+    place: Place, *, exist_ok: bool = False, actor: str = "", heads: UserHeads | None = None
+) -> KeyStore:
     """Make an empty key store at `place`.
 
     Raises:
-        StoreFault: As :meth:`DirectoryStore.create` or :meth:`PostgresStore.create`.
+        StoreFault: ``keystore.exists``, or as :func:`open_store`.
         FileFault: As :meth:`DirectoryStore.create`.
     """
+    seen = seen_head(place, heads)
     if isinstance(place, Path):
-        return DirectoryStore.create(place, exist_ok=exist_ok, actor=actor)
-    return postgres_store().create(place, exist_ok=exist_ok, actor=actor)
+        return DirectoryStore.create(place, exist_ok=exist_ok, actor=actor, seen=seen)
+    return postgres_store().create(place, exist_ok=exist_ok, actor=actor, seen=seen)
+
+
+def seen_head(place: Place, heads: UserHeads | None) -> SeenHeads | None:
+    """Return what a user saw of the store at `place`, by whatever path or link it is named."""
+    if heads is None:
+        return None
+    if isinstance(place, Path):
+        return heads.of(str(place.resolve()))
+    return heads.of(f"{place.server}/{place.database}?{place.query.get('options', '')}")
 
 
 def is_taken(place: Place) -> bool:

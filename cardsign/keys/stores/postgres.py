@@ -10,31 +10,25 @@ backups, in the write-ahead log, and on the disk until its page is used again.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import SQLAlchemyError
 
 from cardsign.errors import FileFault, StoreFault
-from cardsign.keys.audit import AuditEvent, extend
-from cardsign.keys.model import AuditHead, KeyRecord, StoreState, file_custody
+from cardsign.keys.heads import SeenHeads
+from cardsign.keys.model import KeyRecord, StoreState, dump_state, file_custody, load_state
 from cardsign.keys.signers.file import open_sealed
 from cardsign.keys.signers.registry import Access, Signer, open_signer
-from cardsign.keys.stateformat import dump_state, load_state
 from cardsign.keys.stores.address import CONNECT_PATIENCE, SCHEME, DatabaseUrl, parse_database_url
-from cardsign.keys.stores.base import Contents, KeyOperations, Kind, Number
+from cardsign.keys.stores.base import Contents, KeyStore, Kind, Number
 from cardsign.keys.stores.schema import (
     AUDIT,
     GENERATION,
-    KEY,
     KEYSET,
     LAYOUT,
     MAKING,
@@ -93,94 +87,54 @@ def _fault(exc: SQLAlchemyError, url: DatabaseUrl) -> StoreFault:
 # A key store's state as rows, within a transaction that the caller has begun.
 
 
-_REST: Final = ("format", "publications", "statements")
+LINES_READ: Final = 64  # to check a state; all are read if that is too few
 
 
-def read_newest(connection: sa.Connection) -> tuple[int, AuditHead] | None:
-    """Return the newest generation and the head of the log that it commits to."""
-    query = sa.select(GENERATION.c.generation, GENERATION.c.audit_seq, GENERATION.c.audit_digest)
-    row = connection.execute(query.order_by(GENERATION.c.generation.desc()).limit(1)).first()
-    return None if row is None else (row[0], AuditHead(row[1], row[2]))
+def read_newest(connection: sa.Connection) -> tuple[int, str, bytes] | None:
+    """Return the tables' layout, the newest state as it was written, and the end of the log.
 
-
-def read_document(connection: sa.Connection) -> tuple[int, bytes] | None:
-    """Return the tables' layout, and the state's document put together from its members.
-
-    Each member is kept as the text of a JSON value, so nothing is read before the strict
-    reader reads it. Needs a transaction that sees one moment. None if a row is not there.
+    Needs a transaction that sees one moment. None if a row is not there.
     """
-    parts = (sa.cast(STORE.c.publications, sa.Text), sa.cast(STORE.c.statements, sa.Text))
-    row = connection.execute(sa.select(STORE.c.layout, STORE.c.format, *parts)).first()
-    newest = read_newest(connection)
-    if row is None or newest is None:
+    layout = connection.scalar(sa.select(STORE.c.layout))
+    newest = sa.select(GENERATION.c.state).order_by(GENERATION.c.generation.desc()).limit(1)
+    state = connection.scalar(newest)
+    if layout is None or state is None:
         return None
-    layout, format_, publications, statements = row
-    generation, head = newest
-    records = sa.select(sa.cast(KEY.c.record, sa.Text)).order_by(KEY.c.position)
-    keys = ",".join(connection.scalars(records))
-    audit = json.dumps({"seq": head.seq, "digest": head.digest})
-    document = (
-        f'{{"format":{format_},"generation":{generation},"audit":{audit},"keys":[{keys}],'
-        f'"publications":{publications},"statements":{statements}}}'
-    )
-    return layout, document.encode()
+    lines = sa.select(AUDIT.c.line).order_by(AUDIT.c.seq.desc()).limit(LINES_READ)
+    return layout, state, _log(reversed(connection.scalars(lines).all()))
 
 
-def write_generation(connection: sa.Connection, state: StoreState) -> None:
-    """Take the next generation; whoever is second waits here, and is refused."""
+def write_state(connection: sa.Connection, state: StoreState) -> None:
+    """Take the next generation for a state; whoever is second waits here, and is refused."""
     connection.execute(
         sa.insert(GENERATION).values(
             generation=state.generation,
             previous=state.generation - 1 if state.generation else None,
-            audit_seq=state.audit.seq,
-            audit_digest=state.audit.digest,
+            state=dump_state(state).decode("ascii"),
         )
     )
 
 
 def write_generations_before(connection: sa.Connection, generation: int) -> None:
-    """Count up to a generation that is restored; the heads of those before it are not known."""
+    """Count up to a generation that is restored; the states of those before it are not known."""
     if generation:
         number = sa.func.generate_series(0, generation - 1).column_valued("number")
-        previous = sa.func.nullif(number - 1, -1)
-        columns = ("generation", "previous", "audit_seq")
-        rows = sa.select(number, previous, sa.literal(0))
-        connection.execute(sa.insert(GENERATION).from_select(columns, rows))
-
-
-def write_state(connection: sa.Connection, state: StoreState) -> None:
-    """Write all of a state but its generation."""
-    document: dict[str, Any] = json.loads(dump_state(state))
-    rest = {"layout": LAYOUT, **{name: document[name] for name in _REST}}
-    connection.execute(
-        insert(STORE)
-        .values(single=True, **rest)
-        .on_conflict_do_update(index_elements=[STORE.c.single], set_=rest)
-    )
-    rows = [
-        {"thumbprint": record["thumbprint"], "position": position, "record": record}
-        for position, record in enumerate(document["keys"])
-    ]
-    # What ends to be active goes first: no index may see two active keys in between.
-    rows.sort(key=lambda row: bool(row["record"]["state"] == "active"))
-    added = insert(KEY)
-    changed = added.on_conflict_do_update(
-        index_elements=[KEY.c.thumbprint],
-        set_={"record": added.excluded.record},
-        where=sa.cast(KEY.c.record, sa.Text) != sa.cast(added.excluded.record, sa.Text),
-    )
-    if rows:
-        connection.execute(changed, rows)
+        rows = sa.select(number, sa.func.nullif(number - 1, -1))
+        connection.execute(sa.insert(GENERATION).from_select(("generation", "previous"), rows))
 
 
 def write_envelopes(
     connection: sa.Connection, state: StoreState, envelopes: Mapping[str, bytes]
 ) -> None:
-    """Add private halves, and remove those of keys that `state` says are destroyed."""
+    """Add private keys, and remove those of keys that `state` says are destroyed."""
     gone = [key.thumbprint for key in state.keys if key.private == "destroyed"]
     connection.execute(sa.delete(PRIVATE).where(PRIVATE.c.thumbprint.in_(gone)))
     for thumbprint, envelope in envelopes.items():
         connection.execute(sa.insert(PRIVATE).values(thumbprint=thumbprint, envelope=envelope))
+
+
+def _log(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def write_lines(connection: sa.Connection, lines: bytes, *, after: int) -> None:
@@ -201,8 +155,8 @@ _HOLD: Final = sa.text(
 )
 
 
-class TableShelf:
-    """Statements as rows; see :class:`cardsign.keys.stores.base.Shelf`."""
+class StatementTables:
+    """Statements as rows; see :class:`StatementStorage`."""
 
     __slots__ = ("_transaction", "_url")
 
@@ -220,22 +174,22 @@ class TableShelf:
 
     @property
     def place(self) -> str:
-        """See :meth:`cardsign.keys.stores.base.Shelf.place`."""
+        """See :meth:`StatementStorage.place`."""
         return self._url.shown
 
     def where(self, kind: Kind, number: Number) -> str:
-        """See :meth:`cardsign.keys.stores.base.Shelf.where`."""
+        """See :meth:`StatementStorage.where`."""
         return f"{self._url.shown}, table {_TABLES[kind].name}, {'.'.join(map(str, number))}"
 
     def read_all(self, kind: Kind) -> dict[Number, bytes]:
-        """See :meth:`cardsign.keys.stores.base.Shelf.read_all`."""
+        """See :meth:`StatementStorage.read_all`."""
         table = _TABLES[kind]
         with self._transaction() as connection:
             rows = connection.execute(sa.select(table).order_by(*table.primary_key)).all()
         return {tuple(number): bytes(data) for *number, data in rows}
 
     def read_newest(self, kind: Kind) -> tuple[Number, bytes] | None:
-        """See :meth:`cardsign.keys.stores.base.Shelf.read_newest`."""
+        """See :meth:`StatementStorage.read_newest`."""
         table = _TABLES[kind]
         newest = (column.desc() for column in table.primary_key)
         with self._transaction() as connection:
@@ -243,13 +197,13 @@ class TableShelf:
         return None if row is None else (tuple(row[:-1]), bytes(row[-1]))
 
     def add(self, kind: Kind, number: Number, data: bytes) -> None:
-        """See :meth:`cardsign.keys.stores.base.Shelf.add`; the table itself knows one of each."""
+        """See :meth:`StatementStorage.add`; the table itself knows one of each."""
         with self._transaction() as connection:
             write_statement(connection, kind, number, data)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """See :meth:`cardsign.keys.stores.base.Shelf.alone`; what is added goes its own way."""
+        """See :meth:`StatementStorage.alone`; what is added goes its own way."""
         with self._transaction() as connection:
             connection.execute(_HOLD)
             yield
@@ -266,53 +220,64 @@ LOCK_PATIENCE: Final = 5000  # milliseconds; a commit takes some, as keys are se
 STATEMENT_PATIENCE: Final = 30_000  # milliseconds; for a server that is overloaded
 
 
-class PostgresStore(KeyOperations):
+class PostgresStore(KeyStore):
     """A key store in a schema of a PostgreSQL database, 12 or newer.
 
     Get one by :meth:`open` or :meth:`create`.
 
     Attributes:
         url: Where it is.
-        actor: Who the audit log shall say made the changes.
     """
 
-    __slots__ = ("_engine", "_random", "actor", "url")
+    __slots__ = ("_engine", "url")
 
     def __init__(
         self,
         url: DatabaseUrl,
         *,
         actor: str = "",
+        seen: SeenHeads | None = None,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """Connect to nothing yet; the state is empty until it is loaded.
-
-        Raises:
-            StoreFault: ``keystore.not_installed``.
-        """
-        super().__init__(StoreState(0, ()))
+        super().__init__(StoreState(0, ()), actor=actor, seen=seen, random=random)
         self.url = url
-        self.actor = actor
         self._engine = _engine(url)
-        self._random = random
 
     def __repr__(self) -> str:
-        return f"PostgresStore({self.url.shown!r})"
+        return f"{type(self).__name__}({self.url.shown!r})"
 
     @classmethod
-    def open(cls, url: str | DatabaseUrl, *, actor: str = "") -> PostgresStore:
+    def open(
+        cls,
+        url: str | DatabaseUrl,
+        *,
+        actor: str = "",
+        seen: SeenHeads | None = None,
+        vouched: bool = True,
+    ) -> PostgresStore:
         """Return the store at `url`, its state read strictly.
+
+        Args:
+            url: See :mod:`cardsign.keys.stores.address`.
+            actor: Who the audit log shall say made the changes.
+            seen: What this user saw of the log before.
+            vouched: As for :meth:`.DirectoryStore.open`.
 
         Raises:
             StoreFault: ``keystore.url``, ``keystore.not_installed``, or as :meth:`load`.
         """
-        store = cls(_parsed(url), actor=actor)
-        store._state = store.load()
+        store = cls(_parsed(url), actor=actor, seen=seen)
+        store._state = store.load() if vouched else store.read()[0]
         return store
 
     @classmethod
     def create(
-        cls, url: str | DatabaseUrl, *, exist_ok: bool = False, actor: str = ""
+        cls,
+        url: str | DatabaseUrl,
+        *,
+        exist_ok: bool = False,
+        actor: str = "",
+        seen: SeenHeads | None = None,
     ) -> PostgresStore:
         """Make an empty store in the schema that `url` chooses, which must exist.
 
@@ -320,16 +285,18 @@ class PostgresStore(KeyOperations):
             url: See :mod:`cardsign.keys.stores.address`.
             exist_ok: Open the store that may be there already, instead of refusing.
             actor: Who the audit log shall say made the changes.
+            seen: What this user saw of a log here before; a new store begins anew.
 
         Raises:
             StoreFault: ``keystore.exists``, or as :meth:`open`.
         """
-        store = cls(_parsed(url), actor=actor)
+        store = cls(_parsed(url), actor=actor, seen=seen)
         with store._transaction() as connection:
             made = _made_tables(connection)
             if made:
-                write_generation(connection, store.state)
                 write_state(connection, store.state)
+        if made and seen is not None:
+            seen.forget()
         if not made and not exist_ok:
             raise StoreFault("keystore.exists", "there is a key store here", path=store.url.shown)
         store._state = store.load()
@@ -347,7 +314,6 @@ class PostgresStore(KeyOperations):
             if not _made_tables(connection):
                 raise StoreFault("keystore.exists", "there is a key store here", path=url.shown)
             write_generations_before(connection, contents.state.generation)
-            write_generation(connection, contents.state)
             write_state(connection, contents.state)
             write_envelopes(connection, contents.state, contents.envelopes)
             write_lines(connection, contents.audit, after=0)
@@ -377,76 +343,51 @@ class PostgresStore(KeyOperations):
         return f"{self.url.shown}, table {PRIVATE.name}, {thumbprint}"
 
     @property
-    def shelf(self) -> TableShelf:
-        """See :attr:`cardsign.keys.stores.base.KeyStore.shelf`."""
-        return TableShelf(self.url, self._transaction)
+    def statement_storage(self) -> StatementTables:
+        """See :attr:`KeyStore.statement_storage`."""
+        return StatementTables(self.url, self._transaction)
 
     @property
     def log_place(self) -> str:
         """Where the audit log is, for people."""
         return f"{self.url.shown}, table {AUDIT.name}"
 
-    def load(self) -> StoreState:
-        """Return the state as it was committed last; readers wait for nobody.
+    def read(self) -> tuple[StoreState, bytes]:
+        """See :meth:`KeyStore.read`; readers wait for nobody.
 
         Raises:
             StoreFault: ``keystore.unreachable``, ``keystore.missing``, ``keystore.corrupt`` or
                 ``keystore.newer_format``.
         """
         with self._transaction(isolation="REPEATABLE READ") as connection:
-            found = read_document(connection)
+            found = read_newest(connection)
         if found is None:
             raise StoreFault("keystore.corrupt", "a row of the store is gone", path=self.url.shown)
-        layout, untrusted_bytes = found
+        layout, untrusted_text, end = found
         if layout != LAYOUT:
             code = "keystore.newer_format" if layout > LAYOUT else "keystore.corrupt"
             raise StoreFault(code, f"its tables are of layout {layout}", path=self.url.shown)
-        return load_state(untrusted_bytes, where=self.url.shown)
+        return load_state(untrusted_text.encode(), where=self.url.shown), end
 
-    def commit(
-        self,
-        state: StoreState,
-        events: Sequence[AuditEvent],
-        *,
-        expect_generation: int,
-        now: datetime,
-        envelopes: Mapping[str, bytes],
-    ) -> StoreState:
-        """See :meth:`cardsign.keys.stores.base.KeyStore.commit`.
+    def write(
+        self, state: StoreState, lines: bytes, *, before: StoreState, envelopes: Mapping[str, bytes]
+    ) -> None:
+        """See :meth:`KeyStore.write`.
 
-        Private halves of keys that `state` says are destroyed go in the same transaction.
+        Private keys of which `state` says that they are destroyed go in the same transaction.
         """
         with self._transaction() as connection:
-            generation, before = read_newest(connection) or (None, AuditHead())
-            if generation != expect_generation:
-                raise StoreFault(
-                    "keystore.changed",
-                    f"the store is at generation {generation}, not {expect_generation}",
-                    path=self.url.shown,
-                )
-            following = expect_generation + 1
-            head, lines = extend(
-                before,
-                events,
-                generation=following,
-                now=now,
-                actor=self.actor,
-                random=self._random,
-            )
-            committed = replace(state, generation=following, audit=head)
-            write_generation(connection, committed)
-            write_state(connection, committed)
-            write_envelopes(connection, committed, envelopes)
-            write_lines(connection, lines, after=before.seq)
-        return committed
+            write_state(connection, state)
+            write_envelopes(connection, state, envelopes)
+            write_lines(connection, lines, after=before.audit.seq)
 
-    def private_halves(self) -> frozenset[str]:
-        """See :meth:`cardsign.keys.stores.base.KeyStore.private_halves`."""
+    def private_keys(self) -> frozenset[str]:
+        """See :meth:`KeyStore.private_keys`."""
         with self._transaction() as connection:
             return frozenset(connection.scalars(sa.select(PRIVATE.c.thumbprint)))
 
     def read_private(self, thumbprint: str) -> bytes:
-        """See :meth:`cardsign.keys.stores.base.KeyStore.read_private`.
+        """See :meth:`KeyStore.read_private`.
 
         Raises:
             FileFault: ``file.not_found``.
@@ -470,10 +411,10 @@ class PostgresStore(KeyOperations):
             connection.execute(sa.delete(PRIVATE).where(PRIVATE.c.thumbprint == thumbprint))
 
     def read_audit(self) -> bytes:
-        """See :meth:`cardsign.keys.stores.base.KeyStore.read_audit`; here no attempt fails half."""
+        """See :meth:`KeyStore.read_audit`; here no attempt fails half."""
         with self._transaction() as connection:
             lines = connection.scalars(sa.select(AUDIT.c.line).order_by(AUDIT.c.seq)).all()
-        return "".join(f"{line}\n" for line in lines).encode()
+        return _log(lines)
 
     def signer(self, record: KeyRecord, access: Access | bytes) -> Signer:
         """Open the private half of a key; see :meth:`.DirectoryStore.signer`.
@@ -505,6 +446,7 @@ def _made_tables(connection: sa.Connection) -> bool:
     if sa.inspect(connection).has_table(STORE.name):
         return False
     make_tables(connection)
+    connection.execute(sa.insert(STORE).values(single=True, layout=LAYOUT))
     return True
 
 

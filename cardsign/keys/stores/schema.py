@@ -1,17 +1,16 @@
 """The tables of a key store in PostgreSQL, and what the database itself does not let happen.
 
-One store lies in each schema of a database (``options=-csearch_path=NAME`` chooses one). The
-invariants, whoever writes and whatever client he uses:
+One store lies in each schema of a database (``options=-csearch_path=NAME`` chooses one). Each
+generation holds the whole state, as the text of :func:`cardsign.keys.model.dump_state`. The
+invariants, whoever writes and whatever client they use:
 
 - a generation follows the one before it and exists once, so of two who commit on the same one
   only the first succeeds;
-- of each algorithm and rotating role one key is active, and a kid belongs to one key;
-- a private half belongs to a key that the store knows;
+- in each state, of each algorithm and rotating role one key is active, a kid belongs to one key,
+  and every key of the state before is still there;
+- a private key belongs to a key that the newest state knows;
 - generations, lines of the log and signed statements are added, never changed or removed, and
-  no two statements have one number; keys are never removed.
-
-Records are kept as the JSON of :mod:`cardsign.keys.stateformat`, verbatim, and the indexes are
-over its members: there is no second copy that could say something else.
+  no two statements have one number.
 """
 
 from __future__ import annotations
@@ -19,13 +18,12 @@ from __future__ import annotations
 from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
-from cardsign.keys.model import ROTATING, Role
+from cardsign.keys.model import ROTATING, file_custody
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 
-LAYOUT: Final = 1
+LAYOUT: Final = 2
 """Of the tables, as a number that the store's row holds; a higher one is a newer cardsign's."""
 
 #: Held by whoever makes the tables: ``CREATE TABLE IF NOT EXISTS`` does not survive a race.
@@ -38,9 +36,6 @@ STORE: Final = sa.Table(
     METADATA,
     sa.Column("single", sa.Boolean, sa.CheckConstraint("single"), primary_key=True),
     sa.Column("layout", sa.Integer, nullable=False),
-    sa.Column("format", sa.Integer, nullable=False),
-    sa.Column("publications", postgresql.JSON, nullable=False),
-    sa.Column("statements", postgresql.JSON, nullable=False),
 )
 
 GENERATION: Final = sa.Table(
@@ -50,8 +45,7 @@ GENERATION: Final = sa.Table(
     sa.Column(
         "previous", sa.BigInteger, sa.ForeignKey("cardsign_generation.generation"), unique=True
     ),
-    sa.Column("audit_seq", sa.BigInteger, nullable=False),
-    sa.Column("audit_digest", sa.Text),
+    sa.Column("state", sa.Text),  # none before the generation at which a store was restored
     sa.CheckConstraint("generation = coalesce(previous + 1, 0)", name="cardsign_generation_next"),
 )
 
@@ -61,31 +55,10 @@ def _statement(limit: str) -> sa.Column[bytes]:
     return sa.Column("statement", sa.LargeBinary, size, nullable=False)
 
 
-def _one_active(role: Role) -> sa.Index:
-    return sa.Index(
-        f"cardsign_key_one_active_{role}",
-        sa.text("(record->>'alg')"),
-        unique=True,
-        postgresql_where=sa.text(
-            f"record->>'state' = 'active' AND record->>'roles' LIKE '%\"{role}\"%'"
-        ),
-    )
-
-
-KEY: Final = sa.Table(
-    "cardsign_key",
-    METADATA,
-    sa.Column("thumbprint", sa.Text, primary_key=True),
-    sa.Column("position", sa.Integer, nullable=False, unique=True),
-    sa.Column("record", postgresql.JSON, nullable=False),
-    sa.CheckConstraint("record->>'thumbprint' = thumbprint", name="cardsign_key_thumbprint"),
-    sa.Index("cardsign_key_kid", sa.text("(record->>'kid')"), unique=True),
-    *(_one_active(role) for role in sorted(ROTATING)),
-)
 PRIVATE: Final = sa.Table(
     "cardsign_private",
     METADATA,
-    sa.Column("thumbprint", sa.Text, sa.ForeignKey("cardsign_key.thumbprint"), primary_key=True),
+    sa.Column("thumbprint", sa.Text, primary_key=True),
     sa.Column("envelope", sa.LargeBinary, nullable=False),
     sa.CheckConstraint(
         f"octet_length(envelope) <= {MAX_ENVELOPE_BYTES}", name="cardsign_private_size"
@@ -116,26 +89,84 @@ RELEASE: Final = sa.Table(
     sa.CheckConstraint("seq > 0", name="cardsign_release_number"),
 )
 
-#: Tables and what is refused on them.
-_PROTECTED: Final = (
-    *((table, "UPDATE OR DELETE OR TRUNCATE") for table in (AUDIT, GENERATION, KEYSET, RELEASE)),
-    (KEY, "DELETE OR TRUNCATE"),
-)
+#: Tables to which rows are only added.
+_KEPT: Final = (AUDIT, GENERATION, KEYSET, RELEASE)
+
+_FUNCTIONS: Final = {
+    "cardsign_refuse": "BEGIN RAISE EXCEPTION '% of % is refused', TG_OP, TG_TABLE_NAME; END",
+    "cardsign_check_state": r"""
+        DECLARE
+            -- the database's JSON knows no NUL, which a kid in a foreign card may have
+            keys json := replace(NEW.state, '\u0000', '\u0001')::json -> 'keys';
+            earlier json := (
+                SELECT replace(state, '\u0000', '\u0001')::json -> 'keys' FROM cardsign_generation
+                WHERE generation = NEW.previous
+            );
+        BEGIN
+            IF EXISTS (
+                SELECT FROM json_array_elements(keys) key,
+                    json_array_elements_text(key -> 'roles') role
+                WHERE key ->> 'state' = 'active' AND role IN (%ROTATING%)
+                GROUP BY key -> 'public' ->> 'alg', role HAVING count(*) > 1
+            ) THEN
+                RAISE EXCEPTION 'two keys of one role and algorithm are active';
+            END IF;
+            IF EXISTS (
+                SELECT FROM json_array_elements(keys) key
+                GROUP BY key -> 'public' ->> 'kid' HAVING count(*) > 1
+            ) THEN
+                RAISE EXCEPTION 'two keys have one kid';
+            END IF;
+            IF EXISTS (
+                SELECT FROM json_array_elements(earlier) was WHERE NOT EXISTS (
+                    SELECT FROM json_array_elements(keys) key
+                    WHERE (key ->> 'public')::jsonb = (was ->> 'public')::jsonb
+                )
+            ) THEN
+                RAISE EXCEPTION 'a key of the state before is gone';
+            END IF;
+            RETURN NEW;
+        END""",
+    "cardsign_check_private": r"""
+        BEGIN
+            IF NOT EXISTS (
+                SELECT FROM json_array_elements((
+                    SELECT replace(state, '\u0000', '\u0001')::json -> 'keys'
+                    FROM cardsign_generation ORDER BY generation DESC LIMIT 1
+                )) key
+                WHERE key ->> 'custody' = replace('%CUSTODY%', '*', NEW.thumbprint)
+            ) THEN
+                RAISE EXCEPTION 'the private key belongs to no key of the store';
+            END IF;
+            RETURN NEW;
+        END""",
+}
 
 
 def make_tables(connection: sa.Connection) -> None:
-    """Make every table, index and trigger in the first schema of the connection's search path."""
+    """Make every table and trigger in the first schema of the connection's search path."""
     METADATA.create_all(connection)
-    connection.execute(
-        sa.text(
-            "CREATE FUNCTION cardsign_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-            "RAISE EXCEPTION '% of % is refused', TG_OP, TG_TABLE_NAME; END $$"
+    roles = ", ".join(f"'{role}'" for role in sorted(ROTATING))
+    for name, text in _FUNCTIONS.items():
+        body = text.replace("%ROTATING%", roles).replace("%CUSTODY%", file_custody("*"))
+        head = f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql"
+        _run(connection, f"{head} AS $$ {body} $$")
+    for table in _KEPT:
+        _run(
+            connection,
+            f"CREATE TRIGGER {table.name}_kept BEFORE UPDATE OR DELETE OR TRUNCATE "
+            f"ON {table.name} FOR EACH STATEMENT EXECUTE FUNCTION cardsign_refuse()",
         )
-    )
-    for table, operations in _PROTECTED:
-        connection.execute(
-            sa.text(
-                f"CREATE TRIGGER {table.name}_kept BEFORE {operations} ON {table.name} "
-                "FOR EACH STATEMENT EXECUTE FUNCTION cardsign_refuse()"
-            )
+    for table, check, when in (
+        (GENERATION, "cardsign_check_state", "INSERT"),
+        (PRIVATE, "cardsign_check_private", "INSERT OR UPDATE"),
+    ):
+        _run(
+            connection,
+            f"CREATE TRIGGER {table.name}_checked BEFORE {when} "
+            f"ON {table.name} FOR EACH ROW EXECUTE FUNCTION {check}()",
         )
+
+
+def _run(connection: sa.Connection, statement: str) -> None:
+    connection.exec_driver_sql(statement.replace("%", "%%"))
