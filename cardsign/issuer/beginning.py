@@ -164,11 +164,9 @@ def init_issuer(
     private = {role: PrivateKey.generate(alg if role == "card" else "ES256") for role in _MADE}
     store = create_store(keystore, actor=actor, heads=heads)
     is_apart = root_keystore not in (None, keystore)
-    roots = (
-        create_store(root_keystore, actor=actor, heads=heads)
-        if root_keystore and is_apart
-        else store
-    )
+    roots = store
+    if root_keystore and is_apart:
+        roots = create_store(root_keystore, actor=actor, heads=heads)
     for role, key in private.items():
         where, secret = roots if role == "root" else store, getattr(secrets, role)
         where.add_key(key, secret, now=now, random=random, roles=(role,), holder=holder)

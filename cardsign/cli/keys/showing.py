@@ -117,9 +117,8 @@ def activate(
         settings=project_config().timeline,
         same_custody_accepted=same_custody_accepted,
     )
-    _say_record(
-        store.find(kid), "signs from now on; sign your cards again and publish them", as_json
-    )
+    what = "signs from now on; sign your cards again and publish them"
+    _say_record(store.find(kid), what, as_json)
 
 
 @click.command()
