@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
@@ -13,8 +12,8 @@ from cardsign.errors import CardsignError, PassphraseFault, SignerFault
 from cardsign.jose import PrivateKey, PublicKey, sign_payload
 from cardsign.keys import PassphraseSource
 from cardsign.keys.signers import (
-    Ask,
     BoundSigner,
+    RemoteKey,
     UserSecrets,
     check_possession,
     custody_of,
@@ -225,27 +224,18 @@ def test_a_wrong_answer_is_not_given_out(answer, es256, another_es256):
         assert caught.value.code == "signer.wrong_key"
 
 
-@dataclass
-class Remote:
-    """A kind of signer of another package."""
+class Remote(RemoteKey):
+    """A kind of signer of another package, which says that it needs no leave."""
 
     key: PrivateKey
 
-    def custody(self, uri: str) -> str:
-        """All of it."""
-        return uri
-
-    def needs_leave(self, uri: str) -> bool:
-        """It says so; it is not believed."""
-        return False
-
-    def fetch_public(self, uri: str, access: Access, *, kid: str | None) -> PublicKey:
+    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
         """The public half."""
         return self.key.public
 
-    def open(self, uri: str, public: PublicKey, access: Access) -> Ask:
+    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
         """What signs."""
-        return self.key.sign
+        return self.key.sign(signing_input)
 
 
 @pytest.fixture
@@ -254,9 +244,9 @@ def plugin(es256: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     loaded: list[str] = []
 
     class Point(EntryPoint):
-        def load(self) -> Remote:
+        def load(self) -> type[Remote]:
             loaded.append(self.name)
-            return Remote(es256)
+            return type("Ours", (Remote,), {"key": es256})
 
     point = Point("remote", "somewhere:scheme", registry.ENTRY_POINTS)
     monkeypatch.setattr(registry, "entry_points", lambda **how: EntryPoints([point]).select(**how))

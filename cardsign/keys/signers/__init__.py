@@ -6,7 +6,7 @@ from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
     from cardsign.keys.signers.access import MODULE_VARIABLE as MODULE_VARIABLE
-    from cardsign.keys.signers.access import Ask as Ask
+    from cardsign.keys.signers.access import RemoteKey as RemoteKey
     from cardsign.keys.signers.access import UserSecrets as UserSecrets
     from cardsign.keys.signers.access import read_signer_policy as read_signer_policy
     from cardsign.keys.signers.access import user_file as user_file
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "cardsign.keys.signers.access": (
-        "Ask",
         "MODULE_VARIABLE",
+        "RemoteKey",
         "UserSecrets",
         "read_signer_policy",
         "user_file",

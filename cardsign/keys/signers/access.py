@@ -10,14 +10,17 @@ import importlib
 import os
 import re
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, Protocol
 
+from cryptography.exceptions import UnsupportedAlgorithm
+
 from cardsign.errors import FileFault, PassphraseFault, SignerFault, UsageFault
 from cardsign.files import read_private
-from cardsign.jose.keys import PublicKey
+from cardsign.jose.keys import PublicKey, raw_from_der
 from cardsign.keys.passphrase import PassphraseSource, read_passphrase
 
 SecretKind = Literal["passphrase", "pin", "token"]
@@ -87,33 +90,84 @@ class Access:
         return next((value for name in names if (value := self.environment.get(name))), None)
 
 
-class Scheme(Protocol):
-    """One kind of signer; a module, or an object that an entry point names.
+class RemoteKey(ABC):
+    """A private key that lies elsewhere, named by a URI; each kind of signer is a subclass.
 
-    Each function gets a URI of this scheme and raises :class:`SignerFault`: ``signer.uri``
-    where it cannot be understood.
+    Making one takes the URI apart, and asks nobody.
+
+    Attributes:
+        uri: As it was given.
+
+    Raises:
+        SignerFault: ``signer.uri`` where the URI cannot be understood.
     """
 
-    def custody(self, uri: str) -> str:
-        """Return the part of `uri` to store with the key: what holds on every machine."""
-        ...
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
 
-    def needs_leave(self, uri: str) -> bool:
-        """Say whether `uri` chooses what runs, is loaded or is read on this machine."""
-        ...
+    @property
+    def custody(self) -> str:
+        """The part of the URI to store with the key: what holds on every machine."""
+        return self.uri
 
-    def fetch_public(self, uri: str, access: Access, *, kid: str | None) -> PublicKey:
-        """Ask for the public half, once, when a key is enrolled; never when it signs.
+    @property
+    def needs_leave(self) -> bool:
+        """Whether the URI chooses what runs, is loaded or is read on this machine."""
+        return False
+
+    @abstractmethod
+    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+        """Ask for the public key, once, when it is enrolled; never when it signs.
 
         Raises:
-            SignerFault: ``signer.no_public`` where a public half cannot be had this way.
+            SignerFault: ``signer.no_public`` where it cannot be had this way; as :meth:`sign`.
             KeyRefused: It is weak, or for neither algorithm.
         """
-        ...
 
-    def open(self, uri: str, public: PublicKey, access: Access) -> Ask:
-        """Return what signs with the private half of `public`."""
-        ...
+    @abstractmethod
+    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
+        """Sign with the private key of `public`; nobody has verified the answer yet.
+
+        Raises:
+            SignerFault: ``signer.not_installed``, ``signer.not_configured``,
+                ``signer.not_allowed``, ``signer.unreachable``, ``signer.credentials``,
+                ``signer.no_key``, ``signer.disabled``, ``signer.failed``, and what a kind says.
+            PassphraseFault: A secret cannot be had.
+        """
+
+    def open(self, public: PublicKey, access: Access) -> Ask:
+        """Return what signs with the private key of `public`."""
+        return lambda signing_input: self.sign(signing_input, public, access)
+
+    def read_public(
+        self, load: Callable[[bytes], object], untrusted_bytes: bytes, kid: str | None
+    ) -> PublicKey:
+        """Read the public key of an answer by a function of `cryptography`.
+
+        Raises:
+            SignerFault: ``signer.failed``.
+            KeyRefused: As :meth:`PublicKey.from_cryptography`.
+        """
+        try:
+            native = load(untrusted_bytes)
+        except (ValueError, UnsupportedAlgorithm) as exc:
+            raise SignerFault(
+                "signer.failed", "the answer is no public key", path=self.uri
+            ) from exc
+        return PublicKey.from_cryptography(native, kid=kid)
+
+    def from_der(self, public: PublicKey, answer: bytes) -> bytes:
+        """The signature as JWS wants it, from a service that gives ES256 in DER.
+
+        Raises:
+            SignerFault: ``signer.failed``.
+        """
+        if public.alg != "ES256":
+            return answer
+        try:
+            return raw_from_der(answer, size=public.signature_bytes // 2)
+        except ValueError as exc:
+            raise SignerFault("signer.failed", f"the answer: {exc}", path=self.uri) from exc
 
 
 def require(module: str, *, extra: str) -> Any:

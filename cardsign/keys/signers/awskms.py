@@ -11,15 +11,13 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from cardsign.errors import SignerFault
-from cardsign.jose.keys import PublicKey, raw_from_der
-from cardsign.keys.signers.access import Access, Ask, refuse_uri, require
+from cardsign.jose.keys import PublicKey
+from cardsign.keys.signers.access import Access, RemoteKey, refuse_uri, require
 from cardsign.keys.signers.uri import parse_uri
 
 EXTRA: Final = "aws"
@@ -46,87 +44,45 @@ _CODES: Final = {
 }
 
 
-def custody(uri: str) -> str:
-    """The whole URI: it holds nothing of one machine."""
-    _Key.parse(uri)
-    return uri
+class AwsKey(RemoteKey):
+    """A key by its id or ARN. Account and endpoint are those of the user's environment."""
 
-
-def needs_leave(uri: str) -> bool:
-    """Never: account and endpoint are those of the user's environment."""
-    return False
-
-
-def fetch_public(uri: str, access: Access, *, kid: str | None) -> PublicKey:
-    """Ask KMS for the public half (GetPublicKey).
-
-    Raises:
-        SignerFault: As :func:`open` and its signer.
-        KeyRefused: As :meth:`PublicKey.from_cryptography`.
-    """
-    key = _Key.parse(uri)
-    with _client(key) as client:
-        answer = client.get_public_key(KeyId=key.id)
-        spki, usage = bytes(answer["PublicKey"]), answer["KeyUsage"]
-    if usage != "SIGN_VERIFY":
-        raise SignerFault("signer.no_key", f"the key there is for {usage}", path=uri)
-    try:
-        native = load_der_public_key(spki)
-    except (ValueError, UnsupportedAlgorithm) as exc:
-        raise SignerFault("signer.failed", "the answer is no public key", path=uri) from exc
-    return PublicKey.from_cryptography(native, kid=kid)
-
-
-def open(uri: str, public: PublicKey, access: Access) -> Ask:
-    """Return what lets KMS sign.
-
-    Raises:
-        SignerFault: ``signer.uri``. The signer: ``signer.not_installed``, ``signer.not_configured``
-            (no region), ``signer.unreachable``, ``signer.credentials``, ``signer.no_key``,
-            ``signer.disabled``, ``signer.failed``.
-    """
-    key = _Key.parse(uri)
-    return lambda signing_input: _sign(key, public, signing_input)
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    uri: str
-    id: str
-    region: str | None
-
-    @classmethod
-    def parse(cls, uri: str) -> _Key:
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
         parts = parse_uri(uri)
         parts.only()
-        name = parts.path.removeprefix("/")
-        if "alias/" in name:
+        self.id = parts.path.removeprefix("/")
+        if "alias/" in self.id:
             refuse_uri(uri, "an alias may move to another key, expected a key's id or ARN")
-        match = _KEY.fullmatch(name)
+        match = _KEY.fullmatch(self.id)
         if parts.authority or match is None:
             refuse_uri(uri, "expected awskms:/// and the id or ARN of a key")
-        return cls(uri, name, match["region"])
+        self.region: str | None = match["region"]
 
+    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+        """Ask KMS for the public key (GetPublicKey)."""
+        with _client(self) as client:
+            answer = client.get_public_key(KeyId=self.id)
+            spki, usage = bytes(answer["PublicKey"]), answer["KeyUsage"]
+        if usage != "SIGN_VERIFY":
+            raise SignerFault("signer.no_key", f"the key there is for {usage}", path=self.uri)
+        return self.read_public(load_der_public_key, spki, kid)
 
-def _sign(key: _Key, public: PublicKey, signing_input: bytes) -> bytes:
-    with _client(key) as client:
-        answer = client.sign(
-            KeyId=key.id,
-            Message=hashlib.sha256(signing_input).digest(),
-            MessageType="DIGEST",
-            SigningAlgorithm=_ALGORITHMS[public.alg],
-        )
-        signature = bytes(answer["Signature"])
-    if public.alg != "ES256":
-        return signature
-    try:
-        return raw_from_der(signature, size=public.signature_bytes // 2)
-    except ValueError as exc:
-        raise SignerFault("signer.failed", f"the answer: {exc}", path=key.uri) from exc
+    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
+        """Let KMS sign; ``signer.not_configured``: there is no region."""
+        with _client(self) as client:
+            answer = client.sign(
+                KeyId=self.id,
+                Message=hashlib.sha256(signing_input).digest(),
+                MessageType="DIGEST",
+                SigningAlgorithm=_ALGORITHMS[public.alg],
+            )
+            signature = bytes(answer["Signature"])
+        return self.from_der(public, signature)
 
 
 @contextmanager
-def _client(key: _Key) -> Iterator[Any]:
+def _client(key: AwsKey) -> Iterator[Any]:
     """A connection; the one boundary at which botocore's exceptions are converted."""
     boto3 = require("boto3", extra=EXTRA)
     config = require("botocore.config", extra=EXTRA).Config(

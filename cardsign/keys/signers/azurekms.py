@@ -11,14 +11,13 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from cardsign.errors import SignerFault
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.signers.access import Access, Ask, refuse_uri, require
+from cardsign.keys.signers.access import Access, RemoteKey, refuse_uri, require
 from cardsign.keys.signers.uri import parse_uri
 
 EXTRA: Final = "azure"
@@ -39,71 +38,36 @@ _UNREACHABLE: Final = (
 )
 
 
-def custody(uri: str) -> str:
-    """The whole URI: it holds nothing of one machine."""
-    _Key.parse(uri)
-    return uri
+class AzureKey(RemoteKey):
+    """One version of a key. It is Microsoft that is asked, with the user's credentials."""
 
-
-def needs_leave(uri: str) -> bool:
-    """Never: it is Microsoft that is asked, with the user's credentials."""
-    return False
-
-
-def fetch_public(uri: str, access: Access, *, kid: str | None) -> PublicKey:
-    """Ask the vault for the public half.
-
-    Raises:
-        SignerFault: As :func:`open` and its signer.
-        KeyRefused: As :meth:`PublicKey.from_cryptography`.
-    """
-    key = _Key.parse(uri)
-    keys = require("azure.keyvault.keys", extra=EXTRA)
-    with _options(key) as options, keys.KeyClient(key.vault, **options) as client:
-        shown = client.get_key(key.name, key.version).key
-        native = _native(shown.kty, shown)
-    return PublicKey.from_cryptography(native, kid=kid)
-
-
-def open(uri: str, public: PublicKey, access: Access) -> Ask:
-    """Return what lets the vault sign.
-
-    Raises:
-        SignerFault: ``signer.uri``. The signer: ``signer.not_installed``, ``signer.unreachable``,
-            ``signer.credentials``, ``signer.no_key``, ``signer.disabled``, ``signer.failed``.
-    """
-    key = _Key.parse(uri)
-    return lambda signing_input: _sign(key, public, signing_input)
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    uri: str
-    vault: str
-    name: str
-    version: str
-
-    @classmethod
-    def parse(cls, uri: str) -> _Key:
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
         parts = parse_uri(uri)
         parts.only()
         host = parts.authority if "." in parts.authority else f"{parts.authority}.vault.azure.net"
-        name, _, version = parts.path.removeprefix("/").partition("/")
-        if not (_HOST.fullmatch(host) and _NAME.fullmatch(name) and _VERSION.fullmatch(version)):
+        self.name, _, self.version = parts.path.removeprefix("/").partition("/")
+        is_named = _NAME.fullmatch(self.name) and _VERSION.fullmatch(self.version)
+        if not (_HOST.fullmatch(host) and is_named):
             refuse_uri(uri, "expected azurekms://VAULT/KEY/VERSION, the version of 32 hex digits")
-        return cls(uri, f"https://{host}", name, version)
+        self.vault = f"https://{host}"
 
-    @property
-    def id(self) -> str:
-        return f"{self.vault}/keys/{self.name}/{self.version}"
+    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+        """Ask the vault for the public key."""
+        keys = require("azure.keyvault.keys", extra=EXTRA)
+        with _options(self) as options, keys.KeyClient(self.vault, **options) as client:
+            shown = client.get_key(self.name, self.version).key
+            native = _native(shown.kty, shown)
+        return PublicKey.from_cryptography(native, kid=kid)
 
-
-def _sign(key: _Key, public: PublicKey, signing_input: bytes) -> bytes:
-    crypto = require("azure.keyvault.keys.crypto", extra=EXTRA)
-    algorithm = crypto.SignatureAlgorithm(public.alg)
-    digest = hashlib.sha256(signing_input).digest()
-    with _options(key) as options, crypto.CryptographyClient(key.id, **options) as client:
-        return bytes(client.sign(algorithm, digest).signature)
+    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
+        """Let the vault sign."""
+        crypto = require("azure.keyvault.keys.crypto", extra=EXTRA)
+        algorithm = crypto.SignatureAlgorithm(public.alg)
+        digest = hashlib.sha256(signing_input).digest()
+        place = f"{self.vault}/keys/{self.name}/{self.version}"
+        with _options(self) as options, crypto.CryptographyClient(place, **options) as client:
+            return bytes(client.sign(algorithm, digest).signature)
 
 
 def _native(kind: str, numbers: Any) -> object:
@@ -118,7 +82,7 @@ def _native(kind: str, numbers: Any) -> object:
 
 
 @contextmanager
-def _options(key: _Key) -> Iterator[dict[str, Any]]:
+def _options(key: AzureKey) -> Iterator[dict[str, Any]]:
     """What a client is made with; the one boundary at which its exceptions are converted."""
     service = require("azure.core.exceptions", extra=EXTRA)
     credential = _credential()
@@ -147,7 +111,7 @@ def _transport() -> dict[str, Any]:
     return {}  # the client's own
 
 
-def _fault(exc: Any, key: _Key) -> SignerFault:
+def _fault(exc: Any, key: AzureKey) -> SignerFault:
     name = type(exc).__name__
     status = getattr(exc, "status_code", None)
     code = "signer.failed"

@@ -13,17 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from cardsign.errors import SignerFault
-from cardsign.jose.keys import PublicKey, raw_from_der
-from cardsign.keys.signers.access import Access, Ask, refuse_uri, require
+from cardsign.jose.keys import PublicKey
+from cardsign.keys.signers.access import Access, RemoteKey, refuse_uri, require
 from cardsign.keys.signers.uri import parse_uri
 
 EXTRA: Final = "gcp"
 MAX_SECONDS: Final = 30  # for one request
 
+_FORM: Final = "projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N"
 _PART: Final = r"[A-Za-z0-9_.:-]+"
 _NAME: Final = re.compile(
     rf"projects/{_PART}/locations/{_PART}/keyRings/{_PART}/cryptoKeys/{_PART}"
@@ -45,48 +45,41 @@ _CODES: Final = {
 _CRC32C: Final = 0x82F63B78  # Castagnoli's polynomial, reflected (RFC 3720 12.1)
 
 
-def custody(uri: str) -> str:
-    """The whole URI: it holds nothing of one machine."""
-    _name(uri)
-    return uri
+class GoogleKey(RemoteKey):
+    """One version of a key. It is Google that is asked, with the user's credentials."""
 
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        parts = parse_uri(uri)
+        parts.only()
+        self.name = parts.authority + parts.path
+        if not _NAME.fullmatch(self.name):
+            refuse_uri(uri, f"expected gcpkms://{_FORM}")
 
-def needs_leave(uri: str) -> bool:
-    """Never: it is Google that is asked, with the user's credentials."""
-    return False
+    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+        """Ask KMS for the public key; ``signer.no_key`` for RSA with PSS and the like."""
+        with _client(self.uri) as client:
+            answer = client.get_public_key(request={"name": self.name}, timeout=MAX_SECONDS)
+            algorithm, pem = answer.algorithm.name, answer.pem.encode()
+            _check(self.uri, answer.name == self.name and answer.pem_crc32c == crc32c(pem))
+        if not _ALGORITHM.fullmatch(algorithm):
+            raise SignerFault("signer.no_key", f"the key there is for {algorithm}", path=self.uri)
+        return self.read_public(load_pem_public_key, pem, kid)
 
-
-def fetch_public(uri: str, access: Access, *, kid: str | None) -> PublicKey:
-    """Ask KMS for the public half (GetPublicKey).
-
-    Raises:
-        SignerFault: As :func:`open` and its signer; ``signer.no_key`` for a key of another
-            algorithm, of RSA with PSS for instance.
-        KeyRefused: As :meth:`PublicKey.from_cryptography`.
-    """
-    name = _name(uri)
-    with _client(uri) as client:
-        answer = client.get_public_key(request={"name": name}, timeout=MAX_SECONDS)
-        algorithm, pem = answer.algorithm.name, answer.pem.encode()
-        _check(uri, answer.name == name and answer.pem_crc32c == crc32c(pem))
-    if not _ALGORITHM.fullmatch(algorithm):
-        raise SignerFault("signer.no_key", f"the key there is for {algorithm}", path=uri)
-    try:
-        native = load_pem_public_key(pem)
-    except (ValueError, UnsupportedAlgorithm) as exc:
-        raise SignerFault("signer.failed", "the answer is no public key", path=uri) from exc
-    return PublicKey.from_cryptography(native, kid=kid)
-
-
-def open(uri: str, public: PublicKey, access: Access) -> Ask:
-    """Return what lets KMS sign.
-
-    Raises:
-        SignerFault: ``signer.uri``. The signer: ``signer.not_installed``, ``signer.unreachable``,
-            ``signer.credentials``, ``signer.no_key``, ``signer.disabled``, ``signer.failed``.
-    """
-    _name(uri)
-    return lambda signing_input: _sign(uri, public, signing_input)
+    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
+        """Let KMS sign."""
+        digest = hashlib.sha256(signing_input).digest()
+        request = {
+            "name": self.name,
+            "digest": {"sha256": digest},
+            "digest_crc32c": crc32c(digest),
+        }
+        with _client(self.uri) as client:
+            answer = client.asymmetric_sign(request=request, timeout=MAX_SECONDS)
+            signature = bytes(answer.signature)
+            _check(self.uri, answer.name == self.name and answer.verified_digest_crc32c)
+            _check(self.uri, answer.signature_crc32c == crc32c(signature))
+        return self.from_der(public, signature)
 
 
 def crc32c(data: bytes) -> int:
@@ -97,35 +90,6 @@ def crc32c(data: bytes) -> int:
         for _ in range(8):
             value = value >> 1 ^ (_CRC32C if value & 1 else 0)
     return value ^ 0xFFFFFFFF
-
-
-def _name(uri: str) -> str:
-    parts = parse_uri(uri)
-    parts.only()
-    name = parts.authority + parts.path
-    if not _NAME.fullmatch(name):
-        refuse_uri(
-            uri,
-            "expected gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N",
-        )
-    return name
-
-
-def _sign(uri: str, public: PublicKey, signing_input: bytes) -> bytes:
-    name = _name(uri)
-    digest = hashlib.sha256(signing_input).digest()
-    request = {"name": name, "digest": {"sha256": digest}, "digest_crc32c": crc32c(digest)}
-    with _client(uri) as client:
-        answer = client.asymmetric_sign(request=request, timeout=MAX_SECONDS)
-        signature = bytes(answer.signature)
-        _check(uri, answer.name == name and answer.verified_digest_crc32c)
-        _check(uri, answer.signature_crc32c == crc32c(signature))
-    if public.alg != "ES256":
-        return signature
-    try:
-        return raw_from_der(signature, size=public.signature_bytes // 2)
-    except ValueError as exc:
-        raise SignerFault("signer.failed", f"the answer: {exc}", path=uri) from exc
 
 
 def _check(uri: str, sound: bool) -> None:

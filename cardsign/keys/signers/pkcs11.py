@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from cardsign.errors import SignerFault
 from cardsign.files import read_secret
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.signers.access import Access, Ask, refuse_uri, require
+from cardsign.keys.signers.access import Access, Ask, RemoteKey, refuse_uri, require
 from cardsign.keys.signers.uri import attributes, check_characters
 
 # ``pkcs11:`` URIs (RFC 7512): which key of which token, and by which library.
@@ -130,55 +130,53 @@ _PIN: Final = {
 }
 
 
-def custody(uri: str) -> str:
-    """Token and key, without the library and the PIN's file, which are this machine's."""
-    return parse_pkcs11(uri).place
+class TokenKey(RemoteKey):
+    """A private key on a token."""
 
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.parsed = parse_pkcs11(uri)
 
-def needs_leave(uri: str) -> bool:
-    """Where it names a library to load, or a file to read."""
-    parsed = parse_pkcs11(uri)
-    return parsed.module is not None or parsed.pin_source is not None
+    @property
+    def custody(self) -> str:
+        """Token and key, without the library and the PIN's file, which are this machine's."""
+        return self.parsed.place
 
+    @property
+    def needs_leave(self) -> bool:
+        """Where it names a library to load, or a file to read."""
+        return self.parsed.module is not None or self.parsed.pin_source is not None
 
-def fetch_public(uri: str, access: Access, *, kid: str | None) -> PublicKey:
-    """Read the public key object that stands beside the private one.
+    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+        """Read the public key object that stands beside the private one."""
+        token = _Token.of(self.parsed, access)
+        with token.session() as (_, session):
+            found = token.find(session, "PUBLIC_KEY")
+            if found is None:
+                what = "the token shows no public key there"
+                raise SignerFault("signer.no_public", what, path=self.custody)
+            spki = _encoded(token.library, found)
+        try:
+            native = load_der_public_key(spki)
+        except (ValueError, UnsupportedAlgorithm) as exc:
+            what = "expected a key on the curve P-256, or an RSA key"
+            raise SignerFault("signer.no_key", what, path=self.custody) from exc
+        return PublicKey.from_cryptography(native, kid=kid)
 
-    Raises:
-        SignerFault: As :func:`open` and its signer; ``signer.no_public``.
-        KeyRefused: As :meth:`PublicKey.from_cryptography`.
-    """
-    token = _Token.of(uri, access)
-    with token.session() as (_, session):
-        found = token.find(session, "PUBLIC_KEY")
-        if found is None:
-            raise SignerFault(
-                "signer.no_public", "the token shows no public key there", path=token.uri.place
-            )
-        spki = _encoded(token.library, found)
-    try:
-        native = load_der_public_key(spki)
-    except (ValueError, UnsupportedAlgorithm) as exc:
-        raise SignerFault(
-            "signer.no_key",
-            "expected a key on the curve P-256, or an RSA key",
-            path=token.uri.place,
-        ) from exc
-    return PublicKey.from_cryptography(native, kid=kid)
+    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
+        """Sign on the token.
 
+        Raises:
+            SignerFault: As :meth:`RemoteKey.sign`; ``signer.ambiguous``.
+            PassphraseFault: No PIN can be had.
+            FileFault: The file with the PIN cannot be read, or is open to others.
+        """
+        return self.open(public, access)(signing_input)
 
-def open(uri: str, public: PublicKey, access: Access) -> Ask:
-    """Return what signs on the token.
-
-    Raises:
-        SignerFault: ``signer.uri``, ``signer.not_installed``, ``signer.not_allowed`` (no library
-            is named). The signer: ``signer.unreachable`` (library or token), ``signer.credentials``
-            (the PIN), ``signer.no_key``, ``signer.ambiguous``, ``signer.failed``.
-        PassphraseFault: No PIN can be had; raised by the signer.
-        FileFault: The file with the PIN cannot be read, or is open to others.
-    """
-    token = _Token.of(uri, access)
-    return lambda signing_input: token.sign(public, signing_input)
+    def open(self, public: PublicKey, access: Access) -> Ask:
+        """Find the library at once; the token is looked for when it is to sign."""
+        token = _Token.of(self.parsed, access)
+        return lambda signing_input: token.sign(public, signing_input)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +189,7 @@ class _Token:
     access: Access
 
     @classmethod
-    def of(cls, text: str, access: Access) -> _Token:
-        uri = parse_pkcs11(text)
+    def of(cls, uri: Pkcs11Uri, access: Access) -> _Token:
         module = uri.module or access.policy.pkcs11_module
         if module is None:
             raise SignerFault(

@@ -11,79 +11,59 @@ nothing else, without base64, newline or DER: r and s, 32 bytes each, or PKCS #1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
 from cardsign import programs
 from cardsign.errors import SignerFault
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.signers.access import Access, Ask, refuse_uri
+from cardsign.keys.signers.access import Access, RemoteKey, refuse_uri
 from cardsign.keys.signers.uri import parse_uri
 
 MAX_SECONDS: Final = 60.0  # a person may have to touch a device
 MAX_ANSWER_BYTES: Final = 1024  # the signature of an RSA key of 8192 bits
 
 
-def custody(uri: str) -> str:
-    """The whole URI: a program is a program by its path and its arguments."""
-    _Program.parse(uri)
-    return uri
+class ProgramKey(RemoteKey):
+    """A program, by its path and its arguments. It always needs the user's leave."""
 
-
-def needs_leave(uri: str) -> bool:
-    """Always."""
-    return True
-
-
-def fetch_public(uri: str, access: Access, *, kid: str | None) -> PublicKey:
-    """Refuse: a program only signs.
-
-    Raises:
-        SignerFault: ``signer.no_public``.
-    """
-    raise SignerFault("signer.no_public", "a program cannot be asked for its public key", path=uri)
-
-
-def open(uri: str, public: PublicKey, access: Access) -> Ask:
-    """Return what runs the program, once for each signature.
-
-    Raises:
-        SignerFault: ``signer.uri``. The signer: ``signer.unreachable`` (it cannot be started) or
-            ``signer.failed`` (its exit status, too long, too much).
-    """
-    program = _Program.parse(uri)
-    inherited = programs.inherited(access.environment, *program.variables)
-    told = {
-        "CARDSIGN_ALG": public.alg,
-        "CARDSIGN_KID": public.kid,
-        "CARDSIGN_THUMBPRINT": public.thumbprint,
-    }
-    return lambda signing_input: _run(program, inherited | told, signing_input)
-
-
-@dataclass(frozen=True, slots=True)
-class _Program:
-    path: str
-    arguments: tuple[str, ...]
-    variables: tuple[str, ...]
-
-    @classmethod
-    def parse(cls, uri: str) -> _Program:
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
         parts = parse_uri(uri)
         parts.only("arg", "env")
         if parts.authority or not PurePosixPath(parts.path).is_absolute():
             refuse_uri(uri, "expected exec: and the absolute path of a program")
-        return cls(parts.path, parts.all("arg"), parts.all("env"))
+        self.path, self.arguments, self.variables = parts.path, parts.all("arg"), parts.all("env")
 
+    @property
+    def needs_leave(self) -> bool:
+        """Always."""
+        return True
 
-def _run(program: _Program, environment: dict[str, str], signing_input: bytes) -> bytes:
-    bounded = programs.Program(
-        program.path, program.arguments, environment, MAX_SECONDS, MAX_ANSWER_BYTES
-    )
-    try:
-        return programs.run(bounded, signing_input)
-    except programs.ProgramError as exc:
-        code = "signer.failed" if exc.was_started else "signer.unreachable"
-        said = f"; it said: {exc.complaint}" if exc.complaint else ""
-        raise SignerFault(code, f"the program {exc.what}{said}", path=program.path) from exc
+    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+        """Refuse: a program only signs."""
+        what = "a program cannot be asked for its public key"
+        raise SignerFault("signer.no_public", what, path=self.uri)
+
+    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
+        """Run the program, once for each signature.
+
+        Raises:
+            SignerFault: ``signer.unreachable`` (it cannot be started) or ``signer.failed`` (its
+                exit status, too long, too much).
+        """
+        environment = {
+            **programs.inherited(access.environment, *self.variables),
+            "CARDSIGN_ALG": public.alg,
+            "CARDSIGN_KID": public.kid,
+            "CARDSIGN_THUMBPRINT": public.thumbprint,
+        }
+        bounded = programs.Program(
+            self.path, self.arguments, environment, MAX_SECONDS, MAX_ANSWER_BYTES
+        )
+        try:
+            return programs.run(bounded, signing_input)
+        except programs.ProgramError as exc:
+            code = "signer.failed" if exc.was_started else "signer.unreachable"
+            said = f"; it said: {exc.complaint}" if exc.complaint else ""
+            raise SignerFault(code, f"the program {exc.what}{said}", path=self.path) from exc

@@ -4,8 +4,8 @@ A signer is bound to the stored public half, with which its every answer is veri
 is given out: a wrong key, version, padding or form is found here and not by a peer.
 
 Another package adds a kind of its own by an entry point of the group :data:`ENTRY_POINTS`: its
-name is the URI's scheme, its value a :class:`Scheme`. What such a URI does here is not known,
-so it always needs the user's leave.
+name is the URI's scheme, its value a subclass of :class:`RemoteKey`. What such a URI does here
+is not known, so it always needs the user's leave.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ from typing import Final
 from cardsign.errors import SignerFault
 from cardsign.jose.jws import Signer as Signer
 from cardsign.jose.keys import PublicKey, check_answer
-from cardsign.keys.signers import awskms, azurekms, gcpkms, pkcs11, program, vault
 from cardsign.keys.signers.access import NOTHING_ALLOWED as NOTHING_ALLOWED
 from cardsign.keys.signers.access import Access as Access
-from cardsign.keys.signers.access import Ask, Scheme
+from cardsign.keys.signers.access import Ask, RemoteKey
 from cardsign.keys.signers.access import Secrets as Secrets
 from cardsign.keys.signers.access import SignerPolicy as SignerPolicy
+from cardsign.keys.signers.awskms import AwsKey
+from cardsign.keys.signers.azurekms import AzureKey
 from cardsign.keys.signers.file import open_file
+from cardsign.keys.signers.gcpkms import GoogleKey
+from cardsign.keys.signers.pkcs11 import TokenKey
+from cardsign.keys.signers.program import ProgramKey
+from cardsign.keys.signers.vault import VaultKey
 
 FILE: Final = "file"
 ENTRY_POINTS: Final = "cardsign.signers"
@@ -33,13 +38,13 @@ ENTRY_POINTS: Final = "cardsign.signers"
 #: Signed when a key is enrolled, to see that it can: no JWS has such a protected header.
 CHALLENGE: Final = b"cardsign: does this signer hold this key?"
 
-_OURS: Final[Mapping[str, Scheme]] = {
-    "awskms": awskms,
-    "azurekms": azurekms,
-    "exec": program,
-    "gcpkms": gcpkms,
-    "hashivault": vault,
-    "pkcs11": pkcs11,
+_OURS: Final[Mapping[str, type[RemoteKey]]] = {
+    "awskms": AwsKey,
+    "azurekms": AzureKey,
+    "exec": ProgramKey,
+    "gcpkms": GoogleKey,
+    "hashivault": VaultKey,
+    "pkcs11": TokenKey,
 }
 
 
@@ -82,7 +87,7 @@ def open_signer(uri: str, public: PublicKey, access: Access, *, base: Path) -> S
     if _is_file(uri):
         path = base / uri.partition(":")[2]
         return open_file(path, public, lambda: access.secrets("passphrase", public.kid))
-    return BoundSigner(public, _allowed(uri, access.policy).open(uri, public, access))
+    return BoundSigner(public, _allowed(uri, access.policy).open(public, access))
 
 
 def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicKey:
@@ -99,7 +104,7 @@ def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicK
     """
     if _is_file(uri):
         raise SignerFault("signer.no_public", "a file is imported, not asked", path=uri)
-    return _allowed(uri, access.policy).fetch_public(uri, access, kid=kid)
+    return _allowed(uri, access.policy).fetch_public(access, kid=kid)
 
 
 def check_possession(signer: Signer) -> None:
@@ -117,26 +122,27 @@ def custody_of(uri: str) -> str:
     Raises:
         SignerFault: ``signer.unsupported`` or ``signer.uri``.
     """
-    return uri if _is_file(uri) else _loaded(_find(uri)).custody(uri)
+    return uri if _is_file(uri) else _loaded(_find(uri))(uri).custody
 
 
 def _is_file(uri: str) -> bool:
     return uri.partition(":")[0] == FILE
 
 
-def _allowed(uri: str, policy: SignerPolicy) -> Scheme:
+def _allowed(uri: str, policy: SignerPolicy) -> RemoteKey:
     found = _find(uri)
-    if (isinstance(found, EntryPoint) or found.needs_leave(uri)) and uri not in policy.uris:
+    key = None if isinstance(found, EntryPoint) else found(uri)
+    if (key is None or key.needs_leave) and uri not in policy.uris:
         raise SignerFault(
             "signer.not_allowed",
             "the user has not allowed what this signer would run, load or read",
             path=uri,
         )
-    return _loaded(found)
+    return key or _loaded(found)(uri)
 
 
-def _find(uri: str) -> Scheme | EntryPoint:
-    """The scheme of `uri`; another package's is not yet loaded."""
+def _find(uri: str) -> type[RemoteKey] | EntryPoint:
+    """The kind of signer that `uri` names; another package's is not yet loaded."""
     name, colon, _ = uri.partition(":")
     if name in _OURS:
         return _OURS[name]
@@ -146,8 +152,8 @@ def _find(uri: str) -> Scheme | EntryPoint:
     raise SignerFault("signer.unsupported", f"{what} is no scheme of a signer", path=uri)
 
 
-def _loaded(found: Scheme | EntryPoint) -> Scheme:
+def _loaded(found: type[RemoteKey] | EntryPoint) -> type[RemoteKey]:
     if not isinstance(found, EntryPoint):
         return found
-    scheme: Scheme = found.load()
-    return scheme
+    kind: type[RemoteKey] = found.load()
+    return kind

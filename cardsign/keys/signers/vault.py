@@ -13,7 +13,6 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -22,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from cardsign.errors import SignerFault
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.signers.access import Access, Ask, refuse_uri, require
+from cardsign.keys.signers.access import Access, RemoteKey, refuse_uri, require
 from cardsign.keys.signers.uri import parse_uri
 
 EXTRA: Final = "vault"
@@ -37,63 +36,11 @@ _FORMS: Final[dict[str, dict[str, str]]] = {
 }
 
 
-def custody(uri: str) -> str:
-    """The whole URI: it holds nothing of one machine."""
-    _Key.parse(uri)
-    return uri
+class VaultKey(RemoteKey):
+    """One version of a key. Which server is asked, is said by the user's environment."""
 
-
-def needs_leave(uri: str) -> bool:
-    """Never: which server is asked, is said by the user's environment."""
-    return False
-
-
-def fetch_public(uri: str, access: Access, *, kid: str | None) -> PublicKey:
-    """Read the public half of the version that `uri` names.
-
-    Raises:
-        SignerFault: As :func:`open` and its signer; ``signer.no_public`` where what is there is
-            no P-256 or RSA key.
-        KeyRefused: As :meth:`PublicKey.from_cryptography`.
-    """
-    key = _Key.parse(uri)
-    with _client(access, key) as client:
-        answer = client.secrets.transit.read_key(name=key.name, mount_point=key.mount)
-        shown = answer["data"]["keys"].get(str(key.version))
-    if shown is None:
-        raise SignerFault(
-            "signer.no_key", f"the key there has no version {key.version}", path=key.uri
-        )
-    try:
-        native = load_pem_public_key(shown["public_key"].encode())
-    except (KeyError, TypeError, AttributeError, ValueError, UnsupportedAlgorithm) as exc:
-        raise SignerFault("signer.no_public", "the key there has no public half", path=uri) from exc
-    return PublicKey.from_cryptography(native, kid=kid)
-
-
-def open(uri: str, public: PublicKey, access: Access) -> Ask:
-    """Return what lets the server sign.
-
-    Raises:
-        SignerFault: ``signer.uri``. The signer: ``signer.not_installed``, ``signer.not_configured``
-            (no address), ``signer.not_allowed`` (no TLS), ``signer.unreachable``,
-            ``signer.credentials`` (the token), ``signer.no_key``, ``signer.disabled``,
-            ``signer.wrong_key`` (another version answered), ``signer.failed``.
-        PassphraseFault: No token can be had; raised by the signer.
-    """
-    key = _Key.parse(uri)
-    return lambda signing_input: _sign(key, public, access, signing_input)
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    uri: str
-    mount: str
-    name: str
-    version: int
-
-    @classmethod
-    def parse(cls, uri: str) -> _Key:
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
         parts = parse_uri(uri)
         parts.only("version")
         path = [parts.authority, *parts.path.removeprefix("/").split("/")]
@@ -104,36 +51,56 @@ class _Key:
             refuse_uri(uri, "expected ?version=N: a key without it changes when it is rotated")
         if not re.fullmatch(rf"[1-9][0-9]{{0,{MAX_VERSION_DIGITS - 1}}}", version):
             refuse_uri(uri, f"the version {version!r} is no number from 1 on")
-        return cls(uri, "/".join(path[:-1]), path[-1], int(version))
+        self.mount, self.name, self.version = "/".join(path[:-1]), path[-1], int(version)
 
+    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+        """Read the public key of the version that the URI names."""
+        with _client(access, self) as client:
+            answer = client.secrets.transit.read_key(name=self.name, mount_point=self.mount)
+            shown = answer["data"]["keys"].get(str(self.version))
+        if shown is None:
+            what = f"the key there has no version {self.version}"
+            raise SignerFault("signer.no_key", what, path=self.uri)
+        try:
+            native = load_pem_public_key(shown["public_key"].encode())
+        except (KeyError, TypeError, AttributeError, ValueError, UnsupportedAlgorithm) as exc:
+            what = "the key there has no public half"
+            raise SignerFault("signer.no_public", what, path=self.uri) from exc
+        return PublicKey.from_cryptography(native, kid=kid)
 
-def _sign(key: _Key, public: PublicKey, access: Access, signing_input: bytes) -> bytes:
-    digest = base64.b64encode(hashlib.sha256(signing_input).digest()).decode()
-    with _client(access, key) as client:
-        answer = client.secrets.transit.sign_data(
-            name=key.name,
-            mount_point=key.mount,
-            hash_input=digest,
-            hash_algorithm="sha2-256",
-            prehashed=True,
-            key_version=key.version,
-            **_FORMS[public.alg],
-        )
-        text = str(answer["data"]["signature"])
-    _, version, encoded = (*text.split(":", 2), "", "")[:3]  # vault:v1:...
-    if version != f"v{key.version}":
-        raise SignerFault(
-            "signer.wrong_key", f"version {version[:12]!r} signed, not v{key.version}", path=key.uri
-        )
-    try:
-        standard = encoded.replace("-", "+").replace("_", "/") + "=" * (-len(encoded) % 4)
-        return base64.b64decode(standard, validate=True)  # the JWS form is base64url, others not
-    except ValueError as exc:
-        raise SignerFault("signer.failed", "the answer is no signature", path=key.uri) from exc
+    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
+        """Let the server sign.
+
+        Raises:
+            SignerFault: As :meth:`RemoteKey.sign`; ``signer.not_allowed``: no TLS;
+                ``signer.wrong_key``: another version answered.
+            PassphraseFault: No token can be had.
+        """
+        digest = base64.b64encode(hashlib.sha256(signing_input).digest()).decode()
+        with _client(access, self) as client:
+            answer = client.secrets.transit.sign_data(
+                name=self.name,
+                mount_point=self.mount,
+                hash_input=digest,
+                hash_algorithm="sha2-256",
+                prehashed=True,
+                key_version=self.version,
+                **_FORMS[public.alg],
+            )
+            text = str(answer["data"]["signature"])
+        _, version, encoded = (*text.split(":", 2), "", "")[:3]  # vault:v1:...
+        if version != f"v{self.version}":
+            what = f"version {version[:12]!r} signed, not v{self.version}"
+            raise SignerFault("signer.wrong_key", what, path=self.uri)
+        try:
+            standard = encoded.replace("-", "+").replace("_", "/") + "=" * (-len(encoded) % 4)
+            return base64.b64decode(standard, validate=True)  # the JWS form is base64url
+        except ValueError as exc:
+            raise SignerFault("signer.failed", "the answer is no signature", path=self.uri) from exc
 
 
 @contextmanager
-def _client(access: Access, key: _Key) -> Iterator[Any]:
+def _client(access: Access, key: VaultKey) -> Iterator[Any]:
     """A connection; the one boundary at which hvac's exceptions are converted."""
     hvac = require("hvac", extra=EXTRA)
     address = _address(access, key)
@@ -160,7 +127,7 @@ def _client(access: Access, key: _Key) -> Iterator[Any]:
         client.adapter.close()
 
 
-def _address(access: Access, key: _Key) -> str:
+def _address(access: Access, key: VaultKey) -> str:
     address = access.variable("BAO_ADDR", "VAULT_ADDR")
     if address is None:
         raise SignerFault(
@@ -188,7 +155,7 @@ def _address(access: Access, key: _Key) -> str:
     return address
 
 
-def _fault(exc: Exception, key: _Key) -> SignerFault:
+def _fault(exc: Exception, key: VaultKey) -> SignerFault:
     name = type(exc).__name__
     said = "; ".join(str(error) for error in getattr(exc, "errors", None) or ()) or name
     shown = " ".join("".join(char if char.isprintable() else " " for char in said).split())[:200]
