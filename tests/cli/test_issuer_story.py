@@ -80,9 +80,9 @@ def judged(cardsign: Cardsign, card: str | None = None, folder: Path | None = No
 
 
 def tree() -> dict[str, bytes]:
-    """Every file of the issuer's folder, but for empty locks."""
+    """Every file of the issuer's folder, but for empty locks, and what the user has seen."""
     found = (path for path in Path().rglob("*") if path.is_file() and path.name != ".lock")
-    return {str(path): path.read_bytes() for path in found}
+    return {str(path): path.read_bytes() for path in found if "keystores" not in path.parts}
 
 
 def key_of(role: str) -> str:

@@ -90,9 +90,9 @@ def signed_keyset(cardsign: Cardsign, number: str, *options: str) -> str:
 
 
 def tree() -> dict[str, bytes]:
-    """Every file, but for empty locks."""
+    """Every file, but for empty locks, and what the user has seen."""
     found = (path for path in Path().rglob("*") if path.is_file() and path.name != ".lock")
-    return {str(path): path.read_bytes() for path in found}
+    return {str(path): path.read_bytes() for path in found if "keystores" not in path.parts}
 
 
 # ------------------------------------------------------------------ keysets and releases
