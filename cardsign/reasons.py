@@ -525,6 +525,8 @@ _TABLE: Final = (
     ("serve.token_file", "The token file is malformed.",
      "Each line is the token's SHA-256 in hex, then its audience; "
      "see cardsign tokens create."),
+    ("peer.not_examined", "Looking at a peer ended before there was a verdict.",
+     "Look at this peer alone; if it ends so again with enough memory, report it as a bug."),
     ("peer.release_late", "A peer's release statement is past half of its time.",
      "See whether there is a newer one: cardsign peers verify; if not, ask the issuer."),
     ("peer.keyset_ends", "A peer's keyset statement ends soon.",

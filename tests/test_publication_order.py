@@ -45,7 +45,7 @@ from cardsign.server import CARD_PATH, Snapshot
 from cardsign.trust import (
     CardUrl,
     Enrolment,
-    Fetched,
+    FetchResult,
     KeysetAnchor,
     Limits,
     Policy,
@@ -202,9 +202,9 @@ class Verifier:
         return report if report.verdict == "trusted" else self._examine(fresh=True)
 
     def _examine(self, *, fresh: bool) -> Report:
-        def fetch(url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+        def fetch(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
             got = self.copies.get(url.removeprefix(HOME), fresh=fresh)
-            return Fetched("absent") if got is None else Fetched("found", *got)
+            return FetchResult(url, "absent") if got is None else FetchResult(url, "found", *got)
 
         with self.memory.of(self.policy.enrolments[0]) as memo:
             known = memo.known

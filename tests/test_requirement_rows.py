@@ -41,12 +41,12 @@ from cardsign.net import (
     CARD_PATH,
     LEGACY_CARD_PATH,
     Asker,
-    CardAnswer,
     FetchPolicy,
     Wire,
     fetch_document,
 )
 from cardsign.server import MAX_REQUEST_BYTES, ServerConfig, TokenTable, create_app, create_token
+from cardsign.trust import FetchResult
 
 # --------------------------------------------------------------------------- serving
 
@@ -226,12 +226,12 @@ def peer() -> Iterator[Peer]:
         thread.join()
 
 
-def ask_card(url: str, wire: Wire = TRYING) -> CardAnswer:
+def ask_card(url: str, wire: Wire = TRYING) -> FetchResult:
     """What a host's card is, asked without any memory."""
     return Asker(wire, now=lambda: datetime.now(UTC)).ask_card(url)
 
 
-def refusal(answer: CardAnswer) -> str:
+def refusal(answer: FetchResult) -> str:
     """Why there is none."""
     return answer.failure.code if answer.failure else "none"
 
@@ -240,11 +240,11 @@ def test_O5_the_canonical_path_is_asked_first_then_the_legacy_one(peer: Peer) ->
     """Whichever answered is named."""
     peer.answers = {LEGACY_CARD_PATH: (200, b"{}")}
     legacy = ask_card(peer.url)
-    assert (legacy.path, legacy.url) == ("legacy", peer.url + LEGACY_CARD_PATH)
+    assert legacy.url == peer.url + LEGACY_CARD_PATH
     assert peer.paths == [CARD_PATH, LEGACY_CARD_PATH]
     peer.answers |= {CARD_PATH: (200, b"{}")}
     canonical = ask_card(peer.url)
-    assert (canonical.path, canonical.url) == ("canonical", peer.url + CARD_PATH)
+    assert canonical.url == peer.url + CARD_PATH
 
 
 def test_O6_O25_a_silent_peer_costs_a_bounded_time() -> None:

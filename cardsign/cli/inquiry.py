@@ -50,7 +50,7 @@ from cardsign.verify.verdict import examine_card
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
     from cardsign.net.asker import Asker
     from cardsign.net.credentials import Wallet
-    from cardsign.net.discovery import Discoverer, Meeting
+    from cardsign.net.discovery import Discoverer, Discovery
     from cardsign.net.fetch import Wire
 
 
@@ -261,7 +261,7 @@ class Inquiry:
         report = self.examine(received.untrusted_card, subject, received.evidence)
         return Outcome(received.name, report, received.untrusted_file)
 
-    def meet(self, url: str, *, fresh: bool = False) -> Meeting:
+    def meet(self, url: str, *, fresh: bool = False) -> Discovery:
         """The verdict on a live peer's card, and what was received.
 
         Raises:
@@ -444,10 +444,10 @@ class Visit:
     """
 
     inquiry: Inquiry
-    public: Meeting
+    public: Discovery
     wire: Wire
     wallet: Wallet
-    again: Callable[[], Meeting]
+    again: Callable[[], Discovery]
 
     @classmethod
     def to(cls, url: str, whom: VisitOptions) -> Visit:

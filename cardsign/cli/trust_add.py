@@ -173,7 +173,7 @@ def _by_meeting(
     """What the peer's own origin publishes now; whether it is genuine a person has to say."""
     asker = make_asker(lambda: now, insecure_loopback_http)
     home = str(url.origin)
-    brought = refresh_issuer(limits, None, None, asker, home=home, now=now)
+    brought = refresh_issuer(limits, None, None, asker.ask, home=home, now=now)
     stranger = Enrolment("stranger", TofuAnchor(), (Place(url.origin),))
     with TransientMemory().of(stranger) as memo:
         standing = establish(stranger, limits, brought.evidence, memo, now=now)

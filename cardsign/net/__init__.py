@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from cardsign.net.addresses import resolve as resolve
     from cardsign.net.addresses import system_resolver as system_resolver
     from cardsign.net.asker import MAX_COOLING as MAX_COOLING
-    from cardsign.net.asker import Answer as Answer
     from cardsign.net.asker import Asker as Asker
-    from cardsign.net.asker import CardAnswer as CardAnswer
+    from cardsign.net.asker import Cooldown as Cooldown
+    from cardsign.net.asker import SingleFlight as SingleFlight
     from cardsign.net.cache import ENTRY_COST as ENTRY_COST
     from cardsign.net.cache import MAX_SAID as MAX_SAID
     from cardsign.net.cache import AnswerCache as AnswerCache
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from cardsign.net.discovery import REFRESH_SECONDS as REFRESH_SECONDS
     from cardsign.net.discovery import RETRY_INTERVAL as RETRY_INTERVAL
     from cardsign.net.discovery import Discoverer as Discoverer
-    from cardsign.net.discovery import Meeting as Meeting
-    from cardsign.net.discovery import Rounds as Rounds
+    from cardsign.net.discovery import Discovery as Discovery
+    from cardsign.net.discovery import Refresher as Refresher
     from cardsign.net.discovery import adiscover as adiscover
     from cardsign.net.discovery import canonical as canonical
     from cardsign.net.discovery import discover as discover
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from cardsign.net.endpoints import is_outside as is_outside
     from cardsign.net.extended import MAX_ANSWER_BYTES as MAX_ANSWER_BYTES
     from cardsign.net.extended import UNAUTHORISED as UNAUTHORISED
-    from cardsign.net.extended import ExtendedMeeting as ExtendedMeeting
     from cardsign.net.extended import Ground as Ground
     from cardsign.net.extended import PeerError as PeerError
     from cardsign.net.extended import ask_for_extended_card as ask_for_extended_card
@@ -76,7 +75,6 @@ if TYPE_CHECKING:
     from cardsign.net.fetch import DEFAULT_WIRE as DEFAULT_WIRE
     from cardsign.net.fetch import LEGACY_CARD_PATH as LEGACY_CARD_PATH
     from cardsign.net.fetch import Absent as Absent
-    from cardsign.net.fetch import Fetched as Fetched
     from cardsign.net.fetch import FetchPolicy as FetchPolicy
     from cardsign.net.fetch import Wire as Wire
     from cardsign.net.fetch import fetch_document as fetch_document
@@ -106,10 +104,10 @@ _NAMES = {
         "system_resolver",
     ),
     "cardsign.net.asker": (
-        "Answer",
         "Asker",
-        "CardAnswer",
+        "Cooldown",
         "MAX_COOLING",
+        "SingleFlight",
     ),
     "cardsign.net.cache": (
         "AnswerCache",
@@ -143,12 +141,12 @@ _NAMES = {
     ),
     "cardsign.net.discovery": (
         "Discoverer",
+        "Discovery",
         "JWKS_PATH",
-        "Meeting",
         "OVERTAKEN_SECONDS",
         "REFRESH_SECONDS",
         "RETRY_INTERVAL",
-        "Rounds",
+        "Refresher",
         "adiscover",
         "canonical",
         "discover",
@@ -164,7 +162,6 @@ _NAMES = {
         "is_outside",
     ),
     "cardsign.net.extended": (
-        "ExtendedMeeting",
         "Ground",
         "MAX_ANSWER_BYTES",
         "PeerError",
@@ -184,7 +181,6 @@ _NAMES = {
         "DEFAULT_POLICY",
         "DEFAULT_WIRE",
         "FetchPolicy",
-        "Fetched",
         "LEGACY_CARD_PATH",
         "Wire",
         "fetch_document",

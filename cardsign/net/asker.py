@@ -9,13 +9,13 @@ place of what could.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
-from typing import Final, Literal, TypeAlias
+from typing import Final, Generic, TypeVar
 
 from cardsign.errors import FetchFailed
 from cardsign.net.cache import (
@@ -32,57 +32,85 @@ from cardsign.net.fetch import (
     DEFAULT_WIRE,
     LEGACY_CARD_PATH,
     Absent,
-    Fetched,
     Wire,
     fetch_document,
 )
 from cardsign.net.transport import Clock
-from cardsign.trust import refresh
+from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult
 from cardsign.urls import Url
 
 COOLDOWN: Final = 60.0  # seconds between two requests out of turn for one URL
 MAX_COOLING: Final = 4096  # URLs of which we know when they were last asked out of turn
 
-Outcome: TypeAlias = Literal["found", "absent", "failed"]
-CardPath: TypeAlias = Literal["canonical", "legacy", "given"]
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of asking for a URL.
+class Cooldown(Generic[_Key]):
+    """When each of many things was last done out of turn, for any number of threads."""
 
-    Attributes:
-        url: In its normal form; as given where it is no URL that we ask.
-        outcome: ``found``; ``absent``, which 404 and 410 say and nothing else; ``failed``.
-        untrusted_body: What was found; of a failure the last that was, if there is one that may
-            be used beyond its time.
-        failure: Why there is nothing new; None for ``found``.
-        max_age: Seconds for which it may be used from now on without asking; None unless found.
-        is_stale: Whether `untrusted_body` is from before a failure.
-        revalidated: Whether the peer was asked for this answer, rather than the cache.
-    """
+    def __init__(self, seconds: float, now: Callable[[], datetime]) -> None:
+        self._wait = timedelta(seconds=seconds)
+        self._now = now
+        self._begun: OrderedDict[_Key, datetime] = OrderedDict()
+        self._lock = Lock()
 
-    url: str
-    outcome: Outcome
-    untrusted_body: bytes = field(default=b"", repr=False)
-    failure: FetchFailed | None = None
-    max_age: int | None = None
-    is_stale: bool = False
-    revalidated: bool = False
+    def is_cooling(self, key: _Key) -> bool:
+        """Whether it is too early to do it again; a clock that went back is no reason to wait."""
+        last = self._begun.get(key)
+        return last is not None and timedelta(0) <= self._now() - last < self._wait
 
-
-@dataclass(frozen=True, slots=True)
-class CardAnswer(Answer):
-    """What came of asking for a card.
-
-    Attributes:
-        path: Whether `url` was given whole, or is the host's canonical or legacy path.
-    """
-
-    path: CardPath = "given"
+    def begin(self, key: _Key) -> bool:
+        """Whether it may be done; it is from now on that the next one has to wait."""
+        with self._lock:
+            if self.is_cooling(key):
+                return False
+            self._begun[key] = self._now()
+            self._begun.move_to_end(key)
+            if len(self._begun) > MAX_COOLING:
+                self._begun.popitem(last=False)
+            return True
 
 
-_Flight: TypeAlias = tuple[Url, int, bool]
+class SingleFlight(Generic[_Key, _Value]):
+    """Work that any number of threads want at once is done by one of them, for all."""
+
+    def __init__(self) -> None:
+        self._flights: dict[_Key, Future[_Value]] = {}
+        self._lock = Lock()
+
+    def do(
+        self,
+        keys: Sequence[_Key],
+        work: Callable[[], _Value],
+        *,
+        kept: Callable[[], _Value | None],
+        lost: _Value,
+    ) -> _Value:
+        """Wait for who is at it already, or use what is kept, or do it.
+
+        Args:
+            keys: Of the flights that will do, best first; a flight of one's own has the last.
+            work: Keeps what it finds before it returns, so that nobody misses both.
+            kept: What is kept, if it will do.
+            lost: What those who wait get if `work` raises.
+        """
+        with self._lock:
+            flight = next((self._flights[key] for key in keys if key in self._flights), None)
+            if flight is None:
+                if (found := kept()) is not None:
+                    return found
+                ours = self._flights[keys[-1]] = Future()
+        if flight is not None:
+            return flight.result()
+        result = lost
+        try:
+            result = work()
+        finally:  # whatever ends this one, the others do not wait for ever
+            with self._lock:
+                del self._flights[keys[-1]]
+            ours.set_result(result)
+        return result
 
 
 class Asker:
@@ -102,35 +130,33 @@ class Asker:
         *,
         cache: AnswerCache | None = None,
         now: Callable[[], datetime],
-        ceiling: int = refresh.REFRESH_INTERVAL,
+        ceiling: int = REFRESH_INTERVAL,
         cooldown: float = COOLDOWN,
     ) -> None:
         self._given_wire = wire
         self._cache = AnswerCache() if cache is None else cache
         self._now = now
         self._ceiling = ceiling
-        self._cooldown = timedelta(seconds=cooldown)
-        self._flights: dict[_Flight, Future[Answer]] = {}
-        self._out_of_turn: OrderedDict[Url, datetime] = OrderedDict()
-        self._lock = Lock()
+        self._flights: SingleFlight[tuple[Url, int, bool], FetchResult] = SingleFlight()
+        self._cooldown: Cooldown[Url] = Cooldown(cooldown, now)
 
     @property
     def clock(self) -> Clock:
         """The monotonic clock of the wire."""
         return self._given_wire.clock
 
-    def __call__(self, url: str, *, max_bytes: int, fresh: bool) -> refresh.Fetched:
-        """Answer as a :class:`cardsign.trust.refresh.Fetcher`."""
-        answer = self.ask(url, max_bytes=max_bytes, fresh=fresh)
-        body = answer.untrusted_body if answer.outcome == "found" else b""
-        why = answer.failure.message if answer.failure else ""
-        return refresh.Fetched(answer.outcome, body, answer.max_age, why)
+    def is_cooling(self, url: str) -> bool:
+        """Whether asking out of turn for this URL would ask nobody; so it is for no URL."""
+        try:
+            return self._cooldown.is_cooling(self._given_wire.target(url))
+        except FetchFailed:
+            return True
 
-    def ask(self, url: str, *, max_bytes: int, fresh: bool = False) -> Answer:
+    def ask(self, url: str, *, max_bytes: int, fresh: bool = False) -> FetchResult:
         """Ask for exactly this URL, or use what is known of it.
 
         Args:
-            url: As for :func:`cardsign.net.fetch.fetch`.
+            url: As for :func:`cardsign.net.fetch.fetch_document`.
             max_bytes: Of the body.
             fresh: Ask out of turn, every cache on the way too, unless that was done within the
                 cooldown.
@@ -138,10 +164,20 @@ class Asker:
         try:
             asked = self._given_wire.target(url)
         except FetchFailed as failure:
-            return Answer(url, "failed", failure=failure)
-        return self._ask(asked, max_bytes, fresh)
+            return FetchResult(url, "failed", failure=failure)
+        kept = partial(self._kept, asked, max_bytes)
+        if not fresh and (found := kept()) is not None:
+            return found
+        in_turn, out_of_turn = (asked, max_bytes, False), (asked, max_bytes, True)
+        hurries = fresh and self._cooldown.begin(asked)
+        return self._flights.do(
+            (out_of_turn,) if hurries else (out_of_turn, in_turn),
+            partial(self._request, asked, max_bytes, hurries),
+            kept=(lambda: None) if hurries else kept,
+            lost=_failed(asked, FetchFailed("fetch.failed", f"asking for {url} was interrupted")),
+        )
 
-    def ask_card(self, url: str, *, fresh: bool = False, legacy: bool = True) -> CardAnswer:
+    def ask_card(self, url: str, *, fresh: bool = False, legacy: bool = True) -> FetchResult:
         """Ask for the card at a URL, or for the card of a host (A2A 1.0 8.2).
 
         A URL with a path or query is asked as it is. One without is asked for the canonical path,
@@ -152,72 +188,31 @@ class Asker:
             fresh: As for :meth:`ask`.
             legacy: Whether the legacy path may be asked at all.
         """
-        try:
-            asked = self._given_wire.target(url)
-        except FetchFailed as failure:
-            return CardAnswer(url, "failed", failure=failure)
         limit = self._given_wire.policy.max_bytes
-        if asked.path != "/" or asked.query:
-            return _card(self.ask(url, max_bytes=limit, fresh=fresh), "given")
-        canonical = str(replace(asked, path=CARD_PATH))
-        answer = self.ask(canonical, max_bytes=limit, fresh=fresh)
-        if answer.outcome != "absent" or not legacy:
-            return _card(answer, "canonical")
-        elsewhere = str(replace(asked, path=LEGACY_CARD_PATH))
-        return _card(self.ask(elsewhere, max_bytes=limit, fresh=fresh), "legacy")
+        try:
+            host = self._given_wire.target(url)
+        except FetchFailed as failure:
+            return FetchResult(url, "failed", failure=failure)
+        if host.path != "/" or host.query:
+            return self.ask(url, max_bytes=limit, fresh=fresh)
+        result = self.ask(str(replace(host, path=CARD_PATH)), max_bytes=limit, fresh=fresh)
+        if result.outcome != "absent" or not legacy:
+            return result
+        return self.ask(str(replace(host, path=LEGACY_CARD_PATH)), max_bytes=limit, fresh=fresh)
 
     @cached_property
     def _wire(self) -> Wire:
         return replace(self._given_wire, ssl_context=self._given_wire.trust())
 
-    def _ask(self, url: Url, max_bytes: int, urgent: bool) -> Answer:
-        """Use what is kept, or wait for who is asking already, or ask."""
-        with self._lock:
-            if not urgent and (kept := self._cached(url, max_bytes)) is not None:
-                return kept
-            out_of_turn = urgent and self._takes_the_turn(url)
-            flight = self._flights.get((url, max_bytes, True))
-            if flight is None and not out_of_turn:
-                if (kept := self._cached(url, max_bytes)) is not None:
-                    return kept
-                flight = self._flights.get((url, max_bytes, False))
-            if flight is None:
-                ours = self._flights[url, max_bytes, out_of_turn] = Future()
-        if flight is not None:
-            return flight.result()
-        return self._fly(url, max_bytes, out_of_turn, ours)
-
-    def _takes_the_turn(self, url: Url) -> bool:
-        """Whether this is who may ask out of turn; it is from now on that the next has to wait."""
-        now = self._now()
-        last = self._out_of_turn.get(url)
-        if last is not None and timedelta(0) <= now - last < self._cooldown:
-            return False
-        self._out_of_turn[url] = now
-        self._out_of_turn.move_to_end(url)
-        if len(self._out_of_turn) > MAX_COOLING:
-            self._out_of_turn.popitem(last=False)
-        return True
-
-    def _fly(self, url: Url, max_bytes: int, fresh: bool, flight: Future[Answer]) -> Answer:
-        interrupted = FetchFailed("fetch.failed", f"asking for {url} was interrupted")
-        answer = Answer(str(url), "failed", failure=interrupted)
-        try:
-            answer = self._request(url, max_bytes, fresh)
-        finally:  # whatever ends this one, the others do not wait for ever
-            with self._lock:
-                del self._flights[url, max_bytes, fresh]
-            flight.set_result(answer)
-        return answer
-
-    def _cached(self, url: Url, max_bytes: int) -> Answer | None:
+    def _kept(self, url: Url, max_bytes: int) -> FetchResult | None:
+        """What may be used without asking."""
         entry = self._cache.get(url)
         if entry is None or len(entry.untrusted_body) > max_bytes:
             return None
         left = entry.seconds_left(self._now())
-        return Answer(str(url), "found", entry.untrusted_body, max_age=left) if left else None
+        return FetchResult(str(url), "found", entry.untrusted_body, left) if left else None
 
-    def _request(self, url: Url, max_bytes: int, fresh: bool) -> Answer:
+    def _request(self, url: Url, max_bytes: int, fresh: bool) -> FetchResult:
         entry = self._cache.get(url)
         if entry is not None and len(entry.untrusted_body) > max_bytes:
             entry = None
@@ -230,18 +225,21 @@ class Asker:
                 reload=fresh,
             )
         except FetchFailed as failure:
-            return _without_news(url, entry, failure)
-        return self._kept(url, entry, fetched, asked_at)
+            return _failed(url, failure, entry)
+        return self._keep(url, entry, fetched, asked_at)
 
-    def _kept(self, url: Url, entry: Entry | None, fetched: Fetched, asked_at: datetime) -> Answer:
-        """Keep what came, and answer with it; a 304 is never without an entry."""
+    def _keep(
+        self, url: Url, entry: Entry | None, fetched: FetchResult, asked_at: datetime
+    ) -> FetchResult:
+        """Keep what came, and answer with it; nothing is unchanged without an entry."""
         now = self._now()
-        body, said, checks = fetched.body, fetched.headers, validators(fetched.headers)
-        if fetched.status == 304 and entry is not None:
+        body, said = fetched.untrusted_body, fetched.headers
+        checks = validators(said)
+        if fetched.outcome == "unchanged" and entry is not None:
             if not same_version(checks, entry.validators):
                 self._cache.put(url, replace(entry, validators=()))  # else it would go on so
                 message = f"{url} answered 304 for another version than it was asked about"
-                return _without_news(url, entry, FetchFailed("fetch.status", message))
+                return _failed(url, FetchFailed("fetch.status", message), entry)
             body, said = entry.untrusted_body, freshened(entry.said, said)
             checks = checks or entry.validators
         lasting = freshness(said, asked_at=asked_at, answered_at=now, ceiling=self._ceiling)
@@ -249,16 +247,13 @@ class Asker:
             self._cache.put(url, Entry(body, now, lasting, checks, stored(said)))
         else:
             self._cache.drop(url)
-        return Answer(str(url), "found", body, max_age=lasting.seconds, revalidated=True)
+        return FetchResult(str(url), "found", body, lasting.seconds)
 
 
-def _without_news(url: Url, entry: Entry | None, failure: FetchFailed) -> Answer:
+def _failed(url: Url, failure: FetchFailed, entry: Entry | None = None) -> FetchResult:
+    """Nothing new; with what was kept, where that may be used beyond its time."""
     if isinstance(failure, Absent):
-        return Answer(str(url), "absent", failure=failure, revalidated=True)
-    body = entry.untrusted_body if entry and entry.freshness.may_be_stale else None
-    return Answer(str(url), "failed", body or b"", failure, is_stale=body is not None)
-
-
-def _card(answer: Answer, path: CardPath) -> CardAnswer:
-    values = {each.name: getattr(answer, each.name) for each in fields(Answer)}
-    return CardAnswer(**values, path=path)
+        return FetchResult(str(url), "absent", failure=failure)
+    stale = entry is not None and entry.freshness.may_be_stale
+    body = entry.untrusted_body if entry is not None and stale else b""
+    return FetchResult(str(url), "failed", body, failure=failure, is_stale=stale)

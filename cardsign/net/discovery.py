@@ -1,4 +1,4 @@
-"""Meeting a peer: his card, what the anchor's one source says today, and the verdict on both.
+"""Discovery a peer: his card, what the anchor's one source says today, and the verdict on both.
 
 (1) what is remembered says where his card was seen                 :meth:`Discoverer.meet`
 (2) the card is asked for, then whatever its anchor needs           ``_look``
@@ -7,17 +7,16 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from threading import Lock
 from typing import Final, TypeAlias
 
-from cardsign.errors import CardRefused, FetchFailed
+from cardsign.errors import CardRefused, CardsignError, FetchFailed
 from cardsign.jose.jwks import MAX_JWKS_BYTES
-from cardsign.net.asker import COOLDOWN, Asker, CardAnswer
+from cardsign.net.asker import Asker, SingleFlight
 from cardsign.net.fetch import CARD_PATH, DEFAULT_WIRE, LEGACY_CARD_PATH, Wire
 from cardsign.net.transport import Clock, Deadline, in_thread
 from cardsign.reasons import Reason
@@ -34,12 +33,22 @@ from cardsign.trust.policy import (
     PublicSubject,
     TofuAnchor,
 )
-from cardsign.trust.refresh import REFRESH_INTERVAL, Brought, Fetched, Fetcher, refresh_issuer
+from cardsign.trust.refresh import (
+    REFRESH_INTERVAL,
+    Fetcher,
+    FetchResult,
+    Refreshed,
+    no_answer,
+    refresh_issuer,
+)
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
 from cardsign.urls import Place, parse_origin, parse_url
 from cardsign.verify.cache import VerdictCache
 from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, trusted_card
 from cardsign.verify.verdict import examine_card
+
+_LOG: Final = logging.getLogger(__name__)
+_LOG.addHandler(logging.NullHandler())  # quiet, unless the caller listens
 
 # What the one source that an anchor names says today: asked for, and nothing besides.
 
@@ -47,7 +56,7 @@ from cardsign.verify.verdict import examine_card
 #: Where bare keys are, below an origin; read where an issuer has no keyset, and nowhere else.
 JWKS_PATH: Final = "/.well-known/jwks.json"
 
-NOTHING: Final = Brought(NO_EVIDENCE, (), REFRESH_INTERVAL)
+NOTHING: Final = Refreshed(NO_EVIDENCE, (), REFRESH_INTERVAL)
 
 
 def gather(
@@ -59,7 +68,7 @@ def gather(
     contact: str,
     now: datetime,
     fresh: bool = False,
-) -> Brought:
+) -> Refreshed:
     """Ask for what the anchor needs.
 
     ========  ================================================================================
@@ -116,19 +125,19 @@ def home_of(places: Iterable[Place] | None, contact: str) -> str:
 
 def _ask_jwks(
     url: str, known: Known | None, ask: Fetcher, *, fresh: bool, contact: str | None = None
-) -> Brought:
+) -> Refreshed:
     answer = ask(url, max_bytes=MAX_JWKS_BYTES, fresh=fresh)
     again_after = REFRESH_INTERVAL
     if answer.max_age is not None:
         again_after = min(again_after, max(answer.max_age, 0))
     if answer.outcome == "found":
         keys = Evidence(untrusted_jwks=answer.untrusted_body, jwks_url=url, contact=contact)
-        return Brought(keys, (), again_after)
-    reason = Reason.of("refresh.no_answer", answer.why or f"{url} gave no answer")
+        return Refreshed(keys, (), again_after)
+    reason = no_answer(answer)
     if answer.outcome == "absent":
         code = "refresh.no_answer" if known is None or known.jwks is None else "statement.vanished"
         reason = Reason.of(code, f"there is no key set at {url}")
-    return Brought(NO_EVIDENCE, (reason,), again_after)
+    return Refreshed(NO_EVIDENCE, (reason,), again_after)
 
 
 # Who was asked when, and what he brought: each issuer is asked by one thread at a time.
@@ -147,40 +156,29 @@ OVERTAKEN_SECONDS: Final = 20
 _OVERTAKEN: Final = timedelta(seconds=OVERTAKEN_SECONDS)
 
 
-@dataclass(slots=True)
-class _Round:
-    alone: Lock
-    ended: int = 0  # rounds so far
-    was_fresh: bool = False
-    asked_at: datetime | None = None
-    brought: Brought | None = None
-    held: tuple[int, int] = (0, 0)  # what was remembered when it was asked
-    whole: Evidence = NO_EVIDENCE  # what the last round without a failure brought
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last refresh of one issuer.
 
-    def lasts(
-        self, known: Known | None, now: datetime, *, fresh: bool, before: int
-    ) -> Brought | None:
-        """What was brought, if a round has ended since `before`, or it is too early for one."""
-        if self.asked_at is None or self.brought is None or _held(known) < self.held:
-            return None
-        if self.ended != before and self.was_fresh >= fresh:
-            return self.brought
-        if fresh:
-            return None
-        most = RETRY_INTERVAL if _failed(self.brought) else REFRESH_INTERVAL
-        wait = timedelta(seconds=min(self.brought.again_after, most))
-        gone = now - self.asked_at
-        return self.brought if wait and -_OVERTAKEN <= gone < wait else None
+    Attributes:
+        refreshed: What came of it.
+        asked_at: When.
+        held: What was remembered then.
+        whole: What the last refresh without a failure brought.
+    """
 
-    def keep(self, brought: Brought, known: Known | None, now: datetime, *, fresh: bool) -> Brought:
-        """Note what was brought; a failure takes nothing away."""
-        if _failed(brought):
-            brought = replace(brought, evidence=brought.evidence.beside(self.whole))
-        else:
-            self.whole = brought.evidence
-        self.asked_at, self.brought, self.held = now, brought, _held(known)
-        self.ended, self.was_fresh = self.ended + 1, fresh
-        return brought
+    refreshed: Refreshed
+    asked_at: datetime
+    held: tuple[int, int]
+    whole: Evidence
+
+    def lasts(self, known: Known | None, now: datetime) -> bool:
+        """Whether it is too early to ask again."""
+        if _held(known) < self.held:
+            return False
+        most = RETRY_INTERVAL if self.refreshed.has_failed else REFRESH_INTERVAL
+        wait = timedelta(seconds=min(self.refreshed.again_after, most))
+        return bool(wait) and -_OVERTAKEN <= now - self.asked_at < wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,16 +188,16 @@ class _Hurried:
     ask: Fetcher
     end: Deadline
 
-    def __call__(self, url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+    def __call__(self, url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
         try:
             self.end.remaining()
         except TimeoutError:
             why = f"{url} was not asked any more: a refresh ends after {REFRESH_SECONDS:g} s"
-            return Fetched("failed", why=why)
+            return FetchResult(url, "failed", failure=FetchFailed("fetch.timeout", why))
         return self.ask(url, max_bytes=max_bytes, fresh=fresh)
 
 
-class Rounds:
+class Refresher:
     """The refreshes of one process, for any number of threads.
 
     Args:
@@ -210,8 +208,9 @@ class Rounds:
     def __init__(self, ask: Fetcher, clock: Clock) -> None:
         self._ask = ask
         self._clock = clock
-        self._rounds: dict[tuple[str, str], _Round] = {}
-        self._lock = Lock()
+        self._last: dict[tuple[str, str], _Last] = {}
+        self._flights: SingleFlight[tuple[str, str, tuple[int, int], bool], Refreshed]
+        self._flights = SingleFlight()
 
     def gather(
         self,
@@ -222,41 +221,59 @@ class Rounds:
         contact: str,
         now: datetime,
         fresh: bool = False,
-    ) -> Brought:
+    ) -> Refreshed:
         """What :func:`cardsign.net.discovery.gather` brings, or brought a short while ago.
 
-        Whoever had to wait while another thread asked uses what that one brought.
+        Whoever comes while another thread asks uses what that one brings.
         """
-        with self._lock:
-            one = self._rounds.setdefault((enrolment.name, contact), _Round(Lock()))
-        before = one.ended
-        with one.alone:
-            if (lasting := one.lasts(known, now, fresh=fresh, before=before)) is not None:
-                return lasting
+        issuer = (enrolment.name, contact)
+
+        def kept() -> Refreshed | None:
+            last = self._last.get(issuer)
+            return last.refreshed if last and not fresh and last.lasts(known, now) else None
+
+        def refreshed() -> Refreshed:
             ask = _Hurried(self._ask, Deadline(self._clock, REFRESH_SECONDS))
-            brought = gather(enrolment, limits, known, ask, contact=contact, now=now, fresh=fresh)
-            return one.keep(brought, known, now, fresh=fresh)
+            found = gather(enrolment, limits, known, ask, contact=contact, now=now, fresh=fresh)
+            return self._keep(issuer, found, known, now)
 
+        flight = (*issuer, _held(known))
+        why = f"asking {enrolment.name} was interrupted"
+        return self._flights.do(
+            [(*flight, True)] if fresh else [(*flight, True), (*flight, False)],
+            refreshed,
+            kept=kept,
+            lost=Refreshed(NO_EVIDENCE, (Reason.of("refresh.no_answer", why),), 0),
+        )
 
-def _failed(brought: Brought) -> bool:
-    return any(reason.code == "refresh.no_answer" for reason in brought.reasons)
+    def _keep(
+        self, issuer: tuple[str, str], found: Refreshed, known: Known | None, now: datetime
+    ) -> Refreshed:
+        """Note what was brought; a failure takes nothing away."""
+        before, whole = self._last.get(issuer), found.evidence
+        if found.has_failed:
+            whole = before.whole if before else NO_EVIDENCE
+            found = replace(found, evidence=found.evidence.beside(whole))
+        self._last[issuer] = _Last(found, now, _held(known), whole)
+        return found
 
 
 def _held(known: Known | None) -> tuple[int, int]:
     keyset = known.keyset if known else None
-    return keyset.number if keyset else (0, 0)
+    return (keyset.epoch, keyset.version) if keyset else (0, 0)
 
 
 # What came of meeting a peer, and what is to be said of how his card was had. Data only.
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
-    """What came of meeting a peer.
+class Discovery:
+    """What came of asking a peer for a card, the public or the extended one.
 
     Attributes:
         url: The URL that answered, or the one that did not.
-        report: The verdict; what could not be had stands at the end of its reasons.
+        report: The verdict; what could not be had stands at the end of its reasons. On an
+            extended card it is given that on the public one.
         untrusted_card: The card as received; empty where there is none.
         evidence: What was gathered besides it; of this nothing has been checked either.
     """
@@ -278,8 +295,8 @@ def canonical(url: str) -> str:
 
 
 def without_card(
-    answer: CardAnswer, owner: Enrolment | None, *, seen: bool, now: datetime, historic: bool
-) -> Meeting:
+    answer: FetchResult, owner: Enrolment | None, *, seen: bool, now: datetime, historic: bool
+) -> Discovery:
     """The verdict where there is no card to look at.
 
     Args:
@@ -303,13 +320,29 @@ def without_card(
         checked_at=now,
         historic=historic,
     )
-    return Meeting(answer.url, report)
+    return Discovery(answer.url, report)
 
 
-def about(answer: CardAnswer) -> tuple[Reason, ...]:
+def _crashed(question: _Question, crash: Exception) -> Discovery:
+    """No verdict, for looking at this peer ended in a way that nobody foresaw."""
+    _LOG.error("looking at %s ended with %s", question.url, type(crash).__name__, exc_info=crash)
+    what = f"looking at {question.url} ended with {type(crash).__name__}"
+    reason = Reason.of("peer.not_examined", what)
+    report = Report(
+        "indeterminate",
+        question.url,
+        Answers(),
+        (reason,),
+        checked_at=question.now,
+        historic=question.historic,
+    )
+    return Discovery(question.url, report)
+
+
+def about(answer: FetchResult, asked: str) -> tuple[Reason, ...]:
     """What is to be said of how a card was had."""
     found: list[Reason] = []
-    if answer.path == "legacy":
+    if answer.url != canonical(asked):
         message = f"there is no card at {CARD_PATH}; this one is at {LEGACY_CARD_PATH}"
         found.append(Reason.of("card.legacy_path", message))
     if answer.is_stale and answer.failure is not None:
@@ -317,8 +350,6 @@ def about(answer: CardAnswer) -> tuple[Reason, ...]:
         found.append(Reason.of("fetch.stale", before))
     return tuple(found)
 
-
-MAX_AGAIN: Final = 4096  # URLs of which we know when all was last fetched anew
 
 Target: TypeAlias = str | CardUrl | AtOrigin
 """A card's URL, a host's, or a subject that is one."""
@@ -369,9 +400,7 @@ class Discoverer:
         self._asker = asker
         self._now = now
         self._verdicts = VerdictCache() if verdicts is None else verdicts
-        self._rounds = Rounds(asker, asker.clock)
-        self._again: OrderedDict[str, datetime] = OrderedDict()
-        self._lock = Lock()
+        self._refresher = Refresher(asker.ask, asker.clock)
 
     def examine(self, target: Target, *, expect: PublicSubject | None = None) -> Report:
         """Reach a verdict about the card at a URL and explain it.
@@ -420,7 +449,7 @@ class Discoverer:
         evidence: Evidence = NO_EVIDENCE,
         historic: bool = False,
         fresh: bool = False,
-    ) -> Meeting:
+    ) -> Discovery:
         """Do what :meth:`examine` does, and tell what was received.
 
         Args:
@@ -431,6 +460,9 @@ class Discoverer:
             historic: The time is one of the caller's choice; nothing is kept.
             fresh: Ask every cache on the way to look again, at most once per cooldown.
 
+        Whatever else goes wrong in looking at this peer, a lack of memory included, is a verdict
+        that could not be reached, so that it hides no other peer's.
+
         Raises:
             CardRefused, LocalFault: As :meth:`examine`.
         """
@@ -438,15 +470,21 @@ class Discoverer:
         if expect is None and isinstance(target, AtOrigin):
             expect = target
         question = _Question(url, expect, evidence, historic, self._now())
-        meeting = self._look(question, fresh=fresh and self._may_ask_again(canonical(url)))
-        about_somebody = meeting.report.issuer is not None
-        if about_somebody and ask_again(meeting.report) and self._may_ask_again(meeting.url):
-            meeting = self._look(question, fresh=True)
-        return meeting
+        self._owner(expect or CardUrl(canonical(url)))  # misuse is the caller's to hear of
+        try:
+            found = self._look(question, fresh=fresh)
+            is_known = found.report.issuer is not None
+            if is_known and ask_again(found.report) and not self._asker.is_cooling(found.url):
+                found = self._look(question, fresh=True)
+        except CardsignError:
+            raise
+        except Exception as crash:  # noqa: BLE001  the boundary: it hides no other peer's verdict
+            return _crashed(question, crash)
+        return found
 
     # ------------------------------------------------------------------ one look
 
-    def _look(self, question: _Question, *, fresh: bool) -> Meeting:
+    def _look(self, question: _Question, *, fresh: bool) -> Discovery:
         owner = self._owner(question.expect or CardUrl(canonical(question.url)))
         known, notes = self._recall(owner)
         seen = () if known is None else known.cards
@@ -475,9 +513,9 @@ class Discoverer:
         )
         if report.verdict == "trusted" and owner is not None and expect == CardUrl(answer.url):
             self._remember(owner, known, answer.url)
-        notes = (*notes, *about(answer), *brought.reasons)
+        notes = (*notes, *about(answer, question.url), *brought.reasons)
         reasons = tuple(dict.fromkeys((*report.reasons, *notes)))
-        return Meeting(
+        return Discovery(
             answer.url, replace(report, reasons=reasons), answer.untrusted_body, evidence
         )
 
@@ -528,11 +566,11 @@ class Discoverer:
         question: _Question,
         *,
         fresh: bool,
-    ) -> Brought:
+    ) -> Refreshed:
         handed = question.evidence.untrusted_jwks is not None
         if owner is None or (handed and isinstance(owner.anchor, JwksAnchor)):
             return NOTHING
-        return self._rounds.gather(
+        return self._refresher.gather(
             owner,
             self._policy.limits,
             known,
@@ -540,19 +578,6 @@ class Discoverer:
             now=question.now,
             fresh=fresh,
         )
-
-    def _may_ask_again(self, url: str) -> bool:
-        """Whether this is the one; it is from now on that the next has to wait."""
-        now = self._now()
-        with self._lock:
-            last = self._again.get(url)
-            if last is not None and timedelta(0) <= now - last < timedelta(seconds=COOLDOWN):
-                return False
-            self._again[url] = now
-            self._again.move_to_end(url)
-            if len(self._again) > MAX_AGAIN:
-                self._again.popitem(last=False)
-        return True
 
 
 def _url_of(target: CardUrl | AtOrigin) -> str:

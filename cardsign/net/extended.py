@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -20,7 +20,7 @@ from cardsign.card.extended import declares_extended_card
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, Json, parse_object
 from cardsign.errors import CallFailed, CardRefused, CredentialFault, FetchFailed, JsonRefused
 from cardsign.net.credentials import Header, Wallet, quotable, unlogged
-from cardsign.net.discovery import Meeting
+from cardsign.net.discovery import Discovery
 from cardsign.net.endpoints import HTTP_JSON, JSONRPC, Endpoint, endpoints_of, is_outside
 from cardsign.net.fetch import DEFAULT_WIRE, Wire, json_type, user_agent
 from cardsign.net.guarded import GuardedTransport
@@ -317,31 +317,16 @@ class Ground:
     wire: Wire = DEFAULT_WIRE
 
 
-@dataclass(frozen=True, slots=True)
-class ExtendedMeeting:
-    """What came of asking for an extended card.
-
-    Attributes:
-        url: Where it was asked for.
-        report: The verdict, given that on the public card.
-        untrusted_card: As it came; use ``report.card``.
-    """
-
-    url: str
-    report: Report
-    untrusted_card: bytes = field(default=b"", repr=False)
-
-
 def meet_extended(
-    public: Meeting,
+    public: Discovery,
     ground: Ground,
     wallet: Wallet,
     *,
     audience: str | None,
     call_id: str,
     expect: PublicSubject | None = None,
-    again: Callable[[], Meeting] | None = None,
-) -> ExtendedMeeting:
+    again: Callable[[], Discovery] | None = None,
+) -> Discovery:
     """Ask for the extended card beside a public one, and reach a verdict about it.
 
     Args:
@@ -383,10 +368,10 @@ def meet_extended(
     report = _judged(untrusted_card, expected, public, ground)
     if again is not None and ask_again(report):
         report = _judged(untrusted_card, expected, again(), ground)
-    return ExtendedMeeting(str(url), report, untrusted_card)
+    return Discovery(str(url), report, untrusted_card, public.evidence)
 
 
-def _judged(untrusted_card: bytes, expected: Extended, public: Meeting, ground: Ground) -> Report:
+def _judged(untrusted_card: bytes, expected: Extended, public: Discovery, ground: Ground) -> Report:
     report = examine_card(
         untrusted_card,
         expect=expected,
@@ -398,7 +383,7 @@ def _judged(untrusted_card: bytes, expected: Extended, public: Meeting, ground: 
     return beside_its_public_card(report, public.report)
 
 
-def _payload(public: Meeting, now: datetime) -> dict[str, Json]:
+def _payload(public: Discovery, now: datetime) -> dict[str, Json]:
     if public.report.card is None:
         raise NotTrusted(public.report)
     until = public.report.valid_until

@@ -11,7 +11,7 @@ import re
 import ssl
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from typing import Final
@@ -23,6 +23,7 @@ from cardsign.errors import CardRefused, FetchFailed
 from cardsign.net.addresses import Loopback, Resolver, resolve, system_resolver
 from cardsign.net.cache import Headers
 from cardsign.net.transport import Clock, Deadline, Dial, PinnedBackend, Route, tcp_dial
+from cardsign.trust.refresh import FetchResult
 from cardsign.urls import Url, parse_url
 
 # What is held of every request and answer, whoever asks: one set of rules for all of `net`.
@@ -304,35 +305,14 @@ class Wire:
 DEFAULT_WIRE: Final = Wire()
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """An answer.
-
-    Attributes:
-        url: The URL that was asked, in its normal form.
-        status: The HTTP status: 200, or 304 where validators were sent.
-        body: The bytes as received: untrusted, and maybe no JSON at all. Empty for 304.
-        content_type: The media type in lower case, without parameters. Empty for 304.
-        address: The address that was connected to.
-        headers: All of the answer's, for who reckons how long it may be used.
-    """
-
-    url: str
-    status: int
-    body: bytes = field(repr=False)
-    content_type: str
-    address: str
-    headers: Headers = field(default=(), repr=False)
-
-
 class Absent(FetchFailed):
     """The peer answered 404 or 410: that there is nothing, which no other answer says."""
 
 
 def fetch_document(
     url: str, wire: Wire = DEFAULT_WIRE, *, validators: Headers = (), reload: bool = False
-) -> Fetched:
-    """Ask for exactly this URL.
+) -> FetchResult:
+    """Ask for exactly this URL: ``found``, or ``unchanged`` where validators were sent.
 
     Args:
         url: Inside the grammar of :func:`cardsign.urls.parse_url`.
@@ -359,12 +339,12 @@ def fetch_document(
         )
         headers = received(response)
         _check_status(response.status, asked, conditional=bool(validators))
-        content_type, body = "", b""
-        if response.status == 200:
-            check_identity(headers, asked)
-            content_type = json_type(headers, asked)
-            body = _body(response, headers, asked, policy.max_bytes)
-    return Fetched(str(asked), response.status, body, content_type, str(route.address), headers)
+        if response.status == 304:
+            return FetchResult(str(asked), "unchanged", headers=headers)
+        check_identity(headers, asked)
+        json_type(headers, asked)
+        body = _body(response, headers, asked, policy.max_bytes)
+    return FetchResult(str(asked), "found", body, headers=headers)
 
 
 def _headers(url: Url, validators: Headers, reload: bool) -> list[tuple[bytes | str, bytes | str]]:

@@ -69,9 +69,9 @@ if TYPE_CHECKING:
     from cardsign.trust.refresh import KEYSET_PATH as KEYSET_PATH
     from cardsign.trust.refresh import REFRESH_INTERVAL as REFRESH_INTERVAL
     from cardsign.trust.refresh import RELEASE_PATH as RELEASE_PATH
-    from cardsign.trust.refresh import Brought as Brought
-    from cardsign.trust.refresh import Fetched as Fetched
     from cardsign.trust.refresh import Fetcher as Fetcher
+    from cardsign.trust.refresh import FetchResult as FetchResult
+    from cardsign.trust.refresh import Refreshed as Refreshed
     from cardsign.trust.refresh import refresh_issuer as refresh_issuer
     from cardsign.trust.resolve import KEYSET_NOTICE as KEYSET_NOTICE
     from cardsign.trust.resolve import AcceptedKey as AcceptedKey
@@ -173,9 +173,9 @@ _NAMES = {
         "Location",
     ),
     "cardsign.trust.refresh": (
-        "Brought",
-        "Fetched",
+        "FetchResult",
         "Fetcher",
+        "Refreshed",
         "KEYSET_PATH",
         "REFRESH_INTERVAL",
         "RELEASE_PATH",

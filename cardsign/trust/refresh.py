@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, Protocol
 
+from cardsign.errors import FetchFailed
 from cardsign.reasons import Reason
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, read_keyset
@@ -33,33 +34,41 @@ KEYSET_PATH: Final = "/.well-known/cardsign/keyset/{epoch}.{version}.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """An answer. Only ``absent`` says that there is nothing: 404 or 410 and nothing else.
+class FetchResult:
+    """What a URL answered. Only ``absent`` says that there is nothing: 404 or 410.
 
     Attributes:
-        outcome: ``found``, ``absent``, or ``failed`` (any other status, no answer, too large).
-        untrusted_body: What was found.
-        max_age: Seconds for which HTTP lets it be used; None where it says nothing.
-        why: Of a failure, one sentence that names the URL; may be empty.
+        url: In its normal form; as given where it is no URL that may be asked.
+        outcome: ``found``; ``unchanged``, where it was asked whether it has changed; ``absent``;
+            ``failed`` (any other status, no answer, too large).
+        untrusted_body: What was found; of a failure what was found before it, where that may
+            still be used.
+        max_age: Seconds for which it may be used without asking again; None where nothing says.
+        failure: Why nothing was found; None for ``found`` and ``unchanged``.
+        is_stale: Whether `untrusted_body` is from before a failure.
+        headers: Names in lower case; empty for what was kept.
     """
 
-    outcome: Literal["found", "absent", "failed"]
-    untrusted_body: bytes = b""
+    url: str
+    outcome: Literal["found", "unchanged", "absent", "failed"]
+    untrusted_body: bytes = field(default=b"", repr=False)
     max_age: int | None = None
-    why: str = ""
+    failure: FetchFailed | None = None
+    is_stale: bool = False
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 class Fetcher(Protocol):
     """Asks for one URL, below the issuer's origin. Raises nothing."""
 
-    def __call__(self, url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+    def __call__(self, url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
         """Answer; `fresh` asks every cache on the way to look again."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
-    """What one refresh brought home.
+class Refreshed:
+    """What came of asking an issuer for its statements.
 
     Attributes:
         evidence: The statements, as received.
@@ -71,9 +80,22 @@ class Brought:
     reasons: tuple[Reason, ...]
     again_after: int
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether anything of it could not be asked for."""
+        return any(reason.code == "refresh.no_answer" for reason in self.reasons)
+
+
+def no_answer(result: FetchResult) -> Reason:
+    """Why there is nothing of what was asked for."""
+    failure = result.failure
+    return Reason.of(
+        "refresh.no_answer", failure.message if failure else f"{result.url} gave no answer"
+    )
+
 
 @dataclass(slots=True)
-class _Errand:
+class _Refresh:
     home: str
     fetch: Fetcher
     fresh: bool
@@ -81,11 +103,10 @@ class _Errand:
     reasons: list[Reason] = field(default_factory=list)
     again_after: int = REFRESH_INTERVAL
 
-    def ask(self, path: str) -> Fetched:
+    def ask(self, path: str) -> FetchResult:
         answer = self.fetch(self.home + path, max_bytes=MAX_STATEMENT_BYTES, fresh=self.fresh)
         if answer.outcome == "failed":
-            unanswered = answer.why or f"{self.home}{path} gave no answer"
-            self.reasons.append(Reason.of("refresh.no_answer", unanswered))
+            self.reasons.append(no_answer(answer))
         if answer.max_age is not None:
             self.again_after = min(self.again_after, max(answer.max_age, 0))
         return answer
@@ -134,7 +155,7 @@ def refresh_issuer(
     home: str,
     now: datetime,
     fresh: bool = False,
-) -> Brought:
+) -> Refreshed:
     """Ask for the newest release, for recovery, and for every keyset statement on the way.
 
     The end of the walk is where no lawful successor is found; whether that is the statement
@@ -149,32 +170,32 @@ def refresh_issuer(
         now: Aware.
         fresh: Ask every cache on the way to look again.
     """
-    errand = _Errand(home, fetch, fresh)
-    release = errand.ask(RELEASE_PATH)
+    refresh = _Refresh(home, fetch, fresh)
+    release = refresh.ask(RELEASE_PATH)
     if release.outcome == "absent" and known is not None and known.release is not None:
-        errand.vanished(f"release {known.release.seq}")
+        refresh.vanished(f"release {known.release.seq}")
     walk = Walk(now, timedelta(seconds=limits.skew), _keep_nothing)
     held = known.keyset if known else None
     if held is None:
-        held = _meet(errand, walk, release) if pin is None else _first(errand, walk, pin)
+        held = _meet(refresh, walk, release) if pin is None else _first(refresh, walk, pin)
     if held is not None:
-        _vouch(errand, known, _onwards(errand, walk, held), release)
+        _vouch(refresh, known, _onwards(refresh, walk, held), release)
     bodies = (release.untrusted_body,) if release.outcome == "found" else ()
-    return Brought(
-        Evidence(tuple(errand.keysets), bodies, contact=home),
-        tuple(dict.fromkeys(errand.reasons)),
-        errand.again_after,
+    return Refreshed(
+        Evidence(tuple(refresh.keysets), bodies, contact=home),
+        tuple(dict.fromkeys(refresh.reasons)),
+        refresh.again_after,
     )
 
 
-def _first(errand: _Errand, walk: Walk, pin: KeysetId | RootPin) -> KeysetStatement | None:
+def _first(refresh: _Refresh, walk: Walk, pin: KeysetId | RootPin) -> KeysetStatement | None:
     """The statement that the anchor means; a root set may have become one in any version."""
     if isinstance(pin, KeysetId):
-        statement = errand.ask_keyset(pin.epoch, pin.version, is_pinned=True)
+        statement = refresh.ask_keyset(pin.epoch, pin.version, is_pinned=True)
         return None if statement is None else walk.from_anchor(pin, None, [statement])
     epoch, version = 1, 1
     while True:
-        statement = errand.ask_keyset(epoch, version)
+        statement = refresh.ask_keyset(epoch, version)
         if statement is not None:
             if (first := walk.from_anchor(pin, None, [statement])) is not None:
                 return first
@@ -185,20 +206,20 @@ def _first(errand: _Errand, walk: Walk, pin: KeysetId | RootPin) -> KeysetStatem
             return None
 
 
-def _meet(errand: _Errand, walk: Walk, release: Fetched) -> KeysetStatement | None:
+def _meet(refresh: _Refresh, walk: Walk, release: FetchResult) -> KeysetStatement | None:
     """At first contact: the statement of which the newest release speaks, else the very first."""
     named = _named(release)
-    statement = errand.ask_keyset(*(named.number if named else (1, 1)))
+    statement = refresh.ask_keyset(*(named.number if named else (1, 1)))
     if statement is None:
         return None
     return walk.from_anchor(RootPin.of(statement.root), None, [statement])
 
 
-def _onwards(errand: _Errand, walk: Walk, held: KeysetStatement) -> KeysetStatement:
+def _onwards(refresh: _Refresh, walk: Walk, held: KeysetStatement) -> KeysetStatement:
     """One lawful step after another, and recovery from the last of each epoch (K6, K7)."""
     while True:
-        recovery = errand.ask_keyset(held.epoch + 1, 1)
-        while (following := _reached(errand, walk, held)) is not held:
+        recovery = refresh.ask_keyset(held.epoch + 1, 1)
+        while (following := _reached(refresh, walk, held)) is not held:
             held = following
         opened = held if recovery is None else walk.onwards(held, [recovery])
         if opened is held:
@@ -206,13 +227,13 @@ def _onwards(errand: _Errand, walk: Walk, held: KeysetStatement) -> KeysetStatem
         held = opened
 
 
-def _reached(errand: _Errand, walk: Walk, held: KeysetStatement) -> KeysetStatement:
-    successor = errand.ask_keyset(held.epoch, held.version + 1)
+def _reached(refresh: _Refresh, walk: Walk, held: KeysetStatement) -> KeysetStatement:
+    successor = refresh.ask_keyset(held.epoch, held.version + 1)
     return held if successor is None else walk.onwards(held, [successor])
 
 
 def _vouch(
-    errand: _Errand, known: Known | None, reached: KeysetStatement, release: Fetched
+    refresh: _Refresh, known: Known | None, reached: KeysetStatement, release: FetchResult
 ) -> None:
     """See what became of the statement held where the newest release does not name it."""
     if release.outcome == "failed":
@@ -221,18 +242,18 @@ def _vouch(
     if named is not None and reached.id < named:
         more = f"the release speaks under keyset {named.epoch}.{named.version}; what leads there "
         more += f"from {reached.epoch}.{reached.version} was not to be had"
-        errand.reasons.append(Reason.of("statement.gap", more))
+        refresh.reasons.append(Reason.of("statement.gap", more))
     if known is None or reached != known.keyset or (named and named.digest == reached.digest):
         return
     path = KEYSET_PATH.format(epoch=reached.epoch, version=reached.version)
-    answer = errand.ask(path)
+    answer = refresh.ask(path)
     if answer.outcome == "absent":
-        errand.vanished(f"keyset {reached.epoch}.{reached.version}")
+        refresh.vanished(f"keyset {reached.epoch}.{reached.version}")
     elif answer.outcome == "found":
-        errand.keysets.append(answer.untrusted_body)  # of another one the walk says what it is
+        refresh.keysets.append(answer.untrusted_body)  # of another one the walk says what it is
 
 
-def _named(release: Fetched) -> KeysetId | None:
+def _named(release: FetchResult) -> KeysetId | None:
     """The keyset statement under which a release says that it speaks."""
     if release.outcome != "found":
         return None

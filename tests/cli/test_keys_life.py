@@ -20,8 +20,9 @@ from cardsign.errors import PassphraseFault
 from cardsign.jose import PrivateKey
 from cardsign.keys import UnsafeScryptCost, envelope
 from cardsign.keys.stores import DirectoryStore, base
-from cardsign.net import Fetched, Wire
+from cardsign.net import Wire
 from cardsign.net import fetch as fetching
+from cardsign.trust import FetchResult
 from tests.cli.conftest import PASSPHRASE, Cardsign
 from tests.support import PORTABLE
 
@@ -467,8 +468,8 @@ def test_what_is_live_counts_like_what_was_published(
     bodies = {"https://x/jwks": json.dumps(live).encode()}
     bodies["https://x/card"] = Path("signed.json").read_bytes()
 
-    def fetched(url: str, wire: Wire) -> Fetched:
-        return Fetched(url, 200, bodies[url], "application/json", "192.0.2.1")
+    def fetched(url: str, wire: Wire) -> FetchResult:
+        return FetchResult(url, "found", bodies[url])
 
     monkeypatch.setattr(fetching, "fetch_document", fetched)
     ended = at_once("keys", "look", "https://x/card", "--jwks", "https://x/jwks", "--json")
@@ -490,7 +491,7 @@ def test_another_key_under_our_kid_was_not_seen(
     monkeypatch.setattr(
         fetching,
         "fetch_document",
-        lambda url, wire: Fetched(url, 200, bodies[url], "application/json", "192.0.2.1"),
+        lambda url, wire: FetchResult(url, "found", bodies[url]),
     )
 
     ended = at_once("keys", "look", "https://x/card", "--jwks", "https://x/jwks")

@@ -14,10 +14,17 @@ import pytest
 
 from cardsign.errors import FetchFailed, FileFault
 from cardsign.jose import JwkSet
-from cardsign.net import Absent, Discoverer, Fetched, Wire
+from cardsign.net import Absent, Discoverer, Wire
 from cardsign.statements import read_keyset
-from cardsign.trust import KEYSET_PATH, RELEASE_PATH, read_lock, read_policy
-from cardsign.verify import NotTrusted
+from cardsign.trust import (
+    KEYSET_PATH,
+    RELEASE_PATH,
+    CardUrl,
+    FetchResult,
+    read_lock,
+    read_policy,
+)
+from cardsign.verify import NotTrusted, Report, examine_card
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import DAY, URL, key
@@ -33,10 +40,10 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     """What URLs answer: bytes, or the code of a failure."""
     answers: Network = {}
 
-    def fetch(url: str, wire: Wire, **conditions: object) -> Fetched:
+    def fetch(url: str, wire: Wire, **conditions: object) -> FetchResult:
         answer = answers.get(url)
         if isinstance(answer, bytes):
-            return Fetched(url, 200, answer, "application/json", "192.0.2.1")
+            return FetchResult(url, "found", answer)
         if answer is None:
             raise Absent("fetch.status", f"{url} answered 404 instead of 200")
         raise FetchFailed(answer, f"{url} did not answer")
@@ -471,7 +478,7 @@ def test_cards_are_asked_for_together(
     barrier = threading.Barrier(3, timeout=5)
     together = threading.Event()
 
-    def fetch(url: str, wire: Wire, **conditions: object) -> Fetched:
+    def fetch(url: str, wire: Wire, **conditions: object) -> FetchResult:
         if url.startswith(SHORE) or url.endswith("b.json"):
             try:
                 barrier.wait()
@@ -487,6 +494,29 @@ def test_cards_are_asked_for_together(
     barrier = threading.Barrier(3, timeout=0.2)
     cardsign("peers", "verify", "--concurrency", "2")
     assert not together.is_set()
+
+
+@pytest.mark.parametrize("crash", [MemoryError, RecursionError, ZeroDivisionError])
+def test_a_peer_that_exhausts_this_machine_hides_no_other(
+    cardsign: Cardsign,
+    four: Network,
+    monkeypatch: pytest.MonkeyPatch,
+    crash: type[Exception],
+) -> None:
+    """It is a line like any other, and the summary and the exit status stand."""
+
+    def examined(untrusted_card: bytes, **more: Any) -> Report:
+        if more["expect"] == CardUrl(f"{HOME}/b.json"):
+            raise crash
+        return examine_card(untrusted_card, **more)
+
+    monkeypatch.setattr("cardsign.net.discovery.examine_card", examined)
+    ended = cardsign("peers", "verify")
+    lines = ended.text.splitlines()
+    assert len(lines) == 4
+    assert [f"{HOME}/b.json" in one for one in lines if "peer.not_examined" in one] == [True]
+    assert "4 card(s)" in ended.err
+    assert "Traceback" not in ended.err
 
 
 def test_a_bug_in_one_check_is_told_last(

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import FileFault
-from cardsign.net import Absent, Fetched, Wire
+from cardsign.net import Absent, Wire
 from cardsign.statements import read_keyset
-from cardsign.trust import DirectoryMemory, Floor, raise_floors, read_lock, read_policy
+from cardsign.trust import DirectoryMemory, FetchResult, Floor, raise_floors, read_lock, read_policy
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import DAY, URL, key
@@ -121,10 +121,10 @@ def network(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """What URLs answer, in place of the network."""
     answers: dict[str, bytes] = {}
 
-    def fetch(url: str, wire: Wire, **conditions: object) -> Fetched:
+    def fetch(url: str, wire: Wire, **conditions: object) -> FetchResult:
         if url not in answers:
             raise Absent("fetch.status", "the peer answered 404")
-        return Fetched(url, 200, answers[url], "application/json", "192.0.2.1")
+        return FetchResult(url, "found", answers[url])
 
     monkeypatch.setattr("cardsign.net.asker.fetch_document", fetch)
     return answers

@@ -27,7 +27,7 @@ class Refused:
 
 def by_fetch(url: str, wire: Wire, seconds: float, max_bytes: int) -> bytes:
     policy = replace(wire.policy, total_timeout=seconds, max_bytes=max_bytes)
-    return fetch_document(url, replace(wire, policy=policy)).body
+    return fetch_document(url, replace(wire, policy=policy)).untrusted_body
 
 
 def by_client(url: str, wire: Wire, seconds: float, max_bytes: int) -> bytes:

@@ -24,9 +24,8 @@ from cardsign.net import (
     Credential,
     CredentialSource,
     Discoverer,
-    ExtendedMeeting,
+    Discovery,
     Ground,
-    Meeting,
     Wallet,
     meet_extended,
 )
@@ -158,10 +157,10 @@ class Partner:
     discoverer: Discoverer
     wallet: Wallet
 
-    def meet(self, url: str = HOST) -> Meeting:
+    def meet(self, url: str = HOST) -> Discovery:
         return self.discoverer.meet(url)
 
-    def ask(self, audience: str | None = AUDIENCE) -> ExtendedMeeting:
+    def ask(self, audience: str | None = AUDIENCE) -> Discovery:
         """Meet the peer, and ask for the extended card."""
         return meet_extended(
             self.meet(),
@@ -172,7 +171,7 @@ class Partner:
             again=self.meet_again,
         )
 
-    def meet_again(self) -> Meeting:
+    def meet_again(self) -> Discovery:
         """Past every cache on the way."""
         return self.discoverer.meet(HOST, fresh=True)
 

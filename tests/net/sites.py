@@ -99,7 +99,7 @@ class Site:
         def dial(address: IPAddress, port: int, timeout: float) -> socket.socket:
             return socket.create_connection(("127.0.0.1", self.port), timeout)
 
-        policy = FetchPolicy(connect_timeout=5, total_timeout=5)
+        policy = FetchPolicy(connect_timeout=120, total_timeout=120)
         return Wire(policy, resolve, ssl_context=self.authority.client(), dial=dial)
 
     def publish(self, *keysets: bytes, release: bytes | None = None) -> None:

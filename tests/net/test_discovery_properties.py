@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from sites import CANONICAL, HOST, OTHER, Clock, enrolment, pinned
 
 from cardsign.errors import FetchFailed
-from cardsign.net import Absent, Asker, Discoverer, Fetched, Wire
-from cardsign.trust import KEYSET_PATH, RELEASE_PATH, CardUrl, Known, Policy, TransientMemory
+from cardsign.net import Absent, Asker, Discoverer, Wire
+from cardsign.trust import (
+    KEYSET_PATH,
+    RELEASE_PATH,
+    CardUrl,
+    FetchResult,
+    Known,
+    Policy,
+    TransientMemory,
+)
 from cardsign.verify import examine_card
 from tests.cli import peer
 from tests.jose.statement_making import DAY, key
@@ -59,14 +67,14 @@ class Served:
     caching: str | None = None
     is_silent: bool = False
 
-    def fetch(self, url: str, wire: Wire, **conditions: object) -> Fetched:
+    def fetch(self, url: str, wire: Wire, **conditions: object) -> FetchResult:
         if self.is_silent:
             raise FetchFailed("fetch.timeout", f"{url} did not answer")
         body = self.documents.get(url.removeprefix(HOST))
         if body is None:
             raise Absent("fetch.status", f"{url} answered 404 instead of 200")
         headers = () if self.caching is None else (("cache-control", self.caching),)
-        return Fetched(url, 200, body, "application/json", "192.0.2.1", headers)
+        return FetchResult(url, "found", body, headers=headers)
 
 
 class Remembering(TransientMemory):

@@ -19,7 +19,7 @@ def test_what_was_asked_is_written_down(authority: Authority) -> None:
     peer = network.host("agent.example", {"/card.json": http()})
     other = network.host("other.example", http())
 
-    assert fetch_document("https://agent.example/card.json", network.wire()).body == CARD
+    assert fetch_document("https://agent.example/card.json", network.wire()).untrusted_body == CARD
 
     assert network.names == ["agent.example"]
     assert network.dialled == ["agent.example:443"]
@@ -59,8 +59,11 @@ def test_answers_made_on_the_way(authority: Authority) -> None:
         connection.sendall(http(b"{}"))
 
     network.host("agent.example", {"/echo": echo, "/speak": Takeover(speak)})
-    assert fetch_document("https://agent.example/echo", network.wire()).body == b"agent.example"
-    assert fetch_document("https://agent.example/speak", network.wire()).body == b"{}"
+    assert (
+        fetch_document("https://agent.example/echo", network.wire()).untrusted_body
+        == b"agent.example"
+    )
+    assert fetch_document("https://agent.example/speak", network.wire()).untrusted_body == b"{}"
 
 
 def test_a_relayed_server(authority: Authority) -> None:
@@ -68,6 +71,8 @@ def test_a_relayed_server(authority: Authority) -> None:
     network = Network(authority)
     with serving(http()) as plain:
         network.relay("agent.example", plain.port)
-        assert fetch_document("https://agent.example/card.json", network.wire()).body == CARD
+        assert (
+            fetch_document("https://agent.example/card.json", network.wire()).untrusted_body == CARD
+        )
     assert network.told(b"GET /card.json HTTP/1.1") == {"agent.example"}
     assert plain.requests[0].startswith(b"GET /card.json")

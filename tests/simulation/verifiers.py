@@ -29,7 +29,7 @@ from cardsign.trust import (
     CardUrl,
     Enrolment,
     Evidence,
-    Fetched,
+    FetchResult,
     Floor,
     KeysetAnchor,
     Known,
@@ -169,11 +169,11 @@ class Rooted:
         if not fresh and self._asked >= 0 and t < self._asked + self._again_after:
             return NO_EVIDENCE
 
-        def fetch(url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+        def fetch(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
             assert max_bytes <= MAX_STATEMENT_BYTES
             path = url.removeprefix(HOME)
             if path == RELEASE_PATH and self.forged_release is not None:
-                return Fetched("found", self.forged_release)
+                return FetchResult(url, "found", self.forged_release)
             if self.frozen_at is not None:
                 taken, body = self.frozen_at, self.world.site.live(path, self.frozen_at)
             else:
@@ -181,8 +181,8 @@ class Rooted:
             if path == RELEASE_PATH:
                 self.release_of = max(self.release_of, taken)
             if body is None:
-                return Fetched("absent")
-            return Fetched("found", body, self.copies.keep)
+                return FetchResult(url, "absent")
+            return FetchResult(url, "found", body, self.copies.keep)
 
         now = at(t + self.offset)
         known = self._known()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cardsign.errors import FetchFailed
 from cardsign.statements import (
     TYP_KEYSET,
     TYP_RELEASE,
@@ -28,12 +29,12 @@ from cardsign.trust import (
     MAX_STEPS,
     REFRESH_INTERVAL,
     RELEASE_PATH,
-    Brought,
     Enrolment,
-    Fetched,
+    FetchResult,
     KeysetAnchor,
     Known,
     Limits,
+    Refreshed,
     TransientMemory,
     anchor_digest,
     establish,
@@ -93,7 +94,7 @@ class Site:
     documents: dict[str, bytes] = field(default_factory=dict)
     failing: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
-    _cache: dict[str, tuple[datetime, Fetched]] = field(default_factory=dict)
+    _cache: dict[str, tuple[datetime, FetchResult]] = field(default_factory=dict)
 
     def publish(self, *statements: bytes) -> None:
         """Put statements where they belong; a release replaces the one before."""
@@ -105,16 +106,20 @@ class Site:
             else:
                 self.documents[path_of(one.epoch, one.version)] = data
 
-    def __call__(self, url: str, *, max_bytes: int, fresh: bool) -> Fetched:
+    def __call__(self, url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
         path = url.removeprefix(HOME)
         self.asked.append(path)
         held = self._cache.get(path)
         if held is not None and not fresh and self.now < held[0]:
             return held[1]
         if path in self.failing:
-            return Fetched("failed")
+            return FetchResult(url, "failed")
         body = self.documents.get(path)
-        answer = Fetched("absent") if body is None else Fetched("found", body, self.max_age)
+        answer = (
+            FetchResult(url, "absent")
+            if body is None
+            else FetchResult(url, "found", body, self.max_age)
+        )
         if self.max_age:
             self._cache[path] = (self.now + timedelta(seconds=self.max_age), answer)
         return answer
@@ -131,12 +136,12 @@ def pin_of(data: bytes) -> KeysetId:
     return one.id
 
 
-def ask(site: Site, pin: Any, known: Known | None = None, **changes: Any) -> Brought:
+def ask(site: Site, pin: Any, known: Known | None = None, **changes: Any) -> Refreshed:
     """One refresh."""
     return refresh_issuer(LIMITS, known, pin, site, home=HOME, now=site.now, **changes)
 
 
-def held(brought: Brought, pin: Any, memory: TransientMemory | None = None) -> str:
+def held(brought: Refreshed, pin: Any, memory: TransientMemory | None = None) -> str:
     """What a verifier holds who has this anchor and gets what was brought."""
     enrolment = Enrolment("tides", KeysetAnchor(pin, "tides.example"), (parse_place(HOME),))
     with (memory or TransientMemory()).of(enrolment) as memo:
@@ -151,7 +156,7 @@ def knowing(pin: KeysetId, data: bytes, listed: bytes | None = None) -> Known:
     return Known(anchor, read_keyset(data), newest)
 
 
-def codes(brought: Brought) -> set[str]:
+def codes(brought: Refreshed) -> set[str]:
     """The codes of what could not be had."""
     return {reason.code for reason in brought.reasons}
 
@@ -397,8 +402,10 @@ def test_the_walk_ends_where_the_release_says() -> None:
 def test_why_there_is_no_answer_is_said() -> None:
     """In the words of who asked."""
 
-    def silent(url: str, *, max_bytes: int, fresh: bool) -> Fetched:
-        return Fetched("failed", why=f"{url} answered 503 instead of 200")
+    def silent(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
+        return FetchResult(
+            url, "failed", failure=FetchFailed("fetch.failed", f"{url} answered 503 instead of 200")
+        )
 
     brought = refresh_issuer(LIMITS, None, None, silent, home=HOME, now=NOW)
     assert brought.reasons[0].message == f"{HOME}{RELEASE_PATH} answered 503 instead of 200"

@@ -256,8 +256,8 @@ def look(
         except FetchFailed as exc:
             raise UsageFault("usage.invalid", f"{option}: {exc.message}", path=url) from exc
     store = keystore.open()
-    untrusted_jwks = fetch_document(jwks_url, wire).body
-    untrusted_card = fetch_document(card_url, wire).body
+    untrusted_jwks = fetch_document(jwks_url, wire).untrusted_body
+    untrusted_card = fetch_document(card_url, wire).untrusted_body
     jwks, now = JwkSet.from_bytes(untrusted_jwks), datetime.now(UTC)
     ours = [key.public for key in store.state.keys]
     seen = Publication(
