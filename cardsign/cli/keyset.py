@@ -52,7 +52,7 @@ from cardsign.issuer.keyset import (
 )
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.history import read_draft
-from cardsign.keys.keysets import DEFAULT_LIFETIME, differences
+from cardsign.keys.keysets import KEYSET_LIFETIME, differences
 from cardsign.keys.passphrase import terminal_prompt
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
@@ -109,7 +109,7 @@ class ChangeOptions:
     @property
     def lifetime(self) -> timedelta:
         """How long it is believed."""
-        return timedelta(days=self.days or DEFAULT_LIFETIME.days)
+        return timedelta(days=self.days or KEYSET_LIFETIME.days)
 
     def read(self, store: KeyStore) -> KeysetChanges:
         """The changes, with the keys found in the store or read from files."""

@@ -31,7 +31,7 @@ from cardsign.issuer.release import (
     renew_release,
 )
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.releases import DEFAULT_LIFETIME
+from cardsign.keys.releases import RELEASE_LIFETIME
 from cardsign.urls import parse_url
 
 
@@ -110,7 +110,7 @@ def release() -> None:
 @click.option(
     "--days",
     type=click.IntRange(1, 14),
-    default=DEFAULT_LIFETIME.days,
+    default=RELEASE_LIFETIME.days,
     show_default=True,
     help="How long it is believed.",
 )

@@ -13,7 +13,7 @@ from cardsign.issuer.publishing import Published
 from cardsign.issuer.release import TakenUp
 from cardsign.keys.audit import AuditLine
 from cardsign.keys.doctor import Finding
-from cardsign.keys.keysets import Difference, Signing
+from cardsign.keys.keysets import Difference, QuorumSignatures
 from cardsign.keys.lifecycle import SHOWN_TIME
 from cardsign.keys.model import KeyRecord, KeyTimes
 from cardsign.keys.renewal import Renewal
@@ -106,17 +106,17 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "path": finding.path,
         "real": iso(finding.real),
         "hint": hint_for(finding.code),
-        "mended": finding.mended,
+        "fixed": finding.fixed,
     }
 
 
 def say_finding(finding: Finding) -> None:
     """What doctor reports, and what to do."""
     where = f" ({safe(finding.path)})" if finding.path else ""
-    mended = ", mended" if finding.mended else ""
-    level = "" if finding.mended else f"{finding.level}: "
-    say(f"{level}{finding.code}: {safe(finding.message, limit=400)}{where}{mended}")
-    if not finding.mended and (hint := hint_for(finding.code)):
+    fixed = ", fixed" if finding.fixed else ""
+    level = "" if finding.fixed else f"{finding.level}: "
+    say(f"{level}{finding.code}: {safe(finding.message, limit=400)}{where}{fixed}")
+    if not finding.fixed and (hint := hint_for(finding.code)):
         say(f"  {hint}")
 
 
@@ -183,7 +183,7 @@ def signing_lines(draft: KeysetDraft) -> list[str]:
     return [_signing_text(one) for one in draft.signings]
 
 
-def _signing_text(one: Signing) -> str:
+def _signing_text(one: QuorumSignatures) -> str:
     signed = ", ".join(sorted(one.signed)) or "nobody"
     wanting = f"; {one.missing} missing" if one.missing else ""
     return f"{one.whose}: {len(one.signed)} of {one.quorum.threshold} ({signed}){wanting}"

@@ -16,7 +16,7 @@ from cardsign.issuer.recovery import make_recovery_key
 from cardsign.jose.keys import Alg, PrivateKey
 from cardsign.keys.heads import UserHeads
 from cardsign.keys.history import StatementHistory, note_keyset, note_release, write_draft
-from cardsign.keys.keysets import DEFAULT_LIFETIME, KeysetPlan, draft_next
+from cardsign.keys.keysets import KEYSET_LIFETIME, KeysetPlan, draft_next
 from cardsign.keys.model import Role
 from cardsign.keys.releases import ReleasePlan, draft_following
 from cardsign.keys.stores.base import KeyStore
@@ -209,7 +209,7 @@ def _sign_first(
 ) -> KeysetStatement:
     """Sign keyset 1.1 and release 1, and keep them; the first store is that of the online keys."""
     store = stores[0]
-    plan = plan.following(store.load(), now=now, until=now + DEFAULT_LIFETIME)
+    plan = plan.following(store.load(), now=now, until=now + KEYSET_LIFETIME)
     payload = draft_next(plan, None, now=now).envelope.payload
     keyset = read_keyset(sign_statement(payload, [private["root"]], TYP_KEYSET))
     for one in stores:

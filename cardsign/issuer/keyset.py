@@ -34,17 +34,17 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.history import StatementHistory, note_keyset, write_draft
 from cardsign.keys.keysets import (
-    DEFAULT_LIFETIME,
     KEY_LIFETIME,
+    KEYSET_LIFETIME,
     Difference,
     KeysetPlan,
-    Signing,
+    QuorumSignatures,
     check_draft,
     check_step,
     differences,
     draft_next,
     draft_recovery,
-    signings,
+    quorum_signatures,
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import ENDED, KeyRecord
@@ -117,9 +117,9 @@ class KeysetDraft:
         return differences(self.previous, self.statement)
 
     @property
-    def signings(self) -> tuple[Signing, ...]:
+    def signings(self) -> tuple[QuorumSignatures, ...]:
         """Whose signatures it needs, and has."""
-        return signings(self.statement, self.previous)
+        return quorum_signatures(self.statement, self.previous)
 
     @property
     def is_complete(self) -> bool:
@@ -161,7 +161,7 @@ def draft_keyset(
     now: datetime,
     changes: KeysetChanges | None = None,
     origin: str | None = None,
-    lifetime: timedelta = DEFAULT_LIFETIME,
+    lifetime: timedelta = KEYSET_LIFETIME,
 ) -> KeysetDraft:
     """Draft the next statement: the key store's keys as they are now, and the changes.
 
@@ -516,7 +516,7 @@ def recover(
         renewed, envelope = make_recovery_key(secret, new_key=new_key, random=random)
     plan = _recovering(previous, RootKey(root.public, holder), renewed, drop)
     with of_the_user("the draft"):
-        plan = plan.following(store.state, now=now, until=now + DEFAULT_LIFETIME)
+        plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
         statement = draft_recovery(plan, previous, now=now)
     draft = KeysetDraft(_signed(statement, [old, root]), previous)
     if not any(one.signed for one in draft.signings if one.whose != "its own root"):

@@ -20,14 +20,14 @@ from cardsign.keys.history import StatementHistory, check_signed, note_keyset, n
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import Role
 from cardsign.keys.releases import (
-    DEFAULT_LIFETIME,
+    RELEASE_LIFETIME,
     SKEW,
     ReleasePlan,
     card_digest,
     draft_following,
     is_early,
-    is_needed,
     past_half_life,
+    says_something_new,
     settled_cards,
 )
 from cardsign.keys.signers.registry import Access
@@ -110,7 +110,7 @@ def renew_release(
     directory: Path | None = None,
     settings: TimelineSettings = DEFAULT_SETTINGS,
     changes: ReleaseChanges | None = None,
-    lifetime: timedelta = DEFAULT_LIFETIME,
+    lifetime: timedelta = RELEASE_LIFETIME,
     force: bool = False,
 ) -> RenewedRelease:
     """Sign, keep and publish the next release if there is anything new to say.
@@ -182,7 +182,7 @@ def draft_release(
     now: datetime,
     settings: TimelineSettings = DEFAULT_SETTINGS,
     changes: ReleaseChanges | None = None,
-    lifetime: timedelta = DEFAULT_LIFETIME,
+    lifetime: timedelta = RELEASE_LIFETIME,
 ) -> ReleaseDraft:
     """Draft the next release of a store, to speak of `keyset`.
 
@@ -270,7 +270,7 @@ def sign_next_release(
     now: datetime,
     settings: TimelineSettings,
     changes: ReleaseChanges | None = None,
-    lifetime: timedelta = DEFAULT_LIFETIME,
+    lifetime: timedelta = RELEASE_LIFETIME,
     force: bool = False,
 ) -> tuple[ReleaseStatement, bool]:
     """Sign and keep the next release if there is anything new to say; it is not published.
@@ -293,7 +293,7 @@ def sign_next_release(
                     changes=changes,
                     lifetime=lifetime,
                 )
-                if not force and not is_needed(draft.release, draft.previous, now=now):
+                if not force and not says_something_new(draft.release, draft.previous, now=now):
                     return draft.previous or draft.release, False
                 return _sign(store, draft, signers(draft), directory, now), True
         except StoreFault as fault:  # another process has changed the key store meanwhile

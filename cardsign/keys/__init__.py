@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from cardsign.keys.backup import pack as pack
     from cardsign.keys.backup import restore as restore
     from cardsign.keys.backup import unpack as unpack
+    from cardsign.keys.doctor import Examined as Examined
     from cardsign.keys.doctor import Finding as Finding
-    from cardsign.keys.doctor import Known as Known
+    from cardsign.keys.doctor import coming_findings as coming_findings
     from cardsign.keys.doctor import examine_store as examine_store
-    from cardsign.keys.doctor import outlook as outlook
     from cardsign.keys.envelope import DEFAULT_COST as DEFAULT_COST
     from cardsign.keys.envelope import MAX_ENVELOPE_BYTES as MAX_ENVELOPE_BYTES
     from cardsign.keys.envelope import MAX_KDF_MEMORY as MAX_KDF_MEMORY
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from cardsign.keys.keysets import KEY_LIFETIME as KEY_LIFETIME
     from cardsign.keys.keysets import Difference as Difference
     from cardsign.keys.keysets import KeysetPlan as KeysetPlan
-    from cardsign.keys.keysets import Signing as Signing
+    from cardsign.keys.keysets import QuorumSignatures as QuorumSignatures
     from cardsign.keys.keysets import check_draft as check_draft
     from cardsign.keys.keysets import check_not_needed as check_not_needed
     from cardsign.keys.keysets import check_step as check_step
     from cardsign.keys.keysets import draft_next as draft_next
     from cardsign.keys.keysets import draft_recovery as draft_recovery
-    from cardsign.keys.keysets import signings as signings
+    from cardsign.keys.keysets import quorum_signatures as quorum_signatures
     from cardsign.keys.lifecycle import DEFAULT_SETTINGS as DEFAULT_SETTINGS
     from cardsign.keys.lifecycle import SHOWN_TIME as SHOWN_TIME
     from cardsign.keys.lifecycle import Change as Change
@@ -104,16 +104,15 @@ if TYPE_CHECKING:
     from cardsign.keys.renewal import says_more as says_more
     from cardsign.keys.rotation import Step as Step
     from cardsign.keys.rotation import next_change as next_change
-    from cardsign.keys.rotation import next_step as next_step
     from cardsign.keys.rotation import refresh_hint as refresh_hint
     from cardsign.keys.rotation import steps as steps
     from cardsign.keys.rotation import take as take
-    from cardsign.keys.timeline import Life as Life
     from cardsign.keys.timeline import Phase as Phase
     from cardsign.keys.timeline import Span as Span
+    from cardsign.keys.timeline import TimelineRow as TimelineRow
     from cardsign.keys.timeline import extent as extent
-    from cardsign.keys.timeline import lives as lives
-    from cardsign.keys.timeline import standings as standings
+    from cardsign.keys.timeline import key_rows as key_rows
+    from cardsign.keys.timeline import statement_rows as statement_rows
     from cardsign.keys.transfer import MAX_KEY_FILE_BYTES as MAX_KEY_FILE_BYTES
     from cardsign.keys.transfer import export_private as export_private
     from cardsign.keys.transfer import export_public as export_public
@@ -140,9 +139,9 @@ _NAMES = {
     ),
     "cardsign.keys.doctor": (
         "Finding",
-        "Known",
+        "Examined",
         "examine_store",
-        "outlook",
+        "coming_findings",
     ),
     "cardsign.keys.envelope": (
         "DEFAULT_COST",
@@ -173,13 +172,13 @@ _NAMES = {
         "Difference",
         "KEY_LIFETIME",
         "KeysetPlan",
-        "Signing",
+        "QuorumSignatures",
         "check_draft",
         "check_not_needed",
         "check_step",
         "draft_next",
         "draft_recovery",
-        "signings",
+        "quorum_signatures",
     ),
     "cardsign.keys.lifecycle": (
         "Change",
@@ -244,18 +243,17 @@ _NAMES = {
     "cardsign.keys.rotation": (
         "Step",
         "next_change",
-        "next_step",
         "refresh_hint",
         "steps",
         "take",
     ),
     "cardsign.keys.timeline": (
-        "Life",
+        "TimelineRow",
         "Phase",
         "Span",
         "extent",
-        "lives",
-        "standings",
+        "key_rows",
+        "statement_rows",
     ),
     "cardsign.keys.transfer": (
         "MAX_KEY_FILE_BYTES",

@@ -1,7 +1,7 @@
-"""What ails a key store, and the mending of what can be mended safely.
+"""What is wrong with a key store, what will be, and the fixes that are safe.
 
-Safe to mend is what nothing refers to, and permissions that are too wide. Nothing here decides
-what became of a key: a lost private half or a broken log is told, not mended.
+Safe to fix is what nothing refers to, and permissions that are too wide. Nothing here decides
+what became of a key: a lost private half or a broken log is told, not fixed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cardsign.files import read_bytes, remove, set_mode
 from cardsign.keys.audit import check_witnessed, verify_chain
 from cardsign.keys.history import DIRECTORY as SHELF_DIRECTORY
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keysets import holders_left, signings
+from cardsign.keys.keysets import holders_left, quorum_signatures
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, SHOWN_TIME, TimelineSettings, cards_to_sign
 from cardsign.keys.model import KeyRecord, KeyTimes, StoreState, same_custody, suspects
 from cardsign.keys.releases import past_half_life
@@ -41,9 +41,6 @@ from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 
-# What a look at a key store finds: something that somebody should know, and what mends it.
-
-
 Level = Literal["alarm", "note"]
 
 
@@ -56,8 +53,8 @@ class Finding:
         level: An ``alarm`` needs somebody to act; a ``note`` does not.
         message: What, in one sentence.
         path: Where; may be empty.
-        mended: Whether it has been mended.
-        mend: What mends it, where that is safe.
+        fixed: Whether it has been fixed.
+        fix: What fixes it, where that is safe.
         real: When it does harm, or is due, if nobody acts; None: it does already, or nobody can
             know when.
     """
@@ -66,8 +63,8 @@ class Finding:
     level: Level
     message: str
     path: str = ""
-    mended: bool = False
-    mend: Callable[[], None] | None = None
+    fixed: bool = False
+    fix: Callable[[], None] | None = None
     real: datetime | None = None
 
 
@@ -75,7 +72,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Examined:
     """What the outlook is reckoned from.
 
     Attributes:
@@ -93,8 +90,8 @@ class Known:
     draft_file: str = ""
 
 
-def outlook(
-    known: Known, settings: TimelineSettings, now: datetime, within: timedelta
+def coming_findings(
+    known: Examined, settings: TimelineSettings, now: datetime, within: timedelta
 ) -> tuple[Finding, ...]:
     """Say what is due, what will end, and what would be missing on the day of a theft.
 
@@ -115,12 +112,12 @@ def outlook(
     )
 
 
-def _releases(known: Known) -> bool:
+def _releases(known: Examined) -> bool:
     """Whether releases are signed here: a holder of nothing but a root key has none to renew."""
     return known.keyset is not None and any("release" in key.roles for key in known.state.keys)
 
 
-def _clock(known: Known, now: datetime, settings: TimelineSettings) -> Iterator[Finding]:
+def _clock(known: Examined, now: datetime, settings: TimelineSettings) -> Iterator[Finding]:
     times = [
         time
         for key in known.state.keys
@@ -191,7 +188,7 @@ def _cards(state: StoreState, now: datetime) -> Iterator[Finding]:
 
 
 def _keyset(
-    known: Known, keyset: KeysetStatement, now: datetime, within: timedelta
+    known: Examined, keyset: KeysetStatement, now: datetime, within: timedelta
 ) -> Iterator[Finding]:
     left, needed = len(holders_left(keyset.root, known.state)), keyset.root.threshold
     if left < needed:
@@ -203,7 +200,7 @@ def _keyset(
     ends = f"without it no card is trusted from {told.ends:{SHOWN_TIME}} on"
     draft = waiting_draft(known.state, keyset, known.untrusted_draft, now=now)
     if draft is not None:
-        missing = max(one.missing for one in signings(draft, keyset))
+        missing = max(one.missing for one in quorum_signatures(draft, keyset))
         need = f"{missing} more holder(s) have to sign it" if missing else "publish it"
         message = f"keyset {told.number} waits here: {need}; {ends}"
         yield Finding("doctor.draft_waits", "alarm", message, known.draft_file, real=told.ends)
@@ -257,7 +254,7 @@ def examine_store(
     draft: Path | None = None,
     fix: bool = False,
 ) -> tuple[Finding, ...]:
-    """Look for everything that this module knows of, and mend what is safe to mend if asked.
+    """Look for everything that this module knows of, and fix what is safe to fix if asked.
 
     A store in files is held alone meanwhile, so nothing that is under way is taken for a
     leftover; in a database there is nothing half done.
@@ -268,11 +265,11 @@ def examine_store(
         now: The time, with its zone.
         expires_within: Also say what will be due by then.
         draft: Where a keyset statement may wait for the roots.
-        fix: Mend.
+        fix: Do it.
 
     Raises:
         StoreFault: ``keystore.busy``, or as :meth:`DirectoryStore.load`.
-        FileFault: The directory cannot be read, or what was to be mended not be written.
+        FileFault: The directory cannot be read, or what was to be fixed not be written.
     """
     with alone(store.path) if isinstance(store, DirectoryStore) else nullcontext():
         state, halves = _of_one_moment(store)
@@ -280,10 +277,10 @@ def examine_store(
         if isinstance(store, DirectoryStore):
             found = [*_leftovers(store), *_strange_halves(store), *found, *_modes(store)]
         if fix:
-            found = [_mended(finding) for finding in found]
+            found = [_fixed(finding) for finding in found]
     known, broken = _known(store, state, draft)
     found += [*broken, *_log(store, known)]
-    return (*found, *outlook(known, settings, now, expires_within))
+    return (*found, *coming_findings(known, settings, now, expires_within))
 
 
 def _of_one_moment(store: KeyStore) -> tuple[StoreState, frozenset[str]]:
@@ -294,11 +291,11 @@ def _of_one_moment(store: KeyStore) -> tuple[StoreState, frozenset[str]]:
             return state, halves
 
 
-def _mended(finding: Finding) -> Finding:
-    if finding.mend is None:
+def _fixed(finding: Finding) -> Finding:
+    if finding.fix is None:
         return finding
-    finding.mend()
-    return Finding(finding.code, "note", finding.message, finding.path, mended=True)
+    finding.fix()
+    return Finding(finding.code, "note", finding.message, finding.path, fixed=True)
 
 
 def _leftovers(store: DirectoryStore) -> Iterator[Finding]:
@@ -308,8 +305,8 @@ def _leftovers(store: DirectoryStore) -> Iterator[Finding]:
         for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
             if _TEMPORARY.fullmatch(entry.name):
                 message = "a killed process left this file"
-                mend = partial(remove, entry)
-                yield Finding("doctor.leftover", "alarm", message, str(entry), mend=mend)
+                fix = partial(remove, entry)
+                yield Finding("doctor.leftover", "alarm", message, str(entry), fix=fix)
             elif folder == store.path and entry.name not in _OURS:
                 message = "this is nothing that cardsign has written"
                 yield Finding("doctor.stranger", "note", message, str(entry))
@@ -331,8 +328,8 @@ def _private_halves(
     for thumbprint in sorted(halves - held.keys()):
         message = "this private half belongs to no key of the store"
         where = store.private_place(thumbprint)
-        mend = partial(store.remove_private, thumbprint)
-        yield Finding("doctor.leftover", "alarm", message, where, mend=mend)
+        fix = partial(store.remove_private, thumbprint)
+        yield Finding("doctor.leftover", "alarm", message, where, fix=fix)
     for thumbprint, key in held.items():
         if thumbprint not in halves:
             message = f"the private half of key {key.kid!r} is not here"
@@ -354,14 +351,14 @@ def _modes(store: DirectoryStore) -> Iterator[Finding]:
 def _too_open(entry: Path) -> Finding:
     mode = stat.S_IMODE(entry.stat().st_mode)
 
-    def mend() -> None:
+    def fix() -> None:
         set_mode(entry, mode & ~_SHARED_BITS)
 
     message = f"group or others can access this (mode {mode:04o})"
-    return Finding("doctor.permissions", "alarm", message, str(entry), mend=mend)
+    return Finding("doctor.permissions", "alarm", message, str(entry), fix=fix)
 
 
-def _log(store: KeyStore, known: Known) -> Iterator[Finding]:
+def _log(store: KeyStore, known: Examined) -> Iterator[Finding]:
     path, release = store.log_place, known.release
     try:
         log = store.read_audit()
@@ -383,7 +380,7 @@ def _log(store: KeyStore, known: Known) -> Iterator[Finding]:
 
 def _known(
     store: KeyStore, state: StoreState, draft: Path | None
-) -> tuple[Known, tuple[Finding, ...]]:
+) -> tuple[Examined, tuple[Finding, ...]]:
     """The store with the statements beside it; without them if they cannot be relied on."""
     ledger = StatementHistory(store.statement_storage, state.statements)
     try:
@@ -392,5 +389,5 @@ def _known(
         if draft is not None and keyset is not None and draft.is_file():
             waiting = read_bytes(draft, max_bytes=MAX_STATEMENT_BYTES)
     except (StoreFault, FileFault) as fault:
-        return Known(state), (Finding(fault.code, "alarm", fault.message, fault.path),)
-    return Known(state, keyset, release, waiting, str(draft or "")), ()
+        return Examined(state), (Finding(fault.code, "alarm", fault.message, fault.path),)
+    return Examined(state, keyset, release, waiting, str(draft or "")), ()

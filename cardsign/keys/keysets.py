@@ -136,7 +136,7 @@ def _day(seconds: int) -> str:
 
 
 #: How long a statement is believed: a quarter, so that the roots are used often enough to work.
-DEFAULT_LIFETIME: Final = timedelta(days=90)
+KEYSET_LIFETIME: Final = timedelta(days=90)
 #: How long a newly listed key counts. Renewed with the statement; a backstop, not the rotation.
 KEY_LIFETIME: Final = timedelta(days=400)
 #: Who holds an online key whose record names nobody.
@@ -215,7 +215,7 @@ class KeysetPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Signing:
+class QuorumSignatures:
     """One quorum that has to sign a statement, and who of it has.
 
     Attributes:
@@ -270,7 +270,7 @@ def draft_next(
     previous: KeysetStatement | None,
     *,
     now: datetime,
-    lifetime: timedelta = DEFAULT_LIFETIME,
+    lifetime: timedelta = KEYSET_LIFETIME,
 ) -> KeysetStatement:
     """Draft the first statement, or the next version; unsigned.
 
@@ -286,7 +286,7 @@ def draft_recovery(
     previous: KeysetStatement,
     *,
     now: datetime,
-    lifetime: timedelta = DEFAULT_LIFETIME,
+    lifetime: timedelta = KEYSET_LIFETIME,
 ) -> KeysetStatement:
     """Draft the statement with which the recovery keys open the next epoch; unsigned.
 
@@ -324,7 +324,9 @@ def check_draft(statement: KeysetStatement, previous: KeysetStatement | None) ->
             raise
 
 
-def signings(statement: KeysetStatement, previous: KeysetStatement | None) -> tuple[Signing, ...]:
+def quorum_signatures(
+    statement: KeysetStatement, previous: KeysetStatement | None
+) -> tuple[QuorumSignatures, ...]:
     """Say which quorums have to sign a draft, and who has; a check raises, this tells."""
     quorums: dict[str, Quorum] = {}
     if previous is not None and statement.epoch == previous.epoch:
@@ -338,7 +340,9 @@ def signings(statement: KeysetStatement, previous: KeysetStatement | None) -> tu
     counted = count(
         statement.envelope, (key.public for each in quorums.values() for key in each.keys)
     )
-    return tuple(Signing(whose, each, each.holders(counted)) for whose, each in quorums.items())
+    return tuple(
+        QuorumSignatures(whose, each, each.holders(counted)) for whose, each in quorums.items()
+    )
 
 
 def _drafted(

@@ -31,7 +31,7 @@ from cardsign.statements.release import (
 )
 
 #: How long a release is believed: a week, renewed at its half, so a dead cron has days to be seen.
-DEFAULT_LIFETIME: Final = timedelta(days=7)
+RELEASE_LIFETIME: Final = timedelta(days=7)
 #: The clocks of the issuer's own hosts may differ by so much.
 SKEW: Final = timedelta(minutes=5)
 
@@ -111,7 +111,7 @@ def draft_following(
     *,
     seq: int,
     now: datetime,
-    lifetime: timedelta = DEFAULT_LIFETIME,
+    lifetime: timedelta = RELEASE_LIFETIME,
 ) -> ReleaseStatement:
     """Draft the next release; unsigned.
 
@@ -164,7 +164,9 @@ def draft_following(
     return release_of(Envelope(TYP_RELEASE, payload, ()))
 
 
-def is_needed(draft: ReleaseStatement, previous: ReleaseStatement | None, *, now: datetime) -> bool:
+def says_something_new(
+    draft: ReleaseStatement, previous: ReleaseStatement | None, *, now: datetime
+) -> bool:
     """Whether a release says anything new, or the one before is past half its life, or not begun.
 
     A longer audit log alone is nothing new: each release makes it longer itself.

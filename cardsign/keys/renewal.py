@@ -12,7 +12,7 @@ from typing import Final
 
 from cardsign.keys.history import read_draft
 from cardsign.keys.keysets import (
-    DEFAULT_LIFETIME,
+    KEYSET_LIFETIME,
     Difference,
     KeysetPlan,
     check_draft,
@@ -99,7 +99,7 @@ def says_more(
     draft: KeysetStatement,
     *,
     now: datetime,
-    lifetime: timedelta = DEFAULT_LIFETIME,
+    lifetime: timedelta = KEYSET_LIFETIME,
 ) -> tuple[Difference, ...]:
     """Return what a draft changes besides what the key store has to say; nobody vouches for it.
 
@@ -132,7 +132,7 @@ def next_draft(
     untrusted_draft: bytes | None,
     *,
     now: datetime,
-    lifetime: timedelta = DEFAULT_LIFETIME,
+    lifetime: timedelta = KEYSET_LIFETIME,
 ) -> tuple[KeysetStatement, bool] | None:
     """Draft the next statement if one is due, or find that the draft which is there will do.
 

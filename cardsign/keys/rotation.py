@@ -87,13 +87,6 @@ def steps(
     return tuple(sorted(found, key=order))
 
 
-def next_step(
-    state: StoreState, settings: TimelineSettings, now: datetime, *, asked: bool = False
-) -> Step | None:
-    """Return the step to do now, else the one that comes next; None if there is none."""
-    return next(iter(steps(state, settings, now, asked=asked)), None)
-
-
 def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetime) -> Change:
     """Take a step that changes a key of the store.
 

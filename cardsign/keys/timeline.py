@@ -39,7 +39,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class TimelineRow:
     """A row of the picture: a key or a statement.
 
     Attributes:
@@ -59,14 +59,18 @@ class Life:
     key: KeyRecord | None = None
 
 
-def lives(state: StoreState, settings: TimelineSettings, now: datetime) -> tuple[Life, ...]:
+def key_rows(
+    state: StoreState, settings: TimelineSettings, now: datetime
+) -> tuple[TimelineRow, ...]:
     """Return the lives of the keys: roots first, then by role, the oldest first."""
     ahead = steps(state, settings, now)
     keys = sorted(state.keys, key=lambda key: min(map(_ORDER.index, key.roles)))
     return tuple(_life(state, key, ahead) for key in keys)
 
 
-def standings(keyset: KeysetStatement | None, release: ReleaseStatement | None) -> tuple[Life, ...]:
+def statement_rows(
+    keyset: KeysetStatement | None, release: ReleaseStatement | None
+) -> tuple[TimelineRow, ...]:
     """Return the lives of the newest statements: how long they stand, when they are to be renewed.
 
     Args:
@@ -78,15 +82,15 @@ def standings(keyset: KeysetStatement | None, release: ReleaseStatement | None) 
         number = f"{keyset.epoch}.{keyset.version}"
         start, end = _time(keyset.iat), _time(keyset.exp)
         due = end - timedelta(seconds=(keyset.exp - keyset.iat) // 3)
-        found.append(Life(number, "keyset", (Span("stands", start, end),), due))
+        found.append(TimelineRow(number, "keyset", (Span("stands", start, end),), due))
     if release is not None:
         start, end = _time(release.iat), _time(release.exp)
         due = start + (end - start) / 2
-        found.append(Life(str(release.seq), "release", (Span("stands", start, end),), due))
+        found.append(TimelineRow(str(release.seq), "release", (Span("stands", start, end),), due))
     return tuple(found)
 
 
-def extent(drawn: Sequence[Life], now: datetime) -> tuple[datetime, datetime]:
+def extent(drawn: Sequence[TimelineRow], now: datetime) -> tuple[datetime, datetime]:
     """Return the times between which there is something to draw; never the same one twice."""
     times = [now]
     for life in drawn:
@@ -97,7 +101,7 @@ def extent(drawn: Sequence[Life], now: datetime) -> tuple[datetime, datetime]:
     return start, end + margin
 
 
-def _life(state: StoreState, key: KeyRecord, steps_ahead: tuple[Step, ...]) -> Life:
+def _life(state: StoreState, key: KeyRecord, steps_ahead: tuple[Step, ...]) -> TimelineRow:
     step = next((one for one in steps_ahead if one.key == key), None)
     ahead = [one for one in steps_ahead if one.action != "destroy"]
     over = key.times.revoked or key.times.retired
@@ -113,7 +117,7 @@ def _life(state: StoreState, key: KeyRecord, steps_ahead: tuple[Step, ...]) -> L
         spans.append(Span("signs", last.due, None, ahead=True))
     what = f"{key.alg} {' and '.join(key.roles)}"
     due = step.due if step is not None else None
-    return Life(key.kid, what, tuple(spans), due, over, key)
+    return TimelineRow(key.kid, what, tuple(spans), due, over, key)
 
 
 def _begun(state: StoreState, key: KeyRecord) -> list[tuple[Phase, datetime]]:

@@ -73,10 +73,10 @@ def test_what_is_safe_to_mend_is_mended(
     path = spoil(store)
 
     (told,) = examine(store)
-    (mended,) = examine(store, fix=True)
+    (fixed,) = examine(store, fix=True)
 
-    assert (told.code, told.level, told.path, told.mended) == (code, "alarm", str(path), False)
-    assert (mended.code, mended.level, mended.mended) == (code, "note", True)
+    assert (told.code, told.level, told.path, told.fixed) == (code, "alarm", str(path), False)
+    assert (fixed.code, fixed.level, fixed.fixed) == (code, "note", True)
     assert examine(store) == []
     assert store.signer(record, b"correct horse battery staple").sign(b"x")
 

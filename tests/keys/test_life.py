@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from cardsign.errors import StoreFault
 from cardsign.keys import (
     MAX_PUBLICATIONS,
+    Step,
     StoreState,
     cards_to_sign,
     lifecycle,
-    next_step,
     steps,
     take,
 )
@@ -55,6 +56,11 @@ def relieved() -> StoreState:
 def retired() -> StoreState:
     """`one` has left the key set at the first lawful moment."""
     return of(lifecycle.retire(relieved(), "one", now=after(530), settings=QUICK))
+
+
+def next_step(*arguments: Any, **named: Any) -> Step | None:
+    """The first of the steps ahead."""
+    return next(iter(steps(*arguments, **named)), None)
 
 
 def refused(step: Callable[[], object]) -> StoreFault:

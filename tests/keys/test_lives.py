@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cardsign.keys import Span, StoreState, extent, lifecycle, lives, standings
+from cardsign.keys import Span, StoreState, extent, key_rows, lifecycle, statement_rows
 from cardsign.statements import KeysetId
 from tests.keys.issuing import DAY, NOW, first, released
 from tests.keys.lives import EMPTY, NOON, QUICK, after, of, public, published
@@ -23,7 +23,7 @@ def rotated() -> StoreState:
 
 def test_a_life_is_drawn_phase_by_phase():
     """Each begins where the one before ends; a forecast ends the last one."""
-    one, two, gone = lives(rotated(), QUICK, after(300))
+    one, two, gone = key_rows(rotated(), QUICK, after(300))
 
     assert [(span.phase, span.start, span.end) for span in one.spans] == [
         ("signs", NOON, after(210)),
@@ -43,7 +43,7 @@ def test_what_lies_ahead_is_marked_as_such():
     state = of(lifecycle.enter(rotated(), public("next"), now=after(300)))
     state = of(lifecycle.record_publication(state, published(after(480), ["one", "two", "next"])))
 
-    _, two, _, following = lives(state, QUICK, after(490))
+    _, two, _, following = key_rows(state, QUICK, after(490))
 
     assert two.spans[-1].end == after(1210)
     assert [(span.phase, span.start, span.ahead) for span in following.spans] == [
@@ -56,7 +56,7 @@ def test_a_key_that_was_retired_has_verified_to_its_end():
     """And nothing after it."""
     state = of(lifecycle.retire(rotated(), "one", now=after(600), settings=QUICK))
 
-    one = lives(state, QUICK, after(700))[0]
+    one = key_rows(state, QUICK, after(700))[0]
 
     assert [span.phase for span in one.spans] == ["signs", "signs_on", "verifies"]
     assert one.spans[-1].end == one.ended == after(600)
@@ -65,7 +65,7 @@ def test_a_key_that_was_retired_has_verified_to_its_end():
 def test_there_is_always_room_to_draw():
     """Also for one key that was made a moment ago, and for none."""
     state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
-    for drawn in (lives(state, QUICK, NOON), lives(EMPTY, QUICK, NOON)):
+    for drawn in (key_rows(state, QUICK, NOON), key_rows(EMPTY, QUICK, NOON)):
         start, end = extent(drawn, NOON)
         assert start <= NOON < end
 
@@ -75,14 +75,14 @@ def test_a_root_key_is_drawn_first_and_signs_until_it_ends():
     state = of(lifecycle.enter(EMPTY, public("one"), now=NOON))
     state = of(lifecycle.enter(state, public("root"), now=after(5), roles=("root",)))
 
-    root, _ = lives(state, QUICK, after(10))
+    root, _ = key_rows(state, QUICK, after(10))
 
     assert [(span.phase, span.start, span.end) for span in root.spans] == [
         ("signs", after(5), None)
     ]
     assert (root.what, root.due) == ("ES256 root", None)
     ended = of(lifecycle.retire(state, "root", now=after(20), settings=QUICK))
-    assert lives(ended, QUICK, after(30))[0].spans[-1].end == after(20)
+    assert key_rows(ended, QUICK, after(30))[0].spans[-1].end == after(20)
 
 
 def test_a_key_that_waits_for_the_roots_is_drawn_so():
@@ -97,8 +97,8 @@ def test_a_key_that_waits_for_the_roots_is_drawn_so():
         )
     )
 
-    assert [span.phase for span in lives(state, QUICK, after(10))[1].spans] == ["unlisted"]
-    spans = lives(listed, QUICK, after(10))[1].spans
+    assert [span.phase for span in key_rows(state, QUICK, after(10))[1].spans] == ["unlisted"]
+    spans = key_rows(listed, QUICK, after(10))[1].spans
     assert [(span.phase, span.start) for span in spans] == [
         ("unlisted", after(5)),
         ("waits", after(9)),
@@ -109,9 +109,9 @@ def test_statements_are_drawn_until_they_end():
     """With when they are to be renewed: a third of a keyset's life, half of a release's."""
     keyset = first()
 
-    one, other = standings(keyset, released(keyset, None))
+    one, other = statement_rows(keyset, released(keyset, None))
 
     assert (one.name, one.what, one.due) == ("1.1", "keyset", NOW + 60 * DAY)
     assert one.spans == (Span("stands", NOW, NOW + 90 * DAY),)
     assert (other.what, other.due) == ("release", NOW + 3.5 * DAY)
-    assert standings(None, None) == ()
+    assert statement_rows(None, None) == ()

@@ -11,13 +11,13 @@ import pytest
 
 from cardsign.keys import (
     DEFAULT_SETTINGS,
+    Examined,
     Finding,
     KeyRecord,
-    Known,
     StoreState,
+    coming_findings,
     lifecycle,
     next_draft,
-    outlook,
     write_draft,
 )
 from cardsign.statements import TYP_KEYSET, KeysetStatement, sign_statement
@@ -28,9 +28,9 @@ from tests.keys.lives import EMPTY, NOON, QUICK, after, of, public, published
 PROGRAM = "exec:/usr/local/bin/sign"
 
 
-def found(known: Known, now: datetime, within: timedelta = timedelta(0)) -> list[Finding]:
+def found(known: Examined, now: datetime, within: timedelta = timedelta(0)) -> list[Finding]:
     """What is foreseen of statements and keys, but for steps that are due."""
-    looked = outlook(known, DEFAULT_SETTINGS, now, within)
+    looked = coming_findings(known, DEFAULT_SETTINGS, now, within)
     return [one for one in looked if one.code not in ("doctor.due", "doctor.no_standby")]
 
 
@@ -49,16 +49,16 @@ def keyset() -> KeysetStatement:
     return first()
 
 
-def known(**changes: Any) -> Known:
+def known(**changes: Any) -> Examined:
     """A store in which all is well."""
     whole = {"state": STATE, "keyset": keyset(), "release": released(keyset(), None)}
-    return Known(**{**whole, **changes})
+    return Examined(**{**whole, **changes})
 
 
 def test_where_all_is_well_nothing_is_foreseen() -> None:
     """Nor is it where there are no statements at all."""
     assert found(known(), NOW + DAY) == []
-    assert found(Known(STATE), NOW + 10_000 * DAY) == []
+    assert found(Examined(STATE), NOW + 10_000 * DAY) == []
 
 
 RELEASES: dict[str, tuple[dict[str, Any], timedelta, str]] = {
@@ -168,7 +168,7 @@ STANDBYS: dict[str, tuple[StoreState, str | None]] = {
 @pytest.mark.parametrize(("state", "words"), STANDBYS.values(), ids=STANDBYS)
 def test_a_key_that_nothing_could_replace_is_noted(state: StoreState, words: str | None) -> None:
     """Nobody has to act today; on the day of a theft it is too late."""
-    looked = outlook(Known(state), DEFAULT_SETTINGS, NOON, timedelta(0))
+    looked = coming_findings(Examined(state), DEFAULT_SETTINGS, NOON, timedelta(0))
     notes = [one for one in looked if one.code == "doctor.no_standby"]
 
     assert [(note.level, str(words) in note.message) for note in notes] == (
@@ -183,7 +183,7 @@ def test_cards_that_hold_up_a_rotation_are_an_alarm_once_the_old_key_is_done() -
     revoked = of(lifecycle.revoke(state, "one", reason="superseded", now=after(1)))
 
     def levels(state: StoreState, second: int) -> list[tuple[str, str]]:
-        looked = found(Known(state), after(second))
+        looked = found(Examined(state), after(second))
         return [(one.level, one.path) for one in looked if one.code == "doctor.cards_unsigned"]
 
     card = "https://tides.example/a2a"

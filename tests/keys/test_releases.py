@@ -19,7 +19,7 @@ from cardsign.keys import (
     past_half_life,
     settled_cards,
 )
-from cardsign.keys.releases import is_needed
+from cardsign.keys.releases import says_something_new
 from cardsign.statements import StatementRefused, check_release
 from tests.keys.issuing import DAY, NOW, URL, first, released, signed, thumbprint
 
@@ -158,8 +158,8 @@ def test_cron_signs_only_what_is_needed(plan: ReleasePlan, after: timedelta, nee
     one = released(keyset, None, ReleasePlan(((URL, A),)))
     now = NOW + after
     draft = draft_following(plan, keyset, one, seq=2, now=now)
-    assert is_needed(draft, one, now=now) is needed
-    assert is_needed(draft, None, now=now)
+    assert says_something_new(draft, one, now=now) is needed
+    assert says_something_new(draft, None, now=now)
     assert past_half_life(one, now=now) is (after >= timedelta(days=3, hours=12))
 
 
@@ -170,7 +170,9 @@ def test_a_release_of_a_clock_that_was_ahead_is_replaced(seconds: int, needed: b
     one = released(keyset, None)
     now = NOW - timedelta(seconds=seconds)
     assert (
-        is_needed(draft_following(ReleasePlan(), keyset, one, seq=2, now=now), one, now=now)
+        says_something_new(
+            draft_following(ReleasePlan(), keyset, one, seq=2, now=now), one, now=now
+        )
         is needed
     )
 

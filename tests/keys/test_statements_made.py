@@ -19,8 +19,8 @@ from cardsign.keys import (
     check_step,
     draft_next,
     draft_recovery,
+    quorum_signatures,
     read_draft,
-    signings,
     write_draft,
 )
 from cardsign.keys.keysets import differences
@@ -248,7 +248,7 @@ def test_it_is_said_who_is_missing(
     before = first()
     draft = draft_next(plan(**changes), before, now=NOW)
     statement = signed(draft, *names) if names else draft
-    assert {one.whose: one.missing for one in signings(statement, before)} == missing
+    assert {one.whose: one.missing for one in quorum_signatures(statement, before)} == missing
     check_draft(statement, before)
     if any(missing.values()):
         with pytest.raises(StatementRefused):
@@ -262,7 +262,10 @@ def test_recovery_is_signed_by_recovery_and_its_own_root() -> None:
     before = first()
     draft = draft_recovery(plan(root=quorum(1, "dan")), before, now=NOW)
     assert (draft.epoch, draft.version, draft.prev) == (2, 1, None)
-    assert [one.whose for one in signings(draft, before)] == ["the recovery keys", "its own root"]
+    assert [one.whose for one in quorum_signatures(draft, before)] == [
+        "the recovery keys",
+        "its own root",
+    ]
     check_step(signed(draft, "rita", "dan"), before)
     with pytest.raises(StatementRefused):
         check_step(signed(draft, "ann", "bob", "dan"), before)

@@ -32,7 +32,7 @@ from cardsign.keys import (
     plan_renewal,
     steps,
 )
-from cardsign.keys.releases import is_needed
+from cardsign.keys.releases import says_something_new
 from cardsign.keys.stores import KeyStore
 from cardsign.sign import sign_card
 from cardsign.statements import (
@@ -271,7 +271,7 @@ class Issuer:
         seq = self.release.seq + 1 if self.release else 1
         life_time = timedelta(seconds=self.setting.release_life)
         draft = draft_following(plan, keyset, self.release, seq=seq, now=now, lifetime=life_time)
-        if not is_needed(draft, self.release, now=now):
+        if not says_something_new(draft, self.release, now=now):
             return
         wanted = {key.public.thumbprint for key in keyset.keys} - draft.revoked
         holders = [key for key in state.signing_keys(now, "release") if key.thumbprint in wanted]

@@ -22,7 +22,7 @@ from cardsign.keys.lifecycle import SHOWN_TIME
 from cardsign.keys.model import StoreState
 from cardsign.keys.renewal import Renewal, plan_renewal
 from cardsign.keys.rotation import Step, steps
-from cardsign.keys.timeline import Life, Phase, Span, extent, lives, standings
+from cardsign.keys.timeline import Phase, Span, TimelineRow, extent, key_rows, statement_rows
 
 # The lives of keys as an SVG picture; it needs no script, font or style from elsewhere.
 
@@ -53,7 +53,7 @@ _SAID: Final = 140  # characters of a line below the picture
 _CHARACTER: Final = 6.4  # pixels, about, of the font
 
 
-def draw_svg(drawn: Sequence[Life], now: datetime, said: Sequence[str] = ()) -> bytes:
+def draw_svg(drawn: Sequence[TimelineRow], now: datetime, said: Sequence[str] = ()) -> bytes:
     """Return the picture: a row for each life, time from left to right, a line for now.
 
     Args:
@@ -87,7 +87,7 @@ class _Canvas:
         share = (time - self.start) / (self.end - self.start)
         return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
 
-    def draw(self, drawn: Sequence[Life], now: datetime, bottom: int) -> Iterator[str]:
+    def draw(self, drawn: Sequence[TimelineRow], now: datetime, bottom: int) -> Iterator[str]:
         yield from self._axis(bottom)
         for row, life in enumerate(drawn):
             yield from self._row(life, _TOP + row * _ROW)
@@ -109,7 +109,7 @@ class _Canvas:
             yield _text(x, _TOP - 16, time.strftime(form), fill=_GREY)
         yield _text(_WIDTH - _RIGHT, 16, "UTC", fill=_GREY, anchor="end")
 
-    def _row(self, life: Life, top: int) -> Iterator[str]:
+    def _row(self, life: TimelineRow, top: int) -> Iterator[str]:
         name = life.name if len(life.name) <= _NAME else f"{life.name[: _NAME - 1]}…"
         yield _text(12, top + 13, name)
         yield _text(112, top + 13, life.what, fill=_GREY)
@@ -132,7 +132,7 @@ class _Canvas:
         width = round(max(end - x, 1.5), 1)
         return f'<rect x="{x}" y="{top}" width="{width}" height="{_BAR}" rx="2" {how}/>'
 
-    def _due(self, life: Life, top: int, now: datetime) -> Iterator[str]:
+    def _due(self, life: TimelineRow, top: int, now: datetime) -> Iterator[str]:
         """A mark where something is to be done, in time or long since."""
         if life.due is not None:
             x = self.x(max(life.due, now))
@@ -140,7 +140,7 @@ class _Canvas:
             yield f'<line {place} stroke="{_RED}" stroke-width="2.5"/>'
 
 
-def _drawing_legend(drawn: Sequence[Life], top: int) -> Iterator[tuple[int, str]]:
+def _drawing_legend(drawn: Sequence[TimelineRow], top: int) -> Iterator[tuple[int, str]]:
     """What the colours mean that are in the picture, each with its row."""
     shown = {span.phase for life in drawn for span in life.spans if not span.ahead}
     marks = [
@@ -197,7 +197,7 @@ def timeline(output: str | None, keystore: KeystoreOptions, as_json: bool) -> No
     store = keystore.open()
     state, ledger = store.state, StatementHistory.of(store)
     keyset, release = ledger.newest_keyset(), ledger.newest_release()
-    drawn = (*lives(state, settings, now), *standings(keyset, release))
+    drawn = (*key_rows(state, settings, now), *statement_rows(keyset, release))
     told = [_step(step, now) for step in steps(state, settings, now)]
     if keyset is not None:
         told.append(_keyset_step(plan_renewal(state, keyset, now=now)))
@@ -214,7 +214,7 @@ def timeline(output: str | None, keystore: KeystoreOptions, as_json: bool) -> No
             click.echo(safe(f"  {line}", limit=400))
 
 
-def _picture(drawn: Sequence[Life], state: StoreState, now: datetime) -> Iterator[str]:
+def _picture(drawn: Sequence[TimelineRow], state: StoreState, now: datetime) -> Iterator[str]:
     if not state.keys:
         yield "there are no keys yet"
         return
@@ -229,7 +229,7 @@ def _picture(drawn: Sequence[Life], state: StoreState, now: datetime) -> Iterato
     yield ""
 
 
-def _bar(life: Life, start: datetime, end: datetime, now: datetime) -> str:
+def _bar(life: TimelineRow, start: datetime, end: datetime, now: datetime) -> str:
     def column(time: datetime) -> int:
         return min(WIDTH - 1, int((time - start) / (end - start) * WIDTH))
 
@@ -246,7 +246,7 @@ def _bar(life: Life, start: datetime, end: datetime, now: datetime) -> str:
     return "".join(cells).rstrip()
 
 
-def _legend(drawn: Sequence[Life]) -> Iterator[str]:
+def _legend(drawn: Sequence[TimelineRow]) -> Iterator[str]:
     """What the marks mean that are in the picture, two or three to a line."""
     shown = {span.phase for life in drawn for span in life.spans if not span.ahead}
     marks = [f"{_MARKS[phase]} {meaning}" for phase, meaning in MEANINGS if phase in shown]
@@ -287,7 +287,7 @@ def _when(due: datetime | None, now: datetime) -> str:
     return "now" if due <= now else f"{due:{SHOWN_TIME}}"
 
 
-def _as_json(life: Life) -> dict[str, Any]:
+def _as_json(life: TimelineRow) -> dict[str, Any]:
     key = life.key
     about: dict[str, Any] = {"statement": life.what, "number": life.name}
     if key is not None:
