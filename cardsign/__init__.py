@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from cardsign.net.guarded import GuardedTransport as GuardedTransport
     from cardsign.reasons import REASONS as REASONS
     from cardsign.reasons import Reason as Reason
-    from cardsign.sign import Signing as Signing
+    from cardsign.sign import SignedCard as SignedCard
     from cardsign.sign import SigningOptions as SigningOptions
     from cardsign.sign import sign_card as sign_card
     from cardsign.sign import sign_with_notes as sign_with_notes
@@ -153,7 +153,7 @@ _NAMES = {
         "Reason",
     ),
     "cardsign.sign": (
-        "Signing",
+        "SignedCard",
         "SigningOptions",
         "sign_card",
         "sign_with_notes",

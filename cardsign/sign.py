@@ -121,7 +121,7 @@ class SigningOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Signing:
+class SignedCard:
     """What came of signing.
 
     Attributes:
@@ -169,7 +169,9 @@ def sign_card(
     return sign_with_notes(document, signers, SigningOptions(profiles=profiles)).document
 
 
-def sign_with_notes(document: bytes, signers: Sequence[Signer], options: SigningOptions) -> Signing:
+def sign_with_notes(
+    document: bytes, signers: Sequence[Signer], options: SigningOptions
+) -> SignedCard:
     """Sign a card and say what else there is to know; see :func:`sign_card`.
 
     Raises:
@@ -205,7 +207,7 @@ def sign_with_notes(document: bytes, signers: Sequence[Signer], options: Signing
     changed = card is not given or entries != list(card.signatures)
     signed = render({**card.document, "signatures": entries}) if changed else document
     check_as_an_outsider(signed, signers, force=options.force)
-    return Signing(signed, changed, tuple(one.payload.profile for one in plan), tuple(notes))
+    return SignedCard(signed, changed, tuple(one.payload.profile for one in plan), tuple(notes))
 
 
 def _check_profiles(names: tuple[str, ...], allowed: tuple[str, ...]) -> None:

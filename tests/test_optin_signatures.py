@@ -23,7 +23,7 @@ from support import (
 from cardsign.card import DEFAULT_PROFILES, OPT_IN_PROFILES, canonicalize
 from cardsign.errors import UsageFault
 from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, read_entry
-from cardsign.sign import COMPAT_PROFILES, Signing, SigningOptions, sign_with_notes
+from cardsign.sign import COMPAT_PROFILES, SignedCard, SigningOptions, sign_with_notes
 from cardsign.trust import Enrolment, KeysAnchor
 from cardsign.verify import MAX_EXPLAINED_VALUES
 
@@ -37,12 +37,12 @@ CARDS: dict[str, dict[str, Any]] = {
 each_profile = pytest.mark.parametrize(("profile", "card"), CARDS.items(), ids=CARDS)
 
 
-def sign(card: dict[str, Any], *signers: PrivateKey, **options: Any) -> Signing:
+def sign(card: dict[str, Any], *signers: PrivateKey, **options: Any) -> SignedCard:
     """What came of signing."""
     return sign_with_notes(dump(card), signers, SigningOptions(**options))
 
 
-def notes(signing: Signing, code: str) -> list[str]:
+def notes(signing: SignedCard, code: str) -> list[str]:
     """The messages of the notes of one code."""
     return [note.message for note in signing.notes if note.code == code]
 

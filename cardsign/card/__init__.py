@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from cardsign.card.security import SCHEME_TYPES as SCHEME_TYPES
     from cardsign.card.security import Scheme as Scheme
     from cardsign.card.security import flat_requirements as flat_requirements
-    from cardsign.card.security import flat_scheme as flat_scheme
     from cardsign.card.security import requirements_of as requirements_of
     from cardsign.card.security import schemes_of as schemes_of
     from cardsign.card.serialize import jcs as jcs
@@ -128,7 +127,6 @@ _NAMES = {
         "SCHEME_TYPES",
         "Scheme",
         "flat_requirements",
-        "flat_scheme",
         "requirements_of",
         "schemes_of",
     ),

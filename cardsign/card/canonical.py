@@ -37,6 +37,7 @@ from functools import cached_property, partial
 from typing import Final, Literal
 
 from cardsign.card import tree
+from cardsign.card.interfaces import interfaces_of
 from cardsign.card.profiles import rule1
 from cardsign.card.profiles.js_instance import as_js_client
 from cardsign.card.profiles.prune import prune_empty, upgrade
@@ -99,12 +100,8 @@ class Payload:
     @property
     def names_an_endpoint(self) -> bool:
         """Whether a client could be built: some interface (1.0) or the card (0.3) has a url."""
-        interfaces = self.value.get("supportedInterfaces")
-        if isinstance(interfaces, list) and any(
-            isinstance(one, dict) and one.get("url") for one in interfaces
-        ):
-            return True
-        return bool(self.value.get("url"))
+        found = interfaces_of(self.value)
+        return any(bool(one.url) for one in found if one.member != "additionalInterfaces")
 
     def received_at(self, pointer: str) -> str:
         """Where the value at a pointer of the payload stood in the card; the pointer itself

@@ -22,7 +22,9 @@ from cardsign.card.canonical import (
     jcs,
     make_payload,
 )
+from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
+from cardsign.card.security import SCHEME_TYPES, flat_requirements
 from cardsign.card.strictjson import Json
 from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write
 from cardsign.errors import CanonicalizationError
@@ -31,18 +33,10 @@ from cardsign.errors import CanonicalizationError
 
 
 _CONNECTION: Final = frozenset({"url", "preferredTransport", "protocolVersion"})
-_DEFAULT_TRANSPORT: Final = "JSONRPC"  # A2A 0.3.0 5.5: preferredTransport's default
 _REQUIREMENTS: Final = "securityRequirements"
 _VERSION: Final = re.compile(r"(?P<minor>[0-9]+\.[0-9]+)(?:\.[0-9]+)?")
 
-# 1.0 wrapper -> (0.3 `type`, members that the 0.3 form names differently)
-_FLAT: Final[dict[str, tuple[str, dict[str, str]]]] = {
-    "apiKeySecurityScheme": ("apiKey", {"location": "in"}),
-    "httpAuthSecurityScheme": ("http", {}),
-    "oauth2SecurityScheme": ("oauth2", {}),
-    "openIdConnectSecurityScheme": ("openIdConnect", {}),
-    "mtlsSecurityScheme": ("mutualTLS", {}),
-}
+_BY_WRAPPER: Final = {one.wrapper: one for one in SCHEME_TYPES}
 
 
 def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node]) -> bool:
@@ -55,7 +49,7 @@ def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node])
     match node.source.tokens:
         case (str(name),) if name in _CONNECTION:
             members = payload.received.members
-            return any(_same_connection(members, one) for one in _interfaces(payload))
+            return any(_same_connection(members, one) for one in _old_interfaces(payload))
         case ("additionalInterfaces",):
             value = write(node)
             return isinstance(value, list) and _same_interfaces(value, payload)
@@ -64,11 +58,11 @@ def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node])
             flag = capabilities.get("extendedAgentCard") if isinstance(capabilities, dict) else None
             return isinstance(node.value, bool) and node.value is (flag is True)
         case ("security",):
-            return write(node) == _requirements(payload.value)
+            return write(node) == flat_requirements(payload.value)
         case ("skills", _, "security"):
             skill = _above(node, messages)
             owner = {name: write(one) for name, one in skill.items() if name == _REQUIREMENTS}
-            return bool(skill) and write(node) == _requirements(owner)
+            return bool(skill) and write(node) == flat_requirements(owner)
         case ("securitySchemes", _, str(member)):
             flat = _flat_scheme(_above(node, messages))
             # Not `==`: to Python 1 is True, to JSON it is not.
@@ -83,27 +77,24 @@ def _above(node: Node, messages: Mapping[Source, Node]) -> dict[str, Node]:
     return message.value if message is not None and isinstance(message.value, dict) else {}
 
 
-def _interfaces(payload: Payload) -> list[dict[str, Json]]:
-    interfaces = payload.value.get("supportedInterfaces")
-    return [i for i in interfaces if isinstance(i, dict)] if isinstance(interfaces, list) else []
+def _old_interfaces(payload: Payload) -> list[Interface]:
+    """The 1.0 interfaces of the payload that speak 0.x."""
+    return [
+        one
+        for one in interfaces_of(payload.value)
+        if one.written_in == "1.0" and str(one.version or "").startswith("0.")
+    ]
 
 
-def _is_0_3(interface: dict[str, Json]) -> bool:
-    return str(interface.get("protocolVersion", "")).startswith("0.")
-
-
-def _same_connection(document: Mapping[str, Json], interface: dict[str, Json]) -> bool:
+def _same_connection(document: Mapping[str, Json], interface: Interface) -> bool:
     """One covered 0.x interface must give all three members, so they are judged as one."""
-    if not _is_0_3(interface):
-        return False
-    version = interface.get("protocolVersion")
-    defaults = {"preferredTransport": _DEFAULT_TRANSPORT, "protocolVersion": version}
+    defaults = {"preferredTransport": DEFAULT_TRANSPORT, "protocolVersion": interface.version}
     given = {name: document[name] for name in _CONNECTION if document.get(name) is not None}
     connection = {**defaults, **given}
     return (
-        connection.get("url") == interface.get("url")
-        and connection["preferredTransport"] == interface.get("protocolBinding")
-        and _same_version(connection["protocolVersion"], version)
+        connection.get("url") == interface.url
+        and connection["preferredTransport"] == interface.binding
+        and _same_version(connection["protocolVersion"], interface.version)
     )
 
 
@@ -115,25 +106,8 @@ def _same_version(one: Json, other: Json) -> bool:
 
 
 def _same_interfaces(additional: list[Json], payload: Payload) -> bool:
-    current = {
-        jcs({"url": one.get("url"), "transport": one.get("protocolBinding")})
-        for one in _interfaces(payload)
-        if _is_0_3(one)
-    }
+    current = {jcs({"url": one.url, "transport": one.binding}) for one in _old_interfaces(payload)}
     return all(jcs(one) in current for one in additional)
-
-
-def _requirements(owner: dict[str, Json]) -> list[Json] | None:
-    requirements = owner.get(_REQUIREMENTS)
-    if not isinstance(requirements, list):
-        return None
-    flat: list[Json] = []
-    for one in requirements:
-        schemes = one.get("schemes") if isinstance(one, dict) else None
-        if not isinstance(schemes, dict):
-            return None
-        flat.append({n: s.get("list", []) for n, s in schemes.items() if isinstance(s, dict)})
-    return flat
 
 
 def _flat_scheme(scheme: Mapping[str, Node]) -> dict[str, Node]:
@@ -141,11 +115,11 @@ def _flat_scheme(scheme: Mapping[str, Node]) -> dict[str, Node]:
     if len(scheme) != 1:
         return {}
     ((wrapper, inner),) = scheme.items()
-    if wrapper not in _FLAT or not isinstance(inner.value, dict):
+    kind = _BY_WRAPPER.get(wrapper)
+    if kind is None or not isinstance(inner.value, dict):
         return {}
-    kind, renamed = _FLAT[wrapper]
-    members = {renamed.get(name, name): one for name, one in inner.value.items()}
-    return {"type": Node(kind), **members}
+    members = {kind.renamed.get(name, name): one for name, one in inner.value.items()}
+    return {"type": Node(kind.name), **members}
 
 
 class Excuse(Enum):

@@ -94,14 +94,6 @@ def requirements_of(owner: Mapping[str, Json]) -> Iterator[tuple[str, ...]]:
                 yield tuple(schemes) if isinstance(schemes, dict) else ()
 
 
-def flat_scheme(scheme: Json) -> dict[str, Json] | None:
-    """A 1.0 scheme as 0.3 writes it; None where it is not exactly one of the five."""
-    if not isinstance(scheme, dict) or len(scheme) != 1:
-        return None
-    found = _unwrapped(scheme)
-    return None if found is None else {"type": found[0].name, **found[1]}
-
-
 def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:
     """The `securityRequirements` of a card or skill as the `security` of 0.3.
 

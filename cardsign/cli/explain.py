@@ -16,8 +16,8 @@ from cardsign.explain.explanation import explain_card
 from cardsign.explain.report import (
     Change,
     Explanation,
+    HeldAt,
     Parting,
-    Place,
     Problem,
     ProfilePayload,
     SignatureExplanation,
@@ -154,7 +154,7 @@ def _by_place(parting: Parting) -> Iterable[tuple[str, list[str]]]:
     return groups.items()
 
 
-def _place(pointer: str, place: Place | None) -> str:
+def _place(pointer: str, place: HeldAt | None) -> str:
     if place is None:
         return "not in"
     if not place.pointers:

@@ -32,7 +32,7 @@ from cardsign.issuer.signers import CardSigners, card_signers, external_signer
 from cardsign.jose.jwks import JwkSet
 from cardsign.sign import (
     COMPAT_PROFILES,
-    Signing,
+    SignedCard,
     SigningOptions,
     check_as_an_outsider,
     sign_with_notes,
@@ -244,7 +244,7 @@ def sign(
     _report(signing, chosen.kids, as_json=as_json)
 
 
-def _report(signing: Signing, kids: list[str], *, as_json: bool) -> None:
+def _report(signing: SignedCard, kids: list[str], *, as_json: bool) -> None:
     if as_json:
         print_json(
             {

@@ -8,15 +8,15 @@ if TYPE_CHECKING:
     from cardsign.explain.comparison import MAX_CHANGES as MAX_CHANGES
     from cardsign.explain.comparison import MAX_PARTINGS as MAX_PARTINGS
     from cardsign.explain.comparison import differences as differences
+    from cardsign.explain.explanation import MAX_LISTED as MAX_LISTED
     from cardsign.explain.explanation import explain_card as explain_card
     from cardsign.explain.predictions import VERIFIERS as VERIFIERS
-    from cardsign.explain.reading import MAX_LISTED as MAX_LISTED
     from cardsign.explain.repairs import Suspect as Suspect
     from cardsign.explain.repairs import search as search
     from cardsign.explain.report import Change as Change
     from cardsign.explain.report import Explanation as Explanation
+    from cardsign.explain.report import HeldAt as HeldAt
     from cardsign.explain.report import Parting as Parting
-    from cardsign.explain.report import Place as Place
     from cardsign.explain.report import Problem as Problem
     from cardsign.explain.report import ProfilePayload as ProfilePayload
     from cardsign.explain.report import SignatureExplanation as SignatureExplanation
@@ -28,9 +28,11 @@ _NAMES = {
         "MAX_PARTINGS",
         "differences",
     ),
-    "cardsign.explain.explanation": ("explain_card",),
+    "cardsign.explain.explanation": (
+        "MAX_LISTED",
+        "explain_card",
+    ),
     "cardsign.explain.predictions": ("VERIFIERS",),
-    "cardsign.explain.reading": ("MAX_LISTED",),
     "cardsign.explain.repairs": (
         "Suspect",
         "search",
@@ -39,7 +41,7 @@ _NAMES = {
         "Change",
         "Explanation",
         "Parting",
-        "Place",
+        "HeldAt",
         "Problem",
         "ProfilePayload",
         "SignatureExplanation",

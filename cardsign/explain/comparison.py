@@ -12,9 +12,16 @@ from cardsign.card.canonical import Payload, Unsigned, canonicalize
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.card.tree import Node, Source, sources_held, write
 from cardsign.errors import CanonicalizationError, JsonRefused
-from cardsign.explain.reading import at, members_around, shown
 from cardsign.explain.repairs import COMMON, Candidate, Suspect, payloads_of, respelt
-from cardsign.explain.report import Change, Parting, Place, Signed
+from cardsign.explain.report import (
+    Change,
+    HeldAt,
+    Parting,
+    Signed,
+    at,
+    members_around,
+    shown,
+)
 from cardsign.lint.rules import Finding
 from cardsign.lint.targets import lint_document
 
@@ -207,13 +214,13 @@ def _at_member(
 ) -> Parting:
     source = node.source
     assert source is not None  # noqa: S101 - a received node
-    by_profile: dict[str, Place | None] = {}
+    by_profile: dict[str, HeldAt | None] = {}
     for reading, held in zip(readings, places, strict=True):
-        place: Place | None = None
+        place: HeldAt | None = None
         if ats := sorted(held[source], key=lambda one: one[0].pointer):
-            place = Place(tuple(at.shown for at, _ in ats), shown(write(ats[0][1])))
+            place = HeldAt(tuple(at.shown for at, _ in ats), shown(write(ats[0][1])))
         elif reading.fate(source) is not None:
-            place = Place((), "")
+            place = HeldAt((), "")
         by_profile[reading.payload.profile] = place
     return Parting(
         source.shown,
@@ -231,9 +238,9 @@ def _at_made_up(source: Source, payloads: Sequence[Payload]) -> Parting:
     return Parting(source.shown, "", "", places, ())
 
 
-def _held(payload: Payload, tokens: _Tokens, pointer: str) -> Place | None:
+def _held(payload: Payload, tokens: _Tokens, pointer: str) -> HeldAt | None:
     try:
-        return Place((pointer,), shown(at(payload.value, tokens)))
+        return HeldAt((pointer,), shown(at(payload.value, tokens)))
     except KeyError:
         return None
 

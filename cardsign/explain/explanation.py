@@ -12,30 +12,45 @@ What is *not* said: that a card is trusted. That takes a subject and a policy
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload, jcs
 from cardsign.card.coverage import Payloads
-from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import CanonicalizationError, InputRefused, SignatureRefused
+from cardsign.card.document import MAX_SIGNATURES, Card, Generation
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, Json, parse_object
+from cardsign.errors import (
+    CanonicalizationError,
+    CardRefused,
+    InputRefused,
+    JsonRefused,
+    SignatureRefused,
+)
 from cardsign.explain.comparison import Against, find_partings
 from cardsign.explain.predictions import predict
-from cardsign.explain.reading import Reading, problem_of, read_card
 from cardsign.explain.repairs import Suspect, search
-from cardsign.explain.report import Explanation, ProfilePayload, SignatureExplanation
+from cardsign.explain.report import (
+    Explanation,
+    Problem,
+    ProfilePayload,
+    SignatureExplanation,
+    lines_around,
+)
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import MAX_HEADER_BYTES, MAX_HEADER_DEPTH, decode_part, read_entry
-from cardsign.reasons import Reason
+from cardsign.reasons import Reason, hint_for
 from cardsign.trust.known import NO_MEMORY
 from cardsign.trust.policy import Enrolment, Holder, Limits, Policy
 from cardsign.trust.resolve import Standing, establish
 from cardsign.trust.statements import NO_EVIDENCE
 from cardsign.verify.signature import examine_signature
 
-__all__ = ["Explanation", "explain_card"]
+#: Entries of `signatures` that are explained; four times as many as a verifier looks at, so that
+#: a card with some too many is explained whole.
+MAX_LISTED: Final = 4 * MAX_SIGNATURES
 
 _HOLDER: Final = "the holder of the keys named"
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -212,3 +227,101 @@ def _suspect(untrusted_entry: Json, jwks: JwkSet) -> Suspect:
     assert key is not None  # noqa: S101 - only with a key was it found to fit nothing
     key.check_length(decode_part(entry.signature, "signature"))
     return Suspect(entry, key)
+
+
+# ------------------------------------------------------------------ reading
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What could be read, and what stands against it.
+
+    Attributes:
+        document: None where not even a lenient reader sees an object.
+        generation: None where the card is ambiguous or unreadable.
+        signatures: The first `MAX_LISTED` entries.
+        left_out: How many more there are.
+        problems: Why a verifier would refuse the card.
+        read_on: `document` is what a lenient reader sees.
+    """
+
+    document: Mapping[str, Json] | None
+    generation: Generation | None
+    signatures: tuple[Json, ...]
+    left_out: int
+    problems: tuple[Problem, ...]
+    read_on: bool
+
+
+def read_card(untrusted_bytes: bytes) -> Reading:
+    """Read a card strictly; where that fails say why, and read on as others would."""
+    problems = []
+    try:
+        document: Mapping[str, Json] | None = parse_object(untrusted_bytes)
+    except JsonRefused as refusal:
+        problems.append(problem_of(refusal, untrusted_bytes))
+        document = _read_leniently(untrusted_bytes)
+    if document is None:
+        return Reading(None, None, (), 0, tuple(problems), False)
+    read_on = bool(problems)
+    generation, refusals = _generation(document)
+    problems.extend(problem_of(refusal) for refusal in refusals)
+    if "signature" in document and not document.get("signatures"):
+        message = "the `signature` member is no A2A signature and is not looked at"
+        code = "card.single_signature_block"
+        problems.append(Problem(code, message, "/signature", hint=hint_for(code)))
+    entries = document.get("signatures")
+    signatures = tuple(entries) if isinstance(entries, list) else ()
+    listed, left_out = signatures[:MAX_LISTED], len(signatures[MAX_LISTED:])
+    return Reading(document, generation, listed, left_out, tuple(problems), read_on)
+
+
+def problem_of(refusal: InputRefused, untrusted_bytes: bytes = b"") -> Problem:
+    """A refusal as data, with the lines of the input around its place where it has one."""
+    return Problem(
+        refusal.code,
+        refusal.message,
+        refusal.path,
+        refusal.line,
+        refusal.column,
+        refusal.hint or hint_for(refusal.code),
+        lines_around(untrusted_bytes, refusal.line, refusal.column),
+    )
+
+
+def _generation(document: Mapping[str, Json]) -> tuple[Generation | None, list[CardRefused]]:
+    refusals: list[CardRefused] = []
+    unsigned = {name: value for name, value in document.items() if name != "signatures"}
+    for shown in (document, unsigned):
+        try:
+            return Card.from_object(shown).generation, refusals
+        except CardRefused as refusal:
+            refusals.append(refusal)
+    return None, refusals[:1]  # what is ambiguous is so with signatures or without
+
+
+def _read_leniently(untrusted_bytes: bytes) -> dict[str, Json] | None:
+    """The object that most JSON readers would see: the last of two members, any number.
+
+    For the explanation alone. Nothing that is read so is ever called trusted.
+    """
+    if len(untrusted_bytes) > MAX_CARD_BYTES:
+        return None
+    try:
+        text = untrusted_bytes.decode("utf-8-sig").lstrip(" \t\r\n")
+        value, _ = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and _is_shallow(value) else None
+
+
+def _is_shallow(document: dict[str, Json]) -> bool:
+    level: list[Json] = [document]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for parent in level
+            if isinstance(parent, dict | list)
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+    return not any(isinstance(child, dict | list) for child in level)

@@ -16,7 +16,7 @@ from cardsign.card.canonical import PROFILES, Payload
 from cardsign.card.strictjson import Json
 from cardsign.card.tree import read
 from cardsign.errors import CanonicalizationError
-from cardsign.explain.report import Outcome, Prediction, SignatureExplanation
+from cardsign.explain.report import PredictedOutcome, Prediction, SignatureExplanation
 
 _USUAL: Final = frozenset({"alg", "kid", "typ", "jku"})  # what A2A 1.0 8.4.2 names
 _NOTHING: Final = re.compile(r"(?!)")
@@ -103,7 +103,7 @@ def _outcome(
     document: Mapping[str, Json],
     payload: Payload | CanonicalizationError,
     signatures: Sequence[SignatureExplanation],
-) -> tuple[Outcome, str]:
+) -> tuple[PredictedOutcome, str]:
     odd = next((name for name in _names(document) if verifier.trips_over.fullmatch(name)), None)
     if odd is not None:
         return "unknown", f"the card has a member called {odd}, which it treats in its own way"
@@ -127,7 +127,7 @@ def _of_signatures(
     verifier: Verifier,
     signatures: Sequence[SignatureExplanation],
     unread: Sequence[SignatureExplanation],
-) -> tuple[Outcome, str]:
+) -> tuple[PredictedOutcome, str]:
     fitting = [one for one in signatures if verifier.profile in one.profiles]
     typed = [one for one in fitting if not verifier.wants_typ or "typ" in (one.header or {})]
     sure = [one for one in typed if not verifier.any_library or _USUAL.issuperset(one.header or {})]

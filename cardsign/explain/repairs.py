@@ -20,8 +20,7 @@ from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.strictjson import Json, append, split
 from cardsign.card.walk import walk
 from cardsign.errors import SignatureRefused
-from cardsign.explain.reading import shown
-from cardsign.explain.report import Change, Signed
+from cardsign.explain.report import Change, Signed, shown
 from cardsign.jose.jws import Entry, check_entry
 from cardsign.jose.keys import PublicKey
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any, Final, Literal
 
 from cardsign.card.document import Generation
@@ -14,7 +16,7 @@ from cardsign.verify.report import SignatureVerdict
 
 SCHEMA: Final = "cardsign.explanation/1"
 
-Outcome = Literal["accepted", "refused", "cannot-parse", "unknown"]
+PredictedOutcome = Literal["accepted", "refused", "cannot-parse", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class ProfilePayload:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HeldAt:
     """Where a payload holds a value of the card.
 
     Attributes:
@@ -94,7 +96,7 @@ class Parting:
     pointer: str
     rule: str
     why: str
-    places: Mapping[str, Place | None]
+    places: Mapping[str, HeldAt | None]
     context: tuple[str, ...]
 
 
@@ -169,14 +171,12 @@ class Prediction:
         profile: The profile that it verifies by.
         outcome: ``unknown`` where its behaviour on such a card is not known to us.
         because: Why, in half a sentence.
-        predicted: Always true, so that no reader of the JSON takes it for a finding.
     """
 
     verifier: str
     profile: str
-    outcome: Outcome
+    outcome: PredictedOutcome
     because: str
-    predicted: Literal[True] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,3 +217,69 @@ class Explanation:
     def to_json(self) -> dict[str, Any]:
         """The explanation as ``cardsign explain --json`` prints it (cardsign.explanation/1)."""
         return {"schema": SCHEMA, **asdict(self)}
+
+
+# ------------------------------------------------------------------ short excerpts
+
+
+MAX_SHOWN: Final = 80  # characters of one value, or of one line of the input
+_AROUND: Final = 1  # lines, or members, before and behind the one that is meant
+_HERE, _BESIDE = "> ", "  "
+
+
+def shown(value: Json) -> str:
+    """A value as compact JSON, shortened where long; still foreign text."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def at(document: Json, tokens: Sequence[str]) -> Json:
+    """The value at the place to which reference tokens lead.
+
+    Raises:
+        KeyError: There is none.
+    """
+    for token in tokens:
+        if isinstance(document, dict):
+            document = document[token]
+        elif isinstance(document, list) and token.isdecimal() and int(token) < len(document):
+            document = document[int(token)]
+        else:
+            raise KeyError(token)
+    return document
+
+
+def members_around(document: Mapping[str, Json], tokens: Sequence[str]) -> tuple[str, ...]:
+    """The member or element at a place, one line for it and each neighbour."""
+    parent, last = at(dict(document), tokens[:-1]), tokens[-1]
+    if isinstance(parent, dict):
+        here = next(number for number, name in enumerate(parent) if name == last)
+    elif isinstance(parent, list):
+        here = int(last)
+    else:
+        return ()
+    first = max(0, here - _AROUND)
+    children: Iterable[tuple[str | int, Json]] = (
+        parent.items() if isinstance(parent, dict) else enumerate(parent)
+    )
+    return tuple(
+        f"{_HERE if number == here else _BESIDE}{_called(token)} {shown(child)}"
+        for number, (token, child) in enumerate(islice(children, first, here + _AROUND + 1), first)
+    )
+
+
+def _called(token: str | int) -> str:
+    return f"[{token}]" if isinstance(token, int) else f"{shown(token)}:"
+
+
+def lines_around(data: bytes, line: int | None, column: int | None) -> tuple[str, ...]:
+    """The lines of an input around a place, each cut to a window about the place's column."""
+    if line is None or column is None or not data:
+        return ()
+    lines = data.decode("utf-8", errors="replace").split("\n")
+    start = max(0, column - 1 - MAX_SHOWN // 2)
+    first = max(0, line - 1 - _AROUND)
+    return tuple(
+        (_HERE if number == line else _BESIDE) + text[start : start + MAX_SHOWN]
+        for number, text in enumerate(lines[first : line + _AROUND], first + 1)
+    )

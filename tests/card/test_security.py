@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.card import flat_requirements, flat_scheme, requirements_of, schemes_of
+from cardsign.card import flat_requirements, requirements_of, schemes_of
 
 # In each row: the scheme as 1.0 wraps it, as 0.3 writes it, and how its credential travels.
 SCHEMES: dict[str, tuple[dict[str, Any], dict[str, Any], str | None]] = {
@@ -47,13 +47,12 @@ SCHEMES: dict[str, tuple[dict[str, Any], dict[str, Any], str | None]] = {
 
 @pytest.mark.parametrize(("wrapped", "flat", "carrier"), SCHEMES.values(), ids=SCHEMES)
 def test_both_forms_say_one_thing(wrapped: Any, flat: Any, carrier: str | None) -> None:
-    """A scheme of 1.0 and its 0.3 form read alike, and the one can be written as the other."""
+    """A scheme of 1.0 and its 0.3 form read alike."""
     found = schemes_of({"securitySchemes": {"new": wrapped, "old": flat}})
     new, old = found["new"], found["old"]
     assert (new.type, dict(new.members)) == (old.type, dict(old.members))
     assert new.type == flat["type"]
     assert (new.carrier, old.carrier) == (carrier, carrier)
-    assert flat_scheme(wrapped) == flat
 
 
 UNKNOWN: dict[str, Any] = {
@@ -70,13 +69,6 @@ def test_no_known_scheme(scheme: Any) -> None:
     """Nothing is guessed: it has no type, and no way for a credential to travel."""
     found = schemes_of({"securitySchemes": {"x": scheme}})["x"]
     assert (found.type, found.carrier) == (None, None)
-    assert flat_scheme(scheme) is None
-
-
-def test_two_wrappers_are_no_scheme_of_0_3() -> None:
-    """What is two schemes in one has no flat form."""
-    both: Any = {"mtlsSecurityScheme": {}, "oauth2SecurityScheme": {}}
-    assert flat_scheme(both) is None
 
 
 def test_requirements() -> None:

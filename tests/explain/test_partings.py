@@ -9,7 +9,7 @@ from explaining import explained
 
 from cardsign.card import DEFAULT_PROFILES, canonicalize
 from cardsign.errors import CanonicalizationError
-from cardsign.explain import MAX_PARTINGS, Place
+from cardsign.explain import MAX_PARTINGS, HeldAt
 from tests.spoilt_cards import spoilt_cards
 from tests.support import DUAL, LAX, OLD, PORTABLE, dump, put
 
@@ -91,9 +91,9 @@ def test_a_member_that_moves_is_shown_where_it_went() -> None:
     """The url of a 0.3 card is signed as that of an interface, or not at all."""
     (parting,) = [one for one in explained(OLD).partings if one.pointer == "/url"]
     assert parting.places == {
-        **dict.fromkeys(FULL, Place(("/url",), '"https://tides.example/old"')),
+        **dict.fromkeys(FULL, HeldAt(("/url",), '"https://tides.example/old"')),
         "prune-empty": None,
-        "prune-empty-upgraded": Place(
+        "prune-empty-upgraded": HeldAt(
             ("/supportedInterfaces/0/url",), '"https://tides.example/old"'
         ),
     }
@@ -111,7 +111,7 @@ def test_a_value_that_a_profile_makes_up_is_named_in_the_payload() -> None:
     partings = {one.pointer: one for one in explained(card).partings}
     made_up = partings["/capabilities/extendedAgentCard"]
     assert made_up.places["prune-empty"] is None
-    assert made_up.places["prune-empty-upgraded"] == Place(
+    assert made_up.places["prune-empty-upgraded"] == HeldAt(
         ("/capabilities/extendedAgentCard",), "true"
     )
     assert "/supportsAuthenticatedExtendedCard" in partings
