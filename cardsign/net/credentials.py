@@ -19,15 +19,13 @@ from typing import Any, Final
 
 from cardsign import programs
 from cardsign.card.extended import AUDIENCE
+from cardsign.card.security import Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, CredentialFault, FileFault, SignerFault, UsageFault
 from cardsign.files import read_private
 from cardsign.keys.signers.uri import SignerUri, parse_uri
 from cardsign.net.endpoints import Endpoint
 from cardsign.urls import Origin, parse_origin
-
-# How a peer wants to be shown a credential: in which header, and in which form.
-
 
 _HEADER_PREFIX: Final = "header:"
 MANNERS: Final = ("bearer", "basic", f"{_HEADER_PREFIX}NAME")
@@ -41,13 +39,6 @@ _NOT_FOR_KEYS: Final = re.compile(
     r"via|x-forwarded-.*|x-http-method.*",
     re.IGNORECASE,
 )
-_WRAPPED: Final = {
-    "apiKeySecurityScheme": "apiKey",
-    "httpAuthSecurityScheme": "http",
-    "oauth2SecurityScheme": "oauth2",
-    "openIdConnectSecurityScheme": "openIdConnect",
-    "mtlsSecurityScheme": "mutualTLS",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +98,8 @@ def manner_of(payload: Mapping[str, Json]) -> Manner:
     Raises:
         CredentialFault: ``credential.scheme``: no such scheme; nothing may be guessed.
     """
-    schemes = payload.get("securitySchemes")
-    declared = schemes if isinstance(schemes, dict) else {}
-    alternatives = [names for names in _alternatives(payload) if names]
+    declared = schemes_of(payload)
+    alternatives = [names for names in requirements_of(payload) if names]
     wanted = [names[0] for names in alternatives if len(names) == 1]
     for name in wanted if alternatives else declared:
         manner = _manner(declared.get(name))
@@ -124,49 +114,25 @@ def manner_of(payload: Mapping[str, Json]) -> Manner:
 
 def demands_credentials(payload: Mapping[str, Json]) -> bool:
     """Whether a card lets nobody in without any credential."""
-    alternatives = list(_alternatives(payload))
+    alternatives = list(requirements_of(payload))
     return bool(alternatives) and all(alternatives)
 
 
-def _alternatives(payload: Mapping[str, Json]) -> Iterator[list[str]]:
-    """The names of the schemes that each requirement takes together, of either generation."""
-    for name in ("securityRequirements", "security"):
-        requirements = payload.get(name)
-        for one in requirements if isinstance(requirements, list) else ():
-            if isinstance(one, dict):
-                schemes = one.get("schemes", one if name == "security" else {})
-                yield list(schemes) if isinstance(schemes, dict) else []
-
-
-def _manner(scheme: Json) -> Manner | None:
-    """What a scheme takes, flat as in 0.3 or wrapped as in 1.0; None where no header holds it."""
-    if not isinstance(scheme, dict):
-        return None
-    kind, members = str(scheme.get("type", "")), scheme
-    for wrapper, named in _WRAPPED.items():
-        wrapped = scheme.get(wrapper)
-        if isinstance(wrapped, dict):
-            kind, members = named, wrapped
-    if kind in ("oauth2", "openIdConnect"):
-        return BEARER
-    if kind == "http":
-        return {"bearer": BEARER, "basic": BASIC}.get(str(members.get("scheme")).lower())
-    place, name = members.get("location") or members.get("in"), members.get("name")
-    if kind == "apiKey" and place == "header" and isinstance(name, str) and _may_hold_keys(name):
-        return Manner(name)
-    return None
+def _manner(scheme: Scheme | None) -> Manner | None:
+    """What a scheme takes; None where no header holds it."""
+    carrier = scheme.carrier if scheme is not None else None
+    if scheme is not None and scheme.header is not None and _may_hold_keys(scheme.header):
+        return Manner(scheme.header)
+    return {"bearer": BEARER, "basic": BASIC}.get(carrier or "")
 
 
 def _may_hold_keys(name: str) -> bool:
     return bool(_TOKEN.fullmatch(name)) and not _NOT_FOR_KEYS.fullmatch(name)
 
 
-def _listed(alternatives: list[list[str]], declared: Mapping[str, Json]) -> str:
+def _listed(alternatives: list[tuple[str, ...]], declared: Iterable[str]) -> str:
     names = [" and ".join(one) for one in alternatives] or list(declared)
     return ", or ".join(names) or "nothing"
-
-
-# Credentials for peers: whose they are, where alone they go, and where they are had from.
 
 
 FORMAT: Final = 1

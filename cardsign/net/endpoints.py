@@ -7,11 +7,12 @@ them against the places of the policy and the issuer's statement.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 from urllib.parse import quote
 
+from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.strictjson import Json
 from cardsign.errors import CallFailed, CardRefused
 from cardsign.trust.policy import Enrolment, Policy
@@ -96,8 +97,8 @@ def endpoints_of(
     Raises:
         CallFailed: ``call.no_interface``: none is left.
     """
-    offers = _of_1_0(payload) or _of_0_3(payload)
-    found = tuple(one for one in _readable(offers) if one.generation in spoken)
+    readable = map(_readable, current_interfaces(payload))
+    found = tuple(one for one in readable if one is not None and one.generation in spoken)
     if not found:
         raise CallFailed(
             "call.no_interface",
@@ -106,50 +107,21 @@ def endpoints_of(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
-    url: Json
-    binding: Json
-    version: Json
-    tenant: Json = ""
-
-
-def _of_1_0(payload: Mapping[str, Json]) -> list[_Offer]:
-    return [
-        _Offer(
-            one.get("url"),
-            one.get("protocolBinding"),
-            one.get("protocolVersion") or "1.0",
-            one.get("tenant") or "",
-        )
-        for one in _objects(payload.get("supportedInterfaces"))
-    ]
-
-
-def _of_0_3(payload: Mapping[str, Json]) -> list[_Offer]:
-    version = payload.get("protocolVersion") or "0.3.0"
-    main = _Offer(payload.get("url"), payload.get("preferredTransport") or JSONRPC, version)
-    others = _objects(payload.get("additionalInterfaces"))
-    return [main, *(_Offer(one.get("url"), one.get("transport"), version) for one in others)]
-
-
-def _readable(offers: Iterable[_Offer]) -> Iterator[Endpoint]:
-    for offer in offers:
-        match offer:
-            case _Offer(str(url), str(binding), str(version), str(tenant)):
-                spoken = _VERSION.fullmatch(version)
-                if spoken is None or binding not in BINDINGS or not _is_plain(tenant):
-                    continue
-                try:
-                    where = parse_url(url)
-                except CardRefused:  # only where no policy bounds the places was it not held before
-                    continue
-                yield Endpoint(where, binding, _BY_VERSION[spoken[1]], tenant, version)
+def _readable(one: Interface) -> Endpoint | None:
+    """An interface as an endpoint; None where it is none that we can speak to."""
+    silent = "1.0" if one.written_in == "1.0" else "0.3.0"
+    match (one.url, one.binding, one.version or silent, one.tenant or ""):
+        case (str(url), str(binding), str(version), str(tenant)):
+            spoken = _VERSION.fullmatch(version)
+            if spoken is None or binding not in BINDINGS or not _is_plain(tenant):
+                return None
+            try:
+                where = parse_url(url)
+            except CardRefused:  # only where no policy bounds the places was it not held before
+                return None
+            return Endpoint(where, binding, _BY_VERSION[spoken[1]], tenant, version)
+    return None
 
 
 def _is_plain(tenant: str) -> bool:
     return tenant.isprintable() and _TENANT.fullmatch(tenant) is not None
-
-
-def _objects(value: Json) -> list[dict[str, Json]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

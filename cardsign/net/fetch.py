@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import httpcore
 
@@ -30,6 +30,8 @@ from cardsign.urls import Url, parse_url
 
 
 MAX_HOST_LENGTH: Final = 253  # characters; DNS knows no longer name (RFC 1035 2.3.4)
+
+_Field: TypeAlias = tuple[bytes | str, bytes | str]
 
 _JSON_TYPE: Final = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]{1,120}\+)?json")
 _REDIRECT_HINT: Final = "Redirects are not followed; give the address at which it lies."
@@ -51,49 +53,6 @@ def target(untrusted_url: str, *, insecure_loopback_http: bool) -> Url:
         hint = "Use https; for a test server on this machine: --insecure-loopback-http."
         raise FetchFailed("fetch.url", f"{url} would be asked over plain http", hint=hint)
     return url
-
-
-def request_url(url: Url) -> httpcore.URL:
-    """The same URL as httpcore has it."""
-    origin = url.origin
-    return httpcore.URL(
-        scheme=origin.scheme,
-        host=origin.host.strip("[]"),
-        port=origin.port,
-        target=url.path + url.query,
-    )
-
-
-def host_header(url: Url) -> str:
-    """The authority, without the scheme's own port (RFC 9110 7.2)."""
-    return str(url.origin).partition("://")[2]
-
-
-@contextlib.contextmanager
-def foreign_errors(url: Url, *, limits: str) -> Iterator[None]:
-    """Convert what httpcore, TLS and the operating system raise.
-
-    Args:
-        url: What was asked.
-        limits: How long it may take, in words.
-
-    Raises:
-        FetchFailed: ``fetch.timeout``, ``fetch.tls``, ``fetch.failed``.
-    """
-    try:
-        yield
-    except TimeoutError as exc:
-        raise FetchFailed("fetch.timeout", f"{url} did not answer in time ({limits})") from exc
-    except ssl.SSLError as exc:
-        message = f"{url.origin} could not be reached over TLS: {_tls_words(exc)}"
-        raise FetchFailed("fetch.tls", message) from exc
-    except OSError as exc:
-        reason = exc.strerror or "no reason was given"
-        raise FetchFailed("fetch.failed", f"{url} could not be asked: {reason}") from exc
-    except httpcore.LocalProtocolError as exc:
-        raise FetchFailed("fetch.failed", f"the request to {url} is no HTTP/1.1") from exc
-    except httpcore.ProtocolError as exc:  # its text holds what the peer sent
-        raise FetchFailed("fetch.failed", f"{url} gave an answer that is no HTTP/1.1") from exc
 
 
 def received(response: httpcore.Response) -> Headers:
@@ -305,6 +264,98 @@ class Wire:
 DEFAULT_WIRE: Final = Wire()
 
 
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and its answer: what is held of both, whoever asks and whatever for.
+
+    Attributes:
+        wire: How the host is reached.
+        url: What is asked.
+        end: When everything must be over.
+        limits: How long it may take, in words.
+    """
+
+    wire: Wire
+    url: Url
+    end: Deadline
+    limits: str
+
+    @classmethod
+    def begin(cls, wire: Wire, url: Url, seconds: float) -> Exchange:
+        """Start the clock: `seconds` for everything, the last byte of the body included."""
+        limits = f"{wire.policy.connect_timeout:g} s to connect, {seconds:g} s in all"
+        return cls(wire, url, Deadline(wire.clock, seconds), limits)
+
+    def route(self) -> Route:
+        """The way to the host; as :meth:`Wire.route`."""
+        return self.wire.route(self.url, self.end)
+
+    def request(
+        self, method: str, headers: Iterable[_Field], content: Any = None, timeouts: Any = None
+    ) -> httpcore.Request:
+        """The request with our framing.
+
+        Args:
+            method: Of HTTP.
+            headers: All others; nothing that decides where it goes or how the answer is framed.
+            content: As for httpcore.
+            timeouts: Shorter ones for single steps; no other extension, which could choose
+                another server name for TLS, or another target.
+        """
+        origin = self.url.origin
+        url = httpcore.URL(
+            scheme=origin.scheme,
+            host=origin.host.strip("[]"),
+            port=origin.port,
+            target=self.url.path + self.url.query,
+        )
+        ours: list[_Field] = [
+            # The authority, without the scheme's own port (RFC 9110 7.2).
+            ("Host", str(origin).partition("://")[2]),
+            ("Accept-Encoding", "identity"),  # so that the limit on bytes is one on content
+            ("Connection", "close"),
+        ]
+        extensions = {"timeout": timeouts or {}}
+        return httpcore.Request(
+            method, url, headers=[*ours, *headers], content=content, extensions=extensions
+        )
+
+    def send(
+        self, request: httpcore.Request, context: ssl.SSLContext, held: contextlib.ExitStack
+    ) -> httpcore.Response:
+        """The answer's head, by a connection of its own, which `held` closes with the answer."""
+        pool = httpcore.ConnectionPool(context, network_backend=PinnedBackend(self.route()))
+        response = held.enter_context(pool).handle_request(request)
+        held.callback(response.close)
+        return response
+
+    @contextlib.contextmanager
+    def errors(self) -> Iterator[None]:
+        """Convert what httpcore, TLS and the operating system raise.
+
+        Raises:
+            FetchFailed: ``fetch.timeout``, ``fetch.tls``, ``fetch.failed``.
+        """
+        try:
+            yield
+        except TimeoutError as exc:
+            raise FetchFailed(
+                "fetch.timeout", f"{self.url} did not answer in time ({self.limits})"
+            ) from exc
+        except ssl.SSLError as exc:
+            message = f"{self.url.origin} could not be reached over TLS: {_tls_words(exc)}"
+            raise FetchFailed("fetch.tls", message) from exc
+        except OSError as exc:
+            reason = exc.strerror or "no reason was given"
+            raise FetchFailed("fetch.failed", f"{self.url} could not be asked: {reason}") from exc
+        except httpcore.LocalProtocolError as exc:
+            raise FetchFailed("fetch.failed", f"the request to {self.url} is no HTTP/1.1") from exc
+        except httpcore.ProtocolError as exc:  # its text holds what the peer sent
+            raise FetchFailed(
+                "fetch.failed", f"{self.url} gave an answer that is no HTTP/1.1"
+            ) from exc
+
+
 class Absent(FetchFailed):
     """The peer answered 404 or 410: that there is nothing, which no other answer says."""
 
@@ -328,32 +379,27 @@ def fetch_document(
             ``fetch.too_large``.
     """
     asked, policy = wire.target(url), wire.policy
-    context, end = wire.trust(), Deadline(wire.clock, policy.total_timeout)
-    sent = _headers(asked, validators, reload)
-    limits = f"{policy.connect_timeout:g} s to connect, {policy.total_timeout:g} s in all"
-    with foreign_errors(asked, limits=limits), contextlib.ExitStack() as held:
-        route = wire.route(asked, end)
-        pool = httpcore.ConnectionPool(context, network_backend=PinnedBackend(route))
-        response = held.enter_context(
-            held.enter_context(pool).stream("GET", request_url(asked), headers=sent)
-        )
+    context = wire.trust()
+    exchange = Exchange.begin(wire, asked, policy.total_timeout)
+    request = exchange.request("GET", _headers(validators, reload))
+    with exchange.errors(), contextlib.ExitStack() as held:
+        response = exchange.send(request, context, held)
         headers = received(response)
         _check_status(response.status, asked, conditional=bool(validators))
         if response.status == 304:
             return FetchResult(str(asked), "unchanged", headers=headers)
         check_identity(headers, asked)
         json_type(headers, asked)
-        body = _body(response, headers, asked, policy.max_bytes)
+        ceiling = Ceiling(asked, policy.max_bytes)
+        ceiling.declared(headers)
+        body = b"".join(ceiling.bounded(response.iter_stream()))
     return FetchResult(str(asked), "found", body, headers=headers)
 
 
-def _headers(url: Url, validators: Headers, reload: bool) -> list[tuple[bytes | str, bytes | str]]:
+def _headers(validators: Headers, reload: bool) -> list[_Field]:
     """All that the peer learns of us."""
     return [
-        ("Host", host_header(url)),
         ("Accept", "application/json, application/*+json"),
-        ("Accept-Encoding", "identity"),  # so that the limit on bytes is one on content
-        ("Connection", "close"),
         ("User-Agent", user_agent()),
         *validators,
         *([("Cache-Control", "no-cache")] if reload else []),
@@ -366,10 +412,3 @@ def _check_status(status: int, url: Url, *, conditional: bool) -> None:
     kind = Absent if status in (404, 410) else FetchFailed
     message = f"{url} answered {status} instead of 200"
     raise kind("fetch.status", message, hint=status_hint(status))
-
-
-def _body(response: httpcore.Response, headers: Headers, url: Url, limit: int) -> bytes:
-    """The body, given up as soon as its length is known to exceed `limit`."""
-    ceiling = Ceiling(url, limit)
-    ceiling.declared(headers)
-    return b"".join(ceiling.bounded(response.iter_stream()))

@@ -15,28 +15,24 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import httpcore
 import httpx
 
 from cardsign.errors import FetchFailed
-from cardsign.net.cache import Headers
 from cardsign.net.fetch import (
     DEFAULT_WIRE,
     Ceiling,
+    Exchange,
     Wire,
     check_identity,
-    foreign_errors,
-    host_header,
     media_types,
     received,
-    request_url,
     status_hint,
 )
-from cardsign.net.transport import AsyncPinnedBackend, Deadline, PinnedBackend, in_thread
-from cardsign.urls import Origin, Url
+from cardsign.net.transport import AsyncPinnedBackend, in_thread
+from cardsign.urls import Origin
 
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024  # an agent's answer may hold files, in base64
 ANSWER_SECONDS: Final = 60.0  # an agent may think before it answers
@@ -103,7 +99,7 @@ class _Guard:
         if self.origins is not None and url.origin not in self.origins:
             message = f"{url.origin} is none of the places that this client may ask"
             raise FetchFailed("fetch.elsewhere", message)
-        return _Admitted(self, request, url, Deadline(self.wire.clock, self.total_timeout))
+        return _Admitted(self, request, Exchange.begin(self.wire, url, self.total_timeout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,40 +108,23 @@ class _Admitted:
 
     guard: _Guard
     request: httpx.Request
-    url: Url
-    end: Deadline
+    exchange: Exchange
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
         """Convert what goes wrong from here on."""
-        guard = self.guard
-        limits = f"{guard.wire.policy.connect_timeout:g} s to connect, "
-        limits += f"{guard.total_timeout:g} s in all"
-        with _as_httpx(self.request), foreign_errors(self.url, limits=limits):
+        with _as_httpx(self.request), self.exchange.errors():
             yield
 
     def to_httpcore(self) -> httpcore.Request:
-        """The request with our framing, and of its extensions only the time limits.
-
-        Others would choose another server name for TLS, or another target.
-        """
+        """The client's request, without what is not its own affair."""
         kept = [
             (name, value)
             for name, value in self.request.headers.raw
             if name.lower().decode("latin-1") not in _NOT_THE_CLIENTS
         ]
-        ours: Headers = (
-            ("Host", host_header(self.url)),
-            ("Accept-Encoding", "identity"),
-            ("Connection", "close"),
-        )
-        return httpcore.Request(
-            self.request.method,
-            request_url(self.url),
-            headers=[*((name.encode(), value.encode()) for name, value in ours), *kept],
-            content=self.request.stream,
-            extensions={"timeout": self.request.extensions.get("timeout", {})},
-        )
+        timeouts = self.request.extensions.get("timeout")
+        return self.exchange.request(self.request.method, kept, self.request.stream, timeouts)
 
     def check(self, response: httpcore.Response) -> tuple[httpx.Headers, Ceiling]:
         """Judge an answer by its head.
@@ -157,16 +136,18 @@ class _Admitted:
             FetchFailed: ``fetch.status`` (a redirect, or another protocol), ``fetch.encoding``,
                 ``fetch.too_large``.
         """
-        headers, status = received(response), response.status
+        headers, status, url = received(response), response.status, self.exchange.url
         if status < 200 or 300 <= status < 400:
-            message = f"{self.url} answered {status}, which is no answer"
+            message = f"{url} answered {status}, which is no answer"
             raise FetchFailed("fetch.status", message, hint=status_hint(status))
-        check_identity(headers, self.url)
-        ceiling = Ceiling(self.url, self.guard.max_bytes)
+        check_identity(headers, url)
+        ceiling = Ceiling(url, self.guard.max_bytes)
         if self.request.method != "HEAD":
             ceiling.declared(headers)
         if status == 200 and self._wants_events() and media_types(headers) == [EVENT_STREAM]:
-            self.end.prolong(self.guard.event_total_timeout, idle=self.guard.event_idle_timeout)
+            self.exchange.end.prolong(
+                self.guard.event_total_timeout, idle=self.guard.event_idle_timeout
+            )
         shown = [field for field in headers if field[0] not in _WITHOUT_EFFECT]
         return httpx.Headers(shown, encoding="latin-1"), ceiling
 
@@ -238,9 +219,7 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
         with _as_httpx(request):
             admitted = self._guard.admit(request)
         with admitted.errors(), contextlib.ExitStack() as held:
-            route = self._guard.wire.route(admitted.url, admitted.end)
-            pool = httpcore.ConnectionPool(self._context, network_backend=PinnedBackend(route))
-            response = held.enter_context(pool).handle_request(admitted.to_httpcore())
+            response = admitted.exchange.send(admitted.to_httpcore(), self._context, held)
             headers, ceiling = admitted.check(response)
             body = _Body(response, admitted, ceiling, held.pop_all())
         return httpx.Response(response.status, headers=headers, stream=body)
@@ -259,8 +238,8 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
             admitted = self._guard.admit(request)
         with admitted.errors():
             async with contextlib.AsyncExitStack() as held:
-                way = partial(self._guard.wire.route, admitted.url, admitted.end)
-                backend = AsyncPinnedBackend(await in_thread(way, abandon=True))
+                route = await in_thread(admitted.exchange.route, abandon=True)
+                backend = AsyncPinnedBackend(route)
                 pool = httpcore.AsyncConnectionPool(self._context, network_backend=backend)
                 response = await (await held.enter_async_context(pool)).handle_async_request(
                     admitted.to_httpcore()
