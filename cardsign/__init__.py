@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cardsign.jose.keys import PrivateKey as PrivateKey
     from cardsign.jose.keys import PublicKey as PublicKey
     from cardsign.net.asker import Asker as Asker
-    from cardsign.net.credentials import Wallet as Wallet
+    from cardsign.net.credentials import CredentialStore as CredentialStore
     from cardsign.net.credentials import read_credentials as read_credentials
     from cardsign.net.discovery import Discoverer as Discoverer
     from cardsign.net.discovery import adiscover as adiscover
@@ -130,7 +130,7 @@ _NAMES = {
     ),
     "cardsign.net.asker": ("Asker",),
     "cardsign.net.credentials": (
-        "Wallet",
+        "CredentialStore",
         "read_credentials",
     ),
     "cardsign.net.discovery": (

@@ -109,18 +109,18 @@ def _called(
     from cardsign.net.endpoints import endpoints_of, is_outside
 
     endpoints = endpoints_of(payload, calling.SPOKEN)
-    errand = visit.wallet.for_call(visit.owner, endpoints)
+    errand = visit.credentials.for_call(visit.owner, endpoints)
     policy, url = visit.inquiry.policy, errand.endpoint.for_messages()
     issuer = policy.find(visit.subject)
     if issuer is not None and is_outside(url, policy, issuer):
         raise CallFailed(
             "call.no_interface", f"{url} lies outside the places of {issuer.name}; nothing was sent"
         )
-    if visit.wallet.is_for_extended_alone(visit.owner):
+    if visit.credentials.is_for_extended_alone(visit.owner):
         say(f"what you have for {safe(visit.owner)} is for extended cards; calling without")
     elif errand.credential is None and demands_credentials(payload):
         say("the card demands credentials, and you have none for it; calling without")
-    header = visit.wallet.open(errand, payload)
+    header = visit.credentials.open(errand, payload)
     reply: Reply = asyncio.run(
         calling.send_text(
             payload, errand.endpoint, header, message, wire=visit.wire, total_timeout=timeout

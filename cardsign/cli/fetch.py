@@ -72,7 +72,7 @@ def _extended(visit: Visit, audience: str | None) -> tuple[str, Report]:
     met = meet_extended(
         visit.public,
         Ground(inquiry.policy, inquiry.memory, inquiry.now, visit.wire),
-        visit.wallet,
+        visit.credentials,
         audience=audience,
         call_id=secrets.token_hex(8),
         expect=visit.subject,

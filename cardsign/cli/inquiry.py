@@ -49,7 +49,7 @@ from cardsign.verify.verdict import examine_card
 
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
     from cardsign.net.asker import Asker
-    from cardsign.net.credentials import Wallet
+    from cardsign.net.credentials import CredentialStore
     from cardsign.net.discovery import Discoverer, Discovery
     from cardsign.net.fetch import Wire
 
@@ -439,14 +439,14 @@ class Visit:
         inquiry: On what verdicts rest.
         public: What came of meeting him.
         wire: How he is reached.
-        wallet: The user's credentials.
+        credentials: The user's credentials.
         again: Meets him once more, past every cache on the way.
     """
 
     inquiry: Inquiry
     public: Discovery
     wire: Wire
-    wallet: Wallet
+    credentials: CredentialStore
     again: Callable[[], Discovery]
 
     @classmethod
@@ -461,14 +461,14 @@ class Visit:
         from cardsign.net.fetch import FetchPolicy, Wire
 
         inquiry = Inquiry.prepare(whom.named)
-        wallet = _wallet(whom.credential, url)
+        credentials = _credential_store(whom.credential, url)
         public = inquiry.meet(url)
         if inquiry.loaded is not None:
             raise_lock(inquiry.loaded, inquiry.memory)
         loopback = whom.named.insecure_loopback_http
         wire = Wire(FetchPolicy(insecure_loopback_http=loopback))
         again = partial(inquiry.meet, url, fresh=True)
-        return cls(inquiry, public, wire, wallet, again)
+        return cls(inquiry, public, wire, credentials, again)
 
     @property
     def subject(self) -> PublicSubject:
@@ -482,19 +482,19 @@ class Visit:
         return found.name if found is not None else ""
 
 
-def _wallet(credential: str | None, url: str) -> Wallet:
+def _credential_store(credential: str | None, url: str) -> CredentialStore:
     """The credential of the command line, for the URL's origin; else the user's own file."""
     from cardsign.net.credentials import (
         FILE_NAME,
         Credential,
         CredentialSource,
-        Wallet,
+        CredentialStore,
         read_credentials,
     )
 
     if credential is not None:
         source = CredentialSource.parse(credential)
         with of_the_user("URL"):
-            return Wallet((Credential(None, parse_url(url).origin, source),), os.environ)
+            return CredentialStore((Credential(None, parse_url(url).origin, source),), os.environ)
     path = user_file(os.environ, FILE_NAME)
-    return Wallet(read_credentials(path) if path is not None else (), os.environ)
+    return CredentialStore(read_credentials(path) if path is not None else (), os.environ)

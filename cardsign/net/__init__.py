@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from cardsign.net.credentials import FILE_NAME as FILE_NAME
     from cardsign.net.credentials import Credential as Credential
     from cardsign.net.credentials import CredentialSource as CredentialSource
+    from cardsign.net.credentials import CredentialStore as CredentialStore
     from cardsign.net.credentials import Errand as Errand
     from cardsign.net.credentials import Header as Header
     from cardsign.net.credentials import Manner as Manner
-    from cardsign.net.credentials import Wallet as Wallet
     from cardsign.net.credentials import demands_credentials as demands_credentials
     from cardsign.net.credentials import manner_of as manner_of
     from cardsign.net.credentials import parse_manner as parse_manner
@@ -131,7 +131,7 @@ _NAMES = {
         "FILE_NAME",
         "Header",
         "Manner",
-        "Wallet",
+        "CredentialStore",
         "demands_credentials",
         "manner_of",
         "parse_manner",

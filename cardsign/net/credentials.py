@@ -394,7 +394,7 @@ class Errand:
 
 
 @dataclass(frozen=True, slots=True)
-class Wallet:
+class CredentialStore:
     """A user's credentials for peers.
 
     Attributes:

@@ -19,7 +19,7 @@ import httpx
 from cardsign.card.extended import declares_extended_card
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, Json, parse_object
 from cardsign.errors import CallFailed, CardRefused, CredentialFault, FetchFailed, JsonRefused
-from cardsign.net.credentials import Header, Wallet, quotable, unlogged
+from cardsign.net.credentials import CredentialStore, Header, quotable, unlogged
 from cardsign.net.discovery import Discovery
 from cardsign.net.endpoints import HTTP_JSON, JSONRPC, Endpoint, endpoints_of, is_outside
 from cardsign.net.fetch import DEFAULT_WIRE, Wire, json_type, user_agent
@@ -320,7 +320,7 @@ class Ground:
 def meet_extended(
     public: Discovery,
     ground: Ground,
-    wallet: Wallet,
+    credentials: CredentialStore,
     *,
     audience: str | None,
     call_id: str,
@@ -332,7 +332,7 @@ def meet_extended(
     Args:
         public: What came of meeting the peer.
         ground: That on which the public card was judged.
-        wallet: The user's credentials.
+        credentials: The user's.
         audience: The id that the issuer gave to this verifier; None: as in the user's entry.
         call_id: Random, for the one call; ties a JSON-RPC answer to it.
         expect: Whose card the public one should be, as it was judged.
@@ -357,12 +357,12 @@ def meet_extended(
         raise NotTrusted(public.report)
     if not declares_extended_card(payload):
         raise CallFailed("call.no_extended", f"the card at {public.url} declares no extended card")
-    errand = wallet.for_extended(enrolment.name, endpoints_of(payload), audience)
+    errand = credentials.for_extended(enrolment.name, endpoints_of(payload), audience)
     url = extended_url(errand.endpoint)
     if is_outside(url, ground.policy, enrolment):
         raise _outside(url, enrolment.name)
     marked_for = audience or (errand.credential.audience if errand.credential else None) or ""
-    header = wallet.open(errand, payload)
+    header = credentials.open(errand, payload)
     untrusted_card = ask_for_extended_card(errand.endpoint, header, ground.wire, call_id=call_id)
     expected = Extended(subject, marked_for)
     report = _judged(untrusted_card, expected, public, ground)

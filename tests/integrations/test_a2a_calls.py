@@ -18,7 +18,7 @@ from internet import Answer, Network, Request, Takeover
 from peers import http
 
 from cardsign.errors import CallFailed, CardsignError, CredentialFault
-from cardsign.net import BEARER, Credential, CredentialSource, Header, Wallet, endpoints_of
+from cardsign.net import BEARER, Credential, CredentialSource, CredentialStore, Header, endpoints_of
 from cardsign.urls import parse_origin
 from tests.support import put
 
@@ -41,7 +41,11 @@ CARD: dict[str, Any] = {
 MESSAGE = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "at noon"}]}}
 
 
-def call(network: Network, card: dict[str, Any] = CARD, timeout: float = 20) -> Any:
+#: Seconds, for what takes none on an idle machine.
+PATIENCE = 120.0
+
+
+def call(network: Network, card: dict[str, Any] = CARD, timeout: float = PATIENCE) -> Any:
     """Call the first endpoint of a card that was verified, with a token for the peer."""
     from cardsign.integrations import send_text
 
@@ -198,7 +202,7 @@ def test_a_hostile_agent(
     network.host("evil.example", result(MESSAGE))
     network.host("tides.example", answer)
     with caplog.at_level(logging.DEBUG), pytest.raises(CardsignError) as caught:
-        call(network, timeout=1 if code == "fetch.timeout" else 20)
+        call(network, timeout=1 if code == "fetch.timeout" else PATIENCE)
 
     assert caught.value.code == code
     assert caught.value.exit_status == 3
@@ -247,9 +251,9 @@ def test_who_has_a_credential_is_not_called_without_it(network: Network) -> None
     endpoints = endpoints_of(put(CARD, "/supportedInterfaces/0/url", "https://cdn.example/a2a"))
     credential = Credential("tides", parse_origin(HOST), CredentialSource.parse("env:T"))
     with pytest.raises(CredentialFault) as caught:
-        Wallet((credential,)).for_call("tides", endpoints)
+        CredentialStore((credential,)).for_call("tides", endpoints)
     assert caught.value.code == "credential.elsewhere"
-    assert Wallet((credential,)).for_call("others", endpoints).credential is None
+    assert CredentialStore((credential,)).for_call("others", endpoints).credential is None
 
 
 def one_interface(**changes: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from peers import PATIENCE
 
 from cardsign.errors import FetchFailed
 from cardsign.net import AsyncGuardedTransport, GuardedTransport, GuardRefused, Wire, fetch_document
@@ -47,7 +48,7 @@ ASKERS: dict[str, Ask] = {
 
 
 def answer_or_refusal(
-    ask: Ask, url: str, wire: Wire, *, seconds: float = 10, max_bytes: int = 2**18
+    ask: Ask, url: str, wire: Wire, *, seconds: float = PATIENCE, max_bytes: int = 2**18
 ) -> bytes | Refused:
     """What came of it; any error but our own ones ends the test."""
     try:

@@ -23,10 +23,10 @@ from cardsign.net import (
     Asker,
     Credential,
     CredentialSource,
+    CredentialStore,
     Discoverer,
     Discovery,
     Ground,
-    Wallet,
     meet_extended,
 )
 from cardsign.publish import publish_generation
@@ -155,7 +155,7 @@ class Partner:
     peer: Tides
     ground: Ground
     discoverer: Discoverer
-    wallet: Wallet
+    wallet: CredentialStore
 
     def meet(self, url: str = HOST) -> Discovery:
         return self.discoverer.meet(url)
@@ -190,4 +190,4 @@ def partner(
     credential = Credential(
         "tides", parse_origin(origin), CredentialSource.parse("env:TOKEN"), **fields
     )
-    return Partner(one, ground, discoverer, Wallet((credential,), {"TOKEN": one.token}))
+    return Partner(one, ground, discoverer, CredentialStore((credential,), {"TOKEN": one.token}))

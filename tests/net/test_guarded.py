@@ -19,12 +19,11 @@ import pytest
 from askers import CALLERS, SOON, Call, called
 from authorities import Authority
 from internet import Host, Network, Request, Takeover
-from peers import CARD, LOCAL, Names, NoDial, http, serving
+from peers import CARD, LOCAL, PATIENCE, Names, NoDial, http, serving
 
 from cardsign.errors import FetchFailed
 from cardsign.net import (
     ANSWER_SECONDS,
-    CONNECT_SECONDS,
     DEFAULT_WIRE,
     EVENT_IDLE_SECONDS,
     EVENT_TOTAL_SECONDS,
@@ -41,7 +40,6 @@ from cardsign.urls import parse_origin
 
 URL = "https://agent.example/rpc"
 HOME = parse_origin("https://agent.example")
-LONG_AFTER = 5.0
 
 
 @pytest.fixture
@@ -343,7 +341,7 @@ def test_events_beyond_the_time_for_an_answer(
 
     def speak(connection: socket.socket) -> None:
         connection.sendall(EVENTS)
-        assert begun.wait(10)
+        assert begun.wait(PATIENCE)
         passed[0] += 10 * ANSWER_SECONDS
         connection.sendall(b"data: {}\n\n")
 
@@ -357,16 +355,18 @@ def test_events_beyond_the_time_for_an_answer(
 def test_events_that_nobody_asked_for(call: Call, network: Network, peer: Host) -> None:
     """Whoever did not ask for a stream is not kept longer by one."""
     peer.answers = events(*[0.1] * 600)
-    options = {"total_timeout": SOON, "event_idle_timeout": 20, "event_total_timeout": 20}
-    started = time.monotonic()
+    events_may = {"event_idle_timeout": PATIENCE, "event_total_timeout": PATIENCE}
+    options = {"total_timeout": SOON, **events_may}
     error = refused(call, "POST", URL, network.wire(), **options)
     assert isinstance(error, GuardTimedOut)
-    assert time.monotonic() - started < LONG_AFTER
 
 
 TOO_LONG: dict[str, tuple[Takeover, dict[str, float]]] = {
-    "silent": (events(30.0), {"event_idle_timeout": SOON, "event_total_timeout": 20}),
-    "for ever": (events(*[0.02] * 3000), {"event_idle_timeout": 20, "event_total_timeout": SOON}),
+    "silent": (events(30.0), {"event_idle_timeout": SOON, "event_total_timeout": PATIENCE}),
+    "for ever": (
+        events(*[0.02] * 3000),
+        {"event_idle_timeout": PATIENCE, "event_total_timeout": SOON},
+    ),
 }
 
 
@@ -377,10 +377,8 @@ def test_events_without_an_end(
 ) -> None:
     """Neither silence nor endless talk keeps a client."""
     peer.answers = stream
-    started = time.monotonic()
     error = refused(call, "POST", URL, network.wire(), headers=LISTENING, **limits)
     assert error.reason == "fetch.timeout"
-    assert time.monotonic() - started < LONG_AFTER
 
 
 @pytest.mark.parametrize("call", CALLERS)
@@ -399,7 +397,7 @@ def test_events_arrive_one_by_one(network: Network, peer: Host) -> None:
 
     def speak(connection: socket.socket) -> None:
         connection.sendall(EVENTS + b"data: 1\n\n")
-        assert heard.wait(10)
+        assert heard.wait(PATIENCE)
         connection.sendall(b"data: 2\n\n")
 
     peer.answers = Takeover(speak)
@@ -426,7 +424,7 @@ def test_limits_are_in_order() -> None:
 @pytest.mark.parametrize("call", CALLERS)
 def test_the_clients_own_time_limit(call: Call, network: Network, peer: Host) -> None:
     """A shorter one holds too."""
-    peer.answers = Takeover(lambda connection: time.sleep(0.5))
+    peer.answers = Takeover(lambda connection: connection.recv(1))
     error = refused(call, "GET", URL, network.wire(), timeout=0.1)
     assert isinstance(error, GuardTimedOut)
 
@@ -462,7 +460,7 @@ def test_one_client_for_many_threads(network: Network, peer: Host) -> None:
     """Each gets its own answer."""
     peer.answers = lambda request: http(request.target.encode())
     with (
-        httpx.Client(transport=GuardedTransport(network.wire()), timeout=30) as client,
+        httpx.Client(transport=GuardedTransport(network.wire()), timeout=PATIENCE) as client,
         ThreadPoolExecutor(20) as threads,
     ):
         urls = [f"https://agent.example/{number}" for number in range(60)]
@@ -475,7 +473,7 @@ def test_many_tasks_at_once(network: Network, peer: Host) -> None:
     barrier = threading.Barrier(20)
 
     def together(request: Request) -> bytes:
-        barrier.wait(10)
+        barrier.wait(PATIENCE)
         return http(request.target.encode())
 
     peer.answers = together
@@ -487,7 +485,7 @@ def test_many_tasks_at_once(network: Network, peer: Host) -> None:
     async def all_of_them() -> None:
         transport = AsyncGuardedTransport(network.wire())
         async with (
-            httpx.AsyncClient(transport=transport, timeout=30) as client,
+            httpx.AsyncClient(transport=transport, timeout=PATIENCE) as client,
             anyio.create_task_group() as tasks,
         ):
             for number in range(20):
@@ -501,7 +499,7 @@ async def leave(ask: Callable[[], Awaitable[None]], begun: threading.Event) -> N
     """Cancel what asks as soon as it has begun."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask)
-        await anyio.to_thread.run_sync(begun.wait, 10)
+        await anyio.to_thread.run_sync(begun.wait, PATIENCE)
         tasks.cancel_scope.cancel()
 
 
@@ -522,7 +520,7 @@ def test_a_cancelled_task_closes_its_connection(network: Network, peer: Host) ->
 
     peer.answers = Takeover(speak)
     anyio.run(leave, ask, begun)
-    assert gone.wait(10)
+    assert gone.wait(PATIENCE)
 
 
 def test_a_cancelled_task_does_not_wait_for_a_name(network: Network) -> None:
@@ -531,7 +529,7 @@ def test_a_cancelled_task_does_not_wait_for_a_name(network: Network) -> None:
 
     def slow(name: str) -> list[IPAddress]:
         begun.set()
-        left.wait(10)
+        left.wait(PATIENCE)
         return []
 
     async def ask() -> None:
@@ -543,10 +541,8 @@ def test_a_cancelled_task_does_not_wait_for_a_name(network: Network) -> None:
         await leave(ask, begun)
         assert not left.is_set()
 
-    started = time.monotonic()
     try:
         anyio.run(leave_and_say_so)
-        assert time.monotonic() - started < CONNECT_SECONDS  # which the thread is bound to
     finally:
         left.set()
 
@@ -574,7 +570,7 @@ def test_a_cancelled_handshake_closes_its_connection(network: Network, peer: Hos
             await client.get(URL)
 
     anyio.run(leave, ask, begun)
-    assert gone.wait(10)
+    assert gone.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("call", CALLERS)
@@ -597,7 +593,7 @@ def test_an_answer_that_is_not_read(call: Call, network: Network, peer: Host) ->
             assert next(response.iter_bytes(9)) == b" " * 9
     else:
         anyio.run(_peek, network)
-    assert gone.wait(10)
+    assert gone.wait(PATIENCE)
 
 
 async def _peek(network: Network) -> None:
@@ -617,16 +613,14 @@ def test_a_slow_resolver(call: Call) -> None:
     never = threading.Event()
 
     def slow(name: str) -> list[Any]:
-        never.wait(20)
+        never.wait(PATIENCE)
         return []
 
-    started = time.monotonic()
     wire = Wire(FetchPolicy(connect_timeout=SOON), resolver=slow)
     try:
         assert refused(call, "GET", URL, wire).reason == "fetch.timeout"
     finally:
         never.set()
-    assert time.monotonic() - started < LONG_AFTER
 
 
 def test_an_upload_without_an_end(network: Network, peer: Host) -> None:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from peers import PATIENCE
 
 from cardsign.errors import FetchFailed
 from cardsign.jose import JwkSet
@@ -192,9 +193,6 @@ def test_who_was_met_is_asked_as_he_was_met() -> None:
     assert brought(TofuAnchor(), bare, jwks=KEYS).evidence.untrusted_keysets == ()
     assert bare.asked == [f"{HOME}/.well-known/jwks.json"]
 
-
-#: Seconds, for what takes none on an idle machine.
-PATIENCE = 120
 
 # ------------------------------------------------------------------ refreshes
 

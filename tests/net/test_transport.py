@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import socket
 import ssl
-import time
 from ipaddress import ip_address
 
 import pytest
@@ -93,10 +92,8 @@ def test_a_peer_who_reads_slowly() -> None:
     with ours, theirs:
         stream.write(b"x" * 100)
         assert theirs.recv(200) == b"x" * 100
-        started = time.monotonic()
         with pytest.raises(TimeoutError):
             stream.write(b"x" * 1_000_000)
-        assert time.monotonic() - started < 2
         clock.now += 1
         with pytest.raises(TimeoutError):
             stream.read(1)

@@ -9,9 +9,9 @@ from cardsign.net import (
     BASIC,
     Credential,
     CredentialSource,
+    CredentialStore,
     Endpoint,
     Errand,
-    Wallet,
     demands_credentials,
 )
 from cardsign.urls import parse_origin, parse_url
@@ -36,7 +36,7 @@ HERE, THERE, THERE_TOO = at(f"{TIDES}/a2a"), at(f"{CDN}/a2a"), at(f"{CDN}/b")
 def test_the_entry_of_the_audience_goes_first() -> None:
     """One without audience serves all of them, where there is none of its own."""
     plain, own = has(), has(audience=A)
-    wallet = Wallet((plain, own))
+    wallet = CredentialStore((plain, own))
     assert wallet.for_extended("tides", (HERE,), A) == Errand(HERE, own)
     assert wallet.for_extended("tides", (HERE,), B) == Errand(HERE, plain)
     assert wallet.for_extended("tides", (HERE,), None) == Errand(HERE, own)
@@ -46,27 +46,31 @@ def test_the_entry_of_the_audience_goes_first() -> None:
 def test_what_opens_an_extended_card_is_not_shown_to_the_agent_itself() -> None:
     """Whatever the order of the file; an entry without audience is, and so is --credential."""
     own, plain, given = has(audience=A), has(), has(issuer=None)
-    assert Wallet((own,)).for_call("tides", (HERE,)) == Errand(HERE, None)
-    assert Wallet((own, has(audience=B))).for_call("tides", (THERE,)) == Errand(THERE, None)
-    assert Wallet((own, plain)).for_call("tides", (HERE,)) == Errand(HERE, plain)
-    assert Wallet((given,)).for_call("tides", (HERE,)) == Errand(HERE, given)
-    assert Wallet((own,)).is_for_extended_alone("tides")
-    assert not Wallet((own, plain)).is_for_extended_alone("tides")
-    assert not Wallet().is_for_extended_alone("tides")
+    assert CredentialStore((own,)).for_call("tides", (HERE,)) == Errand(HERE, None)
+    assert CredentialStore((own, has(audience=B))).for_call("tides", (THERE,)) == Errand(
+        THERE, None
+    )
+    assert CredentialStore((own, plain)).for_call("tides", (HERE,)) == Errand(HERE, plain)
+    assert CredentialStore((given,)).for_call("tides", (HERE,)) == Errand(HERE, given)
+    assert CredentialStore((own,)).is_for_extended_alone("tides")
+    assert not CredentialStore((own, plain)).is_for_extended_alone("tides")
+    assert not CredentialStore().is_for_extended_alone("tides")
 
 
 def test_the_first_endpoint_at_which_a_credential_belongs() -> None:
     """The card's order among those; others are not asked."""
-    wallet = Wallet((has(CDN, audience=A),))
+    wallet = CredentialStore((has(CDN, audience=A),))
     assert wallet.for_extended("tides", (HERE, THERE, THERE_TOO), A).endpoint == THERE
-    assert Wallet((has(CDN),)).for_call("tides", (HERE, THERE)).endpoint == THERE
-    assert Wallet().for_call("tides", (HERE, THERE)) == Errand(HERE, None)
+    assert CredentialStore((has(CDN),)).for_call("tides", (HERE, THERE)).endpoint == THERE
+    assert CredentialStore().for_call("tides", (HERE, THERE)) == Errand(HERE, None)
 
 
 def test_the_credential_of_the_command_line_is_for_whom_it_names() -> None:
     """It has no issuer, and one origin all the same."""
     given = has(issuer=None)
-    assert Wallet((given,)).for_extended("anybody", (THERE, HERE), A) == Errand(HERE, given)
+    assert CredentialStore((given,)).for_extended("anybody", (THERE, HERE), A) == Errand(
+        HERE, given
+    )
 
 
 REFUSED = {
@@ -91,7 +95,7 @@ def test_no_errand(
 ) -> None:
     """Nothing is sent, and it is a fault of this machine: the card may be sound."""
     with pytest.raises(CardsignError) as caught:
-        Wallet(own).for_extended("tides", endpoints, audience)
+        CredentialStore(own).for_extended("tides", endpoints, audience)
     assert caught.value.code == code
     assert caught.value.exit_status == 2
 
@@ -99,10 +103,10 @@ def test_no_errand(
 def test_an_entry_may_say_how_it_is_shown() -> None:
     """The user's word goes before the card's, also where the card says nothing."""
     basic = Credential("tides", parse_origin(TIDES), CredentialSource.parse("env:T"), None, BASIC)
-    header = Wallet((basic,), {"T": "me:pass"}).open(Errand(HERE, basic), {})
+    header = CredentialStore((basic,), {"T": "me:pass"}).open(Errand(HERE, basic), {})
     assert header is not None
     assert header.value == "Basic bWU6cGFzcw=="
-    assert Wallet().open(Errand(HERE, None), {}) is None
+    assert CredentialStore().open(Errand(HERE, None), {}) is None
 
 
 @pytest.mark.parametrize(
@@ -118,7 +122,7 @@ def test_an_entry_may_say_how_it_is_shown() -> None:
 def test_a_password_that_is_repeated(secret: str, told: str, shown: bool) -> None:
     """By itself, with its user, or as it was sent; one of two letters stands in many words."""
     basic = Credential("tides", parse_origin(TIDES), CredentialSource.parse("env:T"), None, BASIC)
-    header = Wallet((basic,), {"T": secret}).open(Errand(HERE, basic), {})
+    header = CredentialStore((basic,), {"T": secret}).open(Errand(HERE, basic), {})
     assert header is not None
     assert (header.quotable(f"so {told}!") == "(it repeats the credential)") is shown
     assert header.masked(f"so {told}!") == ("so (the credential)!" if shown else f"so {told}!")
@@ -137,5 +141,5 @@ def test_what_a_card_demands() -> None:
 def test_a_conflict_names_the_option() -> None:
     """What to do is said."""
     with pytest.raises(UsageFault) as caught:
-        Wallet((has(),)).for_extended("tides", (HERE,), None)
+        CredentialStore((has(),)).for_extended("tides", (HERE,), None)
     assert "--audience" in caught.value.hint
