@@ -118,7 +118,7 @@ AREAS: Final = {
         (
             *("tests/test_files.py", "tests/keys/test_signer_program.py"),
             *("tests/cli/test_bad_input.py", "tests/cli/test_keys_bad_input.py"),
-            *("tests/cli/test_publishing.py", "tests/net/test_credentials_wallet.py"),
+            *("tests/cli/test_publishing.py", "tests/net/test_credential_store.py"),
         ),
     ),
 }
