@@ -123,7 +123,7 @@ class StatementFiles:
 class StatementHistory:
     """An issuer's own statements, oldest first, held against what its key store says of them."""
 
-    __slots__ = ("_look_again", "_storage", "held")
+    __slots__ = ("_checked", "_look_again", "_storage", "held")
 
     def __init__(
         self,
@@ -139,17 +139,26 @@ class StatementHistory:
             look_again: What it says later, should a release be found that is newer than `held`.
         """
         self._storage = storage
+        self._checked: list[tuple[KeysetStatement, bytes]] = []
         self.held = held
         self._look_again = look_again or (lambda: held)
 
     @classmethod
     def of(cls, store: KeyStore) -> StatementHistory:
-        """The history beside a key store, wherever that lies."""
+        """The one history beside a key store, with what the state says by now.
+
+        Each call of a method reads what is kept anew. Signatures are verified once: what was
+        verified, and is still the same to the byte, is not verified again.
+        """
 
         def look() -> StatementsHeld:
             return store.load().statements
 
-        return cls(store.statement_storage, look(), look)
+        held = look()
+        if not isinstance(store.history, cls):
+            store.history = cls(store.statement_storage, held, look)
+        store.history.held = held
+        return store.history
 
     @property
     def place(self) -> str:
@@ -277,7 +286,13 @@ class StatementHistory:
 
     def _history(self) -> list[tuple[KeysetStatement, bytes]]:
         found: list[tuple[KeysetStatement, bytes]] = []
+        checked = iter(self._checked)
         for number, untrusted_bytes in self._storage.read_all("keysets").items():
+            before = next(checked, None)
+            if before and (before[0].number, before[1]) == (number, untrusted_bytes):
+                found.append(before)
+                continue
+            checked = iter(())  # each is checked by the one before, so all that follow anew
             try:
                 statement = read_keyset(untrusted_bytes)
                 if statement.number != number:
@@ -287,6 +302,7 @@ class StatementHistory:
                 where = self._storage.where("keysets", number)
                 raise _broken(where, f"{refusal.code}: {refusal.message}") from refusal
             found.append((statement, untrusted_bytes))
+        self._checked = found
         self._check_held(found[-1][0] if found else None)
         return found
 

@@ -16,6 +16,7 @@ from cardsign.keys import (
     StatementHistory,
     draft_next,
     draft_recovery,
+    history,
     note_keyset,
     note_release,
     write_draft,
@@ -321,7 +322,7 @@ def test_a_release_that_a_crash_lost_hinders_nothing(store: KeyStore) -> None:
     keep(store, keyset)
     one = released(keyset, None)
     two = released(keyset, one)
-    sign_release(store, one)
+    sign_release(store.again(), one)
     for lost in (two, released(keyset, two)):
         note_release(store, lost, now=NOW)
         assert StatementHistory.of(store).newest_release() == one
@@ -333,7 +334,7 @@ def test_who_reads_while_another_signs_is_not_told_of_a_forgery(store: KeyStore)
     keyset = first()
     ledger = keep(store, keyset)
     one = released(keyset, None)
-    sign_release(store, one)
+    sign_release(store.again(), one)
     assert ledger.held.release_seq == 0
     assert ledger.newest_release() == one
 
@@ -348,3 +349,23 @@ def test_every_change_of_the_statements_is_in_the_audit_log(store: KeyStore) -> 
     assert '"keyset.kept"' in log
     assert '"release.signed"' in log
     assert thumbprint("ann") not in log
+
+
+def test_a_statement_is_verified_once_for_each_store(store, monkeypatch) -> None:
+    """But read each time: one that was exchanged meanwhile, by whomever, is found out."""
+    one = first()
+    keep(store, one)
+    checks: list[object] = []
+    real = history.check_step
+    monkeypatch.setattr(history, "check_step", lambda *steps: (checks.append(steps), real(*steps)))
+
+    assert StatementHistory.of(store).newest_keyset() == one
+    known = len(checks)
+    assert StatementHistory.of(store).newest_keyset() == one
+    assert len(checks) == known
+
+    file = store.statement_storage.file("keysets", (1, 1))
+    file.write_bytes(file.read_bytes().replace(b'"signature": "', b'"signature": "A'))
+    with pytest.raises(StoreFault) as fault:
+        StatementHistory.of(store).newest_keyset()
+    assert fault.value.code == "keystore.statements"

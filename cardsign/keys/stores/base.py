@@ -110,9 +110,10 @@ class KeyStore(ABC):
     Attributes:
         actor: Who the audit log shall say made the changes.
         seen: What this user saw of the store's log before; None if that is not remembered.
+        history: The one statement history beside it, once somebody has asked for it.
     """
 
-    __slots__ = ("_random", "_state", "actor", "seen")
+    __slots__ = ("_random", "_state", "actor", "history", "seen")
 
     def __init__(
         self,
@@ -126,6 +127,7 @@ class KeyStore(ABC):
         self._random = random
         self.actor = actor
         self.seen = seen
+        self.history: object = None
 
     # What a place has to offer.
 
