@@ -249,23 +249,30 @@ def test_serve_says_where_it_serves(cardsign: Cardsign, signed: Path) -> None:
         assert cardsign("verify", said["url"], "--jwks", "jwks.json").status == 3
     finally:
         server.terminate()
-        assert server.wait(timeout=10) == 0
+        assert server.wait(timeout=120) == 0
         server.stdout.close()
 
 
 def test_a_token_is_printed_once_and_its_digest_kept(cardsign: Cardsign) -> None:
     """The token file never holds a token."""
-    first = cardsign("tokens", "create", "--token-file", "tokens.txt").text.strip()
-    second = cardsign(
-        "tokens", "create", "--audience", "partners", "--token-file", "tokens.txt", "--json"
-    ).json
+    create = ("tokens", "create", "--audience", "partners")
+    first = cardsign(*create, "--token-file", "tokens.txt").text.strip()
+    second = cardsign(*create, "--token-file", "tokens.txt", "--json").json
     kept = Path("tokens.txt").read_text()
     assert len(kept.splitlines()) == 2
     assert first not in kept
     assert second["token"] not in kept
     assert second["line"] in kept
-    loose = cardsign("tokens", "create")
+    loose = cardsign(*create)
     assert loose.text.strip() not in loose.err
+
+
+def test_a_token_without_an_audience_is_not_made(cardsign: Cardsign) -> None:
+    """It would open whichever card is the only one some day."""
+    ended = cardsign("tokens", "create", "--token-file", "tokens.txt")
+    assert ended.status == 2
+    assert "--audience" in ended.err
+    assert not Path("tokens.txt").exists()
 
 
 def test_a_card_that_reads_two_ways_is_refused_by_every_command(
