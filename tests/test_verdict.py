@@ -50,7 +50,7 @@ def assert_contract(document: dict[str, Any]) -> None:
     assert document["verdict"] in VERDICTS
     assert list(document["answers"]) == ["integrity", "authorised", "current", "complete"]
     assert set(document["answers"].values()) <= ANSWERS
-    assert list(document["coverage"]) == ["profile", "uncovered"]
+    assert list(document["coverage"]) == ["profile", "uncovered", "uncovered_count"]
     assert isinstance(document["historic"], bool)
     assert (document["card"] is not None) == (document["verdict"] == "trusted")
     assert document["reasons"]
@@ -66,6 +66,7 @@ def assert_contract(document: dict[str, Any]) -> None:
             "holder",
             "payload_sha256",
             "uncovered",
+            "uncovered_count",
             "reasons",
         ]
         assert signature["index"] == index
@@ -165,10 +166,11 @@ def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
                 "holder": None,
                 "payload_sha256": hashlib.sha256(payload.data).hexdigest(),
                 "uncovered": [],
+                "uncovered_count": 0,
                 "reasons": [],
             }
         ],
-        "coverage": {"profile": "served-as-is", "uncovered": []},
+        "coverage": {"profile": "served-as-is", "uncovered": [], "uncovered_count": 0},
         "issuer": None,
         "statements": {"keyset": None, "release": None},
         "checked_at": NOW.isoformat(),
@@ -243,6 +245,7 @@ def one(
         reasons=(),
         counts=counts,
         uncovered=("/x",) * uncovered,
+        uncovered_count=uncovered,
         answers=Answers(*given),
         profile=profile,
     )
