@@ -112,6 +112,10 @@ def tables(found: Found) -> Iterator[str]:
     yield f"{about['cores']} cores, {about['python']}, {about['rounds']} rounds"
     for name, table in _tables(found).items():
         yield from ("", f"# {name}", *table)
+    yield from ("", "# hostile 256 KiB: CPU seconds", *_header("the worst shape", "seconds"))
+    for reader, seconds in found["hostile"].items():
+        shape, worst = max(seconds.items(), key=lambda one: one[1])
+        yield _row(f"{reader}: {shape}", f"{worst:.2f}")
 
 
 def _tables(found: Found) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from documents import PARTED, portable_card
+from hostile import MAX_CARD_BYTES, hostile
 from measuring import Broken, Times, ratio
 from page import page_of, tables
 from peers import COLD, ONE_BY_ONE, SIDE_BY_SIDE, WARM, costs, meeting_again, meeting_many, peers
@@ -55,6 +56,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "wall": against(started.wall, PASS),
         "cpu": against(started.cpu, PASS),
     }
+    say("hostile cards")
+    found["hostile"] = hostile(options.hostile)
     return {**found, **live(options)}
 
 
@@ -123,6 +126,9 @@ def main() -> int:
     parser.add_argument("--fleet-rounds", type=int, default=2, help="of meeting all peers")
     parser.add_argument("--peers", type=int, default=200, help="how many there are")
     parser.add_argument("--delay", type=float, default=DELAY, help="seconds before each answer")
+    parser.add_argument(
+        "--hostile", type=int, default=MAX_CARD_BYTES, help="bytes of the hostile cards"
+    )
     parser.add_argument("--page", action="store_true", help="write docs/performance.md and .json")
     parser.add_argument("--out", type=Path, default=DOCS, help="another folder for the page")
     options = parser.parse_args()

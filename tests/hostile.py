@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from cardsign.card import EXTENDED_URI
@@ -108,11 +108,16 @@ SHAPES: Final[dict[str, Callable[[int], Mapping[str, Any]]]] = {
 SIGNATURES: Final = 16
 
 
-def card(shape: str, size: int, *, signatures: int = SIGNATURES) -> bytes:
-    """A card of that shape, of at most `size` bytes, with copied signatures that fit nothing."""
+def card(shape: str, size: int, *, signatures: Sequence[Mapping[str, str]] = ()) -> bytes:
+    """A card of that shape, of at most `size` bytes.
+
+    Its signatures are those given, or as many as are read, well-formed, by the known key, over
+    something else.
+    """
+    entries = list(signatures) or [entry()] * SIGNATURES
     room = size
     while True:
-        document = {**_CARD, **SHAPES[shape](room), "signatures": [entry()] * signatures}
+        document = {**_CARD, **SHAPES[shape](room), "signatures": entries}
         text = json.dumps(document, separators=(",", ":")).encode()
         if len(text) <= size:
             return text

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.hostile import SHAPES
+
 BENCH = Path(__file__).resolve().parents[1] / "bench"
 
 
@@ -33,7 +35,18 @@ def run(*arguments: str, sdk: str | None = None) -> subprocess.CompletedProcess[
 def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     """What a tiny run has written: the page and its numbers."""
     folder = tmp_path_factory.mktemp("page")
-    sizes = ("--rounds", "1", "--fleet-rounds", "1", "--peers", "3", "--delay", "0.001")
+    sizes = (
+        "--rounds",
+        "1",
+        "--fleet-rounds",
+        "1",
+        "--peers",
+        "3",
+        "--delay",
+        "0.001",
+        "--hostile",
+        "8192",
+    )
     done = run(*sizes, "--page", "--out", str(folder))
     assert done.returncode == 0, done.stderr
     numbers = json.loads((folder / "performance.json").read_text())
@@ -47,6 +60,12 @@ def test_the_page_holds_every_table(written: Mapping[str, Any]) -> None:
     assert "{" not in page
     for row in ("| cardsign |", "| `cardsign --help` |", "| side by side |", "| 1 ms |", "3 peers"):
         assert row in page
+
+
+def test_hostile_cards_are_measured(written: Mapping[str, Any]) -> None:
+    """Each shape, by each reader."""
+    assert {len(shapes) for shapes in written["hostile"].values()} == {len(SHAPES)}
+    assert set(written["hostile"]) == {"verify", "explain"}
 
 
 def test_an_unchanged_peer_costs_one_request_and_no_check(written: Mapping[str, Any]) -> None:

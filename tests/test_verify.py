@@ -821,6 +821,18 @@ def test_a_card_with_countless_open_places_has_a_verdict_of_bounded_size(
         assert one.reasons[-1].message == "4900 more places are not covered under prune-empty"
 
 
+def test_modes_cannot_be_taken_from_a_skill(alice: PrivateKey) -> None:
+    """By an empty list that no payload holds (S11); what the issuer signed as empty may be so."""
+    entry = one_signature(PORTABLE, alice, "rule-1-as-written")
+    empty = put(PORTABLE, "/skills/0/inputModes", [])
+
+    report = examine({**empty, "signatures": [entry]}, alice)
+
+    assert (report.verdict, report.uncovered) == ("untrusted", ("/skills/0/inputModes",))
+    assert examine(by_another_sdk(empty, alice, "served-as-is"), alice).verdict == "trusted"
+    assert examine({**PORTABLE, "signatures": [entry]}, alice).verdict == "trusted"
+
+
 def test_a_long_name_is_shown_short(alice: PrivateKey) -> None:
     """A name may be as long as the card; in a report each token has at most 64 characters."""
     card = {**PORTABLE, "x" * 65: 1, "y" * 64: 1, "z": {"a/b~" * 100: 1}}

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cardsign.card.canonical import OPT_IN_PROFILES as OPT_IN_PROFILES
     from cardsign.card.canonical import PROFILES as PROFILES
     from cardsign.card.canonical import Payload as Payload
+    from cardsign.card.canonical import Unsigned as Unsigned
     from cardsign.card.canonical import canonicalize as canonicalize
     from cardsign.card.coverage import Excuse as Excuse
     from cardsign.card.coverage import Payloads as Payloads
@@ -50,7 +51,9 @@ if TYPE_CHECKING:
     from cardsign.card.security import flat_requirements as flat_requirements
     from cardsign.card.security import requirements_of as requirements_of
     from cardsign.card.security import schemes_of as schemes_of
+    from cardsign.card.serialize import is_plain as is_plain
     from cardsign.card.serialize import jcs as jcs
+    from cardsign.card.serialize import plain_jcs as plain_jcs
     from cardsign.card.strictjson import MAX_CARD_BYTES as MAX_CARD_BYTES
     from cardsign.card.strictjson import MAX_DEPTH as MAX_DEPTH
     from cardsign.card.strictjson import Json as Json
@@ -75,6 +78,7 @@ _NAMES = {
         "OPT_IN_PROFILES",
         "PROFILES",
         "Payload",
+        "Unsigned",
         "canonicalize",
     ),
     "cardsign.card.coverage": (
@@ -130,7 +134,11 @@ _NAMES = {
         "requirements_of",
         "schemes_of",
     ),
-    "cardsign.card.serialize": ("jcs",),
+    "cardsign.card.serialize": (
+        "is_plain",
+        "jcs",
+        "plain_jcs",
+    ),
     "cardsign.card.strictjson": (
         "Json",
         "MAX_CARD_BYTES",

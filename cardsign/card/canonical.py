@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final, Literal
 
 from cardsign.card import tree
@@ -43,8 +43,8 @@ from cardsign.card.profiles.js_instance import as_js_client
 from cardsign.card.profiles.prune import prune_empty, upgrade
 from cardsign.card.profiles.sdk03 import as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
+from cardsign.card.serialize import is_plain, plain_jcs, python_json, python_json_of_doubles
 from cardsign.card.serialize import jcs as jcs
-from cardsign.card.serialize import python_json, python_json_of_doubles
 from cardsign.card.strictjson import Json, split
 from cardsign.card.tree import Node
 from cardsign.errors import CanonicalizationError
@@ -70,6 +70,22 @@ class Unsigned:
         """How many values it is made of, containers and the root included."""
         return tree.count_values(self.members)
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether Python's own encoder writes every payload of it as RFC 8785 wants it."""
+        return is_plain(self.members)
+
+    @cached_property
+    def pruned(self) -> Node:
+        """What prune-empty leaves of it."""
+        return prune_empty(self.tree, CARD_1_0)
+
+    @cached_property
+    def upgraded(self) -> Node:
+        """What is left by prune-empty of it as rewritten to A2A 1.0."""
+        rewritten = upgrade(self.tree)
+        return self.pruned if rewritten is self.tree else prune_empty(rewritten, CARD_1_0)
+
 
 @dataclass(frozen=True, eq=False)
 class Payload:
@@ -79,7 +95,7 @@ class Payload:
         profile: The profile's name.
         data: The bytes before base64url: RFC 8785, or what an old SDK wrote instead.
         received: The card of which it was made.
-        rewritten: What the profile made of its tree; None if the profile changes nothing.
+        rewritten: What the profile made of its tree; None if it changed nothing.
     """
 
     profile: str
@@ -134,7 +150,7 @@ class Profile:
     name: str
     standing: Literal["full", "lossy", "opt-in"]
     summary: str
-    rewrite: Callable[[Node], Node] | None
+    rewrite: Callable[[Unsigned], Node] | None
     serialize: Callable[[Json], bytes]
 
 
@@ -166,14 +182,17 @@ def make_payload(rule: Profile, received: Unsigned) -> Payload:
     Raises:
         CanonicalizationError: The profile has none for it.
     """
+    serialize = plain_jcs if rule.serialize is jcs and received.is_plain else rule.serialize
     if rule.rewrite is None:
-        return Payload(rule.name, rule.serialize(received.members), received, None)
+        return Payload(rule.name, serialize(received.members), received, None)
     try:
-        rewritten = rule.rewrite(received.tree)
+        rewritten = rule.rewrite(received)
     except CanonicalizationError as refusal:
         message = f"{rule.name} has no payload for this card: {refusal.message}"
         raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
-    return Payload(rule.name, rule.serialize(_object(rewritten)), received, rewritten)
+    if rewritten is received.tree:
+        return Payload(rule.name, serialize(received.members), received, None)
+    return Payload(rule.name, serialize(_object(rewritten)), received, rewritten)
 
 
 def _object(rewritten: Node) -> dict[str, Json]:
@@ -183,10 +202,6 @@ def _object(rewritten: Node) -> dict[str, Json]:
 
 
 # -------------------------------------------------------------------------- the table
-
-
-def _upgraded(node: Node) -> Node:
-    return prune_empty(upgrade(node), CARD_1_0)
 
 
 PROFILES: Final[dict[str, Profile]] = {
@@ -203,49 +218,49 @@ PROFILES: Final[dict[str, Profile]] = {
             "rule-1-as-written",
             "full",
             "A2A 1.0 8.4.1 rule 1: null and non-REQUIRED defaults of schema members removed",
-            partial(rule1.as_written, message=CARD_1_0),
+            lambda card: rule1.as_written(card.tree, CARD_1_0),
             jcs,
         ),
         Profile(
             "prune-empty",
             "lossy",
             "1.0 schema members only, then every empty value removed",
-            partial(prune_empty, message=CARD_1_0),
+            lambda card: card.pruned,
             jcs,
         ),
         Profile(
             "prune-empty-upgraded",
             "lossy",
             "0.3 members rewritten to 1.0 as a2a-sdk does, then prune-empty",
-            _upgraded,
+            lambda card: card.upgraded,
             jcs,
         ),
         Profile(
             "rule-1-descriptor-scope",
             "opt-in",
             "A2A 1.0 8.4.1 rule 1 over the schema: no unknown members, every REQUIRED one",
-            partial(rule1.over_schema, message=CARD_1_0),
+            lambda card: rule1.over_schema(card.tree, CARD_1_0),
             jcs,
         ),
         Profile(
             "sdk-0.3",
             "opt-in",
             "as a2a-sdk 0.3.24 to 0.3.26 signs an A2A 0.3 card",
-            as_sdk_0_3,
+            lambda card: as_sdk_0_3(card.tree),
             python_json,
         ),
         Profile(
             "sdk-1.0-legacy",
             "opt-in",
             "as a2a-sdk 1.0.0 to 1.1.3 signs: prune-empty-upgraded, written by Python's json",
-            _upgraded,
+            lambda card: card.upgraded,
             python_json_of_doubles,
         ),
         Profile(
             "js-instance",
             "opt-in",
             "as the client of @a2a-js/sdk verifies: mostly prune-empty without securitySchemes",
-            as_js_client,
+            lambda card: as_js_client(card.tree),
             jcs,
         ),
     )

@@ -261,7 +261,8 @@ class _Walk:
         return {child.source: child for child in below if child.source is not None}
 
     def members(self, node: Node, place: _Place) -> Iterator[Uncovered]:
-        for name, child in node.children():
+        assert isinstance(node.value, dict)  # noqa: S101 - only objects have members
+        for name, child in node.value.items():
             field = place.current.spelled.get(name) if place.current else None
             old_field = place.old.fields.get(name) if place.old else None
             below = place.below(field, old_field)
@@ -269,9 +270,11 @@ class _Walk:
                 yield from self._inside(child, field, old_field, below)
             else:
                 exact = field if field is not None and field.name == name else None
-                known = exact is not None or old_field is not None
+                known = [one for one in (exact, old_field) if one is not None]
                 absent = (child.value is None and known) or _is_default(child, exact)
-                excuse = self._excuse(child, field, absent and not below.security)
+                # Where absence means the card's own default, an empty list may say "none" (S11).
+                means_more = below.security or any(one.inherits for one in known)
+                excuse = self._excuse(child, field, bool(absent) and not means_more)
                 yield _uncovered(child, below, excuse)
 
     def _inside(

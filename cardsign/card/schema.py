@@ -18,12 +18,14 @@ from typing_extensions import TypedDict, is_typeddict
 
 PRESENCE: Final = "presence"  # proto `optional`: set-to-default differs from unset
 SECURITY: Final = "security"  # who may call, and how; never excused when uncovered
+INHERITS: Final = "inherits"  # without it the card's own default holds; an empty list says "none"
 ONEOF: Final = "oneof"  # at most one of the message's members so marked may be set
 
 Struct = dict[str, Any]  # google.protobuf.Struct: free-form JSON object
 
 _Url = Annotated[str, PRESENCE]
 _Flag = Annotated[bool, PRESENCE]
+_Modes = Annotated[list[str], INHERITS]
 
 
 class AgentInterface(TypedDict, total=False):
@@ -80,8 +82,8 @@ class AgentSkill(TypedDict, total=False):
     description: Required[str]
     tags: Required[list[str]]
     examples: list[str]
-    inputModes: list[str]
-    outputModes: list[str]
+    inputModes: _Modes
+    outputModes: _Modes
     securityRequirements: Annotated[list[SecurityRequirement], SECURITY]
 
 
@@ -236,8 +238,8 @@ class AgentSkill03(TypedDict, total=False):
     description: Required[str]
     tags: Required[list[str]]
     examples: list[str]
-    inputModes: list[str]
-    outputModes: list[str]
+    inputModes: _Modes
+    outputModes: _Modes
     security: Annotated[list[dict[str, Any]], SECURITY]
 
 
@@ -313,6 +315,7 @@ class Field:
 
     `shape` says whether `kind` stands alone, in a list, or as a map's values. A `free` value
     is not looked into. `presence` tells set from unset (messages, structs, proto `optional`).
+    `inherits` says that the member's absence means a default of the card's, not "none".
     """
 
     name: str
@@ -323,6 +326,7 @@ class Field:
     presence: bool
     security: bool
     oneof: bool
+    inherits: bool
 
     @property
     def snake_name(self) -> str:
@@ -394,6 +398,7 @@ def _field(name: str, hint: Any) -> Field:
         presence=PRESENCE in marks or (shape == "one" and kind in ("message", "free")),
         security=SECURITY in marks,
         oneof=ONEOF in marks,
+        inherits=INHERITS in marks,
     )
 
 

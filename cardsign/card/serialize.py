@@ -7,10 +7,11 @@ until 1.1.4. This is the only module that uses rfc8785.
 from __future__ import annotations
 
 import json
+from typing import Final
 
 import rfc8785
 
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import MAX_INTEGER, Json
 from cardsign.errors import CanonicalizationError
 
 
@@ -28,6 +29,41 @@ def jcs(value: Json) -> bytes:
         raise CanonicalizationError(
             "canonical.no_form", f"the value has no RFC 8785 form: {exc}"
         ) from exc
+
+
+def is_plain(value: Json) -> bool:
+    """Whether :func:`plain_jcs` gives the bytes of RFC 8785 for a value, and for parts of it.
+
+    So it is if there are no fractions, no integers that a double does not hold, and no member
+    names with a character from U+D800 on: below, code points and UTF-16 units have one order.
+    """
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, dict):
+            if not all(name.isascii() or max(name) < "\ud800" for name in one):
+                return False
+            pending.extend(one.values())
+        elif isinstance(one, list):
+            pending.extend(one)
+        elif isinstance(one, float) or (isinstance(one, int) and abs(one) > MAX_INTEGER):
+            return False
+    return True
+
+
+def plain_jcs(value: Json) -> bytes:
+    """What :func:`jcs` gives for a plain value, some ten times as fast.
+
+    Raises:
+        CanonicalizationError: As for :func:`jcs`.
+    """
+    try:
+        return _PLAIN.encode(value).encode()
+    except (ValueError, TypeError, RecursionError):
+        return jcs(value)
+
+
+_PLAIN: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def python_json(value: Json) -> bytes:

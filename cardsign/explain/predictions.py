@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cardsign.card.canonical import PROFILES, Payload
+from cardsign.card.canonical import PROFILES, Payload, Unsigned
 from cardsign.card.strictjson import Json
 from cardsign.card.tree import read
 from cardsign.errors import CanonicalizationError
@@ -152,7 +152,9 @@ def _parses(document: Mapping[str, Json], profile: str) -> bool:
     rewrite = PROFILES[profile].rewrite
     try:
         if rewrite is not None:
-            rewrite(read(dict(document)))
+            received = Unsigned(document)
+            received.tree = read(dict(document))  # an SDK reads the signatures, too
+            rewrite(received)
     except CanonicalizationError:
         return False
     return True

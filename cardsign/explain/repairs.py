@@ -249,6 +249,8 @@ MAX_TRIES: Final = 4_000
 #: cards of some 7 KiB this limit ends the search, by the number of payloads made.
 MAX_READ_BYTES: Final = 32 * 1024 * 1024
 VALUE_BYTES: Final = 100
+#: Values of a card that is searched at all; the largest real card that we know has under 2,000.
+MAX_SEARCHED_VALUES: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +326,10 @@ def search(
     left = list(zip(suspects, found, strict=True))
     as_received = tuple(payloads_of(document))
     seen = {payload.data for payload in as_received}
-    size = max(map(len, seen)) + VALUE_BYTES * as_received[0].received.size
+    values = as_received[0].received.size
+    if values > MAX_SEARCHED_VALUES:
+        return found
+    size = max(map(len, seen)) + VALUE_BYTES * values
     tries = 0
     for made, candidate in enumerate(_candidates(document, as_received, is_0_3=is_0_3), 1):
         if not left or made * size > MAX_READ_BYTES or tries + len(left) > MAX_TRIES:

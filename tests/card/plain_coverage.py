@@ -21,6 +21,7 @@ from cardsign.card import (
     Json,
     Message,
     Node,
+    Unsigned,
     append,
     jcs,
     split,
@@ -53,7 +54,9 @@ def plain_payload(document: Mapping[str, Json], profile: str) -> PlainPayload:
     members = {name: value for name, value in document.items() if name != "signatures"}
     rewrite = PROFILES[profile].rewrite
     tree = _read(members, "")
-    rewritten: Any = tree if rewrite is None else rewrite(tree)
+    received = Unsigned(members)
+    received.tree = tree
+    rewritten: Any = tree if rewrite is None else rewrite(received)
     value: Any = write(rewritten)
     return PlainPayload(profile, value, destinations(rewritten))
 

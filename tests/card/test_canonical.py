@@ -7,9 +7,11 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
-from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, canonicalize
+from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, canonicalize, is_plain, plain_jcs
 from cardsign.card.canonical import jcs
 from cardsign.errors import CanonicalizationError
 from tests.card.plain_coverage import destinations
@@ -381,3 +383,38 @@ ENDPOINTS: dict[str, tuple[dict[str, Any], bool]] = {
 def test_whether_a_client_could_be_built(value: dict[str, Any], names: bool) -> None:
     """Asked of the payload, not of the card it came from."""
     assert canonicalize(value, "served-as-is").names_an_endpoint is names
+
+
+# ------------------------------------------------------------------ the fast encoder
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.text() | st.integers(-(2**53) - 1, 2**53 + 1),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(PLAIN)
+@example({"\u20ac": 1, "\r": 2, "\u05d0": 3, "1": 4, "\x80": 5, "\x7f": '\x00\x1f\x7f\u2028/\\"'})
+def test_the_fast_encoder_writes_rfc_8785(value: Any) -> None:
+    """Of whatever it says it can write."""
+    if is_plain(value):
+        assert plain_jcs(value) == jcs(value)
+
+
+NOT_PLAIN: dict[str, Any] = {
+    "a fraction": [1.0],
+    "an integer that no double holds": {"a": 2**53},
+    "names that two orders part": {"\uff5e": 1, "\U0001d11e": 2},
+}
+
+
+@pytest.mark.parametrize("value", NOT_PLAIN.values(), ids=NOT_PLAIN)
+def test_what_the_fast_encoder_leaves_alone(value: Any) -> None:
+    """It would write other bytes, or bytes where there are none."""
+    assert not is_plain(value)
+
+
+def test_half_a_character_has_no_form() -> None:
+    """The fast encoder finds it too late, and lets the definition refuse it."""
+    with pytest.raises(CanonicalizationError):
+        plain_jcs(["\ud800"])

@@ -167,6 +167,19 @@ def test_a_schema_default(pointer: str, value: Any, excuse: Excuse | None) -> No
     assert found[0].security == (excuse is None)
 
 
+@pytest.mark.parametrize("value", [[], None], ids=["empty", "null"])
+@pytest.mark.parametrize("name", ["inputModes", "outputModes"])
+def test_no_modes_are_not_the_default_modes(name: str, value: Any) -> None:
+    """A skill without them has the card's; whoever reads `[]` takes it for none (S11)."""
+    pointer = f"/skills/0/{name}"
+    added = put(PORTABLE, pointer, value)
+
+    assert excuses(added, "rule-1-as-written") == {pointer: None}
+    assert excuses(added, "prune-empty") == {pointer: None}
+    assert excuses(added, "prune-empty", accept_lossy=True) == {pointer: BY_VALUE}
+    assert parts(added, "served-as-is") == ()
+
+
 KEPT_BY_RULE_1: dict[str, tuple[str, Any]] = {
     "an empty required text": ("/description", ""),
     "an empty required list": ("/skills/0/tags", []),

@@ -31,9 +31,13 @@ from tests.fuzz.issuing import (
     release,
 )
 from tests.fuzz.mutations import SEPARATOR
+from tests.hostile import SHAPES, card
 from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, one_signature, signed
 
 TESTS: Final = Path(__file__).resolve().parents[1]
+
+#: Enough for the shape; mutation makes more of it.
+HOSTILE_BYTES: Final = 2048
 
 _ANCHOR: Final = "a" * 64
 
@@ -44,7 +48,9 @@ def cards() -> list[bytes]:
     texts = [dump(signed(one, key("card"))) for one in kinds]
     texts.append(dump(signed(PORTABLE, key("card"), key("card2"))))
     entries = [one_signature(LAX, key(name), "prune-empty") for name in CARD_SIGNERS]
-    return [*texts, dump({**LAX, "signatures": entries}), dump(PORTABLE)]
+    copied = [one_signature(PORTABLE, key("card"), "served-as-is")] * 2
+    hostile = [card(shape, HOSTILE_BYTES, signatures=copied) for shape in SHAPES]
+    return [*texts, dump({**LAX, "signatures": entries}), dump(PORTABLE), *hostile]
 
 
 def entries() -> list[bytes]:

@@ -106,7 +106,7 @@ def upgrade(card: Node) -> Node:
     _upgrade_extended_flag(members)
     _upgrade_interfaces(members)
     _upgrade_security(members)
-    return Node(members, card.source)
+    return card.with_value(members)
 
 
 def _upgrade_extended_flag(members: dict[str, Node]) -> None:
@@ -150,17 +150,17 @@ def _upgrade_security(members: dict[str, Node]) -> None:
     _upgrade_requirements(members)
     if "skills" in members:
         skills = members["skills"]
-        members["skills"] = Node([_upgrade_skill(skill) for skill in _list(skills)], skills.source)
+        members["skills"] = skills.with_value([_upgrade_skill(skill) for skill in _list(skills)])
     schemes = members.get("securitySchemes")
     if schemes is not None and schemes.value:
         entries = {name: _upgrade_scheme(one) for name, one in _object(schemes).items()}
-        members["securitySchemes"] = Node(entries, schemes.source)
+        members["securitySchemes"] = schemes.with_value(entries)
 
 
 def _upgrade_skill(skill: Node) -> Node:
     entries = dict(_object(skill))
     _upgrade_requirements(entries)
-    return Node(entries, skill.source)
+    return skill.with_value(entries)
 
 
 def _upgrade_requirements(members: dict[str, Node]) -> None:

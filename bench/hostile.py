@@ -1,0 +1,40 @@
+"""What cards of 256 KiB that were made to be expensive cost their readers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for the shapes, which tests use too
+
+from cardsign.card import DEFAULT_PROFILES, MAX_CARD_BYTES
+from cardsign.explain import explain_card
+from cardsign.jose import JwkSet
+from cardsign.trust import Holder, Policy
+from cardsign.verify import examine_card
+from tests.hostile import KEY, SHAPES, card
+
+_JWKS: Final = JwkSet.of([KEY.public])
+_POLICY: Final = Policy.holder_of_keys(_JWKS, name="them", profiles=DEFAULT_PROFILES)
+_NOW: Final = datetime(2026, 7, 1, tzinfo=UTC)
+
+READERS: Final[dict[str, Callable[[bytes], object]]] = {
+    "verify": lambda data: examine_card(data, expect=Holder(), policy=_POLICY, now=_NOW),
+    "explain": lambda data: explain_card(data, jwks=_JWKS),
+}
+
+
+def hostile(size: int = MAX_CARD_BYTES) -> dict[str, dict[str, float]]:
+    """CPU seconds of each reader for each shape of card."""
+    found: dict[str, dict[str, float]] = {name: {} for name in READERS}
+    for shape in SHAPES:
+        data = card(shape, size)
+        for name, read in READERS.items():
+            start = time.process_time()
+            read(data)
+            found[name][shape] = round(time.process_time() - start, 3)
+    return found

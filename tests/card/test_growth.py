@@ -1,0 +1,115 @@
+"""What a reader of a card costs: little above the card itself, and in proportion to it.
+
+Counted are bytes that are allocated, never seconds: a slow machine fails nothing here.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import tracemalloc
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import pytest
+from click.testing import CliRunner
+
+from cardsign.card import MAX_CARD_BYTES, PROFILES, Card, Payloads
+from cardsign.cli import command_line as cli
+from cardsign.errors import CardsignError
+from cardsign.explain import explain_card
+from cardsign.jose import JwkSet
+from cardsign.lint import lint_document
+from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.trust import Holder, Policy
+from cardsign.verify import examine_card
+from tests.hostile import KEY, SHAPES, card, entry
+
+MOST = 80 * 1024 * 1024  # bytes above what is there after import, for any card of 256 KiB
+JWKS = JwkSet.of([KEY.public])
+NOW = datetime(2026, 7, 1, tzinfo=UTC)
+ANY_PROFILE = Policy.holder_of_keys(JWKS, name="them", profiles=tuple(PROFILES)[:4])
+
+
+def verify(data: bytes) -> object:
+    """As a caller who accepts all that may be accepted."""
+    return examine_card(data, expect=Holder(), policy=ANY_PROFILE, now=NOW)
+
+
+def sign(data: bytes) -> object:
+    """By force and for every profile: whoever signs what a stranger wrote."""
+    try:
+        return sign_with_notes(data, [KEY], SigningOptions(force=True, compat=tuple(PROFILES)[2:]))
+    except CardsignError as refusal:
+        return refusal
+
+
+def explain(data: bytes) -> object:
+    """With the keys, so that it looks for what was signed."""
+    return explain_card(data, jwks=JWKS)
+
+
+def lint(data: bytes) -> object:
+    """For every target that there is."""
+    return lint_document(Card.from_bytes(data).document)
+
+
+def canonical(data: bytes) -> object:
+    """Every payload that the card has, all of them kept."""
+    payloads = Payloads(Card.from_bytes(data).document)
+    return [payloads.made(profile) for profile in PROFILES]
+
+
+def inspect(data: bytes) -> object:
+    """The command, whose output grows with what it lists."""
+    return CliRunner().invoke(cli, ["inspect", "-", "--json"], input=data).output
+
+
+READERS = (verify, sign, explain, lint, canonical, inspect)
+
+
+def peak(read: Callable[[bytes], object], data: bytes) -> int:
+    """The most bytes that were allocated at once while reading, above those before."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        kept = read(data)
+        _, most = tracemalloc.get_traced_memory()
+        del kept
+    finally:
+        tracemalloc.stop()
+    return most - before
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported() -> Iterator[None]:
+    """What a reader imports or fills once is no part of what a card costs."""
+    for read in READERS:
+        read(card("many schemes", 4096))
+    gc.freeze()  # else each collection goes through all that other tests have left
+    yield
+    gc.unfreeze()
+
+
+SMALL = 16 * 1024
+TWO = (entry(), entry())
+#: The shapes that cost each reader the most; the others are measured by their growth alone.
+WORST = ("a long name over an array", "an array of lists of one", "an array of small objects")
+EVERY = os.environ.get("CARDSIGN_GROWTH") == "all"  # every shape at full size: minutes
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("read", READERS, ids=lambda one: one.__name__)
+def test_memory_grows_with_the_card(read: Callable[[bytes], object], shape: str) -> None:
+    """Twice the card costs no more than twice as much, but for a small constant."""
+    half, whole = (peak(read, card(shape, size, signatures=TWO)) for size in (SMALL // 2, SMALL))
+    # Tables grow in steps, which at an unlucky size makes more than twice of it.
+    assert whole < 2.6 * half + 128 * 1024
+
+
+@pytest.mark.parametrize("shape", SHAPES if EVERY else WORST)
+@pytest.mark.parametrize("read", READERS, ids=lambda one: one.__name__)
+def test_memory_of_the_largest_card(read: Callable[[bytes], object], shape: str) -> None:
+    """With as many signatures as are read."""
+    assert peak(read, card(shape, MAX_CARD_BYTES)) < MOST
