@@ -26,11 +26,11 @@ from unittest.mock import patch
 from documents import Issuer, issuer_at
 from measuring import Broken, Times, in_turns
 
-from cardsign import DirectoryMemory, Policy
+from cardsign import DirectoryStates, Policy
 from cardsign.jose import PublicKey, check_entry
 from cardsign.net import Asker, Discoverer, FetchPolicy, Wire
 from cardsign.statements import GoodSignatures, envelope
-from cardsign.trust import Known, anchor_digest
+from cardsign.trust import IssuerState
 
 SIDE_BY_SIDE: Final = "side by side"
 ONE_BY_ONE: Final = "one after the other"
@@ -126,9 +126,9 @@ def cold_verifier(issuers: Sequence[Issuer]) -> Iterator[Verifier]:
     """One who is cold, as long as the context lasts; only one at a time."""
     enrolments = tuple(issuer.enrolment for issuer in issuers)
     with TemporaryDirectory(prefix="cardsign-bench-") as folder, ExitStack() as stack:
-        memory = DirectoryMemory(Path(folder) / "state")
+        memory = DirectoryStates(Path(folder) / "state")
         for enrolment in enrolments:
-            memory.create(enrolment, Known(anchor_digest(enrolment.anchor)))
+            memory.create(enrolment, IssuerState.begin(enrolment))
         verifier: Verifier
 
         def now() -> datetime:

@@ -65,10 +65,6 @@ if TYPE_CHECKING:
     from cardsign.statements.release import read_release as read_release
     from cardsign.statements.signing import sign_statement as sign_statement
     from cardsign.statements.succession import RootPin as RootPin
-    from cardsign.trust.known import Known as Known
-    from cardsign.trust.known import Memory as Memory
-    from cardsign.trust.known import TransientMemory as TransientMemory
-    from cardsign.trust.known import WithoutMemory as WithoutMemory
     from cardsign.trust.policy import AtOrigin as AtOrigin
     from cardsign.trust.policy import CardUrl as CardUrl
     from cardsign.trust.policy import Enrolment as Enrolment
@@ -82,7 +78,11 @@ if TYPE_CHECKING:
     from cardsign.trust.policy import Policy as Policy
     from cardsign.trust.policy import TofuAnchor as TofuAnchor
     from cardsign.trust.policyfile import read_policy as read_policy
-    from cardsign.trust.state import DirectoryMemory as DirectoryMemory
+    from cardsign.trust.state import DirectoryStates as DirectoryStates
+    from cardsign.trust.state import IssuerState as IssuerState
+    from cardsign.trust.state import IssuerStates as IssuerStates
+    from cardsign.trust.state import NoStates as NoStates
+    from cardsign.trust.state import TransientStates as TransientStates
     from cardsign.trust.statements import Evidence as Evidence
     from cardsign.urls import Place as Place
     from cardsign.urls import parse_place as parse_place
@@ -176,12 +176,6 @@ _NAMES = {
     ),
     "cardsign.statements.signing": ("sign_statement",),
     "cardsign.statements.succession": ("RootPin",),
-    "cardsign.trust.known": (
-        "Known",
-        "Memory",
-        "TransientMemory",
-        "WithoutMemory",
-    ),
     "cardsign.trust.policy": (
         "AtOrigin",
         "CardUrl",
@@ -197,7 +191,13 @@ _NAMES = {
         "TofuAnchor",
     ),
     "cardsign.trust.policyfile": ("read_policy",),
-    "cardsign.trust.state": ("DirectoryMemory",),
+    "cardsign.trust.state": (
+        "DirectoryStates",
+        "IssuerState",
+        "IssuerStates",
+        "NoStates",
+        "TransientStates",
+    ),
     "cardsign.trust.statements": ("Evidence",),
     "cardsign.urls": (
         "Place",

@@ -144,6 +144,10 @@ class FileFault(LocalFault):
     """A file that cannot be read or written as asked."""
 
 
+class FileMissing(FileFault):
+    """There is no such file."""
+
+
 class PassphraseFault(LocalFault):
     """No passphrase could be had, or it does not open the key."""
 

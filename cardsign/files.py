@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from cardsign.errors import FileFault, LocalFault
+from cardsign.errors import FileFault, FileMissing, LocalFault
 
 PUBLIC_MODE: Final = 0o644
 PRIVATE_MODE: Final = 0o600
@@ -344,7 +344,7 @@ def _fault(exc: OSError, path: Path, otherwise: str) -> FileFault:
         return FileFault("file.exists", "this file exists already", path=str(path))
     if isinstance(exc, FileNotFoundError | NotADirectoryError):
         if otherwise == "file.unreadable":
-            return FileFault("file.not_found", "there is no such file", path=str(path))
+            return FileMissing("file.not_found", "there is no such file", path=str(path))
         return FileFault(otherwise, "its directory does not exist", path=str(path))
     reason = exc.strerror or str(exc)
     return FileFault(otherwise, f"the operating system says: {reason}", path=str(path))

@@ -21,7 +21,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from cardsign import (
     Asker,
     AsyncGuardedTransport,
-    DirectoryMemory,
+    DirectoryStates,
     Discoverer,
     NotTrusted,
     Wire,
@@ -83,7 +83,7 @@ def create_app(card: bytes, peer: str, discoverer: Discoverer, wire: Wire) -> Fa
 def from_environment() -> FastAPI:
     """The application as AGENT_CARD, AGENT_PEER and ./trust.toml say."""
     policy, _ = read_policy(Path("trust.toml"))
-    memory = DirectoryMemory(Path("state"), {})
+    memory = DirectoryStates(Path("state"))
     wire = Wire()
     discoverer = Discoverer(policy, memory, asker=Asker(wire, now=_now), now=_now)
     card = Path(os.environ["AGENT_CARD"]).read_bytes()

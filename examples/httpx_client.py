@@ -22,7 +22,7 @@ from cardsign import (
     Holder,
     JwkSet,
     Policy,
-    TransientMemory,
+    TransientStates,
     Wire,
     discover,
     endpoints_of,
@@ -41,7 +41,7 @@ def ask(url: str, jwks: bytes, text: str, wire: Wire | None = None) -> dict[str,
     """
     wire = wire or Wire()
     policy = Policy.holder_of_keys(JwkSet.from_bytes(jwks), name="agent")
-    memory, now = TransientMemory(), datetime.now(UTC)
+    memory, now = TransientStates(), datetime.now(UTC)
     card = discover(url, policy=policy, memory=memory, now=now, expect=Holder(), wire=wire)
 
     spoken = [one for one in endpoints_of(card.document, ["1.0"]) if one.binding == "JSONRPC"]

@@ -49,7 +49,7 @@ from cardsign.trust import (
     KeysetAnchor,
     Limits,
     Policy,
-    TransientMemory,
+    TransientStates,
     refresh_issuer,
 )
 from cardsign.urls import parse_place
@@ -194,7 +194,7 @@ class Verifier:
         self.pin = one.id
         anchor = KeysetAnchor(self.pin, one.issuer)
         self.policy = Policy((Enrolment("tides", anchor, (parse_place(HOME),)),), Limits(skew=1))
-        self.memory = TransientMemory()
+        self.memory = TransientStates()
 
     def verify(self) -> Report:
         """The verdict, after one more look without caches where the first is none to rely on."""
@@ -206,8 +206,8 @@ class Verifier:
             got = self.copies.get(url.removeprefix(HOME), fresh=fresh)
             return FetchResult(url, "absent") if got is None else FetchResult(url, "found", *got)
 
-        with self.memory.of(self.policy.enrolments[0]) as memo:
-            known = memo.known
+        with self.memory.of(self.policy.enrolments[0]) as known:
+            pass
         now, limits = self.issuer.now, self.policy.limits
         brought = refresh_issuer(limits, known, self.pin, fetch, home=HOME, now=now, fresh=fresh)
         got = self.copies.get(CARD_PATH, fresh=fresh and not self.handed)

@@ -30,7 +30,6 @@ from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.keys.signers.access import user_file
 from cardsign.reasons import Reason
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
-from cardsign.trust.known import NO_MEMORY, Memory
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
@@ -41,6 +40,7 @@ from cardsign.trust.policy import (
     Policy,
     PublicSubject,
 )
+from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
 from cardsign.urls import parse_origin, parse_url
 from cardsign.verify.extended import examine_extended
@@ -178,7 +178,7 @@ class Inquiry:
 
     named: Named
     policy: Policy
-    memory: Memory
+    memory: IssuerStates
     evidence: Evidence
     untrusted_jwks: bytes | None
     loaded: LoadedPolicy | None
@@ -198,18 +198,23 @@ class Inquiry:
             with of_the_user(named.jwks):
                 jwks = JwkSet.from_bytes(keys)
             if named.pins_keys:
-                return cls(named, _pinning(jwks, named), NO_MEMORY, NO_EVIDENCE, None, None)
+                return cls(named, _pinning(jwks, named), NO_STATES, NO_EVIDENCE, None, None)
         loaded = named.trust.load()
         if loaded is not None and named.issuer is not None:
             loaded.enrolment(named.issuer)
         return cls(
             named,
             loaded.policy if loaded else Policy(),
-            named.trust.memory(loaded),
+            named.trust.states(loaded),
             read_evidence(named.statements),
             keys,
             loaded,
         )
+
+    @property
+    def unnamed_policy(self) -> str:
+        """What the first line of a verdict says of a policy that nobody named."""
+        return self.loaded.unnamed if self.loaded else ""
 
     def now(self) -> datetime:
         """The time that verdicts are about."""

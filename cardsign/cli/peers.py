@@ -34,9 +34,9 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.reasons import Reason
-from cardsign.trust.known import Known
 from cardsign.trust.policy import Enrolment
 from cardsign.trust.resolve import Outlook, outlook
+from cardsign.trust.state import IssuerState
 
 # ``cardsign peers status``: how issuers stand, from memory alone.
 
@@ -46,7 +46,7 @@ class _Seen:
     """One issuer, as this machine remembers him."""
 
     enrolment: Enrolment
-    known: Known | None
+    known: IssuerState | None
     outlook: Outlook | None
     alarms: tuple[Reason, ...]
 
@@ -59,7 +59,7 @@ class _Seen:
     def to_json(self) -> dict[str, Any]:
         keyset = self.known.keyset if self.known else None
         release = self.known.release if self.known else None
-        signed = max(self.known.newest_iat, self.known.floor.newest_iat) if self.known else 0
+        signed = self.known.newest_iat if self.known else 0
         return {
             "name": self.enrolment.name,
             "peer": self.enrolment.peer,
@@ -119,11 +119,11 @@ def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
 
 def _seen(loaded: LoadedPolicy, trust: TrustOptions, enrolment: Enrolment, now: datetime) -> _Seen:
     try:
-        known, notes = trust.directory(loaded.floors).recall(enrolment)
+        known = trust.stored.recall(enrolment)
     except StateFault as fault:  # what is wrong with a memory is part of the answer
         return _Seen(enrolment, None, None, (Reason.from_error(fault),))
     ahead = outlook(enrolment, loaded.policy.limits, known, now=now)
-    return _Seen(enrolment, known, ahead, (*notes, *ahead.alarms))
+    return _Seen(enrolment, known, ahead, (*known.notes, *ahead.alarms))
 
 
 def _has_below(url: str, seen: list[str]) -> bool:
@@ -235,7 +235,7 @@ def verify(
     """
     loaded = trust.needed()
     checks = _checks(loaded, names)
-    memory = trust.memory(loaded)
+    memory = trust.states(loaded)
 
     def now() -> datetime:
         return datetime.now(UTC)

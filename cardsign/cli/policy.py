@@ -12,11 +12,10 @@ import click
 
 from cardsign.cli.options import option_group
 from cardsign.cli.talk import say
-from cardsign.errors import FileFault, LocalFault, UsageFault
-from cardsign.trust.known import NO_MEMORY, Floor, Memory, WithoutMemory
-from cardsign.trust.lock import POLICY_FILE, lock_of, raise_floors, read_lock
+from cardsign.errors import FileMissing, LocalFault, UsageFault
+from cardsign.trust.lock import POLICY_FILE, RollbackFloor, lock_of, raise_floors, read_lock
 from cardsign.trust.policy import Enrolment, Policy
-from cardsign.trust.state import DirectoryMemory
+from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerStates
 
 VARIABLE: Final = "CARDSIGN_TRUST"
 _FOLDER: Final = "cardsign"  # below the XDG folders
@@ -31,12 +30,27 @@ class LoadedPolicy:
         path: The file.
         floors: The lock beside it, by issuer.
         text: The file's text, for naming the line that decides.
+        was_found_here: Nobody named it: it lies in the working directory, which may be a
+            stranger's. It cannot begin a first contact by itself.
     """
 
     policy: Policy
     path: Path
-    floors: Mapping[str, Floor]
+    floors: Mapping[str, RollbackFloor]
     text: str
+    was_found_here: bool = False
+
+    @property
+    def unnamed(self) -> str:
+        """What a verdict says first of a policy that nobody named; empty for one that was."""
+        return f"by ./{POLICY_FILE}, found in this folder" if self.was_found_here else ""
+
+    @property
+    def identity(self) -> str:
+        """What issuer state is bound to."""
+        from cardsign.trust.policyfile import identity_of
+
+        return identity_of(self.path)
 
     def enrolment(self, name: str) -> Enrolment:
         """The enrolment of that name.
@@ -89,17 +103,22 @@ class TrustOptions:
         path = self.find()
         if path is None:
             return None
-        from cardsign.trust.policyfile import read_policy  # needs pydantic, which --jwks does not
+        from cardsign.trust.policyfile import (  # needs pydantic, which --jwks does not
+            identity_of,
+            read_policy,
+        )
 
         try:
             policy, text = read_policy(path)
-        except FileFault as fault:
-            if fault.code != "file.not_found":
-                raise
+        except FileMissing as fault:
             raise UsageFault(
                 "policy.not_found", "there is no such policy file", path=str(path)
             ) from fault
-        return LoadedPolicy(policy, path, read_lock(lock_of(path)), text)
+        floors = read_lock(lock_of(path))
+        named = self.trust_file is not None or bool(os.environ.get(VARIABLE))
+        found_here = not named and path == Path(POLICY_FILE)
+        policy = policy.known_as(identity_of(path), floors)
+        return LoadedPolicy(policy, path, floors, text, found_here)
 
     def needed(self) -> LoadedPolicy:
         """Read the policy of a command that is about one.
@@ -128,23 +147,20 @@ class TrustOptions:
 
         return self.load() or LoadedPolicy(Policy(), Path(POLICY_FILE), {}, EMPTY_POLICY)
 
-    def directory(self, floors: Mapping[str, Floor]) -> DirectoryMemory:
-        """The memory on this machine's disk."""
-        return DirectoryMemory(self.state_dir or _xdg("STATE", ".local/state"), floors)
+    @property
+    def stored(self) -> DirectoryStates:
+        """The issuer states on this machine's disk."""
+        return DirectoryStates(self.state_dir or _xdg("STATE", ".local/state"))
 
-    def memory(self, loaded: LoadedPolicy | None) -> Memory:
-        """The memory that a verdict under this policy rests on.
+    def states(self, loaded: LoadedPolicy | None) -> IssuerStates:
+        """The issuer states that a verdict under this policy rests on.
 
         Raises:
             UsageFault: ``usage.conflict``.
         """
         if self.no_state and self.state_dir is not None:
             raise UsageFault("usage.conflict", "--state and --no-state contradict one another")
-        if loaded is None:
-            return NO_MEMORY
-        if self.no_state:
-            return WithoutMemory(loaded.floors)
-        return self.directory(loaded.floors)
+        return NO_STATES if loaded is None or self.no_state else self.stored
 
 
 _TRUST: Final = click.option(
@@ -177,22 +193,23 @@ edit_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE)
 trust_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE, _NO_STATE)
 
 
-def raise_lock(loaded: LoadedPolicy, memory: Memory) -> None:
+def raise_lock(loaded: LoadedPolicy, states: IssuerStates) -> None:
     """Write to the lock how far keyset statements were followed (threats.md 2), and say so.
 
-    Only of issuers whom it names already; the memory holds everything besides. A lock that cannot
-    be written takes no verdict away, nor does the memory of somebody who was not asked about.
+    Only of issuers whom it names already, and by statements that were verified here; issuer state
+    holds everything besides. A lock that cannot be written takes no verdict away, nor does the
+    state of somebody who was not asked about.
     """
-    if not isinstance(memory, DirectoryMemory):
+    if not isinstance(states, DirectoryStates):
         return
     try:
         risen = {}
         for name, floor in loaded.floors.items():
-            known = memory.find(name)
-            seen = known.as_floor() if known else Floor()
-            least = floor.keyset.number if floor.keyset else (0, 0)
-            if seen.keyset is not None and seen.keyset.number > least:
-                risen[name] = replace(seen, release=None)
+            state = states.find(loaded.identity, name)
+            if state is None or state.keyset is None:
+                continue
+            if floor.keyset is None or floor.keyset < state.keyset.id:
+                risen[name] = replace(state.as_floor(), release=None)
         if risen:
             raise_floors(lock_of(loaded.path), risen)
     except LocalFault as fault:

@@ -112,13 +112,19 @@ _OF_ANOTHER_KIND: Final = frozenset(
 _MAX_REASONS: Final = 12  # lines; --json has them all
 
 
-def render_verdict(name: str, report: Report) -> str:
-    """Several lines of text, without a newline at the end."""
-    return "\n".join(_lines(name, report))
+def render_verdict(name: str, report: Report, policy: str = "") -> str:
+    """Several lines of text, without a newline at the end.
+
+    Args:
+        name: What was judged.
+        report: The verdict.
+        policy: Which policy decided, where nobody named it; part of the first line.
+    """
+    return "\n".join(_lines(name, report, policy))
 
 
-def _lines(name: str, report: Report) -> Iterator[str]:
-    yield f"{report.verdict}: {safe(name)}"
+def _lines(name: str, report: Report, policy: str) -> Iterator[str]:
+    yield f"{report.verdict}: {safe(name)}" + (policy and f" ({policy})")
     if report.issuer is not None:
         yield f"  issuer      {safe(report.issuer)}"
     if report.issuer is None or report.subject != report.issuer:

@@ -48,6 +48,22 @@ def say(line: str) -> None:
         click.echo(f"cardsign: {line}" if not line.startswith(" ") else line, err=True)
 
 
+def ask_first(warning: str) -> None:
+    """Ask the person at the terminal before something is believed that nothing vouches for.
+
+    Args:
+        warning: What is about to happen, as the beginning of a sentence.
+
+    Raises:
+        UsageFault: ``usage.unanswered``: the answer is no, or nobody sits there.
+    """
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        if click.confirm(f"cardsign: {warning}. Go on?", err=True):
+            return
+        raise UsageFault("usage.unanswered", f"{warning}; the answer was no")
+    raise UsageFault("usage.unanswered", f"{warning}; and there is no terminal to ask at")
+
+
 def say_notes(notes: Iterable[Reason]) -> None:
     """Notes of a report, one line each, on stderr."""
     for note in notes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,7 +17,7 @@ from cardsign.cli.policy import (
     policy_options,
     state_options,
 )
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.talk import ask_first, print_json, safe, say
 from cardsign.cli.trust_add import add
 from cardsign.cli.trust_showing import (
     enrolment_lines,
@@ -33,10 +33,8 @@ from cardsign.cli.trust_showing import (
 from cardsign.cli.trust_test import test
 from cardsign.errors import FileFault, StateFault, UsageFault
 from cardsign.files import write_atomic
-from cardsign.statements.keyset import KeysetId, KeysetStatement
+from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.succession import RootPin
-from cardsign.trust.enroll import first_known
-from cardsign.trust.known import Floor, Known
 from cardsign.trust.lock import POLICY_FILE, floor_to_json, lock_of, raise_floors, remove_floor
 from cardsign.trust.policy import Anchor, Enrolment, KeysetAnchor, TofuAnchor
 from cardsign.trust.policyedit import (
@@ -47,8 +45,9 @@ from cardsign.trust.policyedit import (
     with_anchor,
     without_issuer,
 )
-from cardsign.trust.resolve import establish
-from cardsign.trust.state import DirectoryMemory
+from cardsign.trust.policyfile import identity_of
+from cardsign.trust.resolve import resolve_issuer
+from cardsign.trust.state import DirectoryStates, IssuerState
 
 # ``cardsign trust known``: what this user's memory holds, whatever the policy says now.
 
@@ -58,69 +57,76 @@ def known() -> None:
     """Look at what is remembered of issuers, and forget it."""
 
 
-@known.command("list")
+@known.command("list", short_help="List the issuers of whom something is remembered.")
 @state_options
 @json_option
 def list_known(trust: TrustOptions, as_json: bool) -> None:
-    """List the issuers of whom something is remembered."""
-    memory = trust.directory({})
+    """List the issuers of whom something is remembered, with the policy that names them so."""
+    states = trust.stored
+    found = [(name, policy, _known(states, policy, name)) for name, policy in states.names()]
     if as_json:
         print_json(
-            [{"name": name, **known_members(_known(memory, name))} for name in memory.names()]
+            [{"name": name, "policy": policy, **known_members(one)} for name, policy, one in found]
         )
         return
-    for name in memory.names():
-        keyset = _known(memory, name).keyset
+    for name, policy, state in found:
+        keyset = state.keyset
         shown = "no keyset" if keyset is None else f"keyset {keyset.epoch}.{keyset.version}"
-        click.echo(f"{name:<16}  {shown}")
-    if not memory.names():
-        say(f"nobody is remembered in {memory.path}")
+        click.echo(f"{name:<16}  {shown:<14}  {safe(policy, limit=300)}")
+    if not found:
+        say(f"nobody is remembered in {states.path}")
 
 
 @known.command("show")
 @click.argument("name")
-@state_options
+@edit_options
 @json_option
 def show_known(name: str, trust: TrustOptions, as_json: bool) -> None:
-    """Show what is remembered of NAME."""
-    remembered = _known(trust.directory({}), name)
+    """Show what is remembered of NAME, as the policy calls it."""
+    policy = _identity(trust)
+    state = _known(trust.stored, policy, name)
     if as_json:
-        print_json({"name": name, **known_members(remembered)})
+        print_json({"name": name, "policy": policy, **known_members(state)})
     else:
-        click.echo("\n".join(known_lines(remembered)))
+        click.echo("\n".join(known_lines(state)))
 
 
 @known.command()
 @click.argument("name")
-@state_options
+@edit_options
 @json_option
 def forget(name: str, trust: TrustOptions, as_json: bool) -> None:
     """Forget NAME. What is seen next can then be older than what was seen before.
 
-    The floors of trust.lock stay; `cardsign trust init` begins the memory anew with them.
+    The floors of trust.lock stay and hold. `cardsign trust init` begins the state anew.
     """
-    memory = trust.directory({})
-    if not memory.forget(name):
-        raise _missing(memory, name)
+    states, policy = trust.stored, _identity(trust)
+    if not states.forget(policy, name):
+        raise _missing(states, name)
     if as_json:
         print_json({"forgotten": name})
     else:
         say(f"forgot {name}")
 
 
-def _known(memory: DirectoryMemory, name: str) -> Known:
-    found = memory.find(name)
+def _identity(trust: TrustOptions) -> str:
+    """Of the policy in question, whether or not its file is still there."""
+    return identity_of(trust.find() or Path(POLICY_FILE))
+
+
+def _known(states: DirectoryStates, policy: str, name: str) -> IssuerState:
+    found = states.find(policy, name)
     if found is None:
-        raise _missing(memory, name)
+        raise _missing(states, name)
     return found
 
 
-def _missing(memory: DirectoryMemory, name: str) -> StateFault:
+def _missing(states: DirectoryStates, name: str) -> StateFault:
     return StateFault(
         "state.missing",
-        f"nothing is remembered of {name!r}",
-        path=str(memory.path),
-        hint="See cardsign trust known list.",
+        f"nothing is remembered of {name!r} under this policy",
+        path=str(states.path),
+        hint="See cardsign trust known list; --trust FILE names another policy.",
     )
 
 
@@ -184,35 +190,38 @@ def _newest(
     keysets: tuple[Path, ...],
     trust: TrustOptions,
     now: datetime,
-) -> tuple[KeysetStatement, Known]:
+) -> tuple[KeysetStatement, IssuerState]:
     """The statement to pin, and what is remembered once it has been reached."""
-    evidence = read_evidence(keysets)
-    with trust.directory(loaded.floors).of(enrolment) as memo:
-        standing = establish(enrolment, loaded.policy.limits, evidence, memo, now=now)
-        for reason in standing.blocks[:1]:
-            raise UsageFault(reason.code, reason.message, hint=reason.hint)
-        if standing.keyset is None or memo.known is None:
-            raise UsageFault(
-                "trust.no_keys",
-                f"no keyset statement of {enrolment.name!r} is remembered",
-                hint="Name the statements: --keyset FILE.",
-            )
-        if keysets:
-            for note in standing.notes:
-                say(f"{note.code}: {safe(note.message, limit=300)}")
-        return standing.keyset, memo.known
+    evidence, states = read_evidence(keysets), trust.stored
+    with states.of(enrolment) as state:
+        found = resolve_issuer(
+            enrolment,
+            loaded.policy.limits,
+            evidence,
+            state,
+            now=now,
+            keep=partial(states.keep, enrolment),
+        )
+    for reason in found.blocks[:1]:
+        raise UsageFault(reason.code, reason.message, hint=reason.hint)
+    if found.keyset is None or found.state is None:
+        raise UsageFault(
+            "trust.no_keys",
+            f"no keyset statement of {enrolment.name!r} is remembered",
+            hint="Name the statements: --keyset FILE.",
+        )
+    if keysets:
+        for note in found.notes:
+            say(f"{note.code}: {safe(note.message, limit=300)}")
+    return found.keyset, found.state
 
 
 def _moved(anchor: KeysetAnchor | TofuAnchor, keyset: KeysetStatement) -> Anchor:
     if isinstance(anchor, TofuAnchor):
-        return KeysetAnchor(_pin_of(keyset), keyset.issuer)
+        return KeysetAnchor(keyset.id, keyset.issuer)
     if isinstance(anchor.pin, RootPin):
         return KeysetAnchor(RootPin.of(keyset.root), anchor.issuer)
-    return KeysetAnchor(_pin_of(keyset), anchor.issuer)
-
-
-def _pin_of(keyset: KeysetStatement) -> KeysetId:
-    return keyset.id
+    return KeysetAnchor(keyset.id, anchor.issuer)
 
 
 @click.group("trust")
@@ -230,44 +239,55 @@ trust_commands.add_command(test)
 trust_commands.add_command(known)
 
 
-@trust_commands.command(short_help="Write an empty trust.toml, or begin the memory of one.")
+@trust_commands.command(short_help="Write an empty trust.toml, or begin the state of one.")
+@click.option("--yes", is_flag=True, help="Begin first contacts of a policy found in this folder.")
 @edit_options
 @json_option
-def init(trust: TrustOptions, as_json: bool) -> None:
-    """Write an empty trust.toml; or, where there is one, begin the memory of its issuers.
+def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
+    """Write an empty trust.toml; or, where there is one, begin the state of its issuers.
 
-    On a new machine the memory begins with the floors of trust.lock. What is remembered
-    already stays as it is.
+    What is remembered already stays as it is; under changed origins, what the same keyset vouches
+    for is taken over. The floors of trust.lock hold beside it. A first contact (`tofu`) believes
+    whoever answers: of a policy that merely lies in this folder it is begun only after a question,
+    or with --yes.
     """
-    path = trust.find() or Path(POLICY_FILE)
+    path = trust.find()
     begun: list[str] = []
-    written = not path.exists()
-    if written:
+    written = path is None or not path.exists()
+    if path is None or written:
+        path = path or Path(POLICY_FILE)
         if not path.parent.is_dir():
             raise FileFault("file.unwritable", "its directory does not exist", path=str(path))
         write_atomic(path, EMPTY_POLICY.encode())
     else:
-        begun = _begin(replace(trust, trust_file=path))
+        begun = _begin(trust.needed(), trust.stored, yes)
     if as_json:
         print_json({"policy": str(path), "written": written, "begun": begun})
     elif written:
         say(f"wrote {path}, which trusts nobody yet")
         say("  next: cardsign trust add NAME --origin ORIGIN --keyset FILE")
     else:
-        say(f"began the memory of {', '.join(begun)}" if begun else "nothing was missing")
+        say(f"began the state of {', '.join(begun)}" if begun else "nothing was missing")
 
 
-def _begin(trust: TrustOptions) -> list[str]:
-    loaded = trust.needed()
-    memory = trust.directory(loaded.floors)
+def _begin(loaded: LoadedPolicy, states: DirectoryStates, yes: bool) -> list[str]:
+    missing = [
+        one for one in loaded.policy.enrolments if states.find(loaded.identity, one.name) is None
+    ]
+    met = [one for one in missing if isinstance(one.anchor, TofuAnchor)]
+    if met and loaded.was_found_here and not yes:
+        places = ", ".join(str(place) for one in met for place in one.places or ())
+        ask_first(
+            f"{loaded.path}, which lies in this folder, would believe whoever answers first at "
+            f"{safe(places, limit=300)}"
+        )
     begun = []
     for enrolment in loaded.policy.enrolments:
-        if memory.find(enrolment.name) is None:
-            floor = loaded.floors.get(enrolment.name, Floor())
-            memory.create(enrolment, first_known(enrolment.anchor, floor=floor))
+        if enrolment in missing:
+            states.create(enrolment, IssuerState.begin(enrolment))
             begun.append(enrolment.name)
-        else:
-            memory.recall(enrolment)
+        elif states.adopt(enrolment):
+            begun.append(enrolment.name)
     return begun
 
 
@@ -296,9 +316,8 @@ def show(name: str, trust: TrustOptions, as_json: bool) -> None:
     loaded = trust.needed()
     enrolment = loaded.enrolment(name)
     floor = loaded.floors.get(name)
-    memory = trust.directory(loaded.floors)
     try:
-        remembered, fault = memory.recall(enrolment)[0], None
+        remembered, fault = trust.stored.recall(enrolment), None
         say_if_old(remembered.keyset, datetime.now(UTC))
     except StateFault as caught:  # what is wrong with the memory is part of the answer
         remembered, fault = None, caught
@@ -313,7 +332,7 @@ def show(name: str, trust: TrustOptions, as_json: bool) -> None:
     click.echo("\n".join(enrolment_lines(enrolment)))
     click.echo(f"lock        {'no floors' if floor is None else floor_text(floor)}")
     if fault is not None:
-        click.echo(f"memory      {fault.code}: {safe(fault.message)}")
+        click.echo(f"state       {fault.code}: {safe(fault.message)}")
     if remembered is not None:
         click.echo("\n".join(("remembered", *(f"  {line}" for line in known_lines(remembered)))))
 
@@ -327,7 +346,7 @@ def remove(name: str, forget: bool, trust: TrustOptions, as_json: bool) -> None:
     """Take NAME out of the policy and its lock; its cards are trusted no more.
 
     What is remembered is kept, so that an issuer enrolled again cannot be rolled back
-    meanwhile; --forget gives that up.
+    meanwhile; --forget gives that up. It counts only for the same anchor and origins.
     """
     loaded = trust.needed()
     loaded.enrolment(name)
@@ -335,7 +354,7 @@ def remove(name: str, forget: bool, trust: TrustOptions, as_json: bool) -> None:
         loaded.path, lambda text: without_issuer(text, name), lambda policy: minus(policy, name)
     )
     remove_floor(lock_of(loaded.path), name)
-    forgotten = forget and trust.directory({}).forget(name)
+    forgotten = forget and trust.stored.forget(loaded.identity, name)
     if as_json:
         print_json({"removed": name, "forgotten": forgotten})
     else:

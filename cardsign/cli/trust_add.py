@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ from cardsign.cli.policy import (
     TrustOptions,
     edit_options,
 )
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.talk import ask_first, print_json, safe, say
 from cardsign.cli.trust_showing import keyset_lines, keyset_members, kind_of, say_if_old
 from cardsign.errors import NoVerdict, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
@@ -29,8 +30,7 @@ from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.members import HOLDER
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.statements.succession import RootPin
-from cardsign.trust.enroll import first_known, newest_keyset, newest_release
-from cardsign.trust.known import TransientMemory
+from cardsign.trust.enroll import newest_keyset, newest_release
 from cardsign.trust.lock import ISSUER_NAME, lock_of, raise_floors
 from cardsign.trust.policy import (
     Anchor,
@@ -44,7 +44,8 @@ from cardsign.trust.policy import (
 from cardsign.trust.policyedit import edit_policy, plus, with_issuer
 from cardsign.trust.policyfile import parse_policy
 from cardsign.trust.refresh import refresh_issuer
-from cardsign.trust.resolve import establish
+from cardsign.trust.resolve import resolve_issuer
+from cardsign.trust.state import DirectoryStates, IssuerState
 from cardsign.urls import Place, Url, parse_place, parse_url
 
 # The one anchor of an enrolment, from what was handed over or was met at a URL.
@@ -175,18 +176,18 @@ def _by_meeting(
     home = str(url.origin)
     brought = refresh_issuer(limits, None, None, asker.ask, home=home, now=now)
     stranger = Enrolment("stranger", TofuAnchor(), (Place(url.origin),))
-    with TransientMemory().of(stranger) as memo:
-        standing = establish(stranger, limits, brought.evidence, memo, now=now)
-    if standing.keyset is None:
-        why = next((reason.message for reason in (*brought.reasons, *standing.notes)), "")
+    state = IssuerState.begin(stranger)
+    trust = resolve_issuer(stranger, limits, brought.evidence, state, now=now)
+    if trust.keyset is None:
+        why = next((reason.message for reason in (*brought.reasons, *trust.notes)), "")
         raise NoVerdict(
             "trust.no_keys",
             f"{home} publishes no keyset statement that could be pinned" + (why and f": {why}"),
             hint="Enrol it by keys instead: --jwks FILE, --jwks-url URL or --tofu; docs/trust.md "
             "says what that leaves open.",
         )
-    source = _pinned(standing.keyset, standing.release, roots, now)
-    found = dict.fromkeys((*brought.reasons, *standing.notes))
+    source = _pinned(trust.keyset, trust.release, roots, now)
+    found = dict.fromkeys((*brought.reasons, *trust.notes))
     source.warnings.extend(
         f"{one.code}: {safe(one.message, limit=300)}"
         for one in found
@@ -282,6 +283,12 @@ def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
     help="Whether a card must be known to be current [default: required with --keyset, and "
     "waived with what cannot show it].",
 )
+@click.option(
+    "--digest",
+    metavar="HEX",
+    help="The digest of the keyset statement, as the issuer told it; anything else is refused.",
+)
+@click.option("--yes", is_flag=True, help="Enrol what URL publishes without comparing its digest.")
 @loopback_option
 @edit_options
 @json_option
@@ -297,14 +304,17 @@ def add(
     profiles: tuple[str, ...],
     algorithms: tuple[str, ...],
     freshness: str | None,
+    digest: str | None,
+    yes: bool,
     **sources: Any,
 ) -> None:
     """Enrol a peer by one anchor: --keyset, --jwks, --jwks-url, --tofu, or what URL publishes.
 
     URL is where a peer answers; without another anchor the newest keyset statement of its
-    origin is fetched and pinned. Policy, lock and memory are written together; where there is no
-    policy yet, one is begun in this folder. Compare what is printed with the issuer over another
-    channel: nothing else shows that a first statement is genuine.
+    origin is fetched and pinned. Nothing but a comparison over another channel shows that a first
+    statement is genuine. So its digest must be given (--digest), or it is shown and asked about;
+    without a terminal it is refused, unless you say --yes. Only then are policy, lock and state
+    written; where there is no policy yet, one is begun in this folder.
     """
     loaded = trust.extensible()
     met = _url(who) if is_url(who) else None
@@ -335,22 +345,58 @@ def add(
         "cards": list(dict.fromkeys(cards)),
         "peer": peer,
     }
-    _enrol(loaded, {member: one for member, one in given.items() if one}, source, trust)
-    _tell(loaded, name, source, as_json)
+    must_ask = met is not None and not yes
+    entry = {member: one for member, one in given.items() if one}
+    _enrol(loaded, entry, source, trust.stored, partial(_compare, source, digest, must_ask))
+    _tell(loaded, name, source, as_json, digest is not None)
+
+
+def _compare(source: Source, digest: str | None, was_met: bool) -> None:
+    """Compare the keyset statement before anything is written (E14).
+
+    Args:
+        source: What would be enrolled.
+        digest: What the issuer said, if the user knows.
+        was_met: It was fetched, and the user has not said ``--yes``.
+
+    Raises:
+        UsageFault: ``trust.digest_differs``; ``usage.conflict``: there is nothing to compare;
+            ``usage.unanswered``.
+    """
+    if digest is not None:
+        if source.keyset is None:
+            raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
+        if digest.strip().lower() != source.keyset.digest:
+            raise UsageFault(
+                "trust.digest_differs",
+                f"the statement has the digest {source.keyset.digest}, not {safe(digest)}",
+                hint="Do not enrol it. Ask the issuer over another channel which digest is right.",
+            )
+    elif was_met and source.keyset is not None:
+        say("\n".join(keyset_lines(source.keyset)))
+        ask_first("compare the digest above with the issuer over another channel")
 
 
 def _enrol(
-    loaded: LoadedPolicy, members: dict[str, Any], source: Source, trust: TrustOptions
+    loaded: LoadedPolicy,
+    members: dict[str, Any],
+    source: Source,
+    states: DirectoryStates,
+    compare: Callable[[], None],
 ) -> None:
-    """Write memory and lock, and the policy last: without it the others mean nothing."""
+    """Compare, write state and lock, and the policy last: without it the others mean nothing."""
     new = parse_policy(
         with_issuer("format = 1\n", members, source.anchor), source="(the new entry)"
     )
     parse_policy(with_issuer(loaded.text, members, source.anchor), source=str(loaded.path))
-    (enrolment,) = new.enrolments
-    known = first_known(source.anchor, source.keyset, source.release)
-    trust.directory(loaded.floors).create(enrolment, known)
-    raise_floors(lock_of(loaded.path), {enrolment.name: known.as_floor()})
+    compare()
+    (issuer,) = new.known_as(loaded.identity).enrolments
+    state = IssuerState.begin(issuer, source.keyset, source.release)
+    before = states.find(issuer.policy, issuer.name)
+    states.create(issuer, state)
+    if before is not None:
+        source.warnings.append(_said_of(before, issuer))
+    raise_floors(lock_of(loaded.path), {issuer.name: state.as_floor()})
     if not loaded.path.exists():
         write_atomic(loaded.path, loaded.text.encode())
     edit_policy(
@@ -360,7 +406,20 @@ def _enrol(
     )
 
 
-def _tell(loaded: LoadedPolicy, name: str, source: Source, as_json: bool) -> None:
+def _said_of(before: IssuerState, issuer: Enrolment) -> str:
+    """What goes on to hold of an issuer who is remembered from before."""
+    said = f"{issuer.name} is remembered from before, and what is remembered goes on to hold"
+    if isinstance(issuer.anchor, TofuAnchor):
+        met = before.first_contact
+        said += ": the first contact "
+        if met is not None:
+            said += f"was made with {met}"
+        else:
+            said += "was made with bare keys" if before.jwks is not None else "is still to be made"
+    return f"{said}; to begin anew: cardsign trust known forget {issuer.name}"
+
+
+def _tell(loaded: LoadedPolicy, name: str, source: Source, as_json: bool, compared: bool) -> None:
     for warning in source.warnings:
         say(warning)
     say_if_old(source.keyset, datetime.now(UTC))
@@ -371,7 +430,8 @@ def _tell(loaded: LoadedPolicy, name: str, source: Source, as_json: bool) -> Non
         return
     if source.keyset is not None:
         click.echo("\n".join(keyset_lines(source.keyset)))
-        say("compare the lines above with the issuer over another channel")
+        if not compared:
+            say("compare the lines above with the issuer over another channel")
     say(f"enrolled {name} in {loaded.path}")
 
 

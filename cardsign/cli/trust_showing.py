@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from cardsign.cli.talk import safe, say
 from cardsign.statements.keyset import KeysetStatement
-from cardsign.trust.known import Floor, Known
-from cardsign.trust.lock import floor_to_json
+from cardsign.trust.lock import RollbackFloor
 from cardsign.trust.policy import Anchor, Enrolment
 from cardsign.trust.policyedit import anchor_members, anchor_text
+from cardsign.trust.state import IssuerState
 
 #: A pin that old lets many retired root keys begin a history of their own (threats.md 2).
 OLD_PIN: Final = timedelta(days=365)
@@ -54,7 +54,7 @@ def enrolment_lines(enrolment: Enrolment) -> Iterator[str]:
             yield f"{member:<11} {safe(shown, limit=300)}"
 
 
-def known_members(known: Known) -> dict[str, Any]:
+def known_members(known: IssuerState) -> dict[str, Any]:
     """What is remembered of an issuer; statements by number and digest."""
     keyset, release = known.keyset, known.release
     return {
@@ -62,7 +62,6 @@ def known_members(known: Known) -> dict[str, Any]:
         "release": None
         if release is None
         else {"seq": release.seq, "digest": release.digest, "exp": release.exp},
-        "floor": floor_to_json(known.floor),
         "newest_iat": known.newest_iat,
         "keys": None if known.jwks is None else [key.kid for key in known.jwks.keys],
         "first_contact": None if known.first_contact is None else known.first_contact.to_json(),
@@ -100,7 +99,7 @@ def keyset_lines(keyset: KeysetStatement) -> Iterator[str]:
     yield f"threshold   {keyset.root.threshold} of {holders}"
 
 
-def known_lines(known: Known) -> Iterator[str]:
+def known_lines(known: IssuerState) -> Iterator[str]:
     """What is remembered of an issuer, for a person."""
     if known.keyset is not None:
         yield from keyset_lines(known.keyset)
@@ -110,14 +109,12 @@ def known_lines(known: Known) -> Iterator[str]:
     if known.jwks is not None:
         kids = ", ".join(safe(key.kid, limit=64) for key in known.jwks.keys)
         yield f"keys        {kids or 'none'}"
-    if known.floor != Floor():
-        yield f"floor       {floor_text(known.floor)}"
     if known.cards:
         yield f"cards       {len(known.cards)} seen, the last one at {safe(known.cards[-1])}"
     yield f"signed      {'a signed card was seen' if known.signed_before else 'none seen yet'}"
 
 
-def floor_text(floor: Floor) -> str:
+def floor_text(floor: RollbackFloor) -> str:
     """A floor in one line."""
     keyset, release = floor.keyset, floor.release
     parts = []

@@ -16,9 +16,9 @@ from cardsign.cli.reports import render_verdict
 from cardsign.cli.talk import print_json, safe
 from cardsign.cli.trust_showing import kind_of, say_if_old
 from cardsign.errors import LocalFault
-from cardsign.trust.known import TransientMemory
 from cardsign.trust.policy import Enrolment, PublicSubject
 from cardsign.trust.policylines import Lines, Location
+from cardsign.trust.state import TransientStates
 from cardsign.verify.report import Report
 
 # Which member of the policy a reason goes back to, by the longest beginning of its code. What is
@@ -99,9 +99,9 @@ def test(card: str, named: Named, as_json: bool) -> int:
     subject = inquiry.subject(None)
     enrolment = loaded.policy.find(subject)
     if enrolment is not None and not trust.no_state:
-        remembered, _ = trust.directory(loaded.floors).recall(enrolment)
+        remembered = trust.stored.recall(enrolment)
         say_if_old(remembered.keyset, datetime.now(UTC))
-        inquiry = replace(inquiry, memory=TransientMemory({enrolment.name: remembered}))
+        inquiry = replace(inquiry, memory=TransientStates({enrolment.name: remembered}))
     outcome = inquiry.examine_file(card)
     if isinstance(outcome.result, LocalFault):
         raise outcome.result
@@ -110,7 +110,7 @@ def test(card: str, named: Named, as_json: bool) -> int:
     if as_json:
         print_json({"input": card, **report.to_json(), "decided_by": _members(loaded, decision)})
     else:
-        click.echo(render_verdict(card, report))
+        click.echo(render_verdict(card, report, inquiry.unnamed_policy))
         click.echo(f"  decided by: {_shown(loaded, subject, enrolment, decision)}")
     return report.exit_status
 

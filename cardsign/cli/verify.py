@@ -18,7 +18,7 @@ from cardsign.cli.inquiry import Inquiry, Named, Received, is_url, loopback_opti
 from cardsign.cli.options import STDIO, json_option, option_group, read_input, write_output
 from cardsign.cli.policy import raise_lock, trust_options
 from cardsign.cli.reports import Outcome, render_verdict, weightiest
-from cardsign.cli.talk import complain, print_json
+from cardsign.cli.talk import complain, print_json, say
 from cardsign.errors import BundleRefused, LocalFault, UsageFault
 
 FORMATS: Final = ("text", "json", "sarif", "junit")
@@ -173,7 +173,9 @@ def verify(
     for one in outcomes:
         if isinstance(one.result, LocalFault):
             complain(one.result)
-    _PRINTERS[to.format](outcomes, to.output == STDIO)
+    if to.format != "text" and inquiry.unnamed_policy:
+        say(f"judged {inquiry.unnamed_policy}")
+    _PRINTERS[to.format](outcomes, to.output == STDIO, inquiry.unnamed_policy)
     return weightiest(outcomes)
 
 
@@ -260,30 +262,30 @@ def _write_verified(output: str, outcome: Outcome) -> None:
         write_output(output, jcs(outcome.result.card))
 
 
-def _print_text(outcomes: list[Outcome], to_stderr: bool) -> None:
+def _print_text(outcomes: list[Outcome], to_stderr: bool, policy: str) -> None:
     for one in outcomes:
         if not isinstance(one.result, LocalFault):
-            click.echo(render_verdict(one.name, one.result), err=to_stderr)
+            click.echo(render_verdict(one.name, one.result, policy), err=to_stderr)
 
 
-def _print_json(outcomes: list[Outcome], _: bool) -> None:
+def _print_json(outcomes: list[Outcome], _: bool, __: str) -> None:
     for one in outcomes:
         print_json(one.to_json(), indent=None if len(outcomes) > 1 else 2)
 
 
-def _print_sarif(outcomes: list[Outcome], _: bool) -> None:
+def _print_sarif(outcomes: list[Outcome], _: bool, __: str) -> None:
     from cardsign.cli.sarif import sarif_log
 
     print_json(sarif_log(outcomes))
 
 
-def _print_junit(outcomes: list[Outcome], _: bool) -> None:
+def _print_junit(outcomes: list[Outcome], _: bool, __: str) -> None:
     from cardsign.cli.sarif import junit_xml
 
     click.echo(junit_xml(outcomes))
 
 
-_PRINTERS: Final[dict[str, Callable[[list[Outcome], bool], None]]] = {
+_PRINTERS: Final[dict[str, Callable[[list[Outcome], bool, str], None]]] = {
     "text": _print_text,
     "json": _print_json,
     "sarif": _print_sarif,

@@ -42,9 +42,8 @@ from cardsign.explain.report import (
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import MAX_HEADER_BYTES, MAX_HEADER_DEPTH, decode_part, read_entry
 from cardsign.reasons import Reason, hint_for
-from cardsign.trust.known import NO_MEMORY
 from cardsign.trust.policy import Enrolment, Holder, Limits, Policy
-from cardsign.trust.resolve import Standing, establish
+from cardsign.trust.resolve import IssuerTrust, resolve_issuer
 from cardsign.trust.statements import NO_EVIDENCE
 from cardsign.verify.signature import examine_signature
 
@@ -145,11 +144,9 @@ def _signatures(
 ) -> Iterator[SignatureExplanation]:
     policy = Policy() if jwks is None else Policy.holder_of_keys(jwks, name=_HOLDER)
     expect = Holder()
-    standing = _standing(policy.find(expect))
+    trust = _trust_in(policy.find(expect))
     for index, entry in enumerate(reading.signatures):
-        report = examine_signature(
-            index, entry, known, expect=expect, policy=policy, standing=standing
-        )
+        report = examine_signature(index, entry, known, expect=expect, policy=policy, trust=trust)
         # A signature fits one byte string, and so all the profiles that make it.
         fitting = {payloads[profile].data for profile in report.profiles}
         yield SignatureExplanation(
@@ -161,12 +158,11 @@ def _signatures(
         )
 
 
-def _standing(enrolment: Enrolment | None) -> Standing | None:
+def _trust_in(enrolment: Enrolment | None) -> IssuerTrust | None:
     """Pinned keys have no deadlines, so that the time decides nothing."""
     if enrolment is None:
         return None
-    with NO_MEMORY.of(enrolment) as memo:
-        return establish(enrolment, Limits(), NO_EVIDENCE, memo, now=_ANY_TIME)
+    return resolve_issuer(enrolment, Limits(), NO_EVIDENCE, None, now=_ANY_TIME)
 
 
 def _header(untrusted_entry: Json) -> dict[str, Json] | None:

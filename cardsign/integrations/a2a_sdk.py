@@ -22,8 +22,8 @@ from cardsign.card.strictjson import Json
 from cardsign.jose.jws import Signer
 from cardsign.net.discovery import Discoverer
 from cardsign.sign import sign_card
-from cardsign.trust.known import NO_MEMORY, Memory
 from cardsign.trust.policy import Expectation, Policy, PublicSubject
+from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
 from cardsign.verify.report import NotTrusted, Report
 from cardsign.verify.verdict import verify_card
@@ -136,7 +136,7 @@ def signature_verifier(
     policy: Policy,
     now: Callable[[], datetime],
     evidence: Evidence = NO_EVIDENCE,
-    memory: Memory = NO_MEMORY,
+    memory: IssuerStates = NO_STATES,
 ) -> Callable[[AgentCard], None]:
     """What the SDK calls as ``signature_verifier`` of its resolver or of an extended card.
 

@@ -20,7 +20,6 @@ from cardsign.net.asker import Asker, SingleFlight
 from cardsign.net.fetch import CARD_PATH, DEFAULT_WIRE, LEGACY_CARD_PATH, Wire
 from cardsign.net.transport import Clock, Deadline, in_thread
 from cardsign.reasons import Reason
-from cardsign.trust.known import Known, Memory
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
@@ -41,6 +40,7 @@ from cardsign.trust.refresh import (
     no_answer,
     refresh_issuer,
 )
+from cardsign.trust.state import IssuerState, IssuerStates
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
 from cardsign.urls import Place, parse_origin, parse_url
 from cardsign.verify.cache import VerdictCache
@@ -62,7 +62,7 @@ NOTHING: Final = Refreshed(NO_EVIDENCE, (), REFRESH_INTERVAL)
 def gather(
     enrolment: Enrolment,
     limits: Limits,
-    known: Known | None,
+    known: IssuerState | None,
     ask: Fetcher,
     *,
     contact: str,
@@ -124,7 +124,7 @@ def home_of(places: Iterable[Place] | None, contact: str) -> str:
 
 
 def _ask_jwks(
-    url: str, known: Known | None, ask: Fetcher, *, fresh: bool, contact: str | None = None
+    url: str, known: IssuerState | None, ask: Fetcher, *, fresh: bool, contact: str | None = None
 ) -> Refreshed:
     answer = ask(url, max_bytes=MAX_JWKS_BYTES, fresh=fresh)
     again_after = REFRESH_INTERVAL
@@ -172,7 +172,7 @@ class _Last:
     held: tuple[int, int]
     whole: Evidence
 
-    def lasts(self, known: Known | None, now: datetime) -> bool:
+    def lasts(self, known: IssuerState | None, now: datetime) -> bool:
         """Whether it is too early to ask again."""
         if _held(known) < self.held:
             return False
@@ -216,7 +216,7 @@ class Refresher:
         self,
         enrolment: Enrolment,
         limits: Limits,
-        known: Known | None,
+        known: IssuerState | None,
         *,
         contact: str,
         now: datetime,
@@ -247,7 +247,7 @@ class Refresher:
         )
 
     def _keep(
-        self, issuer: tuple[str, str], found: Refreshed, known: Known | None, now: datetime
+        self, issuer: tuple[str, str], found: Refreshed, known: IssuerState | None, now: datetime
     ) -> Refreshed:
         """Note what was brought; a failure takes nothing away."""
         before, whole = self._last.get(issuer), found.evidence
@@ -258,7 +258,7 @@ class Refresher:
         return found
 
 
-def _held(known: Known | None) -> tuple[int, int]:
+def _held(known: IssuerState | None) -> tuple[int, int]:
     keyset = known.keyset if known else None
     return (keyset.epoch, keyset.version) if keyset else (0, 0)
 
@@ -379,7 +379,7 @@ class Discoverer:
 
     Args:
         policy: The verifier's enrolments.
-        memory: What is remembered of issuers; a :class:`~cardsign.trust.state.DirectoryMemory`
+        memory: What is remembered of issuers; a :class:`~cardsign.trust.state.DirectoryStates`
             outlasts the process. It is never held while a peer is asked.
         asker: How documents are asked for, and kept.
         now: The time, aware.
@@ -389,7 +389,7 @@ class Discoverer:
     def __init__(
         self,
         policy: Policy,
-        memory: Memory,
+        memory: IssuerStates,
         *,
         asker: Asker,
         now: Callable[[], datetime],
@@ -541,27 +541,27 @@ class Discoverer:
             return expect
         return here
 
-    def _recall(self, owner: Enrolment | None) -> tuple[Known | None, tuple[Reason, ...]]:
+    def _recall(self, owner: Enrolment | None) -> tuple[IssuerState | None, tuple[Reason, ...]]:
         if owner is None or owner.is_holder:
             return None, ()
-        with self._memory.of(owner) as memo:
-            return memo.known, memo.notes
+        with self._memory.of(owner) as state:
+            return state, () if state is None else state.notes
 
-    def _remember(self, owner: Enrolment, known: Known | None, url: str) -> None:
+    def _remember(self, owner: Enrolment, known: IssuerState | None, url: str) -> None:
         """Note where a trusted card was found; it may not vanish from there (threats.md 13)."""
         if known is None or url in known.cards:
             return
-        with self._memory.of(owner) as memo:
-            if memo.known is None:
+        with self._memory.of(owner) as state:
+            if state is None:
                 return
-            more = memo.known.with_card(url, {canonical(one) for one in owner.cards})
-            if more != memo.known:
-                memo.keep(more)
+            more = state.with_card(url, {canonical(one) for one in owner.cards})
+            if more != state:
+                self._memory.keep(owner, more)
 
     def _gather(
         self,
         owner: Enrolment | None,
-        known: Known | None,
+        known: IssuerState | None,
         url: str,
         question: _Question,
         *,
@@ -588,7 +588,7 @@ def discover(
     url: str,
     *,
     policy: Policy,
-    memory: Memory,
+    memory: IssuerStates,
     now: datetime,
     expect: PublicSubject | None = None,
     wire: Wire = DEFAULT_WIRE,
@@ -619,7 +619,7 @@ async def adiscover(
     url: str,
     *,
     policy: Policy,
-    memory: Memory,
+    memory: IssuerStates,
     now: datetime,
     expect: PublicSubject | None = None,
     wire: Wire = DEFAULT_WIRE,

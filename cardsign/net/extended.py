@@ -24,8 +24,8 @@ from cardsign.net.discovery import Discovery
 from cardsign.net.endpoints import HTTP_JSON, JSONRPC, Endpoint, endpoints_of, is_outside
 from cardsign.net.fetch import DEFAULT_WIRE, Wire, json_type, user_agent
 from cardsign.net.guarded import GuardedTransport
-from cardsign.trust.known import Memory
 from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject
+from cardsign.trust.state import IssuerStates
 from cardsign.urls import Url, parse_url
 from cardsign.verify.extended import beside_its_public_card
 from cardsign.verify.report import NotTrusted, Report, ask_again
@@ -312,7 +312,7 @@ class Ground:
     """
 
     policy: Policy
-    memory: Memory
+    memory: IssuerStates
     now: Callable[[], datetime]
     wire: Wire = DEFAULT_WIRE
 

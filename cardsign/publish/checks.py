@@ -32,7 +32,6 @@ from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.trust.enroll import newest_keyset, newest_release
-from cardsign.trust.known import TransientMemory
 from cardsign.trust.policy import (
     Enrolment,
     Expectation,
@@ -42,6 +41,7 @@ from cardsign.trust.policy import (
     KeysetAnchor,
     Policy,
 )
+from cardsign.trust.state import TransientStates
 from cardsign.trust.statements import Evidence
 from cardsign.urls import parse_place
 from cardsign.verify.extended import examine_extended
@@ -319,7 +319,7 @@ class CheckedIssued:
             card,
             expect=Issuer(_NAME),
             evidence=self._evidence(),
-            memory=TransientMemory(),
+            memory=TransientStates(),
             policy=self._policy(),
             now=now,
         )
@@ -331,7 +331,7 @@ class CheckedIssued:
                 of=Issuer(_NAME),
                 audience=audience,
                 evidence=self._evidence(),
-                memory=TransientMemory(),
+                memory=TransientStates(),
                 policy=self._policy(),
                 now=now,
             )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cardsign.statements.envelope import StatementRefused as StatementRefused
     from cardsign.statements.envelope import Timed as Timed
     from cardsign.statements.envelope import Typ as Typ
+    from cardsign.statements.envelope import check_past as check_past
     from cardsign.statements.envelope import check_times as check_times
     from cardsign.statements.envelope import count as count
     from cardsign.statements.envelope import read_envelope as read_envelope
@@ -67,6 +68,7 @@ _NAMES = {
         "TYP_RELEASE",
         "Timed",
         "Typ",
+        "check_past",
         "check_times",
         "count",
         "read_envelope",

@@ -8,6 +8,7 @@ whose are good. Nothing here asks a clock or a file, and `docs/formats.md` is th
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -116,6 +117,14 @@ class Envelope:
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", hashlib.sha256(self.payload).hexdigest())
 
+    def to_bytes(self) -> bytes:
+        """The statement in its shortest form."""
+        document = {
+            "payload": base64url.encode(self.payload),
+            "signatures": [signature.to_json() for signature in self.signatures],
+        }
+        return json.dumps(document, separators=(",", ":")).encode("ascii")
+
 
 class Timed(Protocol):
     """What has a time of issue and an end, both in seconds since 1970 UTC."""
@@ -216,18 +225,28 @@ def check_times(statement: Timed, *, now: datetime, skew: timedelta) -> None:
     Raises:
         StatementRefused: ``statement.not_yet`` or ``statement.expired``.
     """
+    check_past(statement, now, skew)
     seconds = now.timestamp()
-    if seconds < statement.iat - skew.total_seconds():
-        raise StatementRefused(
-            "statement.not_yet",
-            f"issued at {_utc(statement.iat)}, which is {statement.iat - seconds:.0f} s from now",
-            path="/iat",
-        )
     if seconds >= statement.exp:
         raise StatementRefused(
             "statement.expired",
             f"expired at {_utc(statement.exp)}, {seconds - statement.exp:.0f} s ago",
             path="/exp",
+        )
+
+
+def check_past(statement: Timed, now: datetime, skew: timedelta) -> None:
+    """Check ``iat - skew <= now`` alone: that a statement has been issued already.
+
+    Raises:
+        StatementRefused: ``statement.not_yet``.
+    """
+    ahead = statement.iat - now.timestamp()
+    if ahead > skew.total_seconds():
+        raise StatementRefused(
+            "statement.not_yet",
+            f"issued at {_utc(statement.iat)}, which is {ahead:.0f} s from now",
+            path="/iat",
         )
 
 

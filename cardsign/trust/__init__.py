@@ -10,23 +10,13 @@ if TYPE_CHECKING:
     from cardsign.trust.bundle import is_bundle as is_bundle
     from cardsign.trust.bundle import read_bundle as read_bundle
     from cardsign.trust.bundle import write_bundle as write_bundle
-    from cardsign.trust.enroll import first_known as first_known
     from cardsign.trust.enroll import newest_keyset as newest_keyset
     from cardsign.trust.enroll import newest_release as newest_release
-    from cardsign.trust.known import MAX_CARDS as MAX_CARDS
-    from cardsign.trust.known import MAX_PASSED as MAX_PASSED
-    from cardsign.trust.known import NO_MEMORY as NO_MEMORY
-    from cardsign.trust.known import Floor as Floor
-    from cardsign.trust.known import Known as Known
-    from cardsign.trust.known import Memo as Memo
-    from cardsign.trust.known import Memory as Memory
-    from cardsign.trust.known import ReleaseFloor as ReleaseFloor
-    from cardsign.trust.known import TransientMemory as TransientMemory
-    from cardsign.trust.known import WithoutMemory as WithoutMemory
-    from cardsign.trust.known import anchor_digest as anchor_digest
     from cardsign.trust.lock import ISSUER_NAME as ISSUER_NAME
     from cardsign.trust.lock import LOCK_FORMAT as LOCK_FORMAT
     from cardsign.trust.lock import POLICY_FILE as POLICY_FILE
+    from cardsign.trust.lock import ReleaseFloor as ReleaseFloor
+    from cardsign.trust.lock import RollbackFloor as RollbackFloor
     from cardsign.trust.lock import editing as editing
     from cardsign.trust.lock import floor_to_json as floor_to_json
     from cardsign.trust.lock import lock_of as lock_of
@@ -34,6 +24,7 @@ if TYPE_CHECKING:
     from cardsign.trust.lock import raise_floors as raise_floors
     from cardsign.trust.lock import read_lock as read_lock
     from cardsign.trust.lock import remove_floor as remove_floor
+    from cardsign.trust.policy import MAX_CARDS as MAX_CARDS
     from cardsign.trust.policy import MAX_SKEW as MAX_SKEW
     from cardsign.trust.policy import Anchor as Anchor
     from cardsign.trust.policy import AtOrigin as AtOrigin
@@ -62,6 +53,7 @@ if TYPE_CHECKING:
     from cardsign.trust.policyedit import with_issuer as with_issuer
     from cardsign.trust.policyedit import without_issuer as without_issuer
     from cardsign.trust.policyfile import Profile as Profile
+    from cardsign.trust.policyfile import identity_of as identity_of
     from cardsign.trust.policyfile import parse_policy as parse_policy
     from cardsign.trust.policyfile import read_policy as read_policy
     from cardsign.trust.policylines import Lines as Lines
@@ -75,14 +67,22 @@ if TYPE_CHECKING:
     from cardsign.trust.refresh import refresh_issuer as refresh_issuer
     from cardsign.trust.resolve import KEYSET_NOTICE as KEYSET_NOTICE
     from cardsign.trust.resolve import AcceptedKey as AcceptedKey
+    from cardsign.trust.resolve import IssuerTrust as IssuerTrust
     from cardsign.trust.resolve import Outlook as Outlook
-    from cardsign.trust.resolve import Standing as Standing
+    from cardsign.trust.resolve import WeighedReason as WeighedReason
+    from cardsign.trust.resolve import Weight as Weight
     from cardsign.trust.resolve import end_of as end_of
-    from cardsign.trust.resolve import establish as establish
     from cardsign.trust.resolve import outlook as outlook
-    from cardsign.trust.state import DirectoryMemo as DirectoryMemo
-    from cardsign.trust.state import DirectoryMemory as DirectoryMemory
+    from cardsign.trust.resolve import resolve_issuer as resolve_issuer
+    from cardsign.trust.state import MAX_PASSED as MAX_PASSED
+    from cardsign.trust.state import NO_STATES as NO_STATES
+    from cardsign.trust.state import DirectoryStates as DirectoryStates
+    from cardsign.trust.state import IssuerState as IssuerState
+    from cardsign.trust.state import IssuerStates as IssuerStates
+    from cardsign.trust.state import NoStates as NoStates
+    from cardsign.trust.state import TransientStates as TransientStates
     from cardsign.trust.state import read_state as read_state
+    from cardsign.trust.state import rollback_floor as rollback_floor
     from cardsign.trust.state import state_bytes as state_bytes
     from cardsign.trust.statements import MAX_CHAIN_BYTES as MAX_CHAIN_BYTES
     from cardsign.trust.statements import MAX_STEPS as MAX_STEPS
@@ -90,7 +90,6 @@ if TYPE_CHECKING:
     from cardsign.trust.statements import Chosen as Chosen
     from cardsign.trust.statements import Evidence as Evidence
     from cardsign.trust.statements import Walk as Walk
-    from cardsign.trust.statements import check_past as check_past
     from cardsign.trust.statements import choose_release as choose_release
     from cardsign.trust.statements import receive as receive
 
@@ -103,27 +102,15 @@ _NAMES = {
         "write_bundle",
     ),
     "cardsign.trust.enroll": (
-        "first_known",
         "newest_keyset",
         "newest_release",
-    ),
-    "cardsign.trust.known": (
-        "Floor",
-        "Known",
-        "MAX_CARDS",
-        "MAX_PASSED",
-        "Memo",
-        "Memory",
-        "NO_MEMORY",
-        "ReleaseFloor",
-        "TransientMemory",
-        "WithoutMemory",
-        "anchor_digest",
     ),
     "cardsign.trust.lock": (
         "ISSUER_NAME",
         "LOCK_FORMAT",
         "POLICY_FILE",
+        "ReleaseFloor",
+        "RollbackFloor",
         "editing",
         "floor_to_json",
         "lock_of",
@@ -145,6 +132,7 @@ _NAMES = {
         "KeysAnchor",
         "KeysetAnchor",
         "Limits",
+        "MAX_CARDS",
         "MAX_SKEW",
         "Policy",
         "PublicSubject",
@@ -165,6 +153,7 @@ _NAMES = {
     ),
     "cardsign.trust.policyfile": (
         "Profile",
+        "identity_of",
         "parse_policy",
         "read_policy",
     ),
@@ -183,17 +172,25 @@ _NAMES = {
     ),
     "cardsign.trust.resolve": (
         "AcceptedKey",
+        "IssuerTrust",
         "KEYSET_NOTICE",
         "Outlook",
-        "Standing",
+        "WeighedReason",
+        "Weight",
         "end_of",
-        "establish",
         "outlook",
+        "resolve_issuer",
     ),
     "cardsign.trust.state": (
-        "DirectoryMemo",
-        "DirectoryMemory",
+        "DirectoryStates",
+        "IssuerState",
+        "IssuerStates",
+        "MAX_PASSED",
+        "NO_STATES",
+        "NoStates",
+        "TransientStates",
         "read_state",
+        "rollback_floor",
         "state_bytes",
     ),
     "cardsign.trust.statements": (
@@ -203,7 +200,6 @@ _NAMES = {
         "MAX_STEPS",
         "NO_EVIDENCE",
         "Walk",
-        "check_past",
         "choose_release",
         "receive",
     ),

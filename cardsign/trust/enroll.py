@@ -10,12 +10,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 
-from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.envelope import check_past
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release
 from cardsign.statements.succession import RootPin, check_first, check_recovery, check_successor
-from cardsign.trust.known import Floor, Known, anchor_digest
-from cardsign.trust.policy import Anchor
 
 
 def newest_keyset(
@@ -45,7 +43,7 @@ def newest_keyset(
         else:
             check_recovery(held, statement)
         held = statement
-    _check_past(held, now, skew)
+    check_past(held, now, skew)
     return held
 
 
@@ -65,28 +63,6 @@ def newest_release(
     held = None
     for release in sorted(releases, key=lambda one: one.order):
         check_release(release, keyset, held, now=now, skew=skew)
-        _check_past(release, now, skew)
+        check_past(release, now, skew)
         held = release
     return held
-
-
-def first_known(
-    anchor: Anchor,
-    keyset: KeysetStatement | None = None,
-    release: ReleaseStatement | None = None,
-    *,
-    floor: Floor | None = None,
-) -> Known:
-    """What a verifier knows of an issuer once it is enrolled."""
-    newest_iat = max((one.iat for one in (keyset, release) if one is not None), default=0)
-    return Known(anchor_digest(anchor), keyset, release, floor or Floor(), newest_iat)
-
-
-def _check_past(
-    statement: KeysetStatement | ReleaseStatement, now: datetime, skew: timedelta
-) -> None:
-    ahead = statement.iat - now.timestamp()
-    if ahead > skew.total_seconds():
-        raise StatementRefused(
-            "statement.not_yet", f"issued at {statement.iat}, {ahead:.0f} s from now", path="/iat"
-        )

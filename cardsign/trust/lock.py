@@ -1,7 +1,8 @@
 """`trust.lock`: below what no verifier of a policy goes, committed beside `trust.toml`.
 
-It holds numbers and digests, no statement, and brings no trust: a machine without memory refuses
-by it what is older than what others have seen. Floors only rise.
+It holds numbers and digests, no statement, and brings no trust: a machine without state refuses
+by it what is older than what others have seen. Floors only rise, by what was verified here; those
+that are read hold for one verification and are stored nowhere else.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
 from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import FileFault, JsonRefused, StateFault, UsageFault
+from cardsign.errors import FileMissing, JsonRefused, StateFault, UsageFault
 from cardsign.files import locked, read_bytes, write_atomic
 from cardsign.statements import members as read
 from cardsign.statements.envelope import StatementRefused
-from cardsign.statements.keyset import keyset_id
-from cardsign.trust.known import Floor, ReleaseFloor
+from cardsign.statements.keyset import KeysetId, keyset_id
 
 #: The policy's own name of an issuer. It is part of a file's name, and is shown on terminals.
 ISSUER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -36,12 +37,35 @@ _FLOOR: Final = ("keyset", "newest_iat", "release")
 _RELEASE: Final = ("epoch", "keyset_version", "seq")
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaseFloor:
+    """The newest release seen: its order (epoch, keyset version, seq) and digest."""
+
+    order: tuple[int, int, int]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackFloor:
+    """Statements older than these are a rollback, others of the same number a fork.
+
+    Attributes:
+        keyset: The newest keyset statement that was seen, or None.
+        release: The newest release statement that was seen, or None.
+        newest_iat: The highest `iat` that was seen, Unix seconds; 0 for none.
+    """
+
+    keyset: KeysetId | None = None
+    release: ReleaseFloor | None = None
+    newest_iat: int = 0
+
+
 def lock_of(policy: Path) -> Path:
     """Where the lock of a policy file lies: beside it, ``trust.lock`` for ``trust.toml``."""
     return policy.with_suffix(".lock")
 
 
-def read_lock(path: Path) -> dict[str, Floor]:
+def read_lock(path: Path) -> dict[str, RollbackFloor]:
     """The floors by issuer; empty where there is no lock.
 
     Raises:
@@ -50,10 +74,8 @@ def read_lock(path: Path) -> dict[str, Floor]:
     """
     try:
         data = read_bytes(path, max_bytes=MAX_LOCK_BYTES)
-    except FileFault as fault:
-        if fault.code == "file.not_found":
-            return {}
-        raise
+    except FileMissing:
+        return {}
     try:
         return _parse(data)
     except JsonRefused as exc:
@@ -65,7 +87,7 @@ def read_lock(path: Path) -> dict[str, Floor]:
         raise _malformed(path, f"{exc.path}: {exc.message}") from exc
 
 
-def raise_floors(path: Path, floors: Mapping[str, Floor]) -> None:
+def raise_floors(path: Path, floors: Mapping[str, RollbackFloor]) -> None:
     """Raise the floors of these issuers, alone among processes; those of others stay.
 
     Raises:
@@ -98,7 +120,7 @@ def editing(path: Path) -> AbstractContextManager[None]:
     return locked(path.parent, patience=PATIENCE, busy=busy)
 
 
-def raise_floor(name: str, held: Floor | None, seen: Floor) -> Floor:
+def raise_floor(name: str, held: RollbackFloor | None, seen: RollbackFloor) -> RollbackFloor:
     """The higher of two floors of one issuer, member by member.
 
     Raises:
@@ -116,11 +138,11 @@ def raise_floor(name: str, held: Floor | None, seen: Floor) -> Floor:
     for floor in releases:
         if release is not None and floor.order == release.order and floor != release:
             raise _fork(name, f"release {floor.order[2]}", floor.digest, release.digest)
-    return Floor(keyset, release, max(held.newest_iat, seen.newest_iat))
+    return RollbackFloor(keyset, release, max(held.newest_iat, seen.newest_iat))
 
 
-def floor_to_json(floor: Floor) -> dict[str, Json]:
-    """A floor as it stands in the lock, and in a verifier's memory."""
+def floor_to_json(floor: RollbackFloor) -> dict[str, Json]:
+    """A floor as it stands in the lock."""
     keyset, release = floor.keyset, floor.release
     return {
         "keyset": None if keyset is None else keyset.to_json(),
@@ -131,7 +153,7 @@ def floor_to_json(floor: Floor) -> dict[str, Json]:
     }
 
 
-def floor_of(value: Json, path: str) -> Floor:
+def floor_of(value: Json, path: str) -> RollbackFloor:
     """Read a floor.
 
     Raises:
@@ -139,7 +161,7 @@ def floor_of(value: Json, path: str) -> Floor:
     """
     members = read.exact_object(value, _FLOOR, path)
     keyset, release = members["keyset"], members["release"]
-    return Floor(
+    return RollbackFloor(
         None if keyset is None else keyset_id(keyset, f"{path}/keyset"),
         None if release is None else _release_of(release, f"{path}/release"),
         time_of(members["newest_iat"], f"{path}/newest_iat"),
@@ -157,7 +179,7 @@ def _release_of(value: Json, path: str) -> ReleaseFloor:
     return ReleaseFloor((epoch, version, seq), read.digest(members["digest"], f"{path}/digest"))
 
 
-def _parse(data: bytes) -> dict[str, Floor]:
+def _parse(data: bytes) -> dict[str, RollbackFloor]:
     document = parse_object(data, max_bytes=MAX_LOCK_BYTES, max_depth=_MAX_DEPTH)
     read.a_format(document.get("format"), LOCK_FORMAT)
     issuers = read.exact_object(document, ("format", "issuers"), "")["issuers"]
@@ -168,7 +190,9 @@ def _parse(data: bytes) -> dict[str, Floor]:
     return {name: floor_of(value, f"/issuers/{name}") for name, value in issuers.items()}
 
 
-def _write(path: Path, held: Mapping[str, Floor], floors: Mapping[str, Floor]) -> None:
+def _write(
+    path: Path, held: Mapping[str, RollbackFloor], floors: Mapping[str, RollbackFloor]
+) -> None:
     if held == floors:
         return
     issuers = {name: floor_to_json(floor) for name, floor in floors.items()}

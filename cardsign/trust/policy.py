@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
@@ -21,6 +21,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.statements.succession import RootPin
+from cardsign.trust.lock import RollbackFloor
 from cardsign.urls import Place, Url, parse_origin, parse_url
 
 # What a verifier trusts beforehand about one issuer: one anchor, which names one source of keys.
@@ -158,6 +159,10 @@ def public_subject(expect: Expectation | None) -> PublicSubject | None:
     return expect.of if isinstance(expect, Extended) else expect
 
 
+#: Cards of one issuer that a policy lists, and URLs of an issuer at which a trusted card was found
+#: that are remembered; a release statement of 64 KiB has room for hardly more. Of the others the
+#: one found longest ago may vanish unnoticed; a card that is gone gets no verdict in any case.
+MAX_CARDS: Final = 256
 #: Seconds that an issuer's clock may be ahead of ours.
 DEFAULT_SKEW: Final = 300
 #: Seconds. More would make `iat` and `nbf` mean little.
@@ -215,6 +220,8 @@ class Enrolment:
         cards: The URLs of the cards that are looked at day by day, inside `places`. They decide
             no verdict.
         peer: ``optional``: whoever looks at these cards is told of them, and fails by none.
+        policy: The identity of the policy in which this stands; state is bound to it.
+        floor: What the lock beside that policy says of the issuer; None where it says nothing.
 
     Raises:
         UsageFault: ``policy.malformed``: there is no profile or algorithm, or one that nobody
@@ -232,6 +239,8 @@ class Enrolment:
     is_holder: bool = False
     cards: tuple[str, ...] = ()
     peer: Literal["required", "optional"] = "required"
+    policy: str = field(default="", compare=False)
+    floor: RollbackFloor | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         _check_names("profile", self.profiles, DEFAULT_PROFILES)
@@ -284,6 +293,23 @@ class Policy:
         places = None if origin is None else (Place(parse_origin(origin)),)
         anchor = KeysAnchor(jwks)
         return cls((Enrolment(name, anchor, places, profiles, "waived", is_holder=True),))
+
+    def known_as(self, identity: str, floors: Mapping[str, RollbackFloor] | None = None) -> Policy:
+        """This policy under an identity of its own, with the rollback floors of its lock.
+
+        State is kept apart by identity: what one policy calls ``acme`` is not another's.
+
+        Args:
+            identity: For a file its real path, for a policy made in Python a name.
+            floors: By issuer; they hold for verifications under the result and are never stored.
+        """
+        named = floors or {}
+        return replace(
+            self,
+            enrolments=tuple(
+                replace(one, policy=identity, floor=named.get(one.name)) for one in self.enrolments
+            ),
+        )
 
     @cached_property
     def digest(self) -> str:

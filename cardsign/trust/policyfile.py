@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -29,10 +30,10 @@ from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetI
 from cardsign.statements.members import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.statements.succession import RootPin
-from cardsign.trust.known import MAX_CARDS
 from cardsign.trust.lock import ISSUER_NAME, POLICY_FILE
 from cardsign.trust.policy import (
     DEFAULT_SKEW,
+    MAX_CARDS,
     MAX_SKEW,
     Anchor,
     CardUrl,
@@ -364,7 +365,12 @@ def read_policy(path: Path) -> tuple[Policy, str]:
     except UnicodeDecodeError as exc:
         line = data.count(b"\n", 0, exc.start) + 1
         raise _malformed(str(path), "this is not UTF-8", line) from exc
-    return parse_policy(text, source=str(path)), text
+    return parse_policy(text, source=str(path)).known_as(identity_of(path)), text
+
+
+def identity_of(path: Path) -> str:
+    """What state is bound to: the real path of the policy file, which need not exist."""
+    return os.fsencode(path.resolve()).decode("utf-8", "backslashreplace")
 
 
 def parse_policy(text: str, *, source: str = POLICY_FILE) -> Policy:

@@ -1,7 +1,7 @@
 """What a verifier asks an issuer for, when, and what it takes home (threats.md 13 and 15; K7, K9).
 
 Pure: fetching is an argument. What is brought home is evidence, untrusted as any other:
-:func:`cardsign.trust.resolve.establish` checks and keeps it. The walk here only finds out what
+:func:`cardsign.trust.resolve.resolve_issuer` checks and keeps it. The walk here only finds out what
 to ask for next, so that no answer can send it anywhere but one lawful step further. Recovery is
 asked for before the successors, so that no chain of a thief's is long enough to crowd it out, and
 tried after them, since keys of recovery that were replaced must open nothing.
@@ -22,8 +22,8 @@ from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.statements.succession import RootPin
-from cardsign.trust.known import Known
 from cardsign.trust.policy import Limits
+from cardsign.trust.state import IssuerState
 from cardsign.trust.statements import MAX_CHAIN_BYTES, MAX_STEPS, Evidence, Walk
 
 #: Seconds after which an issuer is asked again; HTTP may shorten it and never lengthen it.
@@ -148,7 +148,7 @@ class _Refresh:
 
 def refresh_issuer(
     limits: Limits,
-    known: Known | None,
+    known: IssuerState | None,
     pin: KeysetId | RootPin | None,
     fetch: Fetcher,
     *,
@@ -233,7 +233,7 @@ def _reached(refresh: _Refresh, walk: Walk, held: KeysetStatement) -> KeysetStat
 
 
 def _vouch(
-    refresh: _Refresh, known: Known | None, reached: KeysetStatement, release: FetchResult
+    refresh: _Refresh, known: IssuerState | None, reached: KeysetStatement, release: FetchResult
 ) -> None:
     """See what became of the statement held where the newest release does not name it."""
     if release.outcome == "failed":

@@ -1,8 +1,8 @@
-"""Establishing who may speak for an issuer now (rules V4, V5, K8 to K11).
+"""Resolving an issuer: who may speak for it now (rules V4, V5, K8 to K11).
 
-(1) what is remembered and what came along are brought together     :func:`establish`
-(2) the anchor's one source gives the keys                          ``_Desk.with_...``
-(3) clock, deadlines and floors say what of it holds now
+(1) what is remembered and what was supplied are brought together   :func:`resolve_issuer`
+(2) the anchor's one source gives the keys                          ``_Resolution.by_...``
+(3) clock, deadlines and rollback floors say what of it holds now
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from operator import attrgetter
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from cardsign.errors import CardRefused, KeyRefused, StateFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
-from cardsign.statements.envelope import StatementRefused, check_times
+from cardsign.statements.envelope import StatementRefused, check_past, check_times
 from cardsign.statements.keyset import KeysetId, KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
 from cardsign.statements.succession import RootPin, check_first
-from cardsign.trust.known import Known, Memo, TransientMemory, anchor_digest
 from cardsign.trust.policy import (
     Enrolment,
     JwksAnchor,
@@ -31,13 +30,13 @@ from cardsign.trust.policy import (
     Limits,
     TofuAnchor,
 )
+from cardsign.trust.state import IssuerState, pin_of, rollback_floor
 from cardsign.trust.statements import (
     NO_EVIDENCE,
     Chosen,
     Evidence,
     Received,
     Walk,
-    check_past,
     check_release_floor,
     choose_release,
     receive,
@@ -66,12 +65,25 @@ class AcceptedKey:
     exp: int | None = None
 
 
+#: What a reason does to a verdict: ``blocks`` lets nothing be trusted whatever the policy waives,
+#: ``hinders`` keeps anybody from saying that a card is current, ``notes`` decides nothing.
+Weight: TypeAlias = Literal["blocks", "hinders", "notes"]
+
+
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What holds for one issuer at one time.
+class WeighedReason:
+    """A reason, and what it does to a verdict."""
+
+    weight: Weight
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerTrust:
+    """Who may speak for one issuer at one time, by what right, and why not.
 
     Attributes:
-        enrolment: What the policy says of it.
+        issuer: What the policy says of it.
         now: The time of the verdict.
         limits: The policy's.
         keys: All keys of the anchor's source.
@@ -83,14 +95,13 @@ class Standing:
         keyset: The newest keyset statement, or None.
         release: The newest release statement, if it speaks for that keyset now; or None.
         release_ends: When the last of the keys ends that signed that release, Unix seconds.
-        hindrances: For what reasons nobody can say that a card is current.
-        blocks: For what reasons nothing can be trusted whatever the policy waives.
-        notes: What else was found; it decides nothing.
+        weighed: Every reason that was found, in the order of finding.
         signed_before: A card of this issuer with a good signature was seen.
         reserved: The places of the policy's other issuers.
+        state: What is remembered of the issuer now; None where nothing can be.
     """
 
-    enrolment: Enrolment
+    issuer: Enrolment
     now: datetime
     limits: Limits
     keys: tuple[AcceptedKey, ...] = ()
@@ -102,11 +113,29 @@ class Standing:
     keyset: KeysetStatement | None = None
     release: ReleaseStatement | None = None
     release_ends: int | None = None
-    hindrances: tuple[Reason, ...] = ()
-    blocks: tuple[Reason, ...] = ()
-    notes: tuple[Reason, ...] = ()
+    weighed: tuple[WeighedReason, ...] = ()
     signed_before: bool = False
     reserved: tuple[Place, ...] = ()
+    state: IssuerState | None = None
+
+    def reasons(self, weight: Weight) -> tuple[Reason, ...]:
+        """The reasons of one weight, in the order of finding."""
+        return tuple(one.reason for one in self.weighed if one.weight == weight)
+
+    @property
+    def blocks(self) -> tuple[Reason, ...]:
+        """Why nothing can be trusted, whatever the policy waives."""
+        return self.reasons("blocks")
+
+    @property
+    def hindrances(self) -> tuple[Reason, ...]:
+        """Why nobody can say that a card is current."""
+        return self.reasons("hinders")
+
+    @property
+    def notes(self) -> tuple[Reason, ...]:
+        """What else was found; it decides nothing."""
+        return self.reasons("notes")
 
     def find(self, kid: str) -> AcceptedKey | None:
         """The key that the source publishes under a kid, which is only a hint."""
@@ -114,7 +143,7 @@ class Standing:
 
     def may_stand_at(self, url: Url) -> bool:
         """Whether the policy lets a card of this issuer stand at a URL."""
-        places = self.enrolment.places
+        places = self.issuer.places
         return places is None or may_stand_at(url, places, self.reserved)
 
     @property
@@ -141,15 +170,15 @@ class Standing:
 
     @property
     def fingerprint(self) -> tuple[object, ...]:
-        """Equal for two standings under which one card gets one verdict, but for the time."""
+        """Equal where one card gets one verdict, but for the time."""
         return (
-            self.enrolment.name,
+            self.issuer.name,
             self.has_source,
             tuple((key.public.kid, key.public.thumbprint, key.signs_cards) for key in self.keys),
             self.revoked,
             self.keyset.digest if self.keyset else None,
             self.release.digest if self.release else None,
-            tuple(reason.code for reason in (*self.hindrances, *self.blocks)),
+            tuple((one.weight, one.reason.code) for one in self.weighed if one.weight != "notes"),
             self.notes,
         )
 
@@ -168,7 +197,7 @@ def end_of(statement: KeysetStatement | ReleaseStatement, most: int | None) -> i
 
 
 @dataclass(frozen=True, slots=True)
-class Contact:
+class FirstContact:
     """What a first contact came to.
 
     Attributes:
@@ -189,7 +218,7 @@ def make_contact(
     *,
     now: datetime,
     skew: timedelta,
-) -> Contact:
+) -> FirstContact:
     """Learn from the card's own origin over TLS, and from nobody else.
 
     Args:
@@ -201,7 +230,7 @@ def make_contact(
     """
     home = evidence.contact
     if home is None or not _is_at_home(home, places):
-        return Contact()
+        return FirstContact()
     received = receive(evidence.untrusted_keysets, ())
     reasons = []
     firsts = []
@@ -218,15 +247,15 @@ def make_contact(
         if any(one.number == first.number and one.digest != first.digest for one in firsts):
             both = f"{home} gives two keyset statements {first.epoch}.{first.version}"
             reasons.append(Reason.of("statement.fork", f"{both}; neither is believed"))
-            return Contact(reasons=tuple(reasons))
+            return FirstContact(reasons=tuple(reasons))
         pin = first.id
         met = f"first contact with {home}, keyset {pin.epoch}.{pin.version}: {pin.digest}"
-        return Contact(pin, None, (*reasons, Reason.of("trust.tofu_first", met)))
+        return FirstContact(pin, None, (*reasons, Reason.of("trust.tofu_first", met)))
     if offered is None or not offered.keys or evidence.untrusted_keysets:
-        return Contact(reasons=tuple(reasons))
+        return FirstContact(reasons=tuple(reasons))
     bare = f"first contact with {home}: it has no keyset, so its bare keys are kept; "
     bare += "a rotation will need a person"
-    return Contact(None, offered, (Reason.of("trust.tofu_first", bare),))
+    return FirstContact(None, offered, (Reason.of("trust.tofu_first", bare),))
 
 
 def _is_at_home(contact: str, places: tuple[Place, ...]) -> bool:
@@ -248,93 +277,116 @@ def _is_this_machine(host: str) -> bool:
         return False
 
 
-def establish(
-    enrolment: Enrolment,
+def resolve_issuer(
+    issuer: Enrolment,
     limits: Limits,
-    evidence: Evidence,
-    memo: Memo,
+    supplied: Evidence,
+    state: IssuerState | None,
     *,
     now: datetime,
+    keep: Callable[[IssuerState], None] = lambda state: None,
     historic: bool = False,
-) -> Standing:
-    """Bring together what is remembered and what came along; keep what is new and lawful.
+) -> IssuerTrust:
+    """Bring together what is remembered and what was supplied; keep what is new and lawful.
 
     Args:
-        enrolment: What the policy says of the issuer.
+        issuer: What the policy says of the issuer, with the rollback floor of this verification.
         limits: The policy's.
-        evidence: What came along; nothing in it makes this function raise.
-        memo: What is remembered; each step is kept there before the next.
+        supplied: What came along; nothing in it makes this function raise.
+        state: What is remembered; None where nothing can be.
         now: Aware; fixed at the start (V1).
+        keep: Keeps a step durably before the next; by default nothing is kept.
         historic: `now` was chosen by the caller: nothing is kept, and nothing can be trusted.
 
     Raises:
-        LocalFault: The memory cannot keep a step, or is of another anchor.
+        StateFault: ``state.other_anchor``: the state is of another policy, anchor or origins, or
+            a step leads past the pin.
+        LocalFault: A step cannot be kept.
     """
-    if memo.known is not None and memo.known.anchor != anchor_digest(enrolment.anchor):
-        raise StateFault("state.other_anchor", f"{enrolment.name!r} was met under another anchor")
-    keep = (lambda known: None) if historic else memo.keep
-    desk = _Desk(enrolment, limits, evidence, now, memo.known, keep)
-    if historic:
-        desk.blocks.append(Reason.of("time.historic", f"the verdict is about {now.isoformat()}"))
-    elif memo.known is not None:
-        desk.check_clock(memo.known)
-    match enrolment.anchor:
-        case KeysAnchor(keys, holders):
-            standing = desk.with_keys(keys, holders.get)
-        case JwksAnchor(url):
-            standing = desk.with_jwks_of(url)
-        case KeysetAnchor(pin, issuer):
-            standing = desk.with_keyset(pin, issuer)
-        case TofuAnchor():
-            standing = desk.with_first_contact()
-    return replace(standing, notes=(*memo.notes, *standing.notes))
+    if state is not None and not state.is_of(issuer):
+        raise StateFault(
+            "state.other_anchor",
+            f"{issuer.name!r} was met under another policy, anchor or origins",
+        )
+    return _Resolution(issuer, limits, supplied, state, now, keep, historic).result()
 
 
-class _Desk:
-    """One establishing under way."""
+class _Resolution:
+    """One issuer being resolved."""
 
     def __init__(
         self,
-        enrolment: Enrolment,
+        issuer: Enrolment,
         limits: Limits,
-        evidence: Evidence,
+        supplied: Evidence,
+        state: IssuerState | None,
         now: datetime,
-        known: Known | None,
-        keep: Callable[[Known], None],
+        keep: Callable[[IssuerState], None],
+        historic: bool,
     ) -> None:
-        self.enrolment = enrolment
+        self.issuer = issuer
         self.limits = limits
         self.skew = timedelta(seconds=limits.skew)
-        self.evidence = evidence
+        self.supplied = supplied
         self.now = now
-        self.remembers = known is not None
-        self.known = known or Known(anchor_digest(enrolment.anchor))
-        self.keep = keep
-        self.hindrances: list[Reason] = []
-        self.blocks: list[Reason] = []
-        self.notes: list[Reason] = []
+        self.historic = historic
+        self.has_state = state is not None
+        self.has_floor = issuer.floor is not None
+        self.state = state or IssuerState.begin(issuer)
+        self.floor = rollback_floor(issuer, state)
+        self.write = keep
+        self.weighed: list[WeighedReason] = []
+
+    def result(self) -> IssuerTrust:
+        """Everything, from top to bottom."""
+        self.note(*self.state.notes)
+        if self.historic:
+            self.block(Reason.of("time.historic", f"the verdict is about {self.now.isoformat()}"))
+        else:
+            self.check_clock()
+        match self.issuer.anchor:
+            case KeysAnchor(keys, holders):
+                return self.by_keys(keys, holders.get)
+            case JwksAnchor(url):
+                return self.by_jwks_of(url)
+            case KeysetAnchor(pin, issuer):
+                return self.by_keyset(pin, issuer)
+            case TofuAnchor():
+                return self.by_first_contact()
+
+    def block(self, *reasons: Reason) -> None:
+        """Nothing can be trusted."""
+        self.weighed.extend(WeighedReason("blocks", reason) for reason in reasons)
+
+    def hinder(self, *reasons: Reason) -> None:
+        """Nobody can say that a card is current."""
+        self.weighed.extend(WeighedReason("hinders", reason) for reason in reasons)
+
+    def note(self, *reasons: Reason) -> None:
+        """Found, and decides nothing."""
+        self.weighed.extend(WeighedReason("notes", reason) for reason in reasons)
 
     # -------------------------------------------------------------- sources
 
-    def with_keys(self, keys: JwkSet, holder_of: Callable[[str, str], str]) -> Standing:
+    def by_keys(self, keys: JwkSet, holder_of: Callable[[str, str], str]) -> IssuerTrust:
         """Pinned keys; nothing else is read."""
         accepted = (AcceptedKey(key, holder_of(key.kid, "")) for key in keys.keys)
-        return self._standing(accepted, unsupported=keys.unsupported)
+        return self._trust(accepted, unsupported=keys.unsupported)
 
-    def with_jwks_of(self, url: str) -> Standing:
+    def by_jwks_of(self, url: str) -> IssuerTrust:
         """The key set of the one URL: as it came now, else as it is remembered."""
-        if self.evidence.jwks_url == url:
+        if self.supplied.jwks_url == url:
             offered = self._offered_jwks()
             if offered is not None:
-                self._keep(replace(self.known, jwks=offered))
-        if self.known.jwks is None:
+                self._keep(replace(self.state, jwks=offered))
+        if self.state.jwks is None:
             return self._without_source("trust.no_keys", f"the key set at {url} is not at hand")
-        return self._bare(self.known.jwks)
+        return self._bare(self.state.jwks)
 
-    def with_keyset(self, pin: KeysetId | RootPin, issuer: str | None) -> Standing:
+    def by_keyset(self, pin: KeysetId | RootPin, issuer: str | None) -> IssuerTrust:
         """The newest keyset statement that can be reached from the anchor, and its release."""
-        received = receive(self.evidence.untrusted_keysets, self.evidence.untrusted_releases)
-        self.notes.extend(received.reasons)
+        received = receive(self.supplied.untrusted_keysets, self.supplied.untrusted_releases)
+        self.note(*received.reasons)
         keyset = self._walk(pin, issuer, received)
         if keyset is None:
             return self._without_source("trust.no_keys", "no keyset statement can be believed")
@@ -345,7 +397,7 @@ class _Desk:
             return self._without_source("trust.no_keys", "the keyset statement names bad origins")
         holds = self._holds_now(keyset)
         ends = self._speaks_until(keyset, chosen, revoked) if holds else None
-        return self._standing(
+        return self._trust(
             (
                 AcceptedKey(key.public, key.holder, "card" in key.roles, key.nbf, key.exp)
                 for key in keyset.keys
@@ -358,20 +410,20 @@ class _Desk:
             origins=origins,
         )
 
-    def with_first_contact(self) -> Standing:
+    def by_first_contact(self) -> IssuerTrust:
         """What was found at first contact; or this is it (threats.md 20)."""
-        if self.known.first_contact is None and self.known.jwks is None and self.remembers:
-            places = self.enrolment.places or ()
+        if self.state.first_contact is None and self.state.jwks is None and self.has_state:
+            places = self.issuer.places or ()
             contact = make_contact(
-                self.evidence, self._offered_jwks(), places, now=self.now, skew=self.skew
+                self.supplied, self._offered_jwks(), places, now=self.now, skew=self.skew
             )
             if contact.pin or contact.jwks:
-                self._keep(replace(self.known, first_contact=contact.pin, jwks=contact.jwks))
-            self.notes.extend(contact.reasons)
-        if self.known.first_contact is not None:
-            return self.with_keyset(self.known.first_contact, None)
-        if self.known.jwks is not None:
-            return self._bare(self.known.jwks, offered=self._offered_jwks())
+                self._keep(replace(self.state, first_contact=contact.pin, jwks=contact.jwks))
+            self.note(*contact.reasons)
+        if self.state.first_contact is not None:
+            return self.by_keyset(self.state.first_contact, None)
+        if self.state.jwks is not None:
+            return self._bare(self.state.jwks, offered=self._offered_jwks())
         none = "there was no contact yet; the first is made with the card's own origin, over TLS"
         return self._without_source("trust.no_first_contact", none)
 
@@ -380,40 +432,40 @@ class _Desk:
     def _walk(
         self, pin: KeysetId | RootPin, issuer: str | None, received: Received
     ) -> KeysetStatement | None:
-        walk = Walk(self.now, self.skew, self._keep_keyset, self.known.floor)
-        held = self.known.keyset
+        walk = Walk(self.now, self.skew, self._keep_keyset, self.floor)
+        held = self.state.keyset
         try:
             if held is None:
                 held = walk.from_anchor(pin, issuer, received.keysets)
             if held is not None:
                 held = walk.onwards(held, received.keysets)
         except StatementRefused as refusal:
-            self.blocks.append(Reason.of(refusal.code, refusal.message, hint=refusal.hint))
-        self.notes.extend(walk.reasons)
-        return self.known.keyset or held
+            self.block(Reason.of(refusal.code, refusal.message, hint=refusal.hint))
+        self.note(*walk.reasons)
+        return self.state.keyset or held
 
     def _choose(self, keyset: KeysetStatement, received: Received) -> Chosen:
         """The newest release; a new one is kept."""
         chosen = choose_release(
-            self.known.release,
+            self.state.release,
             received.releases,
             keyset,
-            self.known.floor,
+            self.floor,
             now=self.now,
             skew=self.skew,
         )
-        self.notes.extend(chosen.reasons)
+        self.note(*chosen.reasons)
         release = chosen.release
-        if release is not None and release != self.known.release:
-            newest = max(self.known.newest_iat, release.iat)
-            self._keep(replace(self.known, release=release, newest_iat=newest))
+        if release is not None and release != self.state.release:
+            newest = max(self.state.newest_iat, release.iat)
+            self._keep(replace(self.state, release=release, newest_iat=newest))
         return chosen
 
     def _revoked(self, keyset: KeysetStatement, chosen: Chosen) -> frozenset[str]:
         try:
             return effective_revoked(keyset, chosen.release) | chosen.denied
         except StatementRefused as refusal:  # a release of the future, after a fork
-            self.blocks.append(Reason.of(refusal.code, refusal.message))
+            self.block(Reason.of(refusal.code, refusal.message))
             return keyset.revoked | chosen.denied
 
     def _holds_now(self, keyset: KeysetStatement) -> bool:
@@ -423,7 +475,7 @@ class _Desk:
             check_times(ending, now=self.now, skew=self.skew)
         except StatementRefused as refusal:
             message = f"the newest keyset statement {refusal.message}"
-            self.blocks.append(Reason.of(refusal.code, message))
+            self.block(Reason.of(refusal.code, message))
             return False
         return True
 
@@ -433,16 +485,16 @@ class _Desk:
         """When the last signer of the release ends; None if it does not hold now."""
         release = chosen.release
         if chosen.contested is not None:
-            self.hindrances.append(chosen.contested)
+            self.hinder(chosen.contested)
         if release is None:
             missing = "there is no release statement, so nobody says which cards are current"
-            self.hindrances.append(Reason.of("trust.freshness_unknown", missing))
+            self.hinder(Reason.of("trust.freshness_unknown", missing))
             return None
         ending = _Ending(release.iat, end_of(release, self.limits.release_age))
         try:
-            check_release_floor(release, self.known.floor)
+            check_release_floor(release, self.floor)
         except StatementRefused as refusal:  # evidence against it, which nobody can waive
-            self.blocks.append(Reason.of(refusal.code, f"newest release: {refusal.message}"))
+            self.block(Reason.of(refusal.code, f"newest release: {refusal.message}"))
             return None
         try:
             counted = check_release(release, keyset, None, now=self.now, skew=self.skew)
@@ -451,7 +503,7 @@ class _Desk:
                 raise StatementRefused("statement.revoked", "its signer has been revoked")
             check_times(ending, now=self.now, skew=self.skew)
         except StatementRefused as refusal:
-            self.hindrances.append(Reason.of(refusal.code, f"newest release: {refusal.message}"))
+            self.hinder(Reason.of(refusal.code, f"newest release: {refusal.message}"))
             return None
         return max(key.exp for key in keyset.keys if key.public.thumbprint in signers)
 
@@ -459,18 +511,18 @@ class _Desk:
         try:
             return tuple(parse_origin(origin) for origin in keyset.origins)
         except CardRefused as refusal:
-            self.notes.append(Reason.of(refusal.code, refusal.message, "/origins"))
+            self.note(Reason.of(refusal.code, refusal.message, "/origins"))
             return None
 
     # -------------------------------------------------------------- time and memory
 
-    def check_clock(self, known: Known) -> None:
+    def check_clock(self) -> None:
         """A clock behind what was signed already revives what has expired (threats.md 19)."""
-        newest = max(known.newest_iat, known.floor.newest_iat)
+        newest = max(self.state.newest_iat, self.floor.newest_iat)
         behind = newest - self.limits.skew - self.now.timestamp()
         if behind > 0:
             when = datetime.fromtimestamp(newest, UTC).isoformat()
-            self.blocks.append(
+            self.block(
                 Reason.of(
                     "time.clock_behind",
                     f"a statement of {when} was seen before, and this clock says "
@@ -479,34 +531,38 @@ class _Desk:
             )
 
     def _keep_keyset(self, keyset: KeysetStatement) -> None:
-        newest = max(self.known.newest_iat, keyset.iat)
-        self._keep(replace(self.known, keyset=keyset, newest_iat=newest))
+        before, pin = self.state.keyset, pin_of(self.issuer.anchor)
+        if before is not None and pin is not None and before.id < pin < keyset.id:
+            past = f"the statements of {self.issuer.name!r} lead past the pin of its anchor"
+            raise StateFault("state.other_anchor", past)
+        self._keep(self.state.with_keyset(keyset))
 
-    def _keep(self, known: Known) -> None:
-        self.keep(known)
-        self.known = known
+    def _keep(self, state: IssuerState) -> None:
+        if not self.historic:
+            self.write(state)
+        self.state = state
 
     def _offered_jwks(self) -> JwkSet | None:
-        if self.evidence.untrusted_jwks is None:
+        if self.supplied.untrusted_jwks is None:
             return None
         try:
-            return JwkSet.from_bytes(self.evidence.untrusted_jwks)
+            return JwkSet.from_bytes(self.supplied.untrusted_jwks)
         except KeyRefused as refusal:
-            self.notes.append(Reason.of(refusal.code, refusal.message, hint=refusal.hint))
+            self.note(Reason.of(refusal.code, refusal.message, hint=refusal.hint))
             return None
 
     # -------------------------------------------------------------- results
 
-    def _without_source(self, code: str, message: str) -> Standing:
-        self.blocks.append(Reason.of(code, message))
-        return replace(self._standing(()), has_source=False)
+    def _without_source(self, code: str, message: str) -> IssuerTrust:
+        self.block(Reason.of(code, message))
+        return replace(self._trust(()), has_source=False)
 
-    def _bare(self, jwks: JwkSet, *, offered: JwkSet | None = None) -> Standing:
+    def _bare(self, jwks: JwkSet, *, offered: JwkSet | None = None) -> IssuerTrust:
         """Keys of which nobody has said who holds them or how long they last."""
         keys = (AcceptedKey(key, "") for key in jwks.keys)
-        return self._standing(keys, unsupported=jwks.unsupported, offered=offered)
+        return self._trust(keys, unsupported=jwks.unsupported, offered=offered)
 
-    def _standing(
+    def _trust(
         self,
         keys: Iterable[AcceptedKey],
         *,
@@ -517,12 +573,12 @@ class _Desk:
         release_ends: int | None = None,
         revoked: frozenset[str] = frozenset(),
         origins: tuple[Origin, ...] | None = None,
-    ) -> Standing:
-        if keyset is not None and not self.remembers:
+    ) -> IssuerTrust:
+        if keyset is not None and not (self.has_state or self.has_floor):
             forgetful = "nothing is remembered of this issuer, so a rollback cannot be seen"
-            self.hindrances.append(Reason.of("state.none", forgetful))
-        return Standing(
-            enrolment=self.enrolment,
+            self.hinder(Reason.of("state.none", forgetful))
+        return IssuerTrust(
+            issuer=self.issuer,
             now=self.now,
             limits=self.limits,
             keys=tuple(keys),
@@ -533,10 +589,9 @@ class _Desk:
             keyset=keyset,
             release=release,
             release_ends=release_ends,
-            hindrances=tuple(self.hindrances),
-            blocks=tuple(self.blocks),
-            notes=tuple(self.notes),
-            signed_before=self.known.signed_before,
+            weighed=tuple(self.weighed),
+            signed_before=self.state.signed_before,
+            state=self.state if self.has_state else None,
         )
 
 
@@ -558,32 +613,31 @@ class Outlook:
     """What would be said of an issuer's cards now if nobody answered.
 
     Attributes:
-        standing: Who may speak for him, by what is remembered.
+        trust: Who may speak for him, by what is remembered.
         alarms: What keeps every card of his from being trusted, then what soon will.
         until: When the first of what is remembered ends, Unix seconds; None where nothing does.
     """
 
-    standing: Standing
+    trust: IssuerTrust
     alarms: tuple[Reason, ...]
     until: int | None
 
 
-def outlook(enrolment: Enrolment, limits: Limits, known: Known, *, now: datetime) -> Outlook:
+def outlook(issuer: Enrolment, limits: Limits, state: IssuerState, *, now: datetime) -> Outlook:
     """Look at what is remembered of an issuer; nothing is asked and nothing kept.
 
     Args:
-        enrolment: What the policy says of him.
+        issuer: What the policy says of it.
         limits: The policy's.
-        known: What is remembered.
+        state: What is remembered.
         now: Aware.
     """
-    with TransientMemory({enrolment.name: known}).of(enrolment) as memo:
-        standing = establish(enrolment, limits, NO_EVIDENCE, memo, now=now)
-    alarms = list(standing.blocks)
-    if enrolment.freshness == "required":
-        alarms.extend(standing.hindrances)
+    trust = resolve_issuer(issuer, limits, NO_EVIDENCE, state, now=now)
+    alarms = list(trust.blocks)
+    if issuer.freshness == "required":
+        alarms.extend(trust.hindrances)
     seconds = now.timestamp()
-    keyset, release = standing.keyset, standing.release
+    keyset, release = trust.keyset, trust.release
     if release is not None and seconds - release.iat >= (release.exp - release.iat) / 2:
         late = f"release {release.seq} is past half of its time, and no newer one was seen"
         alarms.append(Reason.of("peer.release_late", late))
@@ -592,4 +646,4 @@ def outlook(enrolment: Enrolment, limits: Limits, known: Known, *, now: datetime
         if 0 < left <= KEYSET_NOTICE:
             ends = f"keyset {keyset.epoch}.{keyset.version} ends in {left / 86400:.1f} days"
             alarms.append(Reason.of("peer.keyset_ends", ends))
-    return Outlook(standing, tuple(dict.fromkeys(alarms)), min(standing.deadlines, default=None))
+    return Outlook(trust, tuple(dict.fromkeys(alarms)), min(trust.deadlines, default=None))

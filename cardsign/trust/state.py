@@ -1,22 +1,29 @@
-"""A verifier's memory on disk: one file for each issuer, in a folder of this user.
+"""Issuer state: what a verifier remembers of an issuer, and where it is kept.
 
-A file that is missing, unreadable or of another history is a fault of this machine and never
-first contact: otherwise whoever can remove a file can reopen rollback (threats.md 18). Only a
-lock that names the issuer lets a missing file be made anew, with the lock's floors.
+State belongs to one policy, and in it to one issuer with its anchor and its origins. What another
+policy calls by the same name, or the same policy with other origins, has state of its own: else a
+stranger's file could decide whom a name means. A file that is missing, unreadable or of another
+history is a fault of this machine and never first contact, because whoever can remove a file could
+reopen rollback otherwise (threats.md 18). Only a lock that names the issuer lets a missing file be
+made anew. Rollback floors of a lock are never stored here.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from threading import Lock
+from typing import Final, Protocol
 
+from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import CardRefused, FileFault, InputRefused, StateFault
+from cardsign.errors import CardRefused, FileFault, FileMissing, InputRefused, StateFault
 from cardsign.files import (
     PRIVATE_MODE,
     locked,
@@ -25,7 +32,6 @@ from cardsign.files import (
     remove,
     write_atomic,
 )
-from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet, SkippedKey
 from cardsign.jose.keys import PublicKey
@@ -34,18 +40,431 @@ from cardsign.statements import members as read
 from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.statements.succession import RootPin
-from cardsign.trust.known import Floor, Known, anchor_digest
-from cardsign.trust.lock import (
-    ISSUER_NAME,
-    floor_of,
-    floor_to_json,
-    raise_floor,
-    time_of,
-)
-from cardsign.trust.policy import Anchor, Enrolment, KeysetAnchor, TofuAnchor
+from cardsign.trust.lock import ISSUER_NAME, ReleaseFloor, RollbackFloor, raise_floor, time_of
+from cardsign.trust.policy import MAX_CARDS, Anchor, Enrolment, KeysetAnchor, TofuAnchor
 from cardsign.urls import parse_url
 
-# One issuer's memory as JSON, `cardsign-state/1`; read back as strictly as what strangers send.
+#: Statements passed that are remembered by number and digest: those of one longest refresh.
+MAX_PASSED: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerState:
+    """What is remembered of one issuer. Only signed times are kept, never the local clock's.
+
+    Attributes:
+        policy: The identity of the policy under which all of this was learned.
+        anchor: Digest of the anchor of that time.
+        origins: The issuer's origins of that time.
+        keyset: The newest keyset statement, already trusted.
+        release: The newest release statement, already trusted.
+        newest_iat: The highest `iat` of a statement that was believed, Unix seconds.
+        jwks: The key set that a `jwks` anchor's URL gave last, or that of a first contact with
+            an issuer who has no keyset.
+        first_contact: The keyset statement of the first contact, under a `tofu` anchor.
+        signed_before: A card with a good signature was seen; none may be unsigned from then on.
+        passed: The keyset statements before the one held, oldest first; the newest
+            :data:`MAX_PASSED`. A pin that lies behind is known again by them.
+        cards: Where a trusted card was found, the newest place last; at most
+            :data:`MAX_CARDS`. A card may not vanish from there unnoticed (threats.md 13).
+        notes: What happened to the state itself, to be reported once; never kept.
+    """
+
+    policy: str
+    anchor: str
+    origins: tuple[str, ...]
+    keyset: KeysetStatement | None = None
+    release: ReleaseStatement | None = None
+    newest_iat: int = 0
+    jwks: JwkSet | None = None
+    first_contact: KeysetId | None = None
+    signed_before: bool = False
+    passed: tuple[KeysetId, ...] = ()
+    cards: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def begin(
+        cls,
+        issuer: Enrolment,
+        keyset: KeysetStatement | None = None,
+        release: ReleaseStatement | None = None,
+    ) -> IssuerState:
+        """What is remembered of an issuer who was just enrolled, by statements in hand if any."""
+        origins = tuple(sorted(str(place) for place in issuer.places or ()))
+        anchor = hashlib.sha256(jcs(issuer.anchor.to_json())).hexdigest()
+        newest = max((one.iat for one in (keyset, release) if one is not None), default=0)
+        return cls(issuer.policy, anchor, origins, keyset, release, newest)
+
+    @property
+    def way(self) -> tuple[KeysetId, ...]:
+        """The keyset statements known to lead to the one held, and that one last."""
+        held = self.keyset
+        if held is None:
+            return self.passed
+        named = () if held.prev is None else (KeysetId(held.epoch, held.version - 1, held.prev),)
+        return *self.passed, *named, held.id
+
+    def is_of(self, issuer: Enrolment) -> bool:
+        """Whether this was learned under the same policy, anchor and origins."""
+        own = IssuerState.begin(issuer)
+        return (self.policy, self.anchor, self.origins) == (own.policy, own.anchor, own.origins)
+
+    def with_keyset(self, keyset: KeysetStatement) -> IssuerState:
+        """This, one step further; what was held is passed."""
+        way = self.way if self.keyset not in (None, keyset) else self.passed
+        return replace(
+            self,
+            keyset=keyset,
+            newest_iat=max(self.newest_iat, keyset.iat),
+            passed=tuple(dict.fromkeys(way))[-MAX_PASSED:],
+        )
+
+    def with_card(self, url: str, listed: Collection[str] = ()) -> IssuerState:
+        """This, with one more place of a trusted card; of too many, one that is not listed goes.
+
+        Args:
+            url: Where it was found.
+            listed: Where the policy has the issuer's cards.
+        """
+        cards = [*(one for one in self.cards if one != url), url]
+        if len(cards) > MAX_CARDS:
+            cards.remove(next((one for one in cards if one not in listed), cards[0]))
+        return replace(self, cards=tuple(cards))
+
+    def as_floor(self) -> RollbackFloor:
+        """What a lock has to hold, so that a machine without state goes no lower.
+
+        All of it comes from statements that were verified here.
+        """
+        held, listed = self.keyset, self.release
+        return RollbackFloor(
+            None if held is None else held.id,
+            None if listed is None else ReleaseFloor(listed.order, listed.digest),
+            self.newest_iat,
+        )
+
+
+def rollback_floor(issuer: Enrolment, state: IssuerState | None) -> RollbackFloor:
+    """The lock's floor, and a pin that was moved ahead: nothing below is believed."""
+    floor = issuer.floor or RollbackFloor()
+    pin, held = pin_of(issuer.anchor), state.keyset if state else None
+    if pin is not None and held is not None and held.id < pin:
+        return floor if floor.keyset and pin < floor.keyset else replace(floor, keyset=pin)
+    return floor
+
+
+def check_history(issuer: Enrolment, state: IssuerState) -> None:
+    """Check that the lock, the pin, what is held and what led to it are of one history.
+
+    Raises:
+        StateFault: ``state.fork``.
+    """
+    floor = rollback_floor(issuer, state)
+    own = [
+        RollbackFloor(one)
+        for one in state.way
+        if floor.keyset and one.number == floor.keyset.number
+    ]
+    for other in (*own, state.as_floor(), issuer.floor):
+        raise_floor(issuer.name, other, floor)
+
+
+def pin_of(anchor: Anchor) -> KeysetId | None:
+    """The statement that an anchor names, through which every way from behind it leads."""
+    if isinstance(anchor, KeysetAnchor) and isinstance(anchor.pin, KeysetId):
+        return anchor.pin
+    return None
+
+
+class IssuerStates(Protocol):
+    """Where a verifier remembers. Lost or corrupt state is a fault, never first contact."""
+
+    def of(self, issuer: Enrolment) -> AbstractContextManager[IssuerState | None]:
+        """What is remembered, which nobody else changes for as long as the context lasts.
+
+        None where this store remembers nothing at all.
+
+        Raises:
+            LocalFault: ``state.missing``, ``state.corrupt``, ``state.other_anchor``,
+                ``state.fork``, ``state.busy``, or of the file.
+        """
+        ...
+
+    def keep(self, issuer: Enrolment, state: IssuerState) -> None:
+        """Remember durably before returning; only inside the context of :meth:`of`.
+
+        Raises:
+            LocalFault: It cannot be kept; then nothing has changed.
+        """
+        ...
+
+
+class NoStates:
+    """Remembers nothing (`--no-state`); rollback floors of a lock hold all the same."""
+
+    @contextmanager
+    def of(self, issuer: Enrolment) -> Iterator[IssuerState | None]:
+        """See :class:`IssuerStates`."""
+        yield None
+
+    def keep(self, issuer: Enrolment, state: IssuerState) -> None:
+        """See :class:`IssuerStates`."""
+
+
+NO_STATES: Final = NoStates()
+
+
+class TransientStates:
+    """State that lasts as long as the process; every issuer is remembered from the start.
+
+    Args:
+        states: What is remembered already, by the issuer's name.
+    """
+
+    def __init__(self, states: Mapping[str, IssuerState] | None = None) -> None:
+        self._states = {(state.policy, name): state for name, state in (states or {}).items()}
+        self._alone = defaultdict[tuple[str, str], Lock](Lock)
+
+    @contextmanager
+    def of(self, issuer: Enrolment) -> Iterator[IssuerState]:
+        """See :class:`IssuerStates`.
+
+        Raises:
+            StateFault: ``state.other_anchor``, ``state.fork``.
+        """
+        key = issuer.policy, issuer.name
+        with self._alone[key]:
+            state = self._states.get(key) or IssuerState.begin(issuer)
+            if not state.is_of(issuer):
+                raise StateFault("state.other_anchor", _other(issuer.name, state, issuer))
+            yield state
+
+    def keep(self, issuer: Enrolment, state: IssuerState) -> None:
+        """See :class:`IssuerStates`."""
+        self._states[issuer.policy, issuer.name] = state
+
+
+#: Seconds to wait for another process that verifies a card of the same issuer.
+PATIENCE: Final = 10.0
+
+_DIRECTORY_MODE: Final = 0o700
+_ENDING: Final = ".json"
+
+
+class DirectoryStates:
+    """A folder that remembers, one file for each issuer of each policy.
+
+    Args:
+        path: The folder; it need not exist.
+        patience: Seconds to wait for another process.
+    """
+
+    def __init__(self, path: Path, *, patience: float = PATIENCE) -> None:
+        self.path = path
+        self._patience = patience
+
+    @contextmanager
+    def of(self, issuer: Enrolment) -> Iterator[IssuerState]:
+        """See :class:`IssuerStates`; that it can be written is certain.
+
+        Raises:
+            StateFault: ``state.busy``, or as :meth:`recall`.
+            FileFault: ``file.unwritable``, and others of the folder.
+        """
+        if not self.path.is_dir():
+            self.recall(issuer)  # no folder is made for what is missing anyway
+        with self._held(issuer):
+            state = self.recall(issuer)
+            if state.notes:
+                self.keep(issuer, state)
+            yield state
+
+    def keep(self, issuer: Enrolment, state: IssuerState) -> None:
+        """See :class:`IssuerStates`; only the file's user can read it.
+
+        Raises:
+            FileFault: ``file.unwritable``.
+        """
+        write_atomic(
+            self.file(issuer.policy, issuer.name),
+            state_bytes(issuer.name, state),
+            mode=PRIVATE_MODE,
+        )
+
+    def recall(self, issuer: Enrolment) -> IssuerState:
+        """What is remembered of an issuer; nothing is written.
+
+        Raises:
+            StateFault: ``state.missing``, ``state.corrupt``, ``state.other_anchor``,
+                ``state.fork``.
+        """
+        state = self.find(issuer.policy, issuer.name)
+        if state is None:
+            return self._begun(issuer)
+        if not state.is_of(issuer):
+            same_place = state.origins == IssuerState.begin(issuer).origins
+            if not (same_place and _continues(issuer.anchor, state)):
+                raise self._fault("state.other_anchor", issuer, _other(issuer.name, state, issuer))
+            state = replace(state, anchor=IssuerState.begin(issuer).anchor)
+        check_history(issuer, state)
+        return state
+
+    def find(self, policy: str, name: str) -> IssuerState | None:
+        """What the file of an issuer holds, under whatever anchor; None if there is none.
+
+        Args:
+            policy: The identity of the policy.
+            name: The policy's own name of the issuer.
+
+        Raises:
+            StateFault: ``state.corrupt``.
+        """
+        file = self.file(policy, name)
+        try:
+            state = read_state(read_bytes(file, max_bytes=MAX_STATE_BYTES), name)
+        except FileMissing:
+            return None
+        except FileFault as fault:
+            raise StateFault("state.corrupt", fault.message, path=str(file)) from fault
+        except InputRefused as exc:
+            place = f"{exc.path}: " if exc.path else ""
+            message = f"{place}{exc.message} ({exc.code})"
+            hint = "Upgrade cardsign, if a newer one wrote it." if exc.path == "/format" else ""
+            raise StateFault("state.corrupt", message, path=str(file), hint=hint) from exc
+        if state.policy != policy:
+            raise StateFault("state.corrupt", "it is of another policy", path=str(file))
+        return state
+
+    def create(self, issuer: Enrolment, state: IssuerState) -> None:
+        """Begin to remember an issuer; what is remembered under the same anchor stays.
+
+        Raises:
+            StateFault: ``state.corrupt``, ``state.other_anchor``, ``state.fork``, ``state.busy``.
+            FileFault: ``file.unwritable``, and others of the folder.
+        """
+        with self._held(issuer):
+            if self.find(issuer.policy, issuer.name) is None:
+                self.keep(issuer, state)
+            else:
+                self.recall(issuer)
+
+    def adopt(self, issuer: Enrolment) -> bool:
+        """Go on under changed origins, where a keyset anchor vouches for what is remembered.
+
+        All of it was reached from the anchor by lawful steps, wherever it was fetched. After a
+        first contact the place was all that vouched for it, so nothing is taken over.
+
+        Returns:
+            Whether anything had to be changed.
+
+        Raises:
+            StateFault: ``state.other_anchor``, and others of :meth:`recall`.
+        """
+        with self._held(issuer):
+            state = self.find(issuer.policy, issuer.name)
+            own = IssuerState.begin(issuer)
+            if state is None or state.origins == own.origins:
+                self.recall(issuer)
+                return False
+            if state.anchor != own.anchor and not _continues(issuer.anchor, state):
+                raise self._fault("state.other_anchor", issuer, _other(issuer.name, state, issuer))
+            if not isinstance(issuer.anchor, KeysetAnchor):
+                raise self._fault("state.other_anchor", issuer, _other(issuer.name, state, issuer))
+            self.keep(issuer, replace(state, anchor=own.anchor, origins=own.origins, cards=()))
+        return True
+
+    def forget(self, policy: str, name: str) -> bool:
+        """Remove what is remembered of an issuer; whether there was anything.
+
+        Raises:
+            StateFault: ``state.busy``.
+            FileFault: ``file.unwritable``.
+        """
+        file = self.file(policy, name)
+        if not file.exists():
+            return False
+        with self._alone(file, name):
+            remove(file)
+        return True
+
+    def names(self) -> tuple[tuple[str, str], ...]:
+        """(name, policy) of everybody of whom there is readable state, sorted."""
+        found = []
+        for file in sorted(self.path.glob(f"*{_ENDING}")):
+            name = file.name.removesuffix(_ENDING).rpartition(".")[0]
+            try:
+                policy = read_state(read_bytes(file, max_bytes=MAX_STATE_BYTES), name).policy
+            except (FileFault, InputRefused):
+                continue
+            found.append((name, policy))
+        return tuple(sorted(found))
+
+    def file(self, policy: str, name: str) -> Path:
+        """Where an issuer of a policy is remembered."""
+        if not ISSUER_NAME.fullmatch(name):  # it is also a path, and must not leave the folder
+            raise StateFault("state.missing", f"no issuer can be called {name!r}")
+        return self.path / f"{name}.{hashlib.sha256(policy.encode()).hexdigest()[:16]}{_ENDING}"
+
+    def _begun(self, issuer: Enrolment) -> IssuerState:
+        # Under `tofu` empty state would be another first contact, with whoever answers now.
+        if issuer.floor is None or isinstance(issuer.anchor, TofuAnchor):
+            missing = f"nothing is remembered of {issuer.name!r} under this policy"
+            raise self._fault("state.missing", issuer, missing)
+        begun = f"the state of {issuer.name!r} was begun anew; trust.lock names him"
+        return replace(IssuerState.begin(issuer), notes=(Reason.of("state.created", begun),))
+
+    def _held(self, issuer: Enrolment) -> AbstractContextManager[None]:
+        make_directory(self.path, mode=_DIRECTORY_MODE)
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise FileFault("file.unwritable", "the folder is read-only", path=str(self.path))
+        return self._alone(self.file(issuer.policy, issuer.name), issuer.name)
+
+    def _alone(self, file: Path, name: str) -> AbstractContextManager[None]:
+        message = f"another process holds the state of {name!r}"
+        busy = StateFault("state.busy", message, path=str(file))
+        return locked(file.with_suffix(".lock"), patience=self._patience, busy=busy)
+
+    def _fault(self, code: str, issuer: Enrolment, message: str) -> StateFault:
+        return StateFault(
+            code,
+            message,
+            path=str(self.file(issuer.policy, issuer.name)),
+            hint=_WAYS_OUT.format(name=issuer.name) if code == "state.other_anchor" else "",
+        )
+
+
+_WAYS_OUT: Final = (
+    "If you did not change anchor or origins, put the old ones back. If you did: cardsign trust "
+    "init takes over what the same keyset vouches for. Otherwise cardsign trust known forget "
+    "{name}, then cardsign trust init; the floors of trust.lock stay. A first contact is then made "
+    "again: compare its digest with the issuer."
+)
+
+
+def _other(name: str, state: IssuerState, issuer: Enrolment) -> str:
+    if state.origins != IssuerState.begin(issuer).origins:
+        return f"{name!r} is remembered at other origins: {', '.join(state.origins) or 'any'}"
+    return f"{name!r} is remembered under another anchor"
+
+
+def _continues(anchor: Anchor, state: IssuerState) -> bool:
+    """Whether an anchor that was moved is of the history that is remembered.
+
+    It is if it names a statement that is held or was passed. One that is newer is a floor until
+    the walk from what is held has come through it, and must therefore name the same issuer.
+    """
+    held = state.keyset
+    if not isinstance(anchor, KeysetAnchor) or held is None:
+        return False
+    if anchor.issuer not in (None, held.issuer):
+        return False
+    if isinstance(anchor.pin, RootPin):
+        return anchor.pin == RootPin.of(held.root)
+    return anchor.pin in state.way or (anchor.issuer is not None and held.id < anchor.pin)
+
+
+# One issuer's state as JSON, `cardsign-state/1`; read back as strictly as what strangers send.
 
 
 STATE_FORMAT: Final = "cardsign-state/1"
@@ -54,32 +473,33 @@ MAX_STATE_BYTES: Final = 1024 * 1024
 
 _MAX_DEPTH: Final = 8
 _MEMBERS: Final = (
-    *("format", "issuer", "anchor", "keyset", "release", "floor"),
+    *("format", "issuer", "policy", "anchor", "origins", "keyset", "release"),
     *("newest_iat", "jwks", "first_contact", "signed_before", "passed", "cards"),
 )
 
 
-def state_bytes(name: str, known: Known) -> bytes:
-    """The file that holds what is known of the issuer `name`; the same for the same."""
-    contact = known.first_contact
+def state_bytes(name: str, state: IssuerState) -> bytes:
+    """The file that holds what is remembered of the issuer `name`; the same for the same."""
+    contact = state.first_contact
     document = {
         "format": STATE_FORMAT,
         "issuer": name,
-        "anchor": known.anchor,
-        "keyset": _statement_text(known.keyset),
-        "release": _statement_text(known.release),
-        "floor": floor_to_json(known.floor),
-        "newest_iat": known.newest_iat,
-        "jwks": None if known.jwks is None else _jwks_to_json(known.jwks),
+        "policy": state.policy,
+        "anchor": state.anchor,
+        "origins": list(state.origins),
+        "keyset": _statement_text(state.keyset),
+        "release": _statement_text(state.release),
+        "newest_iat": state.newest_iat,
+        "jwks": None if state.jwks is None else _jwks_to_json(state.jwks),
         "first_contact": None if contact is None else contact.to_json(),
-        "signed_before": known.signed_before,
-        "passed": [pin.to_json() for pin in known.passed],
-        "cards": list(known.cards),
+        "signed_before": state.signed_before,
+        "passed": [passed.to_json() for passed in state.passed],
+        "cards": list(state.cards),
     }
     return json.dumps(document, indent=2, sort_keys=True).encode("ascii") + b"\n"
 
 
-def read_state(data: bytes, name: str) -> Known:
+def read_state(data: bytes, name: str) -> IssuerState:
     """Read what :func:`state_bytes` wrote for `name`. No signature is verified again.
 
     Raises:
@@ -88,8 +508,7 @@ def read_state(data: bytes, name: str) -> Known:
     """
     document = parse_object(data, max_bytes=MAX_STATE_BYTES, max_depth=_MAX_DEPTH)
     read.a_format(document.get("format"), STATE_FORMAT)
-    # Files of before the member `cards` are read on: a memory is never begun anew for a version.
-    members = read.exact_object({"cards": [], **document}, _MEMBERS, "")
+    members = read.exact_object(document, _MEMBERS, "")
     if members["issuer"] != name:
         raise read.refused("/issuer", f"the issuer {name!r}")
     signed_before = members["signed_before"]
@@ -97,18 +516,25 @@ def read_state(data: bytes, name: str) -> Known:
         raise read.refused("/signed_before", "true or false")
     keyset, release = (_bytes(members[one], f"/{one}") for one in ("keyset", "release"))
     jwks, contact = members["jwks"], members["first_contact"]
-    return Known(
+    return IssuerState(
+        _text(members["policy"], "/policy"),
         read.digest(members["anchor"], "/anchor"),
+        tuple(_text(one, path) for one, path in read.items(members["origins"], "/origins")),
         None if keyset is None else read_keyset(keyset),
         None if release is None else read_release(release),
-        floor_of(members["floor"], "/floor"),
         time_of(members["newest_iat"], "/newest_iat"),
         None if jwks is None else _jwks_of(jwks),
         None if contact is None else keyset_id(contact, "/first_contact"),
         signed_before,
-        tuple(keyset_id(pin, path) for pin, path in read.items(members["passed"], "/passed")),
+        tuple(keyset_id(one, path) for one, path in read.items(members["passed"], "/passed")),
         tuple(_url(url, path) for url, path in read.items(members["cards"], "/cards")),
     )
+
+
+def _text(value: Json, path: str) -> str:
+    if not isinstance(value, str):
+        raise read.refused(path, "a string")
+    return value
 
 
 def _url(value: Json, path: str) -> str:
@@ -130,14 +556,7 @@ def _bytes(value: Json, path: str) -> bytes | None:
 
 def _statement_text(statement: KeysetStatement | ReleaseStatement | None) -> str | None:
     """The statement in its shortest form, so that it is never too long to be read again."""
-    if statement is None:
-        return None
-    envelope = statement.envelope
-    document = {
-        "payload": base64url.encode(envelope.payload),
-        "signatures": [signature.to_json() for signature in envelope.signatures],
-    }
-    return json.dumps(document, separators=(",", ":"))
+    return None if statement is None else statement.envelope.to_bytes().decode("ascii")
 
 
 def _jwks_to_json(jwks: JwkSet) -> dict[str, Json]:
@@ -162,236 +581,3 @@ def _jwks_of(value: Json) -> JwkSet:
             case _:
                 raise read.refused(path, "kid, code and message")
     return replace(JwkSet.of(keys), skipped=tuple(skipped))
-
-
-#: Seconds to wait for another process that verifies a card of the same issuer.
-PATIENCE: Final = 10.0
-
-_DIRECTORY_MODE: Final = 0o700
-_ENDING: Final = ".json"
-
-
-class DirectoryMemory:
-    """A folder that remembers; satisfies :class:`cardsign.trust.known.Memory`.
-
-    Args:
-        path: The folder; it need not exist.
-        floors: Those of the lock, by issuer. Where memory and lock differ the higher one holds.
-        patience: Seconds to wait for another process.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        floors: Mapping[str, Floor] | None = None,
-        *,
-        patience: float = PATIENCE,
-    ) -> None:
-        self.path = path
-        self._floors = dict(floors or {})
-        self._patience = patience
-
-    @contextmanager
-    def of(self, enrolment: Enrolment) -> Iterator[DirectoryMemo]:
-        """The issuer's place, held alone among processes; that it can be written is certain.
-
-        Raises:
-            StateFault: ``state.busy``, or as :meth:`recall`.
-            FileFault: ``file.unwritable``, and others of the folder.
-        """
-        if not self.path.is_dir():
-            self.recall(enrolment)  # no folder is made for what is missing anyway
-        with self._held(enrolment.name):
-            known, notes = self.recall(enrolment)
-            pin = _pin_of(enrolment.anchor)
-            memo = DirectoryMemo(self._file(enrolment.name), enrolment.name, known, notes, pin)
-            if notes:
-                memo.begin()
-            yield memo
-
-    def recall(self, enrolment: Enrolment) -> tuple[Known, tuple[Reason, ...]]:
-        """What is remembered of an issuer, with the lock's floors; nothing is written.
-
-        Raises:
-            StateFault: ``state.missing``, ``state.corrupt``, ``state.other_anchor``,
-                ``state.fork``.
-        """
-        floor = self._floors.get(enrolment.name)
-        known = self.find(enrolment.name)
-        if known is None:
-            return self._begun(enrolment, floor)
-        digest = anchor_digest(enrolment.anchor)
-        if known.anchor != digest:
-            if not _continues(enrolment.anchor, known):
-                raise self._fault("state.other_anchor", enrolment.name)
-            known = replace(known, anchor=digest)
-        # What is held, and what led to it, against the lock first; then what stays a floor besides.
-        lower = self._with_pin(enrolment, known, floor or Floor())
-        for passed in known.way:
-            if lower.keyset is not None and passed.number == lower.keyset.number:
-                raise_floor(enrolment.name, Floor(passed), lower)
-        raise_floor(enrolment.name, known.as_floor(), lower)
-        return replace(known, floor=raise_floor(enrolment.name, known.floor, lower)), ()
-
-    def find(self, name: str) -> Known | None:
-        """What the file of an issuer holds, under whatever anchor; None if there is none.
-
-        Raises:
-            StateFault: ``state.corrupt``.
-        """
-        file = self._file(name)
-        try:
-            return read_state(read_bytes(file, max_bytes=MAX_STATE_BYTES), name)
-        except FileFault as fault:
-            if fault.code == "file.not_found":
-                return None
-            raise StateFault("state.corrupt", fault.message, path=str(file)) from fault
-        except InputRefused as exc:
-            place = f"{exc.path}: " if exc.path else ""
-            message = f"{place}{exc.message} ({exc.code})"
-            hint = "Upgrade cardsign, if a newer one wrote it." if exc.path == "/format" else ""
-            raise StateFault("state.corrupt", message, path=str(file), hint=hint) from exc
-
-    def create(self, enrolment: Enrolment, known: Known) -> None:
-        """Begin to remember an issuer; what is remembered under the same anchor stays.
-
-        Raises:
-            StateFault: ``state.corrupt``, ``state.other_anchor``, ``state.fork``, ``state.busy``.
-            FileFault: ``file.unwritable``, and others of the folder.
-        """
-        with self._held(enrolment.name):
-            if self.find(enrolment.name) is None:
-                DirectoryMemo(self._file(enrolment.name), enrolment.name, None).keep(known)
-            else:
-                self.recall(enrolment)
-
-    def forget(self, name: str) -> bool:
-        """Remove what is remembered of an issuer; whether there was anything.
-
-        Raises:
-            StateFault: ``state.busy``.
-            FileFault: ``file.unwritable``.
-        """
-        file = self._file(name)
-        if not file.exists():
-            return False
-        with self._held(name):
-            remove(file)
-        return True
-
-    def names(self) -> tuple[str, ...]:
-        """The issuers of whom there is a memory, sorted."""
-        found = (file.name.removesuffix(_ENDING) for file in self.path.glob(f"*{_ENDING}"))
-        return tuple(sorted(name for name in found if ISSUER_NAME.fullmatch(name)))
-
-    @staticmethod
-    def _with_pin(enrolment: Enrolment, known: Known, floor: Floor) -> Floor:
-        """The lock's floor, and the pin where it was moved ahead of what is held."""
-        pin, held = _pin_of(enrolment.anchor), known.keyset
-        if pin is None or held is None or pin.number <= held.number:
-            return floor
-        return raise_floor(enrolment.name, floor, Floor(pin))
-
-    def _begun(self, enrolment: Enrolment, floor: Floor | None) -> tuple[Known, tuple[Reason, ...]]:
-        # Under `tofu` an empty memory would be another first contact, with whoever answers now.
-        if floor is None or isinstance(enrolment.anchor, TofuAnchor):
-            raise self._fault("state.missing", enrolment.name)
-        begun = f"the memory of {enrolment.name!r} was begun anew from the lock"
-        note = Reason.of("state.created", begun)
-        return Known(anchor_digest(enrolment.anchor), floor=floor), (note,)
-
-    def _held(self, name: str) -> AbstractContextManager[None]:
-        lock = self._file(name).with_suffix(".lock")
-        make_directory(self.path, mode=_DIRECTORY_MODE)
-        if not os.access(self.path, os.W_OK | os.X_OK):
-            raise FileFault("file.unwritable", "the folder is read-only", path=str(self.path))
-        return locked(lock, patience=self._patience, busy=self._fault("state.busy", name))
-
-    def _file(self, name: str) -> Path:
-        if not ISSUER_NAME.fullmatch(name):  # it is also a path, and must not leave the folder
-            raise StateFault("state.missing", f"no issuer can be called {name!r}")
-        return self.path / f"{name}{_ENDING}"
-
-    def _fault(self, code: str, name: str) -> StateFault:
-        message = {
-            "state.missing": f"nothing is remembered of {name!r}",
-            "state.busy": f"another process holds the memory of {name!r}",
-            "state.other_anchor": f"{name!r} is remembered under another anchor",
-        }[code]
-        hint = f"If the anchor was changed on purpose: cardsign trust known forget {name}, then "
-        hint += "cardsign trust init. Keep the memories of two policies apart with --state DIR."
-        return StateFault(
-            code,
-            message,
-            path=str(self._file(name)),
-            hint=hint if code == "state.other_anchor" else "",
-        )
-
-
-@dataclass(slots=True)
-class DirectoryMemo:
-    """One issuer's place, for as long as its lock is held.
-
-    Attributes:
-        pin: The statement that the anchor names, through which every way from behind it leads.
-    """
-
-    file: Path
-    name: str
-    known: Known | None
-    notes: tuple[Reason, ...] = ()
-    pin: KeysetId | None = None
-
-    def keep(self, known: Known) -> None:
-        """See :class:`cardsign.trust.known.Memo`; only the file's user can read it.
-
-        Raises:
-            StateFault: ``state.other_anchor``: the step leads past the pin, as a recovery can.
-            FileFault: ``file.unwritable``.
-        """
-        before = None if self.known is None else self.known.keyset
-        after = known.keyset
-        if (
-            self.pin is not None
-            and before is not None
-            and after is not None
-            and before.number < self.pin.number < after.number
-        ):
-            past = f"the statements of {self.name!r} lead past the pin of its anchor"
-            raise StateFault("state.other_anchor", past, path=str(self.file))
-        known = known.after(self.known)
-        if known != self.known:
-            self._write(known)
-            self.known = known
-
-    def begin(self) -> None:
-        """Write what a new memory begins with."""
-        if self.known is not None:
-            self._write(self.known)
-
-    def _write(self, known: Known) -> None:
-        write_atomic(self.file, state_bytes(self.name, known), mode=PRIVATE_MODE)
-
-
-def _continues(anchor: Anchor, known: Known) -> bool:
-    """Whether an anchor that was moved is of the history that is remembered.
-
-    It is if it names a statement that is held or was passed. One that is newer is a floor until
-    the walk from what is held has come through it, and must therefore name the same issuer.
-    """
-    held = known.keyset
-    if not isinstance(anchor, KeysetAnchor) or held is None:
-        return False
-    if anchor.issuer not in (None, held.issuer):
-        return False
-    if isinstance(anchor.pin, RootPin):
-        return anchor.pin == RootPin.of(held.root)
-    return anchor.pin in known.way or (
-        anchor.issuer is not None and anchor.pin.number > held.number
-    )
-
-
-def _pin_of(anchor: Anchor) -> KeysetId | None:
-    if isinstance(anchor, KeysetAnchor) and isinstance(anchor.pin, KeysetId):
-        return anchor.pin
-    return None

@@ -19,13 +19,13 @@ from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
     Envelope,
     StatementRefused,
-    Timed,
+    check_past,
     count,
 )
 from cardsign.statements.keyset import KeysetId, KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
 from cardsign.statements.succession import RootPin, check_first, check_recovery, check_successor
-from cardsign.trust.known import Floor
+from cardsign.trust.lock import RollbackFloor
 
 # What came along with a card. Nothing of it has been checked, and none of it brings trust.
 
@@ -109,19 +109,6 @@ def receive(untrusted_keysets: Iterable[bytes], untrusted_releases: Iterable[byt
     )
 
 
-def check_past(statement: Timed, now: datetime, skew: timedelta) -> None:
-    """Check that a statement has been issued already.
-
-    Raises:
-        StatementRefused: ``statement.not_yet``.
-    """
-    ahead = statement.iat - now.timestamp()
-    if ahead > skew.total_seconds():
-        raise StatementRefused(
-            "statement.not_yet", f"issued at {statement.iat}, {ahead:.0f} s from now"
-        )
-
-
 def reason_of(refusal: StatementRefused, statement: KeysetStatement | ReleaseStatement) -> Reason:
     """Why a statement was left, with its name."""
     return Reason.of(refusal.code, f"{name_of(statement)}: {refusal.message}", hint=refusal.hint)
@@ -174,7 +161,7 @@ class Walk:
     now: datetime
     skew: timedelta
     keep: Callable[[KeysetStatement], None]
-    floor: Floor = field(default_factory=Floor)
+    floor: RollbackFloor = field(default_factory=RollbackFloor)
     _findings: list[Reason] = field(default_factory=list)
     _refused: dict[Envelope, Reason] = field(default_factory=dict)
 
@@ -312,7 +299,7 @@ class Walk:
                 self._refused[statement.envelope] = Reason.of("statement.unsigned", forged)
 
 
-def _check_not_below(keyset: KeysetStatement, floor: Floor) -> None:
+def _check_not_below(keyset: KeysetStatement, floor: RollbackFloor) -> None:
     least = floor.keyset
     if least is not None and keyset.number < least.number:
         raise StatementRefused(
@@ -322,7 +309,7 @@ def _check_not_below(keyset: KeysetStatement, floor: Floor) -> None:
         )
 
 
-def _check_no_fork(keyset: KeysetStatement, floor: Floor) -> None:
+def _check_no_fork(keyset: KeysetStatement, floor: RollbackFloor) -> None:
     least = floor.keyset
     if least is None or keyset.number != least.number:
         return
@@ -366,7 +353,7 @@ def choose_release(
     held: ReleaseStatement | None,
     offered: Iterable[ReleaseStatement],
     keyset: KeysetStatement,
-    floor: Floor,
+    floor: RollbackFloor,
     *,
     now: datetime,
     skew: timedelta,
@@ -440,7 +427,7 @@ def _rightful(
     return rightful
 
 
-def check_release_floor(release: ReleaseStatement, floor: Floor) -> None:
+def check_release_floor(release: ReleaseStatement, floor: RollbackFloor) -> None:
     """Check that a release is not older than, or other than, what a floor names.
 
     Raises:

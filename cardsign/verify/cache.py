@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Final, TypeAlias
 
 from cardsign.trust.policy import Expectation, Policy
-from cardsign.trust.resolve import Standing
+from cardsign.trust.resolve import IssuerTrust
 from cardsign.verify.report import Report
 
 #: Verdicts; one holds a card of some 10 KiB, and 256 KiB at most.
@@ -28,11 +28,11 @@ Matter: TypeAlias = tuple[object, ...]
 
 
 def matter_of(
-    untrusted_bytes: bytes, expect: Expectation | None, policy: Policy, standing: Standing
+    untrusted_bytes: bytes, expect: Expectation | None, policy: Policy, trust: IssuerTrust
 ) -> Matter:
     """What the verdict on a card would be about."""
     digest = hashlib.sha256(untrusted_bytes).digest()
-    return digest, expect, policy.digest, standing.fingerprint
+    return digest, expect, policy.digest, trust.fingerprint
 
 
 class VerdictCache:

@@ -10,8 +10,8 @@ from cardsign.card.interfaces import current_interfaces
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused
 from cardsign.reasons import Reason
-from cardsign.trust.known import NO_MEMORY, Memory
 from cardsign.trust.policy import Extended, Policy, PublicSubject
+from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
 from cardsign.urls import interface_url
 from cardsign.verify.cache import VerdictCache
@@ -28,7 +28,7 @@ def examine_extended(
     policy: Policy,
     now: datetime,
     evidence: Evidence = NO_EVIDENCE,
-    memory: Memory = NO_MEMORY,
+    memory: IssuerStates = NO_STATES,
     cache: VerdictCache | None = None,
     historic: bool = False,
 ) -> tuple[Report, Report]:

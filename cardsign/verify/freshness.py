@@ -14,7 +14,7 @@ from cardsign.errors import CardRefused
 from cardsign.reasons import Reason
 from cardsign.statements.release import FLOOR_EXTENDED, ListedCard, ReleaseStatement
 from cardsign.trust.policy import AtOrigin, CardUrl, Expectation, Extended
-from cardsign.trust.resolve import AcceptedKey, Standing
+from cardsign.trust.resolve import AcceptedKey, IssuerTrust
 from cardsign.urls import parse_origin, parse_url
 from cardsign.verify.report import Answer
 
@@ -45,13 +45,13 @@ def read_marker(
     return marker, None
 
 
-def may_sign_now(key: AcceptedKey, standing: Standing) -> Reason | None:
+def may_sign_now(key: AcceptedKey, trust: IssuerTrust) -> Reason | None:
     """Why a key may not sign cards now (rule V4), or None if it may."""
-    kid, seconds = key.public.kid, standing.now.timestamp()
+    kid, seconds = key.public.kid, trust.now.timestamp()
     if not key.signs_cards:
         return Reason.of("key.role", f"the key {kid!r} has not the role card")
-    early = key.nbf is not None and seconds < key.nbf - standing.skew.total_seconds()
-    if early and not standing.clock_is_behind:  # else nothing is trusted in any case
+    early = key.nbf is not None and seconds < key.nbf - trust.skew.total_seconds()
+    if early and not trust.clock_is_behind:  # else nothing is trusted in any case
         return Reason.of("key.not_yet_valid", f"the key {kid!r} counts from {key.nbf} on")
     if key.exp is not None and seconds >= key.exp:
         return Reason.of("key.expired", f"the key {kid!r} has not counted since {key.exp}")
@@ -61,7 +61,7 @@ def may_sign_now(key: AcceptedKey, standing: Standing) -> Reason | None:
 def currency(
     served_as_is: bytes | None,
     marker: ExtendedMarker | None,
-    standing: Standing,
+    trust: IssuerTrust,
     expect: Expectation | None,
 ) -> tuple[Answer, Reason | None]:
     """Whether a card is known to be current, and if not, why.
@@ -69,28 +69,28 @@ def currency(
     Args:
         served_as_is: The received document's payload under that profile, if it has one.
         marker: That of an extended card.
-        standing: Who may speak, and what has been said.
+        trust: Who may speak, and what has been said.
         expect: What was asked for.
     """
-    if marker is not None and standing.now.timestamp() >= marker.exp:
+    if marker is not None and trust.now.timestamp() >= marker.exp:
         expired = f"the card says that it expired at {marker.exp}"
         return "no", Reason.of("extended.expired", expired)
-    release = standing.release
+    release = trust.release
     if release is None:
         return "unknown", None
     if marker is None:
-        against = _public(served_as_is, release, standing, expect)
+        against = _public(served_as_is, release, trust, expect)
     else:
         against = _extended(marker, release)
     if against is not None:
         return "no", against
-    return ("unknown", None) if standing.hindrances else ("yes", None)
+    return ("unknown", None) if trust.hindrances else ("yes", None)
 
 
 def _public(
     served_as_is: bytes | None,
     release: ReleaseStatement,
-    standing: Standing,
+    trust: IssuerTrust,
     expect: Expectation | None,
 ) -> Reason | None:
     digest = hashlib.sha256(served_as_is or b"").hexdigest()
@@ -98,7 +98,7 @@ def _public(
     if not listed:
         missing = f"release {release.seq} does not list a card with the payload {digest}"
         return Reason.of("card.digest_unlisted", missing)
-    here = [card for card in listed if _is_at(card, standing, expect)]
+    here = [card for card in listed if _is_at(card, trust, expect)]
     if not here:
         elsewhere = f"release {release.seq} lists it for {', '.join(card.url for card in listed)}"
         return Reason.of("card.listed_elsewhere", elsewhere)
@@ -109,7 +109,7 @@ def _public(
     return None
 
 
-def _is_at(card: ListedCard, standing: Standing, expect: Expectation | None) -> bool:
+def _is_at(card: ListedCard, trust: IssuerTrust, expect: Expectation | None) -> bool:
     """Whether a card is listed for where it was asked from, or at least for where it may stand."""
     try:
         url = parse_url(card.url)
@@ -120,7 +120,7 @@ def _is_at(card: ListedCard, standing: Standing, expect: Expectation | None) -> 
             return url == parse_url(asked)
         case AtOrigin(origin) if url.origin != parse_origin(origin):
             return False
-    return standing.may_stand_at(url)
+    return trust.may_stand_at(url)
 
 
 def _extended(marker: ExtendedMarker, release: ReleaseStatement) -> Reason | None:

@@ -30,7 +30,7 @@ from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
 from cardsign.trust.policy import Enrolment, Expectation, Policy
-from cardsign.trust.resolve import AcceptedKey, Standing
+from cardsign.trust.resolve import AcceptedKey, IssuerTrust
 from cardsign.verify.freshness import currency, may_sign_now, read_marker
 from cardsign.verify.report import Answers, SignatureReport, SignatureVerdict
 
@@ -47,7 +47,7 @@ def examine_signature(
     *,
     expect: Expectation | None,
     policy: Policy,
-    standing: Standing | None,
+    trust: IssuerTrust | None,
 ) -> SignatureReport:
     """Say what one entry of `signatures` is worth to the subject (rule V1).
 
@@ -59,20 +59,20 @@ def examine_signature(
         payloads: The card's.
         expect: Whose card it should be, and of which kind.
         policy: The whole policy; entries for other issuers only explain.
-        standing: Who may speak for the subject now; None where the policy names nobody.
+        trust: Who may speak for the subject now; None where the policy names nobody.
     """
     path = f"/signatures/{index}"
     # (1) its shape and header
-    allowed = standing.enrolment.algorithms if standing else DEFAULT_ALGORITHMS
+    allowed = trust.issuer.algorithms if trust else DEFAULT_ALGORITHMS
     try:
         entry = read_entry(untrusted_entry, algorithms=allowed)
     except SignatureRefused as refusal:
         reason = Reason.from_error(refusal, path + refusal.path)
         return _worthless(index, None, "refused", reason, Answers("no"))
     # (2) the key that its kid names
-    key = standing.find(entry.header.kid) if standing else None
-    if standing is None or key is None:
-        return _without_key(index, entry, policy, standing)
+    key = trust.find(entry.header.kid) if trust else None
+    if trust is None or key is None:
+        return _without_key(index, entry, policy, trust)
     # (3) the payloads that it fits
     try:
         matched = matching_payloads(entry, key.public, payloads)
@@ -83,7 +83,7 @@ def examine_signature(
         bad = Reason.of("sig.bad", "the signature fits no payload of this card", path)
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
     # (4), (5) whether it may count, and its answers
-    return _judge(index, entry.header, key, matched, payloads, expect, standing)
+    return _judge(index, entry.header, key, matched, payloads, expect, trust)
 
 
 def _worthless(
@@ -105,23 +105,23 @@ def _worthless(
 
 
 def _without_key(
-    index: int, entry: Entry, policy: Policy, standing: Standing | None
+    index: int, entry: Entry, policy: Policy, trust: IssuerTrust | None
 ) -> SignatureReport:
     """A signature of which nothing can be checked; its kid is a claim, and explains only."""
     kid = entry.header.kid
     verdict: SignatureVerdict = "unknown-key"
     answers = Answers()
     code, message = "key.unknown", f"no accepted key has the kid {kid!r}"
-    if standing is not None and kid in standing.revoked:
+    if trust is not None and kid in trust.revoked:
         verdict, answers = "revoked", Answers(current="no")
         code, message = "key.revoked", f"the key {kid!r} is revoked"
-    elif standing is not None and kid in standing.unsupported:
+    elif trust is not None and kid in trust.unsupported:
         code, message = "key.unsupported", f"the key {kid!r} is of a type that is not supported"
-    elif standing is not None and standing.offered and standing.offered.find(kid) is not None:
+    elif trust is not None and trust.offered and trust.offered.find(kid) is not None:
         answers = Answers(authorised="no")
         code = "trust.key_changed"
         message = f"the key {kid!r} is published, and nothing that you trust endorses it"
-    elif policy.pinned_elsewhere(kid, standing.enrolment if standing else None):
+    elif policy.pinned_elsewhere(kid, trust.issuer if trust else None):
         verdict = "not-enrolled"
         code, message = "key.not_enrolled", f"the key {kid!r} is enrolled, but not for this subject"
     reason = Reason.of(code, message, f"/signatures/{index}")
@@ -176,26 +176,26 @@ def _judge(
     matched: list[Payload],
     payloads: Payloads,
     expect: Expectation | None,
-    standing: Standing,
+    trust: IssuerTrust,
 ) -> SignatureReport:
     path = f"/signatures/{index}"
-    enrolment = standing.enrolment
+    enrolment = trust.issuer
     allowed = [p for p in matched if _may_count(header, p, enrolment)]  # (4)
     payload = (allowed or matched)[0]
     left_open = payloads.left_open(payload, accept_lossy=bool(allowed))
     marker, other_kind = read_marker(payload.value, expect)  # (5)
     refusals = [
-        may_sign_now(key, standing),
+        may_sign_now(key, trust),
         other_kind,
-        _outside(payload, standing),
+        _outside(payload, trust),
         _no_card(payload),
     ]
     against = [reason for reason in refusals if reason is not None]
     whole = payloads.of("served-as-is")
-    current, why = currency(whole.data if whole else None, marker, standing, expect)
+    current, why = currency(whole.data if whole else None, marker, trust, expect)
     verdict: SignatureVerdict = "valid"
     reasons = [*against, *([why] if why else [])]
-    if key.public.thumbprint in standing.revoked:
+    if key.public.thumbprint in trust.revoked:
         verdict, current = "revoked", "no"
         reasons.insert(0, Reason.of("key.revoked", f"the key {header.kid!r} is revoked", path))
     elif not allowed:
@@ -223,14 +223,14 @@ def _judge(
             current=current,
             complete="no" if left_open.fails else "yes",
         ),
-        ends=_ends(key, marker, standing),
+        ends=_ends(key, marker, trust),
         document=payload.value if counts else None,
     )
 
 
-def _ends(key: AcceptedKey, marker: ExtendedMarker | None, standing: Standing) -> datetime | None:
+def _ends(key: AcceptedKey, marker: ExtendedMarker | None, trust: IssuerTrust) -> datetime | None:
     """The least of all deadlines (rule V8)."""
-    ends = [*standing.deadlines, *([key.exp] if key.exp is not None else [])]
+    ends = [*trust.deadlines, *([key.exp] if key.exp is not None else [])]
     if marker is not None:
         ends.append(marker.exp)
     return datetime.fromtimestamp(min(ends), UTC) if ends else None
@@ -261,11 +261,11 @@ def _why_not(
     return "other-profile", Reason.of("sig.other_profile", explained, path)
 
 
-def _outside(payload: Payload, standing: Standing) -> Reason | None:
+def _outside(payload: Payload, trust: IssuerTrust) -> Reason | None:
     """Why the payload's interfaces are not the subject's (rule V4), or None if they are."""
     try:
-        places, reserved = standing.enrolment.places, standing.reserved
-        check_interfaces(payload.value, places, standing.origins, reserved)
+        places, reserved = trust.issuer.places, trust.reserved
+        check_interfaces(payload.value, places, trust.origins, reserved)
     except CardRefused as refusal:
         return Reason.from_error(refusal, payload.received_at(refusal.path))
     return None

@@ -13,16 +13,16 @@ unless the card is trusted. Both take the same steps:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from cardsign.card.canonical import FULL_PROFILES
 from cardsign.card.coverage import Payloads
 from cardsign.card.document import Card
 from cardsign.errors import InputRefused
 from cardsign.reasons import Reason
-from cardsign.trust.known import NO_MEMORY, Memo, Memory
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
@@ -33,7 +33,8 @@ from cardsign.trust.policy import (
     Policy,
     public_subject,
 )
-from cardsign.trust.resolve import Standing, end_of, establish
+from cardsign.trust.resolve import IssuerTrust, end_of, resolve_issuer
+from cardsign.trust.state import NO_STATES, IssuerState, IssuerStates
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
 from cardsign.verify.cache import VerdictCache, matter_of
 from cardsign.verify.report import (
@@ -55,7 +56,7 @@ def verify_card(
     policy: Policy,
     now: datetime,
     evidence: Evidence = NO_EVIDENCE,
-    memory: Memory = NO_MEMORY,
+    memory: IssuerStates = NO_STATES,
     cache: VerdictCache | None = None,
     historic: bool = False,
 ) -> VerifiedCard:
@@ -89,7 +90,7 @@ def examine_card(
     policy: Policy,
     now: datetime,
     evidence: Evidence = NO_EVIDENCE,
-    memory: Memory = NO_MEMORY,
+    memory: IssuerStates = NO_STATES,
     cache: VerdictCache | None = None,
     historic: bool = False,
 ) -> Report:
@@ -124,20 +125,23 @@ def examine_card(
         report = _judged(untrusted_bytes, expect, policy, None, now)
         return replace(report, historic=historic)
     if enrolment.is_holder:
-        memory = NO_MEMORY
-    with memory.of(enrolment) as memo:
+        memory = NO_STATES
+    keep = partial(memory.keep, enrolment)
+    with memory.of(enrolment) as state:
         # (2) who may speak for that issuer now
-        standing = establish(enrolment, policy.limits, evidence, memo, now=now, historic=historic)
-        standing = replace(standing, reserved=policy.reserved_from(enrolment))
+        trust = resolve_issuer(
+            enrolment, policy.limits, evidence, state, now=now, keep=keep, historic=historic
+        )
+        trust = replace(trust, reserved=policy.reserved_from(enrolment))
         # (3) to (5) the verdict, or one of before in the same matter
-        matter = matter_of(untrusted_bytes, expect, policy, standing)
+        matter = matter_of(untrusted_bytes, expect, policy, trust)
         known = cache.get(matter, now) if cache else None
-        report = known or _judged(untrusted_bytes, expect, policy, standing, now)
+        report = known or _judged(untrusted_bytes, expect, policy, trust, now)
         if cache and not known:
             cache.put(matter, now, report)
         # (6) what is remembered
         if not historic:
-            _remember_signed(memo, report)
+            _remember_signed(trust.state, report, keep)
     return replace(report, historic=historic)
 
 
@@ -145,11 +149,11 @@ def _judged(
     untrusted_bytes: bytes,
     expect: Expectation | None,
     policy: Policy,
-    standing: Standing | None,
+    trust: IssuerTrust | None,
     now: datetime,
 ) -> Report:
     """What the bytes, the subject, the policy and the time come to; nothing is remembered."""
-    subject = _subject(expect, standing.enrolment if standing else None)
+    subject = _subject(expect, trust.issuer if trust else None)
     # (3) the card, read strictly
     try:
         card = Card.from_bytes(
@@ -161,18 +165,18 @@ def _judged(
         report = Report.unread(refusal, subject, now)
         return replace(
             report,
-            reasons=(*report.reasons, *(standing.notes if standing else ())),
-            keyset=_keyset_used(standing),
-            release=_release_used(standing),
+            reasons=(*report.reasons, *(trust.notes if trust else ())),
+            keyset=_keyset_used(trust),
+            release=_release_used(trust),
         )
     # (4) each signature by itself
     payloads = Payloads(card.document)
     signatures = tuple(
-        examine_signature(index, entry, payloads, expect=expect, policy=policy, standing=standing)
+        examine_signature(index, entry, payloads, expect=expect, policy=policy, trust=trust)
         for index, entry in enumerate(card.signatures)
     )
     # (5) the best single one decides
-    return _concluded(card, signatures, standing, expect, subject, now)
+    return _concluded(card, signatures, trust, expect, subject, now)
 
 
 def _subject(expect: Expectation | None, enrolment: Enrolment | None) -> str | None:
@@ -189,15 +193,16 @@ def _subject(expect: Expectation | None, enrolment: Enrolment | None) -> str | N
     return name
 
 
-def _remember_signed(memo: Memo, report: Report) -> None:
+def _remember_signed(
+    state: IssuerState | None, report: Report, keep: Callable[[IssuerState], None]
+) -> None:
     """From the first good signature on, no card of this issuer may be unsigned."""
-    known = memo.known
     good = any(
         one.counts and one.answers.authorised == "yes" and one.answers.current != "no"
         for one in report.signatures
     )
-    if known is not None and good and not known.signed_before:
-        memo.keep(replace(known, signed_before=True))
+    if state is not None and good and not state.signed_before:
+        keep(replace(state, signed_before=True))
 
 
 # ------------------------------------------------------------------ the best one decides
@@ -206,23 +211,23 @@ def _remember_signed(memo: Memo, report: Report) -> None:
 def _concluded(
     card: Card,
     signatures: tuple[SignatureReport, ...],
-    standing: Standing | None,
+    trust: IssuerTrust | None,
     expect: Expectation | None,
     subject: str | None,
     now: datetime,
 ) -> Report:
     """The verdict on a card whose signatures have been examined one by one."""
-    if standing is not None and standing.enrolment.require:
-        signatures = tuple(_with_required(one, signatures, standing) for one in signatures)
+    if trust is not None and trust.issuer.require:
+        signatures = tuple(_with_required(one, signatures, trust) for one in signatures)
     best = max(signatures, key=lambda one: one.rank, default=None)
-    verdict = _verdict(signatures, best, standing)
-    enrolment = standing.enrolment if standing else None
+    verdict = _verdict(signatures, best, trust)
+    enrolment = trust.issuer if trust else None
     trusted = best if verdict == "trusted" else None
     return Report(
         verdict=verdict,
         subject=subject,
         answers=best.answers if best else Answers(integrity="no"),
-        reasons=tuple(dict.fromkeys(_reasons(card, signatures, best, standing, expect))),
+        reasons=tuple(dict.fromkeys(_reasons(card, signatures, best, trust, expect))),
         signatures=signatures,
         profile=best.profile if best else None,
         uncovered=best.uncovered if best else (),
@@ -230,37 +235,37 @@ def _concluded(
         issuer=enrolment.name if enrolment and not enrolment.is_holder else None,
         valid_until=trusted.ends if trusted else None,
         checked_at=now,
-        keyset=_keyset_used(standing),
-        release=_release_used(standing),
+        keyset=_keyset_used(trust),
+        release=_release_used(trust),
         card=trusted.document if trusted else None,
     )
 
 
-def _keyset_used(standing: Standing | None) -> StatementUsed | None:
+def _keyset_used(trust: IssuerTrust | None) -> StatementUsed | None:
     """The keyset statement on which a verdict rests."""
-    if standing is None or standing.keyset is None:
+    if trust is None or trust.keyset is None:
         return None
-    keyset = standing.keyset
+    keyset = trust.keyset
     return StatementUsed(f"{keyset.epoch}.{keyset.version}", keyset.digest, keyset.exp)
 
 
-def _release_used(standing: Standing | None) -> StatementUsed | None:
+def _release_used(trust: IssuerTrust | None) -> StatementUsed | None:
     """The release statement on which a verdict rests."""
-    if standing is None or standing.release is None:
+    if trust is None or trust.release is None:
         return None
-    return StatementUsed(str(standing.release.seq), standing.release.digest, standing.release.exp)
+    return StatementUsed(str(trust.release.seq), trust.release.digest, trust.release.exp)
 
 
 # ------------------------------------------------------------------ holders
 
 
 def _with_required(
-    one: SignatureReport, signatures: tuple[SignatureReport, ...], standing: Standing
+    one: SignatureReport, signatures: tuple[SignatureReport, ...], trust: IssuerTrust
 ) -> SignatureReport:
     """A report whose `complete` says too whether all required holders signed its payload (V6)."""
     if not one.counts:
         return one
-    require = standing.enrolment.require
+    require = trust.issuer.require
     together = [
         other
         for other in signatures
@@ -287,38 +292,38 @@ def _is_good(one: SignatureReport) -> bool:
 def _verdict(
     signatures: tuple[SignatureReport, ...],
     best: SignatureReport | None,
-    standing: Standing | None,
+    trust: IssuerTrust | None,
 ) -> Verdict:
     if best is None:
-        waits = standing is not None and standing.enrolment.unsigned == "unknown"
-        seen_signed = standing is not None and standing.signed_before
+        waits = trust is not None and trust.issuer.unsigned == "unknown"
+        seen_signed = trust is not None and trust.signed_before
         return "indeterminate" if waits and not seen_signed else "untrusted"
-    if standing is None:
+    if trust is None:
         return "indeterminate"
     if _only_bad(signatures):
         return "invalid"
-    if not standing.has_source or _is_too_old_to_say(best, standing):
+    if not trust.has_source or _is_too_old_to_say(best, trust):
         return "indeterminate"
     answers = best.answers
     if (answers.integrity, answers.authorised, answers.complete) != ("yes", "yes", "yes"):
         return "untrusted"
     if answers.current == "no":
         return "untrusted"
-    if standing.blocks:
+    if trust.blocks:
         return "indeterminate"
-    waived = standing.enrolment.freshness == "waived"
+    waived = trust.issuer.freshness == "waived"
     return "trusted" if answers.current == "yes" or waived else "indeterminate"
 
 
-def _is_too_old_to_say(best: SignatureReport, standing: Standing) -> bool:
+def _is_too_old_to_say(best: SignatureReport, trust: IssuerTrust) -> bool:
     """Whether an unknown key may be one of a newer statement than could be had (rule V7)."""
     given = best.answers.to_json()
     if given["authorised"] != "unknown" or "no" in given.values():
         return False
-    if any(reason.code != "time.historic" for reason in standing.blocks):
+    if any(reason.code != "time.historic" for reason in trust.blocks):
         return True
-    keyset, now = standing.keyset, standing.now.timestamp()
-    return keyset is not None and end_of(keyset, standing.limits.keyset_age) <= now
+    keyset, now = trust.keyset, trust.now.timestamp()
+    return keyset is not None and end_of(keyset, trust.limits.keyset_age) <= now
 
 
 def _only_bad(signatures: tuple[SignatureReport, ...]) -> bool:
@@ -335,24 +340,24 @@ def _reasons(
     card: Card,
     signatures: tuple[SignatureReport, ...],
     best: SignatureReport | None,
-    standing: Standing | None,
+    trust: IssuerTrust | None,
     expect: Expectation | None,
 ) -> Iterator[Reason]:
     """The weightiest first; what a person should do about the card begins there."""
     if best is None:
-        yield from _unsigned_reasons(card, standing)
+        yield from _unsigned_reasons(card, trust)
     if expect is None:
         yield Reason.of("trust.no_expectation", "nobody was named whose card this should be")
-    elif standing is None:
+    elif trust is None:
         yield Reason.of("trust.no_anchor", "the policy names no keys for this subject")
     if best is not None:
-        yield from _signed_reasons(signatures, best, standing)
-    if standing is not None:
-        yield from standing.notes
+        yield from _signed_reasons(signatures, best, trust)
+    if trust is not None:
+        yield from trust.notes
 
 
 def _signed_reasons(
-    signatures: tuple[SignatureReport, ...], best: SignatureReport, standing: Standing | None
+    signatures: tuple[SignatureReport, ...], best: SignatureReport, trust: IssuerTrust | None
 ) -> Iterator[Reason]:
     bad = [one for one in signatures if one.verdict == "invalid"]
     for one in bad:
@@ -360,42 +365,42 @@ def _signed_reasons(
     if bad and best.profiles and "served-as-is" not in best.profiles:
         reduced = "a signature that covers more no longer fits; the one left covers less"
         yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{bad[0].index}")
-    if standing is not None and not standing.has_source:
-        yield from standing.blocks
+    if trust is not None and not trust.has_source:
+        yield from trust.blocks
         return
-    if standing is not None and _is_too_old_to_say(best, standing):
-        yield from (*standing.blocks, *standing.hindrances)
+    if trust is not None and _is_too_old_to_say(best, trust):
+        yield from (*trust.blocks, *trust.hindrances)
     if not best.counts or "no" in best.answers.to_json().values():
         yield from best.reasons
     if not best.counts:
         for one in signatures:
             yield from one.reasons[:1]
-    if standing is not None:
-        yield from standing.blocks
-        if best.counts and standing.enrolment.freshness == "required":
-            yield from _about_currency(best, standing)
+    if trust is not None:
+        yield from trust.blocks
+        if best.counts and trust.issuer.freshness == "required":
+            yield from _about_currency(best, trust)
     yield from best.reasons
-    if standing is not None and best.counts:
-        yield from _about_currency(best, standing)
+    if trust is not None and best.counts:
+        yield from _about_currency(best, trust)
 
 
-def _about_currency(best: SignatureReport, standing: Standing) -> Iterator[Reason]:
+def _about_currency(best: SignatureReport, trust: IssuerTrust) -> Iterator[Reason]:
     if best.answers.current == "unknown":
-        waived = standing.enrolment.freshness == "waived"
+        waived = trust.issuer.freshness == "waived"
         if not waived:
-            yield from standing.hindrances
-        if waived or not standing.hindrances:
+            yield from trust.hindrances
+        if waived or not trust.hindrances:
             code = "trust.freshness_waived" if waived else "trust.freshness_unknown"
             yield Reason.of(code, "there is no evidence that the card is current")
         if waived:
-            yield from standing.hindrances
+            yield from trust.hindrances
     if best.profile not in FULL_PROFILES:
         pruned = f"{best.profile} drops empty values, so it cannot prove an absence"
         yield Reason.of("coverage.absence_unprovable", pruned)
 
 
-def _unsigned_reasons(card: Card, standing: Standing | None) -> Iterator[Reason]:
-    if standing is not None and standing.signed_before:
+def _unsigned_reasons(card: Card, trust: IssuerTrust | None) -> Iterator[Reason]:
+    if trust is not None and trust.signed_before:
         before = "cards of this issuer were signed before, and this one is not"
         yield Reason.of("card.signature_vanished", before)
     yield Reason.of("sig.none", "the card has no `signatures`")

@@ -22,21 +22,21 @@ from cardsign.jose import JwkSet
 from cardsign.net import DEFAULT_POLICY, Asker, Discoverer, Wire
 from cardsign.statements import KeysetId, read_keyset, read_release
 from cardsign.trust import (
+    NO_STATES,
     AtOrigin,
     CardUrl,
-    DirectoryMemory,
+    DirectoryStates,
+    Enrolment,
     Evidence,
     Extended,
-    Floor,
     Holder,
     Issuer,
-    Known,
-    Memory,
+    IssuerState,
+    IssuerStates,
     Policy,
     PublicSubject,
-    TransientMemory,
-    WithoutMemory,
-    anchor_digest,
+    RollbackFloor,
+    TransientStates,
     read_lock,
     read_policy,
 )
@@ -91,8 +91,8 @@ def judge(case: Case) -> Iterator[Outcome]:
 
 
 def policy_of(case: Case) -> Policy:
-    """The policy of a case; equal ones are read once."""
-    return _policy(case.policy)
+    """The policy of a case, with the floors of its lock; equal ones are read once."""
+    return _policy(case.policy).known_as("the case's", _floors(case.lock))
 
 
 @cache
@@ -101,7 +101,7 @@ def _policy(data: bytes) -> Policy:
 
 
 @cache
-def _floors(data: bytes | None) -> dict[str, Floor]:
+def _floors(data: bytes | None) -> dict[str, RollbackFloor]:
     return {} if data is None else _read(data, "trust.lock", read_lock)
 
 
@@ -159,51 +159,39 @@ def subject_of(members: Mapping[str, str]) -> PublicSubject | None:
 # ------------------------------------------------------------------ what it remembers
 
 
-def _memory(case: Case, policy: Policy, folder: Path | None = None) -> Memory:
+def _memory(case: Case, policy: Policy, folder: Path | None = None) -> IssuerStates:
     """What a verifier remembers at the start of a case.
 
     Args:
         case: The case.
-        policy: Its policy.
+        policy: Its policy, with the floors of its lock.
         folder: Where what begins empty is remembered; without one, in the process.
     """
-    floors = _floors(case.lock)
     remembered = case.members.get("memory", "none")
     if remembered == "none":
-        return WithoutMemory(floors)
+        return NO_STATES
     if remembered == "fresh" and folder is not None:
-        memory = DirectoryMemory(folder, floors)
+        memory = DirectoryStates(folder)
         for one in policy.enrolments:  # as `trust init` begins it
-            memory.create(one, Known(anchor_digest(one.anchor)))
+            memory.create(one, IssuerState.begin(one))
         return memory
     described = {} if remembered == "fresh" else remembered
-    return TransientMemory(
-        {
-            one.name: _known(
-                case,
-                described.get(one.name, {}),
-                anchor_digest(one.anchor),
-                floors.get(one.name, Floor()),
-            )
-            for one in policy.enrolments
-        }
+    return TransientStates(
+        {one.name: _state(case, described.get(one.name, {}), one) for one in policy.enrolments}
     )
 
 
-def _known(case: Case, members: Mapping[str, Any], anchor: str, floor: Floor) -> Known:
+def _state(case: Case, members: Mapping[str, Any], issuer: Enrolment) -> IssuerState:
     keyset = read_keyset(case.input(members["keyset"])) if "keyset" in members else None
     release = read_release(case.input(members["release"])) if "release" in members else None
-    newest = max((one.iat for one in (keyset, release) if one is not None), default=0)
+    begun = IssuerState.begin(issuer, keyset, release)
     first = members.get("first_contact")
-    return Known(
-        anchor,
-        keyset,
-        release,
-        floor,
-        members.get("newest_iat", newest),
-        JwkSet.from_bytes(case.input(members["jwks"])) if "jwks" in members else None,
-        KeysetId(**first) if first else None,
-        members.get("signed_before", False),
+    return replace(
+        begun,
+        newest_iat=members.get("newest_iat", begun.newest_iat),
+        jwks=JwkSet.from_bytes(case.input(members["jwks"])) if "jwks" in members else None,
+        first_contact=KeysetId(**first) if first else None,
+        signed_before=members.get("signed_before", False),
     )
 
 

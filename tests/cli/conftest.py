@@ -16,9 +16,12 @@ import pytest
 
 from cardsign.cli import command_line as cli
 from cardsign.cli.talk import run
+from cardsign.errors import FetchFailed
 from cardsign.jose import PrivateKey
 from cardsign.keys import UnsafeScryptCost
 from cardsign.keys.stores import DirectoryStore
+from cardsign.net import Absent, Wire
+from cardsign.trust import FetchResult
 from tests.support import LAX, PORTABLE
 
 PASSPHRASE = "correct horse battery staple"
@@ -104,3 +107,23 @@ def signed(cardsign: Cardsign, keystore: DirectoryStore, tmp_path: Path) -> Path
     assert cardsign("sign", "card.json", "-o", "signed.json").status == 0
     assert cardsign("keys", "jwks", "-o", "jwks.json").status == 0
     return tmp_path / "signed.json"
+
+
+Network = dict[str, bytes | str]
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+    """What URLs answer: bytes, or the code of a failure."""
+    answers: Network = {}
+
+    def fetch(url: str, wire: Wire, **conditions: object) -> FetchResult:
+        answer = answers.get(url)
+        if isinstance(answer, bytes):
+            return FetchResult(url, "found", answer)
+        if answer is None:
+            raise Absent("fetch.status", f"{url} answered 404 instead of 200")
+        raise FetchFailed(answer, f"{url} did not answer")
+
+    monkeypatch.setattr("cardsign.net.asker.fetch_document", fetch)
+    return answers

@@ -14,42 +14,26 @@ import pytest
 
 from cardsign.errors import FetchFailed, FileFault
 from cardsign.jose import JwkSet
-from cardsign.net import Absent, Discoverer, Wire
+from cardsign.net import Discoverer, Wire
 from cardsign.statements import read_keyset
 from cardsign.trust import (
     KEYSET_PATH,
     RELEASE_PATH,
     CardUrl,
+    DirectoryStates,
     FetchResult,
+    identity_of,
     read_lock,
     read_policy,
 )
 from cardsign.verify import NotTrusted, Report, examine_card
 from tests.cli import peer
-from tests.cli.conftest import Cardsign, Ended
+from tests.cli.conftest import Cardsign, Ended, Network
 from tests.jose.statement_making import DAY, URL, key
 from tests.support import PORTABLE, dump, signed
 
 HOME = "https://tides.example"
 SHORE = "https://shore.example"
-Network = dict[str, bytes | str]
-
-
-@pytest.fixture
-def network(monkeypatch: pytest.MonkeyPatch) -> Network:
-    """What URLs answer: bytes, or the code of a failure."""
-    answers: Network = {}
-
-    def fetch(url: str, wire: Wire, **conditions: object) -> FetchResult:
-        answer = answers.get(url)
-        if isinstance(answer, bytes):
-            return FetchResult(url, "found", answer)
-        if answer is None:
-            raise Absent("fetch.status", f"{url} answered 404 instead of 200")
-        raise FetchFailed(answer, f"{url} did not answer")
-
-    monkeypatch.setattr("cardsign.net.asker.fetch_document", fetch)
-    return answers
 
 
 @pytest.fixture
@@ -64,9 +48,14 @@ def tides(network: Network) -> bytes:
 
 def add(cardsign: Cardsign, *arguments: str | Path) -> Ended:
     """Enrol, without `trust init`."""
-    ended = cardsign("trust", "add", *arguments)
+    ended = cardsign("trust", "add", *arguments, "--yes")
     assert ended.status == 0, ended.err
     return ended
+
+
+def remembered(name: str) -> Path:
+    """The file of an issuer's state, under the policy of this folder."""
+    return DirectoryStates(peer.STATE).file(identity_of(Path("trust.toml")), name)
 
 
 def lines(ended: Ended) -> list[dict[str, Any]]:
@@ -81,7 +70,7 @@ def test_a_new_user_verifies_a_live_peer_in_two_commands(
     cardsign: Cardsign, network: Network, tides: bytes
 ) -> None:
     """Add and verify, both by URL; what is pinned is printed, to be compared elsewhere."""
-    added = cardsign("trust", "add", HOME + "/")
+    added = cardsign("trust", "add", HOME + "/", "--yes")
     assert added.status == 0
     assert read_keyset(tides).digest in added.text
     assert "compare the lines above with the issuer over another channel" in added.err
@@ -240,7 +229,7 @@ def test_a_memory_that_cannot_be_written_is_a_fault(
         ended = cardsign("verify", HOME)
         assert (ended.status, ended.out, "file.unwritable" in ended.err) == (2, b"", True)
     Path("trust.lock").unlink()
-    (peer.STATE / "tides.example.json").unlink()
+    remembered("tides.example").unlink()
     lost = cardsign("verify", HOME)
     assert (lost.status, lost.out, "state.missing" in lost.err) == (2, b"", True)
 
@@ -384,7 +373,7 @@ def test_O10_optional_peers_are_told_and_change_nothing(cardsign: Cardsign, four
 
 def test_a_local_fault_of_one_issuer_hides_no_other(cardsign: Cardsign, four: Network) -> None:
     """A memory that is lost is 2, and the others' cards are verified."""
-    (peer.STATE / "tides.json").write_text("{}")
+    remembered("tides").write_text("{}")
     ended = cardsign("peers", "verify", "--json")
     said = lines(ended)
     assert [one.get("verdict", one.get("error", {}).get("code")) for one in said] == [
@@ -584,7 +573,7 @@ def test_what_will_need_a_person(cardsign: Cardsign, network: Network) -> None:
 
 def test_a_lost_memory_is_part_of_the_answer(cardsign: Cardsign, four: Network) -> None:
     """The others are told too, and the status is 2."""
-    (peer.STATE / "shore.json").unlink()
+    remembered("shore").unlink()
     Path("trust.lock").unlink()
     ended = cardsign("peers", "status", "--json")
     assert [[alarm["code"] for alarm in one["alarms"]] for one in ended.json][1] == [

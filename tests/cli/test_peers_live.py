@@ -84,7 +84,7 @@ def served(home: str) -> Iterator[None]:
 
 def test_two_commands(cardsign: Cardsign, home: str) -> None:
     """Add it, compare what is printed, verify it; then day by day, and what was remembered."""
-    added = run(cardsign("trust", "add", home, LOOPBACK))
+    added = run(cardsign("trust", "add", home, "--yes", LOOPBACK))
     told = run(cardsign("keyset", "show", "--json")).json  # what the issuer reads out himself
     assert f"digest      {told['digest']}" in added.text
     ended = run(cardsign("verify", home, LOOPBACK, "--json"))
@@ -107,7 +107,7 @@ def test_first_contact_over_loopback(cardsign: Cardsign, home: str) -> None:
 
 def test_a_silent_peer(cardsign: Cardsign, home: str) -> None:
     """Without a network a file is verified by what is remembered; a URL has no verdict."""
-    run(cardsign("trust", "add", home, LOOPBACK, "--name", "tides"))
+    run(cardsign("trust", "add", home, "--yes", LOOPBACK, "--name", "tides"))
     run(cardsign("verify", home, LOOPBACK))
     nobody = "http://127.0.0.1:9"
     assert cardsign("verify", nobody, LOOPBACK).status == 3

@@ -16,7 +16,14 @@ import pytest
 from cardsign.errors import FileFault
 from cardsign.net import Absent, Wire
 from cardsign.statements import read_keyset
-from cardsign.trust import DirectoryMemory, FetchResult, Floor, raise_floors, read_lock, read_policy
+from cardsign.trust import (
+    DirectoryStates,
+    FetchResult,
+    RollbackFloor,
+    raise_floors,
+    read_lock,
+    read_policy,
+)
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import DAY, URL, key
@@ -54,7 +61,7 @@ def test_statements_make_all_four_answers_yes(
     assert said.json["valid_until"] == ends.isoformat()
     shown = cardsign("verify", *WHOLE).text.splitlines()
     assert shown[:3] == [
-        "trusted: signed.json",
+        "trusted: signed.json (by ./trust.toml, found in this folder)",
         "  issuer      tides",
         '  card says   "Tide tables", version 1.2.0',
     ]
@@ -353,8 +360,8 @@ def test_a_memory_that_another_process_holds_is_a_fault(
     """Waited for, then exit 2."""
     enrolment = read_policy(Path("trust.toml"))[0].enrolments[0]
     patience = {"patience": 0.05}
-    monkeypatch.setattr(DirectoryMemory.__init__, "__kwdefaults__", patience)
-    with DirectoryMemory(peer.STATE).of(enrolment):
+    monkeypatch.setattr(DirectoryStates.__init__, "__kwdefaults__", patience)
+    with DirectoryStates(peer.STATE).of(enrolment):
         ended = verify(cardsign, *WHOLE)
     assert (ended.status, "state.busy" in ended.err, ended.out) == (2, True, b"")
 
@@ -432,7 +439,7 @@ def test_the_next_tool_gets_what_was_signed(
     assert sha256 == said.json["signatures"][0]["payload_sha256"] == peer.digest(PORTABLE)
     piped = cardsign("verify", *WHOLE, "-o", "-")
     assert piped.out == written
-    assert piped.err.startswith("trusted: signed.json\n")
+    assert piped.err.startswith("trusted: signed.json (by ./trust.toml, found in this folder)\n")
 
 
 def test_nothing_is_written_of_a_card_that_is_not_trusted(
@@ -544,7 +551,7 @@ def followed(enrolled: tuple[bytes, bytes]) -> None:
     """A lock that names the first keyset statement, and a second one to follow."""
     first = read_keyset(enrolled[0])
     pin = first.id
-    raise_floors(Path("trust.lock"), {"tides": Floor(pin)})
+    raise_floors(Path("trust.lock"), {"tides": RollbackFloor(pin)})
     second = peer.keyset(2, enrolled[0])
     Path("statements/1.2.json").write_bytes(second)
     Path("statements/release.json").write_bytes(peer.release(second, PORTABLE))

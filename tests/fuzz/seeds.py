@@ -6,15 +6,16 @@ import base64
 import fnmatch
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from cardsign.statements import RootPin, read_keyset
 from cardsign.trust import (
     LOCK_FORMAT,
-    Floor,
-    Known,
+    IssuerState,
     ReleaseFloor,
+    RollbackFloor,
     floor_to_json,
     state_bytes,
     write_bundle,
@@ -155,23 +156,24 @@ def bundles() -> list[bytes]:
     return [write_bundle(card, keysets()[:2], releases()[1]), write_bundle(card, (), None)]
 
 
-def _floor() -> Floor:
+def _floor() -> RollbackFloor:
     first = read_keyset(chain()[0])
     pin = first.id
-    return Floor(pin, ReleaseFloor((1, 1, 5), "b" * 64), first.iat)
+    return RollbackFloor(pin, ReleaseFloor((1, 1, 5), "b" * 64), first.iat)
 
 
 def locks() -> list[bytes]:
     """Floors of two issuers, and of none."""
-    issuers = {"tides": floor_to_json(_floor()), "new": floor_to_json(Floor())}
+    issuers = {"tides": floor_to_json(_floor()), "new": floor_to_json(RollbackFloor())}
     return [dump({"format": LOCK_FORMAT, "issuers": one}) for one in (issuers, {})]
 
 
 def states() -> list[bytes]:
-    """Memories of one issuer: full, and blank."""
+    """States of one issuer: full, and blank."""
     first = read_keyset(chain()[0])
-    full = Known(_ANCHOR, first, None, _floor(), first.iat, public_keys("card"))
-    return [state_bytes("tides", full), state_bytes("tides", Known(_ANCHOR))]
+    blank = IssuerState("policy", _ANCHOR, ("https://tides.example",))
+    full = replace(blank, keyset=first, newest_iat=first.iat, jwks=public_keys("card"))
+    return [state_bytes("tides", full), state_bytes("tides", blank)]
 
 
 def roots() -> RootPin:

@@ -17,7 +17,7 @@ from cardsign.jose import base64url
 from cardsign.reasons import REASONS, Reason
 from cardsign.statements import KeysetId, KeysetStatement, read_keyset
 from cardsign.trust import (
-    NO_MEMORY,
+    NO_STATES,
     AtOrigin,
     CardUrl,
     Enrolment,
@@ -29,7 +29,7 @@ from cardsign.trust import (
     KeysetAnchor,
     Policy,
     TofuAnchor,
-    TransientMemory,
+    TransientStates,
     Walk,
     read_state,
     receive,
@@ -75,7 +75,7 @@ def check_refresh(data: bytes) -> str:
     """A card with its issuer's statements, in instalments; what is remembered only rises."""
     asked = _Refresh(data)
     policy = Policy((asked.enrolment,))
-    memory = TransientMemory()
+    memory = TransientStates()
     held = [_number(memory, asked.enrolment)]
     for evidence in (asked.evidence[0], asked.evidence[1], Evidence()):
         for card in asked.cards:
@@ -85,7 +85,7 @@ def check_refresh(data: bytes) -> str:
                 policy=policy,
                 now=asked.now,
                 evidence=evidence,
-                memory=memory if asked.remembers else NO_MEMORY,
+                memory=memory if asked.remembers else NO_STATES,
                 historic=asked.historic,
             )
             _check_report(report, card)
@@ -190,19 +190,19 @@ def _check_reasons(reasons: tuple[Reason, ...]) -> None:
         assert reason.code in REASONS, reason.code
 
 
-def _number(memory: TransientMemory, enrolment: Enrolment) -> tuple[int, ...]:
+def _number(memory: TransientStates, enrolment: Enrolment) -> tuple[int, ...]:
     """The newest keyset and release that a memory holds, as one number that never falls."""
-    with memory.of(enrolment) as memo:
-        known = memo.known
+    with memory.of(enrolment) as known:
+        pass
     assert known is not None
     floor = known.as_floor()
     keyset = floor.keyset.number if floor.keyset else (0, 0)
     return *keyset, *(floor.release.order if floor.release else (0, 0, 0)), floor.newest_iat
 
 
-def _check_memory(memory: TransientMemory, enrolment: Enrolment) -> None:
+def _check_memory(memory: TransientStates, enrolment: Enrolment) -> None:
     """Whatever was learned can be written, and read as the same."""
-    with memory.of(enrolment) as memo:
-        known = memo.known
+    with memory.of(enrolment) as known:
+        pass
     assert known is not None
     assert read_state(state_bytes("tides", known), "tides") == known

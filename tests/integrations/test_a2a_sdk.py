@@ -15,7 +15,7 @@ from peers import http
 from cardsign.card import Card
 from cardsign.jose import JwkSet
 from cardsign.net import Asker, Discoverer
-from cardsign.trust import CardUrl, Enrolment, Extended, Issuer, KeysAnchor, Policy, TransientMemory
+from cardsign.trust import CardUrl, Enrolment, Extended, Issuer, KeysAnchor, Policy, TransientStates
 from cardsign.urls import parse_place
 from cardsign.verify import verify_card
 from tests.jose.statement_making import key
@@ -45,7 +45,7 @@ def resolve(network: Network, policy: Policy, base: str = HOST, **how: Any) -> A
     from cardsign.integrations import TrustedCardResolver
 
     asker = Asker(network.wire(), now=now)
-    discoverer = Discoverer(policy, TransientMemory(), asker=asker, now=now)
+    discoverer = Discoverer(policy, TransientStates(), asker=asker, now=now)
     making = {name: how.pop(name) for name in ("agent_card_path", "expect") if name in how}
 
     async def ask() -> Any:

@@ -15,7 +15,7 @@ import pytest
 from internet import Network, Request
 from peers import http
 
-from cardsign import Asker, CardsignError, Discoverer, JwkSet, NotTrusted, Policy, TransientMemory
+from cardsign import Asker, CardsignError, Discoverer, JwkSet, NotTrusted, Policy, TransientStates
 from cardsign.trust import Enrolment, KeysAnchor
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
@@ -115,7 +115,7 @@ def test_the_fastapi_example_and_a_peer_who(name: str, peer: Any, network: Netwo
     enrolment = Enrolment("tides", anchor, places=(parse_place(HOST),), freshness="waived")
     wire = network.wire()
     asker = Asker(wire, now=now)
-    discoverer = Discoverer(Policy((enrolment,)), TransientMemory(), asker=asker, now=now)
+    discoverer = Discoverer(Policy((enrolment,)), TransientStates(), asker=asker, now=now)
     app = example("fastapi_app").create_app(b"{}", HOST, discoverer, wire)
 
     async def visit() -> httpx.Response:
@@ -134,7 +134,7 @@ def test_the_fastapi_example(peer: Any, network: Network) -> None:
     places = (parse_place(HOST),)
     policy = Policy((Enrolment("tides", anchor, places=places, freshness="waived"),))
     wire = network.wire()
-    discoverer = Discoverer(policy, TransientMemory(), asker=Asker(wire, now=now), now=now)
+    discoverer = Discoverer(policy, TransientStates(), asker=Asker(wire, now=now), now=now)
     own = sign(PUBLIC, key("card"))
     app = example("fastapi_app").create_app(own, HOST, discoverer, wire)
 
@@ -152,7 +152,7 @@ def test_the_fastapi_example(peer: Any, network: Network) -> None:
 
             peer.answers = {PATH: http(sign(PUBLIC, key("mallory"))), "/a2a": agent}
             discoverer_of_today = Discoverer(
-                policy, TransientMemory(), asker=Asker(wire, now=now), now=now
+                policy, TransientStates(), asker=Asker(wire, now=now), now=now
             )
             changed = example("fastapi_app").create_app(own, HOST, discoverer_of_today, wire)
             transport = httpx.ASGITransport(changed)

@@ -34,7 +34,7 @@ from cardsign.statements import (
     read_keyset,
     read_release,
 )
-from cardsign.trust import Floor, Walk, check_past, choose_release, receive
+from cardsign.trust import RollbackFloor, Walk, check_past, choose_release, receive
 
 FILES = sorted((Path(__file__).parents[1] / "vectors" / "statements").glob("*.json"))
 MEMBERS = {"id", "says", "anchor", "now", "skew", "steps", "end", "at_once"}
@@ -191,7 +191,7 @@ def test_a_walk_that_gets_all_at_once_ends_there_in_any_order(path: Path) -> Non
         if keyset is not None:
             offered = receive((), releases).releases
             release = choose_release(
-                None, offered, keyset, Floor(), now=_now(vector), skew=_skew(vector)
+                None, offered, keyset, RollbackFloor(), now=_now(vector), skew=_skew(vector)
             ).release
         assert vector["at_once"] == {
             "keyset": _keyset(keyset),

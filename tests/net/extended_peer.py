@@ -38,7 +38,7 @@ from cardsign.trust import (
     Enrolment,
     KeysetAnchor,
     Policy,
-    TransientMemory,
+    TransientStates,
 )
 from cardsign.urls import parse_origin, parse_place
 from tests.cli import peer
@@ -183,7 +183,7 @@ def partner(
     pinned = read_keyset(one.statement)
     anchor = KeysetAnchor(pinned.id)
     enrolment = Enrolment("tides", anchor, places=tuple(parse_place(each) for each in places))
-    ground = Ground(Policy((enrolment,)), TransientMemory(), now, one.network.wire())
+    ground = Ground(Policy((enrolment,)), TransientStates(), now, one.network.wire())
     asker = Asker(ground.wire, now=now)
     discoverer = Discoverer(ground.policy, ground.memory, asker=asker, now=now)
     fields = {"audience": AUDIENCE, **changes}

@@ -27,11 +27,11 @@ from cardsign.trust import (
     RELEASE_PATH,
     Anchor,
     Enrolment,
+    IssuerState,
+    IssuerStates,
     KeysetAnchor,
-    Known,
-    Memory,
     Policy,
-    TransientMemory,
+    TransientStates,
 )
 from cardsign.urls import parse_place
 from cardsign.verify import VerdictCache
@@ -171,22 +171,22 @@ class Verifier:
     """A discoverer, with all that it was given."""
 
     discoverer: Discoverer
-    memory: Memory
+    memory: IssuerStates
     enrolment: Enrolment
     clock: Clock
 
-    def known(self) -> Known:
+    def known(self) -> IssuerState:
         """What is remembered of the peer."""
-        with self.memory.of(self.enrolment) as memo:
-            assert memo.known is not None
-            return memo.known
+        with self.memory.of(self.enrolment) as state:
+            assert state is not None
+            return state
 
 
 def verifier(
     served: Site,
     anchor: Anchor | None = None,
     *,
-    memory: Memory | None = None,
+    memory: IssuerStates | None = None,
     clock: Clock | None = None,
     verdicts: VerdictCache | None = None,
     **changes: Any,
@@ -194,7 +194,7 @@ def verifier(
     """Somebody who has enrolled the peer by his first statement, unless an anchor is given."""
     anchor = anchor or pinned(served.documents[KEYSET_PATH.format(epoch=1, version=1)])
     clock = clock or Clock()
-    memory = memory or TransientMemory()
+    memory = memory or TransientStates()
     enrolled = enrolment(anchor, **changes)
     asker = Asker(served.wire(), now=clock)
     found = Discoverer(Policy((enrolled,)), memory, asker=asker, now=clock, verdicts=verdicts)

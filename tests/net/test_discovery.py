@@ -34,21 +34,20 @@ from cardsign.net import JWKS_PATH
 from cardsign.statements import TYP_KEYSET, read_keyset, sign_statement
 from cardsign.trust import (
     KEYSET_PATH,
+    NO_STATES,
     RELEASE_PATH,
     AtOrigin,
     CardUrl,
-    DirectoryMemo,
-    DirectoryMemory,
+    DirectoryStates,
+    Enrolment,
     Evidence,
     Issuer,
+    IssuerState,
     JwksAnchor,
     KeysAnchor,
-    Known,
     Policy,
     TofuAnchor,
-    TransientMemory,
-    WithoutMemory,
-    first_known,
+    TransientStates,
 )
 from cardsign.urls import parse_place
 from cardsign.verify import NotTrusted, Report, VerdictCache, examine_card
@@ -362,8 +361,7 @@ def test_without_a_memory_a_failure_takes_nothing_away(tides: Site) -> None:
     """Floors of a lock, no state: the statements of the last good round are judged once more."""
     first = verifier(tides)
     looked(first)
-    floors = WithoutMemory({"tides": first.known().as_floor()})
-    one = verifier(tides, memory=floors)
+    one = verifier(tides, memory=NO_STATES, floor=first.known().as_floor())
     assert looked(one).verdict == "trusted"
     tides.broken["*"] = "503 No"
     one.clock.pass_by(301)
@@ -610,7 +608,7 @@ def test_statements_at_hand_go_along(tides: Site) -> None:
 
 def test_first_contact_needs_a_memory(tides: Site) -> None:
     """Without one every contact would be the first."""
-    one = verifier(tides, TofuAnchor(), memory=WithoutMemory({}))
+    one = verifier(tides, TofuAnchor(), memory=NO_STATES)
     assert looked(one).verdict == "indeterminate"
     assert tides.paths() == [CANONICAL]
 
@@ -662,7 +660,7 @@ def test_only_a_trusted_card_is_returned(tides: Site) -> None:
     """Synchronously and otherwise, by one call or by many."""
     one = verifier(tides)
     policy, now = Policy((one.enrolment,)), Clock().now
-    given = {"policy": policy, "memory": TransientMemory(), "now": now, "wire": tides.wire()}
+    given = {"policy": policy, "memory": TransientStates(), "now": now, "wire": tides.wire()}
     cards = [
         one.discoverer.discover(HOST),
         asyncio.run(one.discoverer.adiscover(HOST)),
@@ -673,7 +671,7 @@ def test_only_a_trusted_card_is_returned(tides: Site) -> None:
     assert all(card.document == PORTABLE for card in cards)
     tides.documents[CANONICAL] = dump(signed(PORTABLE, key("mallory")))
     with pytest.raises(NotTrusted, match=r"key\.unknown"):
-        cardsign.discover(HOST, **{**given, "memory": TransientMemory()})
+        cardsign.discover(HOST, **{**given, "memory": TransientStates()})
     with pytest.raises(NotTrusted, match=r"key\.unknown"):
         asyncio.run(cardsign.adiscover(HOST, **given))
 
@@ -704,30 +702,30 @@ def test_another_pin_is_refused(tides: Site) -> None:
 
 
 @pytest.fixture
-def disk(tides: Site, tmp_path: Path) -> DirectoryMemory:
+def disk(tides: Site, tmp_path: Path) -> DirectoryStates:
     """Where the peer was enrolled a moment ago."""
     enrolled = enrolment(pinned(tides.documents[at(1, 1)]))
-    memory = DirectoryMemory(tmp_path / "state")
-    memory.create(enrolled, first_known(enrolled.anchor))
+    memory = DirectoryStates(tmp_path / "state")
+    memory.create(enrolled, IssuerState.begin(enrolled))
     return memory
 
 
-def test_another_process_goes_on_from_there(tides: Site, disk: DirectoryMemory) -> None:
+def test_another_process_goes_on_from_there(tides: Site, disk: DirectoryStates) -> None:
     """Statements, what led to them, and where the card was seen."""
     assert looked(verifier(tides, memory=disk)).verdict == "trusted"
     rotated(tides)
     assert looked(verifier(tides, memory=disk)).verdict == "trusted"
-    known = disk.find("tides")
+    known = disk.find("", "tides")
     assert known is not None
     assert (known.cards, len(known.passed), known.signed_before) == ((CARD,), 1, True)
     assert tides.paths()[len(WHOLE) :] == [CANONICAL, RELEASE_PATH, at(2, 1), at(1, 2), at(1, 3)]
 
 
 def test_a_lost_memory_is_a_fault_before_anything_is_asked(
-    tides: Site, disk: DirectoryMemory
+    tides: Site, disk: DirectoryStates
 ) -> None:
     """What is lost is not new, and nobody learns that we asked."""
-    disk.forget("tides")
+    disk.forget("", "tides")
     with pytest.raises(StateFault, match=r"state\.missing"):
         looked(verifier(tides, memory=disk))
     assert tides.paths() == []
@@ -735,27 +733,27 @@ def test_a_lost_memory_is_a_fault_before_anything_is_asked(
 
 @pytest.mark.parametrize("kept", [0, 1, 2, 3])
 def test_a_full_disk_is_a_fault_wherever_it_ends(
-    tides: Site, disk: DirectoryMemory, monkeypatch: pytest.MonkeyPatch, kept: int
+    tides: Site, disk: DirectoryStates, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     """At the keyset, the release, the first good signature, the place of the card: no verdict.
 
     What was kept before stays, and with room again all goes on from there.
     """
     steps: list[object] = []
-    write = DirectoryMemo._write
+    write = DirectoryStates.keep
 
-    def filling(self: DirectoryMemo, known: Known) -> None:
+    def filling(self: DirectoryStates, issuer: Enrolment, known: IssuerState) -> None:
         if len(steps) >= kept:
             raise FileFault("file.unwritable", "no space left on device")
         steps.append(known)
-        write(self, known)
+        write(self, issuer, known)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DirectoryMemo, "_write", filling)
+        patch.setattr(DirectoryStates, "keep", filling)
         with pytest.raises(FileFault):
             looked(verifier(tides, memory=disk))
-    known = disk.find("tides")
-    assert known == (steps[-1] if steps else first_known(verifier(tides).enrolment.anchor))
+    known = disk.find("", "tides")
+    assert known == (steps[-1] if steps else IssuerState.begin(verifier(tides).enrolment))
     assert looked(verifier(tides, memory=disk)).verdict == "trusted"
 
 

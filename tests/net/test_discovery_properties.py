@@ -16,9 +16,9 @@ from cardsign.trust import (
     RELEASE_PATH,
     CardUrl,
     FetchResult,
-    Known,
+    IssuerState,
     Policy,
-    TransientMemory,
+    TransientStates,
 )
 from cardsign.verify import examine_card
 from tests.cli import peer
@@ -77,11 +77,11 @@ class Served:
         return FetchResult(url, "found", body, headers=headers)
 
 
-class Remembering(TransientMemory):
+class Remembering(TransientStates):
     """A memory that can be looked at, and that never goes back."""
 
-    def known(self) -> dict[str, Known]:
-        return dict(self._known)
+    def known(self) -> dict[str, IssuerState]:
+        return {name: state for (_, name), state in self._states.items()}
 
 
 @given(steps=st.lists(STEPS, max_size=20))
@@ -111,7 +111,7 @@ def test_caches_change_no_verdict(steps: list[object]) -> None:
                     policy=policy,
                     now=clock.now,
                     evidence=met.evidence,
-                    memory=TransientMemory(memory.known()),
+                    memory=TransientStates(memory.known()),
                 )
                 assert (met.report.verdict, met.report.card) == (alone.verdict, alone.card)
                 assert set(alone.reasons) <= set(met.report.reasons)

@@ -18,7 +18,7 @@ from sites import CANONICAL, HOST, Clock, Site, enrolment, pinned, plain_site, s
 
 from cardsign.net import Asker, Discoverer
 from cardsign.statements import read_keyset
-from cardsign.trust import KEYSET_PATH, DirectoryMemory, Enrolment, Policy, first_known
+from cardsign.trust import KEYSET_PATH, DirectoryStates, Enrolment, IssuerState, Policy
 from cardsign.urls import parse_place
 from tests.cli import peer
 from tests.support import PORTABLE
@@ -34,10 +34,10 @@ def tides(authority: Authority) -> Iterator[Site]:
         yield served
 
 
-def remembering(folder: Path, enrolled: Enrolment) -> DirectoryMemory:
+def remembering(folder: Path, enrolled: Enrolment) -> DirectoryStates:
     """A memory on the disk that has just begun."""
-    memory = DirectoryMemory(folder, patience=60)
-    memory.create(enrolled, first_known(enrolled.anchor))
+    memory = DirectoryStates(folder, patience=60)
+    memory.create(enrolled, IssuerState.begin(enrolled))
     return memory
 
 
@@ -51,7 +51,7 @@ def test_fifty_threads_ask_once(tides: Site, tmp_path: Path) -> None:
     assert {report.verdict for report in reports} == {"trusted"}
     asked = tides.paths()
     assert len(asked) == len(set(asked)) == 5
-    known = memory.find("tides")
+    known = memory.find("", "tides")
     assert known is not None
     assert known.cards == (HOST + CANONICAL,)
 
@@ -70,7 +70,7 @@ def test_fifty_verifiers_of_one_memory_never_go_back(tides: Site, tmp_path: Path
         asker = Asker(tides.wire(), now=clock)
         report = Discoverer(policy, memory, asker=asker, now=clock).examine(HOST)
         assert report.keyset is not None
-        known = memory.find("tides")
+        known = memory.find("", "tides")
         assert known is not None
         assert known.keyset is not None
         assert known.keyset.version >= int(report.keyset.number.partition(".")[2])
@@ -107,12 +107,12 @@ from cardsign.net.fetch import FetchPolicy, Wire
 from cardsign.trust.policy import KeysetAnchor
 from cardsign.urls import parse_place
 from cardsign.trust.policy import Enrolment, Policy
-from cardsign.trust.state import DirectoryMemory
+from cardsign.trust.state import DirectoryStates
 
 folder, home, digest = sys.argv[1:]
 places = (parse_place(home), parse_place("https://tides.example"))
 enrolled = Enrolment("tides", KeysetAnchor(KeysetId(1, 1, digest)), places)
-memory = DirectoryMemory(Path(folder), patience=60)
+memory = DirectoryStates(Path(folder), patience=60)
 now = lambda: datetime.now(UTC)
 wire = Wire(FetchPolicy(insecure_loopback_http=True))
 for _ in sys.stdin:
@@ -157,7 +157,7 @@ def test_processes_that_meet_a_moving_issuer_lose_nothing(
         numbers = [(line[1], int(line[2])) for line in said]
         assert numbers == sorted(numbers)
         assert numbers[-1] == ("1.8", 49)
-    known = memory.find("tides")
+    known = memory.find("", "tides")
     assert known is not None
     assert known.keyset is not None
     assert known.release is not None

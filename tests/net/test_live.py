@@ -31,14 +31,13 @@ from cardsign.trust import (
     Enrolment,
     Fetcher,
     FetchResult,
+    IssuerState,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
-    Known,
     Limits,
     Refreshed,
     TofuAnchor,
-    anchor_digest,
 )
 from cardsign.urls import parse_place
 from tests.jose.statement_making import NOW, key
@@ -83,9 +82,9 @@ def enrolled(anchor: Anchor, *places: str) -> Enrolment:
     return Enrolment("tides", anchor, tuple(map(parse_place, places or (HOME,))))
 
 
-def blank(anchor: Anchor, **changes: Any) -> Known:
+def blank(anchor: Anchor, **changes: Any) -> IssuerState:
     """What is remembered at the start."""
-    return Known(anchor_digest(anchor), **changes)
+    return replace(IssuerState.begin(enrolled(anchor)), **changes)
 
 
 def brought(anchor: Anchor, ask: Answers, *, contact: str = HOME, **changes: Any) -> Refreshed:
@@ -201,7 +200,7 @@ def rounds_of(ask: Answers) -> Callable[..., Refreshed]:
     """One issuer, asked again and again."""
     rounds, one = Refresher(ask, lambda: 0.0), enrolled(ANCHOR)
 
-    def again(seconds: float, known: Known | None = None, **more: Any) -> Refreshed:
+    def again(seconds: float, known: IssuerState | None = None, **more: Any) -> Refreshed:
         now = NOW + timedelta(seconds=seconds)
         return rounds.gather(one, LIMITS, known, contact=HOME, now=now, **more)
 
@@ -342,7 +341,7 @@ def test_who_has_less_in_memory_asks_himself() -> None:
 
     one = Refresher(ask, lambda: 0.0)
 
-    def gathered(known: Known | None) -> Refreshed:
+    def gathered(known: IssuerState | None) -> Refreshed:
         return one.gather(enrolled(ANCHOR), LIMITS, known, contact=HOME, now=NOW)
 
     with ThreadPoolExecutor(2) as threads:

@@ -22,7 +22,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import cardsign
-from cardsign.trust import anchor_digest
 from tests.attack_runner.corpus import Case, load_cases
 from tests.attack_runner.outcome import Outcome
 from tests.attack_runner.verifier import run_case, subject_of
@@ -180,10 +179,10 @@ def _by_policy(
         jwks_url=brought.get("jwks_url"),
         contact=brought.get("contact"),
     )
-    memory: cardsign.Memory = cardsign.WithoutMemory({})
+    memory: cardsign.IssuerStates = cardsign.NoStates()
     if base["memory"] == "fresh":
-        memory = cardsign.TransientMemory(
-            {one.name: cardsign.Known(anchor_digest(one.anchor)) for one in policy.enrolments}
+        memory = cardsign.TransientStates(
+            {one.name: cardsign.IssuerState.begin(one) for one in policy.enrolments}
         )
     held: dict[str, Any] = {"policy": policy, "memory": memory, "now": now, "evidence": evidence}
     subject = subject_of(base["subject"])

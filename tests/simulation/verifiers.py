@@ -8,7 +8,6 @@ every signature must be good.
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from typing import Literal
 
 from cardsign.card import Card, canonicalize
@@ -30,13 +29,12 @@ from cardsign.trust import (
     Enrolment,
     Evidence,
     FetchResult,
-    Floor,
+    IssuerState,
     KeysetAnchor,
-    Known,
     Limits,
     Policy,
-    TransientMemory,
-    anchor_digest,
+    TransientStates,
+    raise_floor,
     refresh_issuer,
 )
 from cardsign.urls import parse_place
@@ -121,15 +119,17 @@ class Rooted:
         self.policy = Policy(
             (Enrolment(NAME, self.anchor, (parse_place(HOME),)),), limits=self.limits
         )
-        self.memory = TransientMemory()
+        self.memory = TransientStates()
         self.verdicts = VerdictCache() if random.random() < 0.5 else None
         self._asked, self._again_after = -1, 0
 
     def lose_state(self, *, lock: bool) -> None:
         """Begin anew from the anchor, with or without the floors of a lock file."""
         known = self._known()
-        blank = Known(anchor_digest(self.anchor), floor=known.as_floor() if lock else Floor())
-        self.memory = TransientMemory({NAME: blank})
+        (issuer,) = self.policy.enrolments
+        floor = raise_floor(NAME, issuer.floor, known.as_floor())
+        self.policy = self.policy.known_as("", {NAME: floor} if lock else {})
+        self.memory = TransientStates()
         self._asked = self.release_of = -1
         self.world.note(f"{self.name} loses its state{', but has a lock' if lock else ''}")
 
@@ -192,10 +192,10 @@ class Rooted:
         self._asked, self._again_after = t, min(brought.again_after, REFRESH_INTERVAL)
         return brought.evidence
 
-    def _known(self) -> Known:
-        with self.memory.of(self.policy.enrolments[0]) as memo:
-            assert memo.known is not None
-            return replace(memo.known)
+    def _known(self) -> IssuerState:
+        with self.memory.of(self.policy.enrolments[0]) as state:
+            assert state is not None
+            return state
 
 
 def ended(world: Clockwork, t: int, clock: int) -> bool:

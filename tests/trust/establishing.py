@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -16,13 +16,12 @@ from cardsign.trust import (
     Anchor,
     Enrolment,
     Evidence,
-    Floor,
+    IssuerState,
+    IssuerTrust,
     KeysetAnchor,
-    Known,
     Limits,
-    Standing,
-    anchor_digest,
-    establish,
+    RollbackFloor,
+    resolve_issuer,
 )
 from cardsign.urls import parse_place
 from tests.jose.statement_making import NOW, URL, Members
@@ -64,31 +63,33 @@ class Notebook:
     Args:
         known: What is remembered; None for no memory at all.
         pages: How many steps can be kept; None for any number.
+        floor: What the lock says.
     """
 
-    def __init__(self, known: Known | None, *, pages: int | None = None) -> None:
+    def __init__(
+        self,
+        known: IssuerState | None,
+        *,
+        pages: int | None = None,
+        floor: RollbackFloor | None = None,
+    ) -> None:
         self.known = known
-        self.notes: tuple[Reason, ...] = ()
-        self.kept: list[Known] = []
+        self.floor = floor
+        self.kept: list[IssuerState] = []
         self._pages = pages
 
-    def keep(self, known: Known) -> None:
-        """See :class:`cardsign.trust.known.Memo`."""
+    def keep(self, known: IssuerState) -> None:
+        """As a store does, for the one issuer."""
         if self._pages is not None and len(self.kept) >= self._pages:
             raise FileFault("file.unwritable", "no page is left")
         if self.known is not None:
             self.kept.append(known)
             self.known = known
 
-    @contextmanager
-    def of(self, enrolment: Enrolment) -> Iterator[Notebook]:
-        """See :class:`cardsign.trust.known.Memory`."""
-        yield self
 
-
-def blank(anchor: Anchor, floor: Floor | None = None, **members: Any) -> Known:
+def blank(anchor: Anchor, **members: Any) -> IssuerState:
     """What is remembered at the start."""
-    return Known(anchor_digest(anchor), floor=floor or Floor(), **members)
+    return replace(IssuerState.begin(enrolled(anchor)), **members)
 
 
 def stand(
@@ -102,22 +103,27 @@ def stand(
     historic: bool = False,
     places: str | None = ORIGIN,
     **came_along: Any,
-) -> Standing:
+) -> IssuerTrust:
     """What holds for the issuer; with a blank memory if none is given."""
     memo = memo or Notebook(blank(anchor))
     found = None if places is None else (parse_place(places),)
+    issuer = enrolled(anchor, places=found, floor=memo.floor)
+    state = memo.known
+    if state is not None and places != ORIGIN:
+        state = replace(state, origins=IssuerState.begin(issuer).origins)
     evidence = Evidence(tuple(keysets), tuple(releases), **came_along)
-    return establish(
-        enrolled(anchor, places=found),
+    return resolve_issuer(
+        issuer,
         limits or Limits(),
         evidence,
-        memo,
+        state,
         now=now,
+        keep=memo.keep,
         historic=historic,
     )
 
 
-def number(standing: Standing) -> tuple[int, int] | None:
+def number(standing: IssuerTrust) -> tuple[int, int] | None:
     """Epoch and version of the keyset statement that holds."""
     return None if standing.keyset is None else standing.keyset.number
 

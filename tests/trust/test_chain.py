@@ -22,7 +22,14 @@ from cardsign.statements import (
     read_keyset,
     read_release,
 )
-from cardsign.trust import MAX_CHAIN_BYTES, Floor, ReleaseFloor, Walk, choose_release, receive
+from cardsign.trust import (
+    MAX_CHAIN_BYTES,
+    ReleaseFloor,
+    RollbackFloor,
+    Walk,
+    choose_release,
+    receive,
+)
 from cardsign.trust import statements as statements_module
 from tests.jose.statement_making import (
     DAY,
@@ -58,13 +65,13 @@ class Trip:
         *,
         held: KeysetStatement | None = None,
         issuer: str | None = None,
-        floor: Floor | None = None,
+        floor: RollbackFloor | None = None,
     ) -> None:
         self.kept: list[KeysetStatement] = []
         self.held = held
         self.refused: str | None = None
         keysets = receive(statements, ()).keysets
-        walk = Walk(NOW, SKEW, self.kept.append, floor or Floor())
+        walk = Walk(NOW, SKEW, self.kept.append, floor or RollbackFloor())
         try:
             if self.held is None:
                 self.held = walk.from_anchor(anchor, issuer, keysets)
@@ -327,7 +334,7 @@ def test_each_step_is_kept_before_the_next_is_made(one: bytes, two: bytes, three
 
 def test_a_floor_is_reached(one: bytes, two: bytes, three: bytes) -> None:
     """At it, or above."""
-    floor = Floor(pin_of(two))
+    floor = RollbackFloor(pin_of(two))
 
     for statements in ([one, two], [one, two, three]):
         trip = Trip(pin_of(one), statements, floor=floor)
@@ -336,7 +343,7 @@ def test_a_floor_is_reached(one: bytes, two: bytes, three: bytes) -> None:
 
 def test_below_a_floor_the_walk_is_a_rollback(one: bytes, two: bytes) -> None:
     """What was seen must be shown again."""
-    trip = Trip(pin_of(one), [one, two], floor=Floor(KeysetId(1, 3, "0" * 64)))
+    trip = Trip(pin_of(one), [one, two], floor=RollbackFloor(KeysetId(1, 3, "0" * 64)))
 
     assert (trip.number, trip.refused) == ((1, 2), "statement.rollback")
 
@@ -351,17 +358,17 @@ def test_a_branch_never_passes_a_floor(one: bytes, two: bytes) -> None:
     theirs.append(after(theirs[1], "bob", "cat"))
 
     assert Trip(pin_of(one), [one, *theirs]).number == (1, 4)
-    trip = Trip(pin_of(one), [one, *theirs], floor=Floor(pin_of(two)))
+    trip = Trip(pin_of(one), [one, *theirs], floor=RollbackFloor(pin_of(two)))
     assert (trip.steps, trip.refused) == ([(1, 1)], "statement.rollback")
     assert "statement.fork" in trip.reasons
-    assert Trip(pin_of(one), [one, two, *theirs], floor=Floor(pin_of(two))).number == (1, 2)
+    assert Trip(pin_of(one), [one, two, *theirs], floor=RollbackFloor(pin_of(two))).number == (1, 2)
 
 
 def test_the_first_is_no_other_than_the_floor(one: bytes) -> None:
     """A root set may have signed two firsts, of which one was seen."""
     pin = RootPin.of(read_keyset(one).root)
     theirs = keyset("bob", "cat", revoked=[thumbprint("lost")])
-    floor = Floor(pin_of(one))
+    floor = RollbackFloor(pin_of(one))
 
     alone = Trip(pin, [theirs], floor=floor)
     assert (alone.number, alone.reasons) == (None, ["statement.fork"])
@@ -372,17 +379,20 @@ def test_what_is_held_against_a_floor(one: bytes, two: bytes) -> None:
     """A memory that is another history than the floor's is no evidence of anything."""
     held = read_keyset(other(one))
 
-    trip = Trip(pin_of(one), [], held=held, floor=Floor(pin_of(two)))
+    trip = Trip(pin_of(one), [], held=held, floor=RollbackFloor(pin_of(two)))
     assert (trip.number, trip.refused) == ((1, 2), "statement.fork")
-    assert Trip(pin_of(one), [], held=read_keyset(two), floor=Floor(pin_of(two))).refused is None
+    assert (
+        Trip(pin_of(one), [], held=read_keyset(two), floor=RollbackFloor(pin_of(two))).refused
+        is None
+    )
 
 
 def test_recovery_passes_a_floor_of_the_epoch_before(one: bytes) -> None:
     """What was seen may have been the thief's, and recovery ends that (K7)."""
-    floor = Floor(KeysetId(1, 9, "0" * 64))
+    floor = RollbackFloor(KeysetId(1, 9, "0" * 64))
 
     assert Trip(pin_of(one), [one, opened(one)], floor=floor).refused is None
-    floor = Floor(KeysetId(2, 1, "0" * 64))
+    floor = RollbackFloor(KeysetId(2, 1, "0" * 64))
     assert Trip(pin_of(one), [one, opened(one)], floor=floor).refused == "statement.rollback"
 
 
@@ -479,7 +489,7 @@ def newest(
         None if held is None else read_release(held),
         [read_release(one) for one in releases],
         read_keyset(under),
-        Floor(release=floor),
+        RollbackFloor(release=floor),
         now=NOW,
         skew=SKEW,
     )

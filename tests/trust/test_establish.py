@@ -15,14 +15,14 @@ from cardsign.reasons import Reason
 from cardsign.statements import KeysetId, RootPin, read_keyset, read_release
 from cardsign.trust import (
     Anchor,
-    Floor,
+    IssuerState,
+    IssuerTrust,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
-    Known,
     Limits,
     ReleaseFloor,
-    Standing,
+    RollbackFloor,
     TofuAnchor,
 )
 from tests.jose.statement_making import DAY, NOW, T0, entry, key, quorum, thumbprint
@@ -52,7 +52,7 @@ def jwks(*names: str) -> bytes:
     return JwkSet.of(key(name).public for name in names).to_bytes()
 
 
-def names(standing: Standing, *candidates: str) -> set[str]:
+def names(standing: IssuerTrust, *candidates: str) -> set[str]:
     """Which of these keys are accepted."""
     accepted = {one.public.thumbprint for one in standing.keys}
     return {name for name in candidates if thumbprint(name) in accepted}
@@ -296,14 +296,13 @@ def test_without_memory_a_rollback_cannot_be_seen(anchor: KeysetAnchor, one: byt
     standing = stand(anchor, [one], [release(one)], memo=Notebook(None))
     assert codes(standing.hindrances) == ["state.none"]
 
-    floors = Notebook(blank(anchor, Floor(pin_of(one))))
+    floors = Notebook(None, floor=RollbackFloor(pin_of(one)))
     assert stand(anchor, [one], [release(one)], memo=floors).hindrances == ()
 
 
 def test_what_happened_to_the_memory_is_said(anchor: KeysetAnchor, one: bytes) -> None:
     """Before anything else."""
-    memo = Notebook(blank(anchor))
-    memo.notes = (Reason.of("state.created", "begun from the lock"),)
+    memo = Notebook(blank(anchor, notes=(Reason.of("state.created", "begun from the lock"),)))
 
     assert codes(stand(anchor, [one, b"junk"], memo=memo).notes) == [
         "state.created",
@@ -345,7 +344,7 @@ def test_below_the_lock_there_is_no_trust(anchor: KeysetAnchor, one: bytes, two:
         ([one, two, three], []),
         ([one, fork, two, three], []),
     ):
-        memo = Notebook(blank(anchor, Floor(pin_of(two))))
+        memo = Notebook(blank(anchor), floor=RollbackFloor(pin_of(two)))
         standing = stand(anchor, statements, memo=memo)
         assert codes(standing.blocks) == code
         assert all(known.keyset != read_keyset(fork) for known in memo.kept)
@@ -355,20 +354,24 @@ def test_a_memory_of_another_history_than_the_lock(
     anchor: KeysetAnchor, one: bytes, two: bytes
 ) -> None:
     """Nothing of it is trusted."""
-    known = blank(anchor, Floor(pin_of(two)), keyset=read_keyset(after(one, "bob", "cat", keys=[])))
+    known = blank(anchor, keyset=read_keyset(after(one, "bob", "cat", keys=[])))
 
-    assert codes(stand(anchor, memo=Notebook(known)).blocks) == ["statement.fork"]
+    assert codes(stand(anchor, memo=Notebook(known, floor=RollbackFloor(pin_of(two)))).blocks) == [
+        "statement.fork"
+    ]
 
 
 def test_a_release_below_the_lock(anchor: KeysetAnchor, one: bytes) -> None:
     """It is left, so nobody says which cards are current."""
-    floor = Floor(pin_of(one), ReleaseFloor((1, 1, 6), "0" * 64))
-    standing = stand(anchor, [one], [release(one)], memo=Notebook(blank(anchor, floor)))
+    floor = RollbackFloor(pin_of(one), ReleaseFloor((1, 1, 6), "0" * 64))
+    standing = stand(anchor, [one], [release(one)], memo=Notebook(blank(anchor), floor=floor))
 
     assert (standing.release, codes(standing.notes)) == (None, ["statement.rollback"])
     assert codes(standing.hindrances) == ["trust.freshness_unknown"]
     higher = [release(one, seq=7)]
-    assert stand(anchor, [one], higher, memo=Notebook(blank(anchor, floor))).release is not None
+    assert (
+        stand(anchor, [one], higher, memo=Notebook(blank(anchor), floor=floor)).release is not None
+    )
 
 
 def test_a_release_that_is_held_below_the_lock(anchor: KeysetAnchor, one: bytes) -> None:
@@ -377,8 +380,8 @@ def test_a_release_that_is_held_below_the_lock(anchor: KeysetAnchor, one: bytes)
     stand(anchor, [one], [release(one)], memo=memo)
     assert memo.known is not None
     for seq, why in ((5, ["statement.fork"]), (6, ["statement.rollback"]), (4, [])):
-        floor = Floor(pin_of(one), ReleaseFloor((1, 1, seq), "0" * 64))
-        standing = stand(anchor, memo=Notebook(replace(memo.known, floor=floor)))
+        floor = RollbackFloor(pin_of(one), ReleaseFloor((1, 1, seq), "0" * 64))
+        standing = stand(anchor, memo=Notebook(memo.known, floor=floor))
         assert codes(standing.blocks) == why
         assert (standing.release is None) == bool(why)
 
@@ -394,11 +397,11 @@ def test_a_clock_behind_what_was_signed(
     anchor: KeysetAnchor, one: bytes, behind: int, blocked: bool, where: str
 ) -> None:
     """It would revive what has expired (threats.md 19)."""
-    known = blank(anchor, newest_iat=T0)
+    memo = Notebook(blank(anchor, newest_iat=T0))
     if where == "lock":
-        known = blank(anchor, Floor(newest_iat=T0))
+        memo = Notebook(blank(anchor), floor=RollbackFloor(newest_iat=T0))
 
-    standing = stand(anchor, [one], memo=Notebook(known), now=later(-behind))
+    standing = stand(anchor, [one], memo=memo, now=later(-behind))
     assert ("time.clock_behind" in codes(standing.blocks)) == blocked
     assert standing.clock_is_behind == blocked
 
@@ -670,7 +673,7 @@ def test_no_anchor_falls_back_upon_another(source: Anchor, one: bytes) -> None:
 def test_what_is_known_of_one_source_is_no_other_s(one: bytes) -> None:
     """A memory holds bare keys, and the anchor is a keyset: they are not asked."""
     source = anchored(one)
-    known: Known = replace(blank(source), jwks=JwkSet.of([key("ann").public]))
+    known: IssuerState = replace(blank(source), jwks=JwkSet.of([key("ann").public]))
 
     assert stand(source, memo=Notebook(known)).keys == ()
     assert digest_of(one) == pin_of(one).digest

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cardsign.errors import StateFault, UsageFault
 from cardsign.statements import KeysetId
 from cardsign.trust import (
-    Floor,
     ReleaseFloor,
+    RollbackFloor,
     editing,
     lock_of,
     raise_floor,
@@ -26,15 +26,15 @@ from cardsign.trust import (
 D0, D1 = "0" * 64, "1" * 64
 
 
-def keyset(epoch: int, version: int, digest: str = D0) -> Floor:
+def keyset(epoch: int, version: int, digest: str = D0) -> RollbackFloor:
     """A floor of a keyset statement alone."""
-    return Floor(KeysetId(epoch, version, digest))
+    return RollbackFloor(KeysetId(epoch, version, digest))
 
 
-def release(*order: int, digest: str = D0) -> Floor:
+def release(*order: int, digest: str = D0) -> RollbackFloor:
     """A floor of a release alone."""
     epoch, version, seq = order
-    return Floor(release=ReleaseFloor((epoch, version, seq), digest))
+    return RollbackFloor(release=ReleaseFloor((epoch, version, seq), digest))
 
 
 @pytest.fixture
@@ -50,19 +50,21 @@ RAISED = {
     "a later version": (keyset(1, 1), keyset(1, 2, D1), keyset(1, 2, D1)),
     "an earlier version": (keyset(1, 2, D1), keyset(1, 1), keyset(1, 2, D1)),
     "an epoch beats every version": (keyset(1, 9), keyset(2, 1, D1), keyset(2, 1, D1)),
-    "nothing seen takes nothing away": (keyset(1, 2), Floor(), keyset(1, 2)),
+    "nothing seen takes nothing away": (keyset(1, 2), RollbackFloor(), keyset(1, 2)),
     "a later release": (release(1, 1, 5), release(1, 1, 6, digest=D1), release(1, 1, 6, digest=D1)),
     "a new keyset beats every seq": (release(1, 1, 99), release(1, 2, 1), release(1, 2, 1)),
     "each member by itself": (
-        Floor(KeysetId(1, 2, D0), ReleaseFloor((1, 1, 5), D0), 70),
-        Floor(KeysetId(1, 1, D1), ReleaseFloor((1, 2, 1), D1), 60),
-        Floor(KeysetId(1, 2, D0), ReleaseFloor((1, 2, 1), D1), 70),
+        RollbackFloor(KeysetId(1, 2, D0), ReleaseFloor((1, 1, 5), D0), 70),
+        RollbackFloor(KeysetId(1, 1, D1), ReleaseFloor((1, 2, 1), D1), 60),
+        RollbackFloor(KeysetId(1, 2, D0), ReleaseFloor((1, 2, 1), D1), 70),
     ),
 }
 
 
 @pytest.mark.parametrize(("held", "seen", "raised"), RAISED.values(), ids=RAISED)
-def test_floors_rise(lock: Path, held: Floor | None, seen: Floor, raised: Floor) -> None:
+def test_floors_rise(
+    lock: Path, held: RollbackFloor | None, seen: RollbackFloor, raised: RollbackFloor
+) -> None:
     """The higher one holds, in whatever order they come, in the file as well."""
     assert raise_floor("acme", held, seen) == raised
     assert held is None or raise_floor("acme", seen, held) == raised
@@ -80,7 +82,7 @@ FORKS = {
 
 
 @pytest.mark.parametrize(("held", "seen", "what"), FORKS.values(), ids=FORKS)
-def test_two_histories(lock: Path, held: Floor, seen: Floor, what: str) -> None:
+def test_two_histories(lock: Path, held: RollbackFloor, seen: RollbackFloor, what: str) -> None:
     """One number with two digests is refused, both are named, and nothing is written."""
     raise_floors(lock, {"acme": held})
     before = lock.read_bytes()
@@ -97,7 +99,7 @@ def test_two_histories(lock: Path, held: Floor, seen: Floor, what: str) -> None:
 
 NUMBERS = st.integers(1, 3)
 FLOORS = st.builds(
-    Floor,
+    RollbackFloor,
     st.none() | st.builds(lambda e, v: KeysetId(e, v, f"{e}{v}" * 32), NUMBERS, NUMBERS),
     st.none()
     | st.builds(lambda e, v, s: ReleaseFloor((e, v, s), f"{e}{v}{s}0" * 16), *[NUMBERS] * 3),
@@ -106,11 +108,11 @@ FLOORS = st.builds(
 
 
 @given(st.lists(FLOORS, min_size=1, max_size=6), st.randoms())
-def test_the_order_of_seeing_makes_no_difference(floors: list[Floor], random: Any) -> None:
+def test_the_order_of_seeing_makes_no_difference(floors: list[RollbackFloor], random: Any) -> None:
     """Floors of one history have one highest, whoever saw what first."""
 
-    def highest(seen: list[Floor]) -> Floor:
-        held: Floor | None = None
+    def highest(seen: list[RollbackFloor]) -> RollbackFloor:
+        held: RollbackFloor | None = None
         for one in seen:
             held = raise_floor("acme", held, one)
         assert held is not None
@@ -217,4 +219,4 @@ def test_what_is_a_lock(lock: Path) -> None:
     """The twin of all of these is read."""
     pin = {"epoch": 1, "version": 1, "digest": D0}
     lock.write_bytes(document(keyset=pin, newest_iat=5))
-    assert read_lock(lock) == {"acme": Floor(KeysetId(1, 1, D0), None, 5)}
+    assert read_lock(lock) == {"acme": RollbackFloor(KeysetId(1, 1, D0), None, 5)}

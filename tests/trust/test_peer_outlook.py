@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,12 +13,11 @@ from cardsign.statements import KeysetId
 from cardsign.trust import (
     KEYSET_NOTICE,
     Enrolment,
+    IssuerState,
     KeysAnchor,
     KeysetAnchor,
-    Known,
     Limits,
     TofuAnchor,
-    anchor_digest,
     outlook,
 )
 from cardsign.urls import parse_place
@@ -54,7 +54,7 @@ def test_what_needs_a_person(
     """What keeps cards from being trusted comes first, then what soon will."""
     enrolled = Enrolment("tides", anchor(), (parse_place("https://tides.example"),), **changes)
     newest = T0 if release is RELEASE else 0
-    known = Known(anchor_digest(enrolled.anchor), KEYSET, release, newest_iat=newest)
+    known = replace(IssuerState.begin(enrolled, KEYSET, release), newest_iat=newest)
     seen = outlook(enrolled, Limits(), known, now=NOW + timedelta(days=days))
     assert codes(seen.alarms)[: len(expected)] == expected
     assert bool(seen.alarms) is bool(expected)
@@ -63,7 +63,7 @@ def test_what_needs_a_person(
 def test_until_when() -> None:
     """The least of all deadlines, of which a policy may set an earlier one."""
     enrolled = Enrolment("tides", anchor(), None)
-    known = Known(anchor_digest(enrolled.anchor), KEYSET, RELEASE)
+    known = IssuerState.begin(enrolled, KEYSET, RELEASE)
     assert outlook(enrolled, Limits(), known, now=NOW).until == RELEASE.exp
     strict = Limits(keyset_age=DAY)
     seen = outlook(enrolled, strict, known, now=NOW)
@@ -75,8 +75,8 @@ def test_who_was_never_met() -> None:
     """Nothing is known of him, and that is said; of pinned keys there is nothing to know."""
     for one, expected in ((anchor(), "trust.no_keys"), (TofuAnchor(), "trust.no_first_contact")):
         enrolled = Enrolment("tides", one, ())
-        seen = outlook(enrolled, Limits(), Known(anchor_digest(one)), now=NOW)
+        seen = outlook(enrolled, Limits(), IssuerState.begin(enrolled), now=NOW)
         assert (codes(seen.alarms), seen.until) == ([expected], None)
     keys = KeysAnchor(JwkSet.of([KEYSET.keys[0].public]))
     pinned = Enrolment("tides", keys, (), freshness="waived")
-    assert outlook(pinned, Limits(), Known(anchor_digest(keys)), now=NOW).alarms == ()
+    assert outlook(pinned, Limits(), IssuerState.begin(pinned), now=NOW).alarms == ()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,14 +32,13 @@ from cardsign.trust import (
     RELEASE_PATH,
     Enrolment,
     FetchResult,
+    IssuerState,
     KeysetAnchor,
-    Known,
     Limits,
     Refreshed,
-    TransientMemory,
-    anchor_digest,
-    establish,
+    TransientStates,
     refresh_issuer,
+    resolve_issuer,
 )
 from cardsign.urls import parse_place
 from tests.jose.statement_making import (
@@ -136,24 +136,32 @@ def pin_of(data: bytes) -> KeysetId:
     return one.id
 
 
-def ask(site: Site, pin: Any, known: Known | None = None, **changes: Any) -> Refreshed:
+def ask(site: Site, pin: Any, known: IssuerState | None = None, **changes: Any) -> Refreshed:
     """One refresh."""
     return refresh_issuer(LIMITS, known, pin, site, home=HOME, now=site.now, **changes)
 
 
-def held(brought: Refreshed, pin: Any, memory: TransientMemory | None = None) -> str:
+def held(brought: Refreshed, pin: Any, memory: TransientStates | None = None) -> str:
     """What a verifier holds who has this anchor and gets what was brought."""
     enrolment = Enrolment("tides", KeysetAnchor(pin, "tides.example"), (parse_place(HOME),))
-    with (memory or TransientMemory()).of(enrolment) as memo:
-        standing = establish(enrolment, LIMITS, brought.evidence, memo, now=NOW)
+    memory = memory or TransientStates()
+    with memory.of(enrolment) as state:
+        standing = resolve_issuer(
+            enrolment,
+            LIMITS,
+            brought.evidence,
+            state,
+            now=NOW,
+            keep=partial(memory.keep, enrolment),
+        )
     return "" if standing.keyset is None else f"{standing.keyset.epoch}.{standing.keyset.version}"
 
 
-def knowing(pin: KeysetId, data: bytes, listed: bytes | None = None) -> Known:
+def knowing(pin: KeysetId, data: bytes, listed: bytes | None = None) -> IssuerState:
     """What is remembered of an issuer."""
     newest: ReleaseStatement | None = None if listed is None else read_release(listed)
-    anchor = anchor_digest(KeysetAnchor(pin, "tides.example"))
-    return Known(anchor, read_keyset(data), newest)
+    enrolment = Enrolment("tides", KeysetAnchor(pin, "tides.example"), (parse_place(HOME),))
+    return replace(IssuerState.begin(enrolment, read_keyset(data), newest), newest_iat=0)
 
 
 def codes(brought: Refreshed) -> set[str]:
@@ -223,7 +231,7 @@ def test_recovery_beats_a_thief_who_went_on_ten_times() -> None:
     rotated = [thief, *history(9, root="mallory", after=thief)]
     site = Site()
     site.publish(*chain, *rotated)
-    memory = TransientMemory()
+    memory = TransientStates()
     assert held(ask(site, pin_of(chain[0])), pin_of(chain[0]), memory) == "1.12"
     site.publish(recovered("rita", "dan"))
     known = knowing(pin_of(chain[0]), rotated[-1])
@@ -385,7 +393,7 @@ def test_what_took_the_place_of_a_statement_is_brought_home() -> None:
     site.publish(other, release(read_keyset(other)))
     brought = ask(site, pin_of(first), knowing(pin_of(first), first))
     assert brought.evidence.untrusted_keysets == (other,)
-    memory = TransientMemory({"tides": knowing(pin_of(first), first)})
+    memory = TransientStates({"tides": knowing(pin_of(first), first)})
     assert held(brought, pin_of(first), memory) == "1.1"
 
 
@@ -453,7 +461,7 @@ def test_keys_are_listed_anew_at_each_step() -> None:
     site.publish(first, without)
     brought = ask(site, pin_of(first))
     enrolment = Enrolment("tides", KeysetAnchor(pin_of(first)), (parse_place(HOME),))
-    with TransientMemory().of(enrolment) as memo:
-        standing = establish(enrolment, LIMITS, brought.evidence, memo, now=NOW)
+    with TransientStates().of(enrolment) as state:
+        standing = resolve_issuer(enrolment, LIMITS, brought.evidence, state, now=NOW)
     assert standing.keyset is not None
     assert [one.public for one in standing.keyset.keys] == [key("rel").public]

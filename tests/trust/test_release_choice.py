@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from cardsign.statements import read_keyset, read_release
-from cardsign.trust import Chosen, Floor, choose_release
+from cardsign.trust import Chosen, RollbackFloor, choose_release
 from tests.jose.statement_making import DAY, NOW, T0, thumbprint
 from tests.trust.establishing import codes
 from tests.trust.histories import keyset, release
@@ -28,7 +28,7 @@ def chosen(under: bytes, releases: Iterable[bytes], held: bytes | None = None) -
             None if held is None else read_release(held),
             [read_release(one) for one in order],
             read_keyset(under),
-            Floor(),
+            RollbackFloor(),
             now=NOW,
             skew=timedelta(0),
         )

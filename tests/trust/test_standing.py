@@ -11,7 +11,15 @@ import pytest
 from cardsign.jose import JwkSet
 from cardsign.reasons import Reason
 from cardsign.statements import read_keyset, read_release
-from cardsign.trust import AcceptedKey, KeysAnchor, Limits, Standing, end_of
+from cardsign.trust import (
+    AcceptedKey,
+    IssuerTrust,
+    KeysAnchor,
+    Limits,
+    WeighedReason,
+    Weight,
+    end_of,
+)
 from tests.jose.statement_making import DAY, NOW, T0, key, thumbprint
 from tests.trust.establishing import enrolled
 from tests.trust.histories import after, keyset, release
@@ -21,7 +29,7 @@ BOB = AcceptedKey(key("bob").public, "bob")
 ONE = keyset("ann", "bob")
 KEYSET = read_keyset(ONE)
 RELEASE = read_release(release(ONE))
-PLAIN = Standing(enrolled(KeysAnchor(JwkSet.of([]))), NOW, Limits(), (ANN,))
+PLAIN = IssuerTrust(enrolled(KeysAnchor(JwkSet.of([]))), NOW, Limits(), (ANN,))
 
 
 def test_a_key_is_found_by_its_kid() -> None:
@@ -40,10 +48,11 @@ def test_the_skew_is_the_policy_s() -> None:
 
 def test_only_a_clock_behind_is_one() -> None:
     """Other blocks say nothing about the clock."""
-    behind = (Reason.of("time.historic", "x"), Reason.of("time.clock_behind", "x"))
+    codes = ("time.historic", "time.clock_behind")
+    behind = tuple(WeighedReason("blocks", Reason.of(code, "x")) for code in codes)
 
-    assert replace(PLAIN, blocks=behind).clock_is_behind
-    assert not replace(PLAIN, blocks=behind[:1]).clock_is_behind
+    assert replace(PLAIN, weighed=behind).clock_is_behind
+    assert not replace(PLAIN, weighed=behind[:1]).clock_is_behind
 
 
 @pytest.mark.parametrize(
@@ -72,8 +81,13 @@ def test_deadlines_are_those_of_the_statements() -> None:
     assert replace(both, limits=limits).deadlines == (T0 + DAY, T0 + DAY)
 
 
+def weighed(weight: Weight, code: str, message: str = "x") -> dict[str, Any]:
+    """One reason of this weight."""
+    return {"weighed": (WeighedReason(weight, Reason.of(code, message)),)}
+
+
 DIFFERENCES: dict[str, dict[str, Any]] = {
-    "another issuer": {"enrolment": replace(PLAIN.enrolment, name="lamp")},
+    "another issuer": {"issuer": replace(PLAIN.issuer, name="lamp")},
     "no source": {"has_source": False},
     "another key": {"keys": (BOB,)},
     "a key more": {"keys": (ANN, BOB)},
@@ -86,10 +100,10 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
     "another keyset": {"keyset": read_keyset(after(ONE))},
     "a release": {"release": RELEASE},
     "another release": {"release": read_release(release(ONE, seq=6))},
-    "a hindrance": {"hindrances": (Reason.of("state.none", "x"),)},
-    "a block": {"blocks": (Reason.of("time.historic", "x"),)},
-    "a note": {"notes": (Reason.of("statement.gap", "x"),)},
-    "another note": {"notes": (Reason.of("statement.gap", "y"),)},
+    "a hindrance": weighed("hinders", "state.none"),
+    "a block": weighed("blocks", "time.historic"),
+    "a note": weighed("notes", "statement.gap"),
+    "another note": weighed("notes", "statement.gap", "y"),
 }
 
 

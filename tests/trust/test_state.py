@@ -8,7 +8,9 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +22,21 @@ from cardsign.jose import JwkSet, PrivateKey, SkippedKey
 from cardsign.statements import KeysetId, KeysetStatement, RootPin
 from cardsign.trust import (
     MAX_PASSED,
-    DirectoryMemory,
+    DirectoryStates,
     Enrolment,
-    Floor,
+    Evidence,
+    IssuerState,
     KeysAnchor,
     KeysetAnchor,
-    Known,
-    ReleaseFloor,
+    Limits,
+    Policy,
+    RollbackFloor,
     TofuAnchor,
-    anchor_digest,
+    resolve_issuer,
+    rollback_floor,
 )
 from cardsign.urls import parse_place
-from tests.jose.statement_making import T0, signed_keyset, signed_release
+from tests.jose.statement_making import NOW, T0, signed_keyset, signed_release
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = (parse_place("https://tides.example"),)
@@ -61,17 +66,22 @@ def tides(first: KeysetStatement) -> Enrolment:
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> DirectoryMemory:
+def memory(tmp_path: Path) -> DirectoryStates:
     """A memory in a folder that is not there yet."""
-    return DirectoryMemory(tmp_path / "state")
+    return DirectoryStates(tmp_path / "state")
 
 
-def blank(enrolment: Enrolment, **changes: Any) -> Known:
+def blank(enrolment: Enrolment, **changes: Any) -> IssuerState:
     """What is known of somebody who was just enrolled."""
-    return Known(anchor_digest(enrolment.anchor), **changes)
+    return replace(IssuerState.begin(enrolment), **changes)
 
 
-def refusal(memory: DirectoryMemory, enrolment: Enrolment) -> LocalFault:
+def locked_at(enrolment: Enrolment, floor: RollbackFloor) -> Enrolment:
+    """The same issuer under a lock."""
+    return replace(enrolment, floor=floor)
+
+
+def refusal(memory: DirectoryStates, enrolment: Enrolment) -> LocalFault:
     """What keeps the memory from being opened; dry and wet say the same."""
     with pytest.raises(LocalFault) as dry:
         memory.recall(enrolment)
@@ -82,7 +92,7 @@ def refusal(memory: DirectoryMemory, enrolment: Enrolment) -> LocalFault:
 
 
 def test_everything_comes_back(
-    memory: DirectoryMemory,
+    memory: DirectoryStates,
     tides: Enrolment,
     first: KeysetStatement,
     alice: PrivateKey,
@@ -93,11 +103,12 @@ def test_everything_comes_back(
         JwkSet.of([bob.public, alice.public]),
         skipped=(SkippedKey("carol", "key.unsupported", "of another time"),),
     )
-    known = Known(
-        anchor_digest(tides.anchor),
+    known = IssuerState(
+        "/srv/agent/trust.toml",
+        "a" * 64,
+        ("https://tides.example",),
         first,
         signed_release(first, "rel"),
-        Floor(pin_of(first), ReleaseFloor((1, 1, 4), "0" * 64), T0),
         T0 + 5,
         jwks,
         pin_of(first),
@@ -105,48 +116,45 @@ def test_everything_comes_back(
         (KeysetId(1, 7, "1" * 64),),
         ("https://tides.example/card.json?of=tides", "http://127.0.0.1:8080/"),
     )
+    known = replace(known, policy="", anchor=blank(tides).anchor)
     memory.create(tides, known)
 
-    with memory.of(tides) as memo:
-        assert memo.known == known
-        assert memo.notes == ()
-        assert memo.known is not None
-        assert memo.known.keyset is not None
-        assert memo.known.keyset.envelope == first.envelope
-    assert memory.find("tides") == known
-    assert memory.names() == ("tides",)
+    with memory.of(tides) as state:
+        assert state == known
+        assert state.notes == ()
+        assert state.keyset is not None
+        assert state.keyset.envelope == first.envelope
+    assert memory.find("", "tides") == known
+    assert memory.names() == (("tides", ""),)
 
 
-def test_only_its_user_can_read_it(memory: DirectoryMemory, tides: Enrolment) -> None:
+def test_only_its_user_can_read_it(memory: DirectoryStates, tides: Enrolment) -> None:
     """Folder 0700, file 0600."""
     memory.create(tides, blank(tides))
 
     assert stat.S_IMODE(memory.path.stat().st_mode) == 0o700
-    assert stat.S_IMODE((memory.path / "tides.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE(memory.file("", "tides").stat().st_mode) == 0o600
 
 
 def test_what_is_kept_is_there_at_once(
-    memory: DirectoryMemory, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
+    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
 ) -> None:
-    """Each step is on the disk before the next; what did not change is not written again."""
+    """Each step is on the disk before the next."""
     memory.create(tides, blank(tides))
-    file = memory.path / "tides.json"
-    with memory.of(tides) as memo:
-        assert memo.known is not None
+    file = memory.file("", "tides")
+    with memory.of(tides) as state:
         for keyset in (first, second):
-            memo.keep(replace(memo.known, keyset=keyset))
-            held = memory.find("tides")
+            memory.keep(tides, replace(state, keyset=keyset))
+            held = memory.find("", "tides")
             assert held is not None
             assert held.keyset == keyset
-        inode = file.stat().st_ino
-        memo.keep(memo.known)
-        assert file.stat().st_ino == inode
+    assert file.exists()
 
 
 # ------------------------------------------------------------------ what is lost
 
 
-def test_what_is_lost_is_not_new(memory: DirectoryMemory, tides: Enrolment) -> None:
+def test_what_is_lost_is_not_new(memory: DirectoryStates, tides: Enrolment) -> None:
     """No file and no floor: a fault, and no folder is made for it."""
     fault = refusal(memory, tides)
 
@@ -154,65 +162,60 @@ def test_what_is_lost_is_not_new(memory: DirectoryMemory, tides: Enrolment) -> N
     assert not memory.path.exists()
 
 
-def test_a_lock_begins_a_memory(tmp_path: Path, tides: Enrolment, second: KeysetStatement) -> None:
-    """With its floors, on the disk, and reported once."""
-    floor = Floor(pin_of(second), None, T0)
-    memory = DirectoryMemory(tmp_path / "state", {"tides": floor})
+def test_a_lock_begins_a_memory(
+    memory: DirectoryStates, tides: Enrolment, second: KeysetStatement
+) -> None:
+    """On the disk, and reported once; the lock's floors are not stored with it (S3)."""
+    locked_tides = locked_at(tides, RollbackFloor(pin_of(second), None, T0))
 
-    with memory.of(tides) as memo:
-        assert [note.code for note in memo.notes] == ["state.created"]
-        assert memo.known == blank(tides, floor=floor)
-    with memory.of(tides) as memo:
-        assert memo.notes == ()
-        assert memo.known == blank(tides, floor=floor)
-    with DirectoryMemory(tmp_path / "state").of(tides) as memo:
-        assert memo.known == blank(tides, floor=floor)
-
-
-def test_a_lock_of_others_begins_nothing(tmp_path: Path, tides: Enrolment) -> None:
-    """It has to name the issuer."""
-    memory = DirectoryMemory(tmp_path / "state", {"lamps": Floor()})
-    assert refusal(memory, tides).code == "state.missing"
+    with memory.of(locked_tides) as state:
+        assert [note.code for note in state.notes] == ["state.created"]
+        assert state == blank(tides)
+    for one in (locked_tides, tides):
+        with memory.of(one) as state:
+            assert state.notes == ()
+            assert state == blank(tides)
+    assert state.as_floor() == RollbackFloor()
 
 
 def test_first_contact_is_made_once(tmp_path: Path) -> None:
     """Under `tofu` a lock begins nothing: whoever answers now would be believed."""
     met = Enrolment("tides", TofuAnchor(), PLACES)
-    memory = DirectoryMemory(tmp_path / "state", {"tides": Floor()})
+    memory = DirectoryStates(tmp_path / "state")
 
-    assert refusal(memory, met).code == "state.missing"
+    assert refusal(memory, locked_at(met, RollbackFloor())).code == "state.missing"
     memory.create(met, blank(met))
-    with memory.of(met) as memo:
-        assert memo.known == blank(met)
+    with memory.of(met) as state:
+        assert state == blank(met)
 
 
-def test_forgetting(memory: DirectoryMemory, tides: Enrolment) -> None:
+def test_forgetting(memory: DirectoryStates, tides: Enrolment) -> None:
     """Afterwards it is missing; there is nothing to forget twice."""
     memory.create(tides, blank(tides))
 
-    assert memory.forget("tides")
+    assert memory.forget("", "tides")
     assert refusal(memory, tides).code == "state.missing"
-    assert not memory.forget("tides")
+    assert not memory.forget("", "tides")
     assert memory.names() == ()
 
 
 def test_creating_keeps_what_is_known(
-    memory: DirectoryMemory, tides: Enrolment, second: KeysetStatement
+    memory: DirectoryStates, tides: Enrolment, second: KeysetStatement
 ) -> None:
     """Who was removed and is enrolled again cannot be rolled back meanwhile."""
     known = blank(tides, keyset=second)
     memory.create(tides, known)
     memory.create(tides, blank(tides))
-    assert memory.find("tides") == known
+    assert memory.find("", "tides") == known
 
 
 # ------------------------------------------------------------- what is not ours
 
 
-def spoilt(memory: DirectoryMemory, enrolment: Enrolment, **changes: Any) -> Path:
+def spoilt(memory: DirectoryStates, enrolment: Enrolment, **changes: Any) -> Path:
     """A file in which members are other ones."""
     memory.create(enrolment, blank(enrolment))
-    file = memory.path / f"{enrolment.name}.json"
+    file = memory.file("", enrolment.name)
     file.write_text(json.dumps({**json.loads(file.read_bytes()), **changes}))
     return file
 
@@ -225,7 +228,11 @@ CORRUPT: dict[str, dict[str, Any]] = {
     "a keyset that is no text": {"keyset": {}},
     "a keyset that is none": {"keyset": "{}"},
     "a release that is none": {"release": "[]"},
-    "a floor without members": {"floor": {}},
+    "another policy's": {"policy": "/elsewhere/trust.toml"},
+    "a policy that is no text": {"policy": None},
+    "origins that are no list": {"origins": "https://tides.example"},
+    "an origin that is no text": {"origins": [1]},
+    "floors, which are never stored": {"floor": {}},
     "a time that is a truth": {"newest_iat": True},
     "keys that are none": {"jwks": {"keys": [{}], "skipped": []}},
     "a key that is no object": {"jwks": {"keys": [1], "skipped": []}},
@@ -240,79 +247,68 @@ CORRUPT: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("changes", CORRUPT.values(), ids=CORRUPT)
 def test_what_cannot_be_read_is_no_first_contact(
-    memory: DirectoryMemory, tides: Enrolment, changes: dict[str, Any]
+    memory: DirectoryStates, tides: Enrolment, changes: dict[str, Any]
 ) -> None:
     """A fault that names the file, which stays; a lock does not help."""
     file = spoilt(memory, tides, **changes)
     before = file.read_bytes()
 
-    for one in (memory, DirectoryMemory(memory.path, {"tides": Floor()})):
-        fault = refusal(one, tides)
+    for one in (tides, locked_at(tides, RollbackFloor())):
+        fault = refusal(memory, one)
         assert (fault.code, fault.path) == ("state.corrupt", str(file))
         with pytest.raises(StateFault):
-            one.create(tides, blank(tides))
+            memory.create(one, blank(one))
     assert file.read_bytes() == before
 
 
-def test_the_twin_of_these_is_read(memory: DirectoryMemory, tides: Enrolment) -> None:
+def test_the_twin_of_these_is_read(memory: DirectoryStates, tides: Enrolment) -> None:
     """A file written again with the same members is as good as ours."""
     spoilt(memory, tides, signed_before=True)
-    assert memory.recall(tides) == (blank(tides, signed_before=True), ())
-
-
-def test_a_file_of_before_cards_were_remembered(memory: DirectoryMemory, tides: Enrolment) -> None:
-    """It is read on, with no card seen yet; what it says besides is as strict as ever."""
-    file = spoilt(memory, tides, signed_before=True)
-    members = json.loads(file.read_bytes())
-    del members["cards"]
-    file.write_text(json.dumps(members))
-    assert memory.recall(tides) == (blank(tides, signed_before=True), ())
-    file.write_text(json.dumps({**members, "x": 1}))
-    assert refusal(memory, tides).code == "state.corrupt"
+    assert memory.recall(tides) == blank(tides, signed_before=True)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b'{"a": 1, "a": 1}', b"{}" * 600_000])
-def test_bytes_that_are_no_state(memory: DirectoryMemory, tides: Enrolment, data: bytes) -> None:
+def test_bytes_that_are_no_state(memory: DirectoryStates, tides: Enrolment, data: bytes) -> None:
     """Cut off, garbled, doubled or too long."""
     spoilt(memory, tides).write_bytes(data)
     assert refusal(memory, tides).code == "state.corrupt"
 
 
-def test_a_folder_where_the_file_belongs(memory: DirectoryMemory, tides: Enrolment) -> None:
+def test_a_folder_where_the_file_belongs(memory: DirectoryStates, tides: Enrolment) -> None:
     """It is something, so nothing is missing."""
-    (memory.path / "tides.json").mkdir(parents=True)
+    memory.file("", "tides").mkdir(parents=True)
     assert refusal(memory, tides).code == "state.corrupt"
 
 
 def test_a_file_where_the_folder_belongs(tmp_path: Path, tides: Enrolment) -> None:
     """There can be no memory there."""
     (tmp_path / "state").touch()
-    assert refusal(DirectoryMemory(tmp_path / "state"), tides).code == "state.missing"
+    assert refusal(DirectoryStates(tmp_path / "state"), tides).code == "state.missing"
     with pytest.raises(FileFault):
-        DirectoryMemory(tmp_path / "state").create(tides, blank(tides))
+        DirectoryStates(tmp_path / "state").create(tides, blank(tides))
 
 
 NAMES = ["../tides", "/tides", "", ".tides", "Tides", "tides/x", "tides\n", "a" * 65]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_no_path(memory: DirectoryMemory, tides: Enrolment, name: str) -> None:
+def test_a_name_is_no_path(memory: DirectoryStates, tides: Enrolment, name: str) -> None:
     """However an enrolment came by its name, nothing outside the folder is touched."""
     stranger = replace(tides, name=name)
     assert refusal(memory, stranger).code == "state.missing"
     for use in (memory.find, memory.forget):
         with pytest.raises(StateFault):
-            use(name)
+            use("", name)
 
 
-def test_names_that_look_like_files(memory: DirectoryMemory, tides: Enrolment) -> None:
+def test_names_that_look_like_files(memory: DirectoryStates, tides: Enrolment) -> None:
     """Each has a file of its own, and a lock is no memory."""
     names = ["a", "a.json", "a.json.lock", "a.lock", "b..c"]
     for name in names:
         one = replace(tides, name=name)
         memory.create(one, blank(one, newest_iat=len(name)))
-    assert memory.names() == tuple(names)
-    assert [memory.find(name) for name in names] == [
+    assert memory.names() == tuple((name, "") for name in names)
+    assert [memory.find("", name) for name in names] == [
         blank(tides, newest_iat=len(name)) for name in names
     ]
 
@@ -320,7 +316,7 @@ def test_names_that_look_like_files(memory: DirectoryMemory, tides: Enrolment) -
 # ------------------------------------------------------------------- histories
 
 
-def test_another_anchor(memory: DirectoryMemory, tides: Enrolment, alice: PrivateKey) -> None:
+def test_another_anchor(memory: DirectoryStates, tides: Enrolment, alice: PrivateKey) -> None:
     """What was learned under one anchor says nothing under another."""
     memory.create(tides, blank(tides))
     other = replace(tides, anchor=KeysAnchor(JwkSet.of([alice.public])))
@@ -333,7 +329,7 @@ def test_another_anchor(memory: DirectoryMemory, tides: Enrolment, alice: Privat
 
 
 def test_a_pin_that_was_moved_to_what_is_held(
-    memory: DirectoryMemory, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
+    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """The new anchor names just the statement held, so all else still holds."""
     memory.create(tides, blank(tides, keyset=second, signed_before=True))
@@ -343,7 +339,7 @@ def test_a_pin_that_was_moved_to_what_is_held(
         KeysetAnchor(RootPin.of(second.root), "tides.example"),
     ):
         moved = replace(tides, anchor=anchor)
-        known, _ = memory.recall(moved)
+        known = memory.recall(moved)
         assert known == blank(moved, keyset=second, signed_before=True)
     for anchor in (
         KeysetAnchor(KeysetId(1, 3, second.digest)),
@@ -357,7 +353,7 @@ def test_a_pin_that_was_moved_to_what_is_held(
 
 @pytest.mark.parametrize("walked", [True, False], ids=["walked here", "named as prev alone"])
 def test_a_pin_that_was_moved_to_what_was_passed(
-    memory: DirectoryMemory,
+    memory: DirectoryStates,
     tides: Enrolment,
     first: KeysetStatement,
     second: KeysetStatement,
@@ -366,110 +362,157 @@ def test_a_pin_that_was_moved_to_what_was_passed(
     """A colleague has moved the pin less far than this machine has walked."""
     root = replace(tides, anchor=KeysetAnchor(RootPin.of(first.root), "tides.example"))
     memory.create(root, blank(root, keyset=first if walked else second))
-    with memory.of(root) as memo:
-        memo.keep(blank(root, keyset=second, signed_before=True))
+    with memory.of(root) as state:
+        memory.keep(root, replace(state.with_keyset(second), signed_before=True))
 
-    known, _ = memory.recall(tides)
-    assert (known.keyset, known.floor, known.signed_before) == (second, Floor(), True)
+    known = memory.recall(tides)
+    assert (known.keyset, known.signed_before) == (second, True)
     assert known.passed == ((pin_of(first),) if walked else ())
     forged = replace(tides, anchor=KeysetAnchor(KeysetId(1, 1, second.digest)))
     assert refusal(memory, forged).code == "state.other_anchor"
 
 
 def test_a_pin_that_was_moved_ahead_is_a_floor(
-    memory: DirectoryMemory, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
+    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """The walk from what is held has to come through it, and no recovery leads past it."""
     memory.create(tides, blank(tides, keyset=first))
     ahead = replace(tides, anchor=KeysetAnchor(pin_of(second), "tides.example"))
-    recovered = signed_keyset("ann", "bob", epoch=2)
+    recovered = signed_keyset("ann", "bob", "rita", epoch=2)
 
-    known, _ = memory.recall(ahead)
-    assert (known.keyset, known.floor) == (first, Floor(pin_of(second)))
-    with memory.of(ahead) as memo:
-        memo.keep(known)
-        with pytest.raises(StateFault, match="past the pin"):
-            memo.keep(replace(known, keyset=recovered))
-        assert memory.find("tides") == blank(tides, keyset=first)
-        memo.keep(replace(known, keyset=second))
-        memo.keep(replace(known, keyset=recovered))
-    found = memory.find("tides")
+    known = memory.recall(ahead)
+    assert known.keyset == first
+    assert rollback_floor(ahead, known) == RollbackFloor(pin_of(second))
+    keep = partial(memory.keep, ahead)
+    with memory.of(ahead) as state, pytest.raises(StateFault, match="past the pin"):
+        resolved(ahead, state, keep, recovered)
+    assert memory.find("", "tides") == blank(tides, keyset=first)
+    with memory.of(ahead) as state:
+        resolved(ahead, state, keep, second, recovered)
+    found = memory.find("", "tides")
     assert found is not None
     assert (found.keyset, found.passed) == (recovered, (pin_of(first), pin_of(second)))
 
 
+def resolved(
+    issuer: Enrolment,
+    state: IssuerState,
+    keep: Callable[[IssuerState], None],
+    *keysets: KeysetStatement,
+) -> None:
+    """One verification with these statements."""
+    supplied = Evidence(tuple(one.envelope.to_bytes() for one in keysets))
+    resolve_issuer(issuer, Limits(), supplied, state, now=NOW, keep=keep)
+
+
 def test_no_more_is_remembered_of_the_way_than_there_is_room_for(
-    memory: DirectoryMemory, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
+    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """The oldest is forgotten first, and the file stays within its limit."""
     long = tuple(KeysetId(1, version, "0" * 64) for version in range(1, MAX_PASSED + 1))
     memory.create(tides, blank(tides, keyset=first, passed=long))
-    with memory.of(tides) as memo:
-        memo.keep(blank(tides, keyset=second))
-    found = memory.find("tides")
+    with memory.of(tides) as state:
+        memory.keep(tides, state.with_keyset(second))
+    found = memory.find("", "tides")
     assert found is not None
     assert found.passed == (*long[1:], pin_of(first))
 
 
-def test_the_higher_of_lock_and_memory_holds(
-    memory: DirectoryMemory, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
+def test_the_lock_holds_for_one_verification(
+    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
 ) -> None:
-    """A lock that others have raised is a floor; one that is behind takes nothing away."""
+    """A lock that others have raised is a floor, and gone with the lock (S3)."""
     memory.create(tides, blank(tides, keyset=first))
 
-    def floor_under(lock: Floor) -> Floor:
-        known, _ = DirectoryMemory(memory.path, {"tides": lock}).recall(tides)
-        assert known.keyset == first
-        return known.floor
-
-    ahead, behind = Floor(pin_of(second), None, T0), Floor(None, None, 3)
-    assert floor_under(ahead) == ahead
-    assert floor_under(behind) == behind
-    memory.forget("tides")
-    memory.create(tides, blank(tides, keyset=first, floor=ahead))
-    assert floor_under(behind) == ahead
+    for lock in (RollbackFloor(pin_of(second), None, T0), RollbackFloor(None, None, 3)):
+        one = locked_at(tides, lock)
+        with memory.of(one) as state:
+            assert rollback_floor(one, state) == lock
+            memory.keep(one, replace(state, signed_before=True))
+    after = memory.recall(tides)
+    assert rollback_floor(tides, after) == RollbackFloor()
+    assert after.as_floor() == RollbackFloor(pin_of(first))
 
 
 def test_lock_and_memory_of_two_histories(
-    memory: DirectoryMemory, tides: Enrolment, first: KeysetStatement
+    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement
 ) -> None:
     """One number with two digests is a fault that names both."""
     memory.create(tides, blank(tides, keyset=first))
-    lock = {"tides": Floor(KeysetId(1, 1, "f" * 64))}
 
-    fault = refusal(DirectoryMemory(memory.path, lock), tides)
+    fault = refusal(memory, locked_at(tides, RollbackFloor(KeysetId(1, 1, "f" * 64))))
     assert fault.code == "state.fork"
     assert first.digest in fault.message
     assert "f" * 64 in fault.message
 
 
 def test_a_lock_of_another_history_than_what_led_here(
-    memory: DirectoryMemory, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
+    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """Branches that were merged: the lock is behind, and names what was never passed."""
     memory.create(tides, blank(tides, keyset=second, passed=(KeysetId(1, 7, "7" * 64),)))
     for other in (KeysetId(1, 1, "f" * 64), KeysetId(1, 7, "f" * 64)):
-        fault = refusal(DirectoryMemory(memory.path, {"tides": Floor(other)}), tides)
+        fault = refusal(memory, locked_at(tides, RollbackFloor(other)))
         assert (fault.code, "f" * 64 in fault.message) == ("state.fork", True)
     for same in (pin_of(first), KeysetId(1, 7, "7" * 64)):
-        DirectoryMemory(memory.path, {"tides": Floor(same)}).recall(tides)
+        memory.recall(locked_at(tides, RollbackFloor(same)))
+
+
+# --------------------------------------------------------------------- whose it is
+
+
+def test_another_policy_has_state_of_its_own(memory: DirectoryStates, tides: Enrolment) -> None:
+    """What a cloned folder calls `tides` is not what this user calls so (S1, R13)."""
+    memory.create(tides, blank(tides, signed_before=True))
+    (clone,) = Policy((tides,)).known_as("/srv/clone/trust.toml").enrolments
+
+    assert refusal(memory, clone).code == "state.missing"
+    memory.create(clone, blank(clone, newest_iat=T0))
+    assert memory.recall(tides) == blank(tides, signed_before=True)
+    assert memory.recall(clone) == blank(clone, newest_iat=T0)
+    assert memory.forget("/srv/clone/trust.toml", "tides")
+    assert memory.names() == (("tides", ""),)
+
+
+@pytest.mark.parametrize("pinned", [True, False], ids=["pinned", "first contact"])
+def test_other_origins_inherit_nothing(
+    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, pinned: bool
+) -> None:
+    """Whoever was met elsewhere is nobody here; the place is all that vouched for him (S1)."""
+    met = tides if pinned else replace(tides, anchor=TofuAnchor())
+    memory.create(met, blank(met, keyset=first, first_contact=pin_of(first)))
+    moved = replace(met, places=(parse_place("https://evil.example"),))
+
+    fault = refusal(memory, moved)
+    assert fault.code == "state.other_anchor"
+    assert "https://tides.example" in fault.message
+    assert "cardsign trust known forget tides" in fault.hint
+    with pytest.raises(StateFault):
+        memory.create(moved, blank(moved))
+    if pinned:  # what the same keyset vouches for is taken over, when a person says so
+        assert memory.adopt(moved)
+        assert memory.recall(moved) == blank(moved, keyset=first, first_contact=pin_of(first))
+    else:
+        with pytest.raises(StateFault, match=r"state\.other_anchor"):
+            memory.adopt(moved)
+        assert not memory.adopt(met)
 
 
 # -------------------------------------------------------------------- processes
 
 
-def test_another_process_holds_it(memory: DirectoryMemory, tides: Enrolment) -> None:
+def test_another_process_holds_it(memory: DirectoryStates, tides: Enrolment) -> None:
     """Patience ends with a fault; another issuer is not held up."""
     memory.create(tides, blank(tides))
     lamps = replace(tides, name="lamps")
     memory.create(lamps, blank(lamps))
-    hasty = DirectoryMemory(memory.path, patience=0.05)
+    hasty = DirectoryStates(memory.path, patience=0.05)
     with memory.of(tides):
         with pytest.raises(StateFault) as busy, hasty.of(tides):
             pass
         assert busy.value.code == "state.busy"
-        with hasty.of(lamps) as memo:
-            assert memo.known == blank(lamps)
+        with hasty.of(lamps) as state:
+            assert state == blank(lamps)
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
@@ -486,7 +529,7 @@ def test_a_lock_is_held_alone(tmp_path: Path, what: str) -> None:
 
 
 def test_what_cannot_be_written_is_found_out_first(
-    memory: DirectoryMemory, tides: Enrolment, monkeypatch: pytest.MonkeyPatch
+    memory: DirectoryStates, tides: Enrolment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A read-only folder is a fault before there is a verdict to remember."""
     memory.create(tides, blank(tides))
@@ -497,23 +540,23 @@ def test_what_cannot_be_written_is_found_out_first(
 
 
 def test_a_failed_write_changes_nothing(
-    memory: DirectoryMemory,
+    memory: DirectoryStates,
     tides: Enrolment,
     first: KeysetStatement,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A full disk: the fault comes out, and neither memo nor file knows more than before."""
+    """A full disk: the fault comes out, and the file knows no more than before."""
     memory.create(tides, blank(tides))
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    with memory.of(tides) as memo:
+    with memory.of(tides) as state:
         monkeypatch.setattr(os, "replace", full)
         with pytest.raises(FileFault):
-            memo.keep(blank(tides, keyset=first))
-        assert memo.known == blank(tides)
-    assert memory.find("tides") == blank(tides)
+            memory.keep(tides, blank(tides, keyset=first))
+        assert state == blank(tides)
+    assert memory.find("", "tides") == blank(tides)
     assert [file.name for file in memory.path.glob(".*")] == []
 
 
@@ -521,24 +564,21 @@ RACER = """
 import sys
 from pathlib import Path
 from cardsign.statements import KeysetId
-from cardsign.trust.policy import TofuAnchor
-from cardsign.trust.known import Floor
-from cardsign.trust.policy import Enrolment
-from cardsign.trust.state import DirectoryMemory
+from cardsign.trust import DirectoryStates, Enrolment, TofuAnchor
 from dataclasses import replace
 
-memory = DirectoryMemory(Path(sys.argv[1]), patience=60)
+memory = DirectoryStates(Path(sys.argv[1]), patience=60)
 enrolment = Enrolment("tides", TofuAnchor(), ())
 for _ in range(int(sys.argv[2])):
-    with memory.of(enrolment) as memo:
-        version = memo.known.newest_iat + 1
+    with memory.of(enrolment) as state:
+        version = state.newest_iat + 1
         pin = KeysetId(1, version, "0" * 64)
-        memo.keep(replace(memo.known, newest_iat=version, floor=Floor(pin)))
+        memory.keep(enrolment, replace(state, newest_iat=version, first_contact=pin))
         print(version)
 """
 
 
-def test_racing_processes_lose_nothing(memory: DirectoryMemory) -> None:
+def test_racing_processes_lose_nothing(memory: DirectoryStates) -> None:
     """Each sees what the one before has kept: no number is given out twice, none is lower."""
     met = Enrolment("tides", TofuAnchor(), ())
     memory.create(met, blank(met))
@@ -550,6 +590,6 @@ def test_racing_processes_lose_nothing(memory: DirectoryMemory) -> None:
 
     assert all(numbers == sorted(numbers) for numbers in seen)
     assert sorted(itertools.chain(*seen)) == list(range(1, 61))
-    known = memory.find("tides")
+    known = memory.find("", "tides")
     assert known is not None
-    assert known.floor.keyset == KeysetId(1, 60, "0" * 64)
+    assert known.first_contact == KeysetId(1, 60, "0" * 64)

@@ -11,19 +11,18 @@ import pytest
 from cardsign.jose import JwkSet
 from cardsign.reasons import Reason
 from cardsign.trust import (
-    NO_MEMORY,
+    NO_STATES,
     AtOrigin,
     CardUrl,
     Evidence,
     Extended,
-    Floor,
     Issuer,
     JwksAnchor,
     KeysAnchor,
     Limits,
+    RollbackFloor,
     TofuAnchor,
-    TransientMemory,
-    WithoutMemory,
+    TransientStates,
 )
 from cardsign.verify import NotTrusted, StatementUsed, examine_card, verify_card
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
@@ -192,7 +191,7 @@ SEEN_NOTHING: dict[str, Callable[[Tides], object]] = {
     ),
     "one that is not listed": lambda tides: tides.says(releases=[current(tides.one, cards=[])]),
     "one at a time of one's choice": lambda tides: tides.says(historic=True),
-    "one that was forgotten": lambda tides: tides.says(memory=NO_MEMORY),
+    "one that was forgotten": lambda tides: tides.says(memory=NO_STATES),
 }
 
 
@@ -243,7 +242,10 @@ BLOCKS: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {
         "statement.fork",
     ),
     "a rollback": (
-        lambda tides: {"memory": WithoutMemory({"tides": Floor(pin_of(after(tides.one)))})},
+        lambda tides: {
+            "memory": NO_STATES,
+            "policy": tides.policy.known_as("", {"tides": RollbackFloor(pin_of(after(tides.one)))}),
+        },
         "statement.rollback",
     ),
     "a time of one's choice": (lambda tides: {"historic": True}, "time.historic"),
@@ -278,7 +280,7 @@ def test_a_key_that_changes_after_first_contact_needs_a_person() -> None:
     assert met("card") == ("trusted", "trust.freshness_waived")
     assert met("card") == ("trusted", "trust.freshness_waived")
     assert met("card2") == ("untrusted", "trust.key_changed")
-    tides.memory = TransientMemory()
+    tides.memory = TransientStates()
     assert met("card2") == ("trusted", "trust.freshness_waived")
 
 
@@ -504,7 +506,7 @@ def test_a_verified_card_says_until_when() -> None:
     assert card.valid_until == later(7 * DAY)
 
     with pytest.raises(NotTrusted) as refused:
-        verify_card(card_of(), expect=AtOrigin(ORIGIN), **{**known, "memory": NO_MEMORY})
+        verify_card(card_of(), expect=AtOrigin(ORIGIN), **{**known, "memory": NO_STATES})
     assert refused.value.exit_status == 3
     assert refused.value.code == "state.none"
 

@@ -11,13 +11,13 @@ import pytest
 from cardsign.card import ExtendedMarker, with_marker
 from cardsign.jose import JwkSet
 from cardsign.trust import (
-    NO_MEMORY,
+    NO_STATES,
     AtOrigin,
     CardUrl,
     Expectation,
     Extended,
     Issuer,
-    TransientMemory,
+    TransientStates,
 )
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
 from tests.support import PORTABLE, codes, dump, without
@@ -85,7 +85,7 @@ def test_what_the_release_lists_is_current(changes: Members, expect: Expectation
 def test_what_speaks_against_a_card_is_no(changes: Members, expect: Expectation, code: str) -> None:
     """Even where freshness is waived, or nothing is remembered: it is evidence."""
     for tides in (Tides(), Tides(freshness="waived")):
-        for memory in (tides.memory, NO_MEMORY):
+        for memory in (tides.memory, NO_STATES):
             report = tides.says(
                 releases=[current(tides.one, **changes)], expect=expect, memory=memory
             )
@@ -118,7 +118,7 @@ def a_release_of_before(tides: Tides) -> dict[str, Any]:
 
 def nothing_remembered(tides: Tides) -> dict[str, Any]:
     """A rollback could not be seen."""
-    return {"memory": NO_MEMORY}
+    return {"memory": NO_STATES}
 
 
 UNKNOWN: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {
@@ -175,7 +175,7 @@ def test_a_key_counts_by_its_role_in_its_time(public: Members, code: str | None)
 def test_a_clock_that_is_behind_accuses_no_key() -> None:
     """It is the clock that is wrong, so there is no verdict at all."""
     tides = Tides(keyset("ann", "bob", keys=[entry("card", "card", nbf=T0 - 10)]))
-    tides.memory = TransientMemory(
+    tides.memory = TransientStates(
         {"tides": blank(tides.policy.enrolments[0].anchor, newest_iat=T0)}
     )
 

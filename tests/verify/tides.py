@@ -11,10 +11,10 @@ from cardsign.trust import (
     CardUrl,
     Evidence,
     Expectation,
+    IssuerStates,
     Limits,
-    Memory,
     Policy,
-    TransientMemory,
+    TransientStates,
 )
 from cardsign.verify import Report, examine_card
 from tests.jose.statement_making import NOW, URL, key
@@ -64,7 +64,7 @@ class Tides:
         self.one = one or keyset("ann", "bob")
         enrolment = enrolled(anchor or anchored(self.one), **entry)
         self.policy = Policy((enrolment,), limits or Limits())
-        self.memory: Memory = TransientMemory()
+        self.memory: IssuerStates = TransientStates()
 
     def says(
         self,
@@ -86,8 +86,7 @@ class Tides:
         return examine_card(
             card_of() if card is None else card,
             expect=expect or CardUrl(URL),
-            policy=self.policy,
             now=now,
             evidence=evidence,
-            **{"memory": self.memory, **circumstances},
+            **{"memory": self.memory, "policy": self.policy, **circumstances},
         )
