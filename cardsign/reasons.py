@@ -432,7 +432,7 @@ _TABLE: Final = (
     ("keystore.audit_differs", "The key store's state is not the one that its audit log tells of.",
      "Somebody has edited the state: restore a backup, and ask who can write to the key store."),
     ("keystore.other_history", "The key store's audit log does not continue what you saw of it.",
-     "If you put an older or another store there yourself, remove FILE as docs/keys.md says."),
+     "If you put an older or another store there yourself, docs/keys.md says what to remove."),
     ("keystore.rolled_back", "The key store's state is older than its own audit log.",
      "Put the newest keystore.json back; if it is lost, restore, and revoke again what was."),
     ("keystore.statements", "The statements kept beside the key store are not the store's history.",

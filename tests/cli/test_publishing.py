@@ -343,6 +343,11 @@ def test_a_restored_key_store_takes_up_what_is_published(issuer: Cardsign) -> No
     newest = release()
     shutil.rmtree("keys")
     Path("older").rename("keys")
+    refused = issuer("publish", "signed.json", "--max-age", "60")
+    assert (refused.status, "keystore.other_history" in refused.err) == (2, True)
+    (seen,) = Path("home").rglob("keystores/*.json")
+    assert f"remove {seen.resolve()}" in refused.err
+    seen.unlink()
     ended = issuer("publish", "signed.json", "--max-age", "60")
     assert (ended.status, "release renew" in ended.err) == (1, True)
     renewed = run(issuer("release", "renew", "--force"))

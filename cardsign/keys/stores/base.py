@@ -245,9 +245,15 @@ class KeyStore(ABC):
         state, end = self.read()
         where = self.log_place
         check_not_put_back(end, state, where=where)
-        if not check_vouched(end, state, since=known, where=where) and not check_vouched(
-            self.read_audit(), state, since=known, where=where
-        ):
+        try:
+            vouched = check_vouched(end, state, since=known, where=where)
+            vouched = vouched or check_vouched(self.read_audit(), state, since=known, where=where)
+        except StoreFault as fault:
+            if self.seen is None or fault.code != "keystore.other_history":
+                raise
+            hint = f"If you put an older or another store there yourself, remove {self.seen.file}."
+            raise StoreFault(fault.code, fault.message, path=where, hint=hint) from fault
+        if not vouched:
             raise StoreFault(
                 "keystore.audit_broken",
                 "the audit log lacks lines between the newest and one that was seen before"
