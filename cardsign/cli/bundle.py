@@ -6,8 +6,12 @@ from pathlib import Path
 
 import click
 
+from cardsign.cli.arguments import (
+    STDIO,
+    read_input,
+    write_output,
+)
 from cardsign.cli.evidence import read_evidence, statements_option
-from cardsign.cli.options import STDIO, read_input, write_output
 from cardsign.cli.talk import say
 from cardsign.errors import UsageFault
 from cardsign.trust.bundle import write_bundle

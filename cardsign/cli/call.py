@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from cardsign.cli.arguments import (
+    STDIO,
+    json_option,
+)
 from cardsign.cli.inquiry import Visit, VisitOptions, visit_options
-from cardsign.cli.options import STDIO, json_option
 from cardsign.cli.reports import render_verdict
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.errors import CallFailed, UsageFault

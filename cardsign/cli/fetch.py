@@ -8,8 +8,11 @@ import click
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
+from cardsign.cli.arguments import (
+    STDIO,
+    write_output,
+)
 from cardsign.cli.inquiry import Visit, VisitOptions, visit_options
-from cardsign.cli.options import STDIO, write_output
 from cardsign.cli.reports import render_verdict
 from cardsign.cli.talk import safe, say
 from cardsign.errors import UsageFault

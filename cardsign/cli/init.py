@@ -10,16 +10,18 @@ from typing import Any
 
 import click
 
+from cardsign.cli.arguments import (
+    STDIO,
+    json_option,
+    option_group,
+)
 from cardsign.cli.options import (
     RECOVERY_VARIABLE,
-    STDIO,
     UnlockOptions,
     actor,
     alg_option,
-    json_option,
     leave,
     moment,
-    option_group,
     passphrase_options,
     read_place,
     recovery_passphrase_option,

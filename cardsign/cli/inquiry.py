@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from cardsign.card.canonical import FULL_PROFILES
+from cardsign.cli.arguments import (
+    STDIO,
+    option_group,
+    read_input,
+)
 from cardsign.cli.evidence import read_evidence
-from cardsign.cli.options import STDIO, option_group, read_input
 from cardsign.cli.policy import LoadedPolicy, TrustOptions, raise_lock, trust_options
 from cardsign.cli.reports import Outcome
 from cardsign.errors import (
@@ -27,7 +31,6 @@ from cardsign.errors import (
 )
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.keys.signers.access import user_file
 from cardsign.reasons import Reason
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
 from cardsign.trust.policy import (
@@ -501,5 +504,7 @@ def _credential_store(credential: str | None, url: str) -> CredentialStore:
         source = CredentialSource.parse(credential)
         with of_the_user("URL"):
             return CredentialStore((Credential(None, parse_url(url).origin, source),), os.environ)
+    from cardsign.keys.signers.access import user_file
+
     path = user_file(os.environ, FILE_NAME)
     return CredentialStore(read_credentials(path) if path is not None else (), os.environ)

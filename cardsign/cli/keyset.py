@@ -9,23 +9,25 @@ from typing import Final
 
 import click
 
-from cardsign.cli.options import (
+from cardsign.cli.arguments import (
     STDIO,
+    json_option,
+    option_group,
+    read_input,
+    write_output,
+)
+from cardsign.cli.options import (
     KeystoreOptions,
     RecoveryOptions,
     UnlockOptions,
-    json_option,
     keystore_options,
     moment,
-    option_group,
     project_config,
     publication_option,
-    read_input,
     read_public,
     recovery_options,
     refuse_two_documents,
     unlock_options,
-    write_output,
 )
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import (

@@ -1,26 +1,24 @@
-"""Options that several commands share, and what they stand for."""
+"""Options of an issuer's commands: the key store, its passphrases, the settings."""
 
 from __future__ import annotations
 
 import getpass
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
-from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
+from cardsign.card.strictjson import parse_object
+from cardsign.cli.arguments import STDIO, option_group, read_input
 from cardsign.cli.talk import say
 from cardsign.config import CONFIG_FILE, ProjectConfig, leads_outside, outside, read_config
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
-from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.recovery import open_recovery_key
 from cardsign.jose.keys import Alg, PrivateKey, PublicKey
 from cardsign.keys.heads import UserHeads
@@ -44,44 +42,11 @@ from cardsign.keys.stores.directory import DEFAULT_DIRECTORY, holds_store, locat
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.opening import Place, open_store
 
-STDIO: Final = "-"
 RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
 MAX_PUBLIC_BYTES: Final = 64 * 1024  # of a JWK; as a JWK Set may have
 ALGORITHMS: Final[tuple[Alg, ...]] = get_args(Alg)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def option_group(
-    made: type[Any], into: str, *options: Callable[[Any], Any]
-) -> Callable[[_Command], _Command]:
-    """Options that belong together: the command gets one frozen value made of them.
-
-    Args:
-        made: A dataclass, with a field for each option's parameter; others keep their defaults.
-        into: The parameter of the command that takes it.
-        options: What adds the options, in the order of the help text; a group may be among them,
-            and is then the value of one field.
-    """
-    names = [one.name for one in fields(made) if one.init]
-
-    def decorate(command: _Command) -> _Command:
-        @wraps(command)
-        def gathering(*args: Any, **given: Any) -> Any:
-            given[into] = made(**{name: given.pop(name) for name in names if name in given})
-            return command(*args, **given)
-
-        decorated: Any = gathering
-        for option in reversed(options):
-            decorated = option(decorated)
-        return cast("_Command", decorated)
-
-    return decorate
-
-
-def json_option(command: _Command) -> _Command:
-    """``--json``: print data for programs."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(command)
 
 
 def alg_option(command: _Command) -> _Command:
@@ -376,19 +341,3 @@ def read_public(name: str, *, kid: str | None = None) -> PublicKey:
     with of_the_user(name):
         untrusted_jwk = parse_object(read_input(name, max_bytes=MAX_PUBLIC_BYTES))
         return PublicKey.from_jwk(untrusted_jwk, kid=kid)
-
-
-def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:
-    """A file's bytes, or standard input's for ``-``; one byte over the limit is read at most."""
-    if name == STDIO:
-        return sys.stdin.buffer.read(max_bytes + 1)
-    return read_bytes(Path(name), max_bytes=max_bytes)
-
-
-def write_output(name: str, data: bytes) -> None:
-    """Write a file whole or not at all; ``-`` is standard output."""
-    if name == STDIO:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    else:
-        write_atomic(Path(name), data)

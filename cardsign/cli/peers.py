@@ -13,8 +13,10 @@ from typing import Any, Final, TypeAlias
 
 import click
 
+from cardsign.cli.arguments import (
+    json_option,
+)
 from cardsign.cli.inquiry import loopback_option, make_asker
-from cardsign.cli.options import json_option
 from cardsign.cli.policy import (
     LoadedPolicy,
     TrustOptions,

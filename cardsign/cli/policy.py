@@ -10,7 +10,9 @@ from typing import Final
 
 import click
 
-from cardsign.cli.options import option_group
+from cardsign.cli.arguments import (
+    option_group,
+)
 from cardsign.cli.talk import say
 from cardsign.errors import FileMissing, LocalFault, UsageFault
 from cardsign.trust.lock import POLICY_FILE, RollbackFloor, lock_of, raise_floors, read_lock

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import click
 
+from cardsign.cli.arguments import (
+    json_option,
+    read_input,
+)
 from cardsign.cli.options import (
     KeystoreOptions,
-    json_option,
     keystore_options,
     project_config,
-    read_input,
 )
 from cardsign.cli.talk import print_json, say
 from cardsign.cli.views import say_withheld

@@ -8,16 +8,18 @@ from pathlib import Path
 
 import click
 
+from cardsign.cli.arguments import (
+    json_option,
+    option_group,
+    read_input,
+)
 from cardsign.cli.options import (
     KeystoreOptions,
     UnlockOptions,
-    json_option,
     keystore_options,
     moment,
-    option_group,
     project_config,
     publication_option,
-    read_input,
     unlock_options,
 )
 from cardsign.cli.talk import print_json, safe, say

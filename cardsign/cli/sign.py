@@ -15,16 +15,18 @@ from cardsign.card.canonical import canonicalize as make_payload
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extended import AUDIENCE, MAX_SEQ, ExtendedMarker
-from cardsign.cli.options import (
+from cardsign.cli.arguments import (
     STDIO,
-    UnlockOptions,
     json_option,
     option_group,
-    public_option,
     read_input,
+    write_output,
+)
+from cardsign.cli.options import (
+    UnlockOptions,
+    public_option,
     read_public,
     unlock_options,
-    write_output,
 )
 from cardsign.cli.talk import print_json, say, say_notes
 from cardsign.errors import UsageFault, of_the_user

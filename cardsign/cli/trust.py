@@ -8,8 +8,10 @@ from pathlib import Path
 
 import click
 
+from cardsign.cli.arguments import (
+    json_option,
+)
 from cardsign.cli.evidence import read_evidence
-from cardsign.cli.options import json_option
 from cardsign.cli.policy import (
     LoadedPolicy,
     TrustOptions,

@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 import click
 
 from cardsign.card.canonical import DEFAULT_PROFILES
+from cardsign.cli.arguments import (
+    json_option,
+)
 from cardsign.cli.inquiry import is_url, loopback_option, make_asker
-from cardsign.cli.options import json_option
 from cardsign.cli.policy import (
     LoadedPolicy,
     TrustOptions,

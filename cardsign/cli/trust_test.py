@@ -8,9 +8,12 @@ from typing import Any, Final
 
 import click
 
+from cardsign.cli.arguments import (
+    json_option,
+    option_group,
+)
 from cardsign.cli.evidence import statements_option
 from cardsign.cli.inquiry import Inquiry, Named
-from cardsign.cli.options import json_option, option_group
 from cardsign.cli.policy import LoadedPolicy, trust_options
 from cardsign.cli.reports import render_verdict
 from cardsign.cli.talk import print_json, safe

@@ -13,9 +13,15 @@ import click
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
+from cardsign.cli.arguments import (
+    STDIO,
+    json_option,
+    option_group,
+    read_input,
+    write_output,
+)
 from cardsign.cli.evidence import statements_option
 from cardsign.cli.inquiry import Inquiry, Named, Received, is_url, loopback_option
-from cardsign.cli.options import STDIO, json_option, option_group, read_input, write_output
 from cardsign.cli.policy import raise_lock, trust_options
 from cardsign.cli.reports import Outcome, render_verdict, weightiest
 from cardsign.cli.talk import complain, print_json, say

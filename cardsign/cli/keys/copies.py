@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.options import (
+from cardsign.cli.arguments import (
     STDIO,
+    write_output,
+)
+from cardsign.cli.options import (
     KeystoreOptions,
     keystore_options,
     user_heads,
-    write_output,
 )
 from cardsign.cli.talk import say
 from cardsign.files import create_private, read_bytes, read_secret

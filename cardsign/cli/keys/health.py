@@ -10,9 +10,11 @@ from typing import Any
 
 import click
 
+from cardsign.cli.arguments import (
+    json_option,
+)
 from cardsign.cli.options import (
     KeystoreOptions,
-    json_option,
     keystore_options,
     project_config,
 )

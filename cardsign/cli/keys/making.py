@@ -9,19 +9,21 @@ from typing import Any, Final, Literal
 
 import click
 
-from cardsign.cli.options import (
+from cardsign.cli.arguments import (
     STDIO,
+    json_option,
+    read_input,
+    write_output,
+)
+from cardsign.cli.options import (
     UnlockOptions,
     actor,
     alg_option,
-    json_option,
     passphrase_option,
     public_option,
-    read_input,
     read_public,
     unlock_options,
     user_heads,
-    write_output,
 )
 from cardsign.cli.talk import print_json, say
 from cardsign.cli.views import key_json

@@ -6,13 +6,15 @@ from datetime import UTC, datetime
 
 import click
 
-from cardsign.cli.options import (
+from cardsign.cli.arguments import (
     STDIO,
-    KeystoreOptions,
     json_option,
+    write_output,
+)
+from cardsign.cli.options import (
+    KeystoreOptions,
     keystore_options,
     project_config,
-    write_output,
 )
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import key_json

@@ -9,12 +9,14 @@ from typing import Any, Final
 
 import click
 
+from cardsign.cli.arguments import (
+    json_option,
+    write_output,
+)
 from cardsign.cli.options import (
     KeystoreOptions,
-    json_option,
     keystore_options,
     project_config,
-    write_output,
 )
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.keys.history import StatementHistory

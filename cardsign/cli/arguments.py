@@ -1,0 +1,67 @@
+"""What all commands share of their arguments: groups of options, ``--json``, files and stdin."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+import click
+
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.files import read_bytes, write_atomic
+
+STDIO: Final = "-"
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def option_group(
+    made: type[Any], into: str, *options: Callable[[Any], Any]
+) -> Callable[[_Command], _Command]:
+    """Options that belong together: the command gets one frozen value made of them.
+
+    Args:
+        made: A dataclass, with a field for each option's parameter; others keep their defaults.
+        into: The parameter of the command that takes it.
+        options: What adds the options, in the order of the help text; a group may be among them,
+            and is then the value of one field.
+    """
+    names = [one.name for one in fields(made) if one.init]
+
+    def decorate(command: _Command) -> _Command:
+        @wraps(command)
+        def gathering(*args: Any, **given: Any) -> Any:
+            given[into] = made(**{name: given.pop(name) for name in names if name in given})
+            return command(*args, **given)
+
+        decorated: Any = gathering
+        for option in reversed(options):
+            decorated = option(decorated)
+        return cast("_Command", decorated)
+
+    return decorate
+
+
+def json_option(command: _Command) -> _Command:
+    """``--json``: print data for programs."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(command)
+
+
+def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:
+    """A file's bytes, or standard input's for ``-``; one byte over the limit is read at most."""
+    if name == STDIO:
+        return sys.stdin.buffer.read(max_bytes + 1)
+    return read_bytes(Path(name), max_bytes=max_bytes)
+
+
+def write_output(name: str, data: bytes) -> None:
+    """Write a file whole or not at all; ``-`` is standard output."""
+    if name == STDIO:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    else:
+        write_atomic(Path(name), data)
