@@ -27,7 +27,7 @@ from documents import Issuer, issuer_at
 from measuring import Broken, Times, in_turns
 
 from cardsign import DirectoryStates, Policy
-from cardsign.jose import PublicKey, check_entry
+from cardsign.jose import PublicKey
 from cardsign.net import Asker, Discoverer, FetchPolicy, Wire
 from cardsign.statements import GoodSignatures, envelope
 from cardsign.trust import IssuerState
@@ -140,7 +140,6 @@ def cold_verifier(issuers: Sequence[Issuer]) -> Iterator[Verifier]:
         counted = _counting(verifier.checks)
         stack.enter_context(patch.object(envelope, "_GOOD", GoodSignatures()))
         stack.enter_context(patch.object(PublicKey, "check", counted(PublicKey.check)))
-        stack.enter_context(patch("cardsign.verify.signature.check_entry", counted(check_entry)))
         yield verifier
 
 
