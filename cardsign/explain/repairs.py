@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from cardsign.card.canonical import PROFILES, Payload, canonicalize, jcs
+from cardsign.card.canonical import PROFILES, Payload, Unsigned, canonicalize, jcs
 from cardsign.card.coverage import Payloads
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.strictjson import Json, append, split
@@ -323,12 +323,12 @@ def search(
         is_0_3: Whether to try defaults of A2A 0.3 rather than of 1.0.
     """
     found = [Search() for _ in suspects]
+    values = Unsigned(document).size
+    if values > MAX_SEARCHED_VALUES:
+        return found
     left = list(zip(suspects, found, strict=True))
     as_received = tuple(payloads_of(document))
     seen = {payload.data for payload in as_received}
-    values = as_received[0].received.size
-    if values > MAX_SEARCHED_VALUES:
-        return found
     size = max(map(len, seen)) + VALUE_BYTES * values
     tries = 0
     for made, candidate in enumerate(_candidates(document, as_received, is_0_3=is_0_3), 1):
