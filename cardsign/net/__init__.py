@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from cardsign.net.addresses import system_resolver as system_resolver
     from cardsign.net.asker import MAX_COOLING as MAX_COOLING
     from cardsign.net.asker import Asker as Asker
-    from cardsign.net.asker import Cooldown as Cooldown
-    from cardsign.net.asker import SingleFlight as SingleFlight
     from cardsign.net.cache import ENTRY_COST as ENTRY_COST
     from cardsign.net.cache import MAX_SAID as MAX_SAID
     from cardsign.net.cache import AnswerCache as AnswerCache
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from cardsign.net.cache import validators as validators
     from cardsign.net.credentials import BASIC as BASIC
     from cardsign.net.credentials import BEARER as BEARER
-    from cardsign.net.credentials import FILE_NAME as FILE_NAME
     from cardsign.net.credentials import Credential as Credential
     from cardsign.net.credentials import CredentialSource as CredentialSource
     from cardsign.net.credentials import CredentialStore as CredentialStore
@@ -37,9 +34,7 @@ if TYPE_CHECKING:
     from cardsign.net.credentials import demands_credentials as demands_credentials
     from cardsign.net.credentials import manner_of as manner_of
     from cardsign.net.credentials import parse_manner as parse_manner
-    from cardsign.net.credentials import quotable as quotable
     from cardsign.net.credentials import read_credentials as read_credentials
-    from cardsign.net.credentials import unlogged as unlogged
     from cardsign.net.discovery import JWKS_PATH as JWKS_PATH
     from cardsign.net.discovery import OVERTAKEN_SECONDS as OVERTAKEN_SECONDS
     from cardsign.net.discovery import REFRESH_SECONDS as REFRESH_SECONDS
@@ -47,30 +42,20 @@ if TYPE_CHECKING:
     from cardsign.net.discovery import Discoverer as Discoverer
     from cardsign.net.discovery import Discovery as Discovery
     from cardsign.net.discovery import Refresher as Refresher
-    from cardsign.net.discovery import adiscover as adiscover
-    from cardsign.net.discovery import canonical as canonical
-    from cardsign.net.discovery import discover as discover
     from cardsign.net.discovery import gather as gather
     from cardsign.net.discovery import home_of as home_of
-    from cardsign.net.endpoints import HTTP_JSON as HTTP_JSON
-    from cardsign.net.endpoints import JSONRPC as JSONRPC
     from cardsign.net.endpoints import Endpoint as Endpoint
-    from cardsign.net.endpoints import Generation as Generation
     from cardsign.net.endpoints import endpoints_of as endpoints_of
     from cardsign.net.endpoints import is_outside as is_outside
     from cardsign.net.extended import MAX_ANSWER_BYTES as MAX_ANSWER_BYTES
-    from cardsign.net.extended import UNAUTHORISED as UNAUTHORISED
     from cardsign.net.extended import Ground as Ground
     from cardsign.net.extended import PeerError as PeerError
     from cardsign.net.extended import ask_for_extended_card as ask_for_extended_card
     from cardsign.net.extended import card_bytes as card_bytes
     from cardsign.net.extended import meet_extended as meet_extended
-    from cardsign.net.extended import refused_credential as refused_credential
     from cardsign.net.extended import request_body as request_body
     from cardsign.net.extended import result_of as result_of
-    from cardsign.net.extended import strict_object as strict_object
     from cardsign.net.fetch import CARD_PATH as CARD_PATH
-    from cardsign.net.fetch import CONNECT_SECONDS as CONNECT_SECONDS
     from cardsign.net.fetch import DEFAULT_POLICY as DEFAULT_POLICY
     from cardsign.net.fetch import DEFAULT_WIRE as DEFAULT_WIRE
     from cardsign.net.fetch import LEGACY_CARD_PATH as LEGACY_CARD_PATH
@@ -78,12 +63,9 @@ if TYPE_CHECKING:
     from cardsign.net.fetch import FetchPolicy as FetchPolicy
     from cardsign.net.fetch import Wire as Wire
     from cardsign.net.fetch import fetch_document as fetch_document
-    from cardsign.net.fetch import json_type as json_type
-    from cardsign.net.fetch import media_types as media_types
     from cardsign.net.fetch import user_agent as user_agent
     from cardsign.net.guarded import ANSWER_SECONDS as ANSWER_SECONDS
     from cardsign.net.guarded import EVENT_IDLE_SECONDS as EVENT_IDLE_SECONDS
-    from cardsign.net.guarded import EVENT_STREAM as EVENT_STREAM
     from cardsign.net.guarded import EVENT_TOTAL_SECONDS as EVENT_TOTAL_SECONDS
     from cardsign.net.guarded import AsyncGuardedTransport as AsyncGuardedTransport
     from cardsign.net.guarded import GuardedTransport as GuardedTransport
@@ -105,9 +87,7 @@ _NAMES = {
     ),
     "cardsign.net.asker": (
         "Asker",
-        "Cooldown",
         "MAX_COOLING",
-        "SingleFlight",
     ),
     "cardsign.net.cache": (
         "AnswerCache",
@@ -128,16 +108,13 @@ _NAMES = {
         "Credential",
         "CredentialSource",
         "Errand",
-        "FILE_NAME",
         "Header",
         "Manner",
         "CredentialStore",
         "demands_credentials",
         "manner_of",
         "parse_manner",
-        "quotable",
         "read_credentials",
-        "unlogged",
     ),
     "cardsign.net.discovery": (
         "Discoverer",
@@ -147,17 +124,11 @@ _NAMES = {
         "REFRESH_SECONDS",
         "RETRY_INTERVAL",
         "Refresher",
-        "adiscover",
-        "canonical",
-        "discover",
         "gather",
         "home_of",
     ),
     "cardsign.net.endpoints": (
         "Endpoint",
-        "Generation",
-        "HTTP_JSON",
-        "JSONRPC",
         "endpoints_of",
         "is_outside",
     ),
@@ -165,34 +136,27 @@ _NAMES = {
         "Ground",
         "MAX_ANSWER_BYTES",
         "PeerError",
-        "UNAUTHORISED",
         "ask_for_extended_card",
         "card_bytes",
         "meet_extended",
-        "refused_credential",
         "request_body",
         "result_of",
-        "strict_object",
     ),
     "cardsign.net.fetch": (
         "Absent",
         "CARD_PATH",
-        "CONNECT_SECONDS",
         "DEFAULT_POLICY",
         "DEFAULT_WIRE",
         "FetchPolicy",
         "LEGACY_CARD_PATH",
         "Wire",
         "fetch_document",
-        "json_type",
-        "media_types",
         "user_agent",
     ),
     "cardsign.net.guarded": (
         "ANSWER_SECONDS",
         "AsyncGuardedTransport",
         "EVENT_IDLE_SECONDS",
-        "EVENT_STREAM",
         "EVENT_TOTAL_SECONDS",
         "GuardRefused",
         "GuardTimedOut",
