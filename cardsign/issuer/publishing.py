@@ -131,9 +131,11 @@ def update_publication(
         PublishRefused, FileFault, ServeFault: As :func:`cardsign.publish.publish_statements`.
         LocalFault: As :func:`record_publication`.
     """
-    issued = statements_of(store)
     before = newest_generation(directory)
-    if directory is None or issued is None or before is None:
+    if directory is None or before is None:
+        return None
+    issued = statements_of(store)
+    if issued is None:
         return None
     generation = publish_statements(
         issued,
@@ -232,9 +234,10 @@ def check_publishable(
     Raises:
         PublishRefused: ``publish.statements``.
     """
-    issued, before = statements_of(store), published_statements(directory)
+    before = published_statements(directory)
     if before is None:
         return
+    issued = statements_of(store)
     keysets = (*(issued.keysets if issued else ()), *([keyset] if keyset else ()))
     candidate = Issued(keysets, release or (issued.release if issued else None))
     candidate.checked(now=now, before=before).check_follows(before)

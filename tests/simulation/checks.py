@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from unittest.mock import patch
 
 from cardsign.errors import SignatureRefused
 from cardsign.jose import PublicKey, jws
+from cardsign.statements import read_keyset
 
 _REAL_CHECK = PublicKey.check
 _REAL_CHECK_ENTRY = jws.check_entry
@@ -46,7 +48,10 @@ class Checks:
 
     @contextmanager
     def everywhere(self) -> Iterator[Checks]:
-        """Let all of cardsign ask here, as long as the context lasts."""
+        """Let all of cardsign ask here, as long as the context lasts.
+
+        The issuer's history is read at every tick; a statement of the same bytes is read once.
+        """
         checks = self
 
         def check(key: PublicKey, signing_input: bytes, signature: bytes) -> None:
@@ -55,6 +60,8 @@ class Checks:
 
         with ExitStack() as stack:
             stack.enter_context(patch.object(PublicKey, "check", check))
+            read_once = functools.lru_cache(maxsize=1024)(read_keyset)
+            stack.enter_context(patch("cardsign.keys.history.read_keyset", read_once))
             for room in ("cardsign.verify.signature", "cardsign.sign"):
                 stack.enter_context(patch(f"{room}.check_entry", checks.entry))
             yield self

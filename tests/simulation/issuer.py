@@ -1,13 +1,13 @@
 """A random issuer: two hosts with cron, a store, roots who meet now and then, and a site.
 
-What he decides is cardsign's own code: `keys.life`, `timeline`, `rotation`, `renewal`,
-`statements`, `releases`, `operations`. Here he only comes late, skips, loses a host, and has
-wrong clocks.
+What it does is the library `cardsign.issuer`: it rotates, drafts and publishes keysets, renews
+releases and revokes. Here it only comes late, skips, loses a host, and has wrong clocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
@@ -16,36 +16,38 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from cardsign.errors import CardsignError
+from cardsign.issuer import (
+    KeysetChanges,
+    ReleaseChanges,
+    Rotation,
+    draft_keyset,
+    publish_keyset,
+    renew_release,
+    revoke_key,
+    rotate_keys,
+)
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.keys import (
     AuditEvent,
-    KeysetPlan,
+    KeyRecord,
     Publication,
     PublishedCard,
-    ReleasePlan,
     Role,
     StoreState,
     card_digest,
-    draft_following,
-    draft_next,
     lifecycle,
     plan_renewal,
-    steps,
 )
-from cardsign.keys.releases import says_something_new
 from cardsign.keys.stores import KeyStore
+from cardsign.keys.stores.base import Kind, Number
 from cardsign.sign import sign_card
 from cardsign.statements import (
     TYP_KEYSET,
-    TYP_RELEASE,
     KeysetStatement,
-    Quorum,
     ReleaseStatement,
     RootKey,
-    StatementRefused,
-    check_release,
     read_keyset,
-    read_release,
     sign_statement,
 )
 from cardsign.trust import KEYSET_PATH, RELEASE_PATH
@@ -72,11 +74,41 @@ def key_of(random: Random, kid: str) -> PrivateKey:
     return PrivateKey.from_pkcs8_der(der, kid=kid)
 
 
-class Store(KeyStore):
-    """A key store in memory; both hosts use the same. It keeps no log and no private keys."""
+class Statements:
+    """The issuer's statements in memory."""
 
-    __slots__ = ()
+    place = "memory"
+
+    def __init__(self) -> None:
+        self.kept: dict[Kind, dict[Number, bytes]] = {"keysets": {}, "releases": {}}
+
+    def where(self, kind: Kind, number: Number) -> str:
+        return f"{kind} {number}"
+
+    def read_all(self, kind: Kind) -> dict[Number, bytes]:
+        return dict(sorted(self.kept[kind].items()))
+
+    def read_newest(self, kind: Kind) -> tuple[Number, bytes] | None:
+        return max(self.kept[kind].items(), default=None)
+
+    def add(self, kind: Kind, number: Number, data: bytes) -> None:
+        assert number not in self.kept[kind]
+        self.kept[kind][number] = data
+
+    def alone(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class Store(KeyStore):
+    """A key store in memory; both hosts use the same. It keeps no log, and encrypts nothing."""
+
+    __slots__ = ("kept", "private")
     place = log_place = "memory"
+
+    def __init__(self) -> None:
+        super().__init__(StoreState(0, ()))
+        self.kept = Statements()
+        self.private: dict[str, PrivateKey] = {}
 
     def load(self) -> StoreState:
         return self._state
@@ -92,6 +124,22 @@ class Store(KeyStore):
         self._state = replace(state, generation=state.generation + 1)
         return self._state
 
+    def add_key(self, private: PrivateKey, passphrase: bytes, **how: Any) -> KeyRecord:
+        """Take a key in as it is; `custody` says where a standby lies."""
+        words = ("now", "roles", "standby", "custody")
+        entering = {word: how[word] for word in words if word in how}
+        state, _ = lifecycle.enter(self.state, private.public, **entering)
+        self.put(state)
+        self.private[private.public.thumbprint] = private
+        return self.find(private.public.thumbprint)
+
+    def signer(self, record: KeyRecord, access: object) -> PrivateKey:
+        return self.private[record.thumbprint]
+
+    @property
+    def statement_storage(self) -> Statements:
+        return self.kept
+
     def remove_private(self, thumbprint: str) -> None:
         """There are no files."""
 
@@ -99,7 +147,6 @@ class Store(KeyStore):
         raise NotImplementedError
 
     read = write = read_audit = read_private = private_keys = private_place = _nothing
-    signer = statement_storage = _nothing
 
     def put(self, state: StoreState) -> None:
         """What only a mutant does: a state that no lawful change leads to."""
@@ -111,20 +158,17 @@ class Issuer:
 
     def __init__(self, world: Clockwork) -> None:
         self.world, self.setting, self.random = world, world.setting, world.random
-        self.store = Store(StoreState(0, ()))
-        self.private: dict[str, PrivateKey] = {}
+        self.store = Store()
         self.roots = {name: key_of(self.random, name) for name in ("ann", "bob", "cat", "rita")}
         half = self.setting.timeline.skew // 2
         self.clocks = [self.random.randint(-half, half) for _ in range(2)]
         self.lost: dict[int, int] = {}
         self.keysets: list[KeysetStatement] = []
         self.release: ReleaseStatement | None = None
-        self.release_bytes = b""
         self.content = 1
         self.newest_digest = ""
         self.ceremony_planned = False
         self.deployed_until = 0
-        self.card_first_seen: dict[str, datetime] = {}
         self.cards: dict[tuple[int, tuple[str, ...]], bytes] = {}
         self.signers_of: dict[bytes, tuple[str, ...]] = {}
         self._statements: dict[str, bytes] = {}
@@ -156,16 +200,16 @@ class Issuer:
         """What a host believes the time to be."""
         return at(t + self.clocks[host])
 
-    def _enter(self, role: Role, now: datetime, *, standby: bool = False) -> None:
+    def _new_key(self, kind: str) -> PrivateKey:
         self._serial += 1
-        key = key_of(self.random, f"{'standby' if standby else role}-{self._serial}")
-        self.private[key.public.thumbprint] = key
+        return key_of(self.random, f"{kind}-{self._serial}")
+
+    def _enter(self, role: Role, now: datetime, *, standby: bool = False) -> None:
+        private = self._new_key("standby" if standby else role)
         custody = SAFE if standby else None
-        state, _ = lifecycle.enter(
-            self.store.state, key.public, now=now, roles=(role,), custody=custody, standby=standby
-        )
-        self.store.put(state)
-        self.world.note(f"issuer enters {key.public.kid}: {state.keys[-1].state}")
+        how = {"now": now, "roles": (role,), "custody": custody, "standby": standby}
+        record = self.store.add_key(private, b"", **how)
+        self.world.note(f"issuer enters {record.kid}: {record.state}")
 
     # -------------------------------------------------------------- a tick
 
@@ -183,12 +227,24 @@ class Issuer:
         self._publish(t, now)
 
     def _rotate(self, now: datetime) -> None:
-        timeline = self.setting.timeline
-        while (step := self.store.tick(now=now, settings=timeline)) is not None:
-            self.world.note(f"issuer: {step.action} {step.key.kid if step.key else ''}")
-        for step in steps(self.store.state, timeline, now):
-            if step.key is None and step.is_due(now):
-                self._enter(step.role, now)
+        def rotate() -> Rotation:
+            return rotate_keys(
+                self.store,
+                lambda: b"",
+                now=now,
+                settings=self.setting.timeline,
+                asked=False,
+                new_key=self._new_key,
+            )
+
+        while (rotation := rotate()).taken or rotation.made:
+            step, made = rotation.taken, rotation.made
+            if step is not None:
+                self.world.note(f"issuer: {step.action} {step.key.kid if step.key else ''}")
+            if made is not None:
+                self.world.note(f"issuer enters {made.kid}: {made.state}")
+        for due in rotation.elsewhere:
+            self._enter(due.role, now)
         states = ("generated", "prepublished")
         waits = [key for key in self.store.state.keys if key.state in states]
         if not any(key.custody == SAFE for key in waits):
@@ -213,38 +269,31 @@ class Issuer:
         shown = PublishedCard("agent-card.json", digest, self.signers_of[card], URL)
         told = Publication(generation, when, self.setting.oldest_card, kids, (shown,))
         self.store.record_publication(told, now=now)
-        if next(reversed(self.card_first_seen), None) != digest:
-            self.card_first_seen.pop(digest, None)
-            self.card_first_seen[digest] = when
 
     # -------------------------------------------------------------- statements
 
-    def _plan(self, now: datetime) -> KeysetPlan:
-        until = now + timedelta(seconds=self.setting.keyset_life)
-        if self.keysets:
-            return KeysetPlan.of(self.keysets[-1]).following(self.store.state, now=now, until=until)
-        people = [RootKey(self.roots[name].public, name) for name in ("ann", "bob", "cat")]
-        rita = Quorum(1, (RootKey(self.roots["rita"].public, "rita"),))
-        empty = KeysetPlan("tides.example", (HOME,), Quorum(2, tuple(people)), rita)
-        return empty.following(self.store.state, now=now, until=until)
-
     def _keyset(self, now: datetime) -> None:
-        previous = self.keysets[-1] if self.keysets else None
-        life_time = timedelta(seconds=self.setting.keyset_life)
-        draft = draft_next(self._plan(now), previous, now=now, lifetime=life_time)
+        lifetime = timedelta(seconds=self.setting.keyset_life)
+        changes = KeysetChanges() if self.keysets else self._first()
+        draft = draft_keyset(self.store, now=now, changes=changes, lifetime=lifetime)
         signers = [self.roots["ann"], self.roots["bob"]]
-        data = sign_statement(draft.envelope.payload, signers, TYP_KEYSET)
+        data = sign_statement(draft.statement.envelope.payload, signers, TYP_KEYSET)
+        publish_keyset(self.store, read_keyset(data), b"", now=now)
         self.keysets.append(read_keyset(data))
         self._statements[self._path()] = data
-        self.keep(draft, now)
-        listed = ", ".join(key.public.kid for key in draft.keys)
-        self.world.note(f"the roots sign keyset 1.{draft.version}: {listed}")
+        listed = ", ".join(key.public.kid for key in draft.statement.keys)
+        self.world.note(f"the roots sign keyset {draft.number}: {listed}")
 
-    def keep(self, keyset: KeysetStatement, now: datetime) -> None:
-        """Note it, as ``keyset publish`` does: what it lists may be published from now on."""
-        held = keyset.id
-        listed = {key.public.thumbprint for key in keyset.keys}
-        self.store.apply(lifecycle.keep_keyset, held, listed, now=now)
+    def _first(self) -> KeysetChanges:
+        """Two of three roots, and a recovery key, each on a machine of its own."""
+        people = [RootKey(self.roots[name].public, name) for name in ("ann", "bob", "cat")]
+        return KeysetChanges(
+            issuer="tides.example",
+            origins=(HOME,),
+            add_roots=tuple(people),
+            threshold=2,
+            recovery=(RootKey(self.roots["rita"].public, "rita"),),
+        )
 
     def _path(self) -> str:
         return KEYSET_PATH.format(epoch=self.keysets[-1].epoch, version=self.keysets[-1].version)
@@ -255,40 +304,28 @@ class Issuer:
         now = self.clock(t, 0)
         try:
             self._keyset(now)
-        except StatementRefused as refusal:
+        except CardsignError as refusal:
             self.world.note(f"the roots cannot sign: {refusal.code}")
             return
         self._publish(t, now)
 
     def _release(self, now: datetime, card: bytes) -> None:
-        keyset, state = self.keysets[-1], self.store.state
         self.newest_digest = card_digest(card)
-        plan = ReleasePlan(
-            cards=((URL, self.newest_digest),),
-            settled=self.settled(now),
-            revoked=frozenset(key.thumbprint for key in state.keys if key.state == "revoked"),
+        renewed = renew_release(
+            self.store,
+            b"",
+            now=now,
+            settings=self.setting.timeline,
+            changes=ReleaseChanges(cards=((URL, card),)),
+            lifetime=timedelta(seconds=self.setting.release_life),
         )
-        seq = self.release.seq + 1 if self.release else 1
-        life_time = timedelta(seconds=self.setting.release_life)
-        draft = draft_following(plan, keyset, self.release, seq=seq, now=now, lifetime=life_time)
-        if not says_something_new(draft, self.release, now=now):
-            return
-        wanted = {key.public.thumbprint for key in keyset.keys} - draft.revoked
-        holders = [key for key in state.signing_keys(now, "release") if key.thumbprint in wanted]
-        signers = [self.private[key.thumbprint] for key in holders]
-        self.release_bytes = sign_statement(draft.envelope.payload, signers, TYP_RELEASE)
-        self.release = read_release(self.release_bytes)
-        check_release(self.release, keyset, None, now=now, skew=timedelta())
-        said = f"release {seq} of keyset 1.{keyset.version}, {len(draft.cards)} cards"
-        denied = ", ".join(self._kid(one) for one in self.release.revoked)
-        self.world.note(f"issuer signs {said}{f', revokes {denied}' if denied else ''}")
-
-    def settled(self, now: datetime) -> dict[str, str]:
-        """The card that is the only one in caches, once it has been live for long enough."""
-        if not self.card_first_seen:
-            return {}
-        digest, since = next(reversed(self.card_first_seen.items()))
-        return {URL: digest} if since + self.setting.timeline.turnover <= now else {}
+        self.release = renewed.release
+        if renewed.is_new:
+            said = f"release {self.release.seq} of keyset 1.{self.release.keyset.version}"
+            cards = f"{len(self.release.cards)} cards"
+            denied = ", ".join(self._kid(one) for one in self.release.revoked)
+            revokes = f", revokes {denied}" if denied else ""
+            self.world.note(f"issuer signs {said}, {cards}{revokes}")
 
     # -------------------------------------------------------------- publishing
 
@@ -302,22 +339,27 @@ class Issuer:
         card = self._card(now)
         try:
             self._release(now, card)
-        except StatementRefused as refusal:  # the other host's clock was ahead
+        except CardsignError as refusal:  # the other host's clock was ahead
             self.world.note(f"issuer cannot sign a release: {refusal.code}")
             return
-        self._deploy(t, {**self._statements, RELEASE_PATH: self.release_bytes}, delay)
+        self._deploy(t, {**self._statements, RELEASE_PATH: self._release_bytes()}, delay)
         jwks = JwkSet.of([key.public for key in self.store.state.published_keys()])
         live = self._deploy(t, {JWKS: jwks.to_bytes(), CARD: card}, delay)
         self._expect(live)
         if not self.setting.deploys_late:
             self._record(len(self.changes), now, jwks, card)
 
+    def _release_bytes(self) -> bytes:
+        newest = self.store.kept.read_newest("releases")
+        assert newest is not None
+        return newest[1]
+
     def _card(self, now: datetime) -> bytes:
         keys = self.store.state.signing_keys(now)
         kids = tuple(key.kid for key in keys)
         made = self.content, kids
         if made not in self.cards:
-            signers = [self.private[key.thumbprint] for key in keys]
+            signers = [self.store.private[key.thumbprint] for key in keys]
             self.cards[made] = sign_card(document(version=f"1.{self.content}.0"), signers)
         self.signers_of[self.cards[made]] = kids
         return self.cards[made]
@@ -363,7 +405,7 @@ class Issuer:
     def revoke(self, t: int, kid: str) -> None:
         """At 3 a.m.: the key is revoked, the card signed anew and published."""
         now = self.clock(t, 0)
-        self.store.apply(lifecycle.revoke, kid, reason="compromised", now=now)
+        revoke_key(self.store, kid, reason="compromised", now=now)
         self.revoked[kid] = t
         active = " ".join(key.kid for key in self.store.active_keys())
         self.world.note(f"issuer revokes {kid}; active: {active}")

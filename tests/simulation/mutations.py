@@ -9,7 +9,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
-from cardsign.keys import PUBLISHED, KeyRecord, StoreState, TimelineSettings, Waiting
+from cardsign.keys import (
+    PUBLISHED,
+    KeyRecord,
+    StoreState,
+    TimelineSettings,
+    Waiting,
+    card_digest,
+)
 from tests.simulation.issuer import URL, Issuer
 
 _ALWAYS = Waiting("keystore.too_early", "nothing", datetime.min.replace(tzinfo=UTC))
@@ -101,10 +108,13 @@ def unrevoked() -> Iterator[None]:
 def floor_too_early() -> Iterator[None]:
     """A card ends for verifiers with the release that lists its successor."""
 
-    def settled(issuer: Issuer, now: datetime) -> dict[str, str]:
-        return {URL: issuer.newest_digest}
+    renew = Issuer._release
 
-    with patch.object(Issuer, "settled", settled):
+    def meddled(issuer: Issuer, now: datetime, card: bytes) -> None:
+        with patch("cardsign.issuer.release.settled_cards", lambda *_: {URL: card_digest(card)}):
+            renew(issuer, now, card)
+
+    with patch.object(Issuer, "_release", meddled):
         yield
 
 

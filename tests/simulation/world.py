@@ -162,7 +162,7 @@ class World:
         active = self.issuer.store.active_keys()
         if not active:
             return
-        self.stolen = self.issuer.private[active[0].thumbprint]
+        self.stolen = self.issuer.store.private[active[0].thumbprint]
         self.clockwork.note(f"a thief takes {self.stolen.public.kid} ({self.setting.theft})")
         revoked = t + self.random.randint(1, 2 * DAY)
         self.clockwork.plan(self.random.randint(t, revoked), self._cut_off)
@@ -306,7 +306,7 @@ class World:
             plan, keyset, newest, seq=seq, now=at(t + verifier.offset), lifetime=FORGED_LIFE
         )
         thumbprints = [one.public.thumbprint for one in keyset.keys if "release" in one.roles]
-        keys = [self.issuer.private[thumbprint] for thumbprint in thumbprints]
+        keys = [self.issuer.store.private[thumbprint] for thumbprint in thumbprints]
         return sign_statement(draft.envelope.payload, keys[:1], TYP_RELEASE)
 
 
