@@ -1,0 +1,374 @@
+"""What an issuer does, by the library: results are data, refusals change nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.errors import CardsignError, PassphraseFault
+from cardsign.issuer import (
+    IssuerPassphrases,
+    KeysetChanges,
+    ReleaseChanges,
+    card_signers,
+    destroy_key,
+    draft_keyset,
+    init_issuer,
+    init_keys,
+    is_release_due,
+    needed_keyset,
+    open_recovery_key,
+    publish_cards,
+    publish_keyset,
+    recover,
+    renew_release,
+    retire_key,
+    review_keyset,
+    revoke_key,
+    rotate_keys,
+    show_keyset,
+    sign_keyset,
+    verify_keysets,
+)
+from cardsign.jose import PrivateKey
+from cardsign.keys import ScryptCost, UnsafeScryptCost
+from cardsign.keys.stores import DirectoryStore, KeyStore
+from cardsign.sign import sign_card
+from cardsign.statements import RootKey
+from tests.support import PORTABLE
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SECRET = b"correct horse battery staple"
+OTHER = b"another horse entirely"
+ORIGIN = "https://tides.example"
+CARD = json.dumps(PORTABLE).encode()
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Envelopes that cost nothing to open."""
+    cost = UnsafeScryptCost(n=2, r=1, p=1)
+    monkeypatch.setitem(KeyStore.add_key.__kwdefaults__, "cost", cost)
+    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr(ScryptCost, "min_n", 2)
+
+
+@dataclass
+class Made:
+    """A folder that was set up at `NOW`."""
+
+    folder: Path
+    kids: dict[str, str]
+
+    @property
+    def store(self) -> DirectoryStore:
+        return DirectoryStore.open(self.folder / "keys")
+
+    @property
+    def public(self) -> Path:
+        return self.folder / "public"
+
+    @property
+    def recovery(self) -> Path:
+        return self.folder / "recovery.key"
+
+    def tree(self) -> dict[str, bytes]:
+        """Every file, but for empty locks."""
+        found = (path for path in self.folder.rglob("*") if path.is_file())
+        return {str(path): path.read_bytes() for path in found if path.name != ".lock"}
+
+
+def secrets() -> IssuerPassphrases:
+    return IssuerPassphrases(SECRET, SECRET, SECRET, OTHER)
+
+
+def never() -> Any:
+    raise AssertionError("nobody is to be asked")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """Root, card, release and recovery keys, keyset 1.1, release 1."""
+    new = init_issuer(
+        tmp_path,
+        tmp_path / "keys",
+        secrets,
+        origin=ORIGIN,
+        now=NOW,
+        recovery_out=tmp_path / "recovery.key",
+    )
+    assert new.shared == ("root", "release")
+    return Made(tmp_path, new.kids)
+
+
+def publish(made: Made, now: datetime) -> bytes:
+    """Sign the card, list it, publish it."""
+    signed = sign_card(CARD, card_signers(made.store, SECRET, now=now).signers)
+    listed = ReleaseChanges(cards=((None, signed),))
+    renew_release(made.store, SECRET, now=now, changes=listed, directory=made.public)
+    publish_cards(made.store, signed, directory=made.public, now=now)
+    return signed
+
+
+def code(refused: Callable[[], object]) -> str:
+    """The code that a call is refused with."""
+    with pytest.raises(CardsignError) as caught:
+        refused()
+    return caught.value.code
+
+
+# ------------------------------------------------------------------ beginning
+
+
+def test_a_folder_is_set_up_once(made: Made) -> None:
+    """And nobody is asked for a passphrase where it cannot be."""
+    assert set(made.kids) == {"root", "card", "release"}
+    before = made.tree()
+    keys, elsewhere = made.folder / "keys", made.folder / "more"
+    again = {"origin": ORIGIN, "now": NOW}
+    assert code(lambda: init_issuer(made.folder, elsewhere, never, **again)) == "file.exists"
+    assert code(lambda: init_issuer(made.folder / "x", keys, never, **again)) == "file.exists"
+    assert code(lambda: init_keys(made.folder, elsewhere, never, now=NOW)) == "file.exists"
+    assert made.tree() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"origin": "http://tides.example"}, "usage.invalid"),
+        ({"origin": "tides"}, "card.interface_url"),
+        ({"holder": "Not A Holder"}, "usage.conflict"),
+    ],
+)
+def test_what_no_issuer_can_be_is_refused_first(
+    tmp_path: Path, changes: dict[str, Any], expected: str
+) -> None:
+    """Before anybody is asked, and nothing is made."""
+    how: dict[str, Any] = {"origin": ORIGIN, "now": NOW, **changes}
+    refused = code(lambda: init_issuer(tmp_path, tmp_path / "keys", never, **how))
+    assert refused == expected
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_recovery_key_has_a_passphrase_of_its_own(tmp_path: Path) -> None:
+    """Else its theft comes with the others'."""
+    same = IssuerPassphrases(SECRET, OTHER, SECRET, OTHER)
+    how: dict[str, Any] = {"origin": ORIGIN, "now": NOW}
+    refused = code(lambda: init_issuer(tmp_path, tmp_path / "keys", lambda: same, **how))
+    assert refused == "passphrase.reused"
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------ releases
+
+
+def test_a_release_is_signed_when_there_is_something_new(made: Made) -> None:
+    """Then not, until half of its life is over."""
+    signed = sign_card(CARD, card_signers(made.store, SECRET, now=NOW).signers)
+    listed = ReleaseChanges(cards=((None, signed),))
+    first = renew_release(made.store, SECRET, now=NOW, changes=listed)
+    assert (first.is_new, first.release.seq, first.published) == (True, 2, None)
+    assert [card.url for card in first.release.cards] == [f"{ORIGIN}/.well-known/agent-card.json"]
+    again = renew_release(made.store, b"a wrong one", now=NOW)
+    assert (again.is_new, again.release.digest) == (False, first.release.digest)
+    later = NOW + timedelta(days=4)
+    assert is_release_due(first.release, needed_keyset(made.store), now=later)
+    assert not is_release_due(first.release, needed_keyset(made.store), now=NOW)
+    assert renew_release(made.store, SECRET, now=later).is_new
+
+
+@pytest.mark.parametrize(
+    ("changes", "passphrase", "days", "expected"),
+    [
+        (ReleaseChanges(withdrawn=(f"{ORIGIN}/none",)), SECRET, 0, "usage.conflict"),
+        (ReleaseChanges(revoked=("nobody",)), SECRET, 0, "usage.conflict"),
+        (ReleaseChanges(extended_floor=1), b"a wrong one", 0, "passphrase.wrong"),
+        (ReleaseChanges(), SECRET, 91, "statement.expired"),
+    ],
+    ids=["a URL that is not listed", "no such key", "a wrong passphrase", "an old keyset"],
+)
+def test_a_release_that_is_refused_leaves_everything_as_it_was(
+    made: Made, changes: ReleaseChanges, passphrase: bytes, days: int, expected: str
+) -> None:
+    """No number is taken, and nothing is kept."""
+    before, now = made.tree(), NOW + timedelta(days=days)
+    how: dict[str, Any] = {"now": now, "changes": changes, "force": True}
+    assert code(lambda: renew_release(made.store, passphrase, **how)) == expected
+    assert made.tree() == before
+
+
+# ------------------------------------------------------------------ keysets
+
+
+def test_a_keyset_is_drafted_signed_and_published(made: Made) -> None:
+    """With a release that speaks of it; once more is no change."""
+    publish(made, NOW)
+    now = NOW + timedelta(days=1)
+    draft = draft_keyset(made.store, now=now, changes=KeysetChanges(origins=(ORIGIN,)))
+    assert (draft.number, draft.is_complete) == ("1.2", False)
+    assert code(lambda: sign_keyset(made.store, draft, SECRET, digest="0" * 64)) == (
+        "statement.digest"
+    )
+    reviewed = review_keyset(made.store, draft.statement, now=now)
+    signed = sign_keyset(made.store, reviewed, SECRET, digest=draft.statement.digest)
+    assert signed.is_complete
+    how: dict[str, Any] = {"now": now, "directory": made.public}
+    told = publish_keyset(made.store, signed.statement, SECRET, **how)
+    assert (told.is_new, told.release and told.release.seq) == (True, 3)
+    assert told.published is not None
+    assert told.published.withheld == ""
+    assert not publish_keyset(made.store, signed.statement, SECRET, **how).is_new
+    assert show_keyset(made.store).number == "1.2"
+    assert verify_keysets(made.store, [signed.statement]) == (signed.statement,)
+
+
+def test_too_few_signatures_publish_nothing(made: Made) -> None:
+    """The draft itself is no statement."""
+    draft = draft_keyset(made.store, now=NOW + timedelta(days=1))
+    before = made.tree()
+    assert code(
+        lambda: publish_keyset(made.store, draft.statement, SECRET, now=NOW + timedelta(days=1))
+    ) == ("statement.unsigned")
+    assert made.tree() == before
+
+
+@pytest.mark.parametrize("which", ["drop an own key", "drop no key", "an early clock"])
+def test_a_draft_that_cannot_be_is_refused(made: Made, which: str) -> None:
+    """By words that say what to do."""
+    changes, now = {
+        "drop an own key": (KeysetChanges(drop=(made.kids["card"],)), NOW),
+        "drop no key": (KeysetChanges(drop=("nobody",)), NOW),
+        "an early clock": (KeysetChanges(), NOW - timedelta(seconds=1)),
+    }[which]
+    expected = "statement.not_yet" if which == "an early clock" else "usage.conflict"
+    assert code(lambda: draft_keyset(made.store, now=now, changes=changes)) == expected
+
+
+def test_a_key_that_need_not_sign_signs_no_keyset(made: Made) -> None:
+    """A recovery key signs a recovery, and nothing else."""
+    draft = draft_keyset(made.store, now=NOW)
+    stranger = PrivateKey.generate("ES256")
+    how: dict[str, Any] = {"digest": draft.statement.digest, "recovery": lambda: stranger}
+    assert code(lambda: sign_keyset(made.store, draft, SECRET, **how)) == "sign.no_key"
+
+
+def test_recovery_opens_the_next_epoch(made: Made) -> None:
+    """With the recovery key of the newest keyset, and with no other."""
+    before = made.tree()
+    new = made.folder / "new.key"
+    how: dict[str, Any] = {"now": NOW + timedelta(days=1), "new_recovery_out": new}
+    stranger = PrivateKey.generate("ES256")
+    refused = code(lambda: recover(made.store, lambda: (stranger, OTHER), passphrase=never, **how))
+    assert (refused, made.tree()) == ("sign.no_key", before)
+    key = open_recovery_key(made.recovery, OTHER)
+    recovered = recover(made.store, lambda: (key, OTHER), passphrase=lambda: SECRET, **how)
+    assert (recovered.draft.number, recovered.draft.is_complete) == ("2.1", True)
+    root = recovered.draft.statement.root.keys
+    assert root == (RootKey(recovered.root.public, "owner"),)
+    assert open_recovery_key(new, OTHER) != key
+
+
+# ------------------------------------------------------------------ rotation
+
+
+def test_rotation_asks_for_a_passphrase_only_when_a_key_is_due(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It makes the successors, then drafts the keyset that lists them, and prints nothing."""
+    file = made.folder / "next.json"
+
+    def nobody() -> bytes:
+        raise PassphraseFault("passphrase.none", "nobody is here")
+
+    idle = rotate_keys(made.store, nobody, now=NOW, asked=False)
+    assert (idle.needs_passphrase, idle.made, idle.taken) == (True, None, None)
+    assert code(lambda: rotate_keys(made.store, nobody, now=NOW)) == "passphrase.none"
+    roles = set()
+    for _ in range(2):
+        rotation = rotate_keys(made.store, lambda: SECRET, now=NOW, draft=file)
+        assert rotation.made is not None
+        assert rotation.draft is None
+        roles.add(rotation.made.roles)
+    assert roles == {("card",), ("release",)}
+    rotation = rotate_keys(made.store, never, now=NOW + timedelta(hours=1), draft=file)
+    assert rotation.draft is not None
+    assert rotation.draft.draft.data == file.read_bytes()
+    assert rotation.draft.additions == ()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_rotation_writes_over_no_other_file(made: Made) -> None:
+    """Whoever mistypes a name loses nothing."""
+    for _ in range(2):
+        rotate_keys(made.store, lambda: SECRET, now=NOW)
+    file = made.folder / "card.json"
+    file.write_bytes(CARD)
+    later = NOW + timedelta(hours=1)
+    refused = code(lambda: rotate_keys(made.store, never, now=later, draft=file))
+    assert (refused, file.read_bytes()) == ("rotate.not_a_draft", CARD)
+
+
+def test_a_revocation_says_what_is_left_to_do(made: Made) -> None:
+    """A standby that was stored beside the stolen key does not sign by itself."""
+    rotate_keys(made.store, lambda: SECRET, now=NOW)
+    revoked = revoke_key(made.store, made.kids["card"], reason="compromised", now=NOW)
+    assert (revoked.has_keyset, revoked.was_active, revoked.successor) == (True, True, None)
+    assert revoked.record.state == "revoked"
+    assert not revoked.too_few_roots
+    root = revoke_key(made.store, made.kids["root"], reason="compromised", now=NOW)
+    assert root.too_few_roots
+
+
+@pytest.mark.parametrize("end", [retire_key, destroy_key])
+def test_a_root_without_which_nobody_can_sign_is_not_ended(
+    made: Made, end: Callable[..., object]
+) -> None:
+    """Only a revocation may."""
+    before = made.tree()
+    assert code(lambda: end(made.store, made.kids["root"], now=NOW)) == "keystore.still_needed"
+    assert made.tree() == before
+
+
+# ------------------------------------------------------------------ publishing
+
+
+def test_a_publication_names_what_is_withheld_and_left_out(made: Made) -> None:
+    """A key that no keyset lists, and a keyset of which no release speaks."""
+    signed = publish(made, NOW)
+    rotate_keys(made.store, lambda: SECRET, now=NOW)
+    now = NOW + timedelta(hours=1)
+    draft = draft_keyset(made.store, now=now)
+    ready = sign_keyset(made.store, draft, SECRET, digest=draft.statement.digest)
+    publish_keyset(made.store, ready.statement, SECRET, now=now)
+    published = publish_cards(made.store, signed, directory=made.public, now=now)
+    assert published.withheld == "1.2"
+    renewed = renew_release(made.store, SECRET, now=now, directory=made.public)
+    assert renewed.published is not None
+    assert renewed.published.withheld == ""
+
+
+def test_a_publication_directory_has_one_key_store(made: Made, tmp_path: Path) -> None:
+    """That of the first publication; the refused one changes nothing."""
+    publish(made, NOW)
+    other = DirectoryStore.create(tmp_path / "other")
+    key = PrivateKey.generate("ES256")
+    other.add_key(key, SECRET, now=NOW, random=lambda size: bytes(size))
+    signed, before = sign_card(CARD, [key]), made.tree()
+    how: dict[str, Any] = {"directory": made.public, "now": NOW}
+    assert code(lambda: publish_cards(other, signed, **how)) == "publish.other_publisher"
+    assert made.tree() == before
+    mine = publish_cards(other, signed, directory=tmp_path / "mine", now=NOW)
+    assert mine.generation.number == 1
+
+
+def test_a_store_without_keys_signs_no_card(tmp_path: Path) -> None:
+    """And says so."""
+    store = DirectoryStore.create(tmp_path / "empty")
+    assert code(lambda: card_signers(store, SECRET, now=NOW)) == "sign.no_key"
+    assert code(lambda: renew_release(store, SECRET, now=NOW)) == "keystore.no_keyset"
