@@ -58,7 +58,11 @@ def check_cards(card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, now: d
     """Check a public card and the extended ones beside it, by their audiences.
 
     Raises:
-        PublishRefused, UsageFault: As :func:`cardsign.publish.publish`.
+        PublishRefused: ``publish.not_verifying`` (also for a card that cannot be read),
+            ``publish.extended_as_public``, ``publish.extended_undeclared``,
+            ``publish.extended_unmarked``, ``publish.extended_audience``,
+            ``publish.extended_expired``, ``publish.extended_same``.
+        UsageFault: ``publish.audience_name``.
     """
     for audience in extended:
         if not AUDIENCE.fullmatch(audience):

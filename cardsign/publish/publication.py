@@ -76,14 +76,13 @@ def publish_generation(
     """Make the next generation, unless the newest one is the same already.
 
     Every card must be trusted by one who has nothing but the key set as it is published. An
-    extended card must say in its marker for whom it is, and a public one must have none. A
-    damaged generation counts as different, so publishing again mends it.
+    extended card must say in its marker for whom it is, and a public one must have none.
 
     Args:
-        card: The signed public card; its bytes are published unchanged.
+        card: The signed public card.
         jwks: The keys to publish.
         extended: The signed extended cards, by the audience that their markers name.
-        directory: Made if absent.
+        directory: Made if absent. A damaged generation in it counts as different.
         now: Aware UTC; recorded as the time of publication. No marker may have expired then.
         max_age: Seconds, 0 to :data:`cardsign.publish.generation.MAX_MAX_AGE`.
         issued: The issuer's statements. With them, or where the newest generation carries some,
@@ -91,17 +90,14 @@ def publish_generation(
             it does not list are left out. A keyset of which no release speaks yet is withheld.
         sequence: How often `jwks` has changed, if that is known; it is published with it.
         next_change: When the published keys are to change next, once a generation is published.
-        publisher: Whose publication it is. A directory that holds another's is refused.
+        publisher: Whose publication it is.
 
     Returns:
         The newest generation; its ``created`` says whether it is new.
 
     Raises:
         KeyRefused: The key set is larger than others would read.
-        PublishRefused: ``publish.not_verifying`` (also for a card that cannot be read),
-            ``publish.extended_as_public``, ``publish.extended_undeclared``,
-            ``publish.extended_unmarked``, ``publish.extended_audience``,
-            ``publish.extended_expired``, ``publish.extended_same``; of the statements:
+        PublishRefused: As :func:`cardsign.publish.checks.check_cards`; of the statements:
             ``publish.statements``, ``publish.release_behind``, ``publish.key_unlisted``,
             ``publish.unlisted``.
         UsageFault: ``publish.audience_name``; ``publish.other_publisher``.
