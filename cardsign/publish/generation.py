@@ -222,15 +222,15 @@ def load_current(directory: Path) -> Generation:
 
 
 def _publisher(value: Json, path: Path) -> Publisher | None:
-    match value:
-        case None:
-            return None
-        case {"keystore": str(keystore), "issuer": str(issuer)} if len(value) == 2:
-            return Publisher(keystore, issuer)
-        case {"keystore": str(keystore)} if len(value) == 1:
-            return Publisher(keystore)
-        case _:
-            _corrupt(path, "it does not say whose publication it is")
+    if value is None:
+        return None
+    members = value if isinstance(value, dict) else {}
+    keystore, issuer = members.get("keystore"), members.get("issuer")
+    if not isinstance(keystore, str) or members.keys() - {"keystore", "issuer"}:
+        _corrupt(path, "it does not say whose publication it is")
+    if issuer is not None and not isinstance(issuer, str):
+        _corrupt(path, "it does not say whose publication it is")
+    return Publisher(keystore, issuer)
 
 
 def current_number(directory: Path) -> int:
