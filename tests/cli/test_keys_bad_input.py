@@ -249,7 +249,8 @@ def test_an_honest_store_is_not_refused(words: str, cardsign: Cardsign, store: P
     """The negative twin; a line of an attempt that came to nothing is no rollback either."""
     log = store / "audit.jsonl"
     state = (store / "keystore.json").read_bytes()
-    assert cardsign("keys", "generate").status == 0
+    attempt = PrivateKey.generate("ES256").public  # by a process that was killed before its commit
+    DirectoryStore.open(store).add_remote_key(attempt, "exec:/x", now=datetime.now(UTC))
     (store / "keystore.json").write_bytes(state)
     assert len(log.read_text().splitlines()) > json.loads(state)["audit"]["seq"]
 
