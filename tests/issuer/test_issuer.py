@@ -54,7 +54,8 @@ CARD = json.dumps(PORTABLE).encode()
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Envelopes that cost nothing to open."""
     cost = UnsafeScryptCost(n=2, r=1, p=1)
-    monkeypatch.setitem(KeyStore.add_key.__kwdefaults__, "cost", cost)
+    defaults = {**(KeyStore.add_key.__kwdefaults__ or {}), "cost": cost}
+    monkeypatch.setattr(KeyStore.add_key, "__kwdefaults__", defaults)
     monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
     monkeypatch.setattr(ScryptCost, "min_n", 2)
 
@@ -131,7 +132,7 @@ def test_a_folder_is_set_up_once(made: Made) -> None:
     assert set(made.kids) == {"root", "card", "release"}
     before = made.tree()
     keys, elsewhere = made.folder / "keys", made.folder / "more"
-    again = {"origin": ORIGIN, "now": NOW}
+    again: dict[str, Any] = {"origin": ORIGIN, "now": NOW}
     assert code(lambda: init_issuer(made.folder, elsewhere, never, **again)) == "file.exists"
     assert code(lambda: init_issuer(made.folder / "x", keys, never, **again)) == "file.exists"
     assert code(lambda: init_keys(made.folder, elsewhere, never, now=NOW)) == "file.exists"
