@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.errors import FileFault, StoreFault, UsageFault
-from cardsign.files import read_bytes
+from cardsign.errors import FileMissing, StoreFault, UsageFault
+from cardsign.files import read_bytes, read_toml
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
 
@@ -60,13 +59,10 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         FileFault: It is there but cannot be read.
     """
     try:
-        text = read_bytes(path, max_bytes=MAX_CONFIG_BYTES).decode()
-        members = tomllib.loads(text)
-    except FileFault as fault:
-        if fault.code == "file.not_found":
-            return ProjectConfig()
-        raise
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        members = read_toml(read_bytes(path, max_bytes=MAX_CONFIG_BYTES))
+    except FileMissing:
+        return ProjectConfig()
+    except ValueError as exc:
         raise _malformed(path, f"not TOML: {exc}") from exc
     for name, value in members.items():
         if name not in _MEMBERS:

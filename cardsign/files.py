@@ -11,12 +11,14 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import secrets
 import stat
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cardsign.errors import FileFault, FileMissing, LocalFault
 
@@ -348,3 +350,38 @@ def _fault(exc: OSError, path: Path, otherwise: str) -> FileFault:
         return FileFault(otherwise, "its directory does not exist", path=str(path))
     reason = exc.strerror or str(exc)
     return FileFault(otherwise, f"the operating system says: {reason}", path=str(path))
+
+
+#: Parts of one dotted key or table header. Our deepest has four; `tomllib` takes time that grows
+#: with the square of their number.
+MAX_KEY_PARTS: Final = 16
+_TOML_TOKEN: Final = re.compile(
+    r"""\"{3}(?:[^\\]|\\.)*?\"{3,5}|'{3}.*?'{3,5}|(?P<part>"(?:[^"\\\n]|\\.)*"|'[^'\n]*'"""
+    r"""|[A-Za-z0-9_-]+)|(?P<dot>\.)|(?P<blank>[ \t]+)|\#[^\n]*|.""",
+    re.DOTALL,
+)
+
+
+def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
+    """Read TOML 1.0 in time that is linear in its length; the caller bounds the length.
+
+    Raises:
+        ValueError: It is not UTF-8 or no TOML, a key has more than :data:`MAX_KEY_PARTS` parts,
+            or values are nested too deeply. `tomllib` names line and column at the message's end.
+    """
+    text = untrusted_bytes.decode()
+    dots = 0
+    for token in _TOML_TOKEN.finditer(text):
+        dots += token.lastgroup == "dot"
+        if dots >= MAX_KEY_PARTS:
+            line = text.count("\n", 0, token.start()) + 1
+            column = token.start() - text.rfind("\n", 0, token.start())
+            raise ValueError(
+                f"A key has more than {MAX_KEY_PARTS} parts (at line {line}, column {column})"
+            )
+        if token.lastgroup is None:
+            dots = 0
+    try:
+        return tomllib.loads(text)
+    except RecursionError as exc:
+        raise ValueError("Values are nested too deeply (at line 1, column 1)") from exc

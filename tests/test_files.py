@@ -415,3 +415,33 @@ def test_what_is_no_plain_file_is_neither_read_nor_written(occupy, tmp_path):
 
     assert (tmp_path / "precious").read_bytes() == b"old"
     assert leftovers(tmp_path) == ["file", "precious"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" + ".a" * files.MAX_KEY_PARTS + " = 1",
+        "[" + "a . " * files.MAX_KEY_PARTS + "a]",
+        'x = { "a"' + ".'b'" * files.MAX_KEY_PARTS + " = 1 }",
+    ],
+    ids=["a key", "a header", "quoted, in a table"],
+)
+def test_a_key_of_too_many_parts_is_refused_unread(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before `tomllib` sees it, whose work grows with the square of the parts (S9)."""
+    monkeypatch.setattr("cardsign.files.tomllib.loads", lambda text: pytest.fail("it was parsed"))
+    with pytest.raises(ValueError, match=r"more than 16 parts \(at line 2, column"):
+        files.read_toml(f"\n{text}\n".encode())
+
+
+def test_keys_of_many_parts_are_read_and_dots_elsewhere_are_no_keys() -> None:
+    """As many as the limit; in strings and comments there may be any number."""
+    key = ".".join("a" * files.MAX_KEY_PARTS)
+    dots = "x" + ".x" * 500
+    text = (
+        f'{key} = 1\ns = "{dots}"\nm = """\n{dots}"""\nl = \'\'\'{dots}\'\'\' # {dots}\nf = 1.5\n'
+    )
+    members = files.read_toml(text.encode())
+    assert (members["s"], members["m"], members["l"]) == (dots, dots, dots)
+    assert members["f"] == 1.5

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import logging
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,7 +21,7 @@ from cardsign.card.extended import AUDIENCE
 from cardsign.card.security import Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, CredentialFault, FileFault, SignerFault, UsageFault
-from cardsign.files import read_private
+from cardsign.files import read_private, read_toml
 from cardsign.keys.signers.uri import SignerUri, parse_uri
 from cardsign.net.endpoints import Endpoint
 from cardsign.urls import Origin, parse_origin
@@ -330,12 +329,12 @@ def read_credentials(path: Path) -> tuple[Credential, ...]:
             ``file.unreadable``.
     """
     try:
-        members = tomllib.loads(read_private(path, max_bytes=MAX_FILE_BYTES).decode())
+        members = read_toml(read_private(path, max_bytes=MAX_FILE_BYTES))
     except FileFault as fault:
         if fault.code == "file.not_found":
             return ()
         raise
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+    except ValueError as exc:
         raise _malformed(path, f"not TOML: {exc}") from exc
     except RecursionError as exc:
         raise _malformed(path, "it is nested too deeply") from exc

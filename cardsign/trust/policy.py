@@ -344,13 +344,18 @@ class Policy:
 
     def _at(self, url: Url) -> Enrolment | None:
         """The enrolment with the longest prefix that holds the URL."""
-        found = [
-            (len(place.prefix), one)
-            for one in self.enrolments
-            for place in one.places or ()
-            if place.holds(url)
-        ]
-        return max(found, key=lambda pair: pair[0])[1] if found else None
+        path = url.path if url.path.endswith("/") else f"{url.path}/"
+        while path:
+            if (found := self._owners.get(Place(url.origin, path))) is not None:
+                return found
+            path = path[: path.rstrip("/").rfind("/") + 1]
+        return None
+
+    @cached_property
+    def _owners(self) -> dict[Place, Enrolment]:
+        """Whose each place is; the first one's, where two have it."""
+        pairs = [(place, one) for one in self.enrolments for place in one.places or ()]
+        return dict(reversed(pairs))
 
     def reserved_from(self, subject: Enrolment) -> tuple[Place, ...]:
         """The places of all others; where one is narrower than the subject's own, it is theirs."""

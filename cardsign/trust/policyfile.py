@@ -10,7 +10,6 @@ import difflib
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from pydantic_core import ErrorDetails
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_INTEGER
 from cardsign.errors import CardRefused, InputRefused, KeyRefused, UsageFault
-from cardsign.files import read_bytes
+from cardsign.files import read_bytes, read_toml
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
@@ -384,14 +383,13 @@ def parse_policy(text: str, *, source: str = POLICY_FILE) -> Policy:
         UsageFault: ``policy.malformed``, with the line.
     """
     try:
-        members = tomllib.loads(text)
-        lines = Lines.of(text)
-    except (ValueError, RecursionError) as exc:
+        members = read_toml(text.encode("utf-8", "surrogatepass"))
+    except ValueError as exc:
         raise _not_toml(source, text, exc) from exc
     try:
         return _policy(read_tables(members))
     except MisplacedError as wrong:
-        line = lines.line_of(wrong.at)
+        line = Lines.of(text).line_of(wrong.at)
         raise _malformed(source, wrong.message, line, wrong.hint) from wrong
 
 
@@ -437,9 +435,11 @@ def _enrolment(table: IssuerTable, at: Location) -> Enrolment:
     for index, text in enumerate(table.origins):
         with _placed((*at, "origins", index)):
             places.append(parse_place(text))
+    required = set[str]()
     for index, holder in enumerate(table.require):
-        if holder in table.require[:index]:
+        if holder in required:
             _misplace((*at, "require", index), f"{holder!r} stands here twice")
+        required.add(holder)
     anchor = _anchor(table, at)
     if isinstance(anchor, KeysAnchor):
         _check_holders(table, anchor, at)
@@ -481,9 +481,11 @@ def _anchor(table: IssuerTable, at: Location) -> Anchor:
 
 def _roots(table: RootSet, at: Location) -> RootPin:
     thumbprints = [key.thumbprint for key in table.keys]
+    seen = set[str]()
     for index, thumbprint in enumerate(thumbprints):
-        if thumbprint in thumbprints[:index]:
+        if thumbprint in seen:
             _misplace((*at, "keys", index), f"the key {thumbprint} stands here twice")
+        seen.add(thumbprint)
     holders = len({key.holder for key in table.keys})
     if table.threshold > holders:
         _misplace(
@@ -554,8 +556,6 @@ def _malformed(source: str, message: str, line: int | None, hint: str = "") -> U
 
 
 def _not_toml(source: str, text: str, exc: Exception) -> UsageFault:
-    if isinstance(exc, RecursionError):
-        return _malformed(source, "values are nested too deeply", 1)
     message = str(exc)
     place = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", message)
     line = int(place[1]) if place else text.rstrip().count("\n") + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -18,8 +19,9 @@ from cardsign.trust import (
     Issuer,
     KeysAnchor,
     Policy,
+    TofuAnchor,
 )
-from cardsign.urls import parse_place
+from cardsign.urls import Place, parse_place
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +133,17 @@ def test_a_policy_is_digested_once(policy: Policy) -> None:
     """A verdict asks for the digest; two hundred enrolments are not read anew for each card."""
     assert policy.digest is policy.digest
     assert replace(policy, enrolments=policy.enrolments[1:]).digest != policy.digest
+
+
+def test_whose_a_place_is_costs_the_same_however_many_there_are() -> None:
+    """One look-up for each level of a path, not one for each place of the policy (S9)."""
+    ids = range(2000)
+    policy = Policy(
+        tuple(
+            Enrolment(f"n{n}", TofuAnchor(), (parse_place(f"https://a.example/{n}/"),)) for n in ids
+        )
+    )
+    with mock.patch.object(Place, "holds", side_effect=AssertionError("places were walked")):
+        found = [policy.find(CardUrl(f"https://a.example/{n}/x/card.json")) for n in ids]
+    assert [one.name for one in found if one] == [f"n{n}" for n in ids]
+    assert policy.find(CardUrl("https://a.example/card.json")) is None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import os
 import re
-import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from typing import Any, Final, Literal, NoReturn, Protocol
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from cardsign.errors import FileFault, PassphraseFault, SignerFault, UsageFault
-from cardsign.files import read_private
+from cardsign.files import read_private, read_toml
 from cardsign.jose.keys import PublicKey, raw_from_der
 from cardsign.keys.passphrase import PassphraseSource, read_passphrase
 
@@ -293,12 +292,12 @@ def read_signer_policy(path: Path) -> SignerPolicy:
             ``file.unreadable``.
     """
     try:
-        members = tomllib.loads(read_private(path, max_bytes=MAX_BYTES).decode())
+        members = read_toml(read_private(path, max_bytes=MAX_BYTES))
     except FileFault as fault:
         if fault.code == "file.not_found":
             return NOTHING_ALLOWED
         raise
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+    except ValueError as exc:
         raise _malformed(path, f"not TOML: {exc}") from exc
     for name, value in members.items():
         if name not in _MEMBERS:
