@@ -41,10 +41,10 @@ def keys_that_change(issuer: Path, peer: Path, card: Path) -> None:
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     with within(issuer):
-        set_up(address, card)
+        digest = set_up(address, card)
         with serving("public", port=port):
             with within(peer):
-                enrol(address)
+                enrol(address, digest)
             old_key = rotate(address)
             with within(peer):
                 tell("11. The peer follows, from one keyset statement to the next")
@@ -58,8 +58,8 @@ def keys_that_change(issuer: Path, peer: Path, card: Path) -> None:
                 cardsign(*stolen, status=1, only=VERDICT, said="key.revoked")
 
 
-def set_up(address: str, card: Path) -> None:
-    """What Harbour Office does once."""
+def set_up(address: str, card: Path) -> str:
+    """What Harbour Office does once; gives the digest of its keyset, to be told to its peers."""
     tell("8. Harbour Office sets up keys that can change, and says each day what is current")
     cardsign("init", "--issuer", address, "--no-recovery", only=("cardsign: wrote",))
     with Path("cardsign.toml").open("a") as settings:
@@ -69,12 +69,15 @@ def set_up(address: str, card: Path) -> None:
     cardsign("sign", "card.json", "-o", "signed.json")
     cardsign("release", "renew", "--card", "signed.json", only=("cardsign: release",))
     cardsign(*PUBLISH)
+    keyset = json.loads(cardsign("keyset", "show", "--json", quiet=True))
+    return str(keyset["digest"])
 
 
-def enrol(address: str) -> None:
+def enrol(address: str, digest: str) -> None:
     """What a peer does once; from then on `verify` is all."""
     tell("9. A peer enrols it by its keyset statement, and verifies the live card")
-    cardsign("trust", "add", address, "--name", "harbour", LOOPBACK)
+    say("Harbour Office told the digest of its keyset by telephone; any other keyset is refused")
+    cardsign("trust", "add", address, "--name", "harbour", "--digest", digest, LOOPBACK)
     cardsign("verify", address, LOOPBACK, only=VERDICT, said="keyset 1.1")
 
 

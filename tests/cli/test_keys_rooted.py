@@ -375,14 +375,16 @@ def test_a_successor_is_made_once_and_then_waits(issuer: Cardsign) -> None:
     assert tick(issuer, PASSPHRASE)["made"] is None
 
 
-def test_a_log_that_was_written_anew_is_betrayed_by_the_release(issuer: Cardsign) -> None:
+def test_a_log_that_was_written_anew_is_betrayed_by_the_release(
+    issuer: Cardsign, tmp_path: Path
+) -> None:
     """Chain and state agree; what was published does not."""
     assert run(issuer("keys", "audit", "verify")).status == 0
     forge(DirectoryStore.open(Path("keys")), lambda state: state)
     assert "keystore.other_history" in issuer("keys", "audit", "verify").err
 
     for words in (("keys", "audit", "verify"), ("keys", "doctor")):
-        ended = issuer(*words, HOME="/nowhere")  # somebody who has not seen the store before
+        ended = issuer(*words, HOME=str(tmp_path / "other"))  # somebody who has not seen the store before
         assert "keystore.audit_broken" in ended.err
         assert "release 1 names" in ended.err
         assert ended.status != 0
