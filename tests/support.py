@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
 from cardsign.card import FULL_PROFILES, append, canonicalize, split
 from cardsign.jose import JwkSet, PrivateKey, Signer, base64url, sign_payload
 from cardsign.sign import SigningOptions, sign_with_notes
@@ -224,3 +226,9 @@ def without(card: Mapping[str, Any], pointer: str) -> dict[str, Any]:
         parent = parent[int(token)] if isinstance(parent, list) else parent[token]
     del parent[int(last) if isinstance(parent, list) else last]
     return changed
+
+
+def der_from_raw(raw: bytes) -> bytes:
+    """Return as DER what holds r and s, half of the bytes each."""
+    half = len(raw) // 2
+    return encode_dss_signature(int.from_bytes(raw[:half]), int.from_bytes(raw[half:]))

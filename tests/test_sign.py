@@ -36,7 +36,7 @@ from cardsign.errors import (
 )
 from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, PublicKey, base64url, read_entry
 from cardsign.sign import (
-    Signing,
+    SignedCard,
     SigningOptions,
     check_as_an_outsider,
     sign_card,
@@ -77,7 +77,7 @@ def headers(card: dict[str, Any]) -> list[tuple[str, str | None]]:
     return [(entry.header.kid, entry.header.typ) for entry in entries]
 
 
-def sign(card: dict[str, Any], *signers: PrivateKey, **options: Any) -> Signing:
+def sign(card: dict[str, Any], *signers: PrivateKey, **options: Any) -> SignedCard:
     """What came of signing."""
     return sign_with_notes(dump(card), signers, SigningOptions(**options))
 
@@ -90,7 +90,7 @@ def refusal(document: bytes, signer: Counting, **options: Any) -> CardsignError:
     return caught.value
 
 
-def noted(signing: Signing) -> list[str]:
+def noted(signing: SignedCard) -> list[str]:
     """The codes of the notes."""
     return [note.code for note in signing.notes]
 

@@ -10,7 +10,7 @@ from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, 
 from cardsign.card import FULL_PROFILES, Card, ExtendedMarker, Payloads, find_marker, with_marker
 from cardsign.errors import CardRefused
 from cardsign.jose import PrivateKey, read_entry
-from cardsign.sign import Signing, SigningOptions, sign_card, sign_with_notes
+from cardsign.sign import SignedCard, SigningOptions, sign_card, sign_with_notes
 from cardsign.verify import matching_payloads
 
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
@@ -24,7 +24,7 @@ CARDS = {
 each_card = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
 
 
-def sign(document: bytes, key: PrivateKey, marker: ExtendedMarker | None = MARKER) -> Signing:
+def sign(document: bytes, key: PrivateKey, marker: ExtendedMarker | None = MARKER) -> SignedCard:
     """What came of signing an extended card."""
     return sign_with_notes(document, [key], SigningOptions(extended=marker))
 

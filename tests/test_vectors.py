@@ -11,7 +11,7 @@ import pytest
 from support import NOW, dump
 
 from cardsign.card import DEFAULT_PROFILES, canonicalize, parse_object
-from cardsign.card.canonical import jcs
+from cardsign.card.serialize import jcs
 from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.jose import JwkSet
 from cardsign.trust import Holder, Policy

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from cardsign.card.schema import Message as Message
     from cardsign.card.schema import Shape as Shape
     from cardsign.card.schema import fold as fold
-    from cardsign.card.schema import snake as snake
-    from cardsign.card.security import SCHEME_TYPES as SCHEME_TYPES
     from cardsign.card.security import Scheme as Scheme
     from cardsign.card.security import flat_requirements as flat_requirements
     from cardsign.card.security import requirements_of as requirements_of
@@ -61,14 +59,10 @@ if TYPE_CHECKING:
     from cardsign.card.strictjson import parse_object as parse_object
     from cardsign.card.strictjson import pointer as pointer
     from cardsign.card.strictjson import split as split
-    from cardsign.card.tree import MAX_LISTED as MAX_LISTED
-    from cardsign.card.tree import MAX_TOKEN as MAX_TOKEN
-    from cardsign.card.tree import Listed as Listed
     from cardsign.card.tree import Node as Node
     from cardsign.card.tree import Source as Source
     from cardsign.card.tree import listed as listed
     from cardsign.card.tree import read as read
-    from cardsign.card.tree import refuse as refuse
     from cardsign.card.tree import write as write
 
 _NAMES = {
@@ -125,10 +119,8 @@ _NAMES = {
         "Message",
         "Shape",
         "fold",
-        "snake",
     ),
     "cardsign.card.security": (
-        "SCHEME_TYPES",
         "Scheme",
         "flat_requirements",
         "requirements_of",
@@ -149,14 +141,10 @@ _NAMES = {
         "split",
     ),
     "cardsign.card.tree": (
-        "Listed",
-        "MAX_LISTED",
-        "MAX_TOKEN",
         "Node",
         "Source",
         "listed",
         "read",
-        "refuse",
         "write",
     ),
 }

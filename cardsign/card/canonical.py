@@ -43,8 +43,7 @@ from cardsign.card.profiles.js_instance import as_js_client
 from cardsign.card.profiles.prune import prune_empty, upgrade
 from cardsign.card.profiles.sdk03 import as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
-from cardsign.card.serialize import is_plain, plain_jcs, python_json, python_json_of_doubles
-from cardsign.card.serialize import jcs as jcs
+from cardsign.card.serialize import is_plain, jcs, plain_jcs, python_json, python_json_of_doubles
 from cardsign.card.strictjson import Json, split
 from cardsign.card.tree import Node
 from cardsign.errors import CanonicalizationError

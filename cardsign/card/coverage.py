@@ -14,17 +14,11 @@ from enum import Enum
 from functools import cached_property
 from typing import Final
 
-from cardsign.card.canonical import (
-    FULL_PROFILES,
-    PROFILES,
-    Payload,
-    Unsigned,
-    jcs,
-    make_payload,
-)
+from cardsign.card.canonical import FULL_PROFILES, PROFILES, Payload, Unsigned, make_payload
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES, flat_requirements
+from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json
 from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write
 from cardsign.errors import CanonicalizationError

@@ -37,7 +37,7 @@ from cardsign.issuer.beginning import (
     init_issuer,
     init_keys,
 )
-from cardsign.jose.keys import Alg
+from cardsign.jose.algorithms import Alg
 from cardsign.keys.passphrase import PassphraseSource, new_passphrase, terminal_prompt
 from cardsign.keys.signers.access import user_policy
 from cardsign.keys.stores.address import DatabaseUrl

@@ -20,7 +20,8 @@ from cardsign.cli.talk import say
 from cardsign.config import CONFIG_FILE, ProjectConfig, leads_outside, outside, read_config
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.issuer.recovery import open_recovery_key
-from cardsign.jose.keys import Alg, PrivateKey, PublicKey
+from cardsign.jose.algorithms import Alg
+from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.heads import UserHeads
 from cardsign.keys.passphrase import VARIABLE as PASSPHRASE_VARIABLE
 from cardsign.keys.passphrase import (

@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload, jcs
+from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload
 from cardsign.card.coverage import Payloads
 from cardsign.card.document import MAX_SIGNATURES, Card, Generation
+from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, Json, parse_object
 from cardsign.errors import (
     CanonicalizationError,

@@ -14,9 +14,10 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from cardsign.card.canonical import PROFILES, Payload, Unsigned, canonicalize, jcs
+from cardsign.card.canonical import PROFILES, Payload, Unsigned, canonicalize
 from cardsign.card.coverage import Payloads
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
+from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, append, split
 from cardsign.card.walk import walk
 from cardsign.errors import SignatureRefused

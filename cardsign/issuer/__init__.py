@@ -7,7 +7,6 @@ from cardsign.facade import lazy_names
 if TYPE_CHECKING:
     from cardsign.issuer.beginning import IssuerPassphrases as IssuerPassphrases
     from cardsign.issuer.beginning import NewIssuer as NewIssuer
-    from cardsign.issuer.beginning import check_new_folder as check_new_folder
     from cardsign.issuer.beginning import init_issuer as init_issuer
     from cardsign.issuer.beginning import init_keys as init_keys
     from cardsign.issuer.ending import Revocation as Revocation
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from cardsign.issuer.keyset import verify_keysets as verify_keysets
     from cardsign.issuer.publishing import Published as Published
     from cardsign.issuer.publishing import publish_cards as publish_cards
-    from cardsign.issuer.publishing import record_publication as record_publication
-    from cardsign.issuer.publishing import update_publication as update_publication
     from cardsign.issuer.recovery import make_recovery_key as make_recovery_key
     from cardsign.issuer.recovery import open_recovery_key as open_recovery_key
     from cardsign.issuer.release import CARD_PATH as CARD_PATH
@@ -50,7 +47,6 @@ _NAMES = {
     "cardsign.issuer.beginning": (
         "IssuerPassphrases",
         "NewIssuer",
-        "check_new_folder",
         "init_issuer",
         "init_keys",
     ),
@@ -77,8 +73,6 @@ _NAMES = {
     "cardsign.issuer.publishing": (
         "Published",
         "publish_cards",
-        "record_publication",
-        "update_publication",
     ),
     "cardsign.issuer.recovery": (
         "make_recovery_key",

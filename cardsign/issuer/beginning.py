@@ -13,7 +13,8 @@ from cardsign.config import CONFIG_FILE, render_config
 from cardsign.errors import FileFault, PassphraseFault, UsageFault, of_the_user
 from cardsign.files import create_private, write_atomic
 from cardsign.issuer.recovery import make_recovery_key
-from cardsign.jose.keys import Alg, PrivateKey
+from cardsign.jose.algorithms import Alg
+from cardsign.jose.keys import PrivateKey
 from cardsign.keys.heads import UserHeads
 from cardsign.keys.history import StatementHistory, note_keyset, note_release, write_draft
 from cardsign.keys.keysets import KEYSET_LIFETIME, KeysetPlan, draft_next

@@ -49,7 +49,7 @@ from cardsign.keys.keysets import (
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import ENDED, KeyRecord
 from cardsign.keys.releases import SKEW
-from cardsign.keys.signers.registry import Access
+from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import TYP_KEYSET, check_times
 from cardsign.statements.keyset import (

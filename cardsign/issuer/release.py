@@ -30,7 +30,7 @@ from cardsign.keys.releases import (
     says_something_new,
     settled_cards,
 )
-from cardsign.keys.signers.registry import Access
+from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_times
 from cardsign.statements.keyset import KeysetStatement

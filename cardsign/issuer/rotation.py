@@ -11,7 +11,8 @@ from pathlib import Path
 from cardsign.errors import FileFault, PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.keyset import KeysetDraft
-from cardsign.jose.keys import Alg, PrivateKey
+from cardsign.jose.algorithms import Alg
+from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset, read_draft
 from cardsign.keys.keysets import Difference
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign, withdraw

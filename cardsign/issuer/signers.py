@@ -12,7 +12,8 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.model import KeyRecord
-from cardsign.keys.signers.registry import Access, custody_of, open_signer
+from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.registry import custody_of, open_signer
 from cardsign.keys.stores.base import KeyStore
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from cardsign.jose.keys import PrivateKey as PrivateKey
     from cardsign.jose.keys import PublicKey as PublicKey
     from cardsign.jose.keys import check_answer as check_answer
-    from cardsign.jose.keys import der_from_raw as der_from_raw
     from cardsign.jose.keys import raw_from_der as raw_from_der
 
 _NAMES = {
@@ -80,7 +79,6 @@ _NAMES = {
         "PrivateKey",
         "PublicKey",
         "check_answer",
-        "der_from_raw",
         "raw_from_der",
     ),
 }

@@ -26,8 +26,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from cardsign.card.strictjson import Json
 from cardsign.errors import KeyRefused, PassphraseFault, SignatureRefused, SignerFault
-from cardsign.jose.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS, VerifyAlg, choose
-from cardsign.jose.algorithms import Alg as Alg
+from cardsign.jose.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS, Alg, VerifyAlg, choose
 from cardsign.jose.jwk import (
     EXPONENT,
     NEW_MODULUS_BITS,
@@ -63,12 +62,6 @@ def raw_from_der(der: bytes, *, size: int) -> bytes:
     except (ValueError, OverflowError) as exc:
         raise ValueError(f"expected DER of two numbers of {size} bytes") from exc
     raise ValueError("expected DER in its shortest form")
-
-
-def der_from_raw(raw: bytes) -> bytes:
-    """Return as DER what holds r and s, half of the bytes each."""
-    half = len(raw) // 2
-    return encode_dss_signature(int.from_bytes(raw[:half]), int.from_bytes(raw[half:]))
 
 
 #: What a kid may be: short enough for a header, and nothing that a terminal or log would obey.

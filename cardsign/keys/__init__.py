@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING
 from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
-    from cardsign.keys.audit import MAX_LINE_BYTES as MAX_LINE_BYTES
     from cardsign.keys.audit import AuditEvent as AuditEvent
     from cardsign.keys.audit import AuditLine as AuditLine
-    from cardsign.keys.audit import check_not_put_back as check_not_put_back
     from cardsign.keys.audit import check_vouched as check_vouched
     from cardsign.keys.audit import check_witnessed as check_witnessed
     from cardsign.keys.audit import extend as extend
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from cardsign.keys.envelope import seal as seal
     from cardsign.keys.heads import SeenHeads as SeenHeads
     from cardsign.keys.heads import UserHeads as UserHeads
-    from cardsign.keys.history import DIRECTORY as DIRECTORY
     from cardsign.keys.history import StatementFiles as StatementFiles
     from cardsign.keys.history import StatementHistory as StatementHistory
     from cardsign.keys.history import check_signed as check_signed
@@ -62,12 +59,9 @@ if TYPE_CHECKING:
     from cardsign.keys.lifecycle import standby_of as standby_of
     from cardsign.keys.model import ENDED as ENDED
     from cardsign.keys.model import MAX_PUBLICATIONS as MAX_PUBLICATIONS
-    from cardsign.keys.model import MAX_STATE_BYTES as MAX_STATE_BYTES
     from cardsign.keys.model import PUBLISHED as PUBLISHED
     from cardsign.keys.model import REASONS as REASONS
     from cardsign.keys.model import ROLES as ROLES
-    from cardsign.keys.model import ROTATING as ROTATING
-    from cardsign.keys.model import STATES as STATES
     from cardsign.keys.model import TRANSITIONS as TRANSITIONS
     from cardsign.keys.model import AuditHead as AuditHead
     from cardsign.keys.model import KeyRecord as KeyRecord
@@ -82,7 +76,6 @@ if TYPE_CHECKING:
     from cardsign.keys.model import file_custody as file_custody
     from cardsign.keys.model import load_state as load_state
     from cardsign.keys.model import same_custody as same_custody
-    from cardsign.keys.model import state_digest as state_digest
     from cardsign.keys.passphrase import MAX_FILE_BYTES as MAX_FILE_BYTES
     from cardsign.keys.passphrase import VARIABLE as VARIABLE
     from cardsign.keys.passphrase import PassphraseSource as PassphraseSource
@@ -122,8 +115,6 @@ _NAMES = {
     "cardsign.keys.audit": (
         "AuditEvent",
         "AuditLine",
-        "MAX_LINE_BYTES",
-        "check_not_put_back",
         "check_vouched",
         "check_witnessed",
         "extend",
@@ -159,7 +150,6 @@ _NAMES = {
         "UserHeads",
     ),
     "cardsign.keys.history": (
-        "DIRECTORY",
         "StatementFiles",
         "StatementHistory",
         "check_signed",
@@ -201,19 +191,15 @@ _NAMES = {
         "PublishedCard",
         "REASONS",
         "ROLES",
-        "ROTATING",
         "Reason",
         "Role",
-        "STATES",
         "StoreState",
         "TRANSITIONS",
         "check_transition",
-        "MAX_STATE_BYTES",
         "dump_state",
         "file_custody",
         "load_state",
         "same_custody",
-        "state_digest",
     ),
     "cardsign.keys.passphrase": (
         "MAX_FILE_BYTES",

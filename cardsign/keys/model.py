@@ -143,8 +143,6 @@ def _closed(record: type[_Record]) -> type[_Record]:
 
 KeyState = Literal["generated", "prepublished", "active", "retiring", "retired", "revoked"]
 
-STATES: Final[tuple[KeyState, ...]] = get_args(KeyState)
-
 TRANSITIONS: Final[Mapping[KeyState, tuple[KeyState, ...]]] = {
     "generated": ("prepublished", "revoked"),
     "prepublished": ("active", "revoked"),
@@ -182,7 +180,6 @@ PrivateHalf = Literal["held", "elsewhere", "destroyed"]
 Reason = Literal["compromised", "superseded", "ceased"]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-PRIVATE_HALVES: Final[tuple[PrivateHalf, ...]] = get_args(PrivateHalf)
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 ROTATING: Final[frozenset[Role]] = frozenset({"card", "release"})
 """The roles of online keys, of which one a role and algorithm is active; roots may be several."""

@@ -9,10 +9,8 @@ if TYPE_CHECKING:
     from cardsign.lint.mend import camel_case as camel_case
     from cardsign.lint.mend import fix as fix
     from cardsign.lint.rules import Finding as Finding
-    from cardsign.lint.rules import Rule as Rule
     from cardsign.lint.targets import RULES as RULES
     from cardsign.lint.targets import TARGETS as TARGETS
-    from cardsign.lint.targets import Target as Target
     from cardsign.lint.targets import lint_document as lint_document
 
 _NAMES = {
@@ -21,14 +19,10 @@ _NAMES = {
         "camel_case",
         "fix",
     ),
-    "cardsign.lint.rules": (
-        "Finding",
-        "Rule",
-    ),
+    "cardsign.lint.rules": ("Finding",),
     "cardsign.lint.targets": (
         "RULES",
         "TARGETS",
-        "Target",
         "lint_document",
     ),
 }

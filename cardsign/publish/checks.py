@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Final
 
-from cardsign.card.canonical import jcs
 from cardsign.card.document import Card
 from cardsign.card.extended import (
     AUDIENCE,
@@ -23,6 +22,7 @@ from cardsign.card.extended import (
     find_marker,
     with_marker,
 )
+from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, InputRefused, PublishRefused, SignatureRefused, UsageFault
 from cardsign.jose.jwks import JwkSet

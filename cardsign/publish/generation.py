@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NoReturn
 
-from cardsign.card.extended import AUDIENCE as AUDIENCE
+from cardsign.card.extended import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
 from cardsign.errors import FileFault, JsonRefused, ServeFault
 from cardsign.files import read_bytes

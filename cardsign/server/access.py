@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cardsign.card.extended import AUDIENCE
 from cardsign.errors import ServeFault, UsageFault
 from cardsign.files import read_bytes
-from cardsign.publish.generation import AUDIENCE
 from cardsign.server.jsonrpc import (
     BAD_CREDENTIALS,
     NOT_CONFIGURED,

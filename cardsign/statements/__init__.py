@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from cardsign.statements.envelope import Envelope as Envelope
     from cardsign.statements.envelope import GoodSignatures as GoodSignatures
     from cardsign.statements.envelope import StatementRefused as StatementRefused
-    from cardsign.statements.envelope import Timed as Timed
     from cardsign.statements.envelope import Typ as Typ
     from cardsign.statements.envelope import check_past as check_past
     from cardsign.statements.envelope import check_times as check_times
@@ -66,7 +65,6 @@ _NAMES = {
         "StatementRefused",
         "TYP_KEYSET",
         "TYP_RELEASE",
-        "Timed",
         "Typ",
         "check_past",
         "check_times",

@@ -20,7 +20,8 @@ from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import InputRefused, JsonRefused, SignatureRefused
 from cardsign.jose import base64url
-from cardsign.jose.keys import KID_FORM, Alg, PublicKey
+from cardsign.jose.algorithms import Alg
+from cardsign.jose.keys import KID_FORM, PublicKey
 
 # Signatures that were found good before: the same octets by the same key stay good.
 

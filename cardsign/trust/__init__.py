@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from cardsign.trust.state import DirectoryStates as DirectoryStates
     from cardsign.trust.state import IssuerState as IssuerState
     from cardsign.trust.state import IssuerStates as IssuerStates
-    from cardsign.trust.state import NoStates as NoStates
     from cardsign.trust.state import TransientStates as TransientStates
     from cardsign.trust.state import read_state as read_state
     from cardsign.trust.state import rollback_floor as rollback_floor
@@ -187,7 +186,6 @@ _NAMES = {
         "IssuerStates",
         "MAX_PASSED",
         "NO_STATES",
-        "NoStates",
         "TransientStates",
         "read_state",
         "rollback_floor",

@@ -22,10 +22,10 @@ from cardsign.jose import (
     PublicKey,
     base64url,
     check_entry,
-    der_from_raw,
     read_entry,
     sign_payload,
 )
+from tests.support import der_from_raw
 
 PAYLOAD = b'{"name":"Route planner"}'
 

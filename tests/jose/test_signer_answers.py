@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import SignerFault
-from cardsign.jose import PrivateKey, check_answer, der_from_raw, raw_from_der
+from cardsign.jose import PrivateKey, check_answer, raw_from_der
+from tests.support import der_from_raw
 
 DATA = b"protected.payload"
 

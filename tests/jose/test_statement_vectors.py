@@ -26,6 +26,7 @@ from cardsign.statements import (
     RootPin,
     StatementRefused,
     check_first,
+    check_past,
     check_recovery,
     check_release,
     check_successor,
@@ -34,7 +35,7 @@ from cardsign.statements import (
     read_keyset,
     read_release,
 )
-from cardsign.trust import RollbackFloor, Walk, check_past, choose_release, receive
+from cardsign.trust import RollbackFloor, Walk, choose_release, receive
 
 FILES = sorted((Path(__file__).parents[1] / "vectors" / "statements").glob("*.json"))
 MEMBERS = {"id", "says", "anchor", "now", "skew", "steps", "end", "at_once"}

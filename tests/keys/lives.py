@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from cardsign.jose import PrivateKey, PublicKey
-from cardsign.jose.keys import Alg
+from cardsign.jose.algorithms import Alg
 from cardsign.keys import (
     AuditEvent,
     AuditHead,

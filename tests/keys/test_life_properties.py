@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from cardsign.errors import StoreFault
 from cardsign.keys import (
-    STATES,
     TRANSITIONS,
     AuditEvent,
     KeyRecord,
@@ -28,7 +27,7 @@ from cardsign.keys import (
     extend,
     lifecycle,
     load_state,
-    next_step,
+    steps,
     take,
     verify_chain,
 )
@@ -177,7 +176,7 @@ def carry_out(history: History, command: tuple[Any, ...]) -> None:
     elif name == "keyset":
         keep_keyset(history, rest[0])
     elif name == "tick":
-        step = next_step(state, QUICK, now, asked=rest[0])
+        step = next(iter(steps(state, QUICK, now, asked=rest[0])), None)
         if step is not None and step.key is not None and step.is_due(now):
             assert plainly_lawful(history, step.key, step.action)
             history.note(*take(state, step, QUICK, now))
@@ -250,7 +249,7 @@ def check_invariants(before: StoreState, after: StoreState) -> None:
 def reachable(state: str) -> set[str]:
     """The states into which a key may still come."""
     found: set[str] = set()
-    for one in reversed(STATES):
+    for one in reversed(TRANSITIONS):
         if one == state:
             found.update(TRANSITIONS[one])
             for way in TRANSITIONS[one]:

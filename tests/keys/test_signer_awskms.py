@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose import PrivateKey, PublicKey, sign_payload
 from cardsign.keys.signers import awskms, check_possession, fetch_public, open_signer
-from cardsign.keys.signers.registry import Access
+from cardsign.keys.signers.access import Access
 from tests.keys import aws
 
 pytestmark = pytest.mark.needs_boto3

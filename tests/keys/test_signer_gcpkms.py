@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose import PrivateKey, PublicKey, sign_payload
 from cardsign.keys.signers import check_possession, fetch_public, gcpkms, open_signer
-from cardsign.keys.signers.registry import Access
+from cardsign.keys.signers.access import Access
 
 pytestmark = pytest.mark.needs_gcp
 

@@ -9,7 +9,7 @@ import pytest
 from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose import PrivateKey, PublicKey, sign_payload
 from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer, registry
-from cardsign.keys.signers.registry import Access, SignerPolicy
+from cardsign.keys.signers.access import Access, SignerPolicy
 from tests.keys.softhsm import PIN, SoftHsm
 
 pytestmark = pytest.mark.needs_softhsm

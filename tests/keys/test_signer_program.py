@@ -13,8 +13,9 @@ import pytest
 
 from cardsign.errors import SignerFault
 from cardsign.jose import PrivateKey, sign_payload
+from cardsign.jose.jws import Signer
 from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer, program
-from cardsign.keys.signers.registry import Access, Signer, SignerPolicy
+from cardsign.keys.signers.access import Access, SignerPolicy
 
 LARGE = b'{"name":"' + b"x" * 300_000 + b'"}'
 

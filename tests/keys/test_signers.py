@@ -23,7 +23,7 @@ from cardsign.keys.signers import (
     registry,
     user_file,
 )
-from cardsign.keys.signers.registry import Access, SignerPolicy
+from cardsign.keys.signers.access import Access, SignerPolicy
 
 PASSPHRASE = b"correct horse battery staple"
 ROOT = Path("/")

@@ -31,7 +31,7 @@ from cardsign.errors import (
 from cardsign.files import locked
 from cardsign.jose import JwkSet, PrivateKey, base64url, sign_payload
 from cardsign.keys import (
-    STATES,
+    TRANSITIONS,
     KeyLabel,
     KeyRecord,
     KeyTimes,
@@ -204,7 +204,7 @@ def test_the_state_of_a_key_says_where_it_appears(state, published, active, stor
     """Its kid is ours in every state."""
     store.add(es256)
     implied = ("prepublished", "activated", "stops_signing", "retired")
-    times = dict.fromkeys(implied[: max(0, STATES.index(state))], "2026-11-21T12:00:00Z")
+    times = dict.fromkeys(implied[: max(0, list(TRANSITIONS).index(state))], "2026-11-21T12:00:00Z")
     if state == "revoked":
         times = {"revoked": "2026-11-21T12:00:00Z"}
         edit_state(store, "keys.0.revoked_because", "ceased")

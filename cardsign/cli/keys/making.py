@@ -29,7 +29,8 @@ from cardsign.cli.talk import print_json, say
 from cardsign.cli.views import key_json
 from cardsign.errors import SignerFault, UsageFault, of_the_user
 from cardsign.files import create_private
-from cardsign.jose.keys import KID_FORM, Alg, PrivateKey, PublicKey
+from cardsign.jose.algorithms import Alg
+from cardsign.jose.keys import KID_FORM, PrivateKey, PublicKey
 from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody
 from cardsign.keys.passphrase import (
     PassphraseSource,

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from cardsign.keys.signers.access import read_signer_policy as read_signer_policy
     from cardsign.keys.signers.access import user_file as user_file
     from cardsign.keys.signers.access import user_policy as user_policy
-    from cardsign.keys.signers.file import open_sealed as open_sealed
     from cardsign.keys.signers.registry import FILE as FILE
     from cardsign.keys.signers.registry import BoundSigner as BoundSigner
     from cardsign.keys.signers.registry import check_possession as check_possession
@@ -30,7 +29,6 @@ _NAMES = {
         "user_file",
         "user_policy",
     ),
-    "cardsign.keys.signers.file": ("open_sealed",),
     "cardsign.keys.signers.registry": (
         "BoundSigner",
         "FILE",

@@ -17,13 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.errors import SignerFault
-from cardsign.jose.jws import Signer as Signer
+from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey, check_answer
-from cardsign.keys.signers.access import NOTHING_ALLOWED as NOTHING_ALLOWED
-from cardsign.keys.signers.access import Access as Access
-from cardsign.keys.signers.access import Ask, RemoteKey
-from cardsign.keys.signers.access import Secrets as Secrets
-from cardsign.keys.signers.access import SignerPolicy as SignerPolicy
+from cardsign.keys.signers.access import Access, Ask, RemoteKey, SignerPolicy
 from cardsign.keys.signers.awskms import AwsKey
 from cardsign.keys.signers.azurekms import AzureKey
 from cardsign.keys.signers.file import open_file

@@ -10,28 +10,18 @@ if TYPE_CHECKING:
     from cardsign.keys.stores.address import DatabaseUrl as DatabaseUrl
     from cardsign.keys.stores.address import is_database_url as is_database_url
     from cardsign.keys.stores.address import parse_database_url as parse_database_url
-    from cardsign.keys.stores.base import KINDS as KINDS
-    from cardsign.keys.stores.base import Contents as Contents
     from cardsign.keys.stores.base import KeyStore as KeyStore
     from cardsign.keys.stores.base import Kind as Kind
     from cardsign.keys.stores.base import Number as Number
-    from cardsign.keys.stores.base import StatementStorage as StatementStorage
-    from cardsign.keys.stores.directory import AUDIT_FILE as AUDIT_FILE
     from cardsign.keys.stores.directory import DEFAULT_DIRECTORY as DEFAULT_DIRECTORY
-    from cardsign.keys.stores.directory import LOCK_FILE as LOCK_FILE
-    from cardsign.keys.stores.directory import PRIVATE_DIRECTORY as PRIVATE_DIRECTORY
-    from cardsign.keys.stores.directory import PRIVATE_FILE as PRIVATE_FILE
-    from cardsign.keys.stores.directory import STATE_FILE as STATE_FILE
     from cardsign.keys.stores.directory import VARIABLE as VARIABLE
     from cardsign.keys.stores.directory import DirectoryStore as DirectoryStore
-    from cardsign.keys.stores.directory import alone as alone
     from cardsign.keys.stores.directory import holds_store as holds_store
     from cardsign.keys.stores.directory import locate_keystore as locate_keystore
     from cardsign.keys.stores.opening import Place as Place
     from cardsign.keys.stores.opening import create_store as create_store
     from cardsign.keys.stores.opening import is_taken as is_taken
     from cardsign.keys.stores.opening import open_store as open_store
-    from cardsign.keys.stores.opening import postgres_store as postgres_store
     from cardsign.keys.stores.opening import seen_head as seen_head
     from cardsign.keys.stores.postgres import PostgresStore as PostgresStore
 
@@ -44,23 +34,14 @@ _NAMES = {
         "parse_database_url",
     ),
     "cardsign.keys.stores.base": (
-        "Contents",
-        "KINDS",
         "KeyStore",
         "Kind",
         "Number",
-        "StatementStorage",
     ),
     "cardsign.keys.stores.directory": (
-        "AUDIT_FILE",
         "DEFAULT_DIRECTORY",
         "DirectoryStore",
-        "LOCK_FILE",
-        "PRIVATE_DIRECTORY",
-        "PRIVATE_FILE",
-        "STATE_FILE",
         "VARIABLE",
-        "alone",
         "holds_store",
         "locate_keystore",
     ),
@@ -69,7 +50,6 @@ _NAMES = {
         "create_store",
         "is_taken",
         "open_store",
-        "postgres_store",
         "seen_head",
     ),
     "cardsign.keys.stores.postgres": ("PostgresStore",),

@@ -38,6 +38,7 @@ from cardsign.files import (
     truncate,
     write_atomic,
 )
+from cardsign.jose.jws import Signer
 from cardsign.keys.audit import MAX_LINE_BYTES
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
 from cardsign.keys.heads import SeenHeads
@@ -51,7 +52,8 @@ from cardsign.keys.model import (
     file_custody,
     load_state,
 )
-from cardsign.keys.signers.registry import Access, Signer, open_signer
+from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.registry import open_signer
 from cardsign.keys.stores.base import KeyStore
 
 VARIABLE: Final = "CARDSIGN_KEYSTORE"

@@ -20,10 +20,12 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from cardsign.errors import FileFault, StoreFault
+from cardsign.jose.jws import Signer
 from cardsign.keys.heads import SeenHeads
 from cardsign.keys.model import KeyRecord, StoreState, dump_state, file_custody, load_state
+from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.file import open_sealed
-from cardsign.keys.signers.registry import Access, Signer, open_signer
+from cardsign.keys.signers.registry import open_signer
 from cardsign.keys.stores.address import CONNECT_PATIENCE, SCHEME, DatabaseUrl, parse_database_url
 from cardsign.keys.stores.base import Contents, KeyStore, Kind, Number
 from cardsign.keys.stores.schema import (
