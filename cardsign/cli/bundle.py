@@ -11,7 +11,7 @@ from cardsign.cli.arguments import (
     read_input,
     write_output,
 )
-from cardsign.cli.evidence import read_evidence, statements_option
+from cardsign.cli.policy import statements_option, supplied_statements
 from cardsign.cli.talk import say
 from cardsign.errors import UsageFault
 from cardsign.trust.bundle import write_bundle
@@ -33,7 +33,7 @@ def bundle(card: str, statements: tuple[Path, ...], output: str) -> None:
     """
     if not statements:
         raise UsageFault("usage.conflict", "a bundle needs --statements: keyset and release")
-    evidence = read_evidence(statements)
+    evidence = supplied_statements(statements)
     releases = set(evidence.untrusted_releases)
     if len(releases) > 1:
         raise UsageFault(

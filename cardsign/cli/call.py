@@ -16,8 +16,8 @@ from cardsign.cli.arguments import (
     json_option,
 )
 from cardsign.cli.inquiry import Visit, VisitOptions, visit_options
-from cardsign.cli.reports import render_verdict
 from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.views import render_verdict
 from cardsign.errors import CallFailed, UsageFault
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from cardsign.cli.arguments import (
     write_output,
 )
 from cardsign.cli.inquiry import Visit, VisitOptions, visit_options
-from cardsign.cli.reports import render_verdict
 from cardsign.cli.talk import safe, say
+from cardsign.cli.views import render_verdict
 from cardsign.errors import UsageFault
 from cardsign.verify.report import Report
 

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from cardsign.card.canonical import FULL_PROFILES
+from cardsign.card.document import Card
 from cardsign.cli.arguments import (
     STDIO,
     option_group,
     read_input,
 )
-from cardsign.cli.evidence import read_evidence
-from cardsign.cli.policy import LoadedPolicy, TrustOptions, raise_lock, trust_options
-from cardsign.cli.reports import Outcome
+from cardsign.cli.policy import (
+    LoadedPolicy,
+    TrustOptions,
+    raise_lock,
+    supplied_statements,
+    trust_options,
+)
 from cardsign.errors import (
+    EXIT_LOCAL_FAULT,
+    EXIT_NO_VERDICT,
+    EXIT_NOT_TRUSTED,
+    EXIT_OK,
     BundleRefused,
     CardRefused,
     InputRefused,
@@ -134,6 +143,63 @@ class Named:
             )
 
 
+# What came of one card; all output formats are made of this alone, so that they cannot disagree.
+
+# Several cards, one exit status: the weightiest of theirs.
+_WEIGHT: Final = (EXIT_OK, EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_LOCAL_FAULT)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One card and what came of it.
+
+    Attributes:
+        name: How the user called the card, or the URL that answered.
+        result: The verdict, or why the card could not be read here.
+        untrusted_bytes: The file or answer, if it is the card itself; empty otherwise.
+    """
+
+    name: str
+    result: Report | LocalFault
+    untrusted_bytes: bytes = b""
+
+    @property
+    def exit_status(self) -> int:
+        """That of the verdict, or 2."""
+        return self.result.exit_status
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why, the weightiest first; a fault is its own reason."""
+        if isinstance(self.result, LocalFault):
+            return (Reason.from_error(self.result),)
+        return self.result.reasons
+
+    @property
+    def position(self) -> tuple[int, int] | None:
+        """Line and column at which the card could not be read, each from 1."""
+        if not self.untrusted_bytes:
+            return None
+        try:
+            Card.from_bytes(self.untrusted_bytes)
+        except InputRefused as refusal:
+            first = self.reasons[0].code if self.reasons else ""
+            if refusal.code == first and refusal.line is not None and refusal.column is not None:
+                return refusal.line, refusal.column
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``cardsign verify --json`` prints."""
+        if isinstance(self.result, LocalFault):
+            return {"input": self.name, "error": self.reasons[0].to_json()}
+        return {"input": self.name, **self.result.to_json()}
+
+
+def weightiest(outcomes: Iterable[Outcome]) -> int:
+    """The exit status of all of them: 2 beats 1 beats 3 beats 0."""
+    return max((one.exit_status for one in outcomes), key=_WEIGHT.index, default=EXIT_OK)
+
+
 @dataclass(frozen=True, slots=True)
 class Received:
     """A card, and what came with it.
@@ -209,7 +275,7 @@ class Inquiry:
             named,
             loaded.policy if loaded else Policy(),
             named.trust.states(loaded),
-            read_evidence(named.statements),
+            supplied_statements(named.statements),
             keys,
             loaded,
         )

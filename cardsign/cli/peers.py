@@ -16,7 +16,7 @@ import click
 from cardsign.cli.arguments import (
     json_option,
 )
-from cardsign.cli.inquiry import loopback_option, make_asker
+from cardsign.cli.inquiry import Outcome, loopback_option, make_asker, weightiest
 from cardsign.cli.policy import (
     LoadedPolicy,
     TrustOptions,
@@ -24,9 +24,8 @@ from cardsign.cli.policy import (
     raise_lock,
     trust_options,
 )
-from cardsign.cli.reports import Outcome, weightiest
 from cardsign.cli.talk import print_json, safe, say
-from cardsign.cli.trust_showing import kind_of
+from cardsign.cli.views import day, kind_of
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
     EXIT_NOT_TRUSTED,
@@ -82,11 +81,11 @@ class _Seen:
         optional = "" if self.enrolment.peer == "required" else ", optional"
         yield f"{self.enrolment.name}: by {said['anchor']}{optional}"
         if said["keyset"]:
-            yield f"  keyset      {said['keyset']['number']}, until {_date(said['keyset']['exp'])}"
+            yield f"  keyset      {said['keyset']['number']}, until {day(said['keyset']['exp'])}"
         if said["release"]:
-            yield f"  release     {said['release']['seq']}, until {_date(said['release']['exp'])}"
+            yield f"  release     {said['release']['seq']}, until {day(said['release']['exp'])}"
         if said["last_signed"]:
-            yield f"  last signed {_date(said['last_signed'])}"
+            yield f"  last signed {day(said['last_signed'])}"
         for url in self.enrolment.cards:
             seen = "" if url in said["seen"] or _has_below(url, said["seen"]) else ", not seen yet"
             yield f"  card        {safe(url)}{seen}"
@@ -131,10 +130,6 @@ def _seen(loaded: LoadedPolicy, trust: TrustOptions, enrolment: Enrolment, now: 
 def _has_below(url: str, seen: list[str]) -> bool:
     """Whether a card was seen at one of the paths that a host's URL stands for."""
     return url.endswith("/") and any(one.startswith(url + ".well-known/") for one in seen)
-
-
-def _date(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 #: Cards at a time: 200 peers that each take a second are done within ten, and a verifier behind

@@ -1,23 +1,27 @@
-"""Which policy and which memory a command works with, and the options that say so."""
+"""What a verifier's command works with: policy, memory and statements, and their options."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
 
 from cardsign.cli.arguments import (
     option_group,
 )
-from cardsign.cli.talk import say
+from cardsign.cli.talk import safe, say
 from cardsign.errors import FileMissing, LocalFault, UsageFault
+from cardsign.trust.bundle import read_statements
 from cardsign.trust.lock import POLICY_FILE, RollbackFloor, lock_of, raise_floors, read_lock
 from cardsign.trust.policy import Enrolment, Policy
 from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerStates
+from cardsign.trust.statements import Evidence
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 VARIABLE: Final = "CARDSIGN_TRUST"
 _FOLDER: Final = "cardsign"  # below the XDG folders
@@ -193,6 +197,27 @@ state_options: Final = option_group(TrustOptions, "trust", _STATE)
 edit_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE)
 #: ``--trust``, ``--state`` and ``--no-state``, as `trust`.
 trust_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE, _NO_STATE)
+
+
+def statements_option(command: _Command) -> _Command:
+    """``--statements``: what came along with the card."""
+    return click.option(
+        "--statements",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE|DIR",
+        help="Keyset and release statements of the issuer, in files, bundles, or those among all "
+        "*.json of a folder and below. May be repeated.",
+    )(command)
+
+
+def supplied_statements(paths: Iterable[Path]) -> Evidence:
+    """What ``--statements`` name; of a folder it is said how much is no statement.
+
+    Raises:
+        UsageFault, FileFault: As :func:`cardsign.trust.bundle.read_statements`.
+    """
+    return read_statements(paths, lambda line: say(safe(line, limit=400)))
 
 
 def raise_lock(loaded: LoadedPolicy, states: IssuerStates) -> None:

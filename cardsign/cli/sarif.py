@@ -10,8 +10,9 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from cardsign import __version__
-from cardsign.cli.reports import Outcome, render_verdict, weightiest
+from cardsign.cli.inquiry import Outcome, weightiest
 from cardsign.cli.talk import safe
+from cardsign.cli.views import render_verdict
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, LocalFault
 from cardsign.reasons import REASONS, Reason
 from cardsign.verify.report import Report

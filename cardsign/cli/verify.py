@@ -20,11 +20,18 @@ from cardsign.cli.arguments import (
     read_input,
     write_output,
 )
-from cardsign.cli.evidence import statements_option
-from cardsign.cli.inquiry import Inquiry, Named, Received, is_url, loopback_option
-from cardsign.cli.policy import raise_lock, trust_options
-from cardsign.cli.reports import Outcome, render_verdict, weightiest
+from cardsign.cli.inquiry import (
+    Inquiry,
+    Named,
+    Outcome,
+    Received,
+    is_url,
+    loopback_option,
+    weightiest,
+)
+from cardsign.cli.policy import raise_lock, statements_option, trust_options
 from cardsign.cli.talk import complain, print_json, say
+from cardsign.cli.views import render_verdict
 from cardsign.errors import BundleRefused, LocalFault, UsageFault
 
 FORMATS: Final = ("text", "json", "sarif", "junit")

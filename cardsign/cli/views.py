@@ -1,31 +1,45 @@
-"""How an issuer's values are shown: one JSON view and one text view for each type."""
+"""How values are shown: one JSON view and one text view for each type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
 
+from cardsign.card.strictjson import Json
 from cardsign.cli.talk import safe, say
-from cardsign.issuer.keyset import KeysetDraft
-from cardsign.issuer.publishing import Published
-from cardsign.issuer.release import TakenUp
-from cardsign.keys.audit import AuditLine
-from cardsign.keys.doctor import Finding
-from cardsign.keys.keysets import Difference, QuorumSignatures
-from cardsign.keys.lifecycle import SHOWN_TIME
-from cardsign.keys.model import KeyRecord, KeyTimes
-from cardsign.keys.renewal import Renewal
-from cardsign.keys.rotation import Step
-from cardsign.reasons import hint_for
+from cardsign.reasons import Reason, hint_for
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
+from cardsign.trust.lock import RollbackFloor
+from cardsign.trust.policy import Anchor, Enrolment
+from cardsign.trust.state import IssuerState
+from cardsign.verify.report import Report, SignatureReport, StatementUsed
+
+if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
+    from cardsign.issuer.keyset import KeysetDraft
+    from cardsign.issuer.publishing import Published
+    from cardsign.issuer.release import TakenUp
+    from cardsign.keys.audit import AuditLine
+    from cardsign.keys.doctor import Finding
+    from cardsign.keys.keysets import Difference, QuorumSignatures
+    from cardsign.keys.model import KeyRecord
+    from cardsign.keys.renewal import Renewal
+    from cardsign.keys.rotation import Step
+
+#: A pin that old lets many retired root keys begin a history of their own (threats.md 2).
+OLD_PIN: Final = timedelta(days=365)
 
 
 def day(seconds: int) -> str:
     """A statement's time, for people."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def second(moment: datetime) -> str:
+    """A time to the second, for people."""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def iso(time: datetime | None) -> str | None:
@@ -43,7 +57,7 @@ def whole(text: str) -> str:
 
 def key_json(record: KeyRecord) -> dict[str, Any]:
     """A key: what the state holds of it, times as ISO 8601."""
-    times = {field.name: getattr(record.times, field.name) for field in fields(KeyTimes)}
+    times = {field.name: getattr(record.times, field.name) for field in fields(record.times)}
     because = {} if record.revoked_because is None else {"revoked_because": record.revoked_because}
     return {
         "kid": record.kid,
@@ -76,7 +90,7 @@ def step_text(step: Step, now: datetime) -> str:
     """A step of a rotation, and when it is due."""
     if step.is_due(now):
         return f"{step.what}: now"
-    when = "" if step.due is None else f"from {step.due:{SHOWN_TIME}}, "
+    when = "" if step.due is None else f"from {second(step.due)}, "
     return safe(f"{step.what}: {when}{step.why}", limit=400)
 
 
@@ -92,7 +106,7 @@ def renewal_json(renewal: Renewal) -> dict[str, Any]:
 
 def renewal_text(renewal: Renewal, now: datetime) -> str:
     """When the roots have to sign next."""
-    when = "now" if renewal.is_due(now) else f"from {renewal.due:{SHOWN_TIME}}"
+    when = "now" if renewal.is_due(now) else f"from {second(renewal.due)}"
     text = f"let the roots sign keyset {renewal.number}: {when}, {renewal.why}"
     return safe(text, limit=400)
 
@@ -233,3 +247,245 @@ def say_withheld(published: Published) -> None:
             "speaks of it"
         )
         say("  next: cardsign release renew")
+
+
+# Trusted issuers, and what is remembered of them.
+
+
+def say_if_old(keyset: KeysetStatement | None, now: datetime) -> None:
+    """Warn of a statement to pin, or of the newest after a pin: the pin itself is older still."""
+    if keyset is not None and now.timestamp() - keyset.iat > OLD_PIN.total_seconds():
+        say(f"this statement is more than {OLD_PIN.days} days old; ask the issuer for a newer one")
+
+
+def kind_of(anchor: Anchor) -> str:
+    """The member of `[issuer.anchor]` that is there."""
+    from cardsign.trust.policyedit import anchor_members  # pydantic, which a verdict needs not
+
+    return next(iter(anchor_members(anchor)))
+
+
+def enrolment_json(enrolment: Enrolment) -> dict[str, Any]:
+    """What the policy says of an issuer, defaults included."""
+    from cardsign.trust.policyedit import anchor_members
+
+    return {
+        "name": enrolment.name,
+        "origins": [str(place) for place in enrolment.places or ()],
+        "anchor": dict(anchor_members(enrolment.anchor)),
+        "profiles": list(enrolment.profiles),
+        "algorithms": list(enrolment.algorithms),
+        "require": list(enrolment.require),
+        "unsigned": enrolment.unsigned,
+        "freshness": enrolment.freshness,
+        "cards": list(enrolment.cards),
+        "peer": enrolment.peer,
+    }
+
+
+def enrolment_lines(enrolment: Enrolment) -> Iterator[str]:
+    """The same for a person; what is empty is left out."""
+    from cardsign.trust.policyedit import anchor_text
+
+    for member, value in enrolment_json(enrolment).items():
+        shown = ", ".join(value) if isinstance(value, list) else value
+        if member == "anchor":
+            shown = " ".join(anchor_text(enrolment.anchor).split())
+        if shown:
+            yield f"{member:<11} {safe(shown, limit=300)}"
+
+
+def state_json(state: IssuerState) -> dict[str, Any]:
+    """What is remembered of an issuer; statements by number and digest."""
+    keyset, release = state.keyset, state.release
+    return {
+        "keyset": None if keyset is None else pin_json(keyset),
+        "release": None
+        if release is None
+        else {"seq": release.seq, "digest": release.digest, "exp": release.exp},
+        "newest_iat": state.newest_iat,
+        "keys": None if state.jwks is None else [key.kid for key in state.jwks.keys],
+        "first_contact": None if state.first_contact is None else state.first_contact.to_json(),
+        "signed_before": state.signed_before,
+        "cards": list(state.cards),
+    }
+
+
+def pin_json(keyset: KeysetStatement) -> dict[str, Any]:
+    """What two people compare over another channel."""
+    return {
+        "issuer": keyset.issuer,
+        "epoch": keyset.epoch,
+        "version": keyset.version,
+        "digest": keyset.digest,
+        "exp": keyset.exp,
+        "root": {
+            "threshold": keyset.root.threshold,
+            "keys": [
+                {"thumbprint": key.public.thumbprint, "holder": key.holder}
+                for key in keyset.root.keys
+            ],
+        },
+    }
+
+
+def keyset_lines(keyset: KeysetStatement) -> Iterator[str]:
+    """The same for a person."""
+    yield f"issuer      {safe(keyset.issuer)}"
+    yield f"keyset      {keyset.epoch}.{keyset.version}, until {day(keyset.exp)}"
+    yield f"digest      {keyset.digest}"
+    for key in keyset.root.keys:
+        yield f"root key    {key.public.thumbprint}  {key.holder}"
+    holders = len({key.holder for key in keyset.root.keys})
+    yield f"threshold   {keyset.root.threshold} of {holders}"
+
+
+def state_lines(state: IssuerState) -> Iterator[str]:
+    """What is remembered of an issuer, for a person."""
+    if state.keyset is not None:
+        yield from keyset_lines(state.keyset)
+    if state.release is not None:
+        release = state.release
+        yield f"release     {release.seq}, until {day(release.exp)}, {release.digest}"
+    if state.jwks is not None:
+        kids = ", ".join(safe(key.kid, limit=64) for key in state.jwks.keys)
+        yield f"keys        {kids or 'none'}"
+    if state.cards:
+        yield f"cards       {len(state.cards)} seen, the last one at {safe(state.cards[-1])}"
+    yield f"signed      {'a signed card was seen' if state.signed_before else 'none seen yet'}"
+
+
+def floor_text(floor: RollbackFloor) -> str:
+    """A floor in one line."""
+    keyset, release = floor.keyset, floor.release
+    parts = []
+    if keyset is not None:
+        parts.append(f"keyset {keyset.epoch}.{keyset.version} {keyset.digest}")
+    if release is not None:
+        parts.append(f"release {release.order[2]} {release.digest}")
+    return ", ".join(parts) or "nothing seen yet"
+
+
+# A verdict for a person: what is true, what is not, what to do next.
+
+
+_ANSWERS: Final = {
+    "integrity": {
+        "yes": "the card is as it was signed",
+        "no": "no signature fits the card as it is",
+        "unknown": "there is no key to check a signature with",
+    },
+    "authorised": {
+        "yes": "the key may sign for the subject, and every endpoint stands where it may",
+        "no": "the key may not sign this card for the subject, or an endpoint stands elsewhere",
+        "unknown": "cannot be said without a signature that fits",
+    },
+    "current": {
+        "yes": "the issuer still calls the card current",
+        "no": "the key is revoked, or the card is not what the issuer calls current",
+        "unknown": "nobody has said that card and key are not outdated or revoked",
+    },
+    "complete": {
+        "yes": "everything in the card is signed",
+        "no": "not everything in the card is signed as the policy demands",
+        "unknown": "cannot be said without a signature that fits",
+    },
+}
+# It would read like tampering otherwise, which a signature that fits does not show.
+_FITS_OTHERWISE: Final = "a signature fits what it covers, but by rules that do not count here"
+_OF_ANOTHER_KIND: Final = frozenset(
+    {"extended.served_as_public", "extended.not_marked", "extended.audience_mismatch"}
+)
+_MAX_REASONS: Final = 12  # lines; --json has them all
+
+
+def render_verdict(name: str, report: Report, policy: str = "") -> str:
+    """Several lines of text, without a newline at the end.
+
+    Args:
+        name: What was judged.
+        report: The verdict.
+        policy: Which policy decided, where nobody named it; part of the first line.
+    """
+    return "\n".join(_verdict_lines(name, report, policy))
+
+
+def _verdict_lines(name: str, report: Report, policy: str) -> Iterator[str]:
+    yield f"{report.verdict}: {safe(name)}" + (policy and f" ({policy})")
+    if report.issuer is not None:
+        yield f"  issuer      {safe(report.issuer)}"
+    if report.issuer is None or report.subject != report.issuer:
+        yield f"  subject     {safe(report.subject) if report.subject else 'nobody was named'}"
+    if report.card is not None:
+        yield f"  card says   {_claims(report.card)}"
+    for question, answer in report.answers.to_json().items():
+        yield f"  {question:<11} {answer:<8} {_said(report, question, str(answer))}"
+    yield from _grounds(report)
+    for signature in report.signatures:
+        yield f"  signature {signature.index} {_signature(signature)}"
+    grouped = _grouped(report.reasons)
+    for reason, paths in grouped[:_MAX_REASONS]:
+        yield from _reason(reason, paths)
+    if len(grouped) > _MAX_REASONS:
+        yield f"  and {len(grouped) - _MAX_REASONS} more; see --json"
+
+
+def _said(report: Report, question: str, answer: str) -> str:
+    """An answer in words; "no" to integrity sounds like tampering where it need not be."""
+    fitting = any(one.profiles for one in report.signatures)
+    bad = any(one.verdict == "invalid" for one in report.signatures)
+    if (question, answer) == ("integrity", "no") and fitting and not bad:
+        return _FITS_OTHERWISE
+    if (question, answer) == ("authorised", "no") and any(
+        reason.code in _OF_ANOTHER_KIND for reason in report.reasons
+    ):
+        return "the card is not of the kind, or not for the audience, that was asked for"
+    return _ANSWERS[question][answer]
+
+
+def _grounds(report: Report) -> Iterator[str]:
+    """What the verdict rests on, and for how long it holds."""
+    used = {"keyset": report.keyset, "release": report.release}
+    statements = [_statement(name, one) for name, one in used.items() if one is not None]
+    if statements:
+        yield f"  statements  {', '.join(statements)}"
+    if report.valid_until is not None:
+        yield f"  valid until {second(report.valid_until)}"
+    if report.historic and report.checked_at is not None:
+        yield f"  historic    about {second(report.checked_at)}, a time of your choice"
+
+
+def _statement(name: str, used: StatementUsed) -> str:
+    return f"{name} {used.number} until {second(datetime.fromtimestamp(used.exp, UTC))}"
+
+
+def _grouped(reasons: tuple[Reason, ...]) -> list[tuple[Reason, list[str]]]:
+    """Reasons that differ in their place alone, said once."""
+    places: dict[tuple[str, str], tuple[Reason, list[str]]] = {}
+    for reason in reasons:
+        _, paths = places.setdefault((reason.code, reason.message), (reason, []))
+        paths.append(reason.path)
+    return list(places.values())
+
+
+def _claims(card: dict[str, Json]) -> str:
+    name, version = (safe(str(card.get(member, ""))) for member in ("name", "version"))
+    return f'"{name}", version {version or "not given"}'
+
+
+def _signature(signature: SignatureReport) -> str:
+    kid = safe(signature.kid, limit=64) if signature.kid is not None else "no kid"
+    profiles = f" under {', '.join(signature.profiles)}" if signature.profiles else ""
+    counts = "" if signature.counts else ", does not count"
+    holder = f", held by {safe(signature.holder)}" if signature.holder else ""
+    return f"{signature.verdict} ({signature.alg or 'no alg'}, {kid}{holder}){profiles}{counts}"
+
+
+def _reason(reason: Reason, paths: list[str]) -> Iterator[str]:
+    shown = safe(reason.message, limit=300)
+    # The message names the place already where it is about a part of the card.
+    places = [safe(path, limit=120) for path in paths if path and safe(path) not in shown]
+    where = f" ({', '.join(places)})" if places else ""
+    yield f"  {reason.code}: {shown}{where}"
+    if reason.hint:
+        yield f"      {safe(reason.hint, limit=300)}"

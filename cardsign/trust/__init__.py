@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from cardsign.trust.bundle import MAX_BUNDLE_BYTES as MAX_BUNDLE_BYTES
     from cardsign.trust.bundle import is_bundle as is_bundle
     from cardsign.trust.bundle import read_bundle as read_bundle
+    from cardsign.trust.bundle import read_statements as read_statements
     from cardsign.trust.bundle import write_bundle as write_bundle
     from cardsign.trust.enroll import newest_keyset as newest_keyset
     from cardsign.trust.enroll import newest_release as newest_release
@@ -98,6 +99,7 @@ _NAMES = {
         "MAX_BUNDLE_BYTES",
         "is_bundle",
         "read_bundle",
+        "read_statements",
         "write_bundle",
     ),
     "cardsign.trust.enroll": (

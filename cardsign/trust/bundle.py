@@ -8,14 +8,30 @@ for digests are of bytes. `docs/formats.md` specifies it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
-from cardsign.errors import BundleRefused, CardRefused, JsonRefused
-from cardsign.statements.envelope import MAX_STATEMENT_BYTES
+from cardsign.errors import (
+    BundleRefused,
+    CardRefused,
+    InputRefused,
+    JsonRefused,
+    UsageFault,
+    of_the_user,
+)
+from cardsign.files import read_bytes
+from cardsign.statements.envelope import (
+    MAX_STATEMENT_BYTES,
+    TYP_KEYSET,
+    TYP_RELEASE,
+    StatementRefused,
+    Typ,
+    read_envelope,
+)
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
 from cardsign.trust.statements import MAX_CHAIN_BYTES, MAX_STEPS, Evidence
@@ -24,6 +40,9 @@ BUNDLE_FORMAT: Final = "cardsign-bundle/1"
 #: Bytes. JSON texts hold nothing that needs more than one backslash in a string, so that their
 #: escaping doubles them at most; the rest is for member names and white space.
 MAX_BUNDLE_BYTES: Final = 2 * (MAX_CARD_BYTES + MAX_CHAIN_BYTES + MAX_STATEMENT_BYTES) + 64 * 1024
+
+#: Files of one folder: all the steps of a refresh, and as many releases.
+MAX_FILES: Final = 512
 
 _MEMBERS: Final = ("format", "card", "keysets", "release")
 _ANY_VERSION: Final = "cardsign-bundle/"
@@ -135,3 +154,70 @@ def _text(value: Json, path: str, max_bytes: int | None = None) -> bytes:
 
 def _malformed(path: str, expected: str) -> BundleRefused:
     return BundleRefused("bundle.malformed", f"expected {expected}", path=path)
+
+
+# Statements from files, sorted by what they say they are, and believed by nobody yet.
+
+
+def read_statements(paths: Iterable[Path], tell: Callable[[str], object]) -> Evidence:
+    """Read keyset and release statements from files, bundles, and the folders among them.
+
+    What else lies in a folder, such as the card itself, is left out.
+
+    Args:
+        paths: Files and folders.
+        tell: Takes a line that says how much of a folder was left out.
+
+    Raises:
+        UsageFault: A file that was named is no statement, under its own ``statement.*`` code, or
+            no sound bundle (``bundle.malformed``);
+            ``usage.conflict``: a folder holds too many files, or no statement.
+        FileFault: A file cannot be read.
+    """
+    found = Evidence()
+    for path in paths:
+        if path.is_dir():
+            found = found.beside(_of_folder(path, tell))
+        else:
+            with of_the_user(str(path)):
+                found = found.beside(_of_file(path))
+    return found
+
+
+def _of_folder(folder: Path, tell: Callable[[str], object]) -> Evidence:
+    files = sorted(folder.rglob("*.json"))
+    found, others = Evidence(), 0
+    for file in files[: MAX_FILES + 1]:
+        try:
+            found = found.beside(_of_file(file))
+        except InputRefused:
+            others += 1
+    if not others < len(files) <= MAX_FILES:
+        raise UsageFault(
+            "usage.conflict",
+            f"expected 1 to {MAX_FILES} files (*.json) here, and statements among them; found "
+            f"{len(files)}, and {others} that are none",
+            path=str(folder),
+        )
+    if others:
+        tell(f"{folder}: of {len(files)} files {others} are no statements, and left out")
+    return found
+
+
+def _of_file(path: Path) -> Evidence:
+    untrusted_bytes = read_bytes(path, max_bytes=MAX_BUNDLE_BYTES)
+    if is_bundle(untrusted_bytes):
+        return read_bundle(untrusted_bytes).evidence
+    if _typ(untrusted_bytes) == TYP_KEYSET:
+        return Evidence((untrusted_bytes,))
+    return Evidence((), (untrusted_bytes,))
+
+
+def _typ(untrusted_bytes: bytes) -> Typ:
+    """Which of the two statements it says it is; whoever believes it reads it as that alone."""
+    try:
+        return read_envelope(untrusted_bytes, TYP_KEYSET).typ
+    except StatementRefused as refusal:
+        if refusal.code != "statement.typ":
+            raise
+        return read_envelope(untrusted_bytes, TYP_RELEASE).typ

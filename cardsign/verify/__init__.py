@@ -7,6 +7,8 @@ from cardsign.facade import lazy_names
 if TYPE_CHECKING:
     from cardsign.verify.cache import Matter as Matter
     from cardsign.verify.cache import VerdictCache as VerdictCache
+    from cardsign.verify.decision import Decision as Decision
+    from cardsign.verify.decision import decided_by as decided_by
     from cardsign.verify.extended import examine_extended as examine_extended
     from cardsign.verify.report import Answer as Answer
     from cardsign.verify.report import Answers as Answers
@@ -27,6 +29,10 @@ _NAMES = {
     "cardsign.verify.cache": (
         "Matter",
         "VerdictCache",
+    ),
+    "cardsign.verify.decision": (
+        "Decision",
+        "decided_by",
     ),
     "cardsign.verify.extended": ("examine_extended",),
     "cardsign.verify.report": (

@@ -384,7 +384,8 @@ def test_a_log_that_was_written_anew_is_betrayed_by_the_release(
     assert "keystore.other_history" in issuer("keys", "audit", "verify").err
 
     for words in (("keys", "audit", "verify"), ("keys", "doctor")):
-        ended = issuer(*words, HOME=str(tmp_path / "other"))  # somebody who has not seen the store before
+        # Asked by somebody who has not seen the store before.
+        ended = issuer(*words, HOME=str(tmp_path / "other"))
         assert "keystore.audit_broken" in ended.err
         assert "release 1 names" in ended.err
         assert ended.status != 0

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.cli.reports import Outcome, render_verdict
+from cardsign.cli.inquiry import Outcome
 from cardsign.cli.sarif import junit_xml, sarif_log
 from cardsign.cli.talk import safe
+from cardsign.cli.views import render_verdict
 from cardsign.errors import FileFault
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.reasons import REASONS, Reason

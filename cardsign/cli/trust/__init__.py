@@ -11,28 +11,28 @@ import click
 from cardsign.cli.arguments import (
     json_option,
 )
-from cardsign.cli.evidence import read_evidence
 from cardsign.cli.policy import (
     LoadedPolicy,
     TrustOptions,
     edit_options,
     policy_options,
     state_options,
+    supplied_statements,
 )
 from cardsign.cli.talk import ask_first, print_json, safe, say
-from cardsign.cli.trust_add import add
-from cardsign.cli.trust_showing import (
+from cardsign.cli.trust.add import add
+from cardsign.cli.trust.test import test
+from cardsign.cli.views import (
+    enrolment_json,
     enrolment_lines,
-    enrolment_members,
     floor_text,
     keyset_lines,
-    keyset_members,
     kind_of,
-    known_lines,
-    known_members,
+    pin_json,
     say_if_old,
+    state_json,
+    state_lines,
 )
-from cardsign.cli.trust_test import test
 from cardsign.errors import FileFault, StateFault, UsageFault
 from cardsign.files import write_atomic
 from cardsign.statements.keyset import KeysetStatement
@@ -68,7 +68,7 @@ def list_known(trust: TrustOptions, as_json: bool) -> None:
     found = [(name, policy, _known(states, policy, name)) for name, policy in states.names()]
     if as_json:
         print_json(
-            [{"name": name, "policy": policy, **known_members(one)} for name, policy, one in found]
+            [{"name": name, "policy": policy, **state_json(one)} for name, policy, one in found]
         )
         return
     for name, policy, state in found:
@@ -88,9 +88,9 @@ def show_known(name: str, trust: TrustOptions, as_json: bool) -> None:
     policy = _identity(trust)
     state = _known(trust.stored, policy, name)
     if as_json:
-        print_json({"name": name, "policy": policy, **known_members(state)})
+        print_json({"name": name, "policy": policy, **state_json(state)})
     else:
-        click.echo("\n".join(known_lines(state)))
+        click.echo("\n".join(state_lines(state)))
 
 
 @known.command()
@@ -180,7 +180,7 @@ def pin(
     raise_floors(lock_of(loaded.path), {name: remembered.as_floor()})
     say_if_old(newest, now)
     if as_json:
-        print_json({"name": name, "changed": changed, "keyset": keyset_members(newest)})
+        print_json({"name": name, "changed": changed, "keyset": pin_json(newest)})
         return
     click.echo("\n".join(keyset_lines(newest)))
     say(f"moved the pin of {name} to the statement above" if changed else "the pin is the newest")
@@ -194,7 +194,7 @@ def _newest(
     now: datetime,
 ) -> tuple[KeysetStatement, IssuerState]:
     """The statement to pin, and what is remembered once it has been reached."""
-    evidence, states = read_evidence(keysets), trust.stored
+    evidence, states = supplied_statements(keysets), trust.stored
     with states.of(enrolment) as state:
         found = resolve_issuer(
             enrolment,
@@ -300,7 +300,7 @@ def list_(trust: TrustOptions, as_json: bool) -> None:
     """List the issuers: name, anchor, freshness, and where they may stand."""
     loaded = trust.needed()
     if as_json:
-        print_json([enrolment_members(one) for one in loaded.policy.enrolments])
+        print_json([enrolment_json(one) for one in loaded.policy.enrolments])
         return
     for one in loaded.policy.enrolments:
         places = ", ".join(map(str, one.places or ()))
@@ -325,10 +325,10 @@ def show(name: str, trust: TrustOptions, as_json: bool) -> None:
         remembered, fault = None, caught
     if as_json:
         lock = None if floor is None else floor_to_json(floor)
-        state = None if remembered is None else known_members(remembered)
+        state = None if remembered is None else state_json(remembered)
         error = None if fault is None else fault.code
         print_json(
-            {**enrolment_members(enrolment), "lock": lock, "state": state, "state_fault": error}
+            {**enrolment_json(enrolment), "lock": lock, "state": state, "state_fault": error}
         )
         return
     click.echo("\n".join(enrolment_lines(enrolment)))
@@ -336,7 +336,7 @@ def show(name: str, trust: TrustOptions, as_json: bool) -> None:
     if fault is not None:
         click.echo(f"state       {fault.code}: {safe(fault.message)}")
     if remembered is not None:
-        click.echo("\n".join(("remembered", *(f"  {line}" for line in known_lines(remembered)))))
+        click.echo("\n".join(("remembered", *(f"  {line}" for line in state_lines(remembered)))))
 
 
 @trust_commands.command(short_help="Take an issuer out of the policy.")

@@ -22,7 +22,7 @@ from cardsign.cli.policy import (
     edit_options,
 )
 from cardsign.cli.talk import ask_first, print_json, safe, say
-from cardsign.cli.trust_showing import keyset_lines, keyset_members, kind_of, say_if_old
+from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
 from cardsign.errors import NoVerdict, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.jose.algorithms import ALGORITHMS
@@ -426,7 +426,7 @@ def _tell(loaded: LoadedPolicy, name: str, source: Source, as_json: bool, compar
         say(warning)
     say_if_old(source.keyset, datetime.now(UTC))
     if as_json:
-        keyset = None if source.keyset is None else keyset_members(source.keyset)
+        keyset = None if source.keyset is None else pin_json(source.keyset)
         anchor = kind_of(source.anchor)
         print_json({"name": name, "policy": str(loaded.path), "anchor": anchor, "keyset": keyset})
         return
