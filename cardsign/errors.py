@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 EXIT_OK: Final = 0
 EXIT_NOT_TRUSTED: Final = 1
@@ -186,17 +186,25 @@ class CallFailed(NoVerdict):
     """A trusted peer that cannot be called, or gives no answer."""
 
 
+_Kind = TypeVar("_Kind", bound="CardsignError")
+
+
+def in_file(refusal: InputRefused, name: str, kind: type[_Kind]) -> _Kind:
+    """The same refusal as an error of a kind, with the file's name before its place."""
+    return kind(
+        refusal.code,
+        refusal.message,
+        path=f"{name}{refusal.path}",
+        line=refusal.line,
+        column=refusal.column,
+        hint=refusal.hint,
+    )
+
+
 @contextmanager
 def of_the_user(name: str) -> Iterator[None]:
     """What the user himself hands over is no stranger's card: refusing it is a local fault."""
     try:
         yield
     except InputRefused as refusal:
-        raise UsageFault(
-            refusal.code,
-            refusal.message,
-            path=f"{name}{refusal.path}",
-            line=refusal.line,
-            column=refusal.column,
-            hint=refusal.hint,
-        ) from refusal
+        raise in_file(refusal, name, UsageFault) from refusal

@@ -38,7 +38,7 @@ from cardsign.cli.views import (
     signing_lines,
     whole,
 )
-from cardsign.errors import UsageFault
+from cardsign.errors import UsageFault, in_file
 from cardsign.issuer.keyset import (
     KeysetChanges,
     draft_keyset,
@@ -78,14 +78,7 @@ def read_statement(name: str) -> KeysetStatement:
     try:
         return read_draft(read_input(name, max_bytes=MAX_STATEMENT_BYTES))
     except StatementRefused as refusal:
-        raise StatementRefused(
-            refusal.code,
-            refusal.message,
-            path=f"{name}{refusal.path}",
-            line=refusal.line,
-            column=refusal.column,
-            hint=refusal.hint,
-        ) from refusal
+        raise in_file(refusal, name, StatementRefused) from refusal
 
 
 # ``cardsign keyset draft``.

@@ -13,7 +13,7 @@ from cardsign.cli.options import (
     project_config,
 )
 from cardsign.cli.talk import print_json, say
-from cardsign.errors import FileFault, UsageFault
+from cardsign.errors import FileMissing, UsageFault
 from cardsign.files import read_bytes, write_atomic
 
 
@@ -94,8 +94,6 @@ def _present(token_file: Path) -> bytes:
 
     try:
         data = read_bytes(token_file, max_bytes=MAX_TOKEN_FILE_BYTES)
-    except FileFault as fault:
-        if fault.code == "file.not_found":
-            return b""
-        raise
+    except FileMissing:
+        return b""
     return data if data.endswith(b"\n") or not data else data + b"\n"

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from cardsign.errors import FileFault, PassphraseFault, StoreFault, UsageFault, of_the_user
+from cardsign.errors import (
+    FileMissing,
+    PassphraseFault,
+    StoreFault,
+    UsageFault,
+    of_the_user,
+)
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.keyset import KeysetDraft
 from cardsign.jose.algorithms import Alg
@@ -194,9 +200,7 @@ def _drafted_before(file: Path) -> bytes | None:
     try:
         untrusted_draft = read_bytes(file, max_bytes=MAX_STATEMENT_BYTES, plain=True)
         read_draft(untrusted_draft)
-    except FileFault as fault:
-        if fault.code != "file.not_found":
-            raise
+    except FileMissing:
         return None
     except StatementRefused as refusal:
         raise UsageFault("rotate.not_a_draft", refusal.message, path=str(file)) from refusal

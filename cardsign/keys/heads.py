@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.card.strictjson import parse_object
-from cardsign.errors import FileFault, JsonRefused, StoreFault
+from cardsign.errors import FileFault, FileMissing, JsonRefused, StoreFault
 from cardsign.files import make_directory, read_bytes, remove, write_atomic
 from cardsign.keys.model import AuditHead
 
@@ -91,9 +91,10 @@ class SeenHeads:
         """
         try:
             untrusted_bytes = read_bytes(self.file, max_bytes=MAX_BYTES)
+        except FileMissing:
+            return AuditHead()
         except FileFault as fault:
-            if fault.code != "file.not_found":
-                self._tell(fault, "it is not known which line of the log was the newest before")
+            self._tell(fault, "it is not known which line of the log was the newest before")
             return AuditHead()
         try:
             members = parse_object(untrusted_bytes, max_bytes=MAX_BYTES, max_depth=1)

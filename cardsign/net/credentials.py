@@ -20,7 +20,13 @@ from cardsign import programs
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.security import Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import Json
-from cardsign.errors import CardRefused, CredentialFault, FileFault, SignerFault, UsageFault
+from cardsign.errors import (
+    CardRefused,
+    CredentialFault,
+    FileMissing,
+    SignerFault,
+    UsageFault,
+)
 from cardsign.files import read_private, read_toml
 from cardsign.keys.signers.uri import SignerUri, parse_uri
 from cardsign.net.endpoints import Endpoint
@@ -330,14 +336,10 @@ def read_credentials(path: Path) -> tuple[Credential, ...]:
     """
     try:
         members = read_toml(read_private(path, max_bytes=MAX_FILE_BYTES))
-    except FileFault as fault:
-        if fault.code == "file.not_found":
-            return ()
-        raise
+    except FileMissing:
+        return ()
     except ValueError as exc:
         raise _malformed(path, f"not TOML: {exc}") from exc
-    except RecursionError as exc:
-        raise _malformed(path, "it is nested too deeply") from exc
     entries = members.get("credential", [])
     number = members.get("format")
     if type(number) is not int or number != FORMAT or not isinstance(entries, list):

@@ -29,7 +29,7 @@ from typing import Final, NoReturn
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
-from cardsign.errors import FileFault, JsonRefused, ServeFault
+from cardsign.errors import FileMissing, JsonRefused, ServeFault
 from cardsign.files import read_bytes
 
 CARD_FILE: Final = "agent-card.json"
@@ -246,9 +246,7 @@ def _read_pointer(directory: Path) -> tuple[int, str]:
     path = directory / CURRENT_FILE
     try:
         data = read_bytes(path, max_bytes=_MAX_STATE_BYTES)
-    except FileFault as exc:
-        if exc.code != "file.not_found":
-            raise
+    except FileMissing as exc:
         raise ServeFault(
             "serve.no_generation", "the directory holds no publication", path=str(directory)
         ) from exc
@@ -281,9 +279,7 @@ def _media_type(name: str) -> str:
 def _read(path: Path, max_bytes: int) -> bytes:
     try:
         return read_bytes(path, max_bytes=max_bytes)
-    except FileFault as exc:
-        if exc.code != "file.not_found":
-            raise
+    except FileMissing:
         _corrupt(path, "it is missing")
 
 

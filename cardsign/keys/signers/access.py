@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NoReturn, Protocol
 
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from cardsign.errors import FileFault, PassphraseFault, SignerFault, UsageFault
+from cardsign.errors import FileMissing, PassphraseFault, SignerFault, UsageFault
 from cardsign.files import read_private, read_toml
 from cardsign.jose.keys import PublicKey, raw_from_der
 from cardsign.keys.passphrase import PassphraseSource, read_passphrase
@@ -293,10 +293,8 @@ def read_signer_policy(path: Path) -> SignerPolicy:
     """
     try:
         members = read_toml(read_private(path, max_bytes=MAX_BYTES))
-    except FileFault as fault:
-        if fault.code == "file.not_found":
-            return NOTHING_ALLOWED
-        raise
+    except FileMissing:
+        return NOTHING_ALLOWED
     except ValueError as exc:
         raise _malformed(path, f"not TOML: {exc}") from exc
     for name, value in members.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from cardsign.errors import FileFault, KeyRefused, SignerFault
+from cardsign.errors import FileMissing, KeyRefused, SignerFault
 from cardsign.files import read_private
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES, KeyLabel, open_envelope
@@ -26,10 +26,8 @@ def open_file(path: Path, public: PublicKey, passphrase: Callable[[], bytes]) ->
     """
     try:
         untrusted_bytes = read_private(path, max_bytes=MAX_ENVELOPE_BYTES)
-    except FileFault as exc:
-        if exc.code != "file.not_found":
-            raise
-        raise FileFault(
+    except FileMissing as exc:
+        raise FileMissing(
             exc.code,
             f"the private half of key {public.kid!r} is not here",
             path=str(path),

@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from cardsign.errors import FileFault, StoreFault
+from cardsign.errors import FileFault, FileMissing, StoreFault
 from cardsign.files import (
     append_private,
     create_private,
@@ -166,9 +166,7 @@ class DirectoryStore(KeyStore):
         file = self.path / STATE_FILE
         try:
             untrusted_bytes = read_bytes(file, max_bytes=MAX_STATE_BYTES)
-        except FileFault as exc:
-            if exc.code != "file.not_found":
-                raise
+        except FileMissing as exc:
             raise StoreFault(
                 "keystore.missing", "there is no key store here", path=str(self.path)
             ) from exc
@@ -244,9 +242,7 @@ class DirectoryStore(KeyStore):
         limit = LOG_END if only_end else MAX_AUDIT_BYTES
         try:
             return read_bytes(self.path / AUDIT_FILE, max_bytes=limit, only_end=only_end)
-        except FileFault as fault:
-            if fault.code != "file.not_found":
-                raise
+        except FileMissing:
             return b""
 
     def signer(self, record: KeyRecord, access: Access | bytes) -> Signer:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from cardsign.errors import FileFault, StoreFault
+from cardsign.errors import FileMissing, StoreFault
 from cardsign.jose.jws import Signer
 from cardsign.keys.heads import SeenHeads
 from cardsign.keys.model import KeyRecord, StoreState, dump_state, file_custody, load_state
@@ -399,7 +399,7 @@ class PostgresStore(KeyStore):
         with self._transaction() as connection:
             envelope = connection.scalar(query)
         if envelope is None:
-            raise FileFault(
+            raise FileMissing(
                 "file.not_found",
                 f"the private half of key {thumbprint!r} is not here",
                 path=self.url.shown,
