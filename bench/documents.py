@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cardsign import Enrolment, KeysetAnchor, KeysetId, parse_place
-from cardsign.net import CARD_PATH
 from cardsign.testing import FakeIssuer, digest_of
-from cardsign.trust import KEYSET_PATH, RELEASE_PATH
+from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DAY: Final = 24 * 60 * 60

@@ -15,6 +15,16 @@ from typing import Final
 
 from cardsign.errors import CardRefused
 
+#: Where an origin serves what it publishes: what servers offer and verifiers ask for.
+CARD_PATH: Final = "/.well-known/agent-card.json"  # A2A 1.0 8.2
+LEGACY_CARD_PATH: Final = "/.well-known/agent.json"  # A2A up to 0.2
+JWKS_PATH: Final = "/.well-known/jwks.json"
+STATEMENTS_PATH: Final = "/.well-known/cardsign/"
+RELEASE_PATH: Final = f"{STATEMENTS_PATH}release.json"
+KEYSET_PATH: Final = STATEMENTS_PATH + "keyset/{epoch}.{version}.json"
+#: What an interface adds to its URL where the extended card is asked for by REST.
+EXTENDED_PATH: Final = "/extendedAgentCard"
+
 MAX_URL_LENGTH: Final = 2048  # characters; longer ones are refused by common HTTP stacks
 
 _LABEL: Final = r"(?!-)[a-z0-9-]{1,63}(?<!-)"

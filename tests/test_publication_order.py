@@ -41,7 +41,7 @@ from cardsign.publish import (
     publish_generation,
     publish_statements,
 )
-from cardsign.server import CARD_PATH, Snapshot
+from cardsign.server import Snapshot
 from cardsign.trust import (
     CardUrl,
     Enrolment,
@@ -52,7 +52,7 @@ from cardsign.trust import (
     TransientStates,
     refresh_issuer,
 )
-from cardsign.urls import parse_place
+from cardsign.urls import CARD_PATH, parse_place
 from cardsign.verify import Report, examine_card
 from tests.keys.issuing import NOW, URL, first, key, online, released, signed
 from tests.support import PORTABLE, dump

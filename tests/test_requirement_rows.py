@@ -37,16 +37,10 @@ from cardsign.card import MAX_CARD_BYTES
 from cardsign.cli import command_line as cli
 from cardsign.errors import FetchFailed
 from cardsign.jose import read_entry
-from cardsign.net import (
-    CARD_PATH,
-    LEGACY_CARD_PATH,
-    Asker,
-    FetchPolicy,
-    Wire,
-    fetch_document,
-)
+from cardsign.net import Asker, FetchPolicy, Wire, fetch_document
 from cardsign.server import MAX_REQUEST_BYTES, ServerConfig, TokenTable, create_app, create_token
 from cardsign.trust import FetchResult
+from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 # --------------------------------------------------------------------------- serving
 

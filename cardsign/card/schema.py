@@ -1,8 +1,8 @@
 """The one description of the A2A 1.0 and 0.3 Agent Card fields.
 
 The TypedDicts say everything: type, REQUIRED, proto `optional`, free-form, security.
-From them are derived the tables of :mod:`cardsign.card.schema`, which canonicalization, coverage
-and spelling checks walk, and the type check of :mod:`cardsign.card.members`.
+From them are derived the tables below, which canonicalization, coverage and spelling checks
+walk, and the type check of :mod:`cardsign.card.members`.
 
 Facts: A2A 1.0 `specification/a2a.proto` (package lf.a2a.v1), A2A 0.3.0 `types/src/types.ts`.
 """
@@ -302,7 +302,7 @@ class AgentCard03(TypedDict, total=False):
     signatures: list[AgentCardSignature]
 
 
-# The fields of a card as walks need them: tables derived from :mod:`cardsign.card.schema`.
+# The fields of a card as walks need them: tables derived from the types above.
 
 
 Kind = Literal["string", "bool", "message", "free"]

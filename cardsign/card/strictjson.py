@@ -4,7 +4,7 @@ JSON as in RFC 8259, narrowed to I-JSON (RFC 7493) because a signature is worth 
 two readers see different values in the same bytes: no member twice, no number that a double
 cannot hold, no lone surrogate, no byte order mark, and nothing after the object.
 
-The scanner in :mod:`cardsign.card.strictjson` is the definition. The standard library's is
+The scanner below is the definition. The standard library's is
 faster, but laxer, and does not say where a value stands; :func:`_read_fast` keeps its answer
 only where the scanner would give the same, so every refusal of the text is the scanner's.
 """
@@ -133,7 +133,7 @@ class Scanner:
         """The whole text as one object.
 
         Raises:
-            JsonRefused: As listed at :func:`cardsign.card.strictjson.parse_object`.
+            JsonRefused: As listed at :func:`parse_object`.
         """
         self._next()
         start = self._pos

@@ -43,7 +43,7 @@ from cardsign.keys.signers.access import user_policy
 from cardsign.keys.stores.address import DatabaseUrl
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.stores.opening import Place
+from cardsign.keys.stores.opening import StorePlace
 
 _FILE = click.Path(path_type=Path)
 
@@ -53,7 +53,7 @@ class FullOptions:
     """Who holds the keys of the full form, and which passphrases they get besides the usual one."""
 
     holder: str
-    root_keystore: Place | None
+    root_keystore: StorePlace | None
     root_passphrase_file: Path | None
     release_passphrase_file: Path | None
     recovery_out: str
@@ -242,7 +242,7 @@ def _say_database(place: DatabaseUrl) -> None:
     say(f"  {leave(place)}")
 
 
-def _say_custody(made: NewIssuer, full: FullOptions, keystore: Place) -> None:
+def _say_custody(made: NewIssuer, full: FullOptions, keystore: StorePlace) -> None:
     """Say which keys can be stolen together, and what verifiers have to be told."""
     if made.shared:
         say(

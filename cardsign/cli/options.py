@@ -41,7 +41,7 @@ from cardsign.keys.stores.address import DatabaseUrl, is_database_url, parse_dat
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY, holds_store, locate_keystore
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.stores.opening import Place, open_store
+from cardsign.keys.stores.opening import StorePlace, open_store
 
 RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
 MAX_PUBLIC_BYTES: Final = 64 * 1024  # of a JWK; as a JWK Set may have
@@ -78,7 +78,7 @@ def publication_option(command: _Command) -> _Command:
     )(command)
 
 
-def read_place(text: str) -> Place:
+def read_place(text: str) -> StorePlace:
     """A directory, or the URL of a database.
 
     Raises:
@@ -97,9 +97,9 @@ class KeystoreOptions:
         place: What ``--keystore`` names; None: the variable's, the settings', or ``./keys``.
     """
 
-    place: Place | None = None
+    place: StorePlace | None = None
 
-    def located(self, *, create: bool = False) -> Place:
+    def located(self, *, create: bool = False) -> StorePlace:
         """Where the key store is: option, environment, ``cardsign.toml``, ``./keys``.
 
         Raises:
@@ -275,7 +275,7 @@ def project_config() -> ProjectConfig:
     return read_config(Path.cwd() / CONFIG_FILE, allowed=user_policy(os.environ).folders)
 
 
-def _allowed(configured: Place) -> Place:
+def _allowed(configured: StorePlace) -> StorePlace:
     """What the project folder names, if the user has allowed it.
 
     A database is told the user's password; a key store that is reached by a symbolic link may be
@@ -295,7 +295,7 @@ def _allowed(configured: Place) -> Place:
     )
 
 
-def leave(place: Place) -> str:
+def leave(place: StorePlace) -> str:
     """How the user allows a committed file to name this database's server, or this folder."""
     file = user_file(os.environ) or "signers.toml"
     line = f"folders = [{json.dumps(os.path.realpath(place))}]" if isinstance(place, Path) else ""

@@ -25,16 +25,10 @@ from cardsign.cli.options import (
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import day, release_json, say_taken_up, say_updated
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, of_the_user
-from cardsign.issuer.release import (
-    CARD_PATH,
-    ReleaseChanges,
-    is_release_due,
-    needed_keyset,
-    renew_release,
-)
+from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.releases import RELEASE_LIFETIME
-from cardsign.urls import parse_url
+from cardsign.urls import CARD_PATH, parse_url
 
 
 @dataclass(frozen=True, slots=True)

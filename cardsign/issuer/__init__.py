@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from cardsign.issuer.publishing import publish_cards as publish_cards
     from cardsign.issuer.recovery import make_recovery_key as make_recovery_key
     from cardsign.issuer.recovery import open_recovery_key as open_recovery_key
-    from cardsign.issuer.release import CARD_PATH as CARD_PATH
     from cardsign.issuer.release import ReleaseChanges as ReleaseChanges
     from cardsign.issuer.release import RenewedRelease as RenewedRelease
     from cardsign.issuer.release import TakenUp as TakenUp
@@ -79,7 +78,6 @@ _NAMES = {
         "open_recovery_key",
     ),
     "cardsign.issuer.release": (
-        "CARD_PATH",
         "ReleaseChanges",
         "RenewedRelease",
         "TakenUp",

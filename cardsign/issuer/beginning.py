@@ -21,7 +21,7 @@ from cardsign.keys.keysets import KEYSET_LIFETIME, KeysetPlan, draft_next
 from cardsign.keys.model import Role
 from cardsign.keys.releases import ReleasePlan, draft_following
 from cardsign.keys.stores.base import KeyStore
-from cardsign.keys.stores.opening import Place, create_store, is_taken
+from cardsign.keys.stores.opening import StorePlace, create_store, is_taken
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from cardsign.statements.keyset import KeysetStatement, Quorum, RootKey, read_keyset
 from cardsign.statements.members import HOLDER
@@ -87,7 +87,7 @@ def check_new_folder(folder: Path, origin: str | None) -> str | None:
 
 def init_keys(
     folder: Path,
-    keystore: Place,
+    keystore: StorePlace,
     passphrase: Callable[[], bytes],
     *,
     now: datetime,
@@ -126,7 +126,7 @@ def init_keys(
 
 def init_issuer(
     folder: Path,
-    keystore: Place,
+    keystore: StorePlace,
     passphrases: Callable[[], IssuerPassphrases],
     *,
     origin: str,
@@ -134,7 +134,7 @@ def init_issuer(
     publish: str = "public",
     alg: Alg = "ES256",
     holder: str = "owner",
-    root_keystore: Place | None = None,
+    root_keystore: StorePlace | None = None,
     recovery_out: Path | None = None,
     actor: str = "",
     heads: UserHeads | None = None,
@@ -225,7 +225,7 @@ def _sign_first(
     return keyset
 
 
-def _write_config(folder: Path, keystore: Place, origin: str | None, publish: str) -> None:
+def _write_config(folder: Path, keystore: StorePlace, origin: str | None, publish: str) -> None:
     named = str(keystore) if isinstance(keystore, Path) else keystore.to_file()
     config = render_config(issuer=origin, keystore=named, publish=publish)
     write_atomic(folder / CONFIG_FILE, config)

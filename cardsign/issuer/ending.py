@@ -9,7 +9,7 @@ from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keysets import check_not_needed, is_needed
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, standby_of
-from cardsign.keys.model import KeyRecord, Reason
+from cardsign.keys.model import KeyRecord, RevocationReason
 from cardsign.keys.stores.base import KeyStore
 
 
@@ -38,7 +38,7 @@ def revoke_key(
     store: KeyStore,
     kid: str,
     *,
-    reason: Reason,
+    reason: RevocationReason,
     now: datetime,
     same_custody_accepted: bool = False,
 ) -> Revocation:

@@ -36,9 +36,9 @@ from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_ti
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
 from cardsign.statements.signing import sign_statement
+from cardsign.urls import CARD_PATH
 
 #: Where a card is that no URL was named for, below the first origin of the issuer.
-CARD_PATH: Final = "/.well-known/agent-card.json"
 ATTEMPTS: Final = 5  # at one release; each that fails is one that another process made
 
 

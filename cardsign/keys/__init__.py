@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from cardsign.keys.model import ENDED as ENDED
     from cardsign.keys.model import MAX_PUBLICATIONS as MAX_PUBLICATIONS
     from cardsign.keys.model import PUBLISHED as PUBLISHED
-    from cardsign.keys.model import REASONS as REASONS
+    from cardsign.keys.model import REVOCATION_REASONS as REVOCATION_REASONS
     from cardsign.keys.model import ROLES as ROLES
     from cardsign.keys.model import TRANSITIONS as TRANSITIONS
     from cardsign.keys.model import AuditHead as AuditHead
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from cardsign.keys.model import KeyTimes as KeyTimes
     from cardsign.keys.model import Publication as Publication
     from cardsign.keys.model import PublishedCard as PublishedCard
-    from cardsign.keys.model import Reason as Reason
+    from cardsign.keys.model import RevocationReason as RevocationReason
     from cardsign.keys.model import Role as Role
     from cardsign.keys.model import StoreState as StoreState
     from cardsign.keys.model import check_transition as check_transition
@@ -189,9 +189,9 @@ _NAMES = {
         "PUBLISHED",
         "Publication",
         "PublishedCard",
-        "REASONS",
+        "REVOCATION_REASONS",
         "ROLES",
-        "Reason",
+        "RevocationReason",
         "Role",
         "StoreState",
         "TRANSITIONS",

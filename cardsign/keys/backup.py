@@ -32,7 +32,7 @@ from cardsign.keys.stores.directory import (
     alone,
     holds_store,
 )
-from cardsign.keys.stores.opening import Place, postgres_store, seen_head
+from cardsign.keys.stores.opening import StorePlace, postgres_store, seen_head
 
 FORMAT: Final = "cardsign-backup/1"
 MAX_BACKUP_BYTES: Final = 512 * 1024 * 1024  # bytes; the audit log is the most of it
@@ -119,7 +119,7 @@ def _read_statements(document: dict[str, Json]) -> dict[Kind, dict[Number, bytes
     return found
 
 
-def restore(contents: Contents, place: Place, *, heads: UserHeads | None = None) -> None:
+def restore(contents: Contents, place: StorePlace, *, heads: UserHeads | None = None) -> None:
     """Make a key store of `contents` at `place`, which holds none.
 
     Args:

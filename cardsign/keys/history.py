@@ -1,6 +1,6 @@
 """The statements that an issuer, or a holder of a root key, has signed and keeps.
 
-They lie beside the key store, in files (:mod:`cardsign.keys.history`) or in its database. What is
+They lie beside the key store, in files (:class:`StatementFiles`) or in its database. What is
 read is checked anew, each statement by the one before, and the key store's state must name the
 newest: so neither of the two can be put back or exchanged by itself. A statement is written
 before the state names it.

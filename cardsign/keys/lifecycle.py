@@ -24,7 +24,7 @@ from cardsign.keys.model import (
     PrivateHalf,
     Publication,
     PublishedCard,
-    Reason,
+    RevocationReason,
     Role,
     StoreState,
     check_transition,
@@ -370,7 +370,7 @@ def revoke(
     state: StoreState,
     name: str,
     *,
-    reason: Reason,
+    reason: RevocationReason,
     now: datetime,
     same_custody_accepted: bool = False,
 ) -> Change:

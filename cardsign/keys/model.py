@@ -177,10 +177,10 @@ def check_transition(old: KeyState, new: KeyState) -> None:
 
 Role = Literal["root", "recovery", "card", "release"]
 PrivateHalf = Literal["held", "elsewhere", "destroyed"]
-Reason = Literal["compromised", "superseded", "ceased"]
+RevocationReason = Literal["compromised", "superseded", "ceased"]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
+REVOCATION_REASONS: Final[tuple[RevocationReason, ...]] = get_args(RevocationReason)
 ROTATING: Final[frozenset[Role]] = frozenset({"card", "release"})
 """The roles of online keys, of which one a role and algorithm is active; roots may be several."""
 
@@ -239,7 +239,7 @@ class KeyRecord:
     created: Time
     holder: str | None = None
     times: KeyTimes = field(default_factory=KeyTimes)
-    revoked_because: Reason | None = None
+    revoked_because: RevocationReason | None = None
     private: PrivateHalf = "held"
 
     @property

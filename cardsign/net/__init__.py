@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from cardsign.net.credentials import manner_of as manner_of
     from cardsign.net.credentials import parse_manner as parse_manner
     from cardsign.net.credentials import read_credentials as read_credentials
-    from cardsign.net.discovery import JWKS_PATH as JWKS_PATH
     from cardsign.net.discovery import OVERTAKEN_SECONDS as OVERTAKEN_SECONDS
     from cardsign.net.discovery import REFRESH_SECONDS as REFRESH_SECONDS
     from cardsign.net.discovery import RETRY_INTERVAL as RETRY_INTERVAL
@@ -55,10 +54,8 @@ if TYPE_CHECKING:
     from cardsign.net.extended import meet_extended as meet_extended
     from cardsign.net.extended import request_body as request_body
     from cardsign.net.extended import result_of as result_of
-    from cardsign.net.fetch import CARD_PATH as CARD_PATH
     from cardsign.net.fetch import DEFAULT_POLICY as DEFAULT_POLICY
     from cardsign.net.fetch import DEFAULT_WIRE as DEFAULT_WIRE
-    from cardsign.net.fetch import LEGACY_CARD_PATH as LEGACY_CARD_PATH
     from cardsign.net.fetch import Absent as Absent
     from cardsign.net.fetch import FetchPolicy as FetchPolicy
     from cardsign.net.fetch import Wire as Wire
@@ -119,7 +116,6 @@ _NAMES = {
     "cardsign.net.discovery": (
         "Discoverer",
         "Discovery",
-        "JWKS_PATH",
         "OVERTAKEN_SECONDS",
         "REFRESH_SECONDS",
         "RETRY_INTERVAL",
@@ -144,11 +140,9 @@ _NAMES = {
     ),
     "cardsign.net.fetch": (
         "Absent",
-        "CARD_PATH",
         "DEFAULT_POLICY",
         "DEFAULT_WIRE",
         "FetchPolicy",
-        "LEGACY_CARD_PATH",
         "Wire",
         "fetch_document",
         "user_agent",

@@ -27,17 +27,10 @@ from cardsign.net.cache import (
     stored,
     validators,
 )
-from cardsign.net.fetch import (
-    CARD_PATH,
-    DEFAULT_WIRE,
-    LEGACY_CARD_PATH,
-    Absent,
-    Wire,
-    fetch_document,
-)
+from cardsign.net.fetch import DEFAULT_WIRE, Absent, Wire, fetch_document
 from cardsign.net.transport import Clock
 from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult
-from cardsign.urls import Url
+from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, Url
 
 COOLDOWN: Final = 60.0  # seconds between two requests out of turn for one URL
 MAX_COOLING: Final = 4096  # URLs of which we know when they were last asked out of turn

@@ -1,7 +1,7 @@
 """Answers of before, in memory only: bounded, and each for exactly the URL that was asked.
 
-What is kept is as untrusted as it was on arrival. Nothing here decides how long it is good for:
-:mod:`cardsign.net.cache` does, once, when it comes.
+What is kept is as untrusted as it was on arrival. How long it is good for is decided once, when
+it comes.
 """
 
 from __future__ import annotations

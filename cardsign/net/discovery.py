@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from cardsign.errors import CardRefused, CardsignError, FetchFailed
 from cardsign.jose.jwks import MAX_JWKS_BYTES
 from cardsign.net.asker import Asker, SingleFlight
-from cardsign.net.fetch import CARD_PATH, DEFAULT_WIRE, LEGACY_CARD_PATH, Wire
+from cardsign.net.fetch import DEFAULT_WIRE, Wire
 from cardsign.net.transport import Clock, Deadline, in_thread
 from cardsign.reasons import Reason
 from cardsign.trust.policy import (
@@ -42,7 +42,7 @@ from cardsign.trust.refresh import (
 )
 from cardsign.trust.state import IssuerState, IssuerStates
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
-from cardsign.urls import Place, parse_origin, parse_url
+from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, Place, parse_origin, parse_url
 from cardsign.verify.cache import VerdictCache
 from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, trusted_card
 from cardsign.verify.verdict import examine_card
@@ -54,7 +54,6 @@ _LOG.addHandler(logging.NullHandler())  # quiet, unless the caller listens
 
 
 #: Where bare keys are, below an origin; read where an issuer has no keyset, and nowhere else.
-JWKS_PATH: Final = "/.well-known/jwks.json"
 
 NOTHING: Final = Refreshed(NO_EVIDENCE, (), REFRESH_INTERVAL)
 
@@ -222,7 +221,7 @@ class Refresher:
         now: datetime,
         fresh: bool = False,
     ) -> Refreshed:
-        """What :func:`cardsign.net.discovery.gather` brings, or brought a short while ago.
+        """What :func:`gather` brings, or brought a short while ago.
 
         Whoever comes while another thread asks uses what that one brings.
         """

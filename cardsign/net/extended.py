@@ -2,7 +2,7 @@
 
 (1) the public card was met and is trusted             :class:`cardsign.net.discovery.Discoverer`
 (2) its payload says where and how; the user's entries say whether   :mod:`cardsign.net.credentials`
-(3) the one request that shows the credential          :mod:`cardsign.net.extended`
+(3) the one request that shows the credential          :func:`ask_for_extended_card`
 (4) the verdict: of this audience, current, of this issuer, beside this public card
 """
 
@@ -26,7 +26,7 @@ from cardsign.net.fetch import DEFAULT_WIRE, Wire, json_type, user_agent
 from cardsign.net.guarded import GuardedTransport
 from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject
 from cardsign.trust.state import IssuerStates
-from cardsign.urls import Url, parse_url
+from cardsign.urls import EXTENDED_PATH, Url, parse_url
 from cardsign.verify.extended import beside_its_public_card
 from cardsign.verify.report import NotTrusted, Report, ask_again
 from cardsign.verify.verdict import examine_card
@@ -212,7 +212,7 @@ def extended_url(endpoint: Endpoint) -> Url:
         return endpoint.url
     if endpoint.generation == "0.3":
         return _parsed(str(endpoint.below("/v1/card")))
-    return _parsed(str(endpoint.below(f"{endpoint.tenant_path}/extendedAgentCard")))
+    return _parsed(str(endpoint.below(f"{endpoint.tenant_path}{EXTENDED_PATH}")))
 
 
 def _parsed(url: str) -> Url:

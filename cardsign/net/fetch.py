@@ -167,8 +167,6 @@ def _tls_words(exc: ssl.SSLError) -> str:
 CONNECT_SECONDS: Final = 5.0  # for the name, for each address, and for TLS: twice a slow network
 TOTAL_SECONDS: Final = 10.0  # for all of it: as long as somebody at a terminal will wait
 
-CARD_PATH: Final = "/.well-known/agent-card.json"  # A2A 1.0 8.2
-LEGACY_CARD_PATH: Final = "/.well-known/agent.json"  # A2A up to 0.2
 
 _TLS_HINT: Final = "Look at the files that SSLKEYLOGFILE, SSL_CERT_FILE and SSL_CERT_DIR name."
 

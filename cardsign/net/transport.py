@@ -164,7 +164,7 @@ class DeadlineStream(httpcore.NetworkStream):
         return DeadlineStream(secured, self._route)
 
 
-# The wire of :mod:`cardsign.net.transport` for event loops: the same route, the same deadline.
+# The wire for event loops: the same route, the same deadline.
 
 
 _Result = TypeVar("_Result")
@@ -208,7 +208,7 @@ class AsyncDeadlineStream(httpcore.AsyncNetworkStream):
     """A connection whose every read, write and handshake ends with the route's deadline.
 
     A shorter `timeout` for one of them holds too. What goes wrong is an ``OSError``, as in
-    :class:`cardsign.net.transport.DeadlineStream`.
+    :class:`DeadlineStream`.
     """
 
     def __init__(self, stream: anyio.abc.ByteStream, route: Route) -> None:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from cardsign.server.asgi import AsgiApplication as AsgiApplication
     from cardsign.server.jsonrpc import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES
     from cardsign.server.run import serve as serve
-    from cardsign.server.snapshot import CARD_PATH as CARD_PATH
     from cardsign.server.snapshot import LEAST_MAX_AGE as LEAST_MAX_AGE
     from cardsign.server.snapshot import Document as Document
     from cardsign.server.snapshot import Lifetime as Lifetime
@@ -33,7 +32,6 @@ _NAMES = {
     "cardsign.server.jsonrpc": ("MAX_REQUEST_BYTES",),
     "cardsign.server.run": ("serve",),
     "cardsign.server.snapshot": (
-        "CARD_PATH",
         "Document",
         "LEAST_MAX_AGE",
         "Lifetime",

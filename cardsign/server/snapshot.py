@@ -17,6 +17,7 @@ from cardsign.card.interfaces import Interface, interfaces_of
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.publish.generation import STATEMENT_MEDIA_TYPE, Generation
+from cardsign.urls import CARD_PATH, EXTENDED_PATH, JWKS_PATH, STATEMENTS_PATH
 
 # Final bytes and the HTTP headers that go with them, made once per generation.
 
@@ -144,12 +145,8 @@ class Document:
         return since is not None and self.last_modified <= since
 
 
-CARD_PATH: Final = "/.well-known/agent-card.json"
-JWKS_PATH: Final = "/.well-known/jwks.json"
-STATEMENTS_PATH: Final = "/.well-known/cardsign/"
 #: Seconds; what says that a key is revoked must not be older than this in any cache.
 MAX_STATEMENT_AGE: Final = 300
-EXTENDED_PATH: Final = "/extendedAgentCard"
 
 
 @dataclass(frozen=True, slots=True)

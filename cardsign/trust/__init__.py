@@ -59,9 +59,7 @@ if TYPE_CHECKING:
     from cardsign.trust.policyfile import read_policy as read_policy
     from cardsign.trust.policylines import Lines as Lines
     from cardsign.trust.policylines import Location as Location
-    from cardsign.trust.refresh import KEYSET_PATH as KEYSET_PATH
     from cardsign.trust.refresh import REFRESH_INTERVAL as REFRESH_INTERVAL
-    from cardsign.trust.refresh import RELEASE_PATH as RELEASE_PATH
     from cardsign.trust.refresh import Fetcher as Fetcher
     from cardsign.trust.refresh import FetchResult as FetchResult
     from cardsign.trust.refresh import Refreshed as Refreshed
@@ -166,9 +164,7 @@ _NAMES = {
         "FetchResult",
         "Fetcher",
         "Refreshed",
-        "KEYSET_PATH",
         "REFRESH_INTERVAL",
-        "RELEASE_PATH",
         "refresh_issuer",
     ),
     "cardsign.trust.resolve": (

@@ -25,12 +25,11 @@ from cardsign.statements.succession import RootPin
 from cardsign.trust.policy import Limits
 from cardsign.trust.state import IssuerState
 from cardsign.trust.statements import MAX_CHAIN_BYTES, MAX_STEPS, Evidence, Walk
+from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 
 #: Seconds after which an issuer is asked again; HTTP may shorten it and never lengthen it.
 REFRESH_INTERVAL: Final = 300
 #: Where statements are, below an origin.
-RELEASE_PATH: Final = "/.well-known/cardsign/release.json"
-KEYSET_PATH: Final = "/.well-known/cardsign/keyset/{epoch}.{version}.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,10 +197,7 @@ def _remember_signed(
     state: IssuerState | None, report: Report, keep: Callable[[IssuerState], None]
 ) -> None:
     """From the first good signature on, no card of this issuer may be unsigned."""
-    good = any(
-        one.counts and one.answers.authorised == "yes" and one.answers.current != "no"
-        for one in report.signatures
-    )
+    good = any(map(_is_good, report.signatures))
     if state is not None and good and not state.signed_before:
         keep(replace(state, signed_before=True))
 
@@ -227,6 +224,7 @@ def _concluded(
         verdict=verdict,
         subject=subject,
         answers=best.answers if best else Answers(integrity="no"),
+        # Some reasons are given twice on purpose; the first place is the one that counts.
         reasons=tuple(dict.fromkeys(_reasons(card, signatures, best, trust, expect))),
         signatures=signatures,
         profile=best.profile if best else None,
@@ -359,22 +357,27 @@ def _reasons(
 def _signed_reasons(
     signatures: tuple[SignatureReport, ...], best: SignatureReport, trust: IssuerTrust | None
 ) -> Iterator[Reason]:
+    # Bad signatures by keys that the policy accepts come first.
     bad = [one for one in signatures if one.verdict == "invalid"]
     for one in bad:
         yield from one.reasons
     if bad and best.profiles and "served-as-is" not in best.profiles:
         reduced = "a signature that covers more no longer fits; the one left covers less"
         yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{bad[0].index}")
+    # Without a source of keys nothing else can be said.
     if trust is not None and not trust.has_source:
         yield from trust.blocks
         return
+    # An unknown key may be listed in statements that could not be had.
     if trust is not None and _is_too_old_to_say(best, trust):
         yield from (*trust.blocks, *trust.hindrances)
+    # Then what speaks against the best signature, and why none of the others counts.
     if not best.counts or "no" in best.answers.to_json().values():
         yield from best.reasons
     if not best.counts:
         for one in signatures:
             yield from one.reasons[:1]
+    # Then what keeps an otherwise good card from a verdict, and last what is only told.
     if trust is not None:
         yield from trust.blocks
         if best.counts and trust.issuer.freshness == "required":

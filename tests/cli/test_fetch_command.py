@@ -11,7 +11,7 @@ import pytest
 
 from cardsign.card import canonicalize
 from cardsign.jose import JwkSet
-from cardsign.net import CARD_PATH
+from cardsign.urls import CARD_PATH
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.live_peer import CREDENTIALS, LivePeer, live_peer
 from tests.cli.peer import AUDIENCE

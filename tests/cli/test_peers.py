@@ -17,8 +17,6 @@ from cardsign.jose import JwkSet
 from cardsign.net import Discoverer, Wire
 from cardsign.statements import read_keyset
 from cardsign.trust import (
-    KEYSET_PATH,
-    RELEASE_PATH,
     CardUrl,
     DirectoryStates,
     FetchResult,
@@ -26,6 +24,7 @@ from cardsign.trust import (
     read_lock,
     read_policy,
 )
+from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from cardsign.verify import NotTrusted, Report, examine_card
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended, Network

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.statements import read_keyset
-from cardsign.trust import KEYSET_PATH, RELEASE_PATH
+from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Network
 from tests.jose.statement_making import URL, key

@@ -14,7 +14,7 @@ import pytest
 
 from cardsign.jose import PrivateKey
 from cardsign.keys import TimelineSettings, UnsafeScryptCost, verify_chain
-from cardsign.keys.stores import KeyStore, Place, create_store, open_store, parse_database_url
+from cardsign.keys.stores import KeyStore, StorePlace, create_store, open_store, parse_database_url
 from tests.keys import postgres as pg
 from tests.keys.lives import after, published
 
@@ -27,7 +27,7 @@ PASSPHRASE = b"correct horse battery staple"
 CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
 
 
-def attempt(place: Place, now: datetime) -> str | None:
+def attempt(place: StorePlace, now: datetime) -> str | None:
     """One racer's tick, in a process of its own: what it did."""
     step = open_store(place).tick(now=now, settings=SETTINGS)
     return step and step.action
@@ -53,7 +53,7 @@ def prepare(store: KeyStore, now: datetime) -> None:
         store.tick(now=now, settings=SETTINGS)
 
 
-def race(place: Place, racers: ProcessPoolExecutor) -> Counter[str | None]:
+def race(place: StorePlace, racers: ProcessPoolExecutor) -> Counter[str | None]:
     """What all attempts on the due steps of one new store have done."""
     store = create_store(place)
     prepare(store, after(0))
@@ -74,7 +74,7 @@ def race(place: Place, racers: ProcessPoolExecutor) -> Counter[str | None]:
 
 
 @pytest.fixture(params=["files", pytest.param("postgres", marks=pytest.mark.needs_postgres)])
-def places(request: pytest.FixtureRequest, tmp_path: Path) -> list[Place]:
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> list[StorePlace]:
     """Where stores can be made: in directories, in schemas of a PostgreSQL server."""
     if request.param == "files":
         return [tmp_path / str(number) for number in range(STORES)]
@@ -83,7 +83,7 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> list[Place]:
 
 
 def test_of_eight_racers_one_takes_each_due_step(
-    places: list[Place], racers: ProcessPoolExecutor
+    places: list[StorePlace], racers: ProcessPoolExecutor
 ) -> None:
     """800 attempts on 100 due steps: exactly 100 rotations, one each, and a whole log."""
     done: Counter[str | None] = Counter()

@@ -35,7 +35,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cardsign.net import CARD_PATH
+from cardsign.urls import CARD_PATH
 
 
 class Agent(AgentExecutor):

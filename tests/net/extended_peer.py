@@ -19,7 +19,6 @@ from peers import http
 from cardsign.card import ExtendedMarker, with_marker
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.net import (
-    CARD_PATH,
     Asker,
     Credential,
     CredentialSource,
@@ -32,15 +31,8 @@ from cardsign.net import (
 from cardsign.publish import publish_generation
 from cardsign.server import ServerConfig, TokenTable, create_app, create_token
 from cardsign.statements import read_keyset
-from cardsign.trust import (
-    KEYSET_PATH,
-    RELEASE_PATH,
-    Enrolment,
-    KeysetAnchor,
-    Policy,
-    TransientStates,
-)
-from cardsign.urls import parse_origin, parse_place
+from cardsign.trust import Enrolment, KeysetAnchor, Policy, TransientStates
+from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_origin, parse_place
 from tests.cli import peer
 from tests.jose.statement_making import DAY, URL, key
 from tests.publications import PUBLIC, sign, with_skill

@@ -23,8 +23,6 @@ from cardsign.net import Asker, Discoverer, FetchPolicy, IPAddress, Wire
 from cardsign.reasons import Reason
 from cardsign.statements import read_keyset
 from cardsign.trust import (
-    KEYSET_PATH,
-    RELEASE_PATH,
     Anchor,
     Enrolment,
     IssuerState,
@@ -33,7 +31,7 @@ from cardsign.trust import (
     Policy,
     TransientStates,
 )
-from cardsign.urls import parse_place
+from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify import VerdictCache
 from tests.cli import peer
 from tests.jose.statement_making import key

@@ -30,12 +30,9 @@ from sites import (
 import cardsign
 from cardsign.errors import CardRefused, FileFault, StateFault
 from cardsign.jose import JwkSet, PublicKey
-from cardsign.net import JWKS_PATH
 from cardsign.statements import TYP_KEYSET, read_keyset, sign_statement
 from cardsign.trust import (
-    KEYSET_PATH,
     NO_STATES,
-    RELEASE_PATH,
     AtOrigin,
     CardUrl,
     DirectoryStates,
@@ -49,7 +46,7 @@ from cardsign.trust import (
     TofuAnchor,
     TransientStates,
 )
-from cardsign.urls import parse_place
+from cardsign.urls import JWKS_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify import NotTrusted, Report, VerdictCache, examine_card
 from tests.cli import peer
 from tests.jose.statement_making import DAY, key, quorum

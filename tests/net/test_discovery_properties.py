@@ -11,15 +11,8 @@ from sites import CANONICAL, HOST, OTHER, Clock, enrolment, pinned
 
 from cardsign.errors import FetchFailed
 from cardsign.net import Absent, Asker, Discoverer, Wire
-from cardsign.trust import (
-    KEYSET_PATH,
-    RELEASE_PATH,
-    CardUrl,
-    FetchResult,
-    IssuerState,
-    Policy,
-    TransientStates,
-)
+from cardsign.trust import CardUrl, FetchResult, IssuerState, Policy, TransientStates
+from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from cardsign.verify import examine_card
 from tests.cli import peer
 from tests.jose.statement_making import DAY, key

@@ -18,8 +18,8 @@ from sites import CANONICAL, HOST, Clock, Site, enrolment, pinned, plain_site, s
 
 from cardsign.net import Asker, Discoverer
 from cardsign.statements import read_keyset
-from cardsign.trust import KEYSET_PATH, DirectoryStates, Enrolment, IssuerState, Policy
-from cardsign.urls import parse_place
+from cardsign.trust import DirectoryStates, Enrolment, IssuerState, Policy
+from cardsign.urls import KEYSET_PATH, parse_place
 from tests.cli import peer
 from tests.support import PORTABLE
 

@@ -39,7 +39,7 @@ from cardsign.net import (
     endpoints_of,
     meet_extended,
 )
-from cardsign.trust import RELEASE_PATH
+from cardsign.urls import RELEASE_PATH
 from cardsign.verify import NotTrusted, Report
 from tests.cli import peer
 from tests.jose.statement_making import URL, key

@@ -24,9 +24,7 @@ from cardsign.net import (
 )
 from cardsign.statements import KeysetId, read_keyset
 from cardsign.trust import (
-    KEYSET_PATH,
     REFRESH_INTERVAL,
-    RELEASE_PATH,
     Anchor,
     Enrolment,
     Fetcher,
@@ -39,7 +37,7 @@ from cardsign.trust import (
     Refreshed,
     TofuAnchor,
 )
-from cardsign.urls import parse_place
+from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from tests.jose.statement_making import NOW, key
 from tests.trust.histories import after, keyset, release
 

@@ -50,7 +50,7 @@ from cardsign.statements import (
     read_keyset,
     sign_statement,
 )
-from cardsign.trust import KEYSET_PATH, RELEASE_PATH
+from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from tests.simulation.clockwork import CARD, DAY, HOME, HOUR, JWKS, Clockwork, at
 from tests.support import PORTABLE, dump
 

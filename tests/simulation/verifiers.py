@@ -21,10 +21,8 @@ from cardsign.statements import (
     read_release,
 )
 from cardsign.trust import (
-    KEYSET_PATH,
     NO_EVIDENCE,
     REFRESH_INTERVAL,
-    RELEASE_PATH,
     CardUrl,
     Enrolment,
     Evidence,
@@ -37,7 +35,7 @@ from cardsign.trust import (
     raise_floor,
     refresh_issuer,
 )
-from cardsign.urls import parse_place
+from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify import Report, VerdictCache, examine_card
 from tests.simulation.checks import Checks
 from tests.simulation.clockwork import CARD, HOME, Clockwork, at

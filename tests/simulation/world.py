@@ -14,7 +14,8 @@ from cardsign.jose import PrivateKey
 from cardsign.keys import ReleasePlan, card_digest, draft_following
 from cardsign.sign import sign_card
 from cardsign.statements import TYP_RELEASE, read_keyset, read_release, sign_statement
-from cardsign.trust import KEYSET_PATH, REFRESH_INTERVAL, RELEASE_PATH
+from cardsign.trust import REFRESH_INTERVAL
+from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from tests.simulation.checks import Checks
 from tests.simulation.clockwork import CARD, DAY, JWKS, START, Clockwork, Figures, at
 from tests.simulation.issuer import URL, Issuer, document

@@ -29,7 +29,6 @@ from cardsign.trust import (
     MAX_CHAIN_BYTES,
     MAX_STEPS,
     REFRESH_INTERVAL,
-    RELEASE_PATH,
     Enrolment,
     FetchResult,
     IssuerState,
@@ -40,7 +39,7 @@ from cardsign.trust import (
     refresh_issuer,
     resolve_issuer,
 )
-from cardsign.urls import parse_place
+from cardsign.urls import RELEASE_PATH, parse_place
 from tests.jose.statement_making import (
     NOW,
     T0,

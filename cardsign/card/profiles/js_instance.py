@@ -7,8 +7,7 @@ reads either once more, as proto3 JSON. Quirks worth knowing:
 * an instance spells a scheme ``{"scheme": {"$case": ...}}``, which that reading does not know:
   **every security scheme is lost**, and may be changed under a good signature. JSON is kept
   as it came, with its schemes, where the first of them has a `type` and the card is no 0.3 one.
-* nothing is of a wrong type, and a member named ``__proto__`` disappears, as JavaScript has it
-  (:mod:`cardsign.card.profiles.js_instance`).
+* nothing is of a wrong type, and a member named ``__proto__`` disappears, as JavaScript has it.
 * a 0.3 card must have all its lists; its additional interfaces speak "0.3", whatever it says.
 """
 

@@ -44,7 +44,7 @@ from cardsign.keys.signers.registry import (
     fetch_public,
     open_signer,
 )
-from cardsign.keys.stores.opening import Place, create_store, open_store
+from cardsign.keys.stores.opening import StorePlace, create_store, open_store
 from cardsign.keys.transfer import (
     MAX_KEY_FILE_BYTES,
     export_private,
@@ -169,7 +169,7 @@ def _enrol(custody: str, public: str | None, kid: str | None, keystore: UnlockOp
 
 
 def _add(
-    path: Place, private: PrivateKey, passphrase: bytes, as_json: bool, **options: Any
+    path: StorePlace, private: PrivateKey, passphrase: bytes, as_json: bool, **options: Any
 ) -> None:
     store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
     now = datetime.now(UTC)
@@ -177,7 +177,7 @@ def _add(
     _made(record, path, as_json)
 
 
-def _made(record: KeyRecord, path: Place, as_json: bool) -> None:
+def _made(record: KeyRecord, path: StorePlace, as_json: bool) -> None:
     if as_json:
         print_json(key_json(record))
         return

@@ -23,7 +23,7 @@ from cardsign.issuer.ending import Revocation, destroy_key, retire_key, revoke_k
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.model import REASONS, KeyRecord, Publication, Reason
+from cardsign.keys.model import REVOCATION_REASONS, KeyRecord, Publication, RevocationReason
 from cardsign.keys.passphrase import terminal_prompt
 from cardsign.keys.rotation import refresh_hint
 from cardsign.keys.stores.base import KeyStore
@@ -146,7 +146,7 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
 @click.argument("kid")
 @click.option(
     "--reason",
-    type=click.Choice(REASONS),
+    type=click.Choice(REVOCATION_REASONS),
     required=True,
     help="compromised: somebody else may have it. superseded, ceased: it is not needed any more.",
 )
@@ -154,7 +154,11 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
 @keystore_options
 @json_option
 def revoke(
-    kid: str, reason: Reason, same_custody_accepted: bool, keystore: KeystoreOptions, as_json: bool
+    kid: str,
+    reason: RevocationReason,
+    same_custody_accepted: bool,
+    keystore: KeystoreOptions,
+    as_json: bool,
 ) -> None:
     """Revoke the key KID at once and for ever, and let its standby sign.
 

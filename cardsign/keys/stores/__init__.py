@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cardsign.keys.stores.directory import DirectoryStore as DirectoryStore
     from cardsign.keys.stores.directory import holds_store as holds_store
     from cardsign.keys.stores.directory import locate_keystore as locate_keystore
-    from cardsign.keys.stores.opening import Place as Place
+    from cardsign.keys.stores.opening import StorePlace as StorePlace
     from cardsign.keys.stores.opening import create_store as create_store
     from cardsign.keys.stores.opening import is_taken as is_taken
     from cardsign.keys.stores.opening import open_store as open_store
@@ -46,7 +46,7 @@ _NAMES = {
         "locate_keystore",
     ),
     "cardsign.keys.stores.opening": (
-        "Place",
+        "StorePlace",
         "create_store",
         "is_taken",
         "open_store",

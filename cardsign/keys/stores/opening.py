@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from cardsign.keys.stores.postgres import PostgresStore
 
 
-Place: TypeAlias = Path | DatabaseUrl
+StorePlace: TypeAlias = Path | DatabaseUrl
 
 
 def open_store(
-    place: Place, *, actor: str = "", heads: UserHeads | None = None, vouched: bool = True
+    place: StorePlace, *, actor: str = "", heads: UserHeads | None = None, vouched: bool = True
 ) -> KeyStore:
     """Open the key store at `place`.
 
@@ -41,7 +41,7 @@ def open_store(
 
 
 def create_store(
-    place: Place, *, exist_ok: bool = False, actor: str = "", heads: UserHeads | None = None
+    place: StorePlace, *, exist_ok: bool = False, actor: str = "", heads: UserHeads | None = None
 ) -> KeyStore:
     """Make an empty key store at `place`.
 
@@ -55,7 +55,7 @@ def create_store(
     return postgres_store().create(place, exist_ok=exist_ok, actor=actor, seen=seen)
 
 
-def seen_head(place: Place, heads: UserHeads | None) -> SeenHeads | None:
+def seen_head(place: StorePlace, heads: UserHeads | None) -> SeenHeads | None:
     """Return what a user saw of the store at `place`, by whatever path or link it is named."""
     if heads is None:
         return None
@@ -64,7 +64,7 @@ def seen_head(place: Place, heads: UserHeads | None) -> SeenHeads | None:
     return heads.of(f"{place.server}/{place.database}?{place.query.get('options', '')}")
 
 
-def is_taken(place: Place) -> bool:
+def is_taken(place: StorePlace) -> bool:
     """Say whether a key store is at `place` already, readable or not.
 
     Raises:
