@@ -6,11 +6,7 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import (
-    STDIO,
-    read_input,
-    write_output,
-)
+from cardsign.cli.arguments import STDIO, read_input, write_output
 from cardsign.cli.policy import statements_option, supplied_statements
 from cardsign.cli.talk import say
 from cardsign.errors import UsageFault

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cardsign.cli.arguments import (
-    STDIO,
-    json_option,
-)
+from cardsign.cli.arguments import STDIO, json_option
 from cardsign.cli.inquiry import Visit, VisitOptions, visit_options
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import render_verdict

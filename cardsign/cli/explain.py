@@ -9,11 +9,7 @@ from typing import Final
 
 import click
 
-from cardsign.cli.arguments import (
-    STDIO,
-    json_option,
-    read_input,
-)
+from cardsign.cli.arguments import STDIO, json_option, read_input
 from cardsign.cli.talk import print_json, safe
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.explain.explanation import explain_card

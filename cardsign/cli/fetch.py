@@ -8,10 +8,7 @@ import click
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
-from cardsign.cli.arguments import (
-    STDIO,
-    write_output,
-)
+from cardsign.cli.arguments import STDIO, write_output
 from cardsign.cli.inquiry import Visit, VisitOptions, visit_options
 from cardsign.cli.talk import safe, say
 from cardsign.cli.views import render_verdict

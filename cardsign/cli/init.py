@@ -10,11 +10,7 @@ from typing import Any
 
 import click
 
-from cardsign.cli.arguments import (
-    STDIO,
-    json_option,
-    option_group,
-)
+from cardsign.cli.arguments import STDIO, json_option, option_group
 from cardsign.cli.options import (
     RECOVERY_VARIABLE,
     UnlockOptions,
@@ -31,12 +27,7 @@ from cardsign.cli.options import (
 from cardsign.cli.talk import print_json, say
 from cardsign.config import CONFIG_FILE, leads_outside
 from cardsign.errors import PassphraseFault, UsageFault
-from cardsign.issuer.beginning import (
-    IssuerPassphrases,
-    NewIssuer,
-    init_issuer,
-    init_keys,
-)
+from cardsign.issuer.beginning import IssuerPassphrases, NewIssuer, init_issuer, init_keys
 from cardsign.jose.algorithms import Alg
 from cardsign.keys.passphrase import PassphraseSource, new_passphrase, terminal_prompt
 from cardsign.keys.signers.access import user_policy

@@ -14,11 +14,7 @@ import click
 
 from cardsign.card.canonical import FULL_PROFILES
 from cardsign.card.document import Card
-from cardsign.cli.arguments import (
-    STDIO,
-    option_group,
-    read_input,
-)
+from cardsign.cli.arguments import STDIO, option_group, read_input
 from cardsign.cli.policy import (
     LoadedPolicy,
     TrustOptions,

@@ -15,10 +15,7 @@ from cardsign.card.interfaces import interfaces_of
 from cardsign.card.members import check_members
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import Json
-from cardsign.cli.arguments import (
-    json_option,
-    read_input,
-)
+from cardsign.cli.arguments import json_option, read_input
 from cardsign.cli.talk import print_json, safe
 from cardsign.errors import CanonicalizationError, SignatureRefused
 from cardsign.jose.jws import read_entry

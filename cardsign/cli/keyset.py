@@ -9,13 +9,7 @@ from typing import Final
 
 import click
 
-from cardsign.cli.arguments import (
-    STDIO,
-    json_option,
-    option_group,
-    read_input,
-    write_output,
-)
+from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
 from cardsign.cli.options import (
     KeystoreOptions,
     RecoveryOptions,
@@ -30,14 +24,7 @@ from cardsign.cli.options import (
     unlock_options,
 )
 from cardsign.cli.talk import print_json, safe, say
-from cardsign.cli.views import (
-    day,
-    keyset_json,
-    say_differences,
-    say_updated,
-    signing_lines,
-    whole,
-)
+from cardsign.cli.views import day, keyset_json, say_differences, say_updated, signing_lines, whole
 from cardsign.errors import UsageFault, in_file
 from cardsign.issuer.keyset import (
     KeysetChanges,
@@ -49,9 +36,7 @@ from cardsign.issuer.keyset import (
     sign_keyset,
     verify_keysets,
 )
-from cardsign.issuer.keyset import (
-    recover as recover_issuer,
-)
+from cardsign.issuer.keyset import recover as recover_issuer
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.history import read_draft
 from cardsign.keys.keysets import KEYSET_LIFETIME, differences

@@ -8,12 +8,7 @@ from typing import Any, Final
 import click
 
 from cardsign.card.document import Card
-from cardsign.cli.arguments import (
-    STDIO,
-    json_option,
-    read_input,
-    write_output,
-)
+from cardsign.cli.arguments import STDIO, json_option, read_input, write_output
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.lint.mend import Mending, fix

@@ -13,17 +13,9 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from cardsign.cli.arguments import (
-    json_option,
-)
+from cardsign.cli.arguments import json_option
 from cardsign.cli.inquiry import Outcome, loopback_option, make_asker, weightiest
-from cardsign.cli.policy import (
-    LoadedPolicy,
-    TrustOptions,
-    edit_options,
-    raise_lock,
-    trust_options,
-)
+from cardsign.cli.policy import LoadedPolicy, TrustOptions, edit_options, raise_lock, trust_options
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import day, kind_of
 from cardsign.errors import (

@@ -10,9 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cardsign.cli.arguments import (
-    option_group,
-)
+from cardsign.cli.arguments import option_group
 from cardsign.cli.talk import safe, say
 from cardsign.errors import FileMissing, LocalFault, UsageFault
 from cardsign.trust.bundle import read_statements

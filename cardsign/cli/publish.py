@@ -7,15 +7,8 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import (
-    json_option,
-    read_input,
-)
-from cardsign.cli.options import (
-    KeystoreOptions,
-    keystore_options,
-    project_config,
-)
+from cardsign.cli.arguments import json_option, read_input
+from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, say
 from cardsign.cli.views import say_withheld
 from cardsign.errors import UsageFault

@@ -8,11 +8,7 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import (
-    json_option,
-    option_group,
-    read_input,
-)
+from cardsign.cli.arguments import json_option, option_group, read_input
 from cardsign.cli.options import (
     KeystoreOptions,
     UnlockOptions,

@@ -6,12 +6,8 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import (
-    json_option,
-)
-from cardsign.cli.options import (
-    project_config,
-)
+from cardsign.cli.arguments import json_option
+from cardsign.cli.options import project_config
 from cardsign.cli.talk import print_json, say
 from cardsign.errors import FileMissing, UsageFault
 from cardsign.files import read_bytes, write_atomic

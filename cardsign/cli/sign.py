@@ -15,19 +15,8 @@ from cardsign.card.canonical import canonicalize as make_payload
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extended import AUDIENCE, MAX_SEQ, ExtendedMarker
-from cardsign.cli.arguments import (
-    STDIO,
-    json_option,
-    option_group,
-    read_input,
-    write_output,
-)
-from cardsign.cli.options import (
-    UnlockOptions,
-    public_option,
-    read_public,
-    unlock_options,
-)
+from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
+from cardsign.cli.options import UnlockOptions, public_option, read_public, unlock_options
 from cardsign.cli.talk import print_json, say, say_notes
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.issuer.signers import CardSigners, card_signers, external_signer

@@ -13,13 +13,7 @@ import click
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
-from cardsign.cli.arguments import (
-    STDIO,
-    json_option,
-    option_group,
-    read_input,
-    write_output,
-)
+from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
 from cardsign.cli.inquiry import (
     Inquiry,
     Named,

@@ -6,15 +6,8 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import (
-    STDIO,
-    write_output,
-)
-from cardsign.cli.options import (
-    KeystoreOptions,
-    keystore_options,
-    user_heads,
-)
+from cardsign.cli.arguments import STDIO, write_output
+from cardsign.cli.options import KeystoreOptions, keystore_options, user_heads
 from cardsign.cli.talk import say
 from cardsign.files import create_private, read_bytes, read_secret
 from cardsign.keys.backup import MAX_BACKUP_BYTES, decrypt, encrypt, pack, restore, unpack

@@ -10,14 +10,8 @@ from typing import Any
 
 import click
 
-from cardsign.cli.arguments import (
-    json_option,
-)
-from cardsign.cli.options import (
-    KeystoreOptions,
-    keystore_options,
-    project_config,
-)
+from cardsign.cli.arguments import json_option
+from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import audit_json, finding_json, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault

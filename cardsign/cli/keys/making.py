@@ -9,12 +9,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from cardsign.cli.arguments import (
-    STDIO,
-    json_option,
-    read_input,
-    write_output,
-)
+from cardsign.cli.arguments import STDIO, json_option, read_input, write_output
 from cardsign.cli.options import (
     UnlockOptions,
     actor,
@@ -38,12 +33,7 @@ from cardsign.keys.passphrase import (
     read_passphrase,
     terminal_prompt,
 )
-from cardsign.keys.signers.registry import (
-    check_possession,
-    custody_of,
-    fetch_public,
-    open_signer,
-)
+from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 from cardsign.keys.stores.opening import StorePlace, create_store, open_store
 from cardsign.keys.transfer import (
     MAX_KEY_FILE_BYTES,

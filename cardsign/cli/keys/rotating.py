@@ -8,15 +8,8 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import (
-    json_option,
-)
-from cardsign.cli.options import (
-    UnlockOptions,
-    moment,
-    project_config,
-    unlock_options,
-)
+from cardsign.cli.arguments import json_option
+from cardsign.cli.options import UnlockOptions, moment, project_config, unlock_options
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import (
     key_json,

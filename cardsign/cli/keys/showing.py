@@ -6,16 +6,8 @@ from datetime import UTC, datetime
 
 import click
 
-from cardsign.cli.arguments import (
-    STDIO,
-    json_option,
-    write_output,
-)
-from cardsign.cli.options import (
-    KeystoreOptions,
-    keystore_options,
-    project_config,
-)
+from cardsign.cli.arguments import STDIO, json_option, write_output
+from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import key_json
 from cardsign.errors import FetchFailed, UsageFault

@@ -9,15 +9,8 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import (
-    json_option,
-    write_output,
-)
-from cardsign.cli.options import (
-    KeystoreOptions,
-    keystore_options,
-    project_config,
-)
+from cardsign.cli.arguments import json_option, write_output
+from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.lifecycle import SHOWN_TIME

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import (
-    json_option,
-)
+from cardsign.cli.arguments import json_option
 from cardsign.cli.policy import (
     LoadedPolicy,
     TrustOptions,

@@ -12,15 +12,9 @@ from typing import Any, TypeVar
 import click
 
 from cardsign.card.canonical import DEFAULT_PROFILES
-from cardsign.cli.arguments import (
-    json_option,
-)
+from cardsign.cli.arguments import json_option
 from cardsign.cli.inquiry import is_url, loopback_option, make_asker
-from cardsign.cli.policy import (
-    LoadedPolicy,
-    TrustOptions,
-    edit_options,
-)
+from cardsign.cli.policy import LoadedPolicy, TrustOptions, edit_options
 from cardsign.cli.talk import ask_first, print_json, safe, say
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
 from cardsign.errors import NoVerdict, UsageFault, of_the_user

@@ -8,10 +8,7 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import (
-    json_option,
-    option_group,
-)
+from cardsign.cli.arguments import json_option, option_group
 from cardsign.cli.inquiry import Inquiry, Named
 from cardsign.cli.policy import LoadedPolicy, statements_option, trust_options
 from cardsign.cli.talk import print_json, safe
