@@ -285,6 +285,9 @@ def _allowed(configured: StorePlace) -> StorePlace:
     if isinstance(configured, Path):
         if leads_outside(Path.cwd(), configured, policy.folders):
             raise outside(configured, "the key store is a link to a place", configured)
+        for part in configured.rglob("*"):
+            if part.is_symlink() and leads_outside(Path.cwd(), part, policy.folders):
+                raise outside(part, "a part of the key store is a link to a place", part)
         return configured
     if configured.server in policy.databases:
         return configured

@@ -101,12 +101,17 @@ class TrustOptions:
 
         Raises:
             UsageFault: ``policy.not_found``: the one that is named; ``policy.malformed``,
-                ``lock.malformed``.
+                ``lock.malformed``; ``config.outside``: the one found here, or its lock, is a link
+                out of this folder that the user has not allowed.
             FileFault: It cannot be read.
         """
         path = self.find()
         if path is None:
             return None
+        named = self.trust_file is not None or bool(os.environ.get(VARIABLE))
+        found_here = not named and path == Path(POLICY_FILE)
+        if found_here:
+            _refuse_links_out_of_here(path)
         from cardsign.trust.policyfile import (  # needs pydantic, which --jwks does not
             identity_of,
             read_policy,
@@ -119,8 +124,6 @@ class TrustOptions:
                 "policy.not_found", "there is no such policy file", path=str(path)
             ) from fault
         floors = read_lock(lock_of(path))
-        named = self.trust_file is not None or bool(os.environ.get(VARIABLE))
-        found_here = not named and path == Path(POLICY_FILE)
         policy = policy.known_as(identity_of(path), floors)
         return LoadedPolicy(policy, path, floors, text, found_here)
 
@@ -242,6 +245,17 @@ def raise_lock(loaded: LoadedPolicy, states: IssuerStates) -> None:
         return
     for name in risen:
         say(f"trust.lock holds a newer keyset statement of {name}; commit it")
+
+
+def _refuse_links_out_of_here(path: Path) -> None:
+    """A stranger's folder may link its policy or lock to the user's own, which are written to."""
+    for one in (path, lock_of(path)):
+        if one.is_symlink():
+            from cardsign.config import leads_outside, outside  # they need the key store
+            from cardsign.keys.signers.access import user_policy
+
+            if leads_outside(Path.cwd(), one, user_policy(os.environ).folders):
+                raise outside(one, f"{one} is a link to a place", one)
 
 
 def _xdg(kind: str, default: str) -> Path:

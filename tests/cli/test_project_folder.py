@@ -208,3 +208,34 @@ def test_a_folder_that_cannot_be_meant_is_refused(cardsign: Cardsign, folders: s
     file.chmod(0o600)
     ended = cardsign("keys", "list")
     assert (ended.status, "config.malformed" in ended.err) == (2, True)
+
+
+PARTS = ["keystore.json", "audit.jsonl", "private", ".lock"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_part_of_a_clones_key_store_leads_to_another_project(
+    prod: Path, cardsign: Cardsign, part: str
+) -> None:
+    """Through a link in a real folder, `keys generate` rewrote the state of production's store."""
+    before = {file: file.read_bytes() for file in (prod / "keys").rglob("*") if file.is_file()}
+    shutil.copytree(prod / "keys", "keys")
+    there, here = prod / "keys" / part, Path("keys", part)
+    shutil.rmtree(here) if here.is_dir() else here.unlink(missing_ok=True)
+    here.symlink_to(there)
+    for command in (("keys", "generate"), ("sign", "card.json", "-o", "signed.json")):
+        ended = cardsign(*command)
+        assert (ended.status, "config.outside" in ended.err) == (2, True)
+    after = {file: file.read_bytes() for file in (prod / "keys").rglob("*") if file.is_file()}
+    assert after == before
+
+
+def test_a_part_of_a_key_store_may_lie_elsewhere_in_its_folder(
+    prod: Path, cardsign: Cardsign
+) -> None:
+    """The honest twin: what is linked stays in the project."""
+    shutil.copytree(prod / "keys", "keys")
+    Path("keys/keystore.json").rename("state.json")
+    Path("keys/keystore.json").symlink_to("../state.json")
+    ended = cardsign("keys", "generate")
+    assert ended.status == 0, ended.err

@@ -228,3 +228,65 @@ def test_a_statement_in_hand_is_compared_too(cardsign: Cardsign, tides: bytes) -
     assert written() == []
     digest = read_keyset(tides).digest
     assert cardsign(*words, "--keyset", "k.json", "--digest", digest).status == 0
+
+
+# ------------------------------------------------------------------ links out of a folder
+
+
+@pytest.fixture
+def own(cardsign: Cardsign, tides: bytes) -> Path:
+    """The user's own folder, which knows `partner` by his keyset and has a lock."""
+    with inside("own"):
+        Path("k.json").write_bytes(tides)
+        Path("r.json").write_bytes(peer.release(tides, PORTABLE))
+        words = ("--origin", HOME, "--keyset", "k.json", "--release", "r.json")
+        assert cardsign("trust", "add", "partner", *words).status == 0
+        return Path.cwd()
+
+
+def test_a_clone_that_links_its_lock_to_the_users_own_cannot_raise_it(
+    cardsign: Cardsign, own: Path
+) -> None:
+    """One `verify` there wrote the stranger's keyset into it as the floor of `partner` (S3)."""
+    before = (own / "trust.lock").read_bytes()
+    ahead = peer.keyset(epoch=2**40)
+    with inside("clone"):
+        Path("k.json").write_bytes(ahead)
+        Path("r.json").write_bytes(peer.release(ahead, PORTABLE))
+        Path("card.json").write_bytes(dump(signed(PORTABLE, key("card"))))
+        words = ("--origin", HOME, "--keyset", "k.json", "--release", "r.json")
+        assert cardsign("trust", "add", "partner", *words).status == 0
+        verify = ("verify", "card.json", "--issuer", "partner", "--statements", ".")
+        assert cardsign(*verify).status == 0  # with a lock of its own
+        Path("trust.lock").unlink()
+        Path("trust.lock").symlink_to("../own/trust.lock")
+        for command in (verify, ("trust", "remove", "partner"), ("trust", "pin", "partner")):
+            ended = cardsign(*command)
+            assert (ended.status, "config.outside" in ended.err) == (2, True)
+    assert (own / "trust.lock").read_bytes() == before
+
+
+def test_a_clone_that_links_its_policy_to_the_users_own_cannot_have_it_edited(
+    cardsign: Cardsign, own: Path
+) -> None:
+    """What is added in the clone would be believed in the user's own folder."""
+    before = (own / "trust.toml").read_bytes()
+    with inside("clone"):
+        Path("trust.toml").symlink_to("../own/trust.toml")
+        ended = cardsign("trust", "add", "acme", "--tofu", "--origin", EVIL)
+        assert (ended.status, "config.outside" in ended.err) == (2, True)
+        named = cardsign("trust", "list", "--trust", "trust.toml")  # which is the user's own word
+        assert (named.status, "partner" in named.text) == (0, True)
+    assert (own / "trust.toml").read_bytes() == before
+
+
+def test_a_policy_may_be_a_link_that_stays_in_its_folder(cardsign: Cardsign, own: Path) -> None:
+    """The honest twin."""
+    with inside("own"):
+        Path("shared").mkdir()
+        for name in ("trust.toml", "trust.lock"):
+            Path(name).rename(f"shared/{name}")
+            Path(name).symlink_to(f"shared/{name}")
+        assert cardsign("trust", "remove", "partner").status == 0
+        assert "partner" not in Path("shared/trust.toml").read_text()
+        assert "partner" not in Path("shared/trust.lock").read_text()
