@@ -355,6 +355,8 @@ def _fault(exc: OSError, path: Path, otherwise: str) -> FileFault:
 #: Parts of one dotted key or table header. Our deepest has four; `tomllib` takes time that grows
 #: with the square of their number.
 MAX_KEY_PARTS: Final = 16
+#: Brackets within one another. Ours are at most four; a place deep within them is long to name.
+MAX_TOML_DEPTH: Final = 16
 _TOML_TOKEN: Final = re.compile(
     r"""\"{3}(?:[^\\]|\\.)*?\"{3,5}|'{3}.*?'{3,5}|(?P<part>"(?:[^"\\\n]|\\.)*"|'[^'\n]*'"""
     r"""|[A-Za-z0-9_-]+)|(?P<dot>\.)|(?P<blank>[ \t]+)|\#[^\n]*|.""",
@@ -370,18 +372,16 @@ def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
             or values are nested too deeply. `tomllib` names line and column at the message's end.
     """
     text = untrusted_bytes.decode()
-    dots = 0
+    dots = depth = 0
     for token in _TOML_TOKEN.finditer(text):
         dots += token.lastgroup == "dot"
-        if dots >= MAX_KEY_PARTS:
-            line = text.count("\n", 0, token.start()) + 1
-            column = token.start() - text.rfind("\n", 0, token.start())
-            raise ValueError(
-                f"A key has more than {MAX_KEY_PARTS} parts (at line {line}, column {column})"
-            )
         if token.lastgroup is None:
             dots = 0
-    try:
-        return tomllib.loads(text)
-    except RecursionError as exc:
-        raise ValueError("Values are nested too deeply (at line 1, column 1)") from exc
+            depth += (token[0] in "[{") - (token[0] in "]}")
+        if dots >= MAX_KEY_PARTS or depth > MAX_TOML_DEPTH:
+            line = text.count("\n", 0, token.start()) + 1
+            column = token.start() - text.rfind("\n", 0, token.start())
+            parts = f"A key has more than {MAX_KEY_PARTS} parts"
+            what = "Values are nested too deeply" if depth > MAX_TOML_DEPTH else parts
+            raise ValueError(f"{what} (at line {line}, column {column})")
+    return tomllib.loads(text)

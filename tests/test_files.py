@@ -445,3 +445,18 @@ def test_keys_of_many_parts_are_read_and_dots_elsewhere_are_no_keys() -> None:
     members = files.read_toml(text.encode())
     assert (members["s"], members["m"], members["l"]) == (dots, dots, dots)
     assert members["f"] == 1.5
+
+
+@pytest.mark.parametrize("pair", ["[]", ("{a=", "}")], ids=["lists", "tables"])
+def test_deep_brackets_are_refused_unread(
+    pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 MB of zeros in 240 lists cost 12 s and 1 GB: each one's place was named by its depth."""
+    opening, closing = pair
+    deep = files.MAX_TOML_DEPTH
+    text = f"x = {opening * deep}1{closing * deep}\n" + "y = '[[{'  # [[{\n" + "z = [[1]]\n"
+    assert files.read_toml(text.encode())["z"] == [[1]]
+    monkeypatch.setattr("cardsign.files.tomllib.loads", lambda text: pytest.fail("it was parsed"))
+    deeper = f"\nx = {opening * (deep + 1)}1{closing * (deep + 1)}"
+    with pytest.raises(ValueError, match=r"nested too deeply \(at line 2, column"):
+        files.read_toml(deeper.encode())

@@ -121,7 +121,7 @@ def test_anchors(alice: PrivateKey, bob: PrivateKey) -> None:
 REFUSED: dict[str, tuple[str, int, str]] = {
     "no TOML": ("format = 1\nname", 2, "not TOML"),
     "an open list": ("format = 1\norigins = [", 2, "not TOML"),
-    "nesting without end": ("format = 1\nx = " + "[" * 9000, 1, "nested"),
+    "nesting without end": ("format = 1\nx = " + "[" * 9000, 2, "nested"),
     "no format": ("", 1, "lacks 'format'"),
     "a newer format": ("format = 2", 1, "expected at most 1"),
     "a format that is a truth": ("format = true", 1, "expected a whole number"),
