@@ -27,7 +27,13 @@ from cardsign.cli.options import (
 from cardsign.cli.talk import print_json, say
 from cardsign.config import CONFIG_FILE, leads_outside
 from cardsign.errors import PassphraseFault, UsageFault
-from cardsign.issuer.beginning import IssuerPassphrases, NewIssuer, init_issuer, init_keys
+from cardsign.issuer.beginning import (
+    IssuerPassphrases,
+    NewIssuer,
+    check_new_folder,
+    init_issuer,
+    init_keys,
+)
 from cardsign.jose.algorithms import Alg
 from cardsign.keys.passphrase import PassphraseSource, new_passphrase, terminal_prompt
 from cardsign.keys.signers.access import user_policy
@@ -173,6 +179,7 @@ def init(
     if simple:
         made = init_keys(Path(), place, keystore.new_passphrase, origin=issuer, **usual)
     elif issuer is None:
+        check_new_folder(Path(), None)
         raise UsageFault("usage.conflict", "name the origin, --issuer https://HOST, or --simple")
     else:
         made = init_issuer(

@@ -313,14 +313,18 @@ def test_a_kms_that_answers_with_another_key_signs_nothing(
 
 @pytest.mark.needs_softhsm
 @pytest.mark.parametrize("words", [SIGN + " --key {uri}", "keys import --custody {uri}"])
-def test_a_token_that_is_absent_signs_nothing(words: str, store: Path) -> None:
+def test_a_token_that_is_absent_signs_nothing(words: str, store: Path, cardsign: Cardsign) -> None:
     """In a process of its own, since the library reads its configuration once."""
     Path("tokens").mkdir()
     Path("softhsm2.conf").write_text(f"directories.tokendir = {Path('tokens').resolve()}\n")
     uri = "pkcs11:token=absent;object=cards"
-    edited(
-        store / "keystore.json",
-        lambda document: document["keys"][0].update(custody=uri, private="elsewhere"),
+    keys = DirectoryStore.open(store)
+    forge(
+        keys,
+        lambda state: replace(
+            state, keys=(replace(state.keys[0], custody=uri, private="elsewhere"), *state.keys[1:])
+        ),
+        kept=len(keys.read_audit().splitlines()),
     )
     environment = {
         **os.environ,
@@ -328,6 +332,7 @@ def test_a_token_that_is_absent_signs_nothing(words: str, store: Path) -> None:
         "CARDSIGN_PKCS11_MODULE": str(library()),
         "CARDSIGN_PIN": "1234",
     }
+    assert cardsign("keys", "list").status == 0  # so that this user has seen the newest state
     before = digest()
 
     done = subprocess.run(
