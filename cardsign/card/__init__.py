@@ -66,86 +66,21 @@ if TYPE_CHECKING:
     from cardsign.card.tree import write as write
 
 _NAMES = {
-    "cardsign.card.canonical": (
-        "DEFAULT_PROFILES",
-        "FULL_PROFILES",
-        "OPT_IN_PROFILES",
-        "PROFILES",
-        "Payload",
-        "Unsigned",
-        "canonicalize",
+    "canonical": (
+        "DEFAULT_PROFILES FULL_PROFILES OPT_IN_PROFILES PROFILES Payload Unsigned canonicalize"
     ),
-    "cardsign.card.coverage": (
-        "Excuse",
-        "Payloads",
-        "Uncovered",
-        "left_open",
-        "uncovered_parts",
+    "coverage": "Excuse Payloads Uncovered left_open uncovered_parts",
+    "document": "Card Generation MAX_SIGNATURES render",
+    "extended": (
+        "AUDIENCE EXTENDED_URI ExtendedMarker MAX_EXP MAX_SEQ declares_extended_card "
+        "find_marker mark with_marker"
     ),
-    "cardsign.card.document": (
-        "Card",
-        "Generation",
-        "MAX_SIGNATURES",
-        "render",
-    ),
-    "cardsign.card.extended": (
-        "AUDIENCE",
-        "EXTENDED_URI",
-        "ExtendedMarker",
-        "MAX_EXP",
-        "MAX_SEQ",
-        "declares_extended_card",
-        "find_marker",
-        "mark",
-        "with_marker",
-    ),
-    "cardsign.card.interfaces": (
-        "Interface",
-        "check_interfaces",
-        "current_interfaces",
-        "interfaces_of",
-    ),
-    "cardsign.card.members": (
-        "MemberProblem",
-        "check_is_agent_card",
-        "check_members",
-        "token_claims",
-    ),
-    "cardsign.card.schema": (
-        "CARD_0_3",
-        "CARD_1_0",
-        "Field",
-        "Kind",
-        "Message",
-        "Shape",
-        "fold",
-    ),
-    "cardsign.card.security": (
-        "Scheme",
-        "flat_requirements",
-        "requirements_of",
-        "schemes_of",
-    ),
-    "cardsign.card.serialize": (
-        "is_plain",
-        "jcs",
-        "plain_jcs",
-    ),
-    "cardsign.card.strictjson": (
-        "Json",
-        "MAX_CARD_BYTES",
-        "MAX_DEPTH",
-        "append",
-        "parse_object",
-        "pointer",
-        "split",
-    ),
-    "cardsign.card.tree": (
-        "Node",
-        "Source",
-        "listed",
-        "read",
-        "write",
-    ),
+    "interfaces": "Interface check_interfaces current_interfaces interfaces_of",
+    "members": "MemberProblem check_is_agent_card check_members token_claims",
+    "schema": "CARD_0_3 CARD_1_0 Field Kind Message Shape fold",
+    "security": "Scheme flat_requirements requirements_of schemes_of",
+    "serialize": "is_plain jcs plain_jcs",
+    "strictjson": "Json MAX_CARD_BYTES MAX_DEPTH append parse_object pointer split",
+    "tree": "Node Source listed read write",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -9,9 +9,6 @@ if TYPE_CHECKING:
     from cardsign.cli.commands import main as main
 
 _NAMES = {
-    "cardsign.cli.commands": (
-        "command_line",
-        "main",
-    ),
+    "commands": "command_line main",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

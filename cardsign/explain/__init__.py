@@ -23,29 +23,12 @@ if TYPE_CHECKING:
     from cardsign.explain.report import Signed as Signed
 
 _NAMES = {
-    "cardsign.explain.comparison": (
-        "MAX_CHANGES",
-        "MAX_PARTINGS",
-        "differences",
-    ),
-    "cardsign.explain.explanation": (
-        "MAX_LISTED",
-        "explain_card",
-    ),
-    "cardsign.explain.predictions": ("VERIFIERS",),
-    "cardsign.explain.repairs": (
-        "Suspect",
-        "search",
-    ),
-    "cardsign.explain.report": (
-        "Change",
-        "Explanation",
-        "Parting",
-        "HeldAt",
-        "Problem",
-        "ProfilePayload",
-        "SignatureExplanation",
-        "Signed",
+    "comparison": "MAX_CHANGES MAX_PARTINGS differences",
+    "explanation": "MAX_LISTED explain_card",
+    "predictions": "VERIFIERS",
+    "repairs": "Suspect search",
+    "report": (
+        "Change Explanation HeldAt Parting Problem ProfilePayload SignatureExplanation Signed"
     ),
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -13,15 +13,7 @@ if TYPE_CHECKING:
     from cardsign.integrations.calling import send_text as send_text
 
 _NAMES = {
-    "cardsign.integrations.a2a_sdk": (
-        "CardNotTrusted",
-        "TrustedCardResolver",
-        "card_signer",
-        "signature_verifier",
-    ),
-    "cardsign.integrations.calling": (
-        "Reply",
-        "send_text",
-    ),
+    "a2a_sdk": "CardNotTrusted TrustedCardResolver card_signer signature_verifier",
+    "calling": "Reply send_text",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -43,57 +43,16 @@ if TYPE_CHECKING:
     from cardsign.issuer.signers import external_signer as external_signer
 
 _NAMES = {
-    "cardsign.issuer.beginning": (
-        "IssuerPassphrases",
-        "NewIssuer",
-        "init_issuer",
-        "init_keys",
+    "beginning": "IssuerPassphrases NewIssuer init_issuer init_keys",
+    "ending": "Revocation destroy_key retire_key revoke_key",
+    "keyset": (
+        "KeysetChanges KeysetDraft PublishedKeyset Recovery draft_keyset find_public "
+        "publish_keyset recover review_keyset show_keyset sign_keyset verify_keysets"
     ),
-    "cardsign.issuer.ending": (
-        "Revocation",
-        "destroy_key",
-        "retire_key",
-        "revoke_key",
-    ),
-    "cardsign.issuer.keyset": (
-        "KeysetChanges",
-        "KeysetDraft",
-        "PublishedKeyset",
-        "Recovery",
-        "draft_keyset",
-        "find_public",
-        "publish_keyset",
-        "recover",
-        "review_keyset",
-        "show_keyset",
-        "sign_keyset",
-        "verify_keysets",
-    ),
-    "cardsign.issuer.publishing": (
-        "Published",
-        "publish_cards",
-    ),
-    "cardsign.issuer.recovery": (
-        "make_recovery_key",
-        "open_recovery_key",
-    ),
-    "cardsign.issuer.release": (
-        "ReleaseChanges",
-        "RenewedRelease",
-        "TakenUp",
-        "is_release_due",
-        "needed_keyset",
-        "renew_release",
-    ),
-    "cardsign.issuer.rotation": (
-        "Rotation",
-        "WaitingDraft",
-        "rotate_keys",
-    ),
-    "cardsign.issuer.signers": (
-        "CardSigners",
-        "card_signers",
-        "external_signer",
-    ),
+    "publishing": "Published publish_cards",
+    "recovery": "make_recovery_key open_recovery_key",
+    "release": "ReleaseChanges RenewedRelease TakenUp is_release_due needed_keyset renew_release",
+    "rotation": "Rotation WaitingDraft rotate_keys",
+    "signers": "CardSigners card_signers external_signer",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

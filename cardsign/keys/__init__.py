@@ -112,140 +112,41 @@ if TYPE_CHECKING:
     from cardsign.keys.transfer import import_private_key as import_private_key
 
 _NAMES = {
-    "cardsign.keys.audit": (
-        "AuditEvent",
-        "AuditLine",
-        "check_vouched",
-        "check_witnessed",
-        "extend",
-        "verify_chain",
+    "audit": "AuditEvent AuditLine check_vouched check_witnessed extend verify_chain",
+    "backup": "MAX_BACKUP_BYTES decrypt encrypt pack restore unpack",
+    "doctor": "Examined Finding coming_findings examine_store",
+    "envelope": (
+        "DEFAULT_COST KeyLabel MAX_ENVELOPE_BYTES MAX_KDF_MEMORY MIN_WRITTEN_N ScryptCost "
+        "UnsafeScryptCost open_envelope seal"
     ),
-    "cardsign.keys.backup": (
-        "MAX_BACKUP_BYTES",
-        "decrypt",
-        "encrypt",
-        "pack",
-        "restore",
-        "unpack",
+    "heads": "SeenHeads UserHeads",
+    "history": (
+        "StatementFiles StatementHistory check_signed note_keyset note_release read_draft "
+        "write_draft"
     ),
-    "cardsign.keys.doctor": (
-        "Finding",
-        "Examined",
-        "examine_store",
-        "coming_findings",
+    "keysets": (
+        "Difference KEY_LIFETIME KeysetPlan QuorumSignatures check_draft check_not_needed "
+        "check_step draft_next draft_recovery quorum_signatures"
     ),
-    "cardsign.keys.envelope": (
-        "DEFAULT_COST",
-        "KeyLabel",
-        "MAX_ENVELOPE_BYTES",
-        "MAX_KDF_MEMORY",
-        "MIN_WRITTEN_N",
-        "ScryptCost",
-        "UnsafeScryptCost",
-        "open_envelope",
-        "seal",
+    "lifecycle": (
+        "Change DEFAULT_SETTINGS SHOWN_TIME TimelineSettings Waiting cards_to_sign "
+        "record_publication standby_of"
     ),
-    "cardsign.keys.heads": (
-        "SeenHeads",
-        "UserHeads",
+    "model": (
+        "AuditHead ENDED KeyRecord KeyTimes MAX_PUBLICATIONS PUBLISHED Publication "
+        "PublishedCard REVOCATION_REASONS ROLES RevocationReason Role StoreState TRANSITIONS "
+        "check_transition dump_state file_custody load_state same_custody"
     ),
-    "cardsign.keys.history": (
-        "StatementFiles",
-        "StatementHistory",
-        "check_signed",
-        "note_keyset",
-        "note_release",
-        "read_draft",
-        "write_draft",
+    "passphrase": (
+        "MAX_FILE_BYTES PassphraseSource VARIABLE check_strength new_passphrase read_passphrase "
+        "terminal_prompt"
     ),
-    "cardsign.keys.keysets": (
-        "Difference",
-        "KEY_LIFETIME",
-        "KeysetPlan",
-        "QuorumSignatures",
-        "check_draft",
-        "check_not_needed",
-        "check_step",
-        "draft_next",
-        "draft_recovery",
-        "quorum_signatures",
+    "releases": (
+        "ReleasePlan SKEW card_digest draft_following is_early past_half_life settled_cards"
     ),
-    "cardsign.keys.lifecycle": (
-        "Change",
-        "DEFAULT_SETTINGS",
-        "SHOWN_TIME",
-        "TimelineSettings",
-        "Waiting",
-        "cards_to_sign",
-        "record_publication",
-        "standby_of",
-    ),
-    "cardsign.keys.model": (
-        "AuditHead",
-        "ENDED",
-        "KeyRecord",
-        "KeyTimes",
-        "MAX_PUBLICATIONS",
-        "PUBLISHED",
-        "Publication",
-        "PublishedCard",
-        "REVOCATION_REASONS",
-        "ROLES",
-        "RevocationReason",
-        "Role",
-        "StoreState",
-        "TRANSITIONS",
-        "check_transition",
-        "dump_state",
-        "file_custody",
-        "load_state",
-        "same_custody",
-    ),
-    "cardsign.keys.passphrase": (
-        "MAX_FILE_BYTES",
-        "PassphraseSource",
-        "VARIABLE",
-        "check_strength",
-        "new_passphrase",
-        "read_passphrase",
-        "terminal_prompt",
-    ),
-    "cardsign.keys.releases": (
-        "ReleasePlan",
-        "SKEW",
-        "card_digest",
-        "draft_following",
-        "is_early",
-        "past_half_life",
-        "settled_cards",
-    ),
-    "cardsign.keys.renewal": (
-        "DRAFT_FILE",
-        "Renewal",
-        "next_draft",
-        "plan_renewal",
-        "says_more",
-    ),
-    "cardsign.keys.rotation": (
-        "Step",
-        "next_change",
-        "refresh_hint",
-        "steps",
-        "take",
-    ),
-    "cardsign.keys.timeline": (
-        "TimelineRow",
-        "Phase",
-        "Span",
-        "extent",
-        "key_rows",
-        "statement_rows",
-    ),
-    "cardsign.keys.transfer": (
-        "MAX_KEY_FILE_BYTES",
-        "export_private",
-        "export_public",
-        "import_private_key",
-    ),
+    "renewal": "DRAFT_FILE Renewal next_draft plan_renewal says_more",
+    "rotation": "Step next_change refresh_hint steps take",
+    "timeline": "Phase Span TimelineRow extent key_rows statement_rows",
+    "transfer": "MAX_KEY_FILE_BYTES export_private export_public import_private_key",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -14,16 +14,8 @@ if TYPE_CHECKING:
     from cardsign.lint.targets import lint_document as lint_document
 
 _NAMES = {
-    "cardsign.lint.mend": (
-        "Mending",
-        "camel_case",
-        "fix",
-    ),
-    "cardsign.lint.rules": ("Finding",),
-    "cardsign.lint.targets": (
-        "RULES",
-        "TARGETS",
-        "lint_document",
-    ),
+    "mend": "Mending camel_case fix",
+    "rules": "Finding",
+    "targets": "RULES TARGETS lint_document",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -75,93 +75,30 @@ if TYPE_CHECKING:
     from cardsign.net.transport import tcp_dial as tcp_dial
 
 _NAMES = {
-    "cardsign.net.addresses": (
-        "IPAddress",
-        "Loopback",
-        "check_address",
-        "resolve",
-        "system_resolver",
+    "addresses": "IPAddress Loopback check_address resolve system_resolver",
+    "asker": "Asker MAX_COOLING",
+    "cache": (
+        "AnswerCache ENTRY_COST Entry Freshness Headers MAX_SAID freshened freshness http_date "
+        "same_version validators"
     ),
-    "cardsign.net.asker": (
-        "Asker",
-        "MAX_COOLING",
+    "credentials": (
+        "BASIC BEARER Credential CredentialSource CredentialStore Errand Header Manner "
+        "demands_credentials manner_of parse_manner read_credentials"
     ),
-    "cardsign.net.cache": (
-        "AnswerCache",
-        "ENTRY_COST",
-        "Entry",
-        "Freshness",
-        "Headers",
-        "MAX_SAID",
-        "freshened",
-        "freshness",
-        "http_date",
-        "same_version",
-        "validators",
+    "discovery": (
+        "Discoverer Discovery OVERTAKEN_SECONDS REFRESH_SECONDS RETRY_INTERVAL Refresher gather "
+        "home_of"
     ),
-    "cardsign.net.credentials": (
-        "BASIC",
-        "BEARER",
-        "Credential",
-        "CredentialSource",
-        "Errand",
-        "Header",
-        "Manner",
-        "CredentialStore",
-        "demands_credentials",
-        "manner_of",
-        "parse_manner",
-        "read_credentials",
+    "endpoints": "Endpoint endpoints_of is_outside",
+    "extended": (
+        "Ground MAX_ANSWER_BYTES PeerError ask_for_extended_card card_bytes meet_extended "
+        "request_body result_of"
     ),
-    "cardsign.net.discovery": (
-        "Discoverer",
-        "Discovery",
-        "OVERTAKEN_SECONDS",
-        "REFRESH_SECONDS",
-        "RETRY_INTERVAL",
-        "Refresher",
-        "gather",
-        "home_of",
+    "fetch": "Absent DEFAULT_POLICY DEFAULT_WIRE FetchPolicy Wire fetch_document user_agent",
+    "guarded": (
+        "ANSWER_SECONDS AsyncGuardedTransport EVENT_IDLE_SECONDS EVENT_TOTAL_SECONDS "
+        "GuardRefused GuardTimedOut GuardedTransport"
     ),
-    "cardsign.net.endpoints": (
-        "Endpoint",
-        "endpoints_of",
-        "is_outside",
-    ),
-    "cardsign.net.extended": (
-        "Ground",
-        "MAX_ANSWER_BYTES",
-        "PeerError",
-        "ask_for_extended_card",
-        "card_bytes",
-        "meet_extended",
-        "request_body",
-        "result_of",
-    ),
-    "cardsign.net.fetch": (
-        "Absent",
-        "DEFAULT_POLICY",
-        "DEFAULT_WIRE",
-        "FetchPolicy",
-        "Wire",
-        "fetch_document",
-        "user_agent",
-    ),
-    "cardsign.net.guarded": (
-        "ANSWER_SECONDS",
-        "AsyncGuardedTransport",
-        "EVENT_IDLE_SECONDS",
-        "EVENT_TOTAL_SECONDS",
-        "GuardRefused",
-        "GuardTimedOut",
-        "GuardedTransport",
-    ),
-    "cardsign.net.transport": (
-        "Deadline",
-        "DeadlineStream",
-        "PinnedBackend",
-        "Route",
-        "tcp_dial",
-    ),
+    "transport": "Deadline DeadlineStream PinnedBackend Route tcp_dial",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -19,23 +19,11 @@ if TYPE_CHECKING:
     from cardsign.publish.publication import published_card as published_card
 
 _NAMES = {
-    "cardsign.publish.checks": (
-        "CheckedIssued",
-        "Issued",
-    ),
-    "cardsign.publish.generation": (
-        "CURRENT_FILE",
-        "Generation",
-        "STATEMENT_MEDIA_TYPE",
-        "load_current",
-    ),
-    "cardsign.publish.publication": (
-        "DEFAULT_MAX_AGE",
-        "next_change_by",
-        "publication_of",
-        "publish_generation",
-        "publish_statements",
-        "published_card",
+    "checks": "CheckedIssued Issued",
+    "generation": "CURRENT_FILE Generation STATEMENT_MEDIA_TYPE load_current",
+    "publication": (
+        "DEFAULT_MAX_AGE next_change_by publication_of publish_generation publish_statements "
+        "published_card"
     ),
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -19,23 +19,11 @@ if TYPE_CHECKING:
     from cardsign.server.snapshot import Snapshot as Snapshot
 
 _NAMES = {
-    "cardsign.server.access": (
-        "MAX_TOKEN_FILE_BYTES",
-        "TokenTable",
-        "create_token",
-    ),
-    "cardsign.server.app": (
-        "ServerConfig",
-        "create_app",
-    ),
-    "cardsign.server.asgi": ("AsgiApplication",),
-    "cardsign.server.jsonrpc": ("MAX_REQUEST_BYTES",),
-    "cardsign.server.run": ("serve",),
-    "cardsign.server.snapshot": (
-        "Document",
-        "LEAST_MAX_AGE",
-        "Lifetime",
-        "Snapshot",
-    ),
+    "access": "MAX_TOKEN_FILE_BYTES TokenTable create_token",
+    "app": "ServerConfig create_app",
+    "asgi": "AsgiApplication",
+    "jsonrpc": "MAX_REQUEST_BYTES",
+    "run": "serve",
+    "snapshot": "Document LEAST_MAX_AGE Lifetime Snapshot",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -55,65 +55,20 @@ if TYPE_CHECKING:
     from cardsign.statements.succession import check_successor as check_successor
 
 _NAMES = {
-    "cardsign.statements.envelope": (
-        "Counted",
-        "Envelope",
-        "GoodSignatures",
-        "MAX_SIGNATURES",
-        "MAX_STATEMENT_BYTES",
-        "MAX_STATEMENT_DEPTH",
-        "StatementRefused",
-        "TYP_KEYSET",
-        "TYP_RELEASE",
-        "Typ",
-        "check_past",
-        "check_times",
-        "count",
-        "read_envelope",
+    "envelope": (
+        "Counted Envelope GoodSignatures MAX_SIGNATURES MAX_STATEMENT_BYTES MAX_STATEMENT_DEPTH "
+        "StatementRefused TYP_KEYSET TYP_RELEASE Typ check_past check_times count read_envelope"
     ),
-    "cardsign.statements.keyset": (
-        "KEYSET_FORMAT",
-        "KeysetId",
-        "KeysetStatement",
-        "MAX_HOLDERS",
-        "MAX_KEYSET_LIFETIME",
-        "Quorum",
-        "Role",
-        "RootKey",
-        "StatementKey",
-        "draft_keyset",
-        "keyset_id",
-        "keyset_of",
-        "read_keyset",
+    "keyset": (
+        "KEYSET_FORMAT KeysetId KeysetStatement MAX_HOLDERS MAX_KEYSET_LIFETIME Quorum Role "
+        "RootKey StatementKey draft_keyset keyset_id keyset_of read_keyset"
     ),
-    "cardsign.statements.members": (
-        "DIGEST",
-        "HOLDER",
-        "ISSUER",
-        "THUMBPRINT",
+    "members": "DIGEST HOLDER ISSUER THUMBPRINT",
+    "release": (
+        "FLOOR_EXTENDED KIND_PUBLIC ListedCard MAX_RELEASE_LIFETIME RELEASE_FORMAT "
+        "ReleaseStatement check_release draft_release effective_revoked read_release release_of"
     ),
-    "cardsign.statements.release": (
-        "FLOOR_EXTENDED",
-        "KIND_PUBLIC",
-        "ListedCard",
-        "MAX_RELEASE_LIFETIME",
-        "RELEASE_FORMAT",
-        "ReleaseStatement",
-        "check_release",
-        "draft_release",
-        "effective_revoked",
-        "read_release",
-        "release_of",
-    ),
-    "cardsign.statements.signing": (
-        "add_signature",
-        "sign_statement",
-    ),
-    "cardsign.statements.succession": (
-        "RootPin",
-        "check_first",
-        "check_recovery",
-        "check_successor",
-    ),
+    "signing": "add_signature sign_statement",
+    "succession": "RootPin check_first check_recovery check_successor",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -12,12 +12,6 @@ if TYPE_CHECKING:
     from cardsign.testing.fake_issuer import payload_of as payload_of
 
 _NAMES = {
-    "cardsign.testing.fake_issuer": (
-        "FakeIssuer",
-        "card_digest",
-        "digest_of",
-        "members_of",
-        "payload_of",
-    ),
+    "fake_issuer": "FakeIssuer card_digest digest_of members_of payload_of",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

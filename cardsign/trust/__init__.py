@@ -92,112 +92,34 @@ if TYPE_CHECKING:
     from cardsign.trust.statements import receive as receive
 
 _NAMES = {
-    "cardsign.trust.bundle": (
-        "BUNDLE_FORMAT",
-        "MAX_BUNDLE_BYTES",
-        "is_bundle",
-        "read_bundle",
-        "read_statements",
-        "write_bundle",
+    "bundle": "BUNDLE_FORMAT MAX_BUNDLE_BYTES is_bundle read_bundle read_statements write_bundle",
+    "enroll": "newest_keyset newest_release",
+    "lock": (
+        "ISSUER_NAME LOCK_FORMAT POLICY_FILE ReleaseFloor RollbackFloor editing floor_to_json "
+        "lock_of raise_floor raise_floors read_lock remove_floor"
     ),
-    "cardsign.trust.enroll": (
-        "newest_keyset",
-        "newest_release",
+    "policy": (
+        "Anchor AtOrigin CardUrl Enrolment Expectation Extended Holder Issuer JwksAnchor "
+        "KeysAnchor KeysetAnchor Limits MAX_CARDS MAX_SKEW Policy PublicSubject TofuAnchor "
+        "public_subject"
     ),
-    "cardsign.trust.lock": (
-        "ISSUER_NAME",
-        "LOCK_FORMAT",
-        "POLICY_FILE",
-        "ReleaseFloor",
-        "RollbackFloor",
-        "editing",
-        "floor_to_json",
-        "lock_of",
-        "raise_floor",
-        "raise_floors",
-        "read_lock",
-        "remove_floor",
+    "policyedit": (
+        "EMPTY_POLICY anchor_members anchor_text anchored edit_policy minus plus with_anchor "
+        "with_issuer without_issuer"
     ),
-    "cardsign.trust.policy": (
-        "Anchor",
-        "AtOrigin",
-        "CardUrl",
-        "Enrolment",
-        "Expectation",
-        "Extended",
-        "Holder",
-        "Issuer",
-        "JwksAnchor",
-        "KeysAnchor",
-        "KeysetAnchor",
-        "Limits",
-        "MAX_CARDS",
-        "MAX_SKEW",
-        "Policy",
-        "PublicSubject",
-        "TofuAnchor",
-        "public_subject",
+    "policyfile": "Profile identity_of parse_policy read_policy",
+    "policylines": "Lines Location",
+    "refresh": "FetchResult Fetcher REFRESH_INTERVAL Refreshed refresh_issuer",
+    "resolve": (
+        "AcceptedKey IssuerTrust KEYSET_NOTICE Outlook WeighedReason Weight end_of outlook "
+        "resolve_issuer"
     ),
-    "cardsign.trust.policyedit": (
-        "EMPTY_POLICY",
-        "anchor_members",
-        "anchor_text",
-        "anchored",
-        "edit_policy",
-        "minus",
-        "plus",
-        "with_anchor",
-        "with_issuer",
-        "without_issuer",
+    "state": (
+        "DirectoryStates IssuerState IssuerStates MAX_PASSED NO_STATES TransientStates "
+        "read_state rollback_floor state_bytes"
     ),
-    "cardsign.trust.policyfile": (
-        "Profile",
-        "identity_of",
-        "parse_policy",
-        "read_policy",
-    ),
-    "cardsign.trust.policylines": (
-        "Lines",
-        "Location",
-    ),
-    "cardsign.trust.refresh": (
-        "FetchResult",
-        "Fetcher",
-        "Refreshed",
-        "REFRESH_INTERVAL",
-        "refresh_issuer",
-    ),
-    "cardsign.trust.resolve": (
-        "AcceptedKey",
-        "IssuerTrust",
-        "KEYSET_NOTICE",
-        "Outlook",
-        "WeighedReason",
-        "Weight",
-        "end_of",
-        "outlook",
-        "resolve_issuer",
-    ),
-    "cardsign.trust.state": (
-        "DirectoryStates",
-        "IssuerState",
-        "IssuerStates",
-        "MAX_PASSED",
-        "NO_STATES",
-        "TransientStates",
-        "read_state",
-        "rollback_floor",
-        "state_bytes",
-    ),
-    "cardsign.trust.statements": (
-        "Chosen",
-        "Evidence",
-        "MAX_CHAIN_BYTES",
-        "MAX_STEPS",
-        "NO_EVIDENCE",
-        "Walk",
-        "choose_release",
-        "receive",
+    "statements": (
+        "Chosen Evidence MAX_CHAIN_BYTES MAX_STEPS NO_EVIDENCE Walk choose_release receive"
     ),
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -26,34 +26,14 @@ if TYPE_CHECKING:
     from cardsign.verify.verdict import verify_card as verify_card
 
 _NAMES = {
-    "cardsign.verify.cache": (
-        "Matter",
-        "VerdictCache",
+    "cache": "Matter VerdictCache",
+    "decision": "Decision decided_by",
+    "extended": "examine_extended",
+    "report": (
+        "Answer Answers NotTrusted Report SignatureReport SignatureVerdict StatementUsed "
+        "Verdict VerifiedCard ask_again"
     ),
-    "cardsign.verify.decision": (
-        "Decision",
-        "decided_by",
-    ),
-    "cardsign.verify.extended": ("examine_extended",),
-    "cardsign.verify.report": (
-        "Answer",
-        "Answers",
-        "NotTrusted",
-        "Report",
-        "SignatureReport",
-        "SignatureVerdict",
-        "StatementUsed",
-        "Verdict",
-        "VerifiedCard",
-        "ask_again",
-    ),
-    "cardsign.verify.signature": (
-        "MAX_EXPLAINED_VALUES",
-        "matching_payloads",
-    ),
-    "cardsign.verify.verdict": (
-        "examine_card",
-        "verify_card",
-    ),
+    "signature": "MAX_EXPLAINED_VALUES matching_payloads",
+    "verdict": "examine_card verify_card",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -8,6 +8,6 @@ if TYPE_CHECKING:
     from cardsign.card.profiles.prune import upgrade as upgrade
 
 _NAMES = {
-    "cardsign.card.profiles.prune": ("upgrade",),
+    "prune": "upgrade",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -21,25 +21,8 @@ if TYPE_CHECKING:
     from cardsign.keys.signers.uri import parse_uri as parse_uri
 
 _NAMES = {
-    "cardsign.keys.signers.access": (
-        "MODULE_VARIABLE",
-        "RemoteKey",
-        "UserSecrets",
-        "read_signer_policy",
-        "user_file",
-        "user_policy",
-    ),
-    "cardsign.keys.signers.registry": (
-        "BoundSigner",
-        "FILE",
-        "check_possession",
-        "custody_of",
-        "fetch_public",
-        "open_signer",
-    ),
-    "cardsign.keys.signers.uri": (
-        "SignerUri",
-        "parse_uri",
-    ),
+    "access": "MODULE_VARIABLE RemoteKey UserSecrets read_signer_policy user_file user_policy",
+    "registry": "BoundSigner FILE check_possession custody_of fetch_public open_signer",
+    "uri": "SignerUri parse_uri",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

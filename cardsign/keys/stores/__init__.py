@@ -26,32 +26,10 @@ if TYPE_CHECKING:
     from cardsign.keys.stores.postgres import PostgresStore as PostgresStore
 
 _NAMES = {
-    "cardsign.keys.stores.address": (
-        "COMMITTED",
-        "DatabaseUrl",
-        "PARAMETERS",
-        "is_database_url",
-        "parse_database_url",
-    ),
-    "cardsign.keys.stores.base": (
-        "KeyStore",
-        "Kind",
-        "Number",
-    ),
-    "cardsign.keys.stores.directory": (
-        "DEFAULT_DIRECTORY",
-        "DirectoryStore",
-        "VARIABLE",
-        "holds_store",
-        "locate_keystore",
-    ),
-    "cardsign.keys.stores.opening": (
-        "StorePlace",
-        "create_store",
-        "is_taken",
-        "open_store",
-        "seen_head",
-    ),
-    "cardsign.keys.stores.postgres": ("PostgresStore",),
+    "address": "COMMITTED DatabaseUrl PARAMETERS is_database_url parse_database_url",
+    "base": "KeyStore Kind Number",
+    "directory": "DEFAULT_DIRECTORY DirectoryStore VARIABLE holds_store locate_keystore",
+    "opening": "StorePlace create_store is_taken open_store seen_head",
+    "postgres": "PostgresStore",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)
