@@ -80,6 +80,7 @@ def test_of_our_examples_and_their_edits(card: dict[str, Any]) -> None:
     assert total > 100
 
 
+@pytest.mark.thorough
 def test_of_the_cards_of_attacks() -> None:
     """Whatever an attack serves that can be read."""
     texts = (json.dumps(one).encode() for one in _cards_in_attacks())

@@ -99,6 +99,7 @@ WORST = ("a long name over an array",)
 EVERY = os.environ.get("CARDSIGN_GROWTH") == "all"  # every shape at full size: minutes
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("read", READERS, ids=lambda one: one.__name__)
 def test_memory_grows_with_the_card(read: Callable[[bytes], object], shape: str) -> None:

@@ -18,13 +18,22 @@ from cardsign.cli import command_line as cli
 from cardsign.cli.talk import run
 from cardsign.errors import FetchFailed
 from cardsign.jose import PrivateKey
-from cardsign.keys import UnsafeScryptCost
+from cardsign.keys import ScryptCost, UnsafeScryptCost
 from cardsign.keys.stores import DirectoryStore
 from cardsign.net import Absent, Wire
 from cardsign.trust import FetchResult
 from tests.support import LAX, PORTABLE
 
 PASSPHRASE = "correct horse battery staple"
+
+
+@pytest.fixture
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
+    cost = UnsafeScryptCost(n=2, r=1, p=1)
+    monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
+    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr(ScryptCost, "min_n", 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,7 @@ from cardsign.issuer import make_recovery_key
 from cardsign.jose import PrivateKey
 from cardsign.keys import (
     AuditEvent,
-    ScryptCost,
     StoreState,
-    UnsafeScryptCost,
     dump_state,
     note_release,
 )
@@ -34,13 +32,7 @@ ISSUER = "https://tides.example"
 RECOVERY = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
 
 
-@pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
-    cost = UnsafeScryptCost(n=2, r=1, p=1)
-    monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
-    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
-    monkeypatch.setattr(ScryptCost, "min_n", 2)
+pytestmark = pytest.mark.usefixtures("cheap")
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 
 from cardsign.errors import StoreFault
 from cardsign.jose import PrivateKey
-from cardsign.keys import DRAFT_FILE, ScryptCost, UnsafeScryptCost, dump_state
-from cardsign.keys.stores import DirectoryStore, KeyStore
+from cardsign.keys import DRAFT_FILE, dump_state
+from cardsign.keys.stores import DirectoryStore
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.keys.lives import forge
 from tests.support import PORTABLE
@@ -32,13 +32,7 @@ rotate_every = 0
 """
 
 
-@pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
-    cost = UnsafeScryptCost(n=2, r=1, p=1)
-    monkeypatch.setitem(KeyStore.add_key.__kwdefaults__, "cost", cost)
-    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
-    monkeypatch.setattr(ScryptCost, "min_n", 2)
+pytestmark = pytest.mark.usefixtures("cheap")
 
 
 @pytest.fixture

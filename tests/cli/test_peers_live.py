@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 
 from cardsign.jose import JwkSet
-from cardsign.keys import ScryptCost, UnsafeScryptCost
-from cardsign.keys.stores import DirectoryStore
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import key
 from tests.support import PORTABLE
@@ -26,13 +24,7 @@ RECOVERY = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
 LOOPBACK = "--insecure-loopback-http"
 
 
-@pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
-    cost = UnsafeScryptCost(n=2, r=1, p=1)
-    monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
-    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
-    monkeypatch.setattr(ScryptCost, "min_n", 2)
+pytestmark = pytest.mark.usefixtures("cheap")
 
 
 def run(ended: Ended) -> Ended:

@@ -12,6 +12,8 @@ import pytest
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
 
+pytestmark = pytest.mark.usefixtures("cheap")
+
 
 @pytest.fixture
 def prod(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:

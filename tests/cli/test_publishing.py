@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cardsign.jose import PrivateKey
-from cardsign.keys import ScryptCost, StoreState, UnsafeScryptCost
+from cardsign.keys import StoreState
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import Generation, load_current
 from cardsign.statements import TYP_RELEASE, ReleaseStatement, read_release, sign_statement
@@ -23,13 +23,7 @@ from tests.support import PORTABLE
 ISSUER = "https://tides.example"
 
 
-@pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Envelopes that cost nothing to open: what they withstand is tested elsewhere."""
-    cost = UnsafeScryptCost(n=2, r=1, p=1)
-    monkeypatch.setitem(DirectoryStore.add_key.__kwdefaults__, "cost", cost)
-    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
-    monkeypatch.setattr(ScryptCost, "min_n", 2)
+pytestmark = pytest.mark.usefixtures("cheap")
 
 
 @pytest.fixture
@@ -424,6 +418,7 @@ def test_a_wrong_digest_is_not_answered_with_the_right_one(issuer: Cardsign) -> 
 # ------------------------------------------------------------------ no root for a release
 
 
+@pytest.mark.thorough
 def test_four_hundred_releases_are_renewed_without_a_root(
     issuer: Cardsign, clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ def _again(case: str, root: Path) -> None:
                 raise
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_a_power_cut_at_any_moment_leaves_a_whole_store(
     tmp_path: Path, prepared: Folder, case: str
