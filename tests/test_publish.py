@@ -27,8 +27,7 @@ from support import without
 from cardsign.card import ExtendedMarker, declares_extended_card, with_marker
 from cardsign.errors import CardsignError, FileFault, PublishRefused, ServeFault, UsageFault
 from cardsign.jose import JwkSet, PrivateKey
-from cardsign.publish import Generation, publish_generation
-from cardsign.publish.publication import load_current
+from cardsign.publish import Generation, load_current, publish_generation
 from cardsign.trust import Extended, Holder, Policy
 from cardsign.verify import examine_card
 

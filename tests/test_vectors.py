@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from support import NOW, dump
 
-from cardsign.card import DEFAULT_PROFILES, canonicalize, parse_object
-from cardsign.card.serialize import jcs
+from cardsign.card import DEFAULT_PROFILES, canonicalize, jcs, parse_object
 from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.jose import JwkSet
 from cardsign.trust import Holder, Policy

@@ -11,8 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
-from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, canonicalize, is_plain, plain_jcs
-from cardsign.card.serialize import jcs
+from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, canonicalize, is_plain, jcs, plain_jcs
 from cardsign.errors import CanonicalizationError
 from tests.card.plain_coverage import destinations
 

@@ -33,8 +33,7 @@ from cardsign.keys import (
     read_draft,
 )
 from cardsign.keys.stores import DirectoryStore, KeyStore
-from cardsign.publish import publication_of, publish_generation
-from cardsign.publish.publication import load_current
+from cardsign.publish import load_current, publication_of, publish_generation
 from cardsign.sign import sign_card
 from tests.crash.recording import Tree, read_tree
 from tests.keys.lives import NOON, QUICK, after

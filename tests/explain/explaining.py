@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cardsign.explain import SignatureExplanation, explain_card
-from cardsign.explain.explanation import Explanation
+from cardsign.explain import Explanation, SignatureExplanation, explain_card
 from cardsign.jose import JwkSet, PrivateKey, sign_payload
 from tests.support import dump
 

@@ -12,8 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from cardsign.errors import SignerFault
-from cardsign.jose import PrivateKey, sign_payload
-from cardsign.jose.jws import Signer
+from cardsign.jose import PrivateKey, Signer, sign_payload
 from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer, program
 from cardsign.keys.signers.access import Access, SignerPolicy
 

@@ -39,8 +39,7 @@ from cardsign.keys import (
     lifecycle,
     plan_renewal,
 )
-from cardsign.keys.stores import KeyStore
-from cardsign.keys.stores.base import Kind, Number
+from cardsign.keys.stores import KeyStore, Kind, Number
 from cardsign.sign import sign_card
 from cardsign.statements import (
     TYP_KEYSET,
