@@ -5,7 +5,7 @@ two readers see different values in the same bytes: no member twice, no number t
 cannot hold, no lone surrogate, no byte order mark, and nothing after the object.
 
 The scanner below is the definition. The standard library's is
-faster, but laxer, and does not say where a value stands; :func:`_read_fast` keeps its answer
+faster, but laxer, and does not say where a value stands; :func:`read_fast` keeps its answer
 only where the scanner would give the same, so every refusal of the text is the scanner's.
 """
 
@@ -346,9 +346,8 @@ def parse_object(
             "json.too_large",
             f"{len(untrusted_bytes)} bytes of input, where at most {max_bytes} are read",
         )
-    text = _decode(untrusted_bytes)
-    fast = None if paranoid else _read_fast(text, max_depth)
-    return Scanner(text, max_depth).document() if fast is None else fast
+    fast = None if paranoid else read_fast(untrusted_bytes, max_depth=max_depth)
+    return Scanner(_decode(untrusted_bytes), max_depth).document() if fast is None else fast
 
 
 def _decode(untrusted_bytes: bytes) -> str:
@@ -371,9 +370,10 @@ def _decode(untrusted_bytes: bytes) -> str:
         ) from exc
 
 
-def _read_fast(text: str, max_depth: int) -> dict[str, Json] | None:
-    """What the scanner would return, read by the standard library; None in any doubt."""
+def read_fast(untrusted_bytes: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str, Json] | None:
+    """What :func:`parse_object` would return, of any size; None where it would refuse or might."""
     try:
+        text = untrusted_bytes.decode("utf-8")
         value: Json = _FAST.decode(text)
         if not isinstance(value, dict) or _is_deeper(value, max_depth):
             return None

@@ -499,6 +499,7 @@ def _roots(table: RootSet, at: Location) -> RootPin:
 def _keys(tables: list[PinnedKey], algorithms: Iterable[str], at: Location) -> KeysAnchor:
     keys: list[PublicKey] = []
     holders = dict[str, str]()
+    held = dict[str, str | None]()  # the holder that a key was first given, by thumbprint
     allowed = tuple(algorithms)
     for index, table in enumerate(tables):
         with _placed((*at, index, "public")):
@@ -510,8 +511,7 @@ def _keys(tables: list[PinnedKey], algorithms: Iterable[str], at: Location) -> K
                 f'Write algorithms = ["{key.alg}"] in this [[issuer]] if its cards may be signed '
                 "so, or remove the key.",
             )
-        twins = [one for one in keys if one.thumbprint == key.thumbprint]
-        if any(holders.get(one.kid) != table.holder for one in twins):
+        if held.setdefault(key.thumbprint, table.holder) != table.holder:
             _misplace(
                 (*at, index, "public"),
                 f"the key {key.thumbprint} stands here twice, with two holders",
@@ -525,9 +525,10 @@ def _keys(tables: list[PinnedKey], algorithms: Iterable[str], at: Location) -> K
 
 
 def _check_holders(table: IssuerTable, anchor: KeysAnchor, at: Location) -> None:
-    known = sorted(set(anchor.holders.values()))
+    holders = set(anchor.holders.values())
     for index, holder in enumerate(table.require):
-        if holder not in known:
+        if holder not in holders:
+            known = sorted(holders)
             _misplace(
                 (*at, "require", index),
                 f"no pinned key is held by {holder!r}{closest(holder, known)}",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tracemalloc
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -27,6 +29,7 @@ from cardsign.trust import (
     MAX_STEPS,
     is_bundle,
     read_bundle,
+    receive,
     write_bundle,
 )
 from tests.jose.statement_making import key, keyset_members, release_members
@@ -179,3 +182,73 @@ def test_only_our_refusal_comes_out(data: bytes) -> None:
     with contextlib.suppress(BundleRefused):
         bundle = read_bundle(data)
         assert bundle.untrusted_card == json.loads(data)["card"].encode()
+
+
+def _expensive(shape: str, size: int = MAX_BUNDLE_BYTES) -> bytes:
+    """So many bytes that say that they are a bundle, and are expensive to a reader of JSON."""
+    head = b'{"format": "cardsign-bundle/1", "release": null, '
+    opened, unit, end = EXPENSIVE[shape]
+    filled = (size - len(head) - len(opened) - len(end)) // len(unit)
+    return head + opened + unit * filled + end
+
+
+SCANNER = "cardsign.card.strictjson.Scanner.document"
+EXPENSIVE = {
+    "elements, cut short": (b'"keysets": [', b"0,", b"0]"),
+    "elements, and one too deep": (b'"keysets": [', b"0,", b"[" * 40 + b"]" * 40 + b"]}"),
+    "elements, and more behind": (b'"keysets": [', b"0,", b"0]} x"),
+    "texts, cut short": (b'"keysets": [', b'"",', b'""]'),
+    "lists": (b'"keysets": [', b"[],", b"[]]}"),
+    "objects": (b'"keysets": [', b"{},", b"{}]}"),
+    "members": (b"", b'"a":0,', b'"a":0}'),
+    "escapes, cut short": (b'"card": "', b"\\n", b'"'),
+    "escapes, and half a character": (b'"card": "', b"\\n", b'\\ud800"}'),
+    "escaped quotes, cut short": (b'"card": "', b'\\"', b'"'),
+}
+
+
+@pytest.mark.parametrize("shape", EXPENSIVE)
+def test_what_is_expensive_is_refused_without_the_slow_reader(shape: str) -> None:
+    """It took 17 s of CPU to find the fault in 4.9 MB, and as long to see that it is a bundle."""
+    data = _expensive(shape)
+    with mock.patch(SCANNER, side_effect=AssertionError("it was scanned")):
+        assert is_bundle(data)
+        with pytest.raises(BundleRefused) as refused:
+            read_bundle(data)
+    assert refused.value.code == "bundle.malformed"
+
+
+@pytest.mark.parametrize("shape", EXPENSIVE)
+def test_memory_grows_with_the_bytes_and_no_faster(shape: str) -> None:
+    """Four times the bytes need at most five times the memory, and never ten times the bytes."""
+    peaks = []
+    for size in (MAX_BUNDLE_BYTES // 4, MAX_BUNDLE_BYTES):
+        data = _expensive(shape, size)
+        tracemalloc.start()
+        with contextlib.suppress(BundleRefused):
+            read_bundle(data)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] <= 5 * peaks[0]
+    assert peaks[1] <= 10 * MAX_BUNDLE_BYTES
+
+
+def test_a_small_fault_has_its_place() -> None:
+    """The slow reader says where it is, in bundles of few marks and escapes."""
+    with pytest.raises(BundleRefused) as refused:
+        read_bundle(a_bundle()[:-1])
+    assert refused.value.line is not None
+    assert refused.value.column is not None
+
+
+@pytest.mark.parametrize("size", [1024, MAX_STATEMENT_BYTES])
+def test_no_statement_is_read_by_the_slow_reader(size: int) -> None:
+    """Nor any of those in a bundle, of which 2 MiB that were broken cost 7 s of CPU."""
+    broken = [
+        b'{"n":%d,"x":[' % at + b"0," * ((size - 20) // 2) for at in range(MAX_CHAIN_BYTES // size)
+    ]
+    with mock.patch(SCANNER, side_effect=AssertionError("it was scanned")):
+        received = receive(broken, ())
+    assert received.keysets == ()
+    assert {reason.code for reason in received.reasons} == {"statement.shape"}
+    assert len(received.reasons) == len(broken)
