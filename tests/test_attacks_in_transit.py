@@ -497,7 +497,7 @@ def test_two_unmarked_signatures_and_an_edited_url(alice: PrivateKey) -> None:
 
 def test_a_default_may_be_added_where_rule_1_drops_it(alice: PrivateKey) -> None:
     """A full payload is unchanged, so the card is trusted, and the broken signature reported."""
-    report = examine(put(signed(WITH_DEFAULTS, alice), "/skills/0/inputModes", []), alice)
+    report = examine(put(signed(WITH_DEFAULTS, alice), "/capabilities/extensions", []), alice)
 
     assert report.verdict == "trusted"
     assert codes(report) == ["sig.bad", "sig.coverage_reduced", "trust.freshness_waived"]

@@ -318,7 +318,7 @@ def test_private_halves_cannot_be_swapped(store, es256, another_es256, hand):
 @needs_server
 def test_a_key_that_lies_elsewhere_is_asked_there(store, es256):
     """A custody other than a file is opened as for any store."""
-    record = store.add_remote_key(es256.public, "exec:nowhere", now=NOON)
+    record = store.add_remote_key(es256.public, "exec:///nowhere", now=NOON)
 
     assert refusal(lambda: store.signer(record, PASSPHRASE)).code == "signer.not_allowed"
 

@@ -8,7 +8,7 @@ import pytest
 
 from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose import PrivateKey, PublicKey, sign_payload
-from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer, registry
+from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer
 from cardsign.keys.signers.access import Access, SignerPolicy
 from tests.keys.softhsm import PIN, SoftHsm
 
@@ -73,7 +73,7 @@ def test_rsa_without_a_hash_of_the_token(softhsm: SoftHsm, monkeypatch: pytest.M
         asked.append(token.label)
         return {pkcs11.Mechanism.RSA_PKCS}
 
-    monkeypatch.setattr(registry.pkcs11, "_offered", offered)
+    monkeypatch.setattr("cardsign.keys.signers.pkcs11._offered", offered)
     sign(uri, public, access(softhsm))
     assert asked == ["cards"]
 

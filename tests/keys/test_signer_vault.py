@@ -9,7 +9,7 @@ import pytest
 
 from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose import PrivateKey, PublicKey, sign_payload
-from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer, registry
+from cardsign.keys.signers import check_possession, custody_of, fetch_public, open_signer
 from cardsign.keys.signers.access import Access, SignerPolicy
 from tests.keys.openbao import OpenBao, running
 
@@ -81,7 +81,9 @@ def test_what_the_server_does_unasked_is_refused(
     """Without our options it answers in DER, and pads by PSS: neither is given out."""
     uri = openbao.make(f"unasked-{key_type}", key_type)
     public = fetch_public(uri, access(openbao))
-    monkeypatch.setattr(registry.vault, "_FORMS", {alg: {"marshaling_algorithm": "asn1"}})
+    monkeypatch.setattr(
+        "cardsign.keys.signers.vault._FORMS", {alg: {"marshaling_algorithm": "asn1"}}
+    )
 
     with pytest.raises(SignerFault, match="in DER" if alg == "ES256" else "PSS") as caught:
         sign(uri, public, access(openbao))

@@ -87,6 +87,10 @@ AREAS: Final = {
         ("cardsign/sign.py",),
         ("tests/test_sign*.py", "tests/card/test_optin.py", "tests/test_optin_signatures.py"),
     ),
+    "issuer": Area(
+        ("cardsign/issuer/*.py", "cardsign/testing/*.py"),
+        ("tests/issuer", "tests/cli/test_issuer_story.py", "tests/cli/test_keys_rooted.py"),
+    ),
     "explain": Area(("cardsign/explain/**/*.py",), ("tests/explain", "tests/cli/test_explain.py")),
     "keys": Area(
         ("cardsign/keys/**/*.py",),

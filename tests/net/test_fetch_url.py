@@ -115,7 +115,6 @@ def answers(*texts: str) -> Names:
 
 FORBIDDEN = {
     "a private literal": ("https://10.0.0.1/", answers(), DEFAULT_WIRE),
-    "a mapped literal": ("https://[::ffff:10.0.0.1]/", answers(), DEFAULT_WIRE),
     "loopback over https": ("https://127.0.0.1/", answers(), DEFAULT_WIRE),
     "a name for loopback": ("https://agent.example/", answers("127.0.0.1"), DEFAULT_WIRE),
     "a name for metadata": ("https://a.example/", answers("169.254.169.254"), DEFAULT_WIRE),
