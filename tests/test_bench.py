@@ -53,6 +53,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     return {"page": (folder / "performance.md").read_text(), **numbers}
 
 
+@pytest.mark.thorough
 def test_the_page_holds_every_table(written: Mapping[str, Any]) -> None:
     """All that is measured is shown, and nothing is left to be filled in."""
     page = written["page"]

@@ -47,6 +47,7 @@ def test_the_three_statements_hold(first: int) -> None:
     assert excluded < outcome.figures.total / 20, "the assumptions exclude next to nothing"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", TO_THE_SECOND)
 def test_a_thief_is_believed_just_as_long_as_documented(what: str) -> None:
     """Measured in the last second of the bound, and in the next."""
@@ -60,6 +61,7 @@ def test_a_thief_is_believed_just_as_long_as_documented(what: str) -> None:
     raise AssertionError(f"no world has {what}")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", FOUND)
 def test_a_wrong_rotation_is_found(wrong: str) -> None:
     """Each makes a statement fail in one of a few worlds, which hold without it."""
