@@ -70,6 +70,8 @@ def test_a_full_file_system_is_an_error(tmp_path: Path, case: str) -> None:
         if pages == 0:
             (root / "filler").write_bytes(b"x" * PAGE)
         shutil.copytree(made, root, dirs_exist_ok=True)
+        # Each room is a first attempt: its user has not seen what another one committed.
+        os.environ["XDG_STATE_HOME"] = str(tmp_path / f"seen-{room}")
         earlier = _files(read_tree(root))
         expected = pytest.raises(FileFault) if room == 0 and case not in NO_ROOM else _either
         with expected as fault:
