@@ -13,7 +13,7 @@ import pytest
 from cardsign.cli.options import actor
 from cardsign.jose import PrivateKey
 from cardsign.keys import AuditEvent, ScryptCost, UnsafeScryptCost
-from cardsign.keys.stores import PostgresStore, base, parse_database_url
+from cardsign.keys.stores import base, parse_database_url
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys.postgres import Server
 from tests.support import PORTABLE
@@ -142,6 +142,8 @@ def test_what_the_roots_have_not_listed_signs_nothing(issuer: Cardsign, postgres
     """In a database too, a key that somebody put in is no key of the issuer (threats.md 22)."""
     other = postgres.new_url()
     well(issuer("keys", "generate", "--alg", "RS256", "--keystore", other))
+    from cardsign.keys.stores import PostgresStore  # needs SQLAlchemy
+
     theirs = PostgresStore.open(other)
     (key,) = theirs.state.keys
     half = {key.thumbprint: theirs.read_private(key.thumbprint)}

@@ -68,7 +68,9 @@ def state_of(kid: str) -> str:
 
 def approve(cardsign: Cardsign) -> None:
     """What the roots do with the draft that a tick has written."""
-    digest = tick(cardsign)["needs_root"]["digest"]
+    # A step that has become due since the last tick goes first.
+    ticks = (tick(cardsign)["needs_root"] for _ in range(5))
+    digest = next(waiting["digest"] for waiting in ticks if waiting)
     run(cardsign("keyset", "sign", DRAFT, "--digest", digest))
     run(cardsign("keyset", "publish", DRAFT))
     run(cardsign("release", "renew"))
