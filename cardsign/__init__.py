@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from cardsign.errors import JsonRefused as JsonRefused
     from cardsign.errors import KeyRefused as KeyRefused
     from cardsign.errors import LocalFault as LocalFault
-    from cardsign.errors import NoVerdict as NoVerdict
     from cardsign.errors import SignatureRefused as SignatureRefused
     from cardsign.errors import SigningRefused as SigningRefused
     from cardsign.explain.explanation import explain_card as explain_card
@@ -90,8 +89,10 @@ if TYPE_CHECKING:
     from cardsign.verify.extended import examine_extended as examine_extended
     from cardsign.verify.report import Answers as Answers
     from cardsign.verify.report import NotTrusted as NotTrusted
+    from cardsign.verify.report import NoVerdict as NoVerdict
     from cardsign.verify.report import Report as Report
     from cardsign.verify.report import SignatureReport as SignatureReport
+    from cardsign.verify.report import VerificationError as VerificationError
     from cardsign.verify.report import VerifiedCard as VerifiedCard
     from cardsign.verify.verdict import examine_card as examine_card
     from cardsign.verify.verdict import verify_card as verify_card
@@ -104,7 +105,7 @@ _NAMES = {
     "card.extended": "ExtendedMarker",
     "errors": (
         "CanonicalizationError CardRefused CardsignError InputRefused JsonRefused KeyRefused "
-        "LocalFault NoVerdict SignatureRefused SigningRefused"
+        "LocalFault SignatureRefused SigningRefused"
     ),
     "explain.explanation": "explain_card",
     "explain.report": "Explanation",
@@ -135,7 +136,9 @@ _NAMES = {
     "urls": "Place parse_place",
     "verify.cache": "VerdictCache",
     "verify.extended": "examine_extended",
-    "verify.report": "Answers NotTrusted Report SignatureReport VerifiedCard",
+    "verify.report": (
+        "Answers NoVerdict NotTrusted Report SignatureReport VerificationError VerifiedCard"
+    ),
     "verify.verdict": "examine_card verify_card",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

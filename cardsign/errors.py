@@ -13,7 +13,9 @@
     │   ├── BundleRefused        a card with its statements in one file      bundle.*
     │   ├── SigningRefused       a signing plan that we do not carry out     sign.*
     │   └── PublishRefused       a publication that would not verify         publish.*
-    ├── NotTrusted               verify_card's verdict, in cardsign.verify.report  exit 1 or 3
+    ├── VerificationError        the card was not returned, in cardsign.verify
+    │   ├── NotTrusted           it is not trusted; its report says why          exit 1
+    │   └── NoVerdict            nobody can say yet; its report says why         exit 3
     ├── LocalFault               this machine, this command line             exit 2
     │   ├── UsageFault           options and settings that do not fit        usage.*, config.*,
     │   │                        policies among them                         policy.*, lock.*
@@ -24,7 +26,7 @@
     │   ├── SignerFault          a signer that fails or answers wrongly      signer.*
     │   ├── CredentialFault      no credential for a peer, or none to send   credential.*
     │   └── ServeFault           a server that cannot start                  serve.*
-    └── NoVerdict                what is needed cannot be had now            exit 3
+    └── Unavailable              a peer gave nothing to judge                exit 3
         ├── FetchFailed          a peer that cannot be asked safely          fetch.*
         └── CallFailed           a trusted peer that gives no answer         call.*
 
@@ -172,17 +174,17 @@ class ServeFault(LocalFault):
     """A server that cannot start: port, publication directory, token file."""
 
 
-class NoVerdict(CardsignError):
-    """What a verdict needs cannot be had now; nothing was accepted or refused."""
+class Unavailable(CardsignError):
+    """A peer gave nothing to judge; nothing was accepted or refused."""
 
     exit_status = EXIT_NO_VERDICT
 
 
-class FetchFailed(NoVerdict):
+class FetchFailed(Unavailable):
     """A peer that could not be asked, or must not be."""
 
 
-class CallFailed(NoVerdict):
+class CallFailed(Unavailable):
     """A trusted peer that cannot be called, or gives no answer."""
 
 

@@ -23,7 +23,7 @@ from cardsign import (
     AsyncGuardedTransport,
     DirectoryStates,
     Discoverer,
-    NotTrusted,
+    VerificationError,
     Wire,
     endpoints_of,
     read_policy,
@@ -57,7 +57,7 @@ def create_app(card: bytes, peer: str, discoverer: Discoverer, wire: Wire) -> Fa
         try:
             trusted = await discoverer.adiscover(peer)
             spoken = endpoints_of(trusted.document, ["1.0"])
-        except NotTrusted as exc:
+        except VerificationError as exc:
             raise HTTPException(502, f"the peer is not trusted: {exc.code}") from exc
         except CallFailed as exc:
             raise HTTPException(502, f"the peer cannot be called: {exc.code}") from exc

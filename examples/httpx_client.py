@@ -34,7 +34,7 @@ def ask(url: str, jwks: bytes, text: str, wire: Wire | None = None) -> dict[str,
     """Send a text to the agent at a URL; the result of JSON-RPC ``SendMessage``.
 
     Raises:
-        cardsign.NotTrusted: The card is not trusted; nothing was sent.
+        cardsign.VerificationError: The card is not trusted, or cannot be had; nothing was sent.
         cardsign.CardsignError: The card names no endpoint that can be spoken to; nothing was sent.
         httpx.HTTPError: The agent gave no answer, or none that may be taken.
         ValueError: It answered an error, or what is no answer to a JSON-RPC call.

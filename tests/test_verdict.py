@@ -14,7 +14,16 @@ from cardsign.card import canonicalize
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.jose import PrivateKey
 from cardsign.reasons import REASONS, Reason
-from cardsign.verify import Answer, Answers, NotTrusted, Report, SignatureReport, Verdict
+from cardsign.verify import (
+    Answer,
+    Answers,
+    NotTrusted,
+    NoVerdict,
+    Report,
+    SignatureReport,
+    Verdict,
+    VerificationError,
+)
 
 ANSWERS = {"yes", "no", "unknown"}
 VERDICTS = {"trusted", "untrusted", "invalid", "indeterminate"}
@@ -198,11 +207,13 @@ EXITS: dict[Verdict, int] = {
 
 @pytest.mark.parametrize(("verdict", "status"), EXITS.items())
 def test_exit_status(verdict: Verdict, status: int) -> None:
-    """0, 1, 1 and 3; the error that carries the report exits alike."""
+    """0, 1, 1 and 3; the error that carries the report exits alike, and its class says which."""
     report = Report(verdict, None, Answers(), (Reason.of("sig.none", "unsigned"),))
 
     assert report.exit_status == status
-    assert NotTrusted(report).exit_status == status
+    assert VerificationError.of(report).exit_status == status
+    kind = NoVerdict if verdict == "indeterminate" else NotTrusted
+    assert type(VerificationError.of(report)) is kind
 
 
 def test_the_error_says_what_the_first_reason_says(alice: PrivateKey) -> None:

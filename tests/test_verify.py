@@ -40,7 +40,7 @@ from cardsign.trust import (
     Policy,
 )
 from cardsign.urls import parse_place
-from cardsign.verify import NotTrusted, Report, VerifiedCard, examine_card, verify_card
+from cardsign.verify import NotTrusted, NoVerdict, Report, VerifiedCard, examine_card, verify_card
 
 CARDS = {
     "portable": PORTABLE,
@@ -127,7 +127,7 @@ def test_verify_card_raises_with_the_whole_report(alice: PrivateKey, bob: Privat
 
 def test_verify_card_says_when_there_was_no_verdict(alice: PrivateKey) -> None:
     """Indeterminate has an exit status of its own."""
-    with pytest.raises(NotTrusted) as caught:
+    with pytest.raises(NoVerdict) as caught:
         verify_card(dump(signed(PORTABLE, alice)), expect=None, policy=trusting(alice), now=NOW)
 
     assert caught.value.exit_status == EXIT_NO_VERDICT

@@ -25,7 +25,7 @@ from cardsign.sign import sign_card
 from cardsign.trust.policy import Expectation, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
-from cardsign.verify.report import NotTrusted, Report
+from cardsign.verify.report import Report, VerificationError
 from cardsign.verify.verdict import verify_card
 
 try:
@@ -44,13 +44,13 @@ except ImportError as exc:
 class CardNotTrusted(AgentCardResolutionError, InvalidSignaturesError):  # type: ignore[misc]
     """No trusted card could be had; also both of the SDK's errors, whichever a caller expects.
 
-    Its ``__cause__`` is the :class:`cardsign.NotTrusted`.
+    Its ``__cause__`` is the :class:`cardsign.VerificationError`.
 
     Attributes:
         report: The verdict, and why.
     """
 
-    def __init__(self, failure: NotTrusted) -> None:
+    def __init__(self, failure: VerificationError) -> None:
         super().__init__(str(failure))
         self.report: Report = failure.report
 
@@ -110,7 +110,7 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         url = f"{self.base_url}/{path}" if path else self.base_url
         try:
             card = await self._discoverer.adiscover(url, expect=self._expect)
-        except NotTrusted as exc:
+        except VerificationError as exc:
             raise CardNotTrusted(exc) from exc
         return sdk_card(card.document)
 
@@ -156,8 +156,8 @@ def signature_verifier(
 
     Returns:
         A function that returns for a trusted card. Else it raises ``NoSignatureError`` or
-        ``InvalidSignaturesError``, with the :class:`cardsign.NotTrusted` as ``__cause__``, or
-        with protobuf's own error for a card that it cannot write as JSON.
+        ``InvalidSignaturesError``, with the
+        :class:`cardsign.VerificationError` as ``__cause__``, or with protobuf's own error for a card that it cannot write as JSON.
     """
 
     def verify(card: AgentCard) -> None:
@@ -176,7 +176,7 @@ def signature_verifier(
                 evidence=evidence,
                 memory=memory,
             )
-        except NotTrusted as exc:
+        except VerificationError as exc:
             raise InvalidSignaturesError(str(exc)) from exc
 
     return verify

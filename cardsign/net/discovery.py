@@ -425,7 +425,8 @@ class Discoverer:
         """Return the card at a URL if it is trusted.
 
         Raises:
-            NotTrusted: The verdict is anything but ``trusted``; its `report` says why.
+            NotTrusted: Something speaks against the card; its `report` says what.
+            NoVerdict: The peer gave no answer, or what would decide it is missing.
             CardRefused, LocalFault: As :meth:`examine`.
         """
         return trusted_card(self.examine(target, expect=expect))
@@ -605,8 +606,8 @@ def discover(
         wire: How peers are reached.
 
     Raises:
-        NotTrusted: The verdict is anything but ``trusted``; its `report` says why, also where
-            nobody could be reached.
+        NotTrusted: Something speaks against the card; its `report` says what.
+        NoVerdict: The peer gave no answer, or what would decide it is missing.
         CardRefused: `expect` is outside the strict grammar of URLs.
         LocalFault: The memory is lost, corrupt or cannot be written: no verdict (rule V7).
     """

@@ -28,7 +28,7 @@ from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject
 from cardsign.trust.state import IssuerStates
 from cardsign.urls import EXTENDED_PATH, Url, parse_url
 from cardsign.verify.extended import beside_its_public_card
-from cardsign.verify.report import NotTrusted, Report, ask_again
+from cardsign.verify.report import Report, VerificationError, ask_again
 from cardsign.verify.verdict import examine_card
 
 # JSON-RPC 2.0 from the caller's side: one request, and its one answer read strictly.
@@ -340,7 +340,7 @@ def meet_extended(
             two ages may explain the verdict (threats.md 15). The credential is not sent again.
 
     Raises:
-        NotTrusted: The public card is not; nothing was sent.
+        VerificationError: The public card is not trusted, or has no verdict; nothing was sent.
         CredentialFault: ``credential.none``, ``credential.elsewhere``, ``credential.scheme``,
             ``credential.source``; nothing was sent.
         UsageFault: ``usage.conflict``: whose audience is not clear; nothing was sent.
@@ -354,7 +354,7 @@ def meet_extended(
     subject = expect or CardUrl(public.url)
     enrolment = ground.policy.find(subject)
     if enrolment is None:
-        raise NotTrusted(public.report)
+        raise VerificationError.of(public.report)
     if not declares_extended_card(payload):
         raise CallFailed("call.no_extended", f"the card at {public.url} declares no extended card")
     errand = credentials.for_extended(enrolment.name, endpoints_of(payload), audience)
@@ -385,7 +385,7 @@ def _judged(untrusted_card: bytes, expected: Extended, public: Discovery, ground
 
 def _payload(public: Discovery, now: datetime) -> dict[str, Json]:
     if public.report.card is None:
-        raise NotTrusted(public.report)
+        raise VerificationError.of(public.report)
     until = public.report.valid_until
     if until is not None and until <= now:
         raise CallFailed(

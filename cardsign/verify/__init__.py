@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from cardsign.verify.report import Answer as Answer
     from cardsign.verify.report import Answers as Answers
     from cardsign.verify.report import NotTrusted as NotTrusted
+    from cardsign.verify.report import NoVerdict as NoVerdict
     from cardsign.verify.report import Report as Report
     from cardsign.verify.report import SignatureReport as SignatureReport
     from cardsign.verify.report import SignatureVerdict as SignatureVerdict
     from cardsign.verify.report import StatementUsed as StatementUsed
     from cardsign.verify.report import Verdict as Verdict
+    from cardsign.verify.report import VerificationError as VerificationError
     from cardsign.verify.report import VerifiedCard as VerifiedCard
     from cardsign.verify.report import ask_again as ask_again
     from cardsign.verify.signature import MAX_EXPLAINED_VALUES as MAX_EXPLAINED_VALUES
@@ -30,8 +32,8 @@ _NAMES = {
     "decision": "Decision decided_by",
     "extended": "examine_extended",
     "report": (
-        "Answer Answers NotTrusted Report SignatureReport SignatureVerdict StatementUsed "
-        "Verdict VerifiedCard ask_again"
+        "Answer Answers NoVerdict NotTrusted Report SignatureReport SignatureVerdict "
+        "StatementUsed Verdict VerificationError VerifiedCard ask_again"
     ),
     "signature": "MAX_EXPLAINED_VALUES matching_payloads",
     "verdict": "examine_card verify_card",

@@ -214,14 +214,33 @@ class Report:
         }
 
 
-class NotTrusted(CardsignError):
-    """The card is not trusted; `report` says why. Raised by `verify_card`."""
+class VerificationError(CardsignError):
+    """A card was not returned, because it is not trusted or because nobody can say yet.
+
+    It carries the first of the report's reasons as its code, message, path and hint.
+
+    Attributes:
+        report: The whole verdict.
+    """
 
     def __init__(self, report: Report) -> None:
         first = report.reasons[0]
         super().__init__(first.code, first.message, path=first.path, hint=first.hint)
         self.report = report
         self.exit_status = report.exit_status
+
+    @classmethod
+    def of(cls, report: Report) -> VerificationError:
+        """The error that fits a verdict other than ``trusted``."""
+        return NoVerdict(report) if report.verdict == "indeterminate" else NotTrusted(report)
+
+
+class NotTrusted(VerificationError):
+    """The verdict is ``untrusted`` or ``invalid``: something speaks against the card."""
+
+
+class NoVerdict(VerificationError):
+    """The verdict is ``indeterminate``: what would decide it is missing or cannot be had now."""
 
 
 _TOKEN: Final = object()  # what only this module can give to VerifiedCard
@@ -262,13 +281,14 @@ class VerifiedCard:
 
 
 def trusted_card(report: Report) -> VerifiedCard:
-    """The card of a report that `examine_card` has made; for those who add to its reasons.
+    """The card of a report that `examine_card` has made.
 
     Raises:
-        NotTrusted: The verdict is anything but ``trusted``.
+        NotTrusted: The verdict is ``untrusted`` or ``invalid``.
+        NoVerdict: The verdict is ``indeterminate``.
     """
     if report.verdict != "trusted":
-        raise NotTrusted(report)
+        raise VerificationError.of(report)
     return VerifiedCard(report, token=_TOKEN)
 
 

@@ -65,7 +65,8 @@ def verify_card(
     Args and what is not checked: as for :func:`examine_card`.
 
     Raises:
-        NotTrusted: The verdict is anything but ``trusted``; its `report` says why.
+        NotTrusted: Something speaks against the card; its `report` says what.
+        NoVerdict: What would decide it is missing; its `report` says what.
         CardRefused: The expectation's own origin or URL is outside the strict grammar.
         LocalFault: The memory is lost, corrupt or cannot be written: no verdict (rule V7).
         ValueError: `now` is naive.

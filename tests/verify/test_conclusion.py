@@ -24,7 +24,7 @@ from cardsign.trust import (
     TofuAnchor,
     TransientStates,
 )
-from cardsign.verify import NotTrusted, StatementUsed, examine_card, verify_card
+from cardsign.verify import NoVerdict, StatementUsed, examine_card, verify_card
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
 from tests.support import (
     PORTABLE,
@@ -505,7 +505,7 @@ def test_a_verified_card_says_until_when() -> None:
     card = verify_card(card_of(), expect=AtOrigin(ORIGIN), **known)
     assert card.valid_until == later(7 * DAY)
 
-    with pytest.raises(NotTrusted) as refused:
+    with pytest.raises(NoVerdict) as refused:
         verify_card(card_of(), expect=AtOrigin(ORIGIN), **{**known, "memory": NO_STATES})
     assert refused.value.exit_status == 3
     assert refused.value.code == "state.none"

@@ -17,7 +17,7 @@ from cardsign.cli.inquiry import is_url, loopback_option, make_asker
 from cardsign.cli.policy import LoadedPolicy, TrustOptions, edit_options
 from cardsign.cli.talk import ask_first, print_json, safe, say
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
-from cardsign.errors import NoVerdict, UsageFault, of_the_user
+from cardsign.errors import Unavailable, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
@@ -121,7 +121,7 @@ def named_source(
 
     Raises:
         UsageFault: ``usage.conflict``, or what a file that was named is refused for.
-        NoVerdict: ``trust.no_keys``: there is no keyset statement at the URL.
+        Unavailable: ``trust.no_keys``: there is no keyset statement at the URL.
     """
     skew = timedelta(seconds=limits.skew)
     named = sum(map(bool, (keysets, jwks, jwks_url, tofu)))
@@ -176,7 +176,7 @@ def _by_meeting(
     trust = resolve_issuer(stranger, limits, brought.evidence, state, now=now)
     if trust.keyset is None:
         why = next((reason.message for reason in (*brought.reasons, *trust.notes)), "")
-        raise NoVerdict(
+        raise Unavailable(
             "trust.no_keys",
             f"{home} publishes no keyset statement that could be pinned" + (why and f": {why}"),
             hint="Enrol it by keys instead: --jwks FILE, --jwks-url URL or --tofu; docs/trust.md "
