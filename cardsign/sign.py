@@ -17,6 +17,7 @@ from cardsign.card.canonical import (
     FULL_PROFILES,
     PROFILES,
     Payload,
+    ProfileName,
 )
 from cardsign.card.coverage import Payloads, uncovered_parts
 from cardsign.card.document import MAX_SIGNATURES, Card, render
@@ -110,7 +111,7 @@ class SigningOptions:
         extended: Mark the card as an extended one; that this has not expired is not checked.
     """
 
-    profiles: tuple[str, ...] = DEFAULT_PROFILES
+    profiles: tuple[ProfileName, ...] = DEFAULT_PROFILES
     compat: tuple[str, ...] = ()
     strict: bool = False
     force: bool = False
@@ -134,7 +135,7 @@ class SignedCard:
 
     document: bytes
     changed: bool
-    profiles: tuple[str, ...]
+    profiles: tuple[ProfileName, ...]
     notes: tuple[Reason, ...]
 
 
@@ -145,7 +146,10 @@ class _Planned:
 
 
 def sign_card(
-    document: bytes, signers: Sequence[Signer], *, profiles: tuple[str, ...] = DEFAULT_PROFILES
+    document: bytes,
+    signers: Sequence[Signer],
+    *,
+    profiles: tuple[ProfileName, ...] = DEFAULT_PROFILES,
 ) -> bytes:
     """Sign a card for every profile whose payload differs, with every signer.
 

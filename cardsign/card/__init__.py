@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cardsign.card.canonical import OPT_IN_PROFILES as OPT_IN_PROFILES
     from cardsign.card.canonical import PROFILES as PROFILES
     from cardsign.card.canonical import Payload as Payload
+    from cardsign.card.canonical import ProfileName as ProfileName
     from cardsign.card.canonical import Unsigned as Unsigned
     from cardsign.card.canonical import canonicalize as canonicalize
     from cardsign.card.coverage import Excuse as Excuse
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from cardsign.card.members import token_claims as token_claims
     from cardsign.card.schema import CARD_0_3 as CARD_0_3
     from cardsign.card.schema import CARD_1_0 as CARD_1_0
+    from cardsign.card.schema import AgentCard as AgentCard
     from cardsign.card.schema import Field as Field
     from cardsign.card.schema import Kind as Kind
     from cardsign.card.schema import Message as Message
@@ -67,7 +69,8 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "canonical": (
-        "DEFAULT_PROFILES FULL_PROFILES OPT_IN_PROFILES PROFILES Payload Unsigned canonicalize"
+        "DEFAULT_PROFILES FULL_PROFILES OPT_IN_PROFILES PROFILES Payload ProfileName Unsigned "
+        "canonicalize"
     ),
     "coverage": "Excuse Payloads Uncovered left_open uncovered_parts",
     "document": "Card Generation MAX_SIGNATURES render",
@@ -77,7 +80,7 @@ _NAMES = {
     ),
     "interfaces": "Interface check_interfaces current_interfaces interfaces_of",
     "members": "MemberProblem check_is_agent_card check_members token_claims",
-    "schema": "CARD_0_3 CARD_1_0 Field Kind Message Shape fold",
+    "schema": "AgentCard CARD_0_3 CARD_1_0 Field Kind Message Shape fold",
     "security": "Scheme flat_requirements requirements_of schemes_of",
     "serialize": "is_plain jcs plain_jcs",
     "strictjson": "Json MAX_CARD_BYTES MAX_DEPTH append parse_object pointer split",

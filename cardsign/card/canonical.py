@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from cardsign.card import tree
 from cardsign.card.interfaces import interfaces_of
@@ -47,6 +47,18 @@ from cardsign.card.serialize import is_plain, jcs, plain_jcs, python_json, pytho
 from cardsign.card.strictjson import Json, split
 from cardsign.card.tree import Node
 from cardsign.errors import CanonicalizationError
+
+#: The names of the profiles, as options, policies and verdicts spell them.
+ProfileName: TypeAlias = Literal[
+    "served-as-is",
+    "rule-1-as-written",
+    "prune-empty",
+    "prune-empty-upgraded",
+    "rule-1-descriptor-scope",
+    "sdk-0.3",
+    "sdk-1.0-legacy",
+    "js-instance",
+]
 
 
 class Unsigned:
@@ -97,7 +109,7 @@ class Payload:
         rewritten: What the profile made of its tree; None if it changed nothing.
     """
 
-    profile: str
+    profile: ProfileName
     data: bytes
     received: Unsigned
     rewritten: Node | None
@@ -146,14 +158,14 @@ class Profile:
         serialize: From that to the bytes.
     """
 
-    name: str
+    name: ProfileName
     standing: Literal["full", "lossy", "opt-in"]
     summary: str
     rewrite: Callable[[Unsigned], Node] | None
     serialize: Callable[[Json], bytes]
 
 
-def canonicalize(document: Mapping[str, Json], profile: str) -> Payload:
+def canonicalize(document: Mapping[str, Json], profile: ProfileName) -> Payload:
     """Make the payload of a card under a profile.
 
     Args:
@@ -203,7 +215,7 @@ def _object(rewritten: Node) -> dict[str, Json]:
 # -------------------------------------------------------------------------- the table
 
 
-PROFILES: Final[dict[str, Profile]] = {
+PROFILES: Final[dict[ProfileName, Profile]] = {
     profile.name: profile
     for profile in (
         Profile(
@@ -266,7 +278,7 @@ PROFILES: Final[dict[str, Profile]] = {
 }
 
 
-def _standing(*standings: str) -> tuple[str, ...]:
+def _standing(*standings: str) -> tuple[ProfileName, ...]:
     return tuple(name for name, rule in PROFILES.items() if rule.standing in standings)
 
 

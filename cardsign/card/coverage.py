@@ -14,7 +14,14 @@ from enum import Enum
 from functools import cached_property
 from typing import Final
 
-from cardsign.card.canonical import FULL_PROFILES, PROFILES, Payload, Unsigned, make_payload
+from cardsign.card.canonical import (
+    FULL_PROFILES,
+    PROFILES,
+    Payload,
+    ProfileName,
+    Unsigned,
+    make_payload,
+)
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES, flat_requirements
@@ -202,7 +209,7 @@ class Payloads:
         )
         self._open: dict[tuple[str, bool], LeftOpen] = {}
 
-    def made(self, profile: str) -> Payload | CanonicalizationError:
+    def made(self, profile: ProfileName) -> Payload | CanonicalizationError:
         """The payload under one of :data:`PROFILES`, or why there is none."""
         if profile not in self._made:
             try:
@@ -211,7 +218,7 @@ class Payloads:
                 self._made[profile] = refusal.with_traceback(None)
         return self._made[profile]
 
-    def of(self, profile: str) -> Payload | None:
+    def of(self, profile: ProfileName) -> Payload | None:
         """The payload, or None where the profile has none for this card."""
         made = self.made(profile)
         return made if isinstance(made, Payload) else None

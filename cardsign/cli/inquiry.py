@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cardsign.card.canonical import FULL_PROFILES
+from cardsign.card.canonical import FULL_PROFILES, ProfileName
 from cardsign.card.document import Card
 from cardsign.cli.arguments import STDIO, option_group, read_input
 from cardsign.cli.policy import (
@@ -110,7 +110,7 @@ class Named:
     jwks: str | None = None
     trust: TrustOptions = field(default_factory=TrustOptions)
     statements: tuple[Path, ...] = ()
-    profiles: tuple[str, ...] = ()
+    profiles: tuple[ProfileName, ...] = ()
     at: datetime | None = None
     insecure_loopback_http: bool = False
 
@@ -440,7 +440,7 @@ def _answered(enrolment: Enrolment, untrusted_jwks: bytes, evidence: Evidence) -
     return replace(evidence, untrusted_jwks=untrusted_jwks, jwks_url=url)
 
 
-def _narrowed(policy: Policy, enrolment: Enrolment, profiles: tuple[str, ...]) -> Policy:
+def _narrowed(policy: Policy, enrolment: Enrolment, profiles: tuple[ProfileName, ...]) -> Policy:
     """The policy with fewer profiles for one issuer; the command line never widens it."""
     wider = [profile for profile in profiles if profile not in enrolment.profiles]
     if wider:

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES
+from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, ProfileName
 from cardsign.card.canonical import canonicalize as make_payload
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
@@ -195,7 +195,7 @@ key_options: Final = option_group(
 def sign(
     card: str,
     output: str,
-    profiles: tuple[str, ...],
+    profiles: tuple[ProfileName, ...],
     compat: tuple[str, ...],
     strict: bool,
     force: bool,
@@ -258,7 +258,7 @@ def _report(signing: SignedCard, kids: list[str], *, as_json: bool) -> None:
     "--profile", type=click.Choice(tuple(PROFILES)), required=True, help="Under which rule."
 )
 @json_option
-def canonicalize(card: str, profile: str, as_json: bool) -> None:
+def canonicalize(card: str, profile: ProfileName, as_json: bool) -> None:
     """Print exactly the bytes that a signature on CARD ('-' for stdin) covers under a profile."""
     document = Card.from_bytes(read_input(card)).document
     payload = make_payload(document, profile)

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import combinations, islice
 from typing import Any, Final, TypeAlias
 
-from cardsign.card.canonical import Payload, Unsigned, canonicalize
+from cardsign.card.canonical import Payload, ProfileName, Unsigned, canonicalize
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.card.tree import Node, Source, sources_held, write
 from cardsign.errors import CanonicalizationError, JsonRefused
@@ -214,7 +214,7 @@ def _at_member(
 ) -> Parting:
     source = node.source
     assert source is not None  # noqa: S101 - a received node
-    by_profile: dict[str, HeldAt | None] = {}
+    by_profile: dict[ProfileName, HeldAt | None] = {}
     for reading, held in zip(readings, places, strict=True):
         place: HeldAt | None = None
         if ats := sorted(held[source], key=lambda one: one[0].pointer):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload
+from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload, ProfileName
 from cardsign.card.coverage import Payloads
 from cardsign.card.document import MAX_SIGNATURES, Card, Generation
 from cardsign.card.serialize import jcs
@@ -116,7 +116,7 @@ def _payloads(document: Mapping[str, Json]) -> Payloads:
 
 
 def _profiles(
-    known: Payloads, payloads: Mapping[str, Payload | CanonicalizationError]
+    known: Payloads, payloads: Mapping[ProfileName, Payload | CanonicalizationError]
 ) -> Iterator[ProfilePayload]:
     first: dict[bytes, str] = {}
     for name, payload in payloads.items():
@@ -141,7 +141,7 @@ def _profiles(
 
 
 def _signatures(
-    reading: Reading, known: Payloads, payloads: Mapping[str, Payload], jwks: JwkSet | None
+    reading: Reading, known: Payloads, payloads: Mapping[ProfileName, Payload], jwks: JwkSet | None
 ) -> Iterator[SignatureExplanation]:
     policy = Policy() if jwks is None else Policy.holder_of_keys(jwks, name=_HOLDER)
     expect = Holder()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cardsign.card.canonical import PROFILES, Payload, Unsigned
+from cardsign.card.canonical import PROFILES, Payload, ProfileName, Unsigned
 from cardsign.card.strictjson import Json
 from cardsign.card.tree import read
 from cardsign.errors import CanonicalizationError
@@ -40,7 +40,7 @@ class Verifier:
     """
 
     name: str
-    profile: str
+    profile: ProfileName
     wants_typ: bool = False
     converts: bool = False
     wants_content: bool = False
@@ -77,7 +77,7 @@ VERIFIERS: Final = (
 
 def predict(
     document: Mapping[str, Json],
-    payloads: Mapping[str, Payload | CanonicalizationError],
+    payloads: Mapping[ProfileName, Payload | CanonicalizationError],
     signatures: Sequence[SignatureExplanation],
     *,
     all_listed: bool,
@@ -147,7 +147,7 @@ def _of_signatures(
     return "refused", f"no signature by a known key fits {verifier.profile}"
 
 
-def _parses(document: Mapping[str, Json], profile: str) -> bool:
+def _parses(document: Mapping[str, Json], profile: ProfileName) -> bool:
     """Whether a profile reads the card, so that it is only the bytes that it does not have."""
     rewrite = PROFILES[profile].rewrite
     try:

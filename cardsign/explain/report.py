@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Final, Literal
 
+from cardsign.card.canonical import ProfileName
 from cardsign.card.document import Generation
 from cardsign.card.strictjson import Json
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
@@ -58,7 +59,7 @@ class ProfilePayload:
         refusal: Why there is no payload.
     """
 
-    profile: str
+    profile: ProfileName
     standing: str
     size: int | None = None
     sha256: str | None = None
@@ -96,7 +97,7 @@ class Parting:
     pointer: str
     rule: str
     why: str
-    places: Mapping[str, HeldAt | None]
+    places: Mapping[ProfileName, HeldAt | None]
     context: tuple[str, ...]
 
 
@@ -129,7 +130,7 @@ class Signed:
     """
 
     source: Literal["against", "search"]
-    profile: str | None
+    profile: ProfileName | None
     spelling: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     changes_left_out: int = 0
@@ -155,7 +156,7 @@ class SignatureExplanation:
     index: int
     header: Mapping[str, Json] | None
     verdict: SignatureVerdict
-    profiles: tuple[str, ...]
+    profiles: tuple[ProfileName, ...]
     reasons: tuple[Reason, ...]
     signed: Signed | None = None
     tried: int = 0
@@ -174,7 +175,7 @@ class Prediction:
     """
 
     verifier: str
-    profile: str
+    profile: ProfileName
     outcome: PredictedOutcome
     because: str
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from cardsign.card.canonical import DEFAULT_PROFILES
+from cardsign.card.canonical import DEFAULT_PROFILES, ProfileName
 from cardsign.card.document import Card
 from cardsign.card.strictjson import Json
 from cardsign.jose.jws import Signer
@@ -186,7 +186,7 @@ class CardSigner:
     """Signs the SDK's cards; made by :func:`card_signer`."""
 
     def __init__(
-        self, signers: Sequence[Signer], profiles: tuple[str, ...], *, extended: bool
+        self, signers: Sequence[Signer], profiles: tuple[ProfileName, ...], *, extended: bool
     ) -> None:
         self._signers = tuple(signers)
         self._profiles = profiles
@@ -221,7 +221,7 @@ class CardSigner:
 def card_signer(
     signers: Sequence[Signer],
     *,
-    profiles: tuple[str, ...] = DEFAULT_PROFILES,
+    profiles: tuple[ProfileName, ...] = DEFAULT_PROFILES,
     extended: bool = False,
 ) -> CardSigner:
     """What signs the SDK's own cards, in place of its ``create_agent_card_signer``.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
-from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES
+from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json
@@ -231,7 +231,7 @@ class Enrolment:
     name: str
     anchor: Anchor
     places: tuple[Place, ...] | None
-    profiles: tuple[str, ...] = FULL_PROFILES
+    profiles: tuple[ProfileName, ...] = FULL_PROFILES
     freshness: Literal["required", "waived"] = "required"
     algorithms: tuple[str, ...] = DEFAULT_ALGORITHMS
     require: tuple[str, ...] = ()
@@ -274,7 +274,7 @@ class Policy:
         *,
         name: str,
         origin: str | None = None,
-        profiles: tuple[str, ...] = FULL_PROFILES,
+        profiles: tuple[ProfileName, ...] = FULL_PROFILES,
     ) -> Policy:
         """Trust whoever holds these keys, with freshness waived.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from cardsign.card.canonical import PROFILES
+from cardsign.card.canonical import PROFILES, ProfileName
 from cardsign.card.strictjson import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError, InputRefused
 from cardsign.reasons import Reason
@@ -77,8 +77,8 @@ class SignatureReport:
     typ: str | None
     verdict: SignatureVerdict
     reasons: tuple[Reason, ...]
-    profiles: tuple[str, ...] = ()
-    profile: str | None = None
+    profiles: tuple[ProfileName, ...] = ()
+    profile: ProfileName | None = None
     counts: bool = False
     uncovered: tuple[str, ...] = ()
     uncovered_count: int = 0
@@ -164,7 +164,7 @@ class Report:
     answers: Answers
     reasons: tuple[Reason, ...]
     signatures: tuple[SignatureReport, ...] = ()
-    profile: str | None = None
+    profile: ProfileName | None = None
     uncovered: tuple[str, ...] = ()
     uncovered_count: int = 0
     issuer: str | None = None

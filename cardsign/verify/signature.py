@@ -18,6 +18,7 @@ from cardsign.card.canonical import (
     DEFAULT_PROFILES,
     OPT_IN_PROFILES,
     Payload,
+    ProfileName,
 )
 from cardsign.card.coverage import LeftOpen, Payloads, Uncovered
 from cardsign.card.extended import ExtendedMarker
@@ -146,7 +147,7 @@ def matching_payloads(entry: Entry, key: PublicKey, payloads: Payloads) -> list[
 
 
 def _matching(
-    entry: Entry, key: PublicKey, payloads: Payloads, profiles: tuple[str, ...]
+    entry: Entry, key: PublicKey, payloads: Payloads, profiles: tuple[ProfileName, ...]
 ) -> list[Payload]:
     matched: list[Payload] = []
     for profile in profiles:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cardsign.card.canonical import DEFAULT_PROFILES
+from cardsign.card.canonical import DEFAULT_PROFILES, ProfileName
 from cardsign.cli.arguments import json_option
 from cardsign.cli.inquiry import is_url, loopback_option, make_asker
 from cardsign.cli.policy import LoadedPolicy, TrustOptions, edit_options
@@ -297,7 +297,7 @@ def add(
     cards: tuple[str, ...],
     peer: str | None,
     require: tuple[str, ...],
-    profiles: tuple[str, ...],
+    profiles: tuple[ProfileName, ...],
     algorithms: tuple[str, ...],
     freshness: str | None,
     digest: str | None,
