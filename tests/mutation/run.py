@@ -1,8 +1,8 @@
 """Mutation testing on a seeded sample: which faults would our tests not see?
 
 ``make mutants T="--area jose --sample 60 --seed 1"``. Each mutant is put into a copy of the
-checkout and the area's tests run until one fails, those that name the module first. What survives
-has to be argued in survivors.json, by what stays the same when lines move; docs/mutation.md shows
+checkout, and the tests of the area that run its line are run until one fails, the quickest first; if
+none does, all tests of the area. What survives has to be argued in survivors.json, by what stays the same when lines move; docs/mutation.md shows
 it with the reason. The exit status is 1 while a survivor is not argued.
 
 Why no tool of others (looked at in November 2026): mutmut 3.8 passes over functions under a
@@ -29,6 +29,7 @@ from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from random import Random
+from types import MappingProxyType
 from typing import Any, Final
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +37,7 @@ sys.path[:0] = [str(ROOT)]
 
 from tests.mutation.mutants import Mutant, mutants_of  # noqa: E402
 from tests.mutation.page import SURVIVORS, write_page  # noqa: E402
+from tests.mutation.reach import VARIABLE, tests_that_reach  # noqa: E402
 
 #: Seconds that tests may take, as a multiple of what they take without a fault, and at least.
 PATIENCE: Final = 5
@@ -157,19 +159,36 @@ class Copy:
         tick = next(self._ticks)
         os.utime(place, (tick, tick))
 
-    def test(self, turns: Iterable[Sequence[str]], patience: float) -> str:
-        """``survived`` where all of the tests pass, each turn within its time."""
-        verdicts = (self._test(tests, patience) for tests in turns)
-        return next((one for one in verdicts if one != "survived"), "survived")
+    def reach(self, tests: Sequence[str]) -> dict[str, Any]:
+        """Run these tests without a fault and say which lines each of them runs."""
+        found = self.root / "reach.json"
+        outer = {
+            "PYTHONPATH": f"{self.root}{os.pathsep}{Path(__file__).parent}",
+            VARIABLE: str(found),
+        }
+        if self.test(tests, 3600, options=("-p", "reach"), outer=outer) != "survived":
+            raise SystemExit("the tests fail without a fault; nothing can be learned of mutants")
+        reach: dict[str, Any] = json.loads(found.read_text(encoding="utf-8"))
+        return reach
 
-    def _test(self, tests: Sequence[str], patience: float) -> str:
-        options = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=1")
-        outer = {name: value for name, value in os.environ.items() if "CARDSIGN" not in name}
-        outer |= {"PYTHONPATH": str(self.root), "CARDSIGN_EXAMPLES": "40"}
+    def test(
+        self,
+        tests: Sequence[str],
+        patience: float,
+        *,
+        options: Sequence[str] = (),
+        outer: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
+        """``survived`` where all of the tests pass within their time."""
+        listed = self.root / "tests.txt"
+        listed.write_text("\n".join(tests) + "\n", encoding="utf-8")
+        always = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=1", *options)
+        own = {name: value for name, value in os.environ.items() if "CARDSIGN" not in name}
+        own |= {"PYTHONPATH": str(self.root), "CARDSIGN_EXAMPLES": "40", **outer}
         with subprocess.Popen(
-            [sys.executable, "-m", "pytest", *options, *tests],
+            [sys.executable, "-m", "pytest", *always, f"@{listed}"],
             cwd=self.root,
-            env=outer,
+            env=own,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         ) as running:
@@ -194,40 +213,38 @@ def sample(mutants: Iterable[Mutant], size: int, random: Random) -> list[Mutant]
     return drawn
 
 
-def in_turns(module: str, tests: Sequence[str]) -> list[list[str]]:
-    """The files of these tests: first those that name the module, then the others.
-
-    Most faults are seen by the first, and pytest reads every file before it runs any.
-    """
-    name = module.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
-    turns: tuple[list[str], list[str]] = ([], [])
-    for test in (path for pattern in tests for path in sorted(ROOT.glob(pattern))):
-        for file in sorted(test.rglob("test_*.py")) or [test]:
-            if file.is_file():
-                names_it = f"{name} " in file.read_text(encoding="utf-8")
-                turns[not names_it].append(str(file.relative_to(ROOT)))
-    return [turn for turn in turns if turn]
+def files_of(tests: Sequence[str]) -> list[str]:
+    """The files of an area's tests, each once."""
+    places = (path for pattern in tests for path in sorted(ROOT.glob(pattern)))
+    files = (file for path in places for file in sorted(path.rglob("test_*.py")) or [path])
+    return list(dict.fromkeys(str(file.relative_to(ROOT)) for file in files))
 
 
 def examine(area: Area, drawn: Sequence[Mutant], workers: int) -> list[Result]:
     """Run the tests against each mutant."""
+    everything = files_of(area.tests)
     with tempfile.TemporaryDirectory(prefix="cardsign-mutants-") as scratch:
+        shared = ROOT.parent / "shared"
+        if shared.is_dir():
+            Path(scratch, "shared").symlink_to(shared)
         copies: SimpleQueue[Copy] = SimpleQueue()
         for index in range(workers):
             copies.put(Copy(Path(scratch, str(index))))
         first = copies.get()
         before = time.monotonic()
-        if first.test(in_turns("", area.tests), 3600) != "survived":
-            raise SystemExit("the tests fail without a fault; nothing can be learned of mutants")
+        reach = first.reach(everything)
         patience = max(LEAST_PATIENCE, PATIENCE * (time.monotonic() - before))
         copies.put(first)
 
         def put_to_the_tests(mutant: Mutant) -> Result:
             own = copies.get()
             sound = (own.root / mutant.path).read_bytes()
+            near = tests_that_reach(reach, mutant.path, mutant.line, sound)
             try:
                 own.write(mutant.path, mutant.applied(sound))
-                verdict = own.test(in_turns(mutant.path, area.tests), patience)
+                verdict = own.test(near, patience) if near else "survived"
+                if verdict == "survived":  # what a child process runs is not seen as reached
+                    verdict = own.test(everything, patience)
             finally:
                 own.write(mutant.path, sound)
                 copies.put(own)
