@@ -84,27 +84,27 @@ format: $(VENV)/.dev  ## let ruff mend what it can
 	@$(BIN)/ruff check --fix --exit-zero .
 	@$(BIN)/ruff format .
 
-reference: $(VENV)/.dev  ## write docs/cli.md, lint.md and reasons.md anew
-	@$(BIN)/python docs/make_reference.py
+reference: $(VENV)/.dev  ## write docs/reference/cli.md, lint.md and reasons.md anew
+	@$(BIN)/python docs/reference/make_reference.py
 
 interop-env: $(addsuffix /.installed,.venv-judges .venv-judges-1.1 .venv-judges-0.3 .judges-js)  ## install the SDKs that tests ask
 
 bench: $(VENV)/.installed  ## how fast, as ratios, beside other SDKs where they are; T="--page"
 	@$(BIN)/python bench/run.py $(T)
 
-attacks: $(VENV)/.dev interop-env  ## the attack corpus before us and others; writes docs/attacks.md
+attacks: $(VENV)/.dev interop-env  ## the attack corpus before us and others; writes docs/reports/attacks.md
 	@$(MAKE) --no-print-directory attacks-table
 
 attacks-table:
 	@$(BIN)/python tests/interop/attack_table.py
 
-measure: $(VENV)/.dev interop-env  ## what the official SDKs say of real cards; writes docs/measurements.md
+measure: $(VENV)/.dev interop-env  ## what the official SDKs say of real cards; writes docs/reports/measurements.md
 	@$(MAKE) --no-print-directory measure-page
 
 measure-page:
 	@$(BIN)/python tests/interop/measure.py
 
-interop: $(VENV)/.dev interop-env-all  ## every card before every judge; writes docs/interop.md
+interop: $(VENV)/.dev interop-env-all  ## every card before every judge; writes docs/reports/interop.md
 	@$(MAKE) --no-print-directory interop-table
 
 interop-table:  # by a make that finds what the one before has installed
@@ -113,7 +113,7 @@ interop-table:  # by a make that finds what the one before has installed
 interop-env-all: interop-env .judges-rust/debug/judge  ## install the judges of other languages too
 	@:
 
-signers: signers-env  ## each kind of signer with the real thing; the matrix of docs/signers.md
+signers: signers-env  ## each kind of signer with the real thing; the matrix of docs/guides/signers-and-stores.md
 	@$(BIN)/python -m pytest -v tests/keys/test_signers_matrix.py tests/keys/test_signer_*.py $(T)
 
 signers-env: $(VENV)/.signers  ## install what signers are tested with: SoftHSM, OpenBao

@@ -1,4 +1,4 @@
-"""docs/performance.md, and the same tables for a terminal."""
+"""docs/reports/performance.md, and the same tables for a terminal."""
 
 from __future__ import annotations
 

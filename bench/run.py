@@ -1,4 +1,4 @@
-"""Measure, print a table, and with ``--page`` write docs/performance.md and .json.
+"""Measure, print a table, and with ``--page`` write docs/reports/performance.md and .json.
 
 ``make bench``, or ``make bench T="--page"``. Only this machine is asked, over 127.0.0.1. Every
 verdict has to be ``trusted`` and every count as documented, or the run fails; how fast anything
@@ -31,7 +31,7 @@ from startup import PASS, starting
 from cardsign import PrivateKey
 from cardsign.cli.peers import CONCURRENCY
 
-DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
+DOCS: Final = Path(__file__).resolve().parents[1] / "docs" / "reports"
 DELAY: Final = 0.05  # seconds before each answer: a peer on another continent
 
 
@@ -129,7 +129,7 @@ def main() -> int:
     parser.add_argument(
         "--hostile", type=int, default=MAX_CARD_BYTES, help="bytes of the hostile cards"
     )
-    parser.add_argument("--page", action="store_true", help="write docs/performance.md and .json")
+    parser.add_argument("--page", action="store_true", help="write docs/reports/performance.*")
     parser.add_argument("--out", type=Path, default=DOCS, help="another folder for the page")
     options = parser.parse_args()
     try:

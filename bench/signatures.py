@@ -1,8 +1,8 @@
 """Signing and verifying a card, beside the official SDK and beside doing it by hand.
 
 All verifiers are given the bytes of a card and a key that they trust; all signers the bytes of a
-card. What each looks at is not the same: see docs/performance.md. Each has to refuse a changed
-card before it is measured.
+card. What each looks at is not the same: see docs/reports/performance.md. Each has to refuse a
+changed card before it is measured.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A code, once released, keeps its meaning for ever; a code no longer raised stays here.
 Errors (:mod:`cardsign.errors`), verdicts (:mod:`cardsign.verify`), JSON output, HTTP bodies
-and ``docs/reasons.md`` all draw on this table and on nothing else.
+and ``docs/reference/reasons.md`` all draw on this table and on nothing else.
 """
 
 from __future__ import annotations
@@ -226,7 +226,8 @@ _TABLE: Final = (
     ("publish.audience_name", "An audience's name is not [a-z0-9-]{1,64}.",
      "Use lower-case letters, digits and hyphens."),
     ("publish.other_publisher", "The directory holds publications of another key store or issuer.",
-     "Publish to a directory of your own; docs/keys.md says what to do if this one is."),
+     "Publish to a directory of your own. If this one is yours, see "
+     "docs/guides/issue-and-rotate.md."),
     ("publish.key_unlisted", "A card is signed with a key that the newest keyset does not list.",
      "Let the roots list it first: cardsign keyset draft, sign, publish."),
     ("publish.unlisted", "The newest release statement does not list the card.",
@@ -237,7 +238,7 @@ _TABLE: Final = (
      "Let this key store take up what is published: cardsign release renew; then do this again."),
     ("publish.malformed", "The publication directory holds something that we did not write.",
      "Publish into a directory of its own."),
-    # --- extended: the extended-card marker (docs/formats.md) ---------------------------
+    # --- extended: the extended-card marker (docs/reference/formats.md) ---------------------------
     ("extended.marker", "The extended-card marker is malformed, there twice, or out of its place.",
      "Remove it, and write it with cardsign sign CARD --extended AUDIENCE --seq N --expires DATE."),
     ("extended.served_as_public", "An extended card stands where the public one belongs.",
@@ -256,7 +257,7 @@ _TABLE: Final = (
      "Do not use it; ask the issuer why the endpoint answers with it."),
     ("extended.public_untrusted", "The public card beside the extended one is not trusted.",
      "See what is wrong with the public card first."),
-    # --- statement: a keyset or release statement (docs/formats.md) ---------------------
+    # --- statement: a keyset or release statement (docs/reference/formats.md) ---------------------
     ("statement.shape", "The bytes are no JWS in General JSON of at most 64 KiB.",
      "Fetch the statement again, or ask its issuer."),
     ("statement.header", "A protected header is not exactly alg, kid and typ.",
@@ -311,20 +312,20 @@ _TABLE: Final = (
      "Refresh it; if there is no newer one, ask its issuer."),
     ("bundle.malformed", "The file says that it is a bundle and is none.",
      "Ask for it again, or make one: cardsign bundle CARD --statements DIR."),
-    # --- credential: what a peer is shown (docs/calling.md) ------------------------------
+    # --- credential: what a peer is shown (docs/guides/call.md) ------------------------------
     ("credential.none", "There is no credential for this peer.",
-     "Name one: --credential env:NAME, or an entry of credentials.toml; docs/calling.md."),
+     "Name one: --credential env:NAME, or an entry of credentials.toml; docs/guides/call.md."),
     ("credential.elsewhere", "No endpoint of the verified card stands where the credential goes.",
      "Nothing was sent. If the peer has moved on purpose, change the origin in credentials.toml."),
     ("credential.source", "A credential cannot be had, or is none that a header holds.",
-     "env:NAME or exec:/absolute/path names where it is had from; docs/calling.md."),
+     "env:NAME or exec:/absolute/path names where it is had from; docs/guides/call.md."),
     ("credential.scheme", "The verified card asks for no single credential in a header.",
      "Say how it is shown: send = \"bearer\", \"basic\" or \"header:NAME\" in credentials.toml."),
     ("credential.refused", "The peer wants another credential, or one at all.",
      "Get a new one from the issuer; what the peer says it wants is shown and never followed."),
     # --- call: a trusted peer that is asked for something --------------------------------
     ("call.no_interface", "The verified card names no endpoint that can be spoken to here.",
-     "JSON-RPC and HTTP+JSON of A2A 0.3 and 1.x are spoken; see docs/calling.md for tenants."),
+     "JSON-RPC and HTTP+JSON of A2A 0.3 and 1.x are spoken; see docs/guides/call.md for tenants."),
     ("call.verdict_over", "The verdict on the public card no longer holds.",
      "Meet the peer again."),
     ("call.no_extended", "The peer has no extended card, or none for this credential.",
@@ -346,11 +347,12 @@ _TABLE: Final = (
     ("config.malformed", "cardsign.toml, signers.toml or credentials.toml cannot be understood.",
      "Mend the line named; cardsign init writes a good cardsign.toml."),
     ("config.secret", "A password stands in cardsign.toml, which is committed.",
-     "Change it, and keep the new one in ~/.pgpass, or in CARDSIGN_KEYSTORE; docs/postgres.md."),
+     "Change it, and keep the new one in ~/.pgpass, or in CARDSIGN_KEYSTORE; "
+     "docs/guides/signers-and-stores.md."),
     ("config.outside", "A project's files name a place outside of its folder.",
      "If it is yours, allow it in your own signers.toml, or name it on the command line."),
     ("policy.malformed", "trust.toml cannot be understood.",
-     "Mend the line named; docs/formats.md lists every member."),
+     "Mend the line named; docs/reference/formats.md lists every member."),
     ("policy.not_found", "There is no policy file where one was named.",
      "Check --trust and CARDSIGN_TRUST, or make one: cardsign trust init."),
     ("policy.unknown_issuer", "The policy enrols nobody of that name.",
@@ -402,11 +404,13 @@ _TABLE: Final = (
     ("keystore.busy", "Another process holds the key store.",
      "Try again when it has finished."),
     ("keystore.url", "The URL of the key store's database is malformed.",
-     "Percent-encode special characters; keep the password in ~/.pgpass; docs/postgres.md."),
+     "Percent-encode special characters; keep the password in ~/.pgpass; "
+     "docs/guides/signers-and-stores.md."),
     ("keystore.not_allowed", "A committed file names a database, which would be told a password.",
      "If that server is yours, add the line named to your own file, or set CARDSIGN_KEYSTORE."),
     ("keystore.unreachable", "The database of the key store cannot be used now.",
-     "Check server, address, role and rights; nothing was changed. docs/postgres.md."),
+     "Check server, address, role and rights; nothing was changed. "
+     "docs/guides/signers-and-stores.md."),
     ("keystore.not_installed", "The libraries for key stores in PostgreSQL are not installed.",
      "pip install 'cardsign[postgres]'"),
     ("keystore.unknown_key", "The key store has no such key.",
@@ -432,7 +436,8 @@ _TABLE: Final = (
     ("keystore.audit_differs", "The key store's state is not the one that its audit log tells of.",
      "Somebody has edited the state: restore a backup, and ask who can write to the key store."),
     ("keystore.other_history", "The key store's audit log does not continue what you saw of it.",
-     "If you put an older or another store there yourself, docs/keys.md says what to remove."),
+     "If you put an older or another store there yourself, "
+     "docs/guides/issue-and-rotate.md says what to remove."),
     ("keystore.rolled_back", "The key store's state is older than its own audit log.",
      "Put the newest keystore.json back; if it is lost, restore, and revoke again what was."),
     ("keystore.statements", "The statements kept beside the key store are not the store's history.",
@@ -494,15 +499,16 @@ _TABLE: Final = (
     ("signer.wrong_key", "The signer's answer does not verify with the stored public key.",
      "The signer holds another key or version; nothing was signed."),
     ("signer.unsupported", "No kind of signer reaches a private half that lies there.",
-     "docs/signers.md lists the kinds of signers."),
+     "docs/guides/signers-and-stores.md lists the kinds of signers."),
     ("signer.uri", "The URI of a signer cannot be understood.",
-     "docs/signers.md shows the form of each."),
+     "docs/guides/signers-and-stores.md shows the form of each."),
     ("signer.not_allowed", "The signer runs, loads or reads what only the user may choose.",
-     "Give the URI as --key, or allow it in your own signers.toml; docs/signers.md."),
+     "Give the URI as --key, or allow it in your own signers.toml; "
+     "docs/guides/signers-and-stores.md."),
     ("signer.not_installed", "The library that this kind of signer needs is not installed.",
      "Install the extra named: pip install 'cardsign[EXTRA]'."),
     ("signer.not_configured", "The signer's address is not set, or is none.",
-     "docs/signers.md lists the environment variables of each kind."),
+     "docs/guides/signers-and-stores.md lists the environment variables of each kind."),
     ("signer.unreachable", "The signer is not there: a program, library, token or server.",
      "Start or insert it, and check its address."),
     ("signer.credentials", "The signer refuses the PIN or the token.",

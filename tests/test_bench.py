@@ -80,8 +80,8 @@ def test_an_unchanged_peer_costs_one_request_and_no_check(written: Mapping[str, 
 
 
 def test_the_committed_page_is_of_a_whole_run() -> None:
-    """docs/performance.md comes from the run that docs/performance.json holds."""
-    docs = BENCH.parent / "docs"
+    """docs/reports/performance.md comes from the run that docs/reports/performance.json holds."""
+    docs = BENCH.parent / "docs" / "reports"
     found = json.loads((docs / "performance.json").read_text(encoding="utf-8"))
     about = found["about"]
     assert (about["peers"], about["delay"]) == (200, 0.05)

@@ -1,4 +1,4 @@
-"""The rows of docs/requirements.md that are done, each shown once from the outside.
+"""The rows of docs/reference/requirements.md that are done, each shown once from the outside.
 
 A test is named after its rows. What a row does in every corner is tested beside its module.
 """

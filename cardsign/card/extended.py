@@ -3,8 +3,8 @@
 A public card and an extended one have the same form and are signed with the same keys; without
 a word of their own an extended card at the public URL, or another audience's, would verify. The
 word is an extension of ours in `capabilities.extensions`, where every default profile keeps it;
-`docs/formats.md` specifies it. Here it is read and written. Whether its number and its time are
-good, and for whom, is for the verifier to say.
+`docs/reference/formats.md` specifies it. Here it is read and written. Whether its number and its
+time are good, and for whom, is for the verifier to say.
 """
 
 from __future__ import annotations

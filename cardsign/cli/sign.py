@@ -161,8 +161,9 @@ key_options: Final = option_group(
         "uris",
         multiple=True,
         metavar="URI",
-        help="Sign only with the key that lies there (docs/signers.md), and allow what its URI "
-        "runs or loads. Its public half is the key store's, else --public. May be repeated.",
+        help="Sign only with the key that lies there (docs/guides/signers-and-stores.md), and "
+        "allow what its URI runs or loads. Its public half is the key store's, else --public. "
+        "May be repeated.",
     ),
     public_option,
 )

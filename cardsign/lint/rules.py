@@ -1,4 +1,4 @@
-"""Lint rules: what each finds, why it matters, what to do; ``docs/lint.md`` is made from them.
+"""Lint rules: what each finds, why it matters, what to do; the source of docs/reference/lint.md.
 
 A rule's text and its check stand together, bound by :func:`rule`. The check is asked about every
 value of a card (:mod:`cardsign.card.walk`) and says what is wrong with it, or nothing.

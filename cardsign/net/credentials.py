@@ -377,7 +377,7 @@ def _read_entry(entry: Any, path: Path, which: str) -> Credential:
 
 
 def _malformed(path: Path, problem: str) -> UsageFault:
-    hint = "Mend the member named; docs/calling.md lists them all."
+    hint = "Mend the member named; docs/guides/call.md lists them all."
     return UsageFault("config.malformed", problem, path=str(path), hint=hint)
 
 

@@ -2,7 +2,7 @@
 
 For a verifier without a network. What is in it is evidence, as it would be from the issuer's
 server: it brings no trust, no key set and no policy (threats.md 16). Texts are carried exactly,
-for digests are of bytes. `docs/formats.md` specifies it.
+for digests are of bytes. `docs/reference/formats.md` specifies it.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def read_bundle(untrusted_bytes: bytes) -> Bundle:
     What is in it is looked at by whoever uses it, as if it had come by itself.
 
     Raises:
-        BundleRefused: ``bundle.malformed``: it is not as `docs/formats.md` has it.
+        BundleRefused: ``bundle.malformed``: it is not as `docs/reference/formats.md` has it.
     """
     members = _parsed(untrusted_bytes)
     if members.get("format") != BUNDLE_FORMAT:

@@ -27,7 +27,7 @@ Members: TypeAlias = Mapping[str, Any]
 
 EMPTY_POLICY: Final = f"""\
 # Whom this verifier believes about which Agent Cards. What is not allowed here is denied.
-# Add an issuer with `cardsign trust add`, or by hand; docs/formats.md lists every member.
+# Add an issuer with `cardsign trust add`, or by hand; docs/reference/formats.md lists every member.
 format = {FORMAT}
 
 # [limits]              # may only be lower than the built-in ones

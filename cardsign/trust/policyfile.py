@@ -1,4 +1,4 @@
-"""`trust.toml` -> :class:`~cardsign.trust.policy.Policy`; `docs/formats.md` specifies the file.
+"""`trust.toml` -> :class:`~cardsign.trust.policy.Policy`; docs/reference/formats.md specifies it.
 
 Every refusal says the line, what was expected there and what to do, for the file is written by
 hand and a policy that is misread protects nobody.

@@ -55,7 +55,7 @@ class SignatureReport:
         kid: The header's kid, or None where the header could not be read; not verified.
         alg: The header's alg, likewise.
         typ: The header's typ, or None where there is none.
-        verdict: See the table in `docs/verdicts.md`.
+        verdict: See the table in `docs/concepts/verdicts.md`.
         reasons: Why, the weightiest first; at least one unless it counts.
         profiles: The profiles whose payload it verifies; empty if none, or if no key is known.
         profile: The one of them by which it was judged, or None.

@@ -50,7 +50,7 @@ each_profile = pytest.mark.parametrize("profile", DEFAULT_PROFILES)
 
 
 def test_the_marker_is_an_extension_with_exactly_these_members() -> None:
-    """What other implementations read, as docs/formats.md has it."""
+    """What other implementations read, as docs/reference/formats.md has it."""
     (extension,) = MARKED["capabilities"]["extensions"]
 
     assert extension["description"]
@@ -317,7 +317,7 @@ def test_a_portable_card_stays_portable() -> None:
 
 
 def test_only_its_numbers_trouble_older_sdks() -> None:
-    """a2a-sdk before 1.1.4 writes them as floats; docs/formats.md says so."""
+    """a2a-sdk before 1.1.4 writes them as floats; docs/reference/formats.md says so."""
     found = [(finding.rule.id, finding.pointer) for finding in lint_document(MARKED, "py-1.1")]
 
     assert found == [("py-1.1.number", f"{PARAMS}/{name}") for name in ("seq", "exp")]

@@ -13,7 +13,7 @@ from cardsign.jose import JwkSet, PrivateKey
 from tests.cli.conftest import Cardsign
 from tests.support import LAX, OLD, PORTABLE, by_another_sdk, dump, put, signed, without
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "explain.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "explain.md"
 BLOCK = re.compile(r"^```(json|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

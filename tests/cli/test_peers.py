@@ -595,7 +595,7 @@ def test_nobody_stands(cardsign: Cardsign) -> None:
 def test_the_page_s_python_runs(cardsign: Cardsign, network: Network, tides: bytes) -> None:
     """As it stands, but for the host: a trusted card is used, another raises."""
     add(cardsign, HOME)
-    page = (Path(__file__).parents[2] / "docs/peers.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/guides/verify-a-peer.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     said: list[Any] = []
     names = {"use": lambda document, until: said.append(document), "log": said.append}

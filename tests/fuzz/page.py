@@ -1,4 +1,4 @@
-"""docs/fuzzing.md and docs/fuzzing.json: what the last long run of the fuzzers did."""
+"""docs/reports/fuzzing.md and fuzzing.json: what the last long run of the fuzzers did."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ``make fuzz T="--seconds 30 --target verify"``. A finding is kept in ``.fuzz/`` and tried again by
 ``make fuzz T="--target verify --replay .fuzz/verify-crash-..."``. With ``--page`` the figures are
-written to docs/fuzzing.json and docs/fuzzing.md.
+written to docs/reports/fuzzing.json and docs/reports/fuzzing.md.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def main() -> int:
         }
         limits = {"seconds": INPUT_SECONDS, "bytes": INPUT_BYTES, "memory_mib": MEMORY_MIB}
         figures = {one.target: with_what | asdict(one) for one in outcomes}
-        write_page(ROOT / "docs", figures, limits)
+        write_page(ROOT / "docs" / "reports", figures, limits)
     found = sum(len(one.findings) for one in outcomes)
     print(f"{sum(one.executions for one in outcomes)} inputs tried, {found} findings")
     return 1 if found else 0
@@ -95,7 +95,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=30, help="for each target")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--replay", metavar="FILE", help="try one input, with one --target")
-    parser.add_argument("--page", action="store_true", help="write docs/fuzzing.*")
+    parser.add_argument("--page", action="store_true", help="write docs/reports/fuzzing.*")
     options = parser.parse_args()
     if options.replay and len(options.target or ()) != 1:
         parser.error("--replay takes one --target")

@@ -1,4 +1,4 @@
-"""docs/attacks.md and docs/attacks.json, from what a run has found."""
+"""docs/reports/attacks.md and docs/reports/attacks.json, from what a run has found."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _INTRODUCTION: Final = """\
 
 Written by `make attacks`, which fails where cardsign gets a case wrong. The same case by case:
 [attacks.json](attacks.json). The corpus is data that any implementation can use:
-[tests/attacks](../tests/attacks/README.md).
+[tests/attacks](../../tests/attacks/README.md).
 
 Each attack comes in several variants, each with the verdict and the reason that must come out, and
 with honest twins, which must be trusted: refusing everything fails here. cardsign's column says

@@ -1,4 +1,4 @@
-"""Every case of the attack corpus before us and others; writes docs/attacks.md and .json.
+"""Every case of the attack corpus before us and others; writes docs/reports/attacks.md and .json.
 
     python tests/interop/attack_table.py
 
@@ -23,8 +23,8 @@ from tests.attack_runner.corpus import load_attacks, load_cases  # noqa: E402
 from tests.attack_runner.outcome import deviations  # noqa: E402
 from tests.attack_runner.verifier import run_case  # noqa: E402
 
-PAGE: Final = ROOT / "docs" / "attacks.md"
-RECORD: Final = ROOT / "docs" / "attacks.json"
+PAGE: Final = ROOT / "docs" / "reports" / "attacks.md"
+RECORD: Final = ROOT / "docs" / "reports" / "attacks.json"
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""docs/interop.md and docs/interop.json, from what a run has found."""
+"""docs/reports/interop.md and docs/reports/interop.json, from what a run has found."""
 
 from __future__ import annotations
 
@@ -102,7 +102,8 @@ def _judges(versions: Mapping[str, Version]) -> Iterator[str]:
     yield ""
     yield from _prose(
         "joserfc and jose are no SDKs of A2A: each runs a verifier of some fifty lines, such as "
-        "people write by hand. What is verified has the names of [our profiles](profiles.md)."
+        "people write by hand. What is verified has the names of "
+        "[our profiles](../concepts/profiles.md)."
     )
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/measurements.md and docs/measurements.json: what the experiment found out.
+"""Writes docs/reports/measurements.md and measurements.json: what the experiment found out.
 
     CARDSIGN_JUDGE_PY=INTERPRETER CARDSIGN_JUDGE_JS_HOME=FOLDER python tests/interop/measure.py
 
@@ -29,8 +29,8 @@ from measurement_page import body, head  # noqa: E402
 from cardsign import PrivateKey, __version__  # noqa: E402
 
 SHARED: Final = ROOT.parent / "shared"
-PAGE: Final = ROOT / "docs" / "measurements.md"
-RECORD: Final = ROOT / "docs" / "measurements.json"
+PAGE: Final = ROOT / "docs" / "reports" / "measurements.md"
+RECORD: Final = ROOT / "docs" / "reports" / "measurements.json"
 
 _JUDGES: Final = ("CARDSIGN_JUDGE_PY", "CARDSIGN_JUDGE_JS_HOME")
 

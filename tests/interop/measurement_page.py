@@ -1,4 +1,4 @@
-"""The page docs/measurements.md: tables, each with what it shows in a sentence or two."""
+"""The page docs/reports/measurements.md: tables, each with what it shows in a sentence or two."""
 
 from __future__ import annotations
 

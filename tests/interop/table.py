@@ -1,4 +1,4 @@
-"""Every card before every judge: holds it against exceptions.json, writes docs/interop.md, .json.
+"""Every card before every judge: holds it against exceptions.json, writes docs/reports/interop.*.
 
     python tests/interop/table.py            all judges, the shared cards and 2,000 random ones
     python tests/interop/table.py --quick    Python and JavaScript, 200 random ones; no writing
@@ -31,8 +31,8 @@ from trial import Row, Trial  # noqa: E402
 from cardsign import PrivateKey  # noqa: E402
 
 SHARED: Final = ROOT.parent / "shared"
-PAGE: Final = ROOT / "docs" / "interop.md"
-RECORD: Final = ROOT / "docs" / "interop.json"
+PAGE: Final = ROOT / "docs" / "reports" / "interop.md"
+RECORD: Final = ROOT / "docs" / "reports" / "interop.json"
 
 RANDOM_CARDS: Final = 2_000
 QUICK_RANDOM_CARDS: Final = 200

@@ -1,4 +1,4 @@
-"""docs/attacks.md: it says what was found, and a share of it is found again here."""
+"""docs/reports/attacks.md: it says what was found, and a share of it is found again here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEP = 9
 
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, Any]:
-    """docs/attacks.json."""
+    """docs/reports/attacks.json."""
     return dict(json.loads(RECORD.read_text(encoding="utf-8")))
 
 

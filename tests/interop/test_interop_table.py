@@ -1,4 +1,4 @@
-"""The table of docs/interop.md: it says what was found, and no exception goes unnoticed."""
+"""The table of docs/reports/interop.md: it says what was found, and no exception goes unnoticed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ WRITTEN = {"jose": {"own payload": Exempt("of the moon", {"real 1.0": 2, "random
 
 
 def record() -> dict[str, Any]:
-    """docs/interop.json."""
+    """docs/reports/interop.json."""
     return dict(json.loads(RECORD.read_text(encoding="utf-8")))
 
 
 def recorded_rows() -> list[Row]:
-    """The rows of docs/interop.json, as far as our signatures go."""
+    """The rows of docs/reports/interop.json, as far as our signatures go."""
     return [
         Row(
             row["card"],

@@ -1,4 +1,4 @@
-"""docs/measurements.md and .json are what a run finds out today, but for date and versions."""
+"""docs/reports/measurements.* are what a run finds out today, but for date and versions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The vectors of statements that we publish, put to our steps, to our walk, and to a slow judge.
 
-The slow judge is written from docs/formats.md alone, with other libraries: joserfc looks at one
-signature at a time, rfc8785 at the payload. It knows yes and no, and asks what a step needs.
+The slow judge is written from docs/reference/formats.md alone, with other libraries: joserfc looks
+at one signature at a time, rfc8785 at the payload. It knows yes and no, and asks what a step needs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every kind of signer with each algorithm, as a user has it: enrolled, signing, verified.
 
-`make signers` runs this with the real thing; docs/signers.md has the matrix, and says no more
-than is tested.
+`make signers` runs this with the real thing; docs/guides/signers-and-stores.md has the
+matrix, and says no more than is tested.
 """
 
 from __future__ import annotations
@@ -159,8 +159,9 @@ SHOWN = {
 
 
 def test_the_page_says_no_more_than_is_tested() -> None:
-    """The matrix of docs/signers.md: a row for each kind, each cell shown by a test."""
-    page = (Path(__file__).parents[2] / "docs/signers.md").read_text(encoding="utf-8")
+    """The guide's matrix: a row for each kind, each cell shown by a test."""
+    guide = Path(__file__).parents[2] / "docs/guides/signers-and-stores.md"
+    page = guide.read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([a-z0-9]+):/*` \| (\w+) \| (\w+) \|", page, re.MULTILINE)
 
     assert rows == [(scheme, word, word) for scheme, (word, _, _) in SHOWN.items()]

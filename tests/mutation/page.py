@@ -1,4 +1,4 @@
-"""docs/mutation.md and docs/mutation.json: what mutation testing found last, area by area."""
+"""docs/reports/mutation.md and mutation.json: what mutation testing found last, area by area."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
+DOCS: Final = Path(__file__).resolve().parents[2] / "docs" / "reports"
 SURVIVORS: Final = Path(__file__).with_name("survivors.json")
 
 _PAGE: Final = """# Mutation testing: last figures

@@ -1,9 +1,10 @@
 """Mutation testing on a seeded sample: which faults would our tests not see?
 
 ``make mutants T="--area jose --sample 60 --seed 1"``. Each mutant is put into a copy of the
-checkout, and the tests of the area that run its line are run until one fails, the quickest first; if
-none does, all tests of the area. What survives has to be argued in survivors.json, by what stays the same when lines move; docs/mutation.md shows
-it with the reason. The exit status is 1 while a survivor is not argued.
+checkout, and the tests of the area that run its line are run until one fails, the quickest first;
+if none does, all tests of the area. What survives has to be argued in survivors.json, by what stays
+the same when lines move; docs/reports/mutation.md shows it with the reason. The exit status is 1
+while a survivor is not argued.
 
 Why no tool of others (looked at in November 2026): mutmut 3.8 passes over functions under a
 property or a context manager and over constants of modules, which is where our limits and tables
@@ -318,7 +319,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sample", type=int, default=60, help="mutants of each area")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--page", action="store_true", help="write docs/mutation.*")
+    parser.add_argument("--page", action="store_true", help="write docs/reports/mutation.*")
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout to put faults into")
     parser.add_argument("--record", type=Path, help="a file for the names of what is drawn")
     parser.add_argument("--draw-only", action="store_true", help="run no test")

@@ -1,4 +1,4 @@
-"""docs/fetching.md says what the constants say, and names every code of a fetch."""
+"""docs/reference/fetching.md says what the constants say, and names every code of a fetch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cardsign.net import asker, cache, discovery, fetch, guarded
 from cardsign.reasons import REASONS
 from cardsign.trust import refresh
 
-PAGE = Path(__file__).parents[2] / "docs" / "fetching.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "fetching.md"
 MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (

@@ -1,4 +1,4 @@
-"""What docs/profiles.md shows is what the profiles make."""
+"""What docs/concepts/profiles.md shows is what the profiles make."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROW = re.compile(r"^\| `([a-z0-9.-]+)` \| `(\{.*\})` \|$", re.MULTILINE)
 @pytest.fixture(scope="module")
 def page(root: Path) -> str:
     """The page's text."""
-    return (root / "docs" / "profiles.md").read_text(encoding="utf-8")
+    return (root / "docs" / "concepts" / "profiles.md").read_text(encoding="utf-8")
 
 
 def test_the_examples_have_the_payloads_shown(page: str) -> None:

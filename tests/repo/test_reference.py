@@ -17,8 +17,9 @@ from cardsign.cli import command_line as cli
 
 @pytest.fixture(scope="module")
 def reference(root: Path) -> ModuleType:
-    """docs/make_reference.py as a module."""
-    spec = importlib.util.spec_from_file_location("make_reference", root / "docs/make_reference.py")
+    """docs/reference/make_reference.py as a module."""
+    script = root / "docs/reference/make_reference.py"
+    spec = importlib.util.spec_from_file_location("make_reference", script)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -37,12 +38,12 @@ def contexts(reference: ModuleType) -> list[click.Context]:
 @pytest.mark.parametrize("page", ["cli.md", "lint.md", "reasons.md", "trust.schema.json"])
 def test_a_page_is_what_the_program_says(page: str, reference: ModuleType, root: Path) -> None:
     """`make reference` would change nothing."""
-    assert (root / "docs" / page).read_text(encoding="utf-8") == reference.PAGES[page]()
+    assert (root / "docs/reference" / page).read_text(encoding="utf-8") == reference.PAGES[page]()
 
 
 def test_a_stale_page_is_seen(root: Path, tmp_path: Path) -> None:
     """--check fails where a page differs, and writing it mends that."""
-    script = shutil.copy(root / "docs/make_reference.py", tmp_path)
+    script = shutil.copy(root / "docs/reference/make_reference.py", tmp_path)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, script, *arguments]
@@ -52,12 +53,12 @@ def test_a_stale_page_is_seen(root: Path, tmp_path: Path) -> None:
     assert run().returncode == 0
     assert run("--check").returncode == 0
     (tmp_path / "reasons.md").write_text("# Reason codes\n")
-    assert "docs/reasons.md" in run("--check").stdout
+    assert "docs/reference/reasons.md" in run("--check").stdout
 
 
 def test_every_command_is_documented(contexts: list[click.Context], root: Path) -> None:
     """Each command has its section."""
-    lines = (root / "docs/cli.md").read_text(encoding="utf-8").splitlines()
+    lines = (root / "docs/reference/cli.md").read_text(encoding="utf-8").splitlines()
     assert [c.command_path for c in contexts if f"## {c.command_path}" not in lines] == []
 
 

@@ -1,4 +1,4 @@
-"""docs/requirements.md lists every row once, and says `done` of those that a test shows."""
+"""docs/reference/requirements.md lists each row once, `done` if and only if a test shows it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Row(NamedTuple):
 @pytest.fixture(scope="module")
 def rows(root: Path) -> list[Row]:
     """The rows, in their order."""
-    text = (root / "docs/requirements.md").read_text(encoding="utf-8")
+    text = (root / "docs/reference/requirements.md").read_text(encoding="utf-8")
     return [Row(*row[:3], re.findall(r"`(\w+)`", row[3])) for row in ROW.findall(text)]
 
 

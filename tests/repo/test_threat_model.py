@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "threat-model.md"
+PAGE = ROOT / "docs" / "concepts" / "threat-model.md"
 FINDINGS = 27
 
 

@@ -1,4 +1,4 @@
-"""docs/simulation.md: what the simulation is, and what its last long run came to."""
+"""docs/reports/simulation.md: what the simulation is, and what its last long run came to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tests.simulation.run import Outcome
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "simulation.md"
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reports" / "simulation.md"
 
 _TEXT: Final = """# The simulation: does a rotation break anybody, or leave a thief in?
 

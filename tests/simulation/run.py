@@ -2,7 +2,7 @@
 
 ``make simulate T="--verifications 1000000 --seed 1"``. A failure prints the seed and the history
 of its world, and ``T="--seed SEED --verifications 1"`` shows it again. With ``--page`` the figures
-are written to docs/simulation.md.
+are written to docs/reports/simulation.md.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--verifications", type=int, default=20_000, help="at least so many")
     parser.add_argument("--seed", type=int, default=1, help="of the first world")
-    parser.add_argument("--page", action="store_true", help="write docs/simulation.md")
+    parser.add_argument("--page", action="store_true", help="write docs/reports/simulation.md")
     options = parser.parse_args()
     workers = 1 if options.verifications == 1 else WORKERS
     try:

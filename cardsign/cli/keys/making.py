@@ -98,7 +98,7 @@ def generate(
 @click.option(
     "--custody",
     metavar="URI",
-    help="Instead of FILE: where the private half lies and stays; docs/signers.md.",
+    help="Instead of FILE: where the private key lies and stays; guides/signers-and-stores.md.",
 )
 @public_option
 @role_option

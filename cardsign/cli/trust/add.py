@@ -179,8 +179,8 @@ def _by_meeting(
         raise Unavailable(
             "trust.no_keys",
             f"{home} publishes no keyset statement that could be pinned" + (why and f": {why}"),
-            hint="Enrol it by keys instead: --jwks FILE, --jwks-url URL or --tofu; docs/trust.md "
-            "says what that leaves open.",
+            hint="Enrol it by keys instead: --jwks FILE, --jwks-url URL or --tofu; "
+            "docs/concepts/trust.md says what that leaves open.",
         )
     source = _pinned(trust.keyset, trust.release, roots, now)
     found = dict.fromkeys((*brought.reasons, *trust.notes))

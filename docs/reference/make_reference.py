@@ -1,7 +1,7 @@
-"""Write what repeats the program: docs/cli.md, lint.md, reasons.md and trust.schema.json.
+"""Write what repeats the program: cli.md, lint.md, reasons.md and trust.schema.json, here.
 
-python docs/make_reference.py            write them
-python docs/make_reference.py --check    exit 1 where one differs from the program
+python docs/reference/make_reference.py            write them
+python docs/reference/make_reference.py --check    exit 1 where one differs from the program
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ NOTE = "<!-- Written by `make reference`; change the program instead. -->"
 WIDTH = 96  # columns of the help texts, whatever terminal this runs in
 LINT_INTRODUCTION = (
     "`cardsign lint CARD --for TARGET` finds what parts the readers of a card: readers that sign "
-    "and verify it by different [profiles](profiles.md). The rules are exact. A card has no "
-    "finding if and only if all readings that its target names make the same bytes of it; random "
-    "cards test that in both directions. What the strict reader refuses anyway, such as a member "
+    "and verify it by different [profiles](../concepts/profiles.md). The rules are exact. A card "
+    "has no finding if and only if all readings that its target names make the same bytes of it; "
+    "random cards test that in both directions. What the strict reader refuses anyway, such as a member "
     "that is there twice or 2^53, needs no rule. Whether a card is complete or true is not asked.",
     "`--fix -o OUT` mends what loses nothing: a null or default outside everything about who may "
     "call goes, a protobuf spelling becomes the camelCase one. The payloads of `prune-empty` and "
@@ -40,7 +40,7 @@ LINT_INTRODUCTION = (
 
 
 def commands() -> str:
-    """docs/cli.md: the help of each command, groups before their members."""
+    """docs/reference/cli.md: the help of each command, groups before their members."""
     sections = [NOTE, "# Commands"]
     settings = {**cli.context_settings, "terminal_width": WIDTH}
     for context in walk(click.Context(cli, info_name="cardsign", **settings)):
@@ -60,7 +60,7 @@ def walk(context: click.Context) -> Iterator[click.Context]:
 
 
 def reasons() -> str:
-    """docs/reasons.md: a table for each group of codes."""
+    """docs/reference/reasons.md: a table for each group of codes."""
     sections = [
         NOTE,
         "# Reason codes",
@@ -80,7 +80,7 @@ def wrapped(paragraph: str) -> str:
 
 
 def lint() -> str:
-    """docs/lint.md: what each target promises, and a table of its own rules."""
+    """docs/reference/lint.md: what each target promises, and a table of its own rules."""
     sections = [NOTE, "# Lint", *map(wrapped, LINT_INTRODUCTION)]
     for target in TARGETS.values():
         rules = [one for one in RULES.values() if one.id.startswith(f"{target.name}.")]
@@ -99,7 +99,7 @@ def _cell(text: str) -> str:
 
 
 def trust_schema() -> str:
-    """docs/trust.schema.json: the JSON Schema of `trust.toml`, for editors."""
+    """docs/reference/trust.schema.json: the JSON Schema of `trust.toml`, for editors."""
     return json.dumps(schema(), indent=2) + "\n"
 
 
@@ -122,11 +122,11 @@ def main(arguments: list[str]) -> int:
         if path.is_file() and path.read_text(encoding="utf-8") == page:
             continue
         if check:
-            print(f"docs/{name} is not what the program says; run `make reference`")
+            print(f"docs/reference/{name} is not what the program says; run `make reference`")
             stale += 1
         else:
             path.write_text(page, encoding="utf-8")
-            print(f"docs/{name} written")
+            print(f"docs/reference/{name} written")
     return stale
 
 
