@@ -1,8 +1,8 @@
 """Mutation testing on a seeded sample: which faults would our tests not see?
 
 ``make mutants T="--area jose --sample 60 --seed 1"``. Each mutant is put into a copy of the
-checkout, and the tests of the area that run its line are run until one fails, the quickest first;
-if none does, all tests of the area. What survives has to be argued in survivors.json, by what stays
+checkout. The tests of the area that run its line are run until one fails, the quickest first; if
+none does, all tests of the area. Each survivor has to be argued in survivors.json, by what stays
 the same when lines move; docs/reports/mutation.md shows it with the reason. The exit status is 1
 while a survivor is not argued.
 
