@@ -11,7 +11,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for the shapes, which tests use too
 
-from cardsign.card import DEFAULT_PROFILES, MAX_CARD_BYTES
+from cardsign.card import MAX_CARD_BYTES
 from cardsign.explain import explain_card
 from cardsign.jose import JwkSet
 from cardsign.trust import Holder, Policy
@@ -19,7 +19,7 @@ from cardsign.verify import examine_card
 from tests.hostile import KEY, SHAPES, card
 
 _JWKS: Final = JwkSet.of([KEY.public])
-_POLICY: Final = Policy.holder_of_keys(_JWKS, name="them", profiles=DEFAULT_PROFILES)
+_POLICY: Final = Policy.holder_of_keys(_JWKS, name="them", accept="sdk")
 _NOW: Final = datetime(2026, 7, 1, tzinfo=UTC)
 
 READERS: Final[dict[str, Callable[[bytes], object]]] = {

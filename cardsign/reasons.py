@@ -117,7 +117,7 @@ _TABLE: Final = (
     ("sig.bad", "The signature fits no payload of this card: card or signature was changed.",
      "Do not use this card; fetch it again from its issuer."),
     ("sig.other_profile", "The signature fits a profile that is not accepted here.",
-     "If you accept what that profile leaves open, name it in the policy, or by --profile."),
+     "Accept what it leaves unsigned with --accept sdk, or by accept = 'sdk' in trust.toml."),
     ("sig.compat", "A compat signature, made for other SDKs over a lossy payload: it never counts.",
      "Nothing to do; the card's full signature decides."),
     ("sig.coverage_reduced", "A signature that covers more no longer fits; the rest covers less.",

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cardsign.card import FULL_PROFILES, append, canonicalize, split
 from cardsign.jose import JwkSet, PrivateKey, Signer, base64url, sign_payload
 from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.trust import Holder, Policy
+from cardsign.trust import Accept, Holder, Policy
 from cardsign.verify import Report, examine_card
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -161,7 +161,8 @@ def under_header(
 def trusting(*keys: PrivateKey, profiles: tuple[str, ...] = FULL_PROFILES) -> Policy:
     """The policy that pins these keys and waives freshness."""
     jwks = JwkSet.of(key.public for key in keys)
-    return Policy.holder_of_keys(jwks, name="the harbour", profiles=profiles)
+    accept: Accept = "full" if set(profiles) <= set(FULL_PROFILES) else "sdk"
+    return Policy.holder_of_keys(jwks, name="the harbour", accept=accept, only=profiles)
 
 
 def examine(

@@ -67,7 +67,7 @@ def test_a_signature_that_only_such_a_profile_explains(
         first = report.reasons[0]
         assert (first.code, first.path) == ("sig.other_profile", "/signatures/0")
         assert profile in first.message
-        assert "--profile" not in first.hint  # it cannot be named there
+        assert "--accept" not in first.hint  # no word accepts it
 
 
 @each_profile
@@ -100,7 +100,7 @@ def test_it_is_looked_at_only_where_no_default_profile_fits(alice: PrivateKey) -
     report = examine(by_another_sdk(LAX, alice, "sdk-1.0-legacy"), alice)
 
     assert report.signatures[0].profiles == ("prune-empty", "prune-empty-upgraded")
-    assert "--profile" in report.reasons[0].hint
+    assert "and /x-berth unsigned" in report.reasons[0].message
 
 
 @each_profile
@@ -134,8 +134,9 @@ def test_no_policy_accepts_it(profile: str, alice: PrivateKey) -> None:
     for profiles in ((profile,), ("served-as-is", profile)):
         with pytest.raises(UsageFault, match=f"{profile} cannot be accepted"):
             trusting(alice, profiles=profiles)
+        anchor = KeysAnchor(JwkSet.of([alice.public]))
         with pytest.raises(UsageFault, match=f"{profile} cannot be accepted"):
-            Enrolment("x", KeysAnchor(JwkSet.of([alice.public])), None, profiles)
+            Enrolment("x", anchor, None, accept="sdk", only=profiles)
 
 
 # ------------------------------------------------------------------ signing

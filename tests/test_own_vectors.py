@@ -30,7 +30,7 @@ def test_our_verifier_agrees_with_the_vector(path: Path) -> None:
     vector = _read(path)
     jwks = JwkSet.from_bytes(json.dumps(vector["jwks"]).encode())
     policy = Policy.holder_of_keys(
-        jwks, name="the vector's keys", profiles=tuple(vector["accepted_profiles"])
+        jwks, name="the vector's keys", accept="sdk", only=tuple(vector["accepted_profiles"])
     )
     card = base64.b64decode(vector["card_base64"], validate=True)
     report = examine_card(card, expect=Holder(), policy=policy, now=NOW)

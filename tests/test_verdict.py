@@ -59,7 +59,7 @@ def assert_contract(document: dict[str, Any]) -> None:
     assert document["verdict"] in VERDICTS
     assert list(document["answers"]) == ["integrity", "authorised", "current", "complete"]
     assert set(document["answers"].values()) <= ANSWERS
-    assert list(document["coverage"]) == ["profile", "uncovered", "uncovered_count"]
+    assert list(document["coverage"]) == ["profile", "uncovered", "uncovered_count", "all_but"]
     assert isinstance(document["historic"], bool)
     assert (document["card"] is not None) == (document["verdict"] == "trusted")
     assert document["reasons"]
@@ -179,7 +179,12 @@ def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
                 "reasons": [],
             }
         ],
-        "coverage": {"profile": "served-as-is", "uncovered": [], "uncovered_count": 0},
+        "coverage": {
+            "profile": "served-as-is",
+            "uncovered": [],
+            "uncovered_count": 0,
+            "all_but": None,
+        },
         "issuer": None,
         "statements": {"keyset": None, "release": None},
         "checked_at": NOW.isoformat(),

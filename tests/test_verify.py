@@ -609,7 +609,7 @@ def test_the_place_of_a_refused_interface_is_the_document_s(alice: PrivateKey) -
     )
     for card, profile, path in (moved, shifted):
         jwks = JwkSet.of([alice.public])
-        policy = Policy.holder_of_keys(jwks, name="x", origin=TIDES, profiles=(profile,))
+        policy = Policy.holder_of_keys(jwks, name="x", origin=TIDES, accept="sdk", only=(profile,))
         document = dump(by_another_sdk(card, alice, profile))
         report = examine_card(document, expect=Holder(), policy=policy, now=NOW)
         assert (report.reasons[0].code, report.reasons[0].path) == ("card.origin_mismatch", path)
@@ -763,7 +763,7 @@ def test_the_failing_reason_goes_first(alice: PrivateKey) -> None:
         "harbour",
         KeysAnchor(JwkSet.of([alice.public])),
         (parse_place(TIDES),),
-        profiles=("prune-empty",),
+        accept="sdk",
         freshness="waived",
     )
 
@@ -773,6 +773,41 @@ def test_the_failing_reason_goes_first(alice: PrivateKey) -> None:
 
     assert codes(report)[0] == "card.origin_mismatch"
     assert "coverage.requirement_unsigned" in codes(report)
+
+
+def test_a_card_signed_by_an_sdk_says_what_it_leaves_unsigned(alice: PrivateKey) -> None:
+    """Refused, it names the word that accepts it; accepted, it names what is open (R1, R2)."""
+    card = by_another_sdk(without(LAX, "/x-berth"), alice, "prune-empty")
+
+    refused = examine(card, alice)
+    assert (refused.verdict, refused.all_but) == ("untrusted", None)
+    first = refused.reasons[0]
+    assert first.code == "sig.other_profile"
+    assert "the signature is good" in first.message
+    assert "which leaves /securityRequirements and /iconUrl unsigned" in first.message
+    assert "--accept sdk" in first.hint
+
+    accepted = examine(card, alice, profiles=DEFAULT_PROFILES)
+    assert (accepted.verdict, accepted.answers.complete) == ("trusted", "yes")
+    unsigned = "/securityRequirements and /iconUrl"
+    assert accepted.all_but == f"all but {unsigned}, accepted by your policy"
+    assert accepted.to_json()["coverage"]["all_but"] == accepted.all_but
+
+
+def test_a_card_that_no_word_accepts_asks_the_issuer(alice: PrivateKey) -> None:
+    """The twin: the SDK drops a member that it does not know, so `accept` would not help."""
+    first = examine(by_another_sdk(LAX, alice, "prune-empty"), alice).reasons[0]
+
+    assert (first.code, "/x-berth unsigned" in first.message) == ("sig.other_profile", True)
+    assert first.hint.startswith("--accept sdk does not admit that /x-berth is unsigned. Ask the")
+
+
+def test_what_is_signed_whole_leaves_nothing_open(alice: PrivateKey) -> None:
+    """A policy that accepts what the SDKs sign takes the stronger signature as well (R3)."""
+    report = examine(signed(LAX, alice), alice, profiles=DEFAULT_PROFILES)
+
+    assert (report.verdict, report.profile) == ("trusted", "served-as-is")
+    assert report.all_but is None
 
 
 def test_the_strict_choice_takes_nothing_but_the_document(alice: PrivateKey) -> None:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cardsign.card.canonical import FULL_PROFILES, ProfileName
+from cardsign.card.canonical import ProfileName
 from cardsign.card.document import Card
 from cardsign.cli.arguments import STDIO, option_group, read_input
 from cardsign.cli.policy import (
     LoadedPolicy,
     TrustOptions,
+    accept_option,
     raise_lock,
     supplied_statements,
     trust_options,
@@ -39,6 +40,8 @@ from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.reasons import Reason
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
 from cardsign.trust.policy import (
+    ACCEPTED,
+    Accept,
     AtOrigin,
     CardUrl,
     Enrolment,
@@ -100,6 +103,7 @@ class Named:
         jwks: ``--jwks``.
         trust: Which policy and memory.
         statements: ``--statements``.
+        accept: ``--accept``; None for what the policy says.
         profiles: ``--profile``.
         at: ``--at``, in UTC; None for now.
         insecure_loopback_http: Ask this machine, and without TLS.
@@ -110,6 +114,7 @@ class Named:
     jwks: str | None = None
     trust: TrustOptions = field(default_factory=TrustOptions)
     statements: tuple[Path, ...] = ()
+    accept: Accept | None = None
     profiles: tuple[ProfileName, ...] = ()
     at: datetime | None = None
     insecure_loopback_http: bool = False
@@ -407,8 +412,8 @@ class Inquiry:
         if enrolment is not None and not enrolment.is_holder:
             if self.untrusted_jwks is not None:
                 evidence = _answered(enrolment, self.untrusted_jwks, evidence)
-            if self.named.profiles:
-                policy = _narrowed(policy, enrolment, self.named.profiles)
+            if self.named.accept or self.named.profiles:
+                policy = _accepting(policy, enrolment, self.named)
         return policy, evidence
 
     def _explained(self, report: Report) -> Report:
@@ -423,9 +428,9 @@ class Inquiry:
 def _pinning(jwks: JwkSet, named: Named) -> Policy:
     holder = f"the holder of the keys in {Path(named.jwks or '').name}"
     name = holder if named.origin is None else f"{holder}, at {named.origin}"
-    return Policy.holder_of_keys(
-        jwks, name=name, origin=named.origin, profiles=named.profiles or FULL_PROFILES
-    )
+    accept = named.accept or "full"
+    only = _only(named.profiles, accept, "full signatures count by default")
+    return Policy.holder_of_keys(jwks, name=name, origin=named.origin, accept=accept, only=only)
 
 
 def _answered(enrolment: Enrolment, untrusted_jwks: bytes, evidence: Evidence) -> Evidence:
@@ -440,21 +445,27 @@ def _answered(enrolment: Enrolment, untrusted_jwks: bytes, evidence: Evidence) -
     return replace(evidence, untrusted_jwks=untrusted_jwks, jwks_url=url)
 
 
-def _narrowed(policy: Policy, enrolment: Enrolment, profiles: tuple[ProfileName, ...]) -> Policy:
-    """The policy with fewer profiles for one issuer; the command line never widens it."""
-    wider = [profile for profile in profiles if profile not in enrolment.profiles]
+def _accepting(policy: Policy, enrolment: Enrolment, named: Named) -> Policy:
+    """The policy with what the command line accepts of one issuer."""
+    accept = named.accept or enrolment.accept
+    only = _only(named.profiles, accept, f"the policy says so of {enrolment.name!r}")
+    changed = replace(enrolment, accept=accept, only=only)
+    return replace(
+        policy,
+        enrolments=tuple(changed if one is enrolment else one for one in policy.enrolments),
+    )
+
+
+def _only(profiles: tuple[ProfileName, ...], accept: Accept, why: str) -> tuple[ProfileName, ...]:
+    """The profiles of ``--profile``, which narrows what is accepted and never widens it."""
+    wider = [profile for profile in profiles if profile not in ACCEPTED[accept]]
     if wider:
         raise UsageFault(
             "usage.conflict",
-            f"--profile {wider[0]}: the policy accepts {', '.join(enrolment.profiles)} of "
-            f"{enrolment.name!r}, and can only be narrowed here",
-            hint="Name it in the issuer's `profiles` if you accept what it leaves open.",
+            f"--profile {wider[0]} is not accepted: {why}",
+            hint="Add --accept sdk if you accept what that profile leaves unsigned.",
         )
-    narrower = replace(enrolment, profiles=profiles)
-    return replace(
-        policy,
-        enrolments=tuple(narrower if one is enrolment else one for one in policy.enrolments),
-    )
+    return profiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,6 +500,7 @@ visit_options: Final = option_group(
             help="Whose card it must be: the holder of these keys. No policy is read, and "
             "revocation is not seen.",
         ),
+        accept_option,
         trust_options,
         loopback_option,
     ),

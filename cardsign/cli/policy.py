@@ -15,7 +15,7 @@ from cardsign.cli.talk import safe, say
 from cardsign.errors import FileMissing, LocalFault, UsageFault
 from cardsign.trust.bundle import read_statements
 from cardsign.trust.lock import POLICY_FILE, RollbackFloor, lock_of, raise_floors, read_lock
-from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.policy import ACCEPTED, Enrolment, Policy
 from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerStates
 from cardsign.trust.statements import Evidence
 
@@ -198,6 +198,16 @@ state_options: Final = option_group(TrustOptions, "trust", _STATE)
 edit_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE)
 #: ``--trust``, ``--state`` and ``--no-state``, as `trust`.
 trust_options: Final = option_group(TrustOptions, "trust", _TRUST, _STATE, _NO_STATE)
+
+
+def accept_option(command: _Command) -> _Command:
+    """``--accept``: whose signatures count."""
+    return click.option(
+        "--accept",
+        type=click.Choice(tuple(ACCEPTED)),
+        help="full: only signatures over the whole card count; sdk: also those that the SDKs of "
+        "A2A make, which may leave parts of it unsigned [default: as the policy says, else full].",
+    )(command)
 
 
 def statements_option(command: _Command) -> _Command:

@@ -23,7 +23,7 @@ from cardsign.cli.inquiry import (
     loopback_option,
     weightiest,
 )
-from cardsign.cli.policy import raise_lock, statements_option, trust_options
+from cardsign.cli.policy import accept_option, raise_lock, statements_option, trust_options
 from cardsign.cli.talk import complain, print_json, say
 from cardsign.cli.views import render_verdict
 from cardsign.errors import BundleRefused, LocalFault, UsageFault
@@ -76,14 +76,14 @@ named_options: Final = option_group(
         help="Ask about another time than now: YYYY-MM-DD, its first second in UTC, or ISO 8601 "
         "with an offset. Nothing is trusted by such a verdict, and nothing remembered.",
     ),
+    accept_option,
     click.option(
         "--profile",
         "profiles",
         multiple=True,
         type=click.Choice(DEFAULT_PROFILES),
-        help="The profiles that count, instead of the two full ones; of those that the policy "
-        "accepts, where there is one. May be repeated; --profile served-as-is is the strictest "
-        "choice.",
+        help="For experts: of the accepted profiles, the only one that counts. May be repeated; "
+        "--profile served-as-is is the strictest choice.",
     ),
     loopback_option,
 )

@@ -273,7 +273,7 @@ def enrolment_json(enrolment: Enrolment) -> dict[str, Any]:
         "name": enrolment.name,
         "origins": [str(place) for place in enrolment.places or ()],
         "anchor": dict(anchor_members(enrolment.anchor)),
-        "profiles": list(enrolment.profiles),
+        "accept": enrolment.accept,
         "algorithms": list(enrolment.algorithms),
         "require": list(enrolment.require),
         "unsigned": enrolment.unsigned,
@@ -440,6 +440,8 @@ def _said(report: Report, question: str, answer: str) -> str:
         reason.code in _OF_ANOTHER_KIND for reason in report.reasons
     ):
         return "the card is not of the kind, or not for the audience, that was asked for"
+    if question == "complete" and report.all_but is not None:
+        return report.all_but
     return _ANSWERS[question][answer]
 
 

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from cardsign.trust.lock import raise_floors as raise_floors
     from cardsign.trust.lock import read_lock as read_lock
     from cardsign.trust.lock import remove_floor as remove_floor
+    from cardsign.trust.policy import ACCEPTED as ACCEPTED
     from cardsign.trust.policy import MAX_CARDS as MAX_CARDS
     from cardsign.trust.policy import MAX_SKEW as MAX_SKEW
+    from cardsign.trust.policy import Accept as Accept
     from cardsign.trust.policy import Anchor as Anchor
     from cardsign.trust.policy import AtOrigin as AtOrigin
     from cardsign.trust.policy import CardUrl as CardUrl
@@ -53,7 +55,6 @@ if TYPE_CHECKING:
     from cardsign.trust.policyedit import with_anchor as with_anchor
     from cardsign.trust.policyedit import with_issuer as with_issuer
     from cardsign.trust.policyedit import without_issuer as without_issuer
-    from cardsign.trust.policyfile import Profile as Profile
     from cardsign.trust.policyfile import identity_of as identity_of
     from cardsign.trust.policyfile import parse_policy as parse_policy
     from cardsign.trust.policyfile import read_policy as read_policy
@@ -99,15 +100,15 @@ _NAMES = {
         "lock_of raise_floor raise_floors read_lock remove_floor"
     ),
     "policy": (
-        "Anchor AtOrigin CardUrl Enrolment Expectation Extended Holder Issuer JwksAnchor "
-        "KeysAnchor KeysetAnchor Limits MAX_CARDS MAX_SKEW Policy PublicSubject TofuAnchor "
-        "public_subject"
+        "ACCEPTED Accept Anchor AtOrigin CardUrl Enrolment Expectation Extended Holder Issuer "
+        "JwksAnchor KeysAnchor KeysetAnchor Limits MAX_CARDS MAX_SKEW Policy PublicSubject "
+        "TofuAnchor public_subject"
     ),
     "policyedit": (
         "EMPTY_POLICY anchor_members anchor_text anchored edit_policy minus plus with_anchor "
         "with_issuer without_issuer"
     ),
-    "policyfile": "Profile identity_of parse_policy read_policy",
+    "policyfile": "identity_of parse_policy read_policy",
     "policylines": "Lines Location",
     "refresh": "FetchResult Fetcher REFRESH_INTERVAL Refreshed refresh_issuer",
     "resolve": (

@@ -105,6 +105,14 @@ class TofuAnchor:
 
 Anchor: TypeAlias = KeysAnchor | JwksAnchor | KeysetAnchor | TofuAnchor
 
+#: Whose signatures count: only those over the whole card, or also what the SDKs of A2A sign.
+Accept: TypeAlias = Literal["full", "sdk"]
+#: The profiles of each.
+ACCEPTED: Final[Mapping[Accept, tuple[ProfileName, ...]]] = {
+    "full": FULL_PROFILES,
+    "sdk": DEFAULT_PROFILES,
+}
+
 
 # Whom a verdict is about. There is no default: a verdict without a subject says nothing.
 
@@ -210,13 +218,16 @@ class Enrolment:
         name: The policy's own name for it; the only name that a verdict puts forward.
         anchor: The one source of its keys.
         places: Where its cards and interfaces may stand; None for anywhere.
-        profiles: The profiles whose signatures count; of the default ones.
+        accept: ``full``: only signatures over the whole card count; ``sdk``: also those that the
+            SDKs make, which may leave parts of the card unsigned.
         freshness: ``waived`` lets a card be trusted without evidence that it is current.
         algorithms: The algorithms whose signatures count.
         require: Holders who must all have signed the same payload.
         unsigned: What an unsigned card gets: ``refuse`` (untrusted), or ``unknown``
             (indeterminate) for as long as no signed card was seen.
         is_holder: The enrolment is nothing but "the holder of these keys".
+        only: An expert's narrowing: of the accepted profiles, the only ones that count; all of
+            them if it is empty.
         cards: The URLs of the cards that are looked at day by day, inside `places`. They decide
             no verdict.
         peer: ``optional``: whoever looks at these cards is told of them, and fails by none.
@@ -224,14 +235,14 @@ class Enrolment:
         floor: What the lock beside that policy says of the issuer; None where it says nothing.
 
     Raises:
-        UsageFault: ``policy.malformed``: there is no profile or algorithm, or one that nobody
-            may accept.
+        UsageFault: ``policy.malformed``: an unknown `accept`, no algorithm, or an algorithm or a
+            profile that cannot be accepted.
     """
 
     name: str
     anchor: Anchor
     places: tuple[Place, ...] | None
-    profiles: tuple[ProfileName, ...] = FULL_PROFILES
+    accept: Accept = "full"
     freshness: Literal["required", "waived"] = "required"
     algorithms: tuple[str, ...] = DEFAULT_ALGORITHMS
     require: tuple[str, ...] = ()
@@ -239,12 +250,22 @@ class Enrolment:
     is_holder: bool = False
     cards: tuple[str, ...] = ()
     peer: Literal["required", "optional"] = "required"
+    only: tuple[ProfileName, ...] = ()
     policy: str = field(default="", compare=False)
     floor: RollbackFloor | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        _check_names("profile", self.profiles, DEFAULT_PROFILES)
+        if self.accept not in ACCEPTED:
+            raise UsageFault(
+                "policy.malformed", f"accept is {self.accept!r}, expected 'full' or 'sdk'"
+            )
+        _check_names("profile", self.profiles, ACCEPTED[self.accept])
         _check_names("algorithm", self.algorithms, (*DEFAULT_ALGORITHMS, *EXPLICIT_ALGORITHMS))
+
+    @property
+    def profiles(self) -> tuple[ProfileName, ...]:
+        """The profiles whose signatures count."""
+        return self.only or ACCEPTED[self.accept]
 
     def to_json(self) -> dict[str, Json]:
         """What it says of verdicts, for its digest."""
@@ -274,7 +295,8 @@ class Policy:
         *,
         name: str,
         origin: str | None = None,
-        profiles: tuple[ProfileName, ...] = FULL_PROFILES,
+        accept: Accept = "full",
+        only: tuple[ProfileName, ...] = (),
     ) -> Policy:
         """Trust whoever holds these keys, with freshness waived.
 
@@ -284,7 +306,8 @@ class Policy:
             jwks: The pinned keys.
             name: How verdicts call the holder.
             origin: Narrows the holder to interfaces of this origin.
-            profiles: The profiles whose signatures count; of the default ones.
+            accept: Whose signatures count, as for :class:`Enrolment`.
+            only: The only profiles that count, likewise.
 
         Raises:
             CardRefused: `origin` is outside the strict grammar.
@@ -292,7 +315,7 @@ class Policy:
         """
         places = None if origin is None else (Place(parse_origin(origin)),)
         anchor = KeysAnchor(jwks)
-        return cls((Enrolment(name, anchor, places, profiles, "waived", is_holder=True),))
+        return cls((Enrolment(name, anchor, places, accept, "waived", is_holder=True, only=only),))
 
     def known_as(self, identity: str, floors: Mapping[str, RollbackFloor] | None = None) -> Policy:
         """This policy under an identity of its own, with the rollback floors of its lock.

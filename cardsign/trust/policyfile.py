@@ -34,6 +34,7 @@ from cardsign.trust.policy import (
     DEFAULT_SKEW,
     MAX_CARDS,
     MAX_SKEW,
+    Accept,
     Anchor,
     CardUrl,
     Enrolment,
@@ -89,10 +90,6 @@ Holder: TypeAlias = Annotated[str, Field(pattern=_whole(HOLDER))]
 StatementIssuer: TypeAlias = Annotated[str, Field(pattern=_whole(ISSUER))]
 Digest: TypeAlias = Annotated[str, Field(pattern=_whole(DIGEST))]
 Thumbprint: TypeAlias = Annotated[str, Field(pattern=_whole(THUMBPRINT))]
-#: What a policy may accept; a test holds it against the table of profiles.
-Profile: TypeAlias = Literal[
-    "served-as-is", "rule-1-as-written", "prune-empty", "prune-empty-upgraded"
-]
 
 
 class MisplacedError(Exception):
@@ -199,10 +196,10 @@ class IssuerTable(Table):
         description="Where its cards and interfaces may stand: origins, or path prefixes.",
     )
     anchor: AnchorTable
-    profiles: list[Profile] = Field(
-        default=["served-as-is", "rule-1-as-written"],
-        min_length=1,
-        description="The profiles whose signatures count.",
+    accept: Accept = Field(
+        default="full",
+        description="Whose signatures count: only those over the whole card, or also those that "
+        "the SDKs make, which may leave parts of it unsigned.",
     )
     algorithms: list[VerifyAlg] = Field(
         default=["ES256", "RS256"], min_length=1, description="Whose signatures count."
@@ -447,7 +444,7 @@ def _enrolment(table: IssuerTable, at: Location) -> Enrolment:
         table.name,
         anchor,
         tuple(places),
-        tuple(table.profiles),
+        table.accept,
         table.freshness,
         tuple(table.algorithms),
         tuple(table.require),

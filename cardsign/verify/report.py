@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -18,6 +19,7 @@ SignatureVerdict = Literal[
 ]
 
 SCHEMA: Final = "cardsign.verify.report/1"
+_MAX_SHOWN: Final = 4  # places in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,14 @@ class SignatureReport:
         }
 
 
+def some_of(pointers: Sequence[str], count: int) -> str:
+    """The first of some places, as part of a sentence."""
+    shown = [*pointers[:_MAX_SHOWN]]
+    if count > len(shown):
+        shown.append(f"{count - len(shown)} more")
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+
+
 @dataclass(frozen=True, slots=True)
 class StatementUsed:
     """A statement on which a verdict rests.
@@ -182,6 +192,14 @@ class Report:
         return cls("invalid", subject, Answers(integrity="no"), reasons, checked_at=now)
 
     @property
+    def all_but(self) -> str | None:
+        """What a complete card leaves unsigned by leave of the policy; None for nothing."""
+        if self.answers.complete != "yes" or not self.uncovered:
+            return None
+        unsigned = some_of(self.uncovered, self.uncovered_count)
+        return f"all but {unsigned}, accepted by your policy"
+
+    @property
     def exit_status(self) -> int:
         """0 trusted, 1 untrusted or invalid, 3 indeterminate."""
         if self.verdict == "trusted":
@@ -201,6 +219,7 @@ class Report:
                 "profile": self.profile,
                 "uncovered": list(self.uncovered),
                 "uncovered_count": self.uncovered_count,
+                "all_but": self.all_but,
             },
             "issuer": self.issuer,
             "statements": {

@@ -30,10 +30,10 @@ from cardsign.jose.algorithms import DEFAULT_ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
-from cardsign.trust.policy import Enrolment, Expectation, Policy
+from cardsign.trust.policy import ACCEPTED, Enrolment, Expectation, Policy
 from cardsign.trust.resolve import AcceptedKey, IssuerTrust
 from cardsign.verify.freshness import currency, may_sign_now, read_marker
-from cardsign.verify.report import Answers, SignatureReport, SignatureVerdict
+from cardsign.verify.report import Answers, SignatureReport, SignatureVerdict, some_of
 
 #: Values of a card, containers included; the largest real card that we know has under 2,000.
 MAX_EXPLAINED_VALUES: Final = 20_000
@@ -200,7 +200,7 @@ def _judge(
         verdict, current = "revoked", "no"
         reasons.insert(0, Reason.of("key.revoked", f"the key {header.kid!r} is revoked", path))
     elif not allowed:
-        verdict, why_not = _why_not(header, matched, path)
+        verdict, why_not = _why_not(header, matched, payloads, enrolment, path)
         reasons.insert(0, why_not)
     counts = bool(allowed) and verdict == "valid"
     reasons.extend(_coverage_reasons(left_open, payload.profile))
@@ -245,7 +245,11 @@ def _may_count(header: ProtectedHeader, payload: Payload, enrolment: Enrolment) 
 
 
 def _why_not(
-    header: ProtectedHeader, matched: list[Payload], path: str
+    header: ProtectedHeader,
+    matched: list[Payload],
+    payloads: Payloads,
+    enrolment: Enrolment,
+    path: str,
 ) -> tuple[SignatureVerdict, Reason]:
     fits = [payload.profile for payload in matched]
     if header.kind == "compat":
@@ -258,8 +262,30 @@ def _why_not(
     if all(profile in OPT_IN_PROFILES for profile in fits):
         never = f"the signature fits {', '.join(fits)}, which no verifier of ours accepts"
         return "other-profile", Reason.of("sig.other_profile", never, path, _ASK_FOR_A_FULL_ONE)
-    explained = f"the signature fits {', '.join(fits)}, which is not accepted for this subject"
-    return "other-profile", Reason.of("sig.other_profile", explained, path)
+    return "other-profile", _not_accepted(matched, payloads, enrolment, path)
+
+
+def _not_accepted(
+    matched: list[Payload], payloads: Payloads, enrolment: Enrolment, path: str
+) -> Reason:
+    """What a good signature leaves unsigned, and what the verifier or the issuer can do."""
+    payload = matched[0]
+    if any(one.profile in ACCEPTED[enrolment.accept] for one in matched):
+        names = ", ".join(one.profile for one in matched)
+        narrowed = f"the signature is good, but made by the rule {names}, which is left out here"
+        return Reason.of("sig.other_profile", narrowed, path, f"Add --profile {payload.profile}.")
+    leaves, if_accepted = (
+        payloads.left_open(payload),
+        payloads.left_open(payload, accept_lossy=True),
+    )
+    unsigned = some_of(leaves.listed.pointers, leaves.listed.count)
+    message = f"the signature is good, but made by the SDKs' rule {payload.profile}"
+    message += f", which leaves {unsigned} unsigned" if unsigned else ""
+    hint = ""
+    if if_accepted.fails:
+        part = if_accepted.first[0].source.shown
+        hint = f"--accept sdk does not admit that {part} is unsigned. {_ASK_FOR_A_FULL_ONE}"
+    return Reason.of("sig.other_profile", message, path, hint)
 
 
 def _outside(payload: Payload, trust: IssuerTrust) -> Reason | None:

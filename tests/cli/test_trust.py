@@ -285,18 +285,18 @@ def test_an_anchor_that_cannot_show_freshness(
 
 
 def test_everything_else_that_add_may_say(cardsign: Cardsign, peer: Path) -> None:
-    """Holders of keys, who is required, profiles, algorithms, several origins."""
+    """Holders of keys, who is required, what is accepted, algorithms, several origins."""
     cardsign("trust", "init")
     kid = thumbprint("card")
     ended = cardsign(
         *("trust", "add", "tides", *ORIGIN, "--origin", "https://shared.example/tides/"),
         *("--jwks", peer / "jwks.json", "--holder", f"{kid}=publisher"),
-        *("--require", "publisher", "--profile", "served-as-is", "--algorithm", "ES256"),
+        *("--require", "publisher", "--accept", "sdk", "--algorithm", "ES256"),
     )
     assert ended.status == 0
     (one,) = cardsign("trust", "list", "--json").json
     assert one["origins"] == ["https://tides.example", "https://shared.example/tides/"]
-    assert (one["profiles"], one["algorithms"]) == (["served-as-is"], ["ES256"])
+    assert (one["accept"], one["algorithms"]) == ("sdk", ["ES256"])
     assert one["require"] == ["publisher"]
     assert one["anchor"]["keys"][0]["holder"] == "publisher"
 

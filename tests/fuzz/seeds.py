@@ -123,7 +123,7 @@ anchor.keyset = {{ {pin} }}
 name = "roots"
 origins = ["https://roots.example/agents/"]
 anchor.roots = {{ issuer = "roots.example", threshold = 2, keys = [{holders}] }}
-profiles = ["served-as-is", "prune-empty"]
+accept = "sdk"
 
 [[issuer]]
 name = "pinned"

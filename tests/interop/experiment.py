@@ -231,7 +231,7 @@ def serve(payload: Payload, signed: Mapping[str, Json]) -> bytes:
 
 
 def _verdict(card: bytes, keys: JwkSet, profiles: tuple[str, ...]) -> Report:
-    policy = Policy.holder_of_keys(keys, name="the holder", profiles=profiles)
+    policy = Policy.holder_of_keys(keys, name="the holder", accept="sdk", only=profiles)
     return examine_card(card, expect=Holder(), policy=policy, now=NOW)
 
 

@@ -67,7 +67,9 @@ def test_nor_under_any_policy_where_every_compat_signature_was_insisted_on(
     accepted: tuple[str, ...], samples: tuple[Sample, ...], alice: PrivateKey
 ) -> None:
     """`--compat` signs what has lost every endpoint as well; a policy may accept the profile."""
-    policy = Policy.holder_of_keys(JwkSet.of([alice.public]), name="alice", profiles=accepted)
+    policy = Policy.holder_of_keys(
+        JwkSet.of([alice.public]), name="alice", accept="sdk", only=accepted
+    )
     options = SigningOptions(compat=LOSSY, drop_foreign=True, force=True)
     verdicts = set()
     for sample in samples:

@@ -153,7 +153,9 @@ class Trial:
         return answer["signature"]
 
     def _recognise(self, card: bytes) -> str:
-        policy = Policy.holder_of_keys(self._keys, name="the judge", profiles=FULL_PROFILES)
+        policy = Policy.holder_of_keys(
+            self._keys, name="the judge", accept="sdk", only=FULL_PROFILES
+        )
         report = examine_card(card, expect=Holder(), policy=policy, now=NOW)
         if not report.signatures:
             return report.reasons[0].code

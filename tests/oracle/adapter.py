@@ -152,7 +152,9 @@ def examiner(base: Mapping[str, Any]) -> Callable[[bytes], str]:
     if "jwks" in base:
         jwks = cardsign.JwkSet.from_bytes(base64.b64decode(base["jwks"]))
         profiles = tuple(base["profiles"])
-        policy = cardsign.Policy.holder_of_keys(jwks, name="the oracle", profiles=profiles)
+        policy = cardsign.Policy.holder_of_keys(
+            jwks, name="the oracle", accept="sdk", only=profiles
+        )
         return partial(
             _told,
             lambda card: cardsign.examine_card(
@@ -257,7 +259,7 @@ def other_vectors(shared: Path) -> Iterator[tuple[str, str, Any]]:
 
 def _holder(jwks: bytes, profiles: Sequence[str]) -> Callable[[bytes], cardsign.Report]:
     held = cardsign.JwkSet.from_bytes(jwks)
-    policy = cardsign.Policy.holder_of_keys(held, name="x", profiles=tuple(profiles))
+    policy = cardsign.Policy.holder_of_keys(held, name="x", accept="sdk", only=tuple(profiles))
     return lambda card: cardsign.examine_card(
         card, expect=cardsign.Holder(), policy=policy, now=NOON
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -11,6 +12,7 @@ from cardsign.card import FULL_PROFILES
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.trust import (
+    ACCEPTED,
     AtOrigin,
     CardUrl,
     Enrolment,
@@ -99,11 +101,11 @@ def test_the_holder_of_keys_at_an_origin(alice: PrivateKey) -> None:
     assert policy.find(AtOrigin("https://b.example")) is None
 
 
-@pytest.mark.parametrize("profiles", [(), ("served-as-is", "sdk-0.3"), ("",)])
+@pytest.mark.parametrize("profiles", [("served-as-is", "sdk-0.3"), ("",)])
 def test_profiles_that_are_none(alice: PrivateKey, profiles: tuple[str, ...]) -> None:
     """A typing error must not quietly accept nothing, or something else."""
     with pytest.raises(UsageFault, match="rule-1-as-written"):
-        Policy.holder_of_keys(JwkSet.of([alice.public]), name="x", profiles=profiles)
+        Policy.holder_of_keys(JwkSet.of([alice.public]), name="x", accept="sdk", only=profiles)
 
 
 def test_a_bad_origin_is_refused(alice: PrivateKey) -> None:
@@ -122,11 +124,25 @@ def test_pinned_elsewhere(policy: Policy) -> None:
     assert policy.pinned_elsewhere("alice", None)
 
 
-@pytest.mark.parametrize("profiles", [(), ("served-as-is", "sdk-0.3"), ("js-instance",)])
-def test_no_enrolment_accepts_what_is_none(profiles: tuple[str, ...]) -> None:
-    """An opt-in profile never counts, however the policy was made."""
+ACCEPTED_IN_VAIN: dict[str, dict[str, Any]] = {
+    "an opt-in profile": {"accept": "sdk", "only": ("served-as-is", "sdk-0.3")},
+    "an opt-in profile alone": {"accept": "sdk", "only": ("js-instance",)},
+    "a lossy profile, where only full ones are accepted": {"only": ("prune-empty",)},
+    "a profile in place of the word": {"accept": "prune-empty"},
+    "no word": {"accept": ""},
+}
+
+
+@pytest.mark.parametrize("said", ACCEPTED_IN_VAIN.values(), ids=ACCEPTED_IN_VAIN)
+def test_no_enrolment_accepts_what_is_none(said: dict[str, Any]) -> None:
+    """An opt-in profile never counts, and narrowing never widens."""
     with pytest.raises(UsageFault):
-        Enrolment("x", KeysAnchor(JwkSet.of([])), None, profiles=profiles)
+        Enrolment("x", KeysAnchor(JwkSet.of([])), None, **said)
+
+
+def test_full_profiles_are_always_accepted() -> None:
+    """`sdk` is `full` and more; no word leaves the stronger signature out (findings R3)."""
+    assert set(ACCEPTED["full"]) == set(FULL_PROFILES) < set(ACCEPTED["sdk"])
 
 
 def test_a_policy_is_digested_once(policy: Policy) -> None:

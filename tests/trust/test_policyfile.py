@@ -18,6 +18,8 @@ from cardsign.errors import UsageFault
 from cardsign.jose import ALGORITHMS, DEFAULT_ALGORITHMS, PrivateKey, VerifyAlg
 from cardsign.statements import KeysetId, RootPin
 from cardsign.trust import (
+    ACCEPTED,
+    Accept,
     Enrolment,
     JwksAnchor,
     KeysAnchor,
@@ -25,7 +27,6 @@ from cardsign.trust import (
     Limits,
     Lines,
     Policy,
-    Profile,
     TofuAnchor,
     parse_policy,
 )
@@ -46,7 +47,7 @@ def test_an_empty_policy_trusts_nobody() -> None:
 
 
 def test_what_an_entry_says_by_default() -> None:
-    """The two full profiles, what we sign with, freshness, and no unsigned card."""
+    """Full signatures, what we sign with, freshness, and no unsigned card."""
     one = only(policy_text())
 
     assert (one.name, [str(place) for place in one.places or ()]) == ("acme", ["https://a.example"])
@@ -59,7 +60,7 @@ def test_everything_that_an_entry_may_say() -> None:
     """Each member arrives where it belongs."""
     one = only(
         policy_text(
-            'profiles = ["served-as-is"]',
+            'accept = "sdk"',
             'algorithms = ["ES256", "EdDSA"]',
             'require = ["publisher"]',
             'unsigned = "unknown"',
@@ -72,7 +73,7 @@ def test_everything_that_an_entry_may_say() -> None:
         "https://a.example",
         "https://shared.example/agents/geo/",
     ]
-    assert (one.profiles, one.algorithms) == (("served-as-is",), ("ES256", "EdDSA"))
+    assert (one.profiles, one.algorithms) == (DEFAULT_PROFILES, ("ES256", "EdDSA"))
     assert (one.require, one.unsigned, one.freshness) == (("publisher",), "unknown", "waived")
 
 
@@ -168,8 +169,12 @@ REFUSED: dict[str, tuple[str, int, str]] = {
         6,
         "URL grammar",
     ),
-    "no profile": (policy_text("profiles = []"), 5, "expected at least one"),
-    "an opt-in profile": (policy_text('profiles = ["sdk-0.3"]'), 5, "'served-as-is'"),
+    "a list of profiles": (policy_text('profiles = ["served-as-is"]'), 5, "no member 'profiles'"),
+    "a profile where a word is meant": (
+        policy_text('accept = "prune-empty"'),
+        5,
+        "expected 'full' or 'sdk'",
+    ),
     "a shared secret": (
         policy_text('algorithms = ["HS256"]'),
         5,
@@ -314,7 +319,7 @@ def test_a_longer_prefix_may_belong_to_another() -> None:
 
 def test_the_tables_follow_the_registries() -> None:
     """What the schema offers is what the engine accepts."""
-    assert get_args(Profile) == DEFAULT_PROFILES
+    assert get_args(Accept) == tuple(ACCEPTED)
     assert get_args(VerifyAlg) == tuple(ALGORITHMS)
 
 

@@ -483,7 +483,7 @@ def test_what_was_found_beside_is_said_last() -> None:
 def test_a_pruning_profile_cannot_prove_an_absence() -> None:
     """Where the policy accepts one, it is said."""
     card = put(PORTABLE, "/skills/0/examples", [])
-    tides = Tides(profiles=("prune-empty",))
+    tides = Tides(accept="sdk", only=("prune-empty",))
     report = tides.says(
         dump(by_another_sdk(card, key("card"), "prune-empty")),
         releases=[current(tides.one, card=card)],

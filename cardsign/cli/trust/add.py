@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 
 import click
 
-from cardsign.card.canonical import DEFAULT_PROFILES, ProfileName
 from cardsign.cli.arguments import json_option
 from cardsign.cli.inquiry import is_url, loopback_option, make_asker
-from cardsign.cli.policy import LoadedPolicy, TrustOptions, edit_options
+from cardsign.cli.policy import LoadedPolicy, TrustOptions, accept_option, edit_options
 from cardsign.cli.talk import ask_first, print_json, safe, say
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
 from cardsign.errors import Unavailable, UsageFault, of_the_user
@@ -29,6 +28,7 @@ from cardsign.statements.succession import RootPin
 from cardsign.trust.enroll import newest_keyset, newest_release
 from cardsign.trust.lock import ISSUER_NAME, lock_of, raise_floors
 from cardsign.trust.policy import (
+    Accept,
     Anchor,
     Enrolment,
     JwksAnchor,
@@ -259,13 +259,7 @@ def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
     metavar="HOLDER",
     help="Holders who must all have signed a card. May be repeated.",
 )
-@click.option(
-    "--profile",
-    "profiles",
-    multiple=True,
-    type=click.Choice(DEFAULT_PROFILES),
-    help="The profiles that count, instead of the two full ones. May be repeated.",
-)
+@accept_option
 @click.option(
     "--algorithm",
     "algorithms",
@@ -297,7 +291,7 @@ def add(
     cards: tuple[str, ...],
     peer: str | None,
     require: tuple[str, ...],
-    profiles: tuple[ProfileName, ...],
+    accept: Accept | None,
     algorithms: tuple[str, ...],
     freshness: str | None,
     digest: str | None,
@@ -334,7 +328,7 @@ def add(
     given = {
         "name": name,
         "origins": list(origins),
-        "profiles": list(profiles),
+        "accept": accept,
         "algorithms": list(algorithms),
         "require": list(require),
         "freshness": freshness,

@@ -10,7 +10,7 @@ import click
 
 from cardsign.cli.arguments import json_option, option_group
 from cardsign.cli.inquiry import Inquiry, Named
-from cardsign.cli.policy import LoadedPolicy, statements_option, trust_options
+from cardsign.cli.policy import LoadedPolicy, accept_option, statements_option, trust_options
 from cardsign.cli.talk import print_json, safe
 from cardsign.cli.views import render_verdict, say_if_old
 from cardsign.errors import LocalFault
@@ -27,6 +27,7 @@ _ASKED: Final = option_group(
     click.option(
         "--jwks", metavar="FILE", help="What the URL of the issuer's `jwks` anchor would answer."
     ),
+    accept_option,
     statements_option,
     trust_options,
 )
