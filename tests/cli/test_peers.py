@@ -463,7 +463,7 @@ def test_cards_are_asked_for_together(
     cardsign: Cardsign, four: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All at once, or as many as --concurrency says."""
-    barrier = threading.Barrier(3, timeout=5)
+    barrier = threading.Barrier(3, timeout=120)
     together = threading.Event()
 
     def fetch(url: str, wire: Wire, **conditions: object) -> FetchResult:
