@@ -28,7 +28,8 @@ LINT_INTRODUCTION = (
     "and verify it by different [profiles](../concepts/profiles.md). The rules are exact. A card "
     "has no finding if and only if all readings that its target names make the same bytes of it; "
     "random cards test that in both directions. What the strict reader refuses anyway, such as a "
-    "member that is there twice or 2^53, needs no rule. Whether a card is complete or true is not asked.",
+    "member that is there twice or 2^53, needs no rule. Whether a card is complete or true is "
+    "not asked.",
     "`--fix -o OUT` mends what loses nothing: a null or default outside everything about who may "
     "call goes, a protobuf spelling becomes the camelCase one. The payloads of `prune-empty` and "
     "`prune-empty-upgraded` stay what they were where there is one, and that of "

@@ -1,0 +1,333 @@
+"""The blocks of the README and of each guide run, in order, and print what the page shows.
+
+Each page has a folder of its own, with a copy of ``examples/``; HOME lies in it too.
+
+* ``console``: a line that starts with ``$ `` is a command (``> `` continues it), and the other
+  lines are what it prints, stdout and stderr. ``...`` stands for any text of a line, and alone
+  on its line for any number of lines. Nothing shown means that nothing is compared. A command that
+  fails ends the run; where failing is the point, the page shows ``|| echo "exit status $?"``.
+* ``python``: runs where it stands.
+* ``toml`` and ``json``: parsed. A first line ``# NAME.toml`` means that the file is written.
+* ``text``: shown only.
+* ``sh``: for the checkout itself: ``make`` with a target that exists, or ``pip install``.
+
+A comment ``<!-- setup`` holds commands that the reader need not see. A block behind a comment
+``<!-- not run: WHY -->`` is only shown; where the reason names a test, the test exists.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+#: Guides whose blocks are not of this form yet.
+NOT_YET = {
+    "call.md",
+    "explain.md",
+    "issue-and-rotate.md",
+    "publish-and-serve.md",
+    "sign-in-ci.md",
+    "signers-and-stores.md",
+    "verify-a-peer.md",
+}
+RUN = {path.name: path for path in PAGES if path.name not in NOT_YET}
+
+BLOCK = re.compile(
+    r"(?:^<!-- not run: (?P<why>[^>]+) -->\n+)?^ *```(?P<language>\w*)\n(?P<body>.*?)^ *```$"
+    r"|^<!-- setup\n(?P<setup>.*?)^-->$",
+    re.MULTILINE | re.DOTALL,
+)
+LANGUAGES = {"console", "python", "toml", "json", "text", "sh"}
+FILE = re.compile(r"# (?P<name>[\w./~-]+\.toml)\n")
+INSTALLED = re.compile(r"make [a-z-]+|pip install '?(\.|cardsign)(\[[a-z0-9]+\])?'?")
+SECONDS = 240  # for all blocks of a page; a command that waits for input gets end of file
+MARK = "=== command {} of the page ==="
+
+
+@dataclass(slots=True)
+class Step:
+    """A command, and what it is said to print."""
+
+    command: str
+    shown: list[str] = field(default_factory=list)
+
+    def pattern(self) -> str:
+        """A regular expression for the whole output."""
+        return "".join(
+            r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n"
+            for line in self.shown
+        )
+
+    def fits(self, printed: str) -> bool:
+        """Whether the output is what is shown."""
+        return not self.shown or re.fullmatch(self.pattern(), printed) is not None
+
+
+def blocks(text: str, *languages: str) -> list[tuple[str, str]]:
+    """Language and body of each code block in one of the languages."""
+    found = [(one["language"] or "", textwrap.dedent(one["body"] or "")) for one in shown(text)]
+    return [(language, body) for language, body in found if language in languages]
+
+
+def shown(text: str) -> list[re.Match[str]]:
+    """Every block that is not a setup."""
+    return [one for one in BLOCK.finditer(text) if one["setup"] is None]
+
+
+def steps(text: str) -> Iterator[Step]:
+    """The commands of all blocks that run."""
+    for one in BLOCK.finditer(text):
+        if one["setup"] is not None:
+            yield Step(one["setup"])
+            continue
+        body = textwrap.dedent(one["body"])
+        if one["why"]:
+            continue
+        if one["language"] == "python":
+            yield Step(f"python - <<'PYTHON'\n{body}PYTHON")
+        elif one["language"] == "console":
+            yield from commands_of(body)
+        elif one["language"] == "toml" and (file := FILE.match(body)):
+            name = file["name"]
+            yield Step(
+                f"mkdir -p $(dirname {name}) && (umask 077; cat > {name}) <<'TOML'\n{body}TOML"
+            )
+
+
+def commands_of(block: str) -> Iterator[Step]:
+    """The commands of one console block."""
+    step: Step | None = None
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            if step:
+                yield step
+            step = Step(line[2:])
+            continue
+        assert step, f"a console block starts with a command, not with {line!r}"
+        if line.startswith("> ") or step.command.endswith("\\"):
+            step.command += "\n" + line.removeprefix("> ")
+        else:
+            step.shown.append(line)
+    if step:
+        yield step
+
+
+def run(commands: list[str], folder: Path) -> tuple[list[str], int]:
+    """What each command printed, as far as they came, and the exit status of the last."""
+    script = "trap 'kill $(jobs -p) 2>/dev/null && wait' EXIT\n"  # servers that a block started
+    for index, command in enumerate(commands):
+        script += f"echo '{MARK.format(index)}'\n{command}\n"
+    (folder / "home").mkdir()
+    # TMPDIR, locale and proxy settings stay; whatever would lead out of the folder goes.
+    outer = {k: v for k, v in os.environ.items() if not k.startswith(("CARDSIGN_", "XDG_", "PY"))}
+    environment = outer | {
+        "HOME": str(folder / "home"),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    printed = folder / "printed"
+    with printed.open("w") as out:
+        shell = subprocess.Popen(
+            ["bash", "-e", "-c", script],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = shell.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)
+            status = shell.wait()
+    parts = re.split(re.escape(MARK).replace(r"\{\}", r"\d+") + "\n", printed.read_text())
+    return parts[1:], status
+
+
+def first_difference(text: str, folder: Path) -> str:
+    """What a page says that does not hold; empty if all does."""
+    told = list(steps(text))
+    assert told, "no block that runs"
+    printed, status = run([step.command for step in told], folder)
+    for step, output in zip(told, printed, strict=False):
+        if not step.fits(output):
+            return f"$ {step.command}\nshown:\n" + "\n".join(step.shown) + f"\nprinted:\n{output}"
+    if status:
+        return f"$ {told[len(printed) - 1].command}\nended with {status}:\n{printed[-1]}"
+    return ""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, root: Path) -> Path:
+    """Where the blocks run."""
+    shutil.copytree(root / "examples", tmp_path / "examples")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_a_page_runs(page: str, folder: Path) -> None:
+    """A reader who types what the page shows sees what it shows."""
+    assert first_difference(RUN[page].read_text(encoding="utf-8"), folder) == ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_a_block_is_run_or_says_why_not(page: Path) -> None:
+    """Each block has a language that is run, checked or only shown; nothing else."""
+    for one in shown(page.read_text(encoding="utf-8")):
+        if page.name in NOT_YET:
+            continue
+        body = textwrap.dedent(one["body"])
+        assert one["language"] in LANGUAGES, body
+        if one["language"] == "toml":
+            tomllib.loads(body)
+        elif one["language"] == "json":
+            json.loads(body)
+        elif one["language"] == "sh":
+            lines = [line.partition("#")[0].strip() for line in body.splitlines() if line]
+            assert [line for line in lines if not INSTALLED.fullmatch(line)] == []
+        tests = re.findall(r"tests/[\w/]+\.py", one["why"] or "")
+        assert [name for name in tests if not (ROOT / name).is_file()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_a_make_target_that_a_page_names_exists(page: Path, root: Path) -> None:
+    """In a block for the checkout."""
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    text = "\n".join(body for _, body in blocks(page.read_text(encoding="utf-8"), "sh"))
+    assert set(re.findall(r"^make ([a-z-]+)", text, re.MULTILINE)) <= targets
+
+
+def test_the_readme_fits_a_screen_and_begins_with_make(root: Path) -> None:
+    """`make demo` and `make test` come first; what is shown is short."""
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    commands = [
+        line.partition("#")[0].strip()
+        for _, body in blocks(readme, "sh")
+        for line in body.splitlines()
+    ]
+    assert commands == ["make demo", "make test"]
+    assert len(readme.splitlines()) <= 90
+    assert len(readme.split()) <= 520
+
+
+def test_the_readmes_first_sentence_is_what_was_measured(root: Path) -> None:
+    """Versions and numbers are those of the interop table (docs/reports/interop.md)."""
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    claim = " ".join(readme.split("\n\n")[1].split())
+    python, javascript, accepted, signed = re.search(
+        r"a2a-sdk ([\d.]+) \(Python\) and @a2a-js/sdk ([\d.]+) .* (\d+) of (\d+) real A2A 1\.0",
+        claim,
+    ).groups()  # type: ignore[union-attr]
+    table = (root / "docs/reports/interop.md").read_text(encoding="utf-8")
+    assert f"a2a-sdk {python}." in table
+    assert f"@a2a-js/sdk {javascript}." in table
+    rows = {
+        cells[0].strip(" *"): cells[2].strip()
+        for line in table.splitlines()
+        if line.startswith("| ") and len(cells := line.strip("|").split("|")) == 9
+    }
+    assert rows["of those signed"] == signed
+    for judge in ("a2a-sdk", "a2a-js plain", "a2a-js resolver"):
+        assert rows[judge] == accepted, judge
+
+
+def test_the_glossary_is_short(root: Path) -> None:
+    """At most 40 words, each once."""
+    text = (root / "docs/concepts/glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\| (?!word |---)([^|]+) \|", text, re.MULTILINE)
+    assert 30 < len(set(words)) == len(words) <= 40
+
+
+def test_the_picture_is_what_its_script_draws(root: Path) -> None:
+    """`python docs/picture/draw.py` would change nothing."""
+    drawn = runpy.run_path(str(root / "docs/picture/draw.py"))["picture"]()
+    assert (root / "docs/picture/flow.svg").read_text(encoding="utf-8") == drawn
+    assert "prefers-color-scheme" in drawn
+
+
+GOOD = """
+```console
+$ echo one; echo two >&2
+one
+...
+$ cd examples && export A=1
+$ echo "$A" \\
+>   now
+1 n...
+$ false || echo "exit $?"
+exit 1
+$ cat
+$ printf 'a\\nb\\nc\\n'
+a
+...
+c
+```
+
+```python
+open("../made-by-python", "w").close()
+```
+
+<!-- setup
+export B=hidden
+-->
+
+```console
+$ ls ../made-by-python
+../made-by-python
+$ echo $B
+hidden
+```
+
+```toml
+# ~/.config/some.toml
+format = 1
+```
+
+<!-- not run: it would wait for ever -->
+```console
+$ sleep 1000
+```
+
+```console
+$ cat ~/.config/some.toml && stat -c %a ~/.config/some.toml
+# ~/.config/some.toml
+format = 1
+600
+```
+"""
+BAD = {
+    "other output": "```console\n$ echo one\ntwo\n```",
+    "more output": "```console\n$ printf 'one\\ntwo\\n'\none\n```",
+    "less output": "```console\n$ echo one\none\ntwo\n```",
+    "no output": "```console\n$ true\none\n```",
+    "a failure": "```console\n$ false\n$ true\n```",
+    "a program that fails": "```console\n$ true\n```\n```python\nraise SystemExit(1)\n```",
+    "no such command": "```console\n$ cardsing --version\n```",
+}
+
+
+def test_a_true_block_passes(folder: Path) -> None:
+    """One shell, both streams, wildcards, continued lines, failures that are shown."""
+    assert first_difference(GOOD, folder) == ""
+
+
+@pytest.mark.parametrize("text", BAD.values(), ids=BAD)
+def test_an_untrue_block_is_seen(text: str, folder: Path) -> None:
+    """What is shown and does not happen fails."""
+    assert first_difference(text, folder) != ""
