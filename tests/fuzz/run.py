@@ -1,4 +1,4 @@
-"""Fuzz the targets one after another, each for a while, and say what came of it.
+"""Fuzz the targets, two at a time, each for a while, and say what came of it.
 
 ``make fuzz T="--seconds 30 --target verify"``. A finding is kept in ``.fuzz/`` and tried again by
 ``make fuzz T="--target verify --replay .fuzz/verify-crash-..."``. With ``--page`` the figures are
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import platform
 import re
 import shutil
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -72,7 +74,11 @@ def main() -> int:
         return 0
     if options.replay:
         return _fuzzer(options.target[0], options.replay, (), None).wait()
-    outcomes = [_fuzz(name, options.seconds, options.seed) for name in options.target]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        running = [
+            pool.submit(_fuzz, name, options.seconds, options.seed) for name in options.target
+        ]
+        outcomes = [one.result() for one in running]
     if options.page:
         with_what = {
             "date": datetime.now(UTC).date().isoformat(),
@@ -94,6 +100,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--target", action="append", choices=SAYS, help="all if none is named")
     parser.add_argument("--seconds", type=int, default=30, help="for each target")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="targets at a time")
     parser.add_argument("--replay", metavar="FILE", help="try one input, with one --target")
     parser.add_argument("--page", action="store_true", help="write docs/reports/fuzzing.*")
     options = parser.parse_args()
