@@ -339,6 +339,8 @@ _TABLE: Final = (
     ("call.not_installed", "The library that calls agents is not installed.",
      "pip install 'cardsign[a2a]'"),
     # --- local faults -------------------------------------------------------------------
+    ("internal.bug", "cardsign has a bug and stopped.",
+     "Please report it; set CARDSIGN_DEBUG=1 to see where it happened."),
     ("usage.invalid", "The command line cannot be understood.", "See --help."),
     ("usage.conflict", "Options contradict one another, or one is missing.",
      "See --help."),

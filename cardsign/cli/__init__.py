@@ -7,8 +7,9 @@ from cardsign.facade import lazy_names
 if TYPE_CHECKING:
     from cardsign.cli.commands import command_line as command_line
     from cardsign.cli.commands import main as main
+    from cardsign.cli.commands import run_words as run_words
 
 _NAMES = {
-    "commands": "command_line main",
+    "commands": "command_line main run_words",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

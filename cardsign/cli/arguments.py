@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, cast
 import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.errors import UsageFault
 from cardsign.files import read_bytes, write_atomic
 
 STDIO: Final = "-"
@@ -65,3 +66,13 @@ def write_output(name: str, data: bytes) -> None:
         sys.stdout.buffer.flush()
     else:
         write_atomic(Path(name), data)
+
+
+def refuse_two_documents(output: str | None, as_json: bool) -> None:
+    """Standard output takes one document.
+
+    Raises:
+        UsageFault: ``usage.conflict``.
+    """
+    if output == STDIO and as_json:
+        raise UsageFault("usage.conflict", "-o - and --json both write to standard output")

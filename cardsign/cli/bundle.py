@@ -6,20 +6,28 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import STDIO, read_input, write_output
+from cardsign.cli.arguments import (
+    STDIO,
+    json_option,
+    read_input,
+    refuse_two_documents,
+    write_output,
+)
+from cardsign.cli.commands import command
 from cardsign.cli.policy import statements_option, supplied_statements
-from cardsign.cli.talk import say
+from cardsign.cli.talk import print_json, say
 from cardsign.errors import UsageFault
 from cardsign.trust.bundle import write_bundle
 
 
-@click.command()
+@command(example="cardsign bundle signed.json --statements public/ -o card.bundle.json")
 @click.argument("card")
 @statements_option
 @click.option(
     "-o", "--output", metavar="OUT", default=STDIO, help="Where the bundle goes [default: stdout]."
 )
-def bundle(card: str, statements: tuple[Path, ...], output: str) -> None:
+@json_option
+def bundle(card: str, statements: tuple[Path, ...], output: str, as_json: bool) -> None:
     """Put CARD ('-' for stdin) and its issuer's statements into one file.
 
     For a verifier without a network: `cardsign verify BUNDLE --issuer NAME` judges the card with
@@ -27,6 +35,7 @@ def bundle(card: str, statements: tuple[Path, ...], output: str) -> None:
     makes of it, so name all keyset statements from the one that he pins on, and the newest
     release.
     """
+    refuse_two_documents(output, as_json)
     if not statements:
         raise UsageFault("usage.conflict", "a bundle needs --statements: keyset and release")
     evidence = supplied_statements(statements)
@@ -39,4 +48,8 @@ def bundle(card: str, statements: tuple[Path, ...], output: str) -> None:
         )
     release = next(iter(releases), None)
     write_output(output, write_bundle(read_input(card), evidence.untrusted_keysets, release))
+    if as_json:
+        keysets = len(evidence.untrusted_keysets)
+        print_json({"output": output, "keysets": keysets, "release": release is not None})
+        return
     say("bundled; it brings no trust, the verifier's own policy does")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from cardsign.cli.arguments import STDIO, json_option
+from cardsign.cli.commands import command
 from cardsign.cli.inquiry import Visit, VisitOptions, visit_options
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.talk import complain, print_json, safe, say
 from cardsign.cli.views import render_verdict
 from cardsign.errors import CallFailed, UsageFault
 
@@ -27,7 +28,7 @@ MAX_TEXT: Final = 1024 * 1024  # characters of a message
 DEFAULT_TIMEOUT: Final = 60.0  # seconds; agents think
 
 
-@click.command()
+@command(example='cardsign call https://agents.example.com "What is the weather in Bern?"')
 @click.argument("url", metavar="URL")
 @click.argument("text", metavar="TEXT")
 @click.option(
@@ -73,7 +74,11 @@ def call(url: str, text: str, timeout: float, whom: VisitOptions, as_json: bool)
     if reply.unshown:
         say(f"{reply.unshown} parts that are no text are not shown")
     if reply.is_refusal:
-        raise CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
+        failure = CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
+        if not as_json:
+            raise failure
+        complain(failure)  # the object above says the state
+        return failure.exit_status
     if reply.state and not reply.state.endswith("_COMPLETED"):
         say(f"task {safe(reply.task)} is {reply.state}")
     if not reply.is_final:

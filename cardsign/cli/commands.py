@@ -1,31 +1,29 @@
-"""The command ``cardsign``: its subcommands by name, and how the process begins and ends.
+"""The command ``cardsign``: its subcommands, and what every one of them has alike.
 
-Each command's module is imported when the command is used, so that ``cardsign verify`` reaches
-its verdict without the web server's libraries.
+Every command has an example in its help, takes ``--quiet``, and reports its errors as JSON where
+``--json`` is given. Each command's module is imported when the command is used, so that
+``cardsign verify`` reaches its verdict without the web server's libraries.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from cardsign import __version__
-from cardsign.cli.talk import run
+from cardsign.cli.talk import QUIET, run
 
 #: Where each command is, and what it does in one line, so that help imports none of them.
 _COMMANDS: Final = {
     "init": ("cardsign.cli.init:init", "Set up this folder: settings, keys, first statements."),
-    "keys": (
-        "cardsign.cli.keys:keys",
-        "Make, import and show keys, and take them through their lives.",
-    ),
-    "keyset": (
-        "cardsign.cli.keyset:keyset",
-        "The statement of which keys may sign for the issuer.",
-    ),
+    "keys": ("cardsign.cli.keys:keys", "Make, import, show, rotate and revoke keys."),
+    "keyset": ("cardsign.cli.keyset:keyset", "Say which keys may sign for the issuer."),
     "release": ("cardsign.cli.release:release", "Say which cards are current, daily."),
     "canonicalize": (
         "cardsign.cli.sign:canonicalize",
@@ -43,20 +41,80 @@ _COMMANDS: Final = {
         "cardsign.cli.trust:trust_commands",
         "Say whose cards to believe, and by which keys.",
     ),
-    "peers": ("cardsign.cli.peers:peers", "Verify all peers, day by day, and see how they stand."),
+    "peers": ("cardsign.cli.peers:peers", "Verify the cards of all issuers, and show their state."),
     "inspect": ("cardsign.cli.inspect:inspect", "Show what a card holds."),
     "explain": (
         "cardsign.cli.explain:explain",
         "Explain what each signature covers, and why one fails.",
     ),
-    "lint": ("cardsign.cli.lint:lint", "Find what parts the readers of a card, and mend it."),
+    "lint": ("cardsign.cli.lint:lint", "Find what makes SDKs disagree about a card, and fix it."),
     "publish": ("cardsign.cli.publish:publish", "Publish a signed card with its key set."),
     "serve": ("cardsign.cli.serve:serve", "Serve a publication, and follow it as it changes."),
-    "tokens": ("cardsign.cli.serve:tokens", "Bearer tokens for the extended card."),
+    "tokens": ("cardsign.cli.serve:tokens", "Make bearer tokens for the extended card."),
+    "completion": ("cardsign.cli.completion:completion", "Print the completion code of a shell."),
 }
 
+_QUIET: Final = click.Option(
+    ["-q", "--quiet"],
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _, is_quiet: context.meta.__setitem__(QUIET, is_quiet),
+    help="Print no notes, progress or next steps; only results and errors.",
+)
 
-class _LazyGroup(click.Group):
+
+class Command(click.Command):
+    """A command with an example in its help, and with ``--quiet``."""
+
+    def __init__(self, *settings: Any, example: str = "", **named: Any) -> None:
+        super().__init__(*settings, **named)
+        self.example = example
+        self.params.append(_QUIET)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the example, one command a line."""
+        if self.example:
+            with formatter.section("Example"):
+                for line in self.example.splitlines():
+                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+class Group(click.Group):
+    """A group of such commands; what is mistyped gets a suggestion."""
+
+    command_class = Command
+    group_class = type
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the first word names."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if not args or args[0].startswith("-"):
+                raise
+            raise click.UsageError(
+                f"No such command '{args[0]}'{_suggest(args[0], self.list_commands(ctx))}", ctx
+            ) from error
+
+
+def _suggest(word: str, names: Iterable[str]) -> str:
+    close = get_close_matches(word, list(names), n=1)
+    return f". Did you mean '{close[0]}'?" if close else ""
+
+
+def command(name: str | None = None, **settings: Any) -> Callable[[Callable[..., Any]], Command]:
+    """Make a function a command: as `click.command`, with ``example=``."""
+    return click.command(name, cls=Command, **settings)
+
+
+def group(name: str | None = None, **settings: Any) -> Callable[[Callable[..., Any]], Group]:
+    """Make a function a group of commands."""
+    return click.group(name, **{"cls": Group, **settings})
+
+
+class _Root(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
@@ -64,26 +122,54 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
+        found: click.Command = getattr(importlib.import_module(module), attribute)
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+        with formatter.section("Exit status"):
+            formatter.write_dl(list(EXIT_STATUSES))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        named = [
+            CompletionItem(name, help=summary)
+            for name, (_, summary) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+#: What every command's exit status means.
+EXIT_STATUSES: Final = (
+    ("0", "trusted, clean, or done"),
+    ("1", "not trusted, or something was found that needs action"),
+    ("2", "wrong usage, or a fault of this machine; nothing is known about the card"),
+    ("3", "no verdict: what it needs could not be had now"),
+)
+
+
+@group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="cardsign", message="%(prog)s %(version)s")
 def command_line() -> None:
     """Sign, publish and verify A2A Agent Cards.
 
     A first signature takes three commands: keys generate, sign, verify.
-
-    Exit status: 0 trusted or clean, 1 not trusted or findings, 2 wrong usage or a fault of
-    this machine, 3 no verdict could be reached.
     """
+
+
+def run_words(words: Sequence[str]) -> int:
+    """Carry out a command line, without the program's name, and return its exit status.
+
+    Errors go to stderr, and where ``--json`` is given to stdout as well, as one object.
+    """
+    before = words[: words.index("--")] if "--" in words else words
+    return run(
+        lambda: command_line.main(list(words), prog_name="cardsign", standalone_mode=False),
+        as_json="--json" in before,
+    )
 
 
 def main() -> None:
     """Entry point of the ``cardsign`` command."""
-    sys.exit(run(lambda: command_line.main(standalone_mode=False, prog_name="cardsign")))
+    sys.exit(run_words(sys.argv[1:]))

@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from cardsign.cli.arguments import STDIO, json_option, read_input
+from cardsign.cli.commands import command
 from cardsign.cli.talk import print_json, safe
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.explain.explanation import explain_card
@@ -32,7 +33,7 @@ _MAX_CHANGES: Final = 20
 _SHOWN_DIGEST: Final = 12  # hex digits, enough to compare by eye
 
 
-@click.command()
+@command(example="cardsign explain signed.json --jwks jwks.json")
 @click.argument("card")
 @click.option("--jwks", metavar="FILE", help="The keys by which to check the signatures.")
 @click.option(

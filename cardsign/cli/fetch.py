@@ -8,15 +8,16 @@ import click
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
-from cardsign.cli.arguments import STDIO, write_output
+from cardsign.cli.arguments import STDIO, json_option, refuse_two_documents, write_output
+from cardsign.cli.commands import command
 from cardsign.cli.inquiry import Visit, VisitOptions, visit_options
-from cardsign.cli.talk import safe, say
+from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import render_verdict
 from cardsign.errors import UsageFault
 from cardsign.verify.report import Report
 
 
-@click.command()
+@command(example="cardsign fetch https://agents.example.com -o card.json")
 @click.argument("url", metavar="URL")
 @click.option(
     "-o",
@@ -38,7 +39,15 @@ from cardsign.verify.report import Report
     "credentials.toml says].",
 )
 @visit_options
-def fetch(url: str, output: str, extended: bool, audience: str | None, whom: VisitOptions) -> int:
+@json_option
+def fetch(
+    url: str,
+    output: str,
+    extended: bool,
+    audience: str | None,
+    whom: VisitOptions,
+    as_json: bool,
+) -> int:
     """Fetch a card, verify it, and write its verified payload.
 
     The URL of a host is asked for /.well-known/agent-card.json, then for the legacy path. What is
@@ -48,6 +57,7 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, whom: Vis
 
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
+    refuse_two_documents(output, as_json)
     if audience is not None and not extended:
         raise UsageFault("usage.conflict", "--audience is about the extended card: add --extended")
     if audience is not None and not AUDIENCE.fullmatch(audience):
@@ -56,10 +66,14 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, whom: Vis
     name, report = visit.public.url, visit.public.report
     if extended and report.verdict == "trusted":
         name, report = _extended(visit, audience)
+    if report.card is not None:
+        write_output(output, jcs(report.card))
+    if as_json:
+        print_json({"input": name, **report.to_json()})
+        return report.exit_status
     if report.card is None:
         click.echo(render_verdict(name, report), err=True)
         return report.exit_status
-    write_output(output, jcs(report.card))
     until = f", until {report.valid_until:%Y-%m-%d %H:%M} UTC" if report.valid_until else ""
     say(f"trusted: {safe(name)}, {safe(report.subject or '')}{until}")
     return report.exit_status

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from cardsign.cli.arguments import STDIO, json_option, option_group
+from cardsign.cli.commands import command
 from cardsign.cli.options import (
     RECOVERY_VARIABLE,
     UnlockOptions,
@@ -139,7 +140,7 @@ _unlock_options = option_group(
 )
 
 
-@click.command()
+@command(example="cardsign init --issuer https://agents.example.com")
 @click.option(
     "--issuer",
     metavar="ORIGIN",

@@ -16,6 +16,7 @@ from cardsign.card.members import check_members
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import Json
 from cardsign.cli.arguments import json_option, read_input
+from cardsign.cli.commands import command
 from cardsign.cli.talk import print_json, safe
 from cardsign.errors import CanonicalizationError, SignatureRefused
 from cardsign.jose.jws import read_entry
@@ -24,7 +25,7 @@ from cardsign.jose.jws import read_entry
 _EXTENDED_FLAGS = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
 
 
-@click.command()
+@command(example="cardsign inspect card.json")
 @click.argument("card")
 @json_option
 def inspect(card: str, as_json: bool) -> None:

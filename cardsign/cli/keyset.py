@@ -9,7 +9,15 @@ from typing import Final
 
 import click
 
-from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
+from cardsign.cli.arguments import (
+    STDIO,
+    json_option,
+    option_group,
+    read_input,
+    refuse_two_documents,
+    write_output,
+)
+from cardsign.cli.commands import group
 from cardsign.cli.options import (
     KeystoreOptions,
     RecoveryOptions,
@@ -20,7 +28,6 @@ from cardsign.cli.options import (
     publication_option,
     read_public,
     recovery_options,
-    refuse_two_documents,
     unlock_options,
 )
 from cardsign.cli.talk import print_json, safe, say
@@ -49,7 +56,7 @@ from cardsign.statements.members import HOLDER
 DRAFT_HELP: Final = "Where the draft goes [default: keyset-EPOCH.VERSION.json]."
 
 
-@click.group()
+@group()
 def keyset() -> None:
     """Draft, sign and publish the statement of which keys may sign for the issuer.
 
@@ -185,7 +192,9 @@ _change_options = option_group(
 )
 
 
-@keyset.command(short_help="Draft the next statement.")
+@keyset.command(
+    short_help="Draft the next statement.", example="cardsign keyset draft --days 90 -o next.json"
+)
 @click.option("-o", "--output", metavar="DRAFT", help=DRAFT_HELP)
 @_change_options
 @keystore_options
@@ -222,7 +231,7 @@ def draft(
 # ``cardsign keyset sign`` and ``recover``: what takes a root's or a recovery key's signature.
 
 
-@keyset.command()
+@keyset.command(example="cardsign keyset sign next.json")
 @click.argument("draft", metavar="DRAFT")
 @click.option(
     "-o", "--output", metavar="FILE", help="Where the signed draft goes [default: DRAFT]."
@@ -281,7 +290,10 @@ def _told_digest(told: str | None) -> str:
     return prompt("The digest that you were told (not shown): ")
 
 
-@keyset.command(short_help="Open the next epoch with the recovery key.")
+@keyset.command(
+    short_help="Open the next epoch with the recovery key.",
+    example="cardsign keyset recover --recovery-file recovery.pem",
+)
 @click.option("-o", "--output", metavar="DRAFT", help=DRAFT_HELP)
 @click.option(
     "--root-holder",
@@ -341,7 +353,10 @@ def recover(
 # ``cardsign keyset publish``: a statement and the release that speaks of it, at once.
 
 
-@keyset.command(short_help="Keep a statement that enough have signed, and publish it.")
+@keyset.command(
+    short_help="Keep a statement that enough have signed, and publish it.",
+    example="cardsign keyset publish next.json",
+)
 @click.argument("file", metavar="STATEMENT")
 @click.option(
     "--without-release",
@@ -397,7 +412,7 @@ def publish(
 # ``cardsign keyset show`` and ``verify``.
 
 
-@keyset.command(short_help="Show the newest statement, or a draft.")
+@keyset.command(short_help="Show the newest statement, or a draft.", example="cardsign keyset show")
 @click.argument("file", metavar="[STATEMENT]", required=False)
 @keystore_options
 @json_option
@@ -417,7 +432,10 @@ def show(file: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
         click.echo(f"signed by {line}")
 
 
-@keyset.command(short_help="Check statements, each by the one before it.")
+@keyset.command(
+    short_help="Check statements, each by the one before it.",
+    example="cardsign keyset verify keyset-1.1.json keyset-1.2.json",
+)
 @click.argument("files", metavar="STATEMENT...", nargs=-1, required=True)
 @keystore_options
 @json_option

@@ -9,6 +9,7 @@ import click
 
 from cardsign.card.document import Card
 from cardsign.cli.arguments import STDIO, json_option, read_input, write_output
+from cardsign.cli.commands import command
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.lint.mend import Mending, fix
@@ -19,7 +20,7 @@ _MAX_PLACES: Final = 6  # lines for one rule; --json has them all
 _WIDTH: Final = 96  # columns, whatever the terminal has
 
 
-@click.command()
+@command(example="cardsign lint card.json --for portable")
 @click.argument("card")
 @click.option(
     "--for",

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, get_args
 import click
 
 from cardsign.card.strictjson import parse_object
-from cardsign.cli.arguments import STDIO, option_group, read_input
+from cardsign.cli.arguments import option_group, read_input
 from cardsign.cli.talk import say
 from cardsign.config import CONFIG_FILE, ProjectConfig, leads_outside, outside, read_config
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
@@ -324,16 +324,6 @@ def actor() -> str:
 def moment() -> datetime:
     """The time of a command, to the second, as statements have it."""
     return datetime.now(UTC).replace(microsecond=0)
-
-
-def refuse_two_documents(output: str | None, as_json: bool) -> None:
-    """Standard output takes one document.
-
-    Raises:
-        UsageFault: ``usage.conflict``.
-    """
-    if output == STDIO and as_json:
-        raise UsageFault("usage.conflict", "-o - and --json both write to standard output")
 
 
 def read_public(name: str, *, kid: str | None = None) -> PublicKey:

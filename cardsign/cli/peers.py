@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import click
 
 from cardsign.cli.arguments import json_option
+from cardsign.cli.commands import command, group
 from cardsign.cli.inquiry import Outcome, loopback_option, make_asker, weightiest
 from cardsign.cli.policy import LoadedPolicy, TrustOptions, edit_options, raise_lock, trust_options
 from cardsign.cli.talk import print_json, safe, say
@@ -86,7 +87,9 @@ class _Seen:
             yield f"      {safe(alarm.hint, limit=300)}"
 
 
-@click.command(short_help="Say how the issuers stand, from memory alone.")
+@command(
+    short_help="Say how the issuers stand, from memory alone.", example="cardsign peers status"
+)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @edit_options
 @json_option
@@ -181,7 +184,7 @@ class _Checked:
         return tuple(dict.fromkeys((first, *self.alarms)))
 
 
-@click.group()
+@group()
 def peers() -> None:
     """Verify the cards that the policy's issuers list, and see how they stand.
 
@@ -192,7 +195,7 @@ def peers() -> None:
 peers.add_command(status)
 
 
-@peers.command()
+@peers.command(example="cardsign peers verify --concurrency 8")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--concurrency",

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from cardsign.cli.arguments import json_option, read_input
+from cardsign.cli.commands import command
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, say
 from cardsign.cli.views import say_withheld
@@ -16,7 +17,7 @@ from cardsign.issuer.publishing import publish_cards
 from cardsign.publish.publication import DEFAULT_MAX_AGE
 
 
-@click.command()
+@command(example="cardsign publish signed.json -o public")
 @click.argument("card")
 @click.option(
     "--extended",

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from cardsign.cli.arguments import json_option, option_group, read_input
+from cardsign.cli.commands import group
 from cardsign.cli.options import (
     KeystoreOptions,
     UnlockOptions,
@@ -92,12 +93,15 @@ _change_options = option_group(
 )
 
 
-@click.group()
+@group()
 def release() -> None:
     """Say which cards are current, daily: a card that no fresh release lists is not trusted."""
 
 
-@release.command(short_help="Sign and publish the next release; for cron.")
+@release.command(
+    short_help="Sign and publish the next release; for cron.",
+    example="cardsign release renew --card signed.json",
+)
 @_change_options
 @click.option(
     "--days",
@@ -147,7 +151,7 @@ def renew(
         say(f"release {newest.seq} says the same until {day(newest.exp)}; nothing changed")
 
 
-@release.command()
+@release.command(example="cardsign release show --json")
 @keystore_options
 @json_option
 def show(keystore: KeystoreOptions, as_json: bool) -> int:

@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from cardsign.cli.arguments import json_option
+from cardsign.cli.commands import command, group
 from cardsign.cli.options import project_config
 from cardsign.cli.talk import print_json, say
 from cardsign.errors import FileMissing, UsageFault
 from cardsign.files import read_bytes, write_atomic
 
 
-@click.command()
+@command(example="cardsign serve public --bind 127.0.0.1:8080")
 @click.argument("directory", required=False, type=click.Path(path_type=Path), metavar="DIR")
 @click.option(
     "--bind",
@@ -54,12 +55,12 @@ def serve(directory: Path | None, bind: str, token_file: Path | None, as_json: b
     serve_generation(config, host.strip("[]"), int(port), as_json=as_json)
 
 
-@click.group()
+@group()
 def tokens() -> None:
     """Bearer tokens for the extended card; a server keeps only their digests."""
 
 
-@tokens.command()
+@tokens.command(example="cardsign tokens create --audience partners --token-file tokens")
 @click.option("--audience", required=True, metavar="NAME", help="Whose extended card it opens.")
 @click.option(
     "--token-file",

@@ -16,6 +16,7 @@ from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extended import AUDIENCE, MAX_SEQ, ExtendedMarker
 from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
+from cardsign.cli.commands import command
 from cardsign.cli.options import UnlockOptions, public_option, read_public, unlock_options
 from cardsign.cli.talk import print_json, say, say_notes
 from cardsign.errors import UsageFault, of_the_user
@@ -169,7 +170,7 @@ key_options: Final = option_group(
 )
 
 
-@click.command()
+@command(example="cardsign sign card.json -o signed.json")
 @click.argument("card")
 @click.option("-o", "--output", default=STDIO, metavar="OUT", help="'-' for stdout, the default.")
 @click.option(
@@ -253,7 +254,7 @@ def _report(signing: SignedCard, kids: list[str], *, as_json: bool) -> None:
         say("fully signed already; nothing changed")
 
 
-@click.command()
+@command(example="cardsign canonicalize card.json --profile served-as-is | sha256sum")
 @click.argument("card")
 @click.option(
     "--profile", type=click.Choice(tuple(PROFILES)), required=True, help="Under which rule."

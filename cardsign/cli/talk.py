@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_OK, CardsignError, UsageFault
+from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_OK, CardsignError, LocalFault, UsageFault
 from cardsign.reasons import Reason, hint_for
 
 # Categories that move the cursor, reorder text or hide in it: controls, formats (bidi,
@@ -42,8 +42,19 @@ def _deceives(char: str) -> bool:
     return unicodedata.category(char) in _UNSAFE or bool(_INVISIBLE.match(char))
 
 
+#: Where a command's context says that `--quiet` was given.
+QUIET: Final = "cardsign.quiet"
+
+
 def say(line: str) -> None:
-    """One line of talk, on stderr; that nobody can hear it changes no verdict."""
+    """One line of talk, on stderr, unless ``--quiet`` is given."""
+    context = click.get_current_context(silent=True)
+    if context is None or not context.meta.get(QUIET):
+        _tell(line)
+
+
+def _tell(line: str) -> None:
+    """One line on stderr; a stderr that cannot be written changes no verdict."""
     with contextlib.suppress(OSError):
         click.echo(f"cardsign: {line}" if not line.startswith(" ") else line, err=True)
 
@@ -87,6 +98,7 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 
 
 _DEBUG: str = "CARDSIGN_DEBUG"  # set it to see the traceback of a crash
+_COMPLETE: Final = "_CARDSIGN_COMPLETE"  # set by a shell that asks for completions
 # Files are written elsewhere, under a name: here these can only mean standard output.
 _UNWRITTEN: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -95,47 +107,62 @@ _UNWRITTEN: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
-def run(command: Callable[[], object]) -> int:
-    """Carry a command out and turn whatever ends it into an exit status."""
+def run(command: Callable[[], object], *, as_json: bool = False) -> int:
+    """Carry a command out and turn its end into an exit status.
+
+    Args:
+        command: The command; an int that it returns is the status.
+        as_json: Print an error on stdout too, as ``{"error": {...}}``.
+    """
     if sys.stdout is None:  # closed by the caller; a file that is opened next would take its place
-        say("file.unwritable: standard output is closed; nothing was done")
-        say("  send it to /dev/null if nobody is to hear it")
+        _tell("file.unwritable: standard output is closed; nothing was done")
+        _tell("  send it to /dev/null if nobody is to hear it")
         return EXIT_LOCAL_FAULT
     try:
         status = command()
         sys.stdout.flush()
         return status if isinstance(status, int) else EXIT_OK
     except CardsignError as error:
-        complain(error)
-        return error.exit_status
+        return _failed(error, as_json)
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
         if isinstance(error, _HELP):
             click.echo(error.format_message(), err=True)
         else:
-            complain(_usage_fault(error))
+            return _failed(_usage_fault(error), as_json)
         return EXIT_LOCAL_FAULT
     except (click.Abort, KeyboardInterrupt):
-        say("stopped")
+        _tell("stopped")
         return EXIT_LOCAL_FAULT
-    except SystemExit:
-        # Without its standalone mode click ends so in one case: whoever read our output has left.
+    except SystemExit as end:
+        if os.environ.get(_COMPLETE):  # click has answered the shell
+            return end.code if isinstance(end.code, int) else EXIT_OK
+        # Otherwise click ends so in one case: the reader of our output has left.
         return _unwritten(OSError(errno.EPIPE, os.strerror(errno.EPIPE)))
     except Exception as crash:
         if isinstance(crash, OSError) and crash.errno in _UNWRITTEN:
             return _unwritten(crash)
         if os.environ.get(_DEBUG):
             raise
-        say(f"internal error: {type(crash).__name__}: {safe(str(crash), limit=200)}")
-        say(f"  this is a bug in cardsign; set {_DEBUG}=1 to see where")
-        return EXIT_LOCAL_FAULT
+        what = f"{type(crash).__name__}: {safe(str(crash), limit=200)}"
+        return _failed(LocalFault("internal.bug", what), as_json)
+
+
+def _failed(error: CardsignError, as_json: bool) -> int:
+    complain(error)
+    if as_json:
+        try:
+            print_json({"error": Reason.from_error(error).to_json()})
+        except OSError as fault:
+            return _unwritten(fault)
+    return error.exit_status
 
 
 def _unwritten(fault: OSError) -> int:
     """The verdict was not heard, so the exit status must not be taken for one."""
     if fault.errno != errno.EPIPE:  # whoever has left, as head does, need not be told
-        say(f"file.unwritable: standard output cannot be written: {fault.strerror}")
+        _tell(f"file.unwritable: standard output cannot be written: {fault.strerror}")
     # What is still buffered would fail again when the interpreter ends, with a status of its own.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_LOCAL_FAULT
@@ -151,7 +178,7 @@ def _usage_fault(error: click.ClickException) -> UsageFault:
 def complain(error: CardsignError) -> None:
     """Print an error: code, what and where, then what to do."""
     place = f" ({safe(error.place, limit=120)})" if error.place else ""
-    say(f"{error.code}: {safe(error.message, limit=300)}{place}")
+    _tell(f"{error.code}: {safe(error.message, limit=300)}{place}")
     hint = error.hint or hint_for(error.code)
     if hint:
-        say(f"  {hint}")
+        _tell(f"  {hint}")

@@ -14,6 +14,7 @@ from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
 from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
+from cardsign.cli.commands import command
 from cardsign.cli.inquiry import (
     Inquiry,
     Named,
@@ -137,7 +138,12 @@ output_options: Final = option_group(
 )
 
 
-@click.command()
+@command(
+    example=(
+        "cardsign verify signed.json --jwks jwks.json\n"
+        "cardsign verify https://agents.example.com --trust trust.toml"
+    )
+)
 @click.argument("cards", nargs=-1, required=True, metavar="CARD|URL...")
 @named_options
 @click.option(

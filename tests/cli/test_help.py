@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from cardsign.cli import command_line as cli
+from tests.cli.conftest import Cardsign
 
 
 def modules_after(program: str) -> set[str]:
@@ -46,3 +51,143 @@ def test_every_command_is_there_and_is_listed_in_full(name: str) -> None:
     (line,) = [line for line in cli.get_help(CONTEXT).splitlines() if line.startswith(f"  {name} ")]
     assert line.endswith(".")
     assert not line.endswith("..")
+
+
+def walk(context: click.Context) -> Iterator[click.Context]:
+    """The contexts of all commands that are no groups."""
+    command = context.command
+    if not isinstance(command, click.Group):
+        yield context
+        return
+    for name in command.list_commands(context):
+        below = command.get_command(context, name)
+        assert below is not None
+        yield from walk(click.Context(below, context, name))
+
+
+LEAVES = {one.command_path: one for one in walk(CONTEXT)}
+
+
+def parse(line: str) -> str:
+    """The path of the command that a line calls; a click exception if it cannot be parsed."""
+    program, *words = shlex.split(line.partition(" > ")[0].partition(" | ")[0])
+    assert program == "cardsign"
+    context = cli.make_context("cardsign", words)
+    while isinstance(context.command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        name, command, left = context.command.resolve_command(context, rest)
+        assert name is not None
+        assert command is not None
+        context = command.make_context(name, left, parent=context)
+    return context.command_path
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_command_has_examples_that_it_understands(path: str) -> None:
+    """A user who copies an example gets no usage error."""
+    context = LEAVES[path]
+    _, found, shown = context.command.get_help(context).partition("\nExample:\n")
+    assert found
+    for line in map(str.strip, shown.strip().splitlines()):
+        assert parse(line) == path
+
+
+@pytest.mark.parametrize("line", ["cardsign verfy card.json", "cardsign verify --jwsk f card.json"])
+def test_a_line_with_a_mistake_is_not_understood(line: str) -> None:
+    """The test above can fail."""
+    with pytest.raises(click.UsageError):
+        parse(line)
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_command_takes_json_and_quiet(path: str) -> None:
+    """One rule for all commands."""
+    options = {name for one in LEAVES[path].command.params for name in one.opts}
+    assert {"--json", "--quiet", "-q"} <= options
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_an_error_is_one_json_object_where_json_is_asked_for(path: str, cardsign: Cardsign) -> None:
+    """With the code, the message and what to do; the exit status is that of a usage fault."""
+    ended = cardsign(*path.split()[1:], "--no-such-option", "--json")
+
+    assert ended.status == 2
+    assert ended.json["error"]["code"] == "usage.invalid"
+    assert "--no-such-option" in ended.json["error"]["message"]
+    assert ended.json["error"]["hint"] == f"See {path} --help."
+
+
+def test_a_fault_of_a_command_is_one_json_object(cardsign: Cardsign) -> None:
+    """Not only what the parser finds; and without --json nothing is on stdout."""
+    ended = cardsign("keys", "list", "--json")
+
+    assert (ended.status, ended.json["error"]["code"]) == (2, "keystore.missing")
+    assert cardsign("keys", "list").out == b""
+
+
+def test_json_behind_two_dashes_is_no_option(cardsign: Cardsign) -> None:
+    """It may be the name of a file."""
+    assert cardsign("inspect", "--", "--json").out == b""
+
+
+def test_a_crash_is_one_json_object(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that reads stdout is told of it as of any error."""
+    monkeypatch.setattr("cardsign.cli.inspect.read_input", lambda name: 1 // 0)
+
+    ended = cardsign("inspect", "card.json", "--json")
+
+    assert (ended.status, ended.json["error"]["code"]) == (2, "internal.bug")
+    assert "CARDSIGN_DEBUG" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        (("verfy", "card.json"), "Did you mean 'verify'?"),
+        (("keys", "genrate"), "Did you mean 'generate'?"),
+        (("verify", "--jwsk", "f", "card.json"), "'--jwks'"),
+    ],
+    ids=["a command", "a command of a group", "an option"],
+)
+def test_a_mistyped_word_gets_a_suggestion(
+    words: tuple[str, ...], suggestion: str, cardsign: Cardsign
+) -> None:
+    """And what resembles nothing gets none."""
+    assert suggestion in cardsign(*words).err
+    assert "Did you mean" not in cardsign("zzzzzz").err
+
+
+def test_quiet_leaves_results_and_errors(cardsign: Cardsign, signed: Path) -> None:
+    """Notes and next steps go."""
+    loud = cardsign("keys", "generate")
+    quiet = cardsign("keys", "generate", "--quiet")
+
+    assert (loud.status, loud.err != "") == (0, True)
+    assert (quiet.status, quiet.err) == (0, "")
+    assert re.fullmatch(r"[\w-]{43}\n", quiet.text)
+    assert cardsign("keys", "show", "none", "-q").err != ""
+
+
+def test_help_says_what_each_exit_status_means() -> None:
+    """Once, for all commands."""
+    _, _, statuses = cli.get_help(CONTEXT).partition("Exit status:")
+    assert [line.split()[0] for line in statuses.strip().splitlines()] == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_code_is_printed_for_each_shell(shell: str, cardsign: Cardsign) -> None:
+    """It calls cardsign back by the variable that click reads."""
+    ended = cardsign("completion", shell)
+
+    assert ended.status == 0
+    assert f"_CARDSIGN_COMPLETE={shell}_complete" in ended.text
+
+
+def test_a_shell_gets_completions(cardsign: Cardsign) -> None:
+    """Of commands and of options; asking for them is no fault."""
+    asked = {"_CARDSIGN_COMPLETE": "bash_complete"}
+    commands = cardsign(COMP_WORDS="cardsign ve", COMP_CWORD="1", **asked)
+    options = cardsign(COMP_WORDS="cardsign verify --jw", COMP_CWORD="2", **asked)
+
+    assert (commands.status, commands.text) == (0, "plain,verify\n")
+    assert (options.status, options.text) == (0, "plain,--jwks\n")

@@ -137,7 +137,7 @@ def test_options_that_do_not_fit(cardsign: Cardsign, options: tuple[str, ...]) -
     """Status 2, and nothing is written."""
     ended = cardsign("lint", card("card.json", WITH_DEFAULTS), *options)
 
-    assert (ended.status, ended.out) == (2, b"")
+    assert (ended.status, ended.results) == (2, b"")
     assert not Path("out.json").exists()
 
 

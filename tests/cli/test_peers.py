@@ -521,7 +521,7 @@ def test_a_bug_in_one_check_is_told_last(
     monkeypatch.setattr(Discoverer, "meet", crash)
     ended = cardsign("peers", "verify")
     assert (ended.status, len(ended.text.splitlines())) == (2, 3)
-    assert "internal error" in ended.err
+    assert "internal.bug" in ended.err
 
 
 def test_somebody_who_watches_sees_how_far_it_is(

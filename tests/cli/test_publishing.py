@@ -403,7 +403,7 @@ def test_standard_output_gets_one_document(issuer: Cardsign) -> None:
     recovery = ("--recovery-file", "recovery.key")
     for words in (("draft",), ("sign", "draft.json", "--digest", digest), ("recover", *recovery)):
         ended = issuer("keyset", *words, "-o", "-", "--json")
-        assert (ended.status, ended.text, "usage.conflict" in ended.err) == (2, "", True)
+        assert (ended.status, ended.results, "usage.conflict" in ended.err) == (2, b"", True)
         assert "standard output" in ended.err
 
 

@@ -64,7 +64,7 @@ def test_a_folder_of_a_stranger_cannot_say_whom_a_name_means(
         Path("trust.toml").write_text(TOFU.format(origin=HOME))
         Path("card.json").write_bytes(dump(signed(PORTABLE, key("card"))))
         ended = cardsign("verify", "card.json", "--issuer", "acme", "--json")
-        assert (ended.status, ended.out) == (2, b"")
+        assert (ended.status, ended.results) == (2, b"")
         assert "state.missing" in ended.err
         assert cardsign("trust", "init", "--yes").status == 0
         ended = cardsign("verify", "card.json", "--issuer", "acme", "--json")

@@ -273,7 +273,7 @@ def test_keys_are_what_the_url_of_an_anchor_answers(cardsign: Cardsign) -> None:
 def test_an_anchor_names_one_source(cardsign: Cardsign, enrolled: tuple[bytes, bytes]) -> None:
     """Beside any other anchor a key set is refused, before any verdict."""
     ended = verify(cardsign, *WHOLE, "--jwks", "jwks.json")
-    assert (ended.status, ended.out) == (2, b"")
+    assert (ended.status, ended.results) == (2, b"")
     assert "usage.conflict" in ended.err
     assert "one source" in ended.err
 
@@ -363,7 +363,7 @@ def test_a_memory_that_another_process_holds_is_a_fault(
     monkeypatch.setattr(DirectoryStates.__init__, "__kwdefaults__", patience)
     with DirectoryStates(peer.STATE).of(enrolment):
         ended = verify(cardsign, *WHOLE)
-    assert (ended.status, "state.busy" in ended.err, ended.out) == (2, True, b"")
+    assert (ended.status, "state.busy" in ended.err, ended.results) == (2, True, b"")
 
 
 def test_a_lost_memory_is_begun_anew_from_the_lock(
@@ -409,7 +409,7 @@ def test_options_that_contradict_one_another_are_refused(
 ) -> None:
     """Before anything is looked at."""
     ended = cardsign("verify", "signed.json", *options)
-    assert (ended.status, "usage.conflict" in ended.err, ended.out) == (2, True, b"")
+    assert (ended.status, "usage.conflict" in ended.err, ended.results) == (2, True, b"")
     assert not Path("out.json").exists()
 
 
@@ -457,7 +457,7 @@ def test_an_output_that_cannot_be_written_is_no_verdict(
 ) -> None:
     """The next tool would take an older file for the card."""
     ended = verify(cardsign, *WHOLE, "-o", "absent/out.json")
-    assert (ended.status, "file.unwritable" in ended.err, ended.out) == (2, True, b"")
+    assert (ended.status, "file.unwritable" in ended.err, ended.results) == (2, True, b"")
 
 
 # ------------------------------------------------------------------ extended cards

@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from cardsign.cli.commands import Group, group
 from cardsign.cli.keys.copies import backup, restore_
 from cardsign.cli.keys.health import audit, doctor
 from cardsign.cli.keys.making import export, generate, import_
@@ -23,12 +24,12 @@ _IN_ORDER: Final = (
 )
 
 
-class _InOrder(click.Group):
+class _InOrder(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [command.name or "" for command in _IN_ORDER]
 
 
-@click.group(cls=_InOrder)
+@group(cls=_InOrder)
 def keys() -> None:
     """Make, import and show keys, and take them through their lives.
 

@@ -6,16 +6,21 @@ from pathlib import Path
 
 import click
 
-from cardsign.cli.arguments import STDIO, write_output
-from cardsign.cli.options import KeystoreOptions, keystore_options, user_heads
-from cardsign.cli.talk import say
+from cardsign.cli.arguments import STDIO, json_option, refuse_two_documents, write_output
+from cardsign.cli.commands import command
+from cardsign.cli.options import (
+    KeystoreOptions,
+    keystore_options,
+    user_heads,
+)
+from cardsign.cli.talk import print_json, say
 from cardsign.files import create_private, read_bytes, read_secret
 from cardsign.keys.backup import MAX_BACKUP_BYTES, decrypt, encrypt, pack, restore, unpack
 
 MAX_IDENTITY_BYTES = 64 * 1024  # bytes; a line each
 
 
-@click.command()
+@command(example="cardsign keys backup -r age1qqqq -o keys.age")
 @click.option(
     "-r",
     "--recipient",
@@ -27,22 +32,29 @@ MAX_IDENTITY_BYTES = 64 * 1024  # bytes; a line each
 )
 @click.option("-o", "--output", required=True, metavar="FILE", help="A new file; '-': stdout.")
 @keystore_options
-def backup(recipients: tuple[str, ...], output: str, keystore: KeystoreOptions) -> None:
+@json_option
+def backup(
+    recipients: tuple[str, ...], output: str, keystore: KeystoreOptions, as_json: bool
+) -> None:
     """Write the whole key store to one file, encrypted with age.
 
     The private halves in it stay encrypted with their passphrases as well. Needs the extra
     cardsign[backup].
     """
+    refuse_two_documents(output, as_json)
     store = keystore.open()
     packed = encrypt(pack(store), recipients)
     if output == STDIO:
         write_output(output, packed)
     else:
         create_private(Path(output), packed)
+    if as_json:
+        print_json({"output": output, "keys": len(store.state.keys)})
+        return
     say(f"wrote {len(store.state.keys)} key(s) to {output}, for {len(recipients)} recipient(s)")
 
 
-@click.command("restore")
+@command("restore", example="cardsign keys restore keys.age -i identity.txt")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "-i",
@@ -53,7 +65,8 @@ def backup(recipients: tuple[str, ...], output: str, keystore: KeystoreOptions) 
     help="The age identity that opens it, a file of mode 0600 as age-keygen writes it.",
 )
 @keystore_options
-def restore_(file: Path, identity: Path, keystore: KeystoreOptions) -> None:
+@json_option
+def restore_(file: Path, identity: Path, keystore: KeystoreOptions, as_json: bool) -> None:
     """Make a key store of the backup FILE, where there is none.
 
     What was revoked or published after the backup is not known to it: see cardsign keys doctor.
@@ -63,4 +76,7 @@ def restore_(file: Path, identity: Path, keystore: KeystoreOptions) -> None:
     packed = decrypt(read_bytes(file, max_bytes=MAX_BACKUP_BYTES), identities)
     restored = unpack(packed)
     restore(restored, place, heads=user_heads())
+    if as_json:
+        print_json({"keystore": str(place), "keys": len(restored.state.keys)})
+        return
     say(f"restored {len(restored.state.keys)} key(s) to {place}")

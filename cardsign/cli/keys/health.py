@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from cardsign.cli.arguments import json_option
+from cardsign.cli.commands import command, group
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import audit_json, finding_json, say_finding
@@ -24,7 +25,7 @@ _SPAN = re.compile(r"([0-9]{1,5})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds
 
 
-@click.command()
+@command(example="cardsign keys doctor --expires-within 14d")
 @click.option("--fix", is_flag=True, help="Remove leftovers, and close what others can access.")
 @click.option(
     "--expires-within",
@@ -79,7 +80,7 @@ def _span(text: str) -> timedelta:
     return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
 
-@click.group(invoke_without_command=True)
+@group(invoke_without_command=True)
 @keystore_options
 @json_option
 @click.pass_context
@@ -91,7 +92,11 @@ def audit(context: click.Context, keystore: KeystoreOptions, as_json: bool) -> N
         raise UsageFault("usage.conflict", f"options go after {context.invoked_subcommand}")
 
 
-@audit.command("list", short_help="List the changes of the key store, oldest first.")
+@audit.command(
+    "list",
+    short_help="List the changes of the key store, oldest first.",
+    example="cardsign keys audit list",
+)
 @keystore_options
 @json_option
 def list_(keystore: KeystoreOptions, as_json: bool) -> None:
@@ -106,7 +111,7 @@ def list_(keystore: KeystoreOptions, as_json: bool) -> None:
         click.echo(f"{line.seq:>5}  {line.time}  {line.event}  {safe(who)}  {safe(details)}")
 
 
-@audit.command(short_help="Check that the log is whole.")
+@audit.command(short_help="Check that the log is whole.", example="cardsign keys audit verify")
 @keystore_options
 @json_option
 def verify(keystore: KeystoreOptions, as_json: bool) -> None:

@@ -9,7 +9,14 @@ from typing import Any, Final, Literal
 
 import click
 
-from cardsign.cli.arguments import STDIO, json_option, read_input, write_output
+from cardsign.cli.arguments import (
+    STDIO,
+    json_option,
+    read_input,
+    refuse_two_documents,
+    write_output,
+)
+from cardsign.cli.commands import command
 from cardsign.cli.options import (
     UnlockOptions,
     actor,
@@ -61,7 +68,7 @@ standby_option = click.option(
 )
 
 
-@click.command()
+@command(example="cardsign keys generate --alg ES256")
 @alg_option
 @role_option
 @standby_option
@@ -86,7 +93,11 @@ def generate(
     _add(path, private, passphrase, as_json, roles=(role,), standby=standby)
 
 
-@click.command("import", short_help="Take a key in: from a PEM, PKCS #12 or JWK file, or by URI.")
+@command(
+    "import",
+    short_help="Take a key in: from a PEM, PKCS #12 or JWK file, or by URI.",
+    example="cardsign keys import key.pem --kid key-001",
+)
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("--kid", help="The kid to publish [default: a JWK's own, else the thumbprint].")
 @click.option(
@@ -189,7 +200,9 @@ Form = Literal["jwk", "pem", "pkcs8", "pkcs12"]
 _PUBLIC: Final = ("jwk", "pem")
 
 
-@click.command(short_help="Write one key for another program.")
+@command(
+    short_help="Write one key for another program.", example="cardsign keys export vzTO --as pem"
+)
 @click.argument("kid")
 @click.option(
     "--as",
@@ -206,6 +219,7 @@ _PUBLIC: Final = ("jwk", "pem")
 )
 @click.option("-o", "--output", default=STDIO, metavar="FILE", help="'-' for stdout, the default.")
 @unlock_options
+@json_option
 def export(
     kid: str,
     form: Form | None,
@@ -213,12 +227,14 @@ def export(
     export_passphrase_file: Path | None,
     output: str,
     keystore: UnlockOptions,
+    as_json: bool,
 ) -> None:
     """Write one key for another program: its public half, or with --private the private one.
 
     A private half is encrypted with a passphrase of its own and goes to a new file that only
     you can read.
     """
+    refuse_two_documents(output, as_json)
     form = form or ("pkcs8" if private else "jwk")
     if private is (form in _PUBLIC):
         raise UsageFault("usage.conflict", "pkcs8 and pkcs12 go with --private, jwk and pem do not")
@@ -226,6 +242,8 @@ def export(
     record = store.find(kid)
     if form == "jwk" or form == "pem":
         write_output(output, export_public(record.public, form))
+        if as_json:
+            print_json({"kid": record.kid, "as": form, "output": output})
         return
     if output == STDIO:
         raise UsageFault("usage.conflict", "a private half goes to a file; name -o FILE")
@@ -238,4 +256,7 @@ def export(
     with passphrase_option("--export-passphrase-file"):
         new = new_passphrase(own, question="Passphrase of the exported file: ")
     create_private(Path(output), export_private(signer, form, new, random=os.urandom))
-    say(f"wrote the private half of {record.kid} to {output}, encrypted")
+    if as_json:
+        print_json({"kid": record.kid, "as": form, "output": output})
+        return
+    say(f"wrote the private key of {record.kid} to {output}, encrypted")

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from cardsign.cli.arguments import json_option
+from cardsign.cli.commands import command
 from cardsign.cli.options import UnlockOptions, moment, project_config, unlock_options
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import (
@@ -38,7 +39,9 @@ _THEN: Final = {
 }
 
 
-@click.command(short_help="Take the next lawful step of the rotation.")
+@command(
+    short_help="Take the next lawful step of the rotation.", example="cardsign keys rotate --tick"
+)
 @click.option("--tick", is_flag=True, help="Only what is due by the timeline; for cron.")
 @click.option(
     "--draft",

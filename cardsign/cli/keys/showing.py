@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import click
 
 from cardsign.cli.arguments import STDIO, json_option, write_output
+from cardsign.cli.commands import command
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import key_json
@@ -22,7 +23,7 @@ from cardsign.keys.stores.base import KeyStore
 from cardsign.publish.publication import published_card
 
 
-@click.command("list")
+@command("list", example="cardsign keys list")
 @keystore_options
 @json_option
 def list_(keystore: KeystoreOptions, as_json: bool) -> None:
@@ -38,7 +39,7 @@ def list_(keystore: KeystoreOptions, as_json: bool) -> None:
         click.echo(f"{record.kid}  {record.alg}  {record.state:<12}  {when}{roles}{gone}")
 
 
-@click.command()
+@command(example="cardsign keys show vzTO")
 @click.argument("kid")
 @keystore_options
 @json_option
@@ -55,7 +56,7 @@ def show(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
         click.echo(f"{name:<13} {safe(text)}")
 
 
-@click.command()
+@command(example="cardsign keys jwks -o jwks.json")
 @click.option("-o", "--output", default=STDIO, metavar="FILE", help="'-' for stdout, the default.")
 @keystore_options
 @json_option
@@ -90,7 +91,7 @@ custody_option = click.option(
 )
 
 
-@click.command()
+@command(example="cardsign keys activate vzTO")
 @click.argument("kid")
 @custody_option
 @keystore_options
@@ -115,7 +116,7 @@ def activate(
     _say_record(store.find(kid), what, as_json)
 
 
-@click.command()
+@command(example="cardsign keys retire vzTO")
 @click.argument("kid")
 @keystore_options
 @json_option
@@ -134,7 +135,10 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     _say_record(record, todo, as_json)
 
 
-@click.command(short_help="Revoke a key at once and for ever.")
+@command(
+    short_help="Revoke a key at once and for ever.",
+    example="cardsign keys revoke vzTO --reason compromised",
+)
 @click.argument("kid")
 @click.option(
     "--reason",
@@ -204,7 +208,10 @@ def _say_standby(store: KeyStore, revoked: Revocation, now: datetime) -> None:
         say(f"        cardsign keys activate --same-custody-accepted -- {standby.kid}")
 
 
-@click.command(short_help="Destroy the private half of a retired or revoked key.")
+@command(
+    short_help="Destroy the private half of a retired or revoked key.",
+    example="cardsign keys destroy vzTO",
+)
 @click.argument("kid")
 @keystore_options
 @json_option
@@ -225,7 +232,10 @@ def _say_record(record: KeyRecord, what: str, as_json: bool) -> None:
         say(f"{record.kid} {what}")
 
 
-@click.command(short_help="Put on record what the live URLs show.")
+@command(
+    short_help="Put on record what the live URLs show.",
+    example="cardsign keys look https://agents.example.com/.well-known/agent-card.json --jwks https://agents.example.com/.well-known/jwks.json",
+)
 @click.argument("card_url")
 @click.option("--jwks", "jwks_url", required=True, metavar="URL", help="The live key set.")
 @click.option(

@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from cardsign.cli.arguments import json_option, write_output
+from cardsign.cli.commands import command
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.keys.history import StatementHistory
@@ -178,7 +179,9 @@ _MARKS: Final[dict[Phase, str]] = {
 _AHEAD: Final = "▁"
 
 
-@click.command(short_help="Draw the lives of the keys, and what comes next.")
+@command(
+    short_help="Draw the lives of the keys, and what comes next.", example="cardsign keys timeline"
+)
 @click.option("-o", "--output", metavar="FILE", help="Write an SVG picture instead.")
 @keystore_options
 @json_option

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from cardsign.cli.arguments import json_option
+from cardsign.cli.commands import command, group
 from cardsign.cli.policy import (
     LoadedPolicy,
     TrustOptions,
@@ -52,12 +53,16 @@ from cardsign.trust.state import DirectoryStates, IssuerState
 # ``cardsign trust known``: what this user's memory holds, whatever the policy says now.
 
 
-@click.group()
+@group()
 def known() -> None:
     """Look at what is remembered of issuers, and forget it."""
 
 
-@known.command("list", short_help="List the issuers of whom something is remembered.")
+@known.command(
+    "list",
+    short_help="List the issuers of whom something is remembered.",
+    example="cardsign trust known list",
+)
 @state_options
 @json_option
 def list_known(trust: TrustOptions, as_json: bool) -> None:
@@ -77,7 +82,7 @@ def list_known(trust: TrustOptions, as_json: bool) -> None:
         say(f"nobody is remembered in {states.path}")
 
 
-@known.command("show")
+@known.command("show", example="cardsign trust known show partner")
 @click.argument("name")
 @edit_options
 @json_option
@@ -91,7 +96,7 @@ def show_known(name: str, trust: TrustOptions, as_json: bool) -> None:
         click.echo("\n".join(state_lines(state)))
 
 
-@known.command()
+@known.command(example="cardsign trust known forget partner")
 @click.argument("name")
 @edit_options
 @json_option
@@ -133,7 +138,10 @@ def _missing(states: DirectoryStates, name: str) -> StateFault:
 # ``cardsign trust pin``: move an anchor to what its issuer has come to lawfully.
 
 
-@click.command(short_help="Move a pin to the newest keyset statement that was seen.")
+@command(
+    short_help="Move a pin to the newest keyset statement that was seen.",
+    example="cardsign trust pin partner",
+)
 @click.argument("name")
 @click.option(
     "--keyset",
@@ -224,7 +232,7 @@ def _moved(anchor: KeysetAnchor | TofuAnchor, keyset: KeysetStatement) -> Anchor
     return KeysetAnchor(keyset.id, anchor.issuer)
 
 
-@click.group("trust")
+@group("trust")
 def trust_commands() -> None:
     """Say whose cards to believe, by which keys, and what may be left open.
 
@@ -239,7 +247,10 @@ trust_commands.add_command(test)
 trust_commands.add_command(known)
 
 
-@trust_commands.command(short_help="Write an empty trust.toml, or begin the state of one.")
+@trust_commands.command(
+    short_help="Write an empty trust.toml, or begin the state of one.",
+    example="cardsign trust init",
+)
 @click.option("--yes", is_flag=True, help="Begin first contacts of a policy found in this folder.")
 @edit_options
 @json_option
@@ -291,7 +302,7 @@ def _begin(loaded: LoadedPolicy, states: DirectoryStates, yes: bool) -> list[str
     return begun
 
 
-@trust_commands.command("list", short_help="List the issuers.")
+@trust_commands.command("list", short_help="List the issuers.", example="cardsign trust list")
 @policy_options
 @json_option
 def list_(trust: TrustOptions, as_json: bool) -> None:
@@ -307,7 +318,9 @@ def list_(trust: TrustOptions, as_json: bool) -> None:
         say(f"{loaded.path} trusts nobody")
 
 
-@trust_commands.command(short_help="Show what is said and known of an issuer.")
+@trust_commands.command(
+    short_help="Show what is said and known of an issuer.", example="cardsign trust show partner"
+)
 @click.argument("name")
 @edit_options
 @json_option
@@ -337,7 +350,9 @@ def show(name: str, trust: TrustOptions, as_json: bool) -> None:
         click.echo("\n".join(("remembered", *(f"  {line}" for line in state_lines(remembered)))))
 
 
-@trust_commands.command(short_help="Take an issuer out of the policy.")
+@trust_commands.command(
+    short_help="Take an issuer out of the policy.", example="cardsign trust remove partner"
+)
 @click.argument("name")
 @click.option("--forget", is_flag=True, help="Forget what is remembered of the issuer too.")
 @edit_options

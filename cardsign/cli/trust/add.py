@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from cardsign.cli.arguments import json_option
+from cardsign.cli.commands import command
 from cardsign.cli.inquiry import is_url, loopback_option, make_asker
 from cardsign.cli.policy import LoadedPolicy, TrustOptions, accept_option, edit_options
 from cardsign.cli.talk import ask_first, print_json, safe, say
@@ -229,7 +230,10 @@ def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
         return read(read_bytes(path, max_bytes=MAX_STATEMENT_BYTES))
 
 
-@click.command(short_help="Enrol a peer by one anchor.")
+@command(
+    short_help="Enrol a peer by one anchor.",
+    example="cardsign trust add partner --origin https://agents.example.com --keyset keyset.json",
+)
 @click.argument("who", metavar="NAME|URL")
 @click.option("--name", metavar="NAME", help="Your name for it [default: the URL's host].")
 @click.option(

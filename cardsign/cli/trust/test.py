@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from cardsign.cli.arguments import json_option, option_group
+from cardsign.cli.commands import command
 from cardsign.cli.inquiry import Inquiry, Named
 from cardsign.cli.policy import LoadedPolicy, accept_option, statements_option, trust_options
 from cardsign.cli.talk import print_json, safe
@@ -33,7 +34,10 @@ _ASKED: Final = option_group(
 )
 
 
-@click.command(short_help="Say what verify would say of a card, and why.")
+@command(
+    short_help="Say what verify would say of a card, and why.",
+    example="cardsign trust test signed.json --issuer partner",
+)
 @click.argument("card")
 @_ASKED
 @json_option
