@@ -398,7 +398,7 @@ def test_any_value_altered(honest: dict[str, Any], alice: PrivateKey) -> None:
     assert tried > 50
 
 
-#: What today's verifiers let through, by name (threats.md 7 and 17).
+#: What today's verifiers let through, by name (threats 7 and 17).
 NOTORIOUS: dict[str, tuple[str, Any]] = {  # pointer, value; what is added to a list is its last
     "Url beside no url": ("/Url", "https://evil.example"),
     "SupportedInterfaces": ("/SupportedInterfaces", [{"url": "https://evil.example"}]),

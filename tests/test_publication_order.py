@@ -1,6 +1,6 @@
 """Publications one after another, caches at each URL, and verifiers who come at any time.
 
-Card, keysets and release change at different times in caches (threats.md 15). Every generation
+Card, keysets and release change at different times in caches (threat 15). Every generation
 is made by `publish` or `publish_statements`, and a copy is kept for as long as `serve` lets it be.
 """
 

@@ -1,4 +1,4 @@
-"""Sign, verify, attack: on random cards, and every edit of ten base cards (threats.md 1 and 7)."""
+"""Sign, verify, attack: on random cards, and every edit of ten base cards (threats 1 and 7)."""
 
 from __future__ import annotations
 

@@ -776,7 +776,7 @@ def test_the_failing_reason_goes_first(alice: PrivateKey) -> None:
 
 
 def test_a_card_signed_by_an_sdk_says_what_it_leaves_unsigned(alice: PrivateKey) -> None:
-    """Refused, it names the word that accepts it; accepted, it names what is open (R1, R2)."""
+    """Refused, it names the word that accepts it; accepted, it names what is open."""
     card = by_another_sdk(without(LAX, "/x-berth"), alice, "prune-empty")
 
     refused = examine(card, alice)
@@ -803,7 +803,7 @@ def test_a_card_that_no_word_accepts_asks_the_issuer(alice: PrivateKey) -> None:
 
 
 def test_what_is_signed_whole_leaves_nothing_open(alice: PrivateKey) -> None:
-    """A policy that accepts what the SDKs sign takes the stronger signature as well (R3)."""
+    """A policy that accepts what the SDKs sign takes the stronger signature as well."""
     report = examine(signed(LAX, alice), alice, profiles=DEFAULT_PROFILES)
 
     assert (report.verdict, report.profile) == ("trusted", "served-as-is")

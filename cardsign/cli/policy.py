@@ -232,7 +232,7 @@ def supplied_statements(paths: Iterable[Path]) -> Evidence:
 
 
 def raise_lock(loaded: LoadedPolicy, states: IssuerStates) -> None:
-    """Write to the lock how far keyset statements were followed (threats.md 2), and say so.
+    """Write to the lock how far keyset statements were followed (threat 2), and say so.
 
     Only of issuers whom it names already, and by statements that were verified here; issuer state
     holds everything besides. A lock that cannot be written takes no verdict away, nor does the

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
     from cardsign.keys.renewal import Renewal
     from cardsign.keys.rotation import Step
 
-#: A pin that old lets many retired root keys begin a history of their own (threats.md 2).
+#: A pin that old lets many retired root keys begin a history of their own (threat 2).
 OLD_PIN: Final = timedelta(days=365)
 
 

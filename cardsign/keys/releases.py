@@ -2,7 +2,7 @@
 
 Pure. A release lists a new card before it is served and the old one for as long as caches may
 hold it, so that none of the orders in which copies expire refuses an honest card
-(threats.md 15).
+(threat 15).
 """
 
 from __future__ import annotations

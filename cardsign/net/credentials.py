@@ -1,7 +1,7 @@
 """Which of the user's credentials goes to which endpoint of a verified card, if any does.
 
 Decided from the payload of a trusted card and the user's own entries, before anything is had or
-sent (threats.md 11).
+sent (threat 11).
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def gather(
         home, pin = home_of(enrolment.places, contact), known.first_contact
         return refresh_issuer(limits, known, pin, ask, home=home, now=now, fresh=fresh)
     if contact not in {str(place.origin) for place in enrolment.places or ()}:
-        return NOTHING  # a mirror introduces nobody (threats.md 20)
+        return NOTHING  # a mirror introduces nobody (threat 20)
     if known.jwks is None:
         met = refresh_issuer(limits, known, None, ask, home=contact, now=now, fresh=fresh)
         if met.reasons or met.evidence != Evidence(contact=contact):
@@ -531,7 +531,7 @@ class Discoverer:
         """The subject, as narrow as the URL that answered where that is the issuer's own place.
 
         Whoever names an issuer or an origin as well wants more than the URL says and never less:
-        one agent's card is not to pass for another's of the same issuer (threats.md 3). Anywhere
+        one agent's card is not to pass for another's of the same issuer (threat 3). Anywhere
         else it is a copy, which is the card of whoever was named.
         """
         here = CardUrl(url)
@@ -548,7 +548,7 @@ class Discoverer:
             return state, () if state is None else state.notes
 
     def _remember(self, owner: Enrolment, known: IssuerState | None, url: str) -> None:
-        """Note where a trusted card was found; it may not vanish from there (threats.md 13)."""
+        """Note where a trusted card was found; it may not vanish from there (threat 13)."""
         if known is None or url in known.cards:
             return
         with self._memory.of(owner) as state:

@@ -287,7 +287,7 @@ def refused_credential(
 ) -> CallFailed:
     """What is said where a peer wants another credential, or one at all.
 
-    Its challenges are shown and never followed (threats.md 11).
+    Its challenges are shown and never followed (threat 11).
     """
     words = ", ".join(challenges)
     shown = header.quotable(words) if header else quotable(words)
@@ -337,7 +337,7 @@ def meet_extended(
         call_id: Random, for the one call; ties a JSON-RPC answer to it.
         expect: Whose card the public one should be, as it was judged.
         again: Meets the peer once more, past every cache; called at most once, where copies of
-            two ages may explain the verdict (threats.md 15). The credential is not sent again.
+            two ages may explain the verdict (threat 15). The credential is not sent again.
 
     Raises:
         VerificationError: The public card is not trusted, or has no verdict; nothing was sent.

@@ -1,7 +1,7 @@
 """A bundle: a card with the statements that show what it is worth, in one file.
 
 For a verifier without a network. What is in it is evidence, as it would be from the issuer's
-server: it brings no trust, no key set and no policy (threats.md 16). Texts are carried exactly,
+server: it brings no trust, no key set and no policy (threat 16). Texts are carried exactly,
 for digests are of bytes. `docs/reference/formats.md` specifies it.
 """
 

@@ -1,4 +1,4 @@
-"""What a verifier asks an issuer for, when, and what it takes home (threats.md 13 and 15; K7, K9).
+"""What a verifier asks an issuer for, when, and what it takes home (threats 13 and 15; K7, K9).
 
 Pure: fetching is an argument. What is brought home is evidence, untrusted as any other:
 :func:`cardsign.trust.resolve.resolve_issuer` checks and keeps it. The walk here only finds out what

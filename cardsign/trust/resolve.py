@@ -193,7 +193,7 @@ def end_of(statement: KeysetStatement | ReleaseStatement, most: int | None) -> i
     return statement.exp if most is None else min(statement.exp, statement.iat + most)
 
 
-# First contact: what is kept of an issuer of whom nothing was known (threats.md 20).
+# First contact: what is kept of an issuer of whom nothing was known (threat 20).
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +411,7 @@ class _Resolution:
         )
 
     def by_first_contact(self) -> IssuerTrust:
-        """What was found at first contact; or this is it (threats.md 20)."""
+        """What was found at first contact; or this is it (threat 20)."""
         if self.state.first_contact is None and self.state.jwks is None and self.has_state:
             places = self.issuer.places or ()
             contact = make_contact(
@@ -469,7 +469,7 @@ class _Resolution:
             return keyset.revoked | chosen.denied
 
     def _holds_now(self, keyset: KeysetStatement) -> bool:
-        """A keyset past its end is believed no more, whatever is waived (threats.md 5)."""
+        """A keyset past its end is believed no more, whatever is waived (threat 5)."""
         ending = _Ending(keyset.iat, end_of(keyset, self.limits.keyset_age))
         try:
             check_times(ending, now=self.now, skew=self.skew)
@@ -517,7 +517,7 @@ class _Resolution:
     # -------------------------------------------------------------- time and memory
 
     def check_clock(self) -> None:
-        """A clock behind what was signed already revives what has expired (threats.md 19)."""
+        """A clock behind what was signed already revives what has expired (threat 19)."""
         newest = max(self.state.newest_iat, self.floor.newest_iat)
         behind = newest - self.limits.skew - self.now.timestamp()
         if behind > 0:

@@ -4,7 +4,7 @@ State belongs to one policy, and in it to one issuer with its anchor and its ori
 policy calls by the same name, or the same policy with other origins, has state of its own: else a
 stranger's file could decide whom a name means. A file that is missing, unreadable or of another
 history is a fault of this machine and never first contact, because whoever can remove a file could
-reopen rollback otherwise (threats.md 18). Only a lock that names the issuer lets a missing file be
+reopen rollback otherwise (threat 18). Only a lock that names the issuer lets a missing file be
 made anew. Rollback floors of a lock are never stored here.
 """
 
@@ -66,7 +66,7 @@ class IssuerState:
         passed: The keyset statements before the one held, oldest first; the newest
             :data:`MAX_PASSED`. A pin that lies behind is known again by them.
         cards: Where a trusted card was found, the newest place last; at most
-            :data:`MAX_CARDS`. A card may not vanish from there unnoticed (threats.md 13).
+            :data:`MAX_CARDS`. A card may not vanish from there unnoticed (threat 13).
         notes: What happened to the state itself, to be reported once; never kept.
     """
 

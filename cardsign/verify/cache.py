@@ -1,7 +1,7 @@
 """Trusted verdicts of before, in memory only, until the least of their deadlines.
 
 A verdict is reused for the same bytes, subject, policy, statements and mode, never for the same
-bytes alone: evil.example may serve a genuine card of somebody else (threats.md 3). It is not
+bytes alone: evil.example may serve a genuine card of somebody else (threat 3). It is not
 kept on a disk: a check takes a fraction of a millisecond, and a forged verdict would be for ever.
 """
 

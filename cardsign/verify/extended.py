@@ -32,7 +32,7 @@ def examine_extended(
     cache: VerdictCache | None = None,
     historic: bool = False,
 ) -> tuple[Report, Report]:
-    """Reach verdicts about a public card and the extended card beside it (threats.md 12).
+    """Reach verdicts about a public card and the extended card beside it (threat 12).
 
     The extended card is trusted only if the public one is: of the same subject, by the same
     anchor, at the same time.

@@ -22,7 +22,7 @@ from cardsign.verify.report import Answer
 def read_marker(
     payload: dict[str, Json], expect: Expectation | None
 ) -> tuple[ExtendedMarker | None, Reason | None]:
-    """Hold what a payload says of itself against what was asked for (threats.md 12).
+    """Hold what a payload says of itself against what was asked for (threat 12).
 
     Returns:
         The extended card's marker, or None for a public card; and why the card is not of the kind

@@ -528,7 +528,7 @@ def _key_named(cardsign: Cardsign) -> None:
 
 
 def _edited_store(cardsign: Cardsign) -> None:
-    """A pull request that puts a stranger's key in the place of ours (threats.md 22)."""
+    """A pull request that puts a stranger's key in the place of ours (threat 22)."""
     Path("keys/keystore.json").write_bytes(dump_state(_with_a_strangers_key()))
 
 

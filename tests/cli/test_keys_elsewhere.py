@@ -158,7 +158,7 @@ def test_sign_by_a_public_half_in_a_file(
 def test_a_public_half_in_a_file_is_no_way_round_the_roots(
     cardsign: Cardsign, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside a keyset statement, a key signs only if that lists it (threats.md 22)."""
+    """Beside a keyset statement, a key signs only if that lists it (threat 22)."""
     monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
     monkeypatch.setenv("CARDSIGN_RECOVERY_PASSPHRASE", "another horse entirely")
     made = cardsign("init", "--issuer", "https://tides.example", "--recovery-out", "recovery.key")

@@ -139,7 +139,7 @@ def test_an_issuer_lives_in_a_database(issuer: Cardsign, postgres: Server) -> No
 
 @pytest.mark.needs_postgres
 def test_what_the_roots_have_not_listed_signs_nothing(issuer: Cardsign, postgres: Server) -> None:
-    """In a database too, a key that somebody put in is no key of the issuer (threats.md 22)."""
+    """In a database too, a key that somebody put in is no key of the issuer (threat 22)."""
     other = postgres.new_url()
     well(issuer("keys", "generate", "--alg", "RS256", "--keystore", other))
     from cardsign.keys.stores import PostgresStore  # needs SQLAlchemy

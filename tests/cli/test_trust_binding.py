@@ -114,7 +114,7 @@ def test_adding_anew_says_that_state_exists(
 
 
 def test_two_folders_may_call_two_issuers_alike(cardsign: Cardsign, tides: bytes) -> None:
-    """Each has state of its own (R13); a policy that lies here is named in the first line."""
+    """Each has state of its own; a policy that lies here is named in the first line."""
     other = peer.keyset(exp=peer.T0 + 91 * 24 * 3600)
     for folder, statement in (("one", tides), ("two", other)):
         with inside(folder):

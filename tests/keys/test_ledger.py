@@ -143,7 +143,7 @@ def _spoil(shelf: StatementFiles) -> None:
 def test_a_ledger_that_was_tampered_with_is_found_out(
     tamper: Callable[[StatementFiles], None], store: QuickStore
 ) -> None:
-    """By the statements themselves, or because the key store names another end (threats.md 22)."""
+    """By the statements themselves, or because the key store names another end (threat 22)."""
     one = first()
     ledger = keep(store, one, second(one))
     ledger.keysets()

@@ -182,7 +182,7 @@ MORE: dict[str, tuple[dict[str, Any], timedelta, str]] = {
 def test_what_a_draft_says_besides_is_told(
     changes: dict[str, Any], longer: timedelta, line: str
 ) -> None:
-    """It lies in a repository, where a stranger may have put it (threats.md 22)."""
+    """It lies in a repository, where a stranger may have put it (threat 22)."""
     state, keyset = store(), first()
     lifetime = longer if longer > DAY else 90 * DAY
     told = replace(KeysetPlan.of(keyset), **changes)

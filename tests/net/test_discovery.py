@@ -145,7 +145,7 @@ def test_a_changed_card_is_checked(
 
 @pytest.mark.parametrize("path", [CANONICAL, RELEASE_PATH])
 def test_a_year_in_a_cache_is_five_minutes(tides: Site, path: str) -> None:
-    """HTTP never lengthens what we would do ourselves (threats.md 13)."""
+    """HTTP never lengthens what we would do ourselves (threat 13)."""
     tides.headers[path] = {"Cache-Control": "max-age=31536000, immutable"}
     one = verifier(tides)
     looked(one)
@@ -245,7 +245,7 @@ def test_the_legacy_path_is_said(tides: Site) -> None:
 
 
 def test_a_card_may_not_vanish_from_the_canonical_path(tides: Site, met: Verifier) -> None:
-    """Else whoever answers 404 there chooses which card is read (threats.md 13)."""
+    """Else whoever answers 404 there chooses which card is read (threat 13)."""
     tides.documents[LEGACY] = tides.documents.pop(CANONICAL)
     met.clock.pass_by(301)
     report = looked(met)
@@ -459,7 +459,7 @@ def test_a_release_of_before(tides: Site, met: Verifier) -> None:
 
 
 def test_the_chain_ends_where_the_release_says(tides: Site, met: Verifier) -> None:
-    """A 404 on the way to the keyset that the newest release names is said (threats.md 13)."""
+    """A 404 on the way to the keyset that the newest release names is said (threat 13)."""
     second = rotated(tides)
     del tides.documents[at(1, 2)]
     met.clock.pass_by(301)
@@ -574,7 +574,7 @@ def test_no_answer_is_no_absence(tides: Site) -> None:
 
 
 def test_a_mirror_introduces_nobody(tides: Site) -> None:
-    """First contact is with the card's own origin (threats.md 20)."""
+    """First contact is with the card's own origin (threat 20)."""
     one = verifier(tides, TofuAnchor())
     mirrored = f"https://mirror.example{CANONICAL}"
     report = one.discoverer.examine(mirrored, expect=Issuer("tides"))
@@ -784,7 +784,7 @@ SUBJECTS = {
 def test_two_agents_of_one_issuer_cannot_be_swapped(
     two: Site, expect: AtOrigin | Issuer | None
 ) -> None:
-    """Who names more than the URL gets no less (threats.md 3); honestly served both are trusted."""
+    """Who names more than the URL gets no less (threat 3); honestly served both are trusted."""
     for url in (HOST, HOST + AGENT):
         assert verifier(two).discoverer.examine(url, expect=expect).verdict == "trusted"
     two.documents[CANONICAL], two.documents[AGENT] = (

@@ -162,7 +162,7 @@ def test_another_manner_by_the_card_or_by_the_user(network: Network, tmp_path: P
     assert "authorization" not in site.host.requests[-1].headers
 
 
-# ------------------------------------------------------------------ swaps (threats.md 12)
+# ------------------------------------------------------------------ swaps (threat 12)
 
 
 def bent(card: dict[str, Any]) -> bytes:
@@ -338,7 +338,7 @@ def test_an_extended_card_at_the_public_url(site: Tides) -> None:
 
 
 def test_each_swap_has_its_own_code() -> None:
-    """Six kinds of them are told apart (threats.md 12)."""
+    """Six kinds of them are told apart (threat 12)."""
     kinds = {code for _, code in SWAPS.values() if code.startswith("extended.")}
     assert len(kinds | {"extended.served_as_public"}) >= 6
 
@@ -580,7 +580,7 @@ def test_the_name_is_looked_up_and_checked_again(
 def test_an_interface_within_the_issuers_places_but_not_the_tokens(
     network: Network, tmp_path: Path
 ) -> None:
-    """A token belongs to one origin, however many the issuer has (threats.md 11)."""
+    """A token belongs to one origin, however many the issuer has (threat 11)."""
     cdn = "https://cdn.example"
     card = put(PUBLIC, "/supportedInterfaces/0/url", f"{cdn}/a2a")
     card = without(card, "/supportedInterfaces/1")

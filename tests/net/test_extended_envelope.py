@@ -1,4 +1,4 @@
-"""JSON-RPC from the caller's side: one answer, read in one way only (threats.md 27)."""
+"""JSON-RPC from the caller's side: one answer, read in one way only (threat 27)."""
 
 from __future__ import annotations
 

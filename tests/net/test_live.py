@@ -112,7 +112,7 @@ def test_where_statements_lie(places: tuple[str, ...], contact: str, home: str) 
 
 
 def test_each_anchor_asks_its_one_source() -> None:
-    """And no other: nothing weakens into another source (threats.md 16)."""
+    """And no other: nothing weakens into another source (threat 16)."""
     site = {**statements(), f"{HOME}/keys": KEYS.to_bytes()}
     asked: dict[str, list[str]] = {}
     for name, anchor in (
@@ -174,7 +174,7 @@ FIRST_CONTACTS: dict[str, tuple[dict[str, bytes | str], str, bool]] = {
 def test_bare_keys_are_met_where_there_is_no_keyset(
     site: dict[str, bytes | str], contact: str, bare: bool
 ) -> None:
-    """And where that was said by the card's own origin (threats.md 20)."""
+    """And where that was said by the card's own origin (threat 20)."""
     ask = Answers({**site, f"{HOME}/.well-known/jwks.json": KEYS.to_bytes()})
     found = brought(TofuAnchor(), ask, contact=contact)
     assert (found.evidence.untrusted_jwks is not None) is bare

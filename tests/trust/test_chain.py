@@ -351,7 +351,7 @@ def test_below_a_floor_the_walk_is_a_rollback(one: bytes, two: bytes) -> None:
 def test_a_branch_never_passes_a_floor(one: bytes, two: bytes) -> None:
     """A root that was retired founds another history: not at the floor, and not above it either.
 
-    Without a floor this is what old root keys can do to who remembers nothing (threats.md 2).
+    Without a floor this is what old root keys can do to who remembers nothing (threat 2).
     """
     theirs = [other(one, "bob", "cat")]
     theirs.append(after(theirs[0], "bob", "cat"))

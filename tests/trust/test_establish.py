@@ -124,7 +124,7 @@ FAILURES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("came", FAILURES.values(), ids=FAILURES)
 def test_a_failure_evicts_nothing(came: dict[str, Any]) -> None:
-    """The set of before stays (threats.md 13)."""
+    """The set of before stays (threat 13)."""
     source = JwksAnchor(JWKS_URL)
     known = blank(source, jwks=JwkSet.of([key("ann").public]))
     memo = Notebook(known)
@@ -180,7 +180,7 @@ def test_the_newest_statement_says_whose_keys_count(
 
 
 def test_a_key_set_beside_a_keyset_anchor_brings_no_trust(anchor: KeysetAnchor, one: bytes) -> None:
-    """It is there to explain, and replaces no statement (threats.md 16)."""
+    """It is there to explain, and replaces no statement (threat 16)."""
     standing = stand(anchor, [one], untrusted_jwks=jwks("eve"), jwks_url=JWKS_URL)
     assert names(standing, "eve", "card") == {"card"}
     assert standing.offered is not None
@@ -396,7 +396,7 @@ def test_a_release_that_is_held_below_the_lock(anchor: KeysetAnchor, one: bytes)
 def test_a_clock_behind_what_was_signed(
     anchor: KeysetAnchor, one: bytes, behind: int, blocked: bool, where: str
 ) -> None:
-    """It would revive what has expired (threats.md 19)."""
+    """It would revive what has expired (threat 19)."""
     memo = Notebook(blank(anchor, newest_iat=T0))
     if where == "lock":
         memo = Notebook(blank(anchor), floor=RollbackFloor(newest_iat=T0))
@@ -549,7 +549,7 @@ NO_CONTACTS: dict[str, str | None] = {
 
 @pytest.mark.parametrize("contact", NO_CONTACTS.values(), ids=NO_CONTACTS)
 def test_no_first_contact(one: bytes, contact: str | None) -> None:
-    """Only with the card's own origin, over TLS (threats.md 20)."""
+    """Only with the card's own origin, over TLS (threat 20)."""
     memo = Notebook(blank(TOFU))
 
     standing = stand(TOFU, [one], memo=memo, contact=contact, untrusted_jwks=jwks("ann"))
@@ -591,7 +591,7 @@ FIRSTS_REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
 def test_a_keyset_that_cannot_be_believed_is_no_contact(
     made: Callable[[], bytes], code: str
 ) -> None:
-    """Nor are bare keys taken in its place: there is a keyset (threats.md 16, 20)."""
+    """Nor are bare keys taken in its place: there is a keyset (threats 16, 20)."""
     memo = Notebook(blank(TOFU))
     standing = stand(TOFU, [made()], memo=memo, contact=ORIGIN, untrusted_jwks=jwks("ann"))
 

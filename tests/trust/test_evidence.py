@@ -30,7 +30,7 @@ CONTACTS = {
 
 @pytest.mark.parametrize(("other", "contact"), CONTACTS.values(), ids=CONTACTS)
 def test_where_it_is_from(other: Evidence, contact: str | None) -> None:
-    """First contact needs an origin from which all of it came (threats.md 20)."""
+    """First contact needs an origin from which all of it came (threat 20)."""
     assert FETCHED.beside(other).contact == contact
     assert other.beside(FETCHED).contact == contact
 

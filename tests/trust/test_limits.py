@@ -142,7 +142,7 @@ FOUND: dict[str, tuple[Expectation | None, str | None]] = {
 def test_the_longest_prefix_speaks(
     harbour: Policy, expect: Expectation | None, name: str | None
 ) -> None:
-    """On a shared host agents cannot be swapped (threats.md 3)."""
+    """On a shared host agents cannot be swapped (threat 3)."""
     found = harbour.find(expect)
 
     assert (found.name if found else None) == name

@@ -397,7 +397,7 @@ def test_what_took_the_place_of_a_statement_is_brought_home() -> None:
 
 
 def test_the_walk_ends_where_the_release_says() -> None:
-    """A 404 before that is a gap, and said; at the end itself it is none (threats.md 13)."""
+    """A 404 before that is a gap, and said; at the end itself it is none (threat 13)."""
     chain = history(3)
     site = Site()
     site.publish(chain[0], release(read_keyset(chain[2])))
@@ -429,7 +429,7 @@ def test_why_there_is_no_answer_is_said() -> None:
 def test_http_may_shorten_the_interval_and_never_lengthen_it(
     max_age: int | None, expected: int
 ) -> None:
-    """A CDN that says a year freezes nobody (threats.md 13)."""
+    """A CDN that says a year freezes nobody (threat 13)."""
     first = history(1)[0]
     site = Site(max_age=max_age)
     site.publish(first)

@@ -1,4 +1,4 @@
-"""An extended card beside its public one (threats.md 12): the one is nothing without the other."""
+"""An extended card beside its public one (threat 12): the one is nothing without the other."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ OTHER_MATTERS: dict[str, Callable[[Tides], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("changed", OTHER_MATTERS.values(), ids=OTHER_MATTERS)
 def test_another_matter_is_judged_anew(changed: Callable[[Tides], dict[str, Any]]) -> None:
-    """Evil.example may serve somebody's genuine card (threats.md 3): a warm cache is no help."""
+    """Evil.example may serve somebody's genuine card (threat 3): a warm cache is no help."""
     tides, cold, cache = Tides(), Tides(), Watched()
     tides.says(cache=cache)
     cold = Tides(tides.one)

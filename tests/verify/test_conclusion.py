@@ -105,7 +105,7 @@ def test_all_required_holders_have_signed(card: Callable[[], bytes]) -> None:
 
 @pytest.mark.parametrize("card", UNMET.values(), ids=UNMET)
 def test_a_required_holder_is_missing(card: Callable[[], bytes]) -> None:
-    """A rotation pair of one holder is no second one (threats.md 10), nor are parts (4)."""
+    """A rotation pair of one holder is no second one (threat 10), nor are parts (4)."""
     tides = Tides(shared(), require=BOTH)
     releases = [current(tides.one, card=WITH_DEFAULTS)]
     report = tides.says(card(), releases=releases)
