@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cardsign.jose.jws import Signer as Signer
     from cardsign.jose.keys import PrivateKey as PrivateKey
     from cardsign.jose.keys import PublicKey as PublicKey
+    from cardsign.keys.signers.registry import open_signer as open_signer
     from cardsign.net.asker import Asker as Asker
     from cardsign.net.credentials import CredentialStore as CredentialStore
     from cardsign.net.credentials import read_credentials as read_credentials
@@ -112,6 +113,7 @@ _NAMES = {
     "jose.jwks": "JwkSet",
     "jose.jws": "Signer",
     "jose.keys": "PrivateKey PublicKey",
+    "keys.signers.registry": "open_signer",
     "net.asker": "Asker",
     "net.credentials": "CredentialStore read_credentials",
     "net.discovery": "Discoverer adiscover discover",

@@ -16,7 +16,7 @@ import secrets
 import stat
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,16 +46,27 @@ def read_bytes(path: Path, *, max_bytes: int, only_end: bool = False, plain: boo
         return _read(descriptor, path, max_bytes)
 
 
-def read_secret(path: Path, *, max_bytes: int) -> bytes:
+def read_secret(
+    path: Path, *, max_bytes: int, is_encrypted: Callable[[bytes], bool] | None = None
+) -> bytes:
     """Return the content of a file, pipe or link's target that nobody else may access.
+
+    Args:
+        path: Where it is.
+        max_bytes: A longer one is refused.
+        is_encrypted: Says of the content whether others may have access to it all the same.
 
     Raises:
         FileFault: As :func:`read_bytes`, or ``file.permissions`` where group or others have
             any access.
     """
     with _faults(path, "file.unreadable"), _opened(path, os.O_RDONLY) as descriptor:
-        _refuse_shared(os.fstat(descriptor), path)
-        return _read(descriptor, path, max_bytes)
+        if is_encrypted is None:
+            _refuse_shared(os.fstat(descriptor), path)
+        content = _read(descriptor, path, max_bytes)
+        if is_encrypted is not None and not is_encrypted(content):
+            _refuse_shared(os.fstat(descriptor), path)
+        return content
 
 
 def read_descriptor(descriptor: int, *, max_bytes: int) -> bytes:

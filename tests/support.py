@@ -9,6 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_der_private_key,
+)
 
 from cardsign.card import FULL_PROFILES, append, canonicalize, split
 from cardsign.jose import JwkSet, PrivateKey, Signer, base64url, sign_payload
@@ -233,3 +239,22 @@ def der_from_raw(raw: bytes) -> bytes:
     """Return as DER what holds r and s, half of the bytes each."""
     half = len(raw) // 2
     return encode_dss_signature(int.from_bytes(raw[:half]), int.from_bytes(raw[half:]))
+
+
+def native(private: PrivateKey) -> Any:
+    """A private key as `cryptography` holds it."""
+    return load_der_private_key(private.to_pkcs8_der(), None)
+
+
+def private_jwk(private: PrivateKey, **members: Any) -> bytes:
+    """A private JWK, with more members."""
+    numbers = native(private).private_numbers()
+    d = numbers.private_value if private.public.alg == "ES256" else numbers.d
+    size = 32 if private.public.alg == "ES256" else (d.bit_length() + 7) // 8
+    jwk = {**private.public.numbers, "d": base64url.encode(d.to_bytes(size)), **members}
+    return json.dumps(jwk).encode()
+
+
+def private_pem(private: PrivateKey) -> bytes:
+    """A private key as PKCS #8 PEM, not encrypted."""
+    return bytes(native(private).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))

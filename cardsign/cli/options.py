@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar, get_args
 
 import click
 
-from cardsign.card.strictjson import parse_object
 from cardsign.cli.arguments import option_group, read_input
 from cardsign.cli.talk import say
 from cardsign.config import CONFIG_FILE, ProjectConfig, leads_outside, outside, read_config
@@ -42,9 +41,9 @@ from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY, holds_store, locate_keystore
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.opening import StorePlace, open_store
+from cardsign.keys.transfer import MAX_KEY_FILE_BYTES, import_public_key
 
 RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
-MAX_PUBLIC_BYTES: Final = 64 * 1024  # of a JWK; as a JWK Set may have
 ALGORITHMS: Final[tuple[Alg, ...]] = get_args(Alg)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -64,7 +63,7 @@ def alg_option(command: _Command) -> _Command:
 public_option: Final = click.option(
     "--public",
     metavar="FILE",
-    help="The public half of that key, a JWK ('-' for stdin).",
+    help="The public key that belongs to it: a JWK or PEM ('-' for stdin).",
 )
 
 
@@ -327,11 +326,10 @@ def moment() -> datetime:
 
 
 def read_public(name: str, *, kid: str | None = None) -> PublicKey:
-    """Read a JWK that the user hands over.
+    """Read a public key that the user hands over.
 
     Raises:
         UsageFault: It is none, or none that we accept.
     """
     with of_the_user(name):
-        untrusted_jwk = parse_object(read_input(name, max_bytes=MAX_PUBLIC_BYTES))
-        return PublicKey.from_jwk(untrusted_jwk, kid=kid)
+        return import_public_key(read_input(name, max_bytes=MAX_KEY_FILE_BYTES), kid=kid)

@@ -20,7 +20,7 @@ from cardsign.cli.commands import command
 from cardsign.cli.options import UnlockOptions, public_option, read_public, unlock_options
 from cardsign.cli.talk import print_json, say, say_notes
 from cardsign.errors import UsageFault, of_the_user
-from cardsign.issuer.signers import CardSigners, card_signers, external_signer
+from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
 from cardsign.sign import (
     COMPAT_PROFILES,
@@ -105,20 +105,25 @@ class KeyOptions:
 
     uris: tuple[str, ...]
     public: str | None
+    kid: str | None
 
     def signers(self, keystore: UnlockOptions, *, now: datetime) -> CardSigners:
         """The keys that sign: those that are named, else all of the key store that sign now.
 
         Raises:
-            UsageFault: ``usage.conflict``: a public key without exactly one URI.
+            UsageFault: ``usage.conflict``: a public key or a kid without exactly one URI.
         """
-        if self.public is not None and len(self.uris) != 1:
-            raise UsageFault("usage.conflict", "--public goes with one --key")
+        for option, value in (("--public", self.public), ("--kid", self.kid)):
+            if value is not None and len(self.uris) != 1:
+                raise UsageFault("usage.conflict", f"{option} goes with one --key")
         access = keystore.access(*self.uris)
-        if self.public is None:
-            return card_signers(keystore.open(), access, now=now, uris=self.uris)
-        public, store = read_public(self.public), keystore.open_if_any()
-        return external_signer(self.uris[0], public, access, store=store, base=Path.cwd())
+        if not self.uris:
+            return card_signers(keystore.open(), access, now=now)
+        public = None if self.public is None else read_public(self.public, kid=self.kid)
+        store = keystore.open_if_any()
+        return named_signers(
+            self.uris, access, now=now, store=store, public=public, kid=self.kid, base=Path.cwd()
+        )
 
 
 marker_options: Final = option_group(
@@ -162,11 +167,12 @@ key_options: Final = option_group(
         "uris",
         multiple=True,
         metavar="URI",
-        help="Sign only with the key that lies there (docs/guides/signers-and-stores.md), and "
-        "allow what its URI runs or loads. Its public half is the key store's, else --public. "
+        help="Sign only with this key: env:NAME (a PEM or JWK in a variable), file:PATH, or "
+        "a URI of docs/guides/signers-and-stores.md, which may then run or load what it names. "
         "May be repeated.",
     ),
     public_option,
+    click.option("--kid", metavar="KID", help="The kid under which the key of --key is published."),
 )
 
 

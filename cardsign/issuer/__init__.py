@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cardsign.issuer.rotation import rotate_keys as rotate_keys
     from cardsign.issuer.signers import CardSigners as CardSigners
     from cardsign.issuer.signers import card_signers as card_signers
-    from cardsign.issuer.signers import external_signer as external_signer
+    from cardsign.issuer.signers import named_signers as named_signers
 
 _NAMES = {
     "beginning": "IssuerPassphrases NewIssuer init_issuer init_keys",
@@ -53,6 +53,6 @@ _NAMES = {
     "recovery": "make_recovery_key open_recovery_key",
     "release": "ReleaseChanges RenewedRelease TakenUp is_release_due needed_keyset renew_release",
     "rotation": "Rotation WaitingDraft rotate_keys",
-    "signers": "CardSigners card_signers external_signer",
+    "signers": "CardSigners card_signers named_signers",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from cardsign.errors import SigningRefused, StoreFault
+from cardsign.errors import SigningRefused, StoreFault, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.model import KeyRecord
 from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.local import is_local
 from cardsign.keys.signers.registry import custody_of, open_signer
 from cardsign.keys.stores.base import KeyStore
 
@@ -35,61 +36,78 @@ class CardSigners:
         return [signer.public.kid for signer in self.signers]
 
 
-def card_signers(
-    store: KeyStore, access: Access | bytes, *, now: datetime, uris: Sequence[str] = ()
-) -> CardSigners:
+def card_signers(store: KeyStore, access: Access | bytes, *, now: datetime) -> CardSigners:
     """Open the card keys of a store that sign now: the active ones, and those beside a successor.
 
     Args:
         store: The key store. Its public keys count; what a signer shows is never believed.
         access: What signers may use; a passphrase is enough for keys in files.
         now: The time, with its zone.
-        uris: Sign only with the keys that are there.
 
     Raises:
         SigningRefused: ``sign.no_key``: none is active.
-        StoreFault: ``keystore.unknown_key``: no active key is at a URI;
-            ``keystore.not_listed``: the roots have not listed the key.
+        StoreFault: ``keystore.not_listed``: the roots have not listed the key.
         SignerFault, PassphraseFault: As :func:`cardsign.keys.signers.open_signer`.
     """
     active = store.signing_keys(now)
     if not active:
         raise _no_active_key(store)
-    history = StatementHistory.of(store)
-    if uris:
-        chosen = tuple(_at(uri, active) for uri in uris)
-        history.check_listed([record.public for record in chosen], "card")
-    else:
-        chosen = history.listed(active, "card")
-    places = uris or [record.custody for record in chosen]
-    signers = (
-        store.signer(replace(record, custody=place), access)
-        for place, record in zip(places, chosen, strict=True)
-    )
-    return CardSigners(tuple(signers), store.ever_held_kids())
+    chosen = StatementHistory.of(store).listed(active, "card")
+    signers = tuple(store.signer(record, access) for record in chosen)
+    return CardSigners(signers, store.ever_held_kids())
 
 
-def external_signer(
-    uri: str, public: PublicKey, access: Access, *, store: KeyStore | None, base: Path
+def named_signers(
+    uris: Sequence[str],
+    access: Access,
+    *,
+    now: datetime,
+    store: KeyStore | None = None,
+    public: PublicKey | None = None,
+    kid: str | None = None,
+    base: Path = Path(),
 ) -> CardSigners:
-    """Open one key that is in no key store, by its URI and its public key.
+    """Open the keys that some URIs name, in a key store or not.
 
     Args:
-        uri: Where the private key is.
-        public: Its public key.
+        uris: Where the private keys are.
         access: What signers may use.
-        store: The issuer's key store, if there is one: its roots must have listed the key.
-        base: What a relative path of the URI starts from.
+        now: The time, with its zone.
+        store: The issuer's key store, if there is one. A key that lies at a URI has the public
+            key of the store, and the roots must have listed each key.
+        public: The public key; needed for a key that is in no store, unless its URI is ``env:``
+            or ``file:``.
+        kid: The published kid of a key that is in no store.
+        base: What the path of a ``file:`` starts from.
 
     Raises:
-        StoreFault: ``keystore.not_listed``.
-        SignerFault, PassphraseFault: As :func:`cardsign.keys.signers.open_signer`.
+        StoreFault: ``keystore.unknown_key``: the store has no active key at a URI;
+            ``keystore.not_listed``.
+        UsageFault: ``usage.conflict``: the key store knows the key by another kid.
+        SignerFault, PassphraseFault, FileFault: As :func:`cardsign.keys.signers.open_signer`.
     """
-    own_kids = frozenset({public.kid})
+    signers = list[Signer]()
+    for uri in uris:
+        record = None if store is None or public else _at(uri, store.signing_keys(now))
+        if store is not None and record is not None:
+            if kid not in (None, record.kid):
+                raise UsageFault("usage.conflict", f"the key store calls this key {record.kid!r}")
+            signers.append(store.signer(replace(record, custody=uri), access))
+        elif store is not None and public is None and not is_local(uri):
+            raise StoreFault(
+                "keystore.unknown_key",
+                "the key store has no active key that lies there",
+                path=uri,
+                hint=f"Enrol it: cardsign keys import --custody '{uri}'; or name its public key: "
+                "--public FILE.",
+            )
+        else:
+            signers.append(open_signer(uri, public, access, kid=kid, base=base))
+    own_kids = frozenset(signer.public.kid for signer in signers)
     if store is not None:
-        StatementHistory.of(store).check_listed([public], "card")
+        StatementHistory.of(store).check_listed([one.public for one in signers], "card")
         own_kids |= store.ever_held_kids()
-    return CardSigners((open_signer(uri, public, access, base=base),), own_kids)
+    return CardSigners(tuple(signers), own_kids)
 
 
 def _no_active_key(store: KeyStore) -> SigningRefused:
@@ -98,18 +116,10 @@ def _no_active_key(store: KeyStore) -> SigningRefused:
     for key in store.state.keys:
         if key.state == "prepublished" and "card" in key.roles:
             message = f"the key store has no active key, and {key.kid} waits"
-            hint = f"Let it sign: cardsign keys activate -- {key.kid}; or make another."
+            hint = f"Let it sign: cardsign keys activate {key.kid}."
     return SigningRefused("sign.no_key", message, path=store.place, hint=hint)
 
 
-def _at(uri: str, active: Sequence[KeyRecord]) -> KeyRecord:
+def _at(uri: str, active: Sequence[KeyRecord]) -> KeyRecord | None:
     custody = custody_of(uri)
-    for record in active:
-        if record.custody == custody:
-            return record
-    raise StoreFault(
-        "keystore.unknown_key",
-        "the key store has no active key that lies there",
-        path=uri,
-        hint="Enrol it: cardsign keys import --custody URI; or give its public half as --public.",
-    )
+    return next((record for record in active if record.custody == custody), None)

@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from cardsign.keys.transfer import export_private as export_private
     from cardsign.keys.transfer import export_public as export_public
     from cardsign.keys.transfer import import_private_key as import_private_key
+    from cardsign.keys.transfer import import_public_key as import_public_key
 
 _NAMES = {
     "audit": "AuditEvent AuditLine check_vouched check_witnessed extend verify_chain",
@@ -147,6 +148,8 @@ _NAMES = {
     "renewal": "DRAFT_FILE Renewal next_draft plan_renewal says_more",
     "rotation": "Step next_change refresh_hint steps take",
     "timeline": "Phase Span TimelineRow extent key_rows statement_rows",
-    "transfer": "MAX_KEY_FILE_BYTES export_private export_public import_private_key",
+    "transfer": (
+        "MAX_KEY_FILE_BYTES export_private export_public import_private_key import_public_key"
+    ),
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import JsonRefused, PassphraseFault, StoreFault
+from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault, SignerFault, StoreFault
 from cardsign.jose import base64url
-from cardsign.jose.keys import PublicKey
+from cardsign.jose.keys import PrivateKey, PublicKey
 
 FORMAT: Final = 1
 CIPHER: Final = "AES-256-GCM"
@@ -185,6 +185,37 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, Key
             "passphrase.wrong",
             f"the passphrase does not open key `{label.kid}`, or its file was changed",
         ) from exc
+
+
+def open_sealed(
+    untrusted_bytes: bytes, public: PublicKey, passphrase: bytes, *, where: str
+) -> PrivateKey:
+    """Return the private key in an envelope, which must be that of `public`.
+
+    Raises:
+        StoreFault: ``keystore.envelope`` or ``keystore.newer_format``.
+        PassphraseFault: ``passphrase.wrong``.
+        SignerFault: ``signer.wrong_key``: the envelope is, or holds, another key's.
+    """
+    pkcs8, label = open_envelope(untrusted_bytes, passphrase)
+    if label != KeyLabel.of(public):
+        raise _wrong_key(where, f"holds key {label.kid!r}, not {public.kid!r}")
+    try:
+        private = PrivateKey.from_pkcs8_der(pkcs8, kid=public.kid)
+    except KeyRefused as exc:
+        raise _wrong_key(where, f"holds no acceptable private key: {exc.message}") from exc
+    if private.public != public:
+        raise _wrong_key(where, f"holds a private key that is not that of {public.kid!r}")
+    return private
+
+
+def _wrong_key(where: str, what: str) -> SignerFault:
+    return SignerFault("signer.wrong_key", f"the key file {what}", path=where)
+
+
+def is_envelope(data: bytes) -> bool:
+    """Say whether bytes are meant as an envelope, which :func:`open_envelope` reads strictly."""
+    return data.lstrip().startswith(b"{") and b'"ciphertext"' in data
 
 
 def read_label(untrusted_bytes: bytes) -> KeyLabel:

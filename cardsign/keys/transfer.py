@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 from cryptography.hazmat.primitives.padding import PKCS7
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from cardsign.card.strictjson import parse_object
+from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import KeyRefused, PassphraseFault
 from cardsign.jose.keys import PrivateKey, PublicKey
 
@@ -109,15 +109,20 @@ _PKCS12: Final = re.compile(rb"\x30(?:[\x00-\x80]|\x81.|\x82..|\x83...)\x02\x01\
 _PRIVATE_LABELS: Final = frozenset(
     {"PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"}
 )
+_ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE", b"Proc-Type: 4,ENCRYPTED")
+_MAKE: Final = (
+    "If you have none, make one: "
+    "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out card-key.pem."
+)
 # Told apart only to say what was given instead; of several, the first listed names it.
 _OTHER_LABELS: Final = {
     "OPENSSH PRIVATE KEY": (
         "this is a private key in OpenSSH's own form",
-        "On a copy of it: ssh-keygen -p -m PKCS8 -f COPY.",
+        "Convert a copy of it: ssh-keygen -p -m PKCS8 -f COPY.",
     ),
-    "PUBLIC KEY": ("this is a public key, expected a private one", "Give the private half."),
-    "RSA PUBLIC KEY": ("this is a public key, expected a private one", "Give the private half."),
-    "CERTIFICATE": ("this is a certificate, expected a private key", "Give the key of it."),
+    "PUBLIC KEY": ("this is a public key, expected the private key", _MAKE),
+    "RSA PUBLIC KEY": ("this is a public key, expected the private key", _MAKE),
+    "CERTIFICATE": ("this is a certificate, expected its private key", _MAKE),
 }
 
 
@@ -131,14 +136,15 @@ def import_private_key(
 
     Args:
         data: A PEM file (PKCS #8, SEC 1 or PKCS #1, encrypted or not; certificates beside the
-            key are passed over), a PKCS #12 file (RFC 7292), or one private JWK.
-        kid: The kid to publish, instead of the above.
+            key are passed over), a PKCS #12 file (RFC 7292), one private JWK, or a JWK Set.
+        kid: The kid to publish, instead of the above. Of a JWK Set with several keys it names
+            the one to read.
         password: Asked for what opens an encrypted key, and only then.
 
     Raises:
-        KeyRefused: ``key.malformed`` (also a public key, a certificate, a JWK Set, DER, or
-            something else altogether), ``key.unsupported``, ``key.weak_rsa``, ``key.use``,
-            ``key.alg_mismatch``.
+        KeyRefused: ``key.malformed`` (also a public key, a certificate, a JWK Set of several
+            keys without `kid`, DER, or something else), ``key.unsupported``, ``key.weak_rsa``,
+            ``key.use``, ``key.alg_mismatch``.
         JsonRefused: A JWK that is not strict JSON.
         PassphraseFault: ``passphrase.none``, ``passphrase.wrong``, or what `password` raises.
     """
@@ -156,14 +162,34 @@ def import_private_key(
 
 
 def _from_jwk(data: bytes, kid: str | None) -> PrivateKey:
-    jwk = parse_object(data, max_bytes=MAX_KEY_FILE_BYTES)
-    if "keys" in jwk and "kty" not in jwk:
-        raise _refused(
-            "this is a JWK Set, expected one private JWK", "Give one member of its `keys`."
+    jwk = _one_jwk(data, kid)
+    if jwk.get("kty") == "oct":
+        raise KeyRefused(
+            "key.unsupported",
+            "this is a symmetric (HMAC) key: everyone who can verify with it can also sign",
+            path="/kty",
+            hint=_MAKE,
         )
     if jwk.get("kty") in ("EC", "RSA") and "d" not in jwk:
-        raise _refused("this JWK is a public key, expected a private one", "Give the private half.")
+        raise _refused("this JWK is a public key, expected the private key", _MAKE)
     return PrivateKey.from_jwk(jwk, kid=kid)
+
+
+def _one_jwk(data: bytes, kid: str | None) -> dict[str, Json]:
+    """The JWK that is there, or the one of a JWK Set that `kid` names."""
+    jwk = parse_object(data, max_bytes=MAX_KEY_FILE_BYTES)
+    keys = jwk.get("keys")
+    if "kty" in jwk or not isinstance(keys, list):
+        return jwk
+    found = [key for key in keys if isinstance(key, dict)]
+    named = found if len(found) == 1 else [key for key in found if key.get("kid") == kid]
+    if len(named) == 1:
+        return named[0]
+    kids = [key["kid"] for key in found if isinstance(key.get("kid"), str)]
+    raise _refused(
+        f"this is a JWK Set of {len(found)} keys, expected one",
+        f"Name one of them: --kid {kids[0]}." if kids else _MAKE,
+    )
 
 
 def _from_pkcs12(data: bytes, kid: str | None, password: Callable[[], bytes] | None) -> PrivateKey:
@@ -184,6 +210,38 @@ def _from_pkcs12(data: bytes, kid: str | None, password: Callable[[], bytes] | N
         serialization.NoEncryption(),
     )
     return PrivateKey.from_pkcs8_der(plain, kid=kid)
+
+
+def is_encrypted(data: bytes) -> bool:
+    """Say whether a key file shows no private key to those who can read it."""
+    return any(mark in data for mark in _ENCRYPTED) or bool(_PKCS12.match(data))
+
+
+def import_public_key(data: bytes, *, kid: str | None = None) -> PublicKey:
+    """Read a public key: a JWK, a JWK Set of which `kid` names one, or PEM.
+
+    Raises:
+        KeyRefused: ``key.private_material``: it is a private key; else as
+            :meth:`PublicKey.from_jwk`.
+        JsonRefused: Neither PEM nor strict JSON.
+    """
+    labels = [label.decode("ascii") for label in _PEM_BEGIN.findall(data)]
+    if not labels:
+        return PublicKey.from_jwk(_one_jwk(data, kid), kid=kid)
+    if any(label in _PRIVATE_LABELS for label in labels):
+        raise KeyRefused(
+            "key.private_material",
+            "this is a private key, expected the public key",
+            hint="Write its public key: openssl pkey -in FILE -pubout -out public.pem.",
+        )
+    try:
+        native = serialization.load_pem_public_key(data)
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        raise _refused(
+            "this PEM is no public key",
+            "Of a certificate: openssl x509 -in FILE -pubkey -noout -out public.pem.",
+        ) from exc
+    return PublicKey.from_cryptography(native, kid=kid)
 
 
 def _check_labels(data: bytes) -> None:

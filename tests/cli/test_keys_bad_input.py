@@ -106,10 +106,6 @@ def a_renamed_envelope(store: Path) -> None:
     edited(halves(store)[0], lambda document: document.update(label))
 
 
-def a_world_readable_half(store: Path) -> None:
-    halves(store)[0].chmod(0o644)
-
-
 def a_half_that_is_a_link(store: Path) -> None:
     half = halves(store)[0]
     half.rename(store / "elsewhere")
@@ -192,8 +188,7 @@ ROWS: dict[str, Bad] = {
     "a tampered envelope": Bad(a_tampered_envelope, SIGN, "passphrase.wrong"),
     "swapped envelopes": Bad(swapped_envelopes, SIGN, "signer.wrong_key"),
     "an envelope under another name": Bad(a_renamed_envelope, SIGN, "passphrase.wrong"),
-    "a world-readable private half": Bad(a_world_readable_half, SIGN, "file.permissions"),
-    "a symbolic link for a private half": Bad(a_half_that_is_a_link, SIGN, "file.permissions"),
+    "a symbolic link for a private half": Bad(a_half_that_is_a_link, SIGN, "file.not_plain"),
     "a KDF cost that would eat the memory": Bad(a_hungry_kdf, SIGN, "keystore.envelope"),
     "an edited line of the log": Bad(an_edited_line, "keys audit verify", "keystore.audit_broken"),
     "a line cut out of the log": Bad(a_line_cut_out, "keys audit verify", "keystore.audit_broken"),

@@ -225,7 +225,7 @@ def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(
     for attempt in refused:
         with pytest.raises(FileFault) as caught:
             attempt()
-        assert caught.value.code == "file.permissions"
+        assert caught.value.code == "file.not_plain"
     assert [one.name for one in elsewhere.iterdir()] == [f"{record.thumbprint}.key"]
     assert "doctor.symlink" in [finding.code for finding in examine(store)]
 

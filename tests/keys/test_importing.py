@@ -18,18 +18,19 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     PublicFormat,
-    load_der_private_key,
 )
 
 from cardsign.errors import CardsignError, InputRefused, JsonRefused, KeyRefused, PassphraseFault
-from cardsign.jose import PrivateKey, base64url
-from cardsign.keys import MAX_KEY_FILE_BYTES, import_private_key
+from cardsign.jose import PrivateKey
+from cardsign.keys import (
+    MAX_KEY_FILE_BYTES,
+    export_public,
+    import_private_key,
+    import_public_key,
+)
+from tests.support import native, private_jwk
 
 PASSWORD = b"of the old tool"
-
-
-def native(private: PrivateKey) -> Any:
-    return load_der_private_key(private.to_pkcs8_der(), None)
 
 
 def pem(
@@ -38,14 +39,6 @@ def pem(
     encryption: KeySerializationEncryption = NoEncryption(),  # noqa: B008
 ) -> bytes:
     return key.private_bytes(Encoding.PEM, form, encryption)
-
-
-def private_jwk(private: PrivateKey, **members: Any) -> bytes:
-    numbers = native(private).private_numbers()
-    d = numbers.private_value if private.public.alg == "ES256" else numbers.d
-    size = 32 if private.public.alg == "ES256" else (d.bit_length() + 7) // 8
-    jwk = {**private.public.numbers, "d": base64url.encode(d.to_bytes(size)), **members}
-    return json.dumps(jwk).encode()
 
 
 def certificate(key: Any) -> bytes:
@@ -184,20 +177,26 @@ def test_a_key_that_peers_would_refuse_does_not_come_in(kind, code):
                 .public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
             ),
             "this is a public key",
-            "private half",
+            "openssl genpkey",
             id="a public PEM",
         ),
         pytest.param(
             lambda key: json.dumps(key.public.jwk()).encode(),
             "this JWK is a public key",
-            "private half",
+            "openssl genpkey",
             id="a public JWK",
         ),
         pytest.param(
             lambda key: json.dumps({"keys": [key.public.jwk()]}).encode(),
-            "this is a JWK Set",
-            "one member",
-            id="a JWK Set",
+            "this JWK is a public key",
+            "openssl genpkey",
+            id="a JWK Set of a public key",
+        ),
+        pytest.param(
+            lambda key: jwk_set(key, PrivateKey.generate("ES256", kid="b")),
+            "this is a JWK Set of 2 keys",
+            "--kid",
+            id="a JWK Set of two",
         ),
         pytest.param(
             lambda key: certificate(native(key)), "this is a certificate", "key", id="a certificate"
@@ -230,6 +229,66 @@ def test_what_is_no_private_key_is_called_what_it_is(written, fault, hint, es256
 
     assert caught.value.code == "key.malformed"
     assert hint in caught.value.hint
+
+
+def jwk_set(*keys: PrivateKey) -> bytes:
+    """A JWK Set of private keys, each under its kid."""
+    return json.dumps(
+        {"keys": [json.loads(private_jwk(key, kid=key.public.kid)) for key in keys]}
+    ).encode()
+
+
+def test_a_kid_names_one_key_of_a_set(es256):
+    """A set of one needs none, and a kid that the set lacks chooses nothing."""
+    two = jwk_set(es256, PrivateKey.generate("ES256", kid="b"))
+
+    assert import_private_key(two, kid=es256.public.kid).public == es256.public
+    assert import_private_key(jwk_set(es256)).public == es256.public
+    with pytest.raises(KeyRefused, match="JWK Set of 2 keys"):
+        import_private_key(two, kid="c")
+
+
+def test_a_symmetric_key_is_refused_with_the_reason():
+    """HMAC: anyone who verifies could sign."""
+    with pytest.raises(KeyRefused, match="symmetric") as caught:
+        import_private_key(b'{"kty": "oct", "k": "AAAA"}')
+
+    assert caught.value.code == "key.unsupported"
+    assert "openssl genpkey" in caught.value.hint
+
+
+def public_pem(key: PrivateKey) -> bytes:
+    return export_public(key.public, "pem")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param(public_pem, id="PEM"),
+        pytest.param(lambda key: export_public(key.public, "jwk"), id="JWK"),
+        pytest.param(lambda key: json.dumps({"keys": [key.public.jwk()]}).encode(), id="JWK Set"),
+    ],
+)
+def test_a_public_key_is_read_in_each_form(written, es256):
+    """Under the kid that is asked for, as a PEM has none."""
+    assert import_public_key(written(es256), kid=es256.public.kid) == es256.public
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        pytest.param(lambda key: pem(native(key)), "key.private_material", id="a private PEM"),
+        pytest.param(private_jwk, "key.private_material", id="a private JWK"),
+        pytest.param(lambda key: certificate(native(key)), "key.malformed", id="a certificate"),
+        pytest.param(lambda key: b"junk", "json.syntax", id="neither"),
+    ],
+)
+def test_what_is_no_public_key_is_refused(data, code, es256):
+    """A private key above all: it may stand in a repository by now."""
+    with pytest.raises(InputRefused) as caught:
+        import_public_key(data(es256))
+
+    assert caught.value.code == code
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ Each page has a folder of its own, with a copy of ``examples/``; HOME lies in it
   fails ends the run; where failing is the point, the page shows ``|| echo "exit status $?"``.
 * ``python``: runs where it stands.
 * ``toml`` and ``json``: parsed. A first line ``# NAME.toml`` means that the file is written.
-* ``text``: shown only.
+* ``text``, ``yaml``: shown only.
 * ``sh``: for the checkout itself: ``make`` with a target that exists, or ``pip install``.
 
 A comment ``<!-- setup`` holds commands that the reader need not see. A block behind a comment
@@ -41,7 +41,6 @@ NOT_YET = {
     "explain.md",
     "issue-and-rotate.md",
     "publish-and-serve.md",
-    "sign-in-ci.md",
     "signers-and-stores.md",
     "verify-a-peer.md",
 }
@@ -52,7 +51,7 @@ BLOCK = re.compile(
     r"|^<!-- setup\n(?P<setup>.*?)^-->$",
     re.MULTILINE | re.DOTALL,
 )
-LANGUAGES = {"console", "python", "toml", "json", "text", "sh"}
+LANGUAGES = {"console", "python", "toml", "json", "text", "sh", "yaml"}
 FILE = re.compile(r"# (?P<name>[\w./~-]+\.toml)\n")
 INSTALLED = re.compile(r"make [a-z-]+|pip install '?(\.|cardsign)(\[[a-z0-9]+\])?'?")
 SECONDS = 240  # for all blocks of a page; a command that waits for input gets end of file

@@ -63,6 +63,17 @@ role_option = click.option(
     help="What it shall sign: cards, or the issuer's statements; a root or recovery key should "
     "lie apart from every other.",
 )
+
+
+def check_kid(_context: click.Context, _option: click.Parameter, kid: str | None) -> str | None:
+    """Check what ``--kid`` was given."""
+    if kid is not None and (not KID_FORM.fullmatch(kid) or kid.startswith("-")):
+        raise UsageFault(
+            "usage.invalid", "--kid takes 1 to 256 printable ASCII characters, the first no '-'"
+        )
+    return kid
+
+
 standby_option = click.option(
     "--standby", is_flag=True, help="Let it wait to be activated, even if it is the first."
 )
@@ -70,12 +81,16 @@ standby_option = click.option(
 
 @command(example="cardsign keys generate --alg ES256")
 @alg_option
+@click.option(
+    "--kid", callback=check_kid, help="The kid to publish, such as card-2026 [default: thumbprint]."
+)
 @role_option
 @standby_option
 @unlock_options
 @json_option
 def generate(
     alg: Alg,
+    kid: str | None,
     role: Role,
     standby: bool,
     keystore: UnlockOptions,
@@ -89,7 +104,7 @@ def generate(
     """
     path = keystore.located(create=True)
     passphrase = keystore.new_passphrase()
-    private = PrivateKey.generate(alg)
+    private = PrivateKey.generate(alg, kid=kid)
     _add(path, private, passphrase, as_json, roles=(role,), standby=standby)
 
 
@@ -99,7 +114,11 @@ def generate(
     example="cardsign keys import key.pem --kid key-001",
 )
 @click.argument("file", metavar="[FILE]", required=False)
-@click.option("--kid", help="The kid to publish [default: a JWK's own, else the thumbprint].")
+@click.option(
+    "--kid",
+    callback=check_kid,
+    help="The kid to publish [default: a JWK's own, else the thumbprint].",
+)
 @click.option(
     "--import-passphrase-file",
     type=click.Path(path_type=Path),
@@ -135,8 +154,6 @@ def import_(
     """
     if (file is None) == (custody is None) or (public is not None and custody is None):
         raise UsageFault("usage.conflict", "name FILE, or --custody with or without --public")
-    if kid is not None and not KID_FORM.fullmatch(kid):
-        raise UsageFault("usage.invalid", "--kid takes 1 to 256 printable ASCII characters")
     path = keystore.located(create=True)
     options: dict[str, Any] = {"roles": (role,), "standby": standby}
     if custody is not None:

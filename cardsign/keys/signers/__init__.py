@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from cardsign.keys.signers.access import read_signer_policy as read_signer_policy
     from cardsign.keys.signers.access import user_file as user_file
     from cardsign.keys.signers.access import user_policy as user_policy
-    from cardsign.keys.signers.registry import FILE as FILE
     from cardsign.keys.signers.registry import BoundSigner as BoundSigner
     from cardsign.keys.signers.registry import check_possession as check_possession
     from cardsign.keys.signers.registry import custody_of as custody_of
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "access": "MODULE_VARIABLE RemoteKey UserSecrets read_signer_policy user_file user_policy",
-    "registry": "BoundSigner FILE check_possession custody_of fetch_public open_signer",
+    "registry": "BoundSigner check_possession custody_of fetch_public open_signer",
     "uri": "SignerUri parse_uri",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

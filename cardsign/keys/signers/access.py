@@ -84,6 +84,12 @@ class Access:
 
         return cls(secrets)
 
+    @classmethod
+    def by_environment(cls, environment: Mapping[str, str]) -> Access:
+        """Secrets from environment variables alone: nobody is asked, nothing more is allowed."""
+        source = PassphraseSource(environment=environment)
+        return cls(UserSecrets(source), NOTHING_ALLOWED, environment)
+
     def variable(self, *names: str) -> str | None:
         """The first of these environment variables that is set and not empty."""
         return next((value for name in names if (value := self.environment.get(name))), None)

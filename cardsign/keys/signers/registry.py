@@ -10,6 +10,7 @@ is not known, so it always needs the user's leave.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -22,13 +23,12 @@ from cardsign.jose.keys import PublicKey, check_answer
 from cardsign.keys.signers.access import Access, Ask, RemoteKey, SignerPolicy
 from cardsign.keys.signers.awskms import AwsKey
 from cardsign.keys.signers.azurekms import AzureKey
-from cardsign.keys.signers.file import open_file
 from cardsign.keys.signers.gcpkms import GoogleKey
+from cardsign.keys.signers.local import FILE, is_local, open_local, read_local_key
 from cardsign.keys.signers.pkcs11 import TokenKey
 from cardsign.keys.signers.program import ProgramKey
 from cardsign.keys.signers.vault import VaultKey
 
-FILE: Final = "file"
 ENTRY_POINTS: Final = "cardsign.signers"
 
 #: Signed when a key is enrolled, to see that it can: no JWS has such a protected header.
@@ -62,28 +62,56 @@ class BoundSigner:
         return answer
 
 
-def open_signer(uri: str, public: PublicKey, access: Access, *, base: Path) -> Signer:
-    """Return the signer that `uri` names, bound to the stored public half.
+def open_signer(
+    uri: str,
+    public: PublicKey | None = None,
+    access: Access | None = None,
+    *,
+    kid: str | None = None,
+    base: Path = Path(),
+) -> Signer:
+    """Return the signer that `uri` names.
 
-    Nobody is asked anything yet, but for a ``file:``.
+    ::
+
+        sign_card(card, [open_signer("env:CARD_KEY", kid="card-2026")])
+
+    A key of ``env:`` or ``file:`` is read now. Every other signer is asked only when it signs.
 
     Args:
-        uri: Where the private half lies.
-        public: The key that the signer must turn out to hold.
-        access: What signers may use of this machine and its user.
+        uri: Where the private key is.
+        public: The key that the signer must turn out to hold; may be left out for ``env:`` and
+            ``file:``, which this process reads itself.
+        access: What signers may use of this machine and its user [default: the environment's
+            variables, the passphrase from ``CARDSIGN_PASSPHRASE``].
+        kid: The published kid, if `public` is left out [default: a JWK's own, else the
+            thumbprint].
         base: The directory to which the path of a ``file:`` is relative.
 
     Raises:
         SignerFault: ``signer.unsupported``, ``signer.not_allowed``, ``signer.uri``,
-            ``signer.not_installed``, or ``signer.wrong_key``.
+            ``signer.not_installed``, ``signer.wrong_key``, ``signer.no_key``; or
+            ``signer.no_public``: `public` is left out.
+        UsageFault: What is there is no private key that can sign a card.
         PassphraseFault: ``passphrase.wrong``, or whatever the secrets raise.
-        FileFault: The key file is missing, unreadable or open to others.
-        StoreFault: The key file is malformed or newer.
+        FileFault: The key file is missing or unreadable, or others can read it.
+        StoreFault: It is a damaged file of a key store.
     """
-    if _is_file(uri):
-        path = base / uri.partition(":")[2]
-        return open_file(path, public, lambda: access.secrets("passphrase", public.kid))
-    return BoundSigner(public, _allowed(uri, access.policy).open(public, access))
+    access = access or Access.by_environment(os.environ)
+    if is_local(uri):
+        if public is None:
+            return read_local_key(uri, access, kid=kid, base=base)
+        return open_local(uri, public, access, base=base)
+    key = _allowed(uri, access.policy)
+    if public is None:
+        raise SignerFault(
+            "signer.no_public",
+            "what a signer shows as its public key is not believed when it signs",
+            path=uri,
+            hint="Give the public key: --public FILE; or enrol it once in a key store: "
+            f"cardsign keys import --custody '{uri}'.",
+        )
+    return BoundSigner(public, key.open(public, access))
 
 
 def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicKey:
@@ -98,8 +126,15 @@ def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicK
         SignerFault: As :func:`open_signer`; ``signer.no_public``; what the signer raises.
         KeyRefused: The key is weak, or for neither algorithm.
     """
-    if _is_file(uri):
-        raise SignerFault("signer.no_public", "a file is imported, not asked", path=uri)
+    if uri.startswith(f"{FILE}:"):
+        raise SignerFault(
+            "signer.no_public",
+            "a file is imported into the key store",
+            path=uri,
+            hint=f"cardsign keys import {uri.partition(':')[2]}",
+        )
+    if is_local(uri):
+        return read_local_key(uri, access, kid=kid).public
     return _allowed(uri, access.policy).fetch_public(access, kid=kid)
 
 
@@ -118,11 +153,7 @@ def custody_of(uri: str) -> str:
     Raises:
         SignerFault: ``signer.unsupported`` or ``signer.uri``.
     """
-    return uri if _is_file(uri) else _loaded(_find(uri))(uri).custody
-
-
-def _is_file(uri: str) -> bool:
-    return uri.partition(":")[0] == FILE
+    return uri if is_local(uri) else _loaded(_find(uri))(uri).custody
 
 
 def _allowed(uri: str, policy: SignerPolicy) -> RemoteKey:

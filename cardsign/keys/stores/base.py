@@ -10,19 +10,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Concatenate, Final, Literal, ParamSpec, Protocol, TypeAlias, get_args
 
-from cardsign.errors import StoreFault
+from cardsign.errors import FileMissing, StoreFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import lifecycle
 from cardsign.keys.audit import NO_LINE, AuditEvent, check_not_put_back, check_vouched, extend
-from cardsign.keys.envelope import DEFAULT_COST, KeyLabel, ScryptCost, seal
+from cardsign.keys.envelope import DEFAULT_COST, KeyLabel, ScryptCost, open_sealed, seal
 from cardsign.keys.heads import SeenHeads
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, Change, TimelineSettings
-from cardsign.keys.model import KeyRecord, Publication, Role, StoreState
+from cardsign.keys.model import KeyRecord, Publication, Role, StoreState, file_custody
 from cardsign.keys.passphrase import check_strength
 from cardsign.keys.rotation import Step, steps, take
 from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.registry import open_signer
 
 Kind = Literal["keysets", "releases"]
 """Of signed statements."""
@@ -192,7 +193,7 @@ class KeyStore(ABC):
         """Return the encrypted private key of this thumbprint.
 
         Raises:
-            FileFault: ``file.not_found``, ``file.permissions``, ``file.unreadable``.
+            FileFault: ``file.not_found``, ``file.not_plain``, ``file.unreadable``.
         """
 
     @abstractmethod
@@ -211,7 +212,8 @@ class KeyStore(ABC):
             FileFault: ``file.unreadable``.
         """
 
-    @abstractmethod
+    # What every store does with that.
+
     def signer(self, record: KeyRecord, access: Access | bytes) -> Signer:
         """Open the private key of a record, or what reaches it.
 
@@ -224,11 +226,25 @@ class KeyStore(ABC):
         Raises:
             PassphraseFault: ``passphrase.wrong``, or what the secrets of `access` raise.
             SignerFault: As :func:`cardsign.keys.signers.open_signer`.
-            FileFault: ``file.not_found``, ``file.permissions`` or ``file.unreadable``.
+            FileFault: ``file.not_found``, ``file.not_plain`` or ``file.unreadable``.
             StoreFault: ``keystore.envelope`` or ``keystore.newer_format``.
         """
-
-    # What every store does with that.
+        if isinstance(access, bytes):
+            access = Access.by_passphrase(access)
+        if record.custody != file_custody(record.thumbprint):
+            return open_signer(record.custody, record.public, access)
+        where = self.private_place(record.thumbprint)
+        try:
+            envelope = self.read_private(record.thumbprint)
+        except FileMissing as exc:
+            raise FileMissing(
+                exc.code,
+                f"the private key of {record.kid!r} is not here",
+                path=where,
+                hint="Restore it from a backup, or sign on the machine that holds it.",
+            ) from exc
+        passphrase = access.secrets("passphrase", record.kid)
+        return open_sealed(envelope, record.public, passphrase, where=where)
 
     def load(self) -> StoreState:
         """Return the state as it was committed last, if its log vouches for it.

@@ -4,7 +4,7 @@
 
     keys/
       keystore.json               public: every public key, its lifecycle, publications
-      private/<thumbprint>.key    0600, encrypted (see envelope.py)
+      private/<thumbprint>.key    encrypted (see envelope.py); 0600, which git does not keep
       audit.jsonl                 0600, hash-chained (see audit.py)
       statements/                 public: the issuer's signed statements (see history.py)
       .lock                       held while writing
@@ -33,12 +33,10 @@ from cardsign.files import (
     locked,
     make_directory,
     read_bytes,
-    read_private,
     remove,
     truncate,
     write_atomic,
 )
-from cardsign.jose.jws import Signer
 from cardsign.keys.audit import MAX_LINE_BYTES
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
 from cardsign.keys.heads import SeenHeads
@@ -46,14 +44,11 @@ from cardsign.keys.history import DIRECTORY as STATEMENTS_DIRECTORY
 from cardsign.keys.history import StatementFiles
 from cardsign.keys.model import (
     MAX_STATE_BYTES,
-    KeyRecord,
     StoreState,
     dump_state,
     file_custody,
     load_state,
 )
-from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.registry import open_signer
 from cardsign.keys.stores.base import KeyStore
 
 VARIABLE: Final = "CARDSIGN_KEYSTORE"
@@ -218,7 +213,7 @@ class DirectoryStore(KeyStore):
         """The same, but never in a folder to which somebody else has laid a link."""
         file = self.private_file(thumbprint)
         if file.parent.is_symlink():
-            raise FileFault("file.permissions", "this is a symbolic link", path=str(file.parent))
+            raise FileFault("file.not_plain", "this is a symbolic link", path=str(file.parent))
         return file
 
     def private_keys(self) -> frozenset[str]:
@@ -228,7 +223,8 @@ class DirectoryStore(KeyStore):
 
     def read_private(self, thumbprint: str) -> bytes:
         """See :meth:`KeyStore.read_private`."""
-        return read_private(self._own_private_file(thumbprint), max_bytes=MAX_ENVELOPE_BYTES)
+        file = self._own_private_file(thumbprint)
+        return read_bytes(file, max_bytes=MAX_ENVELOPE_BYTES, plain=True)
 
     def remove_private(self, thumbprint: str) -> None:
         """See :meth:`KeyStore.remove_private`."""
@@ -244,14 +240,6 @@ class DirectoryStore(KeyStore):
             return read_bytes(self.path / AUDIT_FILE, max_bytes=limit, only_end=only_end)
         except FileMissing:
             return b""
-
-    def signer(self, record: KeyRecord, access: Access | bytes) -> Signer:
-        """See :meth:`KeyStore.signer`."""
-        if isinstance(access, bytes):
-            access = Access.by_passphrase(access)
-        if record.custody == file_custody(record.thumbprint):
-            self._own_private_file(record.thumbprint)
-        return open_signer(record.custody, record.public, access, base=self.path)
 
 
 def holds_store(path: Path) -> bool:

@@ -13,19 +13,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from cardsign.errors import FileMissing, StoreFault
-from cardsign.jose.jws import Signer
 from cardsign.keys.heads import SeenHeads
-from cardsign.keys.model import KeyRecord, StoreState, dump_state, file_custody, load_state
-from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.file import open_sealed
-from cardsign.keys.signers.registry import open_signer
+from cardsign.keys.model import StoreState, dump_state, load_state
 from cardsign.keys.stores.address import CONNECT_PATIENCE, SCHEME, DatabaseUrl, parse_database_url
 from cardsign.keys.stores.base import Contents, KeyStore, Kind, Number
 from cardsign.keys.stores.schema import (
@@ -399,12 +394,7 @@ class PostgresStore(KeyStore):
         with self._transaction() as connection:
             envelope = connection.scalar(query)
         if envelope is None:
-            raise FileMissing(
-                "file.not_found",
-                f"the private half of key {thumbprint!r} is not here",
-                path=self.url.shown,
-                hint="Restore the database from a backup, or revoke the key.",
-            )
+            raise FileMissing("file.not_found", "no such private key", path=self.url.shown)
         return bytes(envelope)
 
     def remove_private(self, thumbprint: str) -> None:
@@ -417,19 +407,6 @@ class PostgresStore(KeyStore):
         with self._transaction() as connection:
             lines = connection.scalars(sa.select(AUDIT.c.line).order_by(AUDIT.c.seq)).all()
         return _log(lines)
-
-    def signer(self, record: KeyRecord, access: Access | bytes) -> Signer:
-        """Open the private half of a key; see :meth:`.DirectoryStore.signer`.
-
-        A custody ``file:`` of a record means this store.
-        """
-        if isinstance(access, bytes):
-            access = Access.by_passphrase(access)
-        if record.custody != file_custody(record.thumbprint):
-            return open_signer(record.custody, record.public, access, base=Path())
-        envelope = self.read_private(record.thumbprint)
-        passphrase = access.secrets("passphrase", record.kid)
-        return open_sealed(envelope, record.public, passphrase, where=self.url.shown)
 
     @contextmanager
     def _transaction(self, isolation: str = "READ COMMITTED") -> Iterator[sa.Connection]:

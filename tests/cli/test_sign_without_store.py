@@ -1,0 +1,265 @@
+"""`sign --key env:NAME` and `--key file:PATH`: a pipeline without a key store."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import cardsign as door
+from cardsign.jose import PrivateKey
+from cardsign.keys import export_private, export_public
+from tests.cli.conftest import PASSPHRASE, Cardsign
+from tests.support import PORTABLE, private_jwk, private_pem
+
+KID = "card-2026"
+KEY = PrivateKey.generate("ES256", kid=KID)
+OTHER = PrivateKey.generate("ES256", kid="card-2025")
+PLAIN = private_pem(KEY)
+SEALED = export_private(KEY, "pkcs8", PASSPHRASE.encode(), random=lambda size: b"r" * size)
+JWK = private_jwk(KEY, kid=KID)
+BOTH = b'{"keys": [' + private_jwk(OTHER, kid="card-2025") + b", " + JWK + b"]}"
+
+FORMS = {
+    "PEM": PLAIN,
+    "encrypted PEM": SEALED,
+    "JWK": JWK,
+    "one of a JWK Set": BOTH,
+    "base64 of a PEM": base64.b64encode(PLAIN),
+    "base64 of a JWK": base64.b64encode(JWK),
+}
+
+
+@pytest.fixture
+def card(cardsign: Cardsign) -> str:
+    """`card.json`, and `jwks.json` of the key that is to sign it."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    Path("jwks.json").write_text(json.dumps({"keys": [KEY.public.jwk()]}))
+    return "card.json"
+
+
+def verifies(cardsign: Cardsign) -> bool:
+    """Whether signed.json is trusted by the public key, and no key store was made."""
+    assert not Path("keys").exists()
+    return cardsign("verify", "signed.json", "--jwks", "jwks.json").status == 0
+
+
+@pytest.mark.parametrize("data", FORMS.values(), ids=FORMS)
+def test_a_key_in_a_variable_signs(data: bytes, card: str, cardsign: Cardsign) -> None:
+    """In each form, under the kid that is stated."""
+    done = cardsign(
+        *("sign", card, "--key", "env:CARD_KEY", "--kid", KID, "-o", "signed.json"),
+        CARD_KEY=data.decode(),
+    )
+    assert done.status == 0, done.err
+    assert verifies(cardsign)
+
+
+@pytest.mark.parametrize("data", [PLAIN, SEALED, JWK, BOTH], ids=list(FORMS)[:4])
+def test_a_key_in_a_file_signs(data: bytes, card: str, cardsign: Cardsign) -> None:
+    """Only one that is encrypted may be open to others."""
+    file = Path("card-key.pem")
+    file.write_bytes(data)
+    file.chmod(0o644)
+    words = ("sign", card, "--key", f"file:{file}", "--kid", KID, "-o", "signed.json")
+
+    shared = cardsign(*words)
+    assert (shared.status == 0) is (data == SEALED)
+    if data != SEALED:
+        assert "file.permissions" in shared.err
+    file.chmod(0o600)
+    assert cardsign(*words).status == 0
+    assert verifies(cardsign)
+
+
+def test_a_jwk_brings_its_kid_and_a_pem_has_its_thumbprint(card: str, cardsign: Cardsign) -> None:
+    """Without --kid."""
+    for data, kid in ((JWK, KID), (PLAIN, KEY.public.thumbprint)):
+        words = ("sign", card, "--key", "env:CARD_KEY", "-o", "signed.json", "--json")
+        assert cardsign(*words, CARD_KEY=data.decode()).json["kids"] == [kid]
+
+
+def test_a_file_of_a_key_store_signs_elsewhere(card: str, cardsign: Cardsign) -> None:
+    """With the kid that it holds."""
+    assert cardsign("keys", "generate", "--kid", "card-1").text == "card-1\n"
+    (file,) = Path("keys/private").iterdir()
+    file.rename("card-1.key")
+    assert cardsign("keys", "jwks", "-o", "jwks.json").status == 0
+    for left in sorted(Path("keys").rglob("*"), reverse=True):
+        left.rmdir() if left.is_dir() else left.unlink()
+    Path("keys").rmdir()
+
+    assert cardsign("sign", card, "--key", "file:card-1.key", "-o", "signed.json").status == 0
+    assert verifies(cardsign)
+
+
+WRONG = {
+    "not set": (None, "signer.no_key", "is not set"),
+    "empty": ("", "signer.no_key", "is empty"),
+    "blank": (" \n", "signer.no_key", "is empty"),
+    "a public PEM": (
+        export_public(KEY.public, "pem").decode(),
+        "key.malformed",
+        "this is a public key",
+    ),
+    "a public JWK": (
+        export_public(KEY.public, "jwk").decode(),
+        "key.malformed",
+        "this JWK is a public key",
+    ),
+    "an HMAC JWK": ('{"kty": "oct", "k": "AAAA"}', "key.unsupported", "symmetric (HMAC)"),
+    "a JWK Set of two": (BOTH.decode(), "key.malformed", "a JWK Set of 2 keys"),
+    "without line breaks": (
+        PLAIN.decode().strip().replace("\n", "\\n"),
+        "key.malformed",
+        "lost its line breaks",
+    ),
+    "encrypted": (SEALED.decode(), "passphrase.none", "no passphrase was given"),
+    "a password": ("hunter2 hunter2", "key.malformed", "neither a PEM private key nor a JWK"),
+    "letters of no key": ("schlüssel", "signer.no_key", "holds no key"),
+}
+
+
+@pytest.mark.parametrize(("value", "code", "said"), WRONG.values(), ids=WRONG)
+def test_what_is_no_key_is_called_what_it_is(
+    value: str | None, code: str, said: str, card: str, cardsign: Cardsign
+) -> None:
+    """Nothing is written, and nothing of the secret is shown."""
+    done = cardsign(
+        *("sign", card, "--key", "env:CARD_KEY", "-o", "signed.json"),
+        CARD_KEY=value,
+        CARDSIGN_PASSPHRASE=None,
+    )
+    assert (done.status, code in done.err, said in done.err) == (2, True, True), done.err
+    assert "env:CARD_KEY" in done.err
+    assert not Path("signed.json").exists()
+    assert not value or len(value) < 20 or value[10:20] not in done.err
+
+
+NEXT = ("not set", "empty", "a public PEM", "an HMAC JWK", "without line breaks", "encrypted")
+
+
+@pytest.mark.parametrize("name", NEXT)
+def test_the_hint_leads_to_a_signature(name: str, card: str, cardsign: Cardsign) -> None:
+    """Each command that it proposes is run as it stands, then the card is signed."""
+    value, _, _ = WRONG[name]
+    words = ("sign", card, "--key", "env:CARD_KEY", "--kid", KID, "-o", "signed.json")
+    refused = cardsign(*words, CARD_KEY=value, CARDSIGN_PASSPHRASE=None).err
+    Path("key.pem").write_bytes(PLAIN)
+    if name == "encrypted":
+        assert "Set CARDSIGN_PASSPHRASE" in refused
+        assert "--passphrase-file FILE" in refused
+        assert cardsign(*words, CARD_KEY=value).status == 0
+    elif made := re.search(r"openssl genpkey .*\.pem", refused):
+        subprocess.run(made[0].split(), check=True, timeout=60, capture_output=True)
+        assert cardsign(*words[:3], "file:card-key.pem", *words[4:]).status == 0
+    else:
+        exports = re.findall(r'export CARD_KEY="\$\([^)]*\)"', refused)
+        assert exports
+        for export in exports:
+            shell = ["bash", "-c", f'{export}; printf %s "$CARD_KEY"']
+            printed = subprocess.run(shell, check=True, timeout=60, capture_output=True, text=True)
+            assert cardsign(*words, CARD_KEY=printed.stdout).status == 0
+    assert Path("signed.json").exists()
+
+
+def test_the_hint_of_a_set_names_a_kid_of_it(card: str, cardsign: Cardsign) -> None:
+    """And that one is taken."""
+    words = ("sign", card, "--key", "env:CARD_KEY", "-o", "signed.json", "--json")
+    named = re.search(r"--kid (\S+)\.", cardsign(*words, CARD_KEY=BOTH.decode()).err)
+    assert named
+    assert cardsign(*words, "--kid", named[1], CARD_KEY=BOTH.decode()).json["kids"] == [named[1]]
+
+
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        ("env:", "signer.uri"),
+        ("env:9", "signer.uri"),
+        ("env:-----BEGIN KEY", "signer.uri"),
+        ("file:", "signer.uri"),
+        ("file:missing.pem", "file.not_found"),
+        ("file:.", "file.is_directory"),
+        ("card-key.pem", "signer.unsupported"),
+        ("awskms:///1234abcd-12ab-34cd-56ef-1234567890ab", "signer.no_public"),
+    ],
+)
+def test_a_uri_that_names_no_key(key: str, code: str, card: str, cardsign: Cardsign) -> None:
+    """Without a key store, which none of them needs."""
+    done = cardsign("sign", card, "--key", key, "-o", "signed.json")
+    assert (done.status, code in done.err) == (2, True), done.err
+    assert "keystore.missing" not in done.err
+
+
+@pytest.mark.parametrize("words", [("--kid", KID), ("--kid", KID, *("--key", "env:CARD_KEY") * 2)])
+def test_a_kid_goes_with_one_key(words: tuple[str, ...], card: str, cardsign: Cardsign) -> None:
+    """A key of the store has the kid that the store says."""
+    done = cardsign("sign", card, *words, CARD_KEY=PLAIN.decode())
+    assert (done.status, "usage.conflict" in done.err) == (2, True)
+
+
+def test_another_key_than_the_public_one_signs_nothing(card: str, cardsign: Cardsign) -> None:
+    """--public says which key must be there; a PEM of it will do."""
+    Path("public.pem").write_bytes(export_public(KEY.public, "pem"))
+    words = ("sign", card, "--key", "env:CARD_KEY", "--public", "public.pem", "--kid", KID)
+    refused = cardsign(*words, "-o", "signed.json", CARD_KEY=private_pem(OTHER).decode())
+    assert (refused.status, "signer.wrong_key" in refused.err) == (2, True)
+    assert not Path("signed.json").exists()
+    assert cardsign(*words, "-o", "signed.json", CARD_KEY=PLAIN.decode()).status == 0
+    assert verifies(cardsign)
+
+
+def test_a_store_may_keep_the_public_key_of_a_variable(card: str, cardsign: Cardsign) -> None:
+    """`keys import --custody env:NAME`: the repository has no private key, the pipeline one."""
+    words = ("keys", "import", "--custody", "env:CARD_KEY", "--kid", KID)
+    assert cardsign(*words, CARD_KEY=PLAIN.decode()).status == 0
+    assert not Path("keys/private").exists()
+    words = ("sign", card, "-o", "signed.json")
+    assert cardsign(*words, CARD_KEY=PLAIN.decode()).status == 0
+    assert cardsign("verify", "signed.json", "--jwks", "jwks.json").status == 0
+    assert "signer.wrong_key" in cardsign(*words, CARD_KEY=private_pem(OTHER).decode()).err
+    named = ("--key", "env:CARD_KEY", "--kid", "another")
+    assert "usage.conflict" in cardsign(*words, *named, CARD_KEY=PLAIN.decode()).err
+
+
+def test_the_roots_must_list_the_key(card: str, cardsign: Cardsign) -> None:
+    """Beside a keyset statement a variable is no way round it (threats.md 22)."""
+    made = cardsign(
+        *("init", "--issuer", "https://tides.example", "--recovery-out", "recovery.key"),
+        CARDSIGN_RECOVERY_PASSPHRASE="another horse entirely",
+    )
+    assert made.status == 0, made.err
+    done = cardsign("sign", card, "--key", "env:CARD_KEY", CARD_KEY=PLAIN.decode())
+    assert (done.status, "keystore.not_listed" in done.err) == (2, True)
+
+
+def test_G12_a_kid_is_chosen_when_a_key_is_made(cardsign: Cardsign) -> None:
+    """`keys generate --kid`."""
+    assert cardsign("keys", "generate", "--kid", "key-001", "--alg", "RS256").text == "key-001\n"
+    (shown,) = cardsign("keys", "jwks").json["keys"]
+    assert (shown["kid"], shown["alg"]) == ("key-001", "RS256")
+
+
+@pytest.mark.parametrize("kid", ["", "k" * 257, "ki\nd", "schlüssel"])
+def test_a_kid_that_cannot_be_published(kid: str, cardsign: Cardsign) -> None:
+    """Nothing is made."""
+    done = cardsign("keys", "generate", "--kid", kid)
+    assert (done.status, "usage.invalid" in done.err) == (2, True)
+    assert not Path("keys").exists()
+
+
+def test_python_does_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`cardsign.open_signer`, with variables and files."""
+    monkeypatch.setenv("CARD_KEY", SEALED.decode())
+    monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
+    (tmp_path / "key.pem").write_bytes(SEALED)
+
+    by_variable = door.open_signer("env:CARD_KEY", kid=KID)
+    by_file = door.open_signer("file:key.pem", kid=KID, base=tmp_path)
+
+    assert by_variable.public == by_file.public == KEY.public
+    assert json.loads(door.sign_card(json.dumps(PORTABLE).encode(), [by_variable]))["signatures"]

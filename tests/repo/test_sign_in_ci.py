@@ -1,0 +1,208 @@
+"""docs/guides/sign-in-ci.md runs: each pipeline in an empty folder, with secrets of a trial.
+
+Of a YAML block the shell steps and their variables are read, and nothing else. What a CI system
+does itself is done here: `${{ secrets.X }}` and `$X` are replaced, and `pip install cardsign` is
+a program that checks the extra and installs nothing, as `cardsign` is on the PATH already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cardsign.jose import JwkSet
+from cardsign.trust import Holder, Policy
+from cardsign.verify import examine_card
+from tests.keys import aws
+from tests.repo.test_pages import blocks, commands_of
+from tests.support import NOW, PORTABLE, native
+
+PAGE = "docs/guides/sign-in-ci.md"
+KMS_KEY = "1234abcd-12ab-34cd-56ef-1234567890ab"
+SECONDS = 120
+
+STEP = re.compile(r"^( *)(?:- )?(run|script):(?: \|)?(?: ([^|\n].*))?$")
+VARIABLE = re.compile(r"^ +([A-Z][A-Z_]*): (\S.*)$")
+
+
+def script_of(block: str) -> str:
+    """The shell commands of a pipeline, after its variables."""
+    commands, variables, lines = [], [], block.splitlines()
+    for index, line in enumerate(lines):
+        if named := VARIABLE.match(line):
+            value = re.sub(r"\$\{\{ secrets\.(\w+) \}\}", r"$\1", named[2])
+            variables.append(f'export {named[1]}="{value}"')
+        if step := STEP.match(line):
+            commands += [step[3]] if step[3] else list(_below(lines[index + 1 :], len(step[1])))
+    return "\n".join([*variables, *commands])
+
+
+def _below(lines: list[str], depth: int) -> list[str]:
+    """The lines that are indented more, without the dash of a list."""
+    found = []
+    for line in lines:
+        text = line.lstrip()
+        if len(line) - len(text) <= depth:
+            break
+        found.append(text.removeprefix("- "))
+    return found
+
+
+class Trial:
+    """A folder with a card, and a PATH with `cardsign` and a `pip` that installs nothing."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self.folder = folder
+        (folder / "card.json").write_text(json.dumps(PORTABLE))
+        (folder / "home").mkdir()
+        programs = folder / "home" / "bin"
+        programs.mkdir()
+        with (root / "pyproject.toml").open("rb") as file:
+            extras = tomllib.load(file)["project"]["optional-dependencies"]
+        known = "|".join(["cardsign", *(f"cardsign[[]{name}]" for name in extras)])
+        pip = '#!/bin/sh\ncase "$1 $2" in "install "*) ;; *) exit 1;; esac\n'
+        (programs / "pip").write_text(f'{pip}case "$2" in {known}) ;; *) exit 1;; esac\n')
+        (programs / "pip").chmod(0o700)
+        kept = {"LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "TMPDIR"}
+        self.environment = {name: os.environ[name] for name in kept & os.environ.keys()} | {
+            "HOME": str(folder / "home"),
+            "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+
+    def runs(self, script: str, **environment: str) -> str:
+        """What the shell prints; it stops at the first command that fails, as a job does."""
+        ended = subprocess.run(
+            ["bash", "-e", "-c", script],
+            cwd=self.folder,
+            env=self.environment | environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert ended.returncode == 0, f"{script}\n{ended.stdout}{ended.stderr}"
+        return ended.stdout + ended.stderr
+
+    def prepares(self, block: str, **environment: str) -> None:
+        """Run a console block, whose commands print what it shows."""
+        for step in commands_of(block):
+            assert step.fits(self.runs(step.command, **environment)), step
+
+    def signed(self) -> bool:
+        """Whether the card that came out is trusted by the published keys; it is removed."""
+        jwks = JwkSet.from_bytes((self.folder / "jwks.json").read_bytes())
+        card = (self.folder / "signed.json").read_bytes()
+        (self.folder / "signed.json").unlink()
+        policy = Policy.holder_of_keys(jwks, name="the trial")
+        return examine_card(card, expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
+
+
+@pytest.fixture
+def trial(tmp_path: Path, root: Path) -> Trial:
+    """An empty folder."""
+    return Trial(tmp_path, root)
+
+
+@pytest.fixture(scope="module")
+def page(root: Path) -> str:
+    """The guide."""
+    return (root / PAGE).read_text(encoding="utf-8")
+
+
+def pipelines(page: str, *, kms: bool) -> list[str]:
+    """The YAML blocks that sign by a KMS, or by a secret."""
+    found = [body for _, body in blocks(page, "yaml")]
+    return [body for body in found if ("awskms:" in body) is kms]
+
+
+def test_the_blocks_with_a_secret_run(page: str, trial: Trial) -> None:
+    """GitHub Actions, GitLab CI, plain shell and Python, with the secrets that the page makes."""
+    trial.prepares(blocks(page, "console")[0][1])
+    secrets = {
+        "CARD_KEY": (trial.folder / "card-key.pem").read_text(),
+        "CARD_KEY_PASSPHRASE": (trial.folder / "passphrase.txt").read_text().strip(),
+    }
+    (trial.folder / "keys").rename(trial.folder / "home" / "keys")
+
+    github, gitlab = pipelines(page, kms=False)
+    trial.runs(script_of(github), **secrets)
+    assert trial.signed()
+    masked = trial.runs("base64 -w 0 card-key.pem")
+    assert "base64 -w 0 card-key.pem" in page
+    trial.runs(script_of(gitlab), **{**secrets, "CARD_KEY": masked})
+    assert trial.signed()
+    for _, shell in blocks(page, "console")[1:3]:
+        trial.runs("\n".join(step.command for step in commands_of(shell)))
+        assert trial.signed()
+    ((_, python),) = blocks(page, "python")
+    passphrase = secrets["CARD_KEY_PASSPHRASE"]
+    trial.runs(f"python - <<'EOF'\n{python}EOF", **secrets, CARDSIGN_PASSPHRASE=passphrase)
+    assert trial.signed()
+    assert not (trial.folder / "keys").exists()
+
+
+def test_a_pipeline_without_its_secret_fails(page: str, trial: Trial) -> None:
+    """The runner sees it, and the message is the one in the table of the page."""
+    trial.prepares(blocks(page, "console")[0][1])
+    (trial.folder / "keys").rename(trial.folder / "home" / "keys")
+    with pytest.raises(AssertionError, match="the environment variable CARD_KEY is empty"):
+        trial.runs(script_of(pipelines(page, kms=False)[0]))
+    assert "the environment variable CARD_KEY is empty" in page
+
+
+@pytest.mark.needs_boto3
+def test_the_blocks_with_a_kms_run(page: str, trial: Trial) -> None:
+    """Against a server of ours that answers as AWS KMS does; the key store stays at home."""
+    from cardsign.jose import PrivateKey
+
+    with aws.running() as kms:
+        kms.keys[KMS_KEY] = native(PrivateKey.generate("ES256"))
+        cloud = {
+            "AWS_ACCESS_KEY_ID": "AKIDKNOWN",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "eu-north-1",
+            "AWS_DEFAULT_REGION": "eu-north-1",
+            "AWS_ENDPOINT_URL_KMS": kms.endpoint,
+        }
+        trial.prepares(blocks(page, "console")[3][1], **cloud)
+        (trial.folder / "keys").rename(trial.folder / "home" / "keys")
+        for block in pipelines(page, kms=True):
+            token = str(trial.folder / "token")
+            script = script_of(block).replace("/tmp/aws-token", token)
+            trial.runs(script, AWS_TOKEN="of the job", **cloud)
+            assert trial.signed()
+
+
+def test_the_shell_steps_of_a_pipeline_are_found() -> None:
+    """One line, a block, and a list; with variables of each kind."""
+    block = """
+variables:
+  A_KEY: $OTHER
+jobs:
+  - run: pip install cardsign
+  - env:
+      B_KEY: ${{ secrets.B }}
+    run: |
+      one
+      two
+  - uses: x
+script:
+  - three
+other: no
+"""
+    assert script_of(block).splitlines() == [
+        'export A_KEY="$OTHER"',
+        'export B_KEY="$B"',
+        "pip install cardsign",
+        "one",
+        "two",
+        "three",
+    ]
