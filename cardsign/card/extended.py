@@ -55,10 +55,18 @@ class ExtendedMarker:
     exp: int
 
 
-def declares_extended_card(document: Mapping[str, Json]) -> bool:
-    """Whether a public card announces an extended one, as 1.0 or as 0.3 says it."""
+def declares_extended_card(document: Mapping[str, Json], *, any_spelling: bool = False) -> bool:
+    """Whether a public card announces an extended one, as A2A 1.0 or 0.3 says it.
+
+    Args:
+        document: Of the card.
+        any_spelling: Accept ``supportsExtendedAgentCard`` too, which neither version defines and
+            some cards have.
+    """
     capabilities = document.get("capabilities")
     if isinstance(capabilities, dict) and capabilities.get("extendedAgentCard") is True:
+        return True
+    if any_spelling and document.get("supportsExtendedAgentCard") is True:
         return True
     return document.get("supportsAuthenticatedExtendedCard") is True
 

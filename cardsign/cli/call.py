@@ -1,17 +1,19 @@
-"""``cardsign call``: one message to a peer whose card is trusted, by the official SDK."""
+"""``cardsign call``: one call to an agent whose card is trusted, by the official SDK."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
+import re
 import sys
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from cardsign.cli.arguments import STDIO, json_option
+from cardsign.cli.arguments import STDIO, json_option, option_group
 from cardsign.cli.commands import command
 from cardsign.cli.inquiry import Visit, VisitOptions, visit_options
 from cardsign.cli.talk import complain, print_json, safe, say
@@ -25,12 +27,68 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "cardsign.call/1"
 MAX_TEXT: Final = 1024 * 1024  # characters of a message
+# An id goes into a path (HTTP+JSON), and into a command that a user may copy.
+_ID: Final = re.compile(r"(?!-|\.\.?\Z)[A-Za-z0-9._~:@=+-]{1,256}")
 DEFAULT_TIMEOUT: Final = 60.0  # seconds; agents think
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """Which task the call is about, and what is done with it.
+
+    Attributes:
+        task: ``--task``; empty for a new one.
+        context: ``--context``; empty for a new one.
+        get: ``--get``.
+        cancel: ``--cancel``.
+    """
+
+    task: str
+    context: str
+    get: bool
+    cancel: bool
+
+    def check(self, text: str | None) -> None:
+        """Refuse what contradicts itself.
+
+        Raises:
+            UsageFault: ``usage.conflict``, ``usage.invalid``.
+        """
+        asks = "--get" if self.get else "--cancel"
+        if self.get and self.cancel:
+            raise UsageFault("usage.conflict", "--get and --cancel are two calls")
+        if self.get or self.cancel:
+            if not self.task:
+                raise UsageFault("usage.conflict", f"{asks} needs --task ID")
+            if text is not None or self.context:
+                extra = "TEXT" if text is not None else "--context"
+                raise UsageFault("usage.conflict", f"{asks} sends no message: leave out {extra}")
+        elif text is None:
+            hint = "Name the text to send; or --task ID with --get or --cancel."
+            raise UsageFault("usage.conflict", "TEXT is missing", hint=hint)
+        for name, value in (("--task", self.task), ("--context", self.context)):
+            if value and not _ID.fullmatch(value):
+                raise UsageFault("usage.invalid", f"{name} takes an id as the agent gave it")
+
+
+task_options: Final = option_group(
+    TaskOptions,
+    "about",
+    click.option(
+        "--task", default="", metavar="ID", help="Continue this task, or --get or --cancel it."
+    ),
+    click.option(
+        "--context", default="", metavar="ID", help="Continue this conversation with a new message."
+    ),
+    click.option("--get", is_flag=True, help="Print the state and result of the task."),
+    click.option("--cancel", is_flag=True, help="Cancel the task."),
+)
 
 
 @command(example='cardsign call https://agents.example.com "What is the weather in Bern?"')
 @click.argument("url", metavar="URL")
-@click.argument("text", metavar="TEXT")
+@click.argument("text", metavar="[TEXT]", required=False)
+@task_options
 @click.option(
     "--timeout",
     type=click.FloatRange(0.1, 3600),
@@ -41,20 +99,28 @@ DEFAULT_TIMEOUT: Final = 60.0  # seconds; agents think
 )
 @visit_options
 @json_option
-def call(url: str, text: str, timeout: float, whom: VisitOptions, as_json: bool) -> int:
+def call(
+    url: str,
+    text: str | None,
+    about: TaskOptions,
+    timeout: float,
+    whom: VisitOptions,
+    as_json: bool,
+) -> int:
     """Send TEXT ('-': standard input) to the agent at URL, and print what it answers.
 
-    Nothing is sent before the agent's card is trusted, and then only to an endpoint that the
+    Nothing is sent before the agent's card is trusted. The message goes to an endpoint that the
     verified card names, by the client of a2a-sdk: pip install 'cardsign[a2a]'. Redirects are
-    errors, and a credential goes nowhere but where it belongs. What the agent says is escaped,
-    and the state of a task that goes on is said on stderr.
+    errors, and a credential is sent only to its own origin. The agent's words are escaped. The
+    state of a task that goes on is on stderr, with the options that continue it.
 
-    Exit status: 0 answered, 1 not trusted, 2 a fault of this machine, 3 no verdict, or no answer;
-    a task that failed or was rejected is none.
+    Exit status: 0 answered, 1 not trusted, 2 a fault of this machine, 3 no verdict, or no answer.
+    A task that failed, was rejected or was canceled by the agent is 3.
     """
+    about.check(text)
     calling = _calling()
-    message = _message(text)
-    if not message.strip() or len(message) > MAX_TEXT:
+    message = "" if text is None else _message(text)
+    if text is not None and (not message.strip() or len(message) > MAX_TEXT):
         raise UsageFault("usage.invalid", f"TEXT has 1 to {MAX_TEXT} characters")
     if math.isnan(timeout):
         raise UsageFault("usage.invalid", "--timeout is no number of seconds")
@@ -66,24 +132,41 @@ def call(url: str, text: str, timeout: float, whom: VisitOptions, as_json: bool)
         else:
             click.echo(render_verdict(visit.public.url, report), err=True)
         return report.exit_status
-    endpoint, reply = _called(calling, visit, report.card, message, timeout)
+    endpoint, reply = _called(calling, visit, report.card, about, message, timeout)
     if as_json:
         print_json(_as_json(visit, endpoint, reply))
-    else:
+    elif reply.text or not (about.get or about.cancel):
         click.echo("\n".join(safe(line, limit=len(line)) for line in reply.text.split("\n")))
     if reply.unshown:
         say(f"{reply.unshown} parts that are no text are not shown")
-    if reply.is_refusal:
+    canceled = about.cancel and reply.state.endswith("_CANCELED")
+    if reply.is_refusal and not canceled:
         failure = CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
         if not as_json:
             raise failure
         complain(failure)  # the object above says the state
         return failure.exit_status
     if reply.state and not reply.state.endswith("_COMPLETED"):
-        say(f"task {safe(reply.task)} is {reply.state}")
-    if not reply.is_final:
-        say("the answer ended before the task did: there may be more of it")
+        say(f"task {safe(reply.task)} is {reply.state}{_next_step(url, reply)}")
+    if not reply.is_final and not about.get:
+        say(
+            "the answer ended before the task did: "
+            f"cardsign call {safe(url)} --task {_id(reply.task)} --get"
+        )
     return report.exit_status
+
+
+def _next_step(url: str, reply: Reply) -> str:
+    """How a task that waits for the user is answered."""
+    if not reply.state.endswith("_INPUT_REQUIRED"):
+        return ""
+    context = f" --context {_id(reply.context)}" if reply.context else ""
+    return f"; answer it: cardsign call {safe(url)} TEXT --task {_id(reply.task)}{context}"
+
+
+def _id(untrusted_id: str) -> str:
+    """An id of the agent's choice, where a command that is shown may hold it."""
+    return untrusted_id if _ID.fullmatch(untrusted_id) else "ID"
 
 
 def _message(text: str) -> str:
@@ -108,29 +191,33 @@ def _calling() -> ModuleType:
 
 
 def _called(
-    calling: ModuleType, visit: Visit, payload: dict[str, Json], message: str, timeout: float
+    calling: ModuleType,
+    visit: Visit,
+    payload: dict[str, Json],
+    about: TaskOptions,
+    message: str,
+    timeout: float,
 ) -> tuple[Endpoint, Reply]:
     from cardsign.net.credentials import demands_credentials
-    from cardsign.net.endpoints import endpoints_of, is_outside
 
-    endpoints = endpoints_of(payload, calling.SPOKEN)
-    errand = visit.credentials.for_call(visit.owner, endpoints)
-    policy, url = visit.inquiry.policy, errand.endpoint.for_messages()
+    policy = visit.inquiry.policy
     issuer = policy.find(visit.subject)
-    if issuer is not None and is_outside(url, policy, issuer):
-        raise CallFailed(
-            "call.no_interface", f"{url} lies outside the places of {issuer.name}; nothing was sent"
-        )
+    errand = calling.errand_for_call(payload, issuer, policy, visit.credentials)
     if visit.credentials.is_for_extended_alone(visit.owner):
         say(f"what you have for {safe(visit.owner)} is for extended cards; calling without")
     elif errand.credential is None and demands_credentials(payload):
         say("the card demands credentials, and you have none for it; calling without")
     header = visit.credentials.open(errand, payload)
-    reply: Reply = asyncio.run(
-        calling.send_text(
-            payload, errand.endpoint, header, message, wire=visit.wire, total_timeout=timeout
-        )
-    )
+    there = (payload, errand.endpoint, header)
+    how = {"wire": visit.wire, "total_timeout": timeout}
+    if about.get:
+        work = calling.get_task(*there, about.task, **how)
+    elif about.cancel:
+        work = calling.cancel_task(*there, about.task, **how)
+    else:
+        more = {"task": about.task, "context": about.context}
+        work = calling.send_text(*there, message, **more, **how)
+    reply: Reply = asyncio.run(work)
     return errand.endpoint, reply
 
 

@@ -11,6 +11,7 @@ import click
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.coverage import Payloads
 from cardsign.card.document import Card
+from cardsign.card.extended import declares_extended_card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.members import check_members
 from cardsign.card.security import schemes_of
@@ -20,9 +21,6 @@ from cardsign.cli.commands import command
 from cardsign.cli.talk import print_json, safe
 from cardsign.errors import CanonicalizationError, SignatureRefused
 from cardsign.jose.jws import read_entry
-
-# Three spellings of one flag are in use: A2A 1.0, 0.3, and a field list in between.
-_EXTENDED_FLAGS = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
 
 
 @command(example="cardsign inspect card.json")
@@ -62,7 +60,7 @@ def describe(card: Card) -> dict[str, Any]:
             {"url": one.url, "binding": one.binding, "version": one.version}
             for one in interfaces_of(document, any_spelling=True)
         ],
-        "extended_card": _declares_extended(document),
+        "extended_card": declares_extended_card(document, any_spelling=True),
         "schemes": sorted(schemes_of(document)),
         "requirements": len(_list(document.get("securityRequirements", document.get("security")))),
         "skills": [s.get("id") for s in _list(skills) if isinstance(s, dict)],
@@ -73,12 +71,6 @@ def describe(card: Card) -> dict[str, Any]:
             for p in check_members(document, card.generation)
         ],
     }
-
-
-def _declares_extended(document: Any) -> bool:
-    if _object(document.get("capabilities")).get("extendedAgentCard") is True:
-        return True
-    return any(document.get(flag) is True for flag in _EXTENDED_FLAGS)
 
 
 def _signature(index: int, untrusted_entry: Json) -> dict[str, Any]:
@@ -103,10 +95,6 @@ def _profiles(card: Card) -> Iterator[dict[str, Any]]:
             "uncovered": list(found.pointers),
             "uncovered_count": found.count,
         }
-
-
-def _object(value: Json) -> dict[str, Json]:
-    return value if isinstance(value, dict) else {}
 
 
 def _list(value: Json) -> list[Json]:

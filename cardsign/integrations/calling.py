@@ -1,27 +1,39 @@
-"""Sending a trusted peer one message, with the client of a2a-sdk (extra ``a2a``).
+"""Calling trusted agents with the client of a2a-sdk (extra ``a2a``).
 
-The SDK speaks the protocol; where it speaks to is not left to it. It gets a card of the verified
-payload with one interface, a transport that asks nothing but that endpoint, and no credential: that
-is put on the requests below it, and on none that goes elsewhere. An answer that is no stream of
-events is read strictly before the SDK reads it.
+:func:`trusted_client` gives the SDK's client once the agent's card is trusted; :func:`send_text`,
+:func:`get_task` and :func:`cancel_task` make one call each and return what a person reads.
+
+The SDK speaks the protocol. It does not choose where to: it gets a card made of the verified
+payload with one interface, and a transport that reaches only that endpoint. It never sees the
+credential, which is added below it to requests for the credential's own origin. An answer that is
+not a stream of events is read strictly before the SDK reads it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Generator, Iterable, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Final
 
 import httpx
 
 from cardsign.card.strictjson import Json
-from cardsign.errors import CallFailed, FetchFailed
-from cardsign.integrations.a2a_sdk import sdk_card
-from cardsign.net.credentials import Header, quotable, unlogged
-from cardsign.net.endpoints import HTTP_JSON, JSONRPC, Endpoint, Generation
+from cardsign.errors import CallFailed, FetchFailed, UsageFault
+from cardsign.integrations.a2a_sdk import CardNotTrusted, sdk_card
+from cardsign.net.credentials import CredentialStore, Errand, Header, quotable, unlogged
+from cardsign.net.discovery import adiscover, canonical
+from cardsign.net.endpoints import (
+    HTTP_JSON,
+    JSONRPC,
+    Endpoint,
+    Generation,
+    endpoints_of,
+    is_outside,
+)
 from cardsign.net.extended import (
     UNAUTHORISED,
     PeerError,
@@ -32,26 +44,41 @@ from cardsign.net.extended import (
 from cardsign.net.fetch import DEFAULT_WIRE, Wire, json_type, media_types, user_agent
 from cardsign.net.guarded import (
     ANSWER_SECONDS,
+    EVENT_IDLE_SECONDS,
     EVENT_STREAM,
+    EVENT_TOTAL_SECONDS,
     AsyncGuardedTransport,
     GuardRefused,
 )
+from cardsign.net.transport import in_thread
+from cardsign.trust.policy import CardUrl, Enrolment, Policy, PublicSubject
+from cardsign.trust.state import NO_STATES, IssuerStates
+from cardsign.verify.report import VerificationError, VerifiedCard
 
 try:
-    from a2a.client import ClientConfig, ClientFactory
+    from a2a.client import Client, ClientConfig, ClientFactory
     from a2a.client.errors import AgentCardResolutionError
+    from a2a.client.interceptors import AfterArgs, BeforeArgs, ClientCallInterceptor
     from a2a.helpers import get_message_text, new_text_message
     from a2a.types import (
         AgentCard,
         AgentInterface,
         Artifact,
+        CancelTaskRequest,
+        GetTaskRequest,
         Part,
         Role,
         SendMessageRequest,
         StreamResponse,
+        Task,
         TaskState,
     )
-    from a2a.utils.errors import A2AError
+    from a2a.utils.errors import (
+        A2AError,
+        TaskNotCancelableError,
+        TaskNotFoundError,
+        UnsupportedOperationError,
+    )
     from google.protobuf.json_format import ParseError
     from google.protobuf.message import Error as ProtobufError
 except ImportError as exc:
@@ -61,6 +88,7 @@ except ImportError as exc:
 SPOKEN: Final[tuple[Generation, ...]] = ("1.0", "0.3")
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024  # of text to be read by a person
 MAX_ANSWER_DEPTH: Final = 100  # levels; the SDK's own reader stops there too
+METHOD_NOT_FOUND: Final = -32601  # JSON-RPC 2.0 5.1
 MAX_EVENTS: Final = 10_000  # of one stream; each makes the SDK build objects
 
 _PREFIX: Final = "TASK_STATE_"
@@ -80,6 +108,10 @@ _OF_THE_SDK: Final = (
     httpx.HTTPError,
     httpx.InvalidURL,
 )
+
+
+# Errors of A2A that an agent answers with a status of HTTP; a 404 without a body is none.
+_OF_THE_AGENT: Final = (TaskNotFoundError, TaskNotCancelableError, UnsupportedOperationError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +141,102 @@ class Reply:
         return self.state.removeprefix(_PREFIX) in ("FAILED", "REJECTED", "CANCELED")
 
 
+@asynccontextmanager
+async def trusted_client(
+    url: str,
+    *,
+    policy: Policy,
+    memory: IssuerStates = NO_STATES,
+    expect: PublicSubject | None = None,
+    credentials: CredentialStore | None = None,
+    now: Callable[[], datetime] | None = None,
+    wire: Wire = DEFAULT_WIRE,
+) -> AsyncIterator[Client]:
+    """The SDK's client for the agent at a URL, once the agent's card is trusted.
+
+    ::
+
+        async with trusted_client("https://agent.example", policy=policy) as client:
+            async for event in client.send_message(request):
+                ...
+
+    The client calls one endpoint of the verified card and nothing else. It stops with
+    ``call.verdict_over`` when the verdict's time is over: make a new one then. It does not fetch
+    the extended card, which the SDK would take unverified; see
+    :func:`cardsign.net.meet_extended`.
+
+    Args:
+        url: Of the card, or of its host.
+        policy: The verifier's trusted issuers.
+        memory: Their remembered states; a policy with first contact needs lasting ones.
+        expect: Whose card it must be; None: the issuer that the policy names for the URL.
+        credentials: The user's. One without an audience that belongs to the endpoint's origin is
+            sent there, as the verified card wants it.
+        now: The time, aware; None: the clock.
+        wire: How hosts are reached.
+
+    Raises:
+        CardNotTrusted: The card is not trusted, or cannot be judged now; nothing else was sent.
+        AgentCardResolutionError: The card is trusted, and the SDK cannot read it.
+        CallFailed: ``call.no_interface``: the card names no endpoint that can be called.
+        CredentialFault: The credential belongs elsewhere, or cannot be had; nothing was sent.
+        LocalFault: The memory is lost, corrupt or cannot be written: no verdict.
+    """
+    clock = now or _utc_now
+    try:
+        card = await adiscover(
+            url, policy=policy, memory=memory, now=clock(), expect=expect, wire=wire
+        )
+    except VerificationError as exc:
+        raise CardNotTrusted(exc) from exc
+    issuer = policy.find(expect or CardUrl(canonical(url)))
+    store = credentials or CredentialStore()
+    errand = errand_for_call(card.document, issuer, policy, store)
+    header = await in_thread(lambda: store.open(errand, card.document))
+    transport = _AtEndpoint(errand.endpoint, wire, ANSWER_SECONDS, streams_last_longer=True)
+    guard = _Guard(card, clock)
+    async with _http(transport, header) as client:
+        yield _sdk_client(client, card.document, errand.endpoint, guard)
+
+
+def errand_for_call(
+    payload: Mapping[str, Json],
+    issuer: Enrolment | None,
+    policy: Policy,
+    credentials: CredentialStore,
+) -> Errand:
+    """The endpoint of a verified card that is called, and the credential for it.
+
+    Args:
+        payload: ``VerifiedCard.document``, and nothing that was not verified.
+        issuer: Whose card it is, by the policy.
+        policy: The verifier's trusted issuers.
+        credentials: The user's.
+
+    Raises:
+        CallFailed: ``call.no_interface``: no endpoint can be called, or it lies outside the
+            issuer's origins.
+        CredentialFault: ``credential.elsewhere``.
+    """
+    endpoints = endpoints_of(payload, SPOKEN)
+    errand = credentials.for_call(issuer.name if issuer else "", endpoints)
+    url = errand.endpoint.for_messages()
+    if issuer is not None and is_outside(url, policy, issuer):
+        raise CallFailed(
+            "call.no_interface",
+            f"{url} lies outside the origins of {issuer.name}; nothing was sent",
+        )
+    return errand
+
+
 async def send_text(
     payload: Mapping[str, Json],
     endpoint: Endpoint,
     header: Header | None,
     text: str,
     *,
+    task: str = "",
+    context: str = "",
     wire: Wire = DEFAULT_WIRE,
     total_timeout: float = ANSWER_SECONDS,
 ) -> Reply:
@@ -125,6 +247,8 @@ async def send_text(
         endpoint: One of that payload's, of a generation in :data:`SPOKEN`.
         header: The credential for its origin, or None.
         text: Of one message of the user's.
+        task: The task that the message continues; empty for a new one.
+        context: The conversation that it belongs to; empty for a new one.
         wire: How it is reached.
         total_timeout: Seconds for all of it, a whole stream of events included.
 
@@ -132,30 +256,106 @@ async def send_text(
         The answer; where it repeats the credential as it was sent, that is masked.
 
     Raises:
-        CallFailed: ``call.no_interface``: the SDK cannot read the card; ``credential.refused``;
-            ``call.envelope``: an answer that could be read in two ways; ``call.error``: any other
-            that is none.
+        CallFailed: ``call.no_interface``: the SDK cannot read the card, or the agent speaks an
+            older A2A; ``credential.refused``; ``call.envelope``: an answer that could be read in
+            two ways; ``call.error``: any other answer that is none.
         FetchFailed: The peer could not be asked, or must not be.
     """
-    async with httpx.AsyncClient(
-        transport=_AtEndpoint(endpoint, wire, total_timeout),
-        auth=_Bound(header) if header else None,
-        timeout=httpx.Timeout(None),  # the transport's holds, over all of it
-        headers={"User-Agent": user_agent()},
-        trust_env=False,
-        follow_redirects=False,
-    ) as client:
+
+    async def send(client: Client) -> Reply:
+        message = new_text_message(
+            text, role=Role.ROLE_USER, task_id=task or None, context_id=context or None
+        )
+        async with aclosing(client.send_message(SendMessageRequest(message=message))) as events:
+            return await _gathered(events)
+
+    return await _called(payload, endpoint, header, send, wire, total_timeout)
+
+
+async def get_task(
+    payload: Mapping[str, Json],
+    endpoint: Endpoint,
+    header: Header | None,
+    task: str,
+    *,
+    wire: Wire = DEFAULT_WIRE,
+    total_timeout: float = ANSWER_SECONDS,
+) -> Reply:
+    """Ask for the present state of a task; arguments and errors as for :func:`send_text`."""
+
+    async def get(client: Client) -> Reply:
+        return _of_task(await client.get_task(GetTaskRequest(id=task)), task)
+
+    return await _called(payload, endpoint, header, get, wire, total_timeout)
+
+
+async def cancel_task(
+    payload: Mapping[str, Json],
+    endpoint: Endpoint,
+    header: Header | None,
+    task: str,
+    *,
+    wire: Wire = DEFAULT_WIRE,
+    total_timeout: float = ANSWER_SECONDS,
+) -> Reply:
+    """Cancel a task; arguments and errors as for :func:`send_text`."""
+
+    async def cancel(client: Client) -> Reply:
+        return _of_task(await client.cancel_task(CancelTaskRequest(id=task)), task)
+
+    return await _called(payload, endpoint, header, cancel, wire, total_timeout)
+
+
+async def _called(
+    payload: Mapping[str, Json],
+    endpoint: Endpoint,
+    header: Header | None,
+    work: Callable[[Client], Awaitable[Reply]],
+    wire: Wire,
+    total_timeout: float,
+) -> Reply:
+    """Make one call by a client of its own, within a time."""
+    async with _http(_AtEndpoint(endpoint, wire, total_timeout), header) as client:
         try:
             with unlogged():
                 async with asyncio.timeout(total_timeout):
-                    reply = await _said(client, _narrowed(payload, endpoint), endpoint, text)
+                    reply = await work(_sdk_client(client, payload, endpoint))
             return _masked(reply, header) if header else reply
+        except AgentCardResolutionError as exc:
+            failure: CallFailed | FetchFailed = CallFailed("call.no_interface", exc.message)
         except TimeoutError:
             message = f"{endpoint.url} did not answer in full within {total_timeout:g} s"
-            failure: CallFailed | FetchFailed = FetchFailed("fetch.timeout", message)
+            failure = FetchFailed("fetch.timeout", message)
         except _OF_THE_SDK as exc:
             failure = _failure(exc, endpoint, header)
     raise failure  # outside: an error of the SDK's or httpx's holds the request, and so its headers
+
+
+def _http(transport: _AtEndpoint, header: Header | None) -> httpx.AsyncClient:
+    """A client of httpx that reaches one endpoint, and adds the credential itself."""
+    return httpx.AsyncClient(
+        transport=transport,
+        auth=_Bound(header) if header else None,
+        timeout=httpx.Timeout(None),  # the transport's own limits hold
+        headers={"User-Agent": user_agent()},
+        trust_env=False,
+        follow_redirects=False,
+    )
+
+
+def _sdk_client(
+    client: httpx.AsyncClient,
+    payload: Mapping[str, Json],
+    endpoint: Endpoint,
+    *interceptors: ClientCallInterceptor,
+) -> Client:
+    """The SDK's client for one endpoint.
+
+    Raises:
+        AgentCardResolutionError: The SDK cannot read the card.
+    """
+    config = ClientConfig(httpx_client=client, supported_protocol_bindings=[endpoint.binding])
+    return ClientFactory(config).create(_narrowed(payload, endpoint), list(interceptors))
 
 
 def _masked(reply: Reply, header: Header) -> Reply:
@@ -167,13 +367,39 @@ def _masked(reply: Reply, header: Header) -> Reply:
     )
 
 
-async def _said(client: httpx.AsyncClient, card: AgentCard, endpoint: Endpoint, text: str) -> Reply:
-    config = ClientConfig(httpx_client=client, supported_protocol_bindings=[endpoint.binding])
-    message = new_text_message(text, role=Role.ROLE_USER)
-    request = SendMessageRequest(message=message)
-    peer = ClientFactory(config).create(card)
-    async with aclosing(peer.send_message(request)) as events:
-        return await _gathered(events)
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class _Guard(ClientCallInterceptor):  # type: ignore[misc]
+    """Stops calls that the verdict on the card does not carry."""
+
+    def __init__(self, card: VerifiedCard, now: Callable[[], datetime]) -> None:
+        self._card = card
+        self._now = now
+
+    async def before(self, args: BeforeArgs) -> None:
+        """Refuse a call before it is made.
+
+        Raises:
+            CallFailed: ``call.verdict_over``.
+            UsageFault: ``usage.invalid``: the extended card is asked for.
+        """
+        if args.method == "get_extended_agent_card":
+            raise UsageFault(
+                "usage.invalid",
+                "this client does not fetch extended cards: the SDK would take one unverified",
+                hint="Use cardsign fetch --extended, or cardsign.net.meet_extended.",
+            )
+        until = self._card.valid_until
+        if until is not None and until <= self._now():
+            raise CallFailed(
+                "call.verdict_over",
+                f"the verdict on this agent's card held until {until:%Y-%m-%d %H:%M:%S} UTC",
+            )
+
+    async def after(self, args: AfterArgs) -> None:
+        """Nothing: the transport below has read the answer."""
 
 
 class _AtEndpoint(AsyncGuardedTransport):
@@ -182,14 +408,21 @@ class _AtEndpoint(AsyncGuardedTransport):
     Of a stream of events the SDK alone reads what they hold.
     """
 
-    def __init__(self, endpoint: Endpoint, wire: Wire, total_timeout: float) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        wire: Wire,
+        total_timeout: float,
+        *,
+        streams_last_longer: bool = False,
+    ) -> None:
         super().__init__(
             wire,
             origins={endpoint.url.origin},
             max_bytes=MAX_ANSWER_BYTES,
             total_timeout=total_timeout,
-            event_idle_timeout=total_timeout,
-            event_total_timeout=total_timeout,
+            event_idle_timeout=EVENT_IDLE_SECONDS if streams_last_longer else total_timeout,
+            event_total_timeout=EVENT_TOTAL_SECONDS if streams_last_longer else total_timeout,
         )
         self._endpoint = endpoint
 
@@ -235,8 +468,17 @@ class _AtEndpoint(AsyncGuardedTransport):
         if self._endpoint.binding != JSONRPC:
             strict_object(untrusted_body, **limits)
             return
-        with suppress(PeerError):  # the SDK has the words for it
-            result_of(untrusted_body, json.loads(asked)["id"], **limits)
+        call = json.loads(asked)
+        try:
+            result_of(untrusted_body, call["id"], **limits)
+        except PeerError as exc:
+            if exc.rpc_code == METHOD_NOT_FOUND:
+                raise CallFailed(
+                    "call.no_interface",
+                    f"{self._endpoint.url} does not know {call['method']}; an agent that knows "
+                    "only tasks/send speaks A2A 0.2",
+                ) from None
+            # The SDK has the words for every other error.
 
 
 class _Bound(httpx.Auth):
@@ -256,10 +498,7 @@ class _Bound(httpx.Auth):
 
 def _narrowed(payload: Mapping[str, Json], endpoint: Endpoint) -> AgentCard:
     """The SDK's card with this one interface, so that nothing is left for it to choose."""
-    try:
-        card = sdk_card(payload)
-    except AgentCardResolutionError as exc:
-        raise CallFailed("call.no_interface", exc.message) from exc
+    card = sdk_card(payload)
     del card.supported_interfaces[:]
     card.supported_interfaces.append(
         AgentInterface(
@@ -306,11 +545,33 @@ async def _gathered(events: AsyncIterator[StreamResponse]) -> Reply:
     if not (task or artifacts):
         raise CallFailed("call.error", "the peer's answer has neither a message nor a task")
     made = [part for parts in artifacts.values() for part in parts]
-    text = "\n".join("".join(part.text for part in parts) for parts in artifacts.values())
-    if not text:
-        text = "\n".join(part.text for part in said if part.HasField("text"))
+    text = _text(artifacts.values(), said)
     is_final = state.removeprefix(_PREFIX) not in ("", *_ONGOING)
     return Reply(text, state, task, context, is_final, _mute(made or said))
+
+
+def _of_task(task: Task, asked: str) -> Reply:
+    """A task as it stands now.
+
+    Raises:
+        CallFailed: ``call.error``: the agent answered about another task.
+    """
+    if task.id != asked:
+        raise CallFailed("call.error", "the agent answered about another task than it was asked")
+    artifacts = [list(one.parts) for one in task.artifacts]
+    made = [part for parts in artifacts for part in parts]
+    said = list(task.status.message.parts) if task.status.HasField("message") else []
+    state = TaskState.Name(task.status.state)
+    is_final = state.removeprefix(_PREFIX) not in _ONGOING
+    return Reply(
+        _text(artifacts, said), state, task.id, task.context_id, is_final, _mute(made or said)
+    )
+
+
+def _text(artifacts: Iterable[Iterable[Part]], said: Iterable[Part]) -> str:
+    """The text of the artifacts; where they have none, that of the status."""
+    text = "\n".join("".join(part.text for part in parts) for parts in artifacts)
+    return text or "\n".join(part.text for part in said if part.HasField("text"))
 
 
 def _mute(parts: Iterable[Part]) -> int:
@@ -335,6 +596,9 @@ def _failure(
         if isinstance(below, GuardRefused) and isinstance(below.__cause__, FetchFailed):
             return below.__cause__
         if isinstance(below, httpx.HTTPStatusError):
+            status = below.response.status_code
+            if isinstance(exc, _OF_THE_AGENT) and status not in UNAUTHORISED:
+                break  # its body says more than its status
             return _of_status(below.response, endpoint, header)
         below = below.__cause__
     shown = header.quotable(str(exc)) if header else quotable(str(exc))

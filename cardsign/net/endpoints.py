@@ -97,13 +97,13 @@ def endpoints_of(
     Raises:
         CallFailed: ``call.no_interface``: none is left.
     """
-    readable = map(_readable, current_interfaces(payload))
-    found = tuple(one for one in readable if one is not None and one.generation in spoken)
+    readable = [one for one in map(_readable, current_interfaces(payload)) if one is not None]
+    found = tuple(one for one in readable if one.generation in spoken)
     if not found:
-        raise CallFailed(
-            "call.no_interface",
-            f"the card names no interface of A2A {', '.join(spoken)} over {' or '.join(BINDINGS)}",
-        )
+        older = ", ".join(sorted({one.generation for one in readable}))
+        what = f"the agent speaks A2A {older}" if older else "no endpoint of the card can be called"
+        wanted = f"A2A {', '.join(spoken)} over {' or '.join(BINDINGS)}"
+        raise CallFailed("call.no_interface", f"{what}; {wanted} is needed here")
     return found
 
 

@@ -355,7 +355,7 @@ def meet_extended(
     enrolment = ground.policy.find(subject)
     if enrolment is None:
         raise VerificationError.of(public.report)
-    if not declares_extended_card(payload):
+    if not declares_extended_card(payload, any_spelling=True):
         raise CallFailed("call.no_extended", f"the card at {public.url} declares no extended card")
     errand = credentials.for_extended(enrolment.name, endpoints_of(payload), audience)
     url = extended_url(errand.endpoint)

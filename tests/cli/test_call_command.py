@@ -64,9 +64,10 @@ class Called:
     agent: SdkAgent
     cardsign: Cardsign
 
-    def __call__(self, text: str, *options: str, stdin: bytes = b"") -> Ended:
+    def __call__(self, *words: str, stdin: bytes = b"") -> Ended:
         url = f"http://127.0.0.1:{self.agent.port}"
-        command = ("call", url, text, "--insecure-loopback-http", "--timeout", "30", *options)
+        timeout = () if "--timeout" in words else ("--timeout", "30")
+        command = ("call", url, *words, "--insecure-loopback-http", *timeout)
         ended = self.cardsign(*command, stdin=stdin, TIDES_TOKEN=TOKEN)
         assert TOKEN not in ended.text + ended.err
         return ended
@@ -136,6 +137,91 @@ def test_O19_states_and_errors_are_shown(running: Any) -> None:
             "final": True,
             "unshown_parts": 0,
         }
+
+
+@pytest.mark.needs_a2a
+@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
+def test_O19_a_task_that_waits_is_answered(running: Any, how: dict[str, Any]) -> None:
+    """By the command that stderr names; its result can be had again, and nobody else's."""
+    with running(**how) as call:
+        asked = call("ask me")
+        command = asked.err.partition("answer it: cardsign call ")[2].split()
+        assert command[1:3] == ["TEXT", "--task"]
+        answered = call("Brest", *command[2:])
+        assert (answered.status, answered.text, answered.err) == (0, "noon at Brest\n", "")
+
+        task = command[3]
+        got = call("--task", task, "--get", "--json").json
+        assert (got["task"], got["state"], got["text"], got["final"]) == (
+            task,
+            "TASK_STATE_COMPLETED",
+            "noon at Brest",
+            True,
+        )
+        assert call("--task", task, "--get").text == "noon at Brest\n"
+        for unknown in (("--get",), ("--cancel",)):
+            ended = call("--task", "nobodys", *unknown)
+            assert (ended.status, "call.error" in ended.err) == (3, True)
+
+
+@pytest.mark.needs_a2a
+@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
+def test_O19_a_task_at_work_is_canceled(running: Any, how: dict[str, Any]) -> None:
+    """That is a success; what it came to afterwards is no answer, and twice is an error."""
+    with running(**how) as call:
+        waiting = call("ask me", "--json").json
+        canceled = call("--task", waiting["task"], "--cancel")
+        assert (canceled.status, canceled.text) == (0, "")
+        assert f"task {waiting['task']} is TASK_STATE_CANCELED" in canceled.err
+        got = call("--task", waiting["task"], "--get")
+        assert (got.status, "call.task_failed" in got.err) == (3, True)
+        again = call("--task", waiting["task"], "--cancel")
+        assert (again.status, "call.error" in again.err) == (3, True)
+
+
+@pytest.mark.needs_a2a
+def test_O19_a_conversation_goes_on(running: Any) -> None:
+    """The second message is of the same context, and of a new task."""
+    with running() as call:
+        first = call("work", "--json").json
+        second = call("work", "--json", "--context", first["context"]).json
+        other = call("work", "--json").json
+        assert second["context"] == first["context"]
+        assert len({first["task"], second["task"], other["task"]}) == 3
+        assert other["context"] != first["context"]
+
+
+MISUSES: dict[str, tuple[str, ...]] = {
+    "neither text nor task": (),
+    "two calls": ("--task", "t", "--get", "--cancel"),
+    "no task to get": ("--get",),
+    "no task to cancel": ("--cancel",),
+    "a text with --get": ("hello", "--task", "t", "--get"),
+    "a context with --cancel": ("--task", "t", "--context", "c", "--cancel"),
+    "a task elsewhere": ("hello", "--task", "../../admin"),
+    "a context with a line": ("hello", "--context", "c\nd"),
+}
+
+
+@pytest.mark.needs_a2a
+@pytest.mark.parametrize("words", MISUSES.values(), ids=MISUSES)
+def test_O19_what_contradicts_itself(cardsign: Cardsign, words: tuple[str, ...]) -> None:
+    """Before anybody is asked; the message names the option."""
+    ended = cardsign("call", "https://tides.example", *words)
+    assert (ended.status, "usage." in ended.err) == (2, True)
+    assert ("--" in ended.err) or ("TEXT" in ended.err)
+
+
+@pytest.mark.needs_a2a
+def test_O19_an_agent_of_A2A_0_2_is_named(running: Any) -> None:
+    """Its card says so, or else its answer to a method that it does not know."""
+    with running(version="0.2.6") as call:
+        ended = call("hello")
+        assert (ended.status, "the agent speaks A2A 0.2; A2A 1.0, 0.3 over" in ended.err) == (
+            3,
+            True,
+        )
+        assert set(call.agent.paths) == {"/.well-known/agent-card.json"}
 
 
 @pytest.mark.needs_a2a

@@ -147,6 +147,7 @@ HOSTILE: dict[str, tuple[Answer, str]] = {
     ),
     "an error with escapes": (error("\x1b[2J\u202e gone"), "call.error"),
     "an error of A2A": (error("no such task", -32001), "call.error"),
+    "a method of another A2A": (error("Method not found", -32601), "call.no_interface"),
     "an error without a code": (rpc(lambda r: {"error": {}}), "call.envelope"),
     "a broken server": (http(b"{}", status="500 No"), "fetch.status"),
     "no JSON": (http(b"<html>"), "call.envelope"),

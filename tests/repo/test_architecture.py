@@ -38,7 +38,7 @@ ROWS = (
     ("__main__",),
 )
 RANK = {room: rank for rank, row in enumerate(ROWS) for room in row}
-OUTERMOST = ("cardsign.cli", "cardsign.server")
+OUTERMOST = ("cardsign.cli", "cardsign.server", "cardsign.integrations")
 
 #: Who may import what comes from elsewhere; a module stands for what is below it as well.
 BORDERS = {
@@ -155,7 +155,7 @@ def _broad(caught: ast.expr) -> bool:
 
 
 def clock_readers(trees: Trees) -> list[str]:
-    """Where the clock is asked below cli and server, instead of being an argument."""
+    """Where the clock is asked below the outermost rooms, instead of being an argument."""
     return [
         f"{module}, line {node.lineno}"
         for module, tree in _inner(trees)

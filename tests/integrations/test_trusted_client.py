@@ -1,0 +1,218 @@
+"""`trusted_client`: a2a-sdk's own client, for an agent whose card is trusted, and for no other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from internet import Answer, Host, Network, Request
+from peers import LOCAL, http
+
+from cardsign.errors import CallFailed, CredentialFault, UsageFault
+from cardsign.jose import JwkSet
+from cardsign.net import Credential, CredentialSource, CredentialStore
+from cardsign.trust import Enrolment, KeysAnchor, Policy
+from cardsign.urls import parse_origin, parse_place
+from tests.integrations.sdk_agent import sdk_agent
+from tests.jose.statement_making import key
+from tests.publications import PUBLIC, sign
+from tests.support import put
+
+pytestmark = pytest.mark.needs_a2a
+
+HOST = "https://tides.example"
+PATH = "/.well-known/agent-card.json"
+TOKEN = "tok-71c0de5512"
+MESSAGE = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "at noon"}]}}
+SECURED = {
+    **PUBLIC,
+    "securitySchemes": {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+    "securityRequirements": [{"schemes": {"harbour": {"list": []}}}],
+}
+
+
+def policy(place: str = HOST) -> Policy:
+    """The agent, by its key."""
+    anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
+    return Policy((Enrolment("tides", anchor, (parse_place(place),), freshness="waived"),))
+
+
+def answer(request: Request) -> bytes:
+    """An agent that has one answer."""
+    call = json.loads(request.body)
+    return http(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": MESSAGE}).encode())
+
+
+def told(client: Any, text: str = "when?") -> Any:
+    """Send a text by the SDK's client; the text of its last answer."""
+    from a2a.helpers import get_message_text, new_text_message
+    from a2a.types import Role, SendMessageRequest
+
+    async def ask() -> str:
+        message = new_text_message(text, role=Role.ROLE_USER)
+        found = ""
+        async for event in client.send_message(SendMessageRequest(message=message)):
+            found = get_message_text(event.message)
+        return found
+
+    return ask()
+
+
+def talk(network: Network, use: Any = told, **how: Any) -> Any:
+    """Use a trusted client of the agent."""
+    from cardsign.integrations import trusted_client
+
+    async def run() -> Any:
+        given = {"policy": policy(), "wire": network.wire(), **how}
+        async with trusted_client(HOST, **given) as client:
+            return await use(client)
+
+    return asyncio.run(run())
+
+
+def serve(network: Network, card: bytes, agent: Answer = answer) -> Host:
+    return network.host("tides.example", {PATH: http(card), "/a2a": agent})
+
+
+def test_a_trusted_agent_answers(network: Network) -> None:
+    """The client is the SDK's; what it asks is the endpoint of the verified card."""
+    from a2a.client import Client
+
+    host = serve(network, sign(PUBLIC, key("card")))
+
+    async def use(client: Client) -> str:
+        assert isinstance(client, Client)
+        first = await told(client)
+        return first + ", " + await told(client, "and then?")
+
+    assert talk(network, use) == "at noon, at noon"
+    assert host.targets == [f"GET {PATH}", "POST /a2a", "POST /a2a"]
+
+
+def test_a_real_agent_of_the_sdk() -> None:
+    """On loopback, by its own server: a message, and a task with its stream of events."""
+    from a2a.helpers import new_text_message
+    from a2a.types import Role, SendMessageRequest, TaskState
+
+    from cardsign.integrations import trusted_client
+
+    def card_at(port: int) -> dict[str, Any]:
+        url = f"http://127.0.0.1:{port}/a2a"
+        one = {**PUBLIC["supportedInterfaces"][0], "url": url}
+        return {**PUBLIC, "supportedInterfaces": [one], "capabilities": {"streaming": True}}
+
+    async def run(origin: str) -> tuple[str, str]:
+        async with trusted_client(origin, policy=policy(origin), wire=LOCAL) as client:
+            said = await told(client, "hello")
+            request = SendMessageRequest(message=new_text_message("work", role=Role.ROLE_USER))
+            states = [
+                event.status_update.status.state
+                async for event in client.send_message(request)
+                if event.HasField("status_update")
+            ]
+            return said, TaskState.Name(states[-1])
+
+    with sdk_agent(card_at, lambda card: sign(card, key("card"))) as agent:
+        said = asyncio.run(run(f"http://127.0.0.1:{agent.port}"))
+    assert said == ("you said: hello", "TASK_STATE_COMPLETED")
+
+
+def edited() -> bytes:
+    return json.dumps({**json.loads(sign(PUBLIC, key("card"))), "description": "Pay me."}).encode()
+
+
+REFUSED = {
+    "an edited card": (edited(), "sig.bad"),
+    "a stranger's card": (sign(PUBLIC, key("mallory")), "key.unknown"),
+    "an unsigned card": (json.dumps(PUBLIC).encode(), "sig.none"),
+    "an interface elsewhere": (
+        sign(put(PUBLIC, "/supportedInterfaces/0/url", "https://evil.example/a2a"), key("card")),
+        "card.origin_mismatch",
+    ),
+}
+
+
+@pytest.mark.parametrize(("card", "code"), REFUSED.values(), ids=REFUSED)
+def test_no_other_agent_is_called(card: bytes, code: str, network: Network) -> None:
+    """Nothing but the card is asked for, and no credential is sent."""
+    from a2a.client.errors import AgentCardResolutionError
+
+    from cardsign.integrations import CardNotTrusted
+
+    network.host("evil.example", answer)
+    host = serve(network, card)
+    with pytest.raises(CardNotTrusted) as caught:
+        talk(network, credentials=store(HOST))
+    assert isinstance(caught.value, AgentCardResolutionError)
+    assert code in [reason.code for reason in caught.value.report.reasons]
+    assert set(host.targets) == {f"GET {PATH}"}
+    assert network.told(TOKEN.encode()) == set()
+    assert "evil.example" not in network.names
+
+
+def store(origin: str) -> CredentialStore:
+    source = CredentialSource.parse("env:TIDES")
+    return CredentialStore((Credential("tides", parse_origin(origin), source),), {"TIDES": TOKEN})
+
+
+def test_the_credential_goes_to_its_own_origin(network: Network) -> None:
+    """As the verified card wants it; where it belongs elsewhere, the agent is not called."""
+    host = serve(network, sign(SECURED, key("card")))
+    assert talk(network, credentials=store(HOST)) == "at noon"
+    assert [one.headers.get("authorization") for one in host.requests] == [None, f"Bearer {TOKEN}"]
+
+    network.forget()
+    with pytest.raises(CredentialFault, match="belongs to https://other"):
+        talk(network, credentials=store("https://other.example"))
+    assert host.targets == [f"GET {PATH}"]
+
+
+def test_a_redirect_is_an_error(network: Network) -> None:
+    """The client follows nobody."""
+    elsewhere = http(b"", status="307 There", location="https://evil.example/a2a")
+    network.host("evil.example", answer)
+    serve(network, sign(PUBLIC, key("card")), elsewhere)
+    with pytest.raises(Exception, match="307"):
+        talk(network, credentials=store(HOST))
+    assert "evil.example" not in network.names
+
+
+def test_the_extended_card_is_not_fetched_unverified(network: Network) -> None:
+    """The SDK would take it in place of the verified one."""
+    from a2a.types import GetExtendedAgentCardRequest
+
+    card = {**PUBLIC, "capabilities": {"extendedAgentCard": True}}
+    host = serve(network, sign(card, key("card")))
+
+    async def use(client: Any) -> None:
+        await client.get_extended_agent_card(GetExtendedAgentCardRequest())
+
+    with pytest.raises(UsageFault, match="extended"):
+        talk(network, use)
+    assert host.targets == [f"GET {PATH}"]
+
+
+def test_the_client_ends_with_the_verdict(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later call would rest on a card that may be revoked by then."""
+    from cardsign.integrations import calling
+
+    host = serve(network, sign(PUBLIC, key("card")))
+    begun = datetime(2026, 3, 1, tzinfo=UTC)
+    times = [begun, begun, begun + timedelta(hours=2)]
+    monkeypatch.setattr(  # pinned keys set no end, so this verdict is given one
+        calling.VerifiedCard, "valid_until", property(lambda card: begun + timedelta(hours=1))
+    )
+
+    async def use(client: Any) -> None:
+        assert await told(client) == "at noon"
+        await told(client)
+
+    with pytest.raises(CallFailed) as caught:
+        talk(network, use, now=lambda: times.pop(0))
+    assert caught.value.code == "call.verdict_over"
+    assert host.targets == [f"GET {PATH}", "POST /a2a"]
