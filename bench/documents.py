@@ -8,9 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign import Enrolment, KeysetAnchor, KeysetId, parse_place
+from cardsign.statements import KeysetId
 from cardsign.testing import FakeIssuer, digest_of
-from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH
+from cardsign.trust import Enrolment, KeysetAnchor
+from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DAY: Final = 24 * 60 * 60

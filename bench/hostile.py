@@ -19,7 +19,7 @@ from cardsign.verify import examine_card
 from tests.hostile import KEY, SHAPES, card
 
 _JWKS: Final = JwkSet.of([KEY.public])
-_POLICY: Final = Policy.holder_of_keys(_JWKS, name="them", accept="sdk")
+_POLICY: Final = Policy.from_jwks(_JWKS, name="them", accept="sdk")
 _NOW: Final = datetime(2026, 7, 1, tzinfo=UTC)
 
 READERS: Final[dict[str, Callable[[bytes], object]]] = {

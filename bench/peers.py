@@ -26,11 +26,11 @@ from unittest.mock import patch
 from documents import Issuer, issuer_at
 from measuring import Broken, Times, in_turns
 
-from cardsign import DirectoryStates, Policy
+from cardsign import Policy
 from cardsign.jose import PublicKey
 from cardsign.net import Asker, Discoverer, FetchPolicy, Wire
 from cardsign.statements import GoodSignatures, envelope
-from cardsign.trust import IssuerState
+from cardsign.trust import DirectoryStates, IssuerState
 
 SIDE_BY_SIDE: Final = "side by side"
 ONE_BY_ONE: Final = "one after the other"
@@ -128,7 +128,7 @@ def cold_verifier(issuers: Sequence[Issuer]) -> Iterator[Verifier]:
     with TemporaryDirectory(prefix="cardsign-bench-") as folder, ExitStack() as stack:
         memory = DirectoryStates(Path(folder) / "state")
         for enrolment in enrolments:
-            memory.create(enrolment, IssuerState.begin(enrolment))
+            memory.begin(enrolment, IssuerState.begin(enrolment))
         verifier: Verifier
 
         def now() -> datetime:

@@ -23,17 +23,10 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey
 from measuring import Broken, Times, Turn, cpu_seconds, in_turns
 
-from cardsign import (
-    Holder,
-    JwkSet,
-    NotTrusted,
-    Policy,
-    PrivateKey,
-    VerdictCache,
-    sign_card,
-    verify_card,
-)
+from cardsign import JwkSet, NotTrusted, Policy, PrivateKey, sign_card
 from cardsign.jose import encode
+from cardsign.trust import Holder
+from cardsign.verify import VerdictCache, examine_card, trusted_card
 
 BARE: Final = "the bare primitive"
 CARDSIGN: Final = "cardsign"
@@ -114,11 +107,12 @@ class Case:
 def verifying(case: Case, sdk: Sdk | None, rounds: int) -> Times:
     """How long it takes from the bytes of a card to a verdict; seconds of CPU."""
     signed, key = case.signed, case.key.public
-    policy = Policy.holder_of_keys(JwkSet.of([key]), name="bench")
+    policy = Policy.from_jwks(JwkSet.of([key]), name="bench")
     now, seen = datetime.now(UTC), VerdictCache()
 
     def ours(untrusted_bytes: bytes = signed, cache: VerdictCache | None = None) -> None:
-        verify_card(untrusted_bytes, expect=Holder(), policy=policy, now=now, cache=cache)
+        report = examine_card(untrusted_bytes, expect=Holder(), policy=policy, now=now, cache=cache)
+        trusted_card(report)
 
     public = ECKey.import_key(case.jwk(private=False))
     _refuses(ours, _changed(signed), NotTrusted)

@@ -63,7 +63,7 @@ def check_as_an_outsider(signed: bytes, signers: Sequence[Signer], *, force: boo
         SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
     """
     jwks = JwkSet.of(signer.public for signer in signers)
-    policy = Policy.holder_of_keys(jwks, name="the signer")
+    policy = Policy.from_jwks(jwks, name="the signer")
     report = examine_card(signed, expect=_expectation(signed), policy=policy, now=_ANY_TIME)
     answers = report.answers
     complete = (answers.integrity, answers.complete) == ("yes", "yes")
@@ -145,12 +145,9 @@ class _Planned:
     typ: str
 
 
-def sign_card(
-    document: bytes,
-    signers: Sequence[Signer],
-    *,
-    profiles: tuple[ProfileName, ...] = DEFAULT_PROFILES,
-) -> bytes:
+def sign_with_notes(
+    document: bytes, signers: Sequence[Signer], options: SigningOptions
+) -> SignedCard:
     """Sign a card for every profile whose payload differs, with every signer.
 
     Only `signatures` is replaced; signatures by the same keys are, others are kept last. A
@@ -159,29 +156,17 @@ def sign_card(
     Args:
         document: The card, UTF-8 JSON.
         signers: The active keys, older first.
-        profiles: Profiles to serve; ``served-as-is`` is always among them.
+        options: How it is to be signed.
 
     Raises:
         JsonRefused, CardRefused: The bytes are no Agent Card that can be read one way only,
-            or a schema member has the wrong JSON type; ``extended.marker``.
+            or a schema member has the wrong JSON type; ``extended.marker``;
+            ``card.missing_required`` under `strict`.
         KeyRefused: ``jwks.duplicate_kid``: two signers' keys cannot be told apart.
         SigningRefused: ``sign.no_key``, ``sign.too_many``, ``sign.header_too_long``,
             ``sign.self_check``, or the code for which a reader refuses the result.
         SignerFault: A signer failed, or answered with another key's signature.
-        UsageFault: A profile is none of the default ones.
-    """
-    return sign_with_notes(document, signers, SigningOptions(profiles=profiles)).document
-
-
-def sign_with_notes(
-    document: bytes, signers: Sequence[Signer], options: SigningOptions
-) -> SignedCard:
-    """Sign a card and say what else there is to know; see :func:`sign_card`.
-
-    Raises:
-        CardRefused: Also ``card.missing_required`` under `strict`.
-        UsageFault: Also if `compat` names what is none of :data:`COMPAT_PROFILES`.
-        Everything that :func:`sign_card` raises.
+        UsageFault: `profiles` or `compat` names what cannot be chosen there.
     """
     if not signers:
         raise SigningRefused("sign.no_key", "no key to sign with was given")

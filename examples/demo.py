@@ -17,8 +17,8 @@ import httpx
 from rotation import keys_that_change
 from telling import REFUSAL, cardsign, console, expect, say, serving, tell
 
-from cardsign import Holder, JwkSet, Policy, verify_card
-from cardsign.trust import Extended
+from cardsign import Policy, verify_card
+from cardsign.trust import Extended, Holder
 
 CARDS = Path(__file__).parent / "cards"
 #: The id of the partners, whom the extended card is for; random, so that it cannot be guessed.
@@ -96,9 +96,8 @@ def ask_for_the_extended_card(address: str) -> None:
     say(f"{answer.status_code}, skills that the public card lacks: {sorted(more)}")
     expect(answer.status_code == 200 and bool(more), "the extended card says more")
     Path("received-extended.json").write_bytes(answer.content)
-    policy = Policy.holder_of_keys(JwkSet.from_bytes(Path("jwks.json").read_bytes()), name="keys")
-    asked_for = Extended(Holder(), PARTNERS)
-    verify_card(answer.content, expect=asked_for, policy=policy, now=datetime.now(UTC))
+    policy = Policy.from_jwks(Path("jwks.json").read_bytes())
+    verify_card(answer.content, policy=policy, expect=Extended(Holder(), PARTNERS))
     say("trusted as the extended card of the partners")
     tell("   and nobody takes it for the public card")
     cardsign("verify", "received-extended.json", "--jwks", "jwks.json", status=1, only=REFUSAL)

@@ -18,17 +18,10 @@ from pathlib import Path
 import httpx
 from fastapi import FastAPI, HTTPException, Request, Response
 
-from cardsign import (
-    Asker,
-    AsyncGuardedTransport,
-    DirectoryStates,
-    Discoverer,
-    VerificationError,
-    Wire,
-    endpoints_of,
-    read_policy,
-)
+from cardsign import Discoverer, VerificationError
 from cardsign.errors import CallFailed
+from cardsign.net import Asker, AsyncGuardedTransport, Wire, endpoints_of
+from cardsign.trust import DirectoryStates, read_policy
 
 CARD_PATH = "/.well-known/agent-card.json"
 

@@ -11,23 +11,14 @@ from __future__ import annotations
 
 import sys
 import uuid
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from cardsign import (
-    GuardedTransport,
-    Holder,
-    JwkSet,
-    Policy,
-    TransientStates,
-    Wire,
-    discover,
-    endpoints_of,
-)
+from cardsign import Policy, discover
 from cardsign.errors import CallFailed
+from cardsign.net import GuardedTransport, Wire, endpoints_of
 
 
 def ask(url: str, jwks: bytes, text: str, wire: Wire | None = None) -> dict[str, Any]:
@@ -40,9 +31,7 @@ def ask(url: str, jwks: bytes, text: str, wire: Wire | None = None) -> dict[str,
         ValueError: It answered an error, or what is no answer to a JSON-RPC call.
     """
     wire = wire or Wire()
-    policy = Policy.holder_of_keys(JwkSet.from_bytes(jwks), name="agent")
-    memory, now = TransientStates(), datetime.now(UTC)
-    card = discover(url, policy=policy, memory=memory, now=now, expect=Holder(), wire=wire)
+    card = discover(url, policy=Policy.from_jwks(jwks), wire=wire)
 
     spoken = [one for one in endpoints_of(card.document, ["1.0"]) if one.binding == "JSONRPC"]
     if not spoken:

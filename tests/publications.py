@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from cardsign import sign_card
 from cardsign.card import ExtendedMarker, with_marker
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.publish import Generation, publish_generation
-from cardsign.sign import sign_card
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 

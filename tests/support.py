@@ -168,7 +168,7 @@ def trusting(*keys: PrivateKey, profiles: tuple[str, ...] = FULL_PROFILES) -> Po
     """The policy that pins these keys and waives freshness."""
     jwks = JwkSet.of(key.public for key in keys)
     accept: Accept = "full" if set(profiles) <= set(FULL_PROFILES) else "sdk"
-    return Policy.holder_of_keys(jwks, name="the harbour", accept=accept, only=profiles)
+    return Policy.from_jwks(jwks, name="the harbour", accept=accept, only=profiles)
 
 
 def examine(

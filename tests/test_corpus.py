@@ -334,7 +334,7 @@ def test_real_signatures_are_recognised(real: str, corpus: Files, shared: Path) 
     """With their published keys, under the profile that their signer had in mind."""
     verdict, profiles = SIGNED_BY_OTHERS[real]
     card = json.loads(corpus[real])
-    policy = Policy.holder_of_keys(public_keys(shared, real, card), name="the publisher")
+    policy = Policy.from_jwks(public_keys(shared, real, card), name="the publisher")
 
     report = examine_card(corpus[real], expect=Holder(), policy=policy, now=NOW)
 
@@ -348,7 +348,7 @@ def test_real_signatures_are_recognised(real: str, corpus: Files, shared: Path) 
 def test_edits_of_cards_with_real_signatures(real: str, corpus: Files, shared: Path) -> None:
     """The same decision holds for what others signed, with one signature or two."""
     card = json.loads(corpus[real])
-    policy = Policy.holder_of_keys(public_keys(shared, real, card), name="the publisher")
+    policy = Policy.from_jwks(public_keys(shared, real, card), name="the publisher")
     signed_profiles = {profiles[0] for profiles in SIGNED_BY_OTHERS[real][1]}
     before = {profile: canonicalize(card, profile).data for profile in signed_profiles}
     verdicts = set()

@@ -29,7 +29,7 @@ def test_our_verifier_agrees_with_the_vector(path: Path) -> None:
     """Verdict, every signature's verdict, the weightiest reason, coverage."""
     vector = _read(path)
     jwks = JwkSet.from_bytes(json.dumps(vector["jwks"]).encode())
-    policy = Policy.holder_of_keys(
+    policy = Policy.from_jwks(
         jwks, name="the vector's keys", accept="sdk", only=tuple(vector["accepted_profiles"])
     )
     card = base64.b64decode(vector["card_base64"], validate=True)

@@ -24,6 +24,7 @@ from support import (
     without,
 )
 
+from cardsign import sign_card
 from cardsign.card import (
     CARD_0_3,
     CARD_1_0,
@@ -38,7 +39,7 @@ from cardsign.card import (
 )
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
 from cardsign.jose import PrivateKey, base64url
-from cardsign.sign import SigningOptions, sign_card, sign_with_notes
+from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.verify import Report
 from tests.card.plain_coverage import destinations
 

@@ -202,7 +202,7 @@ def test_each_published_card_is_trusted_by_the_published_key_set(
     """A peer who has nothing but the published files reaches `trusted`."""
     generation = publish_cards(directory, key, PUBLIC, "staff")
 
-    policy = Policy.holder_of_keys(JwkSet.from_bytes(generation.jwks), name="peer")
+    policy = Policy.from_jwks(JwkSet.from_bytes(generation.jwks), name="peer")
     for card, expect in (
         (generation.card, Holder()),
         (generation.extended["staff"], Extended(Holder(), "staff")),

@@ -22,9 +22,7 @@ from flask.testing import FlaskClient
 from publications import NOW, PUBLIC, publish_cards, with_skill
 
 from cardsign import (
-    Card,
     CardRefused,
-    Holder,
     JsonRefused,
     JwkSet,
     Policy,
@@ -33,13 +31,13 @@ from cardsign import (
     sign_card,
     verify_card,
 )
-from cardsign.card import MAX_CARD_BYTES
+from cardsign.card import MAX_CARD_BYTES, Card
 from cardsign.cli import command_line as cli
 from cardsign.errors import FetchFailed
 from cardsign.jose import read_entry
 from cardsign.net import Asker, FetchPolicy, Wire, fetch_document
 from cardsign.server import MAX_REQUEST_BYTES, ServerConfig, TokenTable, create_app, create_token
-from cardsign.trust import FetchResult
+from cardsign.trust import FetchResult, Holder
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 # --------------------------------------------------------------------------- serving
@@ -148,7 +146,7 @@ def test_G11_a_single_signature_block_is_refused_and_explained(alice: PrivateKey
     """It is never taken for a signature, never converted, and the way out is named."""
     block = {"algorithm": "RS256", "keyId": "key-001", "value": "AAAA"}
     card = json.dumps({**PUBLIC, "signature": block}).encode()
-    policy = Policy.holder_of_keys(JwkSet.of([alice.public]), name="alice")
+    policy = Policy.from_jwks(JwkSet.of([alice.public]), name="alice")
     report = examine_card(card, expect=Holder(), policy=policy, now=NOW)
     assert report.verdict == "untrusted"
     assert [reason.code for reason in report.reasons] == ["sig.none", "card.single_signature_block"]
@@ -163,7 +161,7 @@ def test_G12_RS256_with_a_name_of_the_issuers_own() -> None:
     signed = sign_card(json.dumps(PUBLIC).encode(), [key])
     header = read_entry(Card.from_bytes(signed).signatures[0]).header
     assert (header.alg, header.kid) == ("RS256", "key-001")
-    policy = Policy.holder_of_keys(JwkSet.of([key.public]), name="issuer")
+    policy = Policy.from_jwks(JwkSet.of([key.public]), name="issuer")
     verify_card(signed, expect=Holder(), policy=policy, now=NOW)
 
 

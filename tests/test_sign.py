@@ -24,6 +24,7 @@ from support import (
     without,
 )
 
+from cardsign import sign_card
 from cardsign.card import DEFAULT_PROFILES, MAX_CARD_BYTES, MAX_DEPTH, canonicalize
 from cardsign.errors import (
     CardRefused,
@@ -35,13 +36,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, PublicKey, base64url, read_entry
-from cardsign.sign import (
-    SignedCard,
-    SigningOptions,
-    check_as_an_outsider,
-    sign_card,
-    sign_with_notes,
-)
+from cardsign.sign import SignedCard, SigningOptions, check_as_an_outsider, sign_with_notes
 
 CARDS = {
     "portable": PORTABLE,

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
 
+from cardsign import sign_card
 from cardsign.card import FULL_PROFILES, Card, ExtendedMarker, Payloads, find_marker, with_marker
 from cardsign.errors import CardRefused
 from cardsign.jose import PrivateKey, read_entry
-from cardsign.sign import SignedCard, SigningOptions, sign_card, sign_with_notes
+from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
 from cardsign.verify import matching_payloads
 
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)

@@ -49,7 +49,7 @@ def jwks(shared: Path) -> JwkSet:
 
 def verdict(card: dict[str, Any], jwks: JwkSet, *profiles: str) -> Report:
     """The verdict of who pins the key and accepts these profiles."""
-    policy = Policy.holder_of_keys(jwks, name="x", accept="sdk", only=profiles or DEFAULT_PROFILES)
+    policy = Policy.from_jwks(jwks, name="x", accept="sdk", only=profiles or DEFAULT_PROFILES)
     return examine_card(dump(card), expect=Holder(), policy=policy, now=NOW)
 
 

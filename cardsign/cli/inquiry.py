@@ -430,7 +430,7 @@ def _pinning(jwks: JwkSet, named: Named) -> Policy:
     name = holder if named.origin is None else f"{holder}, at {named.origin}"
     accept = named.accept or "full"
     only = _only(named.profiles, accept, "full signatures count by default")
-    return Policy.holder_of_keys(jwks, name=name, origin=named.origin, accept=accept, only=only)
+    return Policy.from_jwks(jwks, name=name, origin=named.origin, accept=accept, only=only)
 
 
 def _answered(enrolment: Enrolment, untrusted_jwks: bytes, evidence: Evidence) -> Evidence:

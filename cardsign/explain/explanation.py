@@ -143,7 +143,7 @@ def _profiles(
 def _signatures(
     reading: Reading, known: Payloads, payloads: Mapping[ProfileName, Payload], jwks: JwkSet | None
 ) -> Iterator[SignatureExplanation]:
-    policy = Policy() if jwks is None else Policy.holder_of_keys(jwks, name=_HOLDER)
+    policy = Policy() if jwks is None else Policy.from_jwks(jwks, name=_HOLDER)
     expect = Holder()
     trust = _trust_in(policy.find(expect))
     for index, entry in enumerate(reading.signatures):

@@ -18,15 +18,14 @@ import httpx
 
 from cardsign.card.canonical import DEFAULT_PROFILES, ProfileName
 from cardsign.card.document import Card
-from cardsign.card.strictjson import Json
 from cardsign.jose.jws import Signer
 from cardsign.net.discovery import Discoverer
-from cardsign.sign import sign_card
+from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust.policy import Expectation, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
-from cardsign.verify.report import Report, VerificationError
-from cardsign.verify.verdict import verify_card
+from cardsign.verify.report import Report, VerificationError, trusted_card
+from cardsign.verify.verdict import examine_card
 
 try:
     from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
@@ -115,7 +114,7 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         return sdk_card(card.document)
 
 
-def sdk_card(payload: Mapping[str, Json]) -> AgentCard:
+def sdk_card(payload: Mapping[str, object]) -> AgentCard:
     """The SDK's card of a verified payload.
 
     Args:
@@ -157,7 +156,8 @@ def signature_verifier(
     Returns:
         A function that returns for a trusted card. Else it raises ``NoSignatureError`` or
         ``InvalidSignaturesError``, with the
-        :class:`cardsign.VerificationError` as ``__cause__``, or with protobuf's own error for a card that it cannot write as JSON.
+        :class:`cardsign.VerificationError` as ``__cause__``, or with protobuf's own error for a
+        card that it cannot write as JSON.
     """
 
     def verify(card: AgentCard) -> None:
@@ -168,7 +168,7 @@ def signature_verifier(
         except (ProtobufError, SerializeToJsonError, ValueError) as exc:
             raise InvalidSignaturesError(f"the SDK cannot write the card as JSON: {exc}") from exc
         try:
-            verify_card(
+            report = examine_card(
                 untrusted_bytes,
                 expect=expect,
                 policy=policy,
@@ -176,6 +176,7 @@ def signature_verifier(
                 evidence=evidence,
                 memory=memory,
             )
+            trusted_card(report)
         except VerificationError as exc:
             raise InvalidSignaturesError(str(exc)) from exc
 
@@ -203,7 +204,8 @@ class CardSigner:
         """
         served = json.dumps(self._as_served(card)).encode()
         if self._last[0] != served:
-            self._last = served, sign_card(served, self._signers, profiles=self._profiles)
+            options = SigningOptions(profiles=self._profiles)
+            self._last = served, sign_with_notes(served, self._signers, options).document
         signed = AgentCard()
         signed.CopyFrom(card)
         del signed.signatures[:]

@@ -21,11 +21,12 @@ from typing import Final
 
 import httpx
 
+from cardsign.api import adiscover
 from cardsign.card.strictjson import Json
 from cardsign.errors import CallFailed, FetchFailed, UsageFault
 from cardsign.integrations.a2a_sdk import CardNotTrusted, sdk_card
 from cardsign.net.credentials import CredentialStore, Errand, Header, quotable, unlogged
-from cardsign.net.discovery import adiscover, canonical
+from cardsign.net.discovery import canonical
 from cardsign.net.endpoints import (
     HTTP_JSON,
     JSONRPC,
@@ -51,7 +52,7 @@ from cardsign.net.guarded import (
     GuardRefused,
 )
 from cardsign.net.transport import in_thread
-from cardsign.trust.policy import CardUrl, Enrolment, Policy, PublicSubject
+from cardsign.trust.policy import CardUrl, Enrolment, Issuer, Policy
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.verify.report import VerificationError, VerifiedCard
 
@@ -146,8 +147,8 @@ async def trusted_client(
     url: str,
     *,
     policy: Policy,
-    memory: IssuerStates = NO_STATES,
-    expect: PublicSubject | None = None,
+    issuer: str | None = None,
+    states: IssuerStates = NO_STATES,
     credentials: CredentialStore | None = None,
     now: Callable[[], datetime] | None = None,
     wire: Wire = DEFAULT_WIRE,
@@ -168,8 +169,8 @@ async def trusted_client(
     Args:
         url: Of the card, or of its host.
         policy: The verifier's trusted issuers.
-        memory: Their remembered states; a policy with first contact needs lasting ones.
-        expect: Whose card it must be; None: the issuer that the policy names for the URL.
+        issuer: The policy's own name of the issuer; whoever the policy has for `url` if None.
+        states: What is remembered of issuers; a policy with first contact needs lasting ones.
         credentials: The user's. One without an audience that belongs to the endpoint's origin is
             sent there, as the verified card wants it.
         now: The time, aware; None: the clock.
@@ -185,18 +186,19 @@ async def trusted_client(
     clock = now or _utc_now
     try:
         card = await adiscover(
-            url, policy=policy, memory=memory, now=clock(), expect=expect, wire=wire
+            url, policy=policy, issuer=issuer, states=states, now=clock(), wire=wire
         )
     except VerificationError as exc:
         raise CardNotTrusted(exc) from exc
-    issuer = policy.find(expect or CardUrl(canonical(url)))
+    trusted = policy.find(Issuer(issuer) if issuer else CardUrl(canonical(url)))
     store = credentials or CredentialStore()
-    errand = errand_for_call(card.document, issuer, policy, store)
-    header = await in_thread(lambda: store.open(errand, card.document))
+    document: Mapping[str, Json] = card.report.card or {}
+    errand = errand_for_call(document, trusted, policy, store)
+    header = await in_thread(lambda: store.open(errand, document))
     transport = _AtEndpoint(errand.endpoint, wire, ANSWER_SECONDS, streams_last_longer=True)
     guard = _Guard(card, clock)
     async with _http(transport, header) as client:
-        yield _sdk_client(client, card.document, errand.endpoint, guard)
+        yield _sdk_client(client, document, errand.endpoint, guard)
 
 
 def errand_for_call(

@@ -15,7 +15,7 @@ import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
@@ -87,6 +87,40 @@ class JwkSet:
         return cls._checked(
             tuple(key for key in found if isinstance(key, PublicKey)),
             tuple(key for key in found if isinstance(key, SkippedKey)),
+        )
+
+    @classmethod
+    def read(cls, untrusted_keys: JwkSet | bytes | str | Mapping[str, Any]) -> JwkSet:
+        """Read a JWK Set in any of the forms in which a program has one.
+
+        Args:
+            untrusted_keys: The document as bytes, as text, or parsed; a set comes back as it is.
+
+        Raises:
+            KeyRefused: As :meth:`from_bytes`; also where it is one key and no set.
+            TypeError: It is none of these, or text that is no JSON, such as a path or a URL.
+        """
+        match untrusted_keys:
+            case JwkSet():
+                return untrusted_keys
+            case bytes():
+                return cls.from_bytes(untrusted_keys)
+            case Mapping():
+                return cls.from_bytes(json.dumps(untrusted_keys).encode("utf-8", "surrogatepass"))
+            case str() if untrusted_keys.lstrip().startswith("{"):
+                return cls.from_bytes(untrusted_keys.encode("utf-8", "surrogatepass"))
+            case str() if untrusted_keys.startswith(("https://", "http://")):
+                raise TypeError(
+                    "jwks takes the keys, not their URL: use "
+                    f"policy=Policy.from_jwks_url({untrusted_keys!r}, origin=...) with discover()"
+                )
+            case str():
+                raise TypeError(
+                    f"jwks takes the keys, not a path: jwks=Path({untrusted_keys!r}).read_bytes()"
+                )
+        raise TypeError(
+            "jwks takes a JWK Set as bytes, as text, as a dict or as a JwkSet, not "
+            f"{type(untrusted_keys).__name__}: jwks=Path('jwks.json').read_bytes()"
         )
 
     @classmethod

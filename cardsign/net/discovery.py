@@ -17,7 +17,6 @@ from typing import Final, TypeAlias
 from cardsign.errors import CardRefused, CardsignError, FetchFailed
 from cardsign.jose.jwks import MAX_JWKS_BYTES
 from cardsign.net.asker import Asker, SingleFlight
-from cardsign.net.fetch import DEFAULT_WIRE, Wire
 from cardsign.net.transport import Clock, Deadline, in_thread
 from cardsign.reasons import Reason
 from cardsign.trust.policy import (
@@ -582,48 +581,3 @@ class Discoverer:
 
 def _url_of(target: CardUrl | AtOrigin) -> str:
     return target.url if isinstance(target, CardUrl) else target.origin
-
-
-def discover(
-    url: str,
-    *,
-    policy: Policy,
-    memory: IssuerStates,
-    now: datetime,
-    expect: PublicSubject | None = None,
-    wire: Wire = DEFAULT_WIRE,
-) -> VerifiedCard:
-    """Fetch the card at a URL, and what shows that it is current; return it if it is trusted.
-
-    For one card. Who asks again and again keeps a :class:`Discoverer`, which asks less.
-
-    Args:
-        url: The card's URL, or a host's.
-        policy: The verifier's enrolments.
-        memory: What is remembered of issuers; what is new and lawful is kept there.
-        now: The time of the verdict, aware.
-        expect: Whose card it should be; None: whoever the policy enrols for the URL.
-        wire: How peers are reached.
-
-    Raises:
-        NotTrusted: Something speaks against the card; its `report` says what.
-        NoVerdict: The peer gave no answer, or what would decide it is missing.
-        CardRefused: `expect` is outside the strict grammar of URLs.
-        LocalFault: The memory is lost, corrupt or cannot be written: no verdict (rule V7).
-    """
-    asker = Asker(wire, now=lambda: now)
-    return Discoverer(policy, memory, asker=asker, now=lambda: now).discover(url, expect=expect)
-
-
-async def adiscover(
-    url: str,
-    *,
-    policy: Policy,
-    memory: IssuerStates,
-    now: datetime,
-    expect: PublicSubject | None = None,
-    wire: Wire = DEFAULT_WIRE,
-) -> VerifiedCard:
-    """Do what :func:`discover` does, in a thread of its own; see :meth:`Discoverer.adiscover`."""
-    work = partial(discover, url, policy=policy, memory=memory, now=now, expect=expect, wire=wire)
-    return await in_thread(work, abandon=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, cast
 from urllib.parse import quote
 
 from cardsign.card.interfaces import Interface, current_interfaces
@@ -82,7 +82,7 @@ def is_outside(url: Url, policy: Policy, issuer: Enrolment) -> bool:
 
 
 def endpoints_of(
-    payload: Mapping[str, Json], spoken: Collection[Generation] = GENERATIONS
+    payload: Mapping[str, object], spoken: Collection[Generation] = GENERATIONS
 ) -> tuple[Endpoint, ...]:
     """Every endpoint of a verified payload that we can speak to, in the card's own order.
 
@@ -97,7 +97,11 @@ def endpoints_of(
     Raises:
         CallFailed: ``call.no_interface``: none is left.
     """
-    readable = [one for one in map(_readable, current_interfaces(payload)) if one is not None]
+    readable = [
+        one
+        for one in map(_readable, current_interfaces(cast(Mapping[str, Json], payload)))
+        if one is not None
+    ]
     found = tuple(one for one in readable if one.generation in spoken)
     if not found:
         older = ", ".join(sorted({one.generation for one in readable}))

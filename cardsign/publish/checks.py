@@ -69,7 +69,7 @@ def check_cards(card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, now: d
             raise UsageFault(
                 "publish.audience_name", f"audience {audience!r} is not {AUDIENCE.pattern}"
             )
-    policy = Policy.holder_of_keys(jwks, name="the key set to be published")
+    policy = Policy.from_jwks(jwks, name="the key set to be published")
     public, marker = _read(card, "the public card")
     if marker is not None:
         raise PublishRefused(

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from cardsign.api import sign_card
 from cardsign.card.canonical import canonicalize
 from cardsign.jose import base64url
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.sign import sign_card
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from cardsign.statements.keyset import KeysetStatement, draft_keyset, read_keyset
 from cardsign.statements.release import draft_release

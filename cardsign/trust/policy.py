@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
 
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.document import MAX_SIGNATURES
@@ -21,7 +23,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.statements.succession import RootPin
-from cardsign.trust.lock import RollbackFloor
+from cardsign.trust.lock import RollbackFloor, lock_of, read_lock
 from cardsign.urls import Place, Url, parse_origin, parse_url
 
 # What a verifier trusts beforehand about one issuer: one anchor, which names one source of keys.
@@ -289,21 +291,21 @@ class Policy:
     limits: Limits = field(default_factory=Limits)
 
     @classmethod
-    def holder_of_keys(
+    def from_jwks(
         cls,
-        jwks: JwkSet,
+        jwks: JwkSet | bytes | str | Mapping[str, Any],
         *,
-        name: str,
+        name: str = "pinned keys",
         origin: str | None = None,
         accept: Accept = "full",
         only: tuple[ProfileName, ...] = (),
     ) -> Policy:
-        """Trust whoever holds these keys, with freshness waived.
+        """Trust the holder of these keys, with freshness waived.
 
         Revocation and rollback cannot be seen this way; the verdict says so.
 
         Args:
-            jwks: The pinned keys.
+            jwks: The keys: a JWK Set (RFC 7517) as bytes, text, dict or JwkSet.
             name: How verdicts call the holder.
             origin: Narrows the holder to interfaces of this origin.
             accept: Whose signatures count, as for :class:`Enrolment`.
@@ -314,8 +316,84 @@ class Policy:
             UsageFault: As for :class:`Enrolment`.
         """
         places = None if origin is None else (Place(parse_origin(origin)),)
-        anchor = KeysAnchor(jwks)
+        anchor = KeysAnchor(JwkSet.read(jwks))
         return cls((Enrolment(name, anchor, places, accept, "waived", is_holder=True, only=only),))
+
+    @classmethod
+    def from_jwks_url(
+        cls, url: str, *, origin: str, name: str | None = None, accept: Accept = "full"
+    ) -> Policy:
+        """Trust the issuer that publishes its keys as a JWK Set at one URL.
+
+        Who controls the URL is the issuer. Freshness is waived: a key set alone shows neither
+        revocation nor rollback, and the verdict says so. `discover` fetches the keys.
+
+        Args:
+            url: Where the JWK Set is.
+            origin: Where the issuer's cards and interfaces are, such as ``https://a.example``.
+            name: How verdicts call the issuer; the host of `origin` if None.
+            accept: Whose signatures count, as for :class:`Enrolment`.
+
+        Raises:
+            CardRefused: `url` or `origin` is outside the strict grammar.
+        """
+        anchor = JwksAnchor(str(parse_url(url)))
+        return cls((_issuer_at(origin, anchor, name, accept, "waived"),))
+
+    @classmethod
+    def first_contact(
+        cls,
+        origin: str,
+        *,
+        name: str | None = None,
+        freshness: Literal["required", "waived"] = "required",
+        accept: Accept = "full",
+    ) -> Policy:
+        """Trust whatever an origin shows at first contact, and hold the issuer to it from then on.
+
+        An attacker who controls the network or the origin at that one moment is trusted too.
+        What was found must be remembered, so this policy takes states that last:
+        ``IssuerStates.create(path)`` once, then ``IssuerStates.at(path)``.
+
+        Args:
+            origin: Where the issuer's cards and interfaces are, such as ``https://a.example``.
+            name: How verdicts call the issuer; the host of `origin` if None.
+            freshness: ``waived`` also trusts an issuer that has a JWK Set and no keyset, which
+                cannot show that a card is current.
+            accept: Whose signatures count, as for :class:`Enrolment`.
+
+        Raises:
+            CardRefused: `origin` is outside the strict grammar.
+        """
+        return cls((_issuer_at(origin, TofuAnchor(), name, accept, freshness),))
+
+    @classmethod
+    def load(cls, path: Path | str) -> Policy:
+        """Read ``trust.toml``, with the rollback floors of the ``trust.lock`` beside it.
+
+        Issuer states are bound to the file's real path.
+
+        Args:
+            path: The policy file.
+
+        Raises:
+            UsageFault: ``policy.malformed`` or ``lock.malformed``, with the line.
+            FileMissing, FileFault: It cannot be read.
+        """
+        # The reader is loaded here alone: a policy made in Python needs neither it nor pydantic.
+        from cardsign.trust.policyfile import identity_of, read_policy
+
+        file = Path(path)
+        return read_policy(file)[0].known_as(identity_of(file), read_lock(lock_of(file)))
+
+    def __post_init__(self) -> None:
+        given: object = self.enrolments
+        if not (isinstance(given, tuple) and all(isinstance(one, Enrolment) for one in given)):
+            raise TypeError(
+                "Policy takes a tuple of Enrolment; for one issuer use Policy.from_jwks(keys), "
+                "Policy.from_jwks_url(url, origin=...), Policy.first_contact(origin) or "
+                "Policy.load(path)"
+            )
 
     def known_as(self, identity: str, floors: Mapping[str, RollbackFloor] | None = None) -> Policy:
         """This policy under an identity of its own, with the rollback floors of its lock.
@@ -363,7 +441,12 @@ class Policy:
                 return self._at(whole)
             case CardUrl(url):
                 return self._at(parse_url(url))
-        return None
+            case None:
+                return None
+        raise TypeError(
+            "expect takes Holder(), Issuer(name), AtOrigin(origin), CardUrl(url) or "
+            f"Extended(one of these, audience), not {expect!r}"
+        )
 
     def _at(self, url: Url) -> Enrolment | None:
         """The enrolment with the longest prefix that holds the URL."""
@@ -393,6 +476,19 @@ class Policy:
             for one in self.enrolments
             if one is not subject and isinstance(one.anchor, KeysAnchor)
         )
+
+
+def _issuer_at(
+    origin: str,
+    anchor: Anchor,
+    name: str | None,
+    accept: Accept,
+    freshness: Literal["required", "waived"],
+) -> Enrolment:
+    """One issuer that has an origin to itself."""
+    place = Place(parse_origin(origin))
+    named = name or re.sub("[^a-z0-9._-]+", "-", place.origin.host).strip("-")
+    return Enrolment(named, anchor, (place,), accept, freshness)
 
 
 def _check_names(what: str, named: tuple[str, ...], allowed: tuple[str, ...]) -> None:

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import Final, Protocol
+from typing import ClassVar, Final
 
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, parse_object
@@ -43,6 +45,8 @@ from cardsign.statements.succession import RootPin
 from cardsign.trust.lock import ISSUER_NAME, ReleaseFloor, RollbackFloor, raise_floor, time_of
 from cardsign.trust.policy import MAX_CARDS, Anchor, Enrolment, KeysetAnchor, TofuAnchor
 from cardsign.urls import parse_url
+
+_LOG: Final = logging.getLogger(__name__)
 
 #: Statements passed that are remembered by number and digest: those of one longest refresh.
 MAX_PASSED: Final = 256
@@ -177,9 +181,48 @@ def pin_of(anchor: Anchor) -> KeysetId | None:
     return None
 
 
-class IssuerStates(Protocol):
-    """Where a verifier remembers. Lost or corrupt state is a fault, never first contact."""
+class IssuerStates(ABC):
+    """Where a verifier remembers issuers. Lost or corrupt state is a fault, never first contact.
 
+    ``IssuerStates.create(path)`` begins a folder, once; ``IssuerStates.at(path)`` opens it.
+
+    Attributes:
+        lasting: Whether what is kept outlasts the process. A first contact needs that.
+    """
+
+    lasting: ClassVar[bool] = True
+
+    @staticmethod
+    def create(path: Path | str) -> DirectoryStates:
+        """Begin a folder of issuer states, and open it.
+
+        To be called once, by a person or a setup script: a program that begins anew what was
+        lost forgets whom it met, and every rollback that it could have seen.
+
+        Args:
+            path: The folder; it is made if there is none.
+
+        Raises:
+            FileFault: ``file.exists``: states were begun there before; ``file.unwritable``.
+        """
+        return DirectoryStates.begun_at(Path(path))
+
+    @staticmethod
+    def at(path: Path | str) -> DirectoryStates:
+        """Open a folder of issuer states.
+
+        An issuer that is new to a folder made by :meth:`create` is remembered from its first
+        use. In one made by ``cardsign trust init`` that command begins each issuer.
+
+        Args:
+            path: The folder.
+
+        Raises:
+            StateFault: ``state.missing``: there is no such folder.
+        """
+        return DirectoryStates.opened_at(Path(path))
+
+    @abstractmethod
     def of(self, issuer: Enrolment) -> AbstractContextManager[IssuerState | None]:
         """What is remembered, which nobody else changes for as long as the context lasts.
 
@@ -189,19 +232,20 @@ class IssuerStates(Protocol):
             LocalFault: ``state.missing``, ``state.corrupt``, ``state.other_anchor``,
                 ``state.fork``, ``state.busy``, or of the file.
         """
-        ...
 
+    @abstractmethod
     def keep(self, issuer: Enrolment, state: IssuerState) -> None:
         """Remember durably before returning; only inside the context of :meth:`of`.
 
         Raises:
             LocalFault: It cannot be kept; then nothing has changed.
         """
-        ...
 
 
-class NoStates:
+class NoStates(IssuerStates):
     """Remembers nothing (`--no-state`); rollback floors of a lock hold all the same."""
+
+    lasting = False
 
     @contextmanager
     def of(self, issuer: Enrolment) -> Iterator[IssuerState | None]:
@@ -215,12 +259,14 @@ class NoStates:
 NO_STATES: Final = NoStates()
 
 
-class TransientStates:
+class TransientStates(IssuerStates):
     """State that lasts as long as the process; every issuer is remembered from the start.
 
     Args:
         states: What is remembered already, by the issuer's name.
     """
+
+    lasting = False
 
     def __init__(self, states: Mapping[str, IssuerState] | None = None) -> None:
         self._states = {(state.policy, name): state for name, state in (states or {}).items()}
@@ -250,19 +296,70 @@ PATIENCE: Final = 10.0
 
 _DIRECTORY_MODE: Final = 0o700
 _ENDING: Final = ".json"
+_BEGUN: Final = "begun"
+#: Bytes of the list of issuers that a folder has begun to remember: some 10,000 of them.
+MAX_BEGUN_BYTES: Final = 1024 * 1024
 
 
-class DirectoryStates:
+class DirectoryStates(IssuerStates):
     """A folder that remembers, one file for each issuer of each policy.
 
     Args:
         path: The folder; it need not exist.
         patience: Seconds to wait for another process.
+        begins: An issuer that was never remembered here is, from its first use on. The file
+            ``begun`` of the folder lists all that were, so that one that is lost is not new.
     """
 
-    def __init__(self, path: Path, *, patience: float = PATIENCE) -> None:
+    def __init__(self, path: Path, *, patience: float = PATIENCE, begins: bool = False) -> None:
         self.path = path
         self._patience = patience
+        self._begins = begins
+
+    @classmethod
+    def begun_at(cls, path: Path) -> DirectoryStates:
+        """See :meth:`IssuerStates.create`."""
+        make_directory(path, mode=_DIRECTORY_MODE)
+        with cls(path)._alone(path / _BEGUN, "this folder"):
+            if (path / _BEGUN).exists():
+                raise FileFault(
+                    "file.exists",
+                    "issuer states were begun here before",
+                    path=str(path),
+                    hint=f"Open them: IssuerStates.at({str(path)!r}).",
+                )
+            names = sorted(file.name for file in path.glob(f"*{_ENDING}"))
+            write_atomic(path / _BEGUN, _lines(names), mode=PRIVATE_MODE)
+        return cls(path, begins=True)
+
+    @classmethod
+    def opened_at(cls, path: Path) -> DirectoryStates:
+        """See :meth:`IssuerStates.at`."""
+        if not path.is_dir():
+            raise StateFault(
+                "state.missing",
+                "there is no such folder of issuer states",
+                path=str(path),
+                hint=_TO_BEGIN.format(path=str(path)),
+            )
+        return cls(path, begins=(path / _BEGUN).exists())
+
+    def _note_begun(self, issuer: Enrolment) -> None:
+        """Begin to remember an issuer that the folder never knew."""
+        file = self.file(issuer.policy, issuer.name)
+        if file.name in self._begun_names():
+            return
+        with self._alone(self.path / _BEGUN, "this folder"):
+            if not file.exists():
+                self.keep(issuer, IssuerState.begin(issuer))
+            names = {*self._begun_names(), file.name}
+            write_atomic(self.path / _BEGUN, _lines(sorted(names)), mode=PRIVATE_MODE)
+        _LOG.info("%s is remembered from now on, in %s", issuer.name, file)
+
+    def _begun_names(self) -> list[str]:
+        """The files of all issuers that were ever remembered here."""
+        data = read_bytes(self.path / _BEGUN, max_bytes=MAX_BEGUN_BYTES)
+        return data.decode("ascii", "replace").split()
 
     @contextmanager
     def of(self, issuer: Enrolment) -> Iterator[IssuerState]:
@@ -275,6 +372,8 @@ class DirectoryStates:
         if not self.path.is_dir():
             self.recall(issuer)  # no folder is made for what is missing anyway
         with self._held(issuer):
+            if self._begins:
+                self._note_begun(issuer)
             state = self.recall(issuer)
             if state.notes:
                 self.keep(issuer, state)
@@ -336,7 +435,7 @@ class DirectoryStates:
             raise StateFault("state.corrupt", "it is of another policy", path=str(file))
         return state
 
-    def create(self, issuer: Enrolment, state: IssuerState) -> None:
+    def begin(self, issuer: Enrolment, state: IssuerState) -> None:
         """Begin to remember an issuer; what is remembered under the same anchor stays.
 
         Raises:
@@ -430,16 +529,25 @@ class DirectoryStates:
             code,
             message,
             path=str(self.file(issuer.policy, issuer.name)),
-            hint=_WAYS_OUT.format(name=issuer.name) if code == "state.other_anchor" else "",
+            hint=_HINTS.get(code, "").format(name=issuer.name, path=str(self.path)),
         )
 
 
+def _lines(names: Iterable[str]) -> bytes:
+    return "".join(f"{name}\n" for name in names).encode("ascii")
+
+
+_TO_BEGIN: Final = (
+    "If this machine is new to it: cardsign trust init, or in Python once "
+    "IssuerStates.create({path!r}). If not, restore it from a backup."
+)
 _WAYS_OUT: Final = (
     "If you did not change anchor or origins, put the old ones back. If you did: cardsign trust "
     "init takes over what the same keyset vouches for. Otherwise cardsign trust known forget "
     "{name}, then cardsign trust init; the floors of trust.lock stay. A first contact is then made "
     "again: compare its digest with the issuer."
 )
+_HINTS: Final = {"state.other_anchor": _WAYS_OUT, "state.missing": _TO_BEGIN}
 
 
 def _other(name: str, state: IssuerState, issuer: Enrolment) -> str:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from cardsign.verify.report import VerificationError as VerificationError
     from cardsign.verify.report import VerifiedCard as VerifiedCard
     from cardsign.verify.report import ask_again as ask_again
+    from cardsign.verify.report import trusted_card as trusted_card
     from cardsign.verify.signature import MAX_EXPLAINED_VALUES as MAX_EXPLAINED_VALUES
     from cardsign.verify.signature import matching_payloads as matching_payloads
     from cardsign.verify.verdict import examine_card as examine_card
-    from cardsign.verify.verdict import verify_card as verify_card
 
 _NAMES = {
     "cache": "Matter VerdictCache",
@@ -33,9 +33,9 @@ _NAMES = {
     "extended": "examine_extended",
     "report": (
         "Answer Answers NoVerdict NotTrusted Report SignatureReport SignatureVerdict "
-        "StatementUsed Verdict VerificationError VerifiedCard ask_again"
+        "StatementUsed Verdict VerificationError VerifiedCard ask_again trusted_card"
     ),
     "signature": "MAX_EXPLAINED_VALUES matching_payloads",
-    "verdict": "examine_card verify_card",
+    "verdict": "examine_card",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

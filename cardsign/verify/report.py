@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from cardsign.card.canonical import PROFILES, ProfileName
+from cardsign.card.schema import AgentCard
 from cardsign.card.strictjson import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError, InputRefused
 from cardsign.reasons import Reason
@@ -282,8 +283,13 @@ class VerifiedCard:
     def __init__(self, report: Report, *, token: object) -> None:
         if token is not _TOKEN or report.card is None:
             raise TypeError("a VerifiedCard is made by verify_card alone")
-        self.document: dict[str, Json] = report.card
+        self.document = cast(AgentCard, report.card)
         self.report = report
+
+    def __getitem__(self, name: str) -> Any:
+        """A member of the verified document, such as ``card["skills"]``."""
+        members: Mapping[str, Any] = self.document
+        return members[name]
 
     @property
     def subject(self) -> str:

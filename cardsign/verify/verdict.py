@@ -1,7 +1,6 @@
 """The verdict: one answer on (bytes, subject, policy, time), and why.
 
-:func:`examine_card` explains and never raises for what is in the card; :func:`verify_card` raises
-unless the card is trusted. Both take the same steps:
+:func:`examine_card` explains and never raises for what is in the card:
 
 (1) the policy says whose card it should be                     ``Policy.find``
 (2) who may speak for that issuer now                           :mod:`cardsign.trust.resolve`
@@ -43,45 +42,8 @@ from cardsign.verify.report import (
     SignatureReport,
     StatementUsed,
     Verdict,
-    VerifiedCard,
-    trusted_card,
 )
 from cardsign.verify.signature import examine_signature
-
-
-def verify_card(
-    untrusted_bytes: bytes,
-    *,
-    expect: Expectation | None,
-    policy: Policy,
-    now: datetime,
-    evidence: Evidence = NO_EVIDENCE,
-    memory: IssuerStates = NO_STATES,
-    cache: VerdictCache | None = None,
-    historic: bool = False,
-) -> VerifiedCard:
-    """Verify a card or raise.
-
-    Args and what is not checked: as for :func:`examine_card`.
-
-    Raises:
-        NotTrusted: Something speaks against the card; its `report` says what.
-        NoVerdict: What would decide it is missing; its `report` says what.
-        CardRefused: The expectation's own origin or URL is outside the strict grammar.
-        LocalFault: The memory is lost, corrupt or cannot be written: no verdict (rule V7).
-        ValueError: `now` is naive.
-    """
-    report = examine_card(
-        untrusted_bytes,
-        expect=expect,
-        policy=policy,
-        now=now,
-        evidence=evidence,
-        memory=memory,
-        cache=cache,
-        historic=historic,
-    )
-    return trusted_card(report)
 
 
 def examine_card(

@@ -178,7 +178,7 @@ def _memory(case: Case, policy: Policy, folder: Path | None = None) -> IssuerSta
     if remembered == "fresh" and folder is not None:
         memory = DirectoryStates(folder)
         for one in policy.enrolments:  # as `trust init` begins it
-            memory.create(one, IssuerState.begin(one))
+            memory.begin(one, IssuerState.begin(one))
         return memory
     described = {} if remembered == "fresh" else remembered
     return TransientStates(

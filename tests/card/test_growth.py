@@ -29,7 +29,7 @@ SMALL = 8 * 1024
 MOST = 80 * 1024 * 1024  # bytes above what is there after import, for any card of 256 KiB
 JWKS = JwkSet.of([KEY.public])
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
-ANY_PROFILE = Policy.holder_of_keys(JWKS, name="them", accept="sdk", only=tuple(PROFILES)[:4])
+ANY_PROFILE = Policy.from_jwks(JWKS, name="them", accept="sdk", only=tuple(PROFILES)[:4])
 
 
 def verify(data: bytes) -> object:

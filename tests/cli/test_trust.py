@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from cardsign import sign_card
 from cardsign.card import canonicalize
 from cardsign.jose import JwkSet
-from cardsign.sign import sign_card
 from cardsign.statements import (
     TYP_KEYSET,
     TYP_RELEASE,

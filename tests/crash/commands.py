@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from cardsign import sign_card
 from cardsign.cli import command_line as cli
 from cardsign.errors import StoreFault
 from cardsign.jose import PrivateKey
@@ -34,7 +35,6 @@ from cardsign.keys import (
 )
 from cardsign.keys.stores import DirectoryStore, KeyStore
 from cardsign.publish import load_current, publication_of, publish_generation
-from cardsign.sign import sign_card
 from tests.crash.recording import Tree, read_tree
 from tests.keys.lives import NOON, QUICK, after
 from tests.support import PORTABLE

@@ -12,12 +12,12 @@ import pytest
 from internet import Network
 from peers import http
 
+from cardsign import verify_card
 from cardsign.card import Card
 from cardsign.jose import JwkSet
 from cardsign.net import Asker, Discoverer
 from cardsign.trust import CardUrl, Enrolment, Extended, Issuer, KeysAnchor, Policy, TransientStates
 from cardsign.urls import parse_place
-from cardsign.verify import verify_card
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign
 from tests.support import PORTABLE, put

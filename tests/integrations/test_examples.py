@@ -15,8 +15,9 @@ import pytest
 from internet import Network, Request
 from peers import http
 
-from cardsign import Asker, CardsignError, Discoverer, JwkSet, NotTrusted, Policy, TransientStates
-from cardsign.trust import Enrolment, KeysAnchor
+from cardsign import CardsignError, Discoverer, JwkSet, NotTrusted, Policy
+from cardsign.net import Asker
+from cardsign.trust import Enrolment, KeysAnchor, TransientStates
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign

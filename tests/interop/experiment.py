@@ -17,21 +17,10 @@ from explanations import LOSSY, payloads, why_refused
 from judges import Judge, Path_, private_jwk
 from samples import Sample, load_samples, published_keys
 
-from cardsign import (
-    FULL_PROFILES,
-    CardsignError,
-    Holder,
-    JwkSet,
-    Payload,
-    Policy,
-    PrivateKey,
-    Report,
-    SigningOptions,
-    canonicalize,
-    examine_card,
-    sign_with_notes,
-)
-from cardsign.card import Json, uncovered_parts
+from cardsign import CardsignError, JwkSet, Policy, PrivateKey, Report, canonicalize, examine_card
+from cardsign.card import FULL_PROFILES, Json, Payload, uncovered_parts
+from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.trust import Holder
 
 NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ALGORITHMS: Final = ("ES256", "RS256")
@@ -231,7 +220,7 @@ def serve(payload: Payload, signed: Mapping[str, Json]) -> bytes:
 
 
 def _verdict(card: bytes, keys: JwkSet, profiles: tuple[str, ...]) -> Report:
-    policy = Policy.holder_of_keys(keys, name="the holder", accept="sdk", only=profiles)
+    policy = Policy.from_jwks(keys, name="the holder", accept="sdk", only=profiles)
     return examine_card(card, expect=Holder(), policy=policy, now=NOW)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 from typing import Any, Final
 
-from cardsign import CanonicalizationError, Payload, canonicalize
-from cardsign.card import Json
+from cardsign import CanonicalizationError, canonicalize
+from cardsign.card import Json, Payload
 
 LOSSY: Final = ("prune-empty", "prune-empty-upgraded")
 

@@ -9,7 +9,7 @@ from typing import Final
 from experiment import ACCEPTED, ALGORITHMS, CANNOT_PARSE, TYPS, VERIFIERS, Found, Row
 from samples import GROUPS
 
-from cardsign import DEFAULT_PROFILES, FULL_PROFILES
+from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES
 
 Cell = str | int
 Line = Callable[[Sequence[Row]], Sequence[Cell]]

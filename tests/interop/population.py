@@ -12,8 +12,8 @@ from typing import Any, Final
 from samples import GROUPS, Sample, load_samples
 from spoilt_cards import spoilt_card
 
-from cardsign import Card, CardsignError
-from cardsign.card import CARD_0_3, CARD_1_0, Field, Message
+from cardsign import CardsignError
+from cardsign.card import CARD_0_3, CARD_1_0, Card, Field, Message
 
 CLASSES: Final = (*GROUPS, "random 0.3", "random 1.0", "random mixed")
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from cardsign import Card, CardsignError, JwkSet, PublicKey
-from cardsign.card import Json
+from cardsign import CardsignError, JwkSet, PublicKey
+from cardsign.card import Card, Json
 
 GROUPS: Final = ("real 0.3", "real 1.0", "real mixed", "real other", "provocative")
 

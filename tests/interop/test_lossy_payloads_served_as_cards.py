@@ -17,19 +17,10 @@ from judges import Judge
 from samples import Sample
 from support import DUAL, LAX, OLD, codes, dump, examine, signed
 
-from cardsign import (
-    DEFAULT_PROFILES,
-    FULL_PROFILES,
-    CardsignError,
-    Holder,
-    JwkSet,
-    Policy,
-    PrivateKey,
-    SigningOptions,
-    canonicalize,
-    examine_card,
-    sign_with_notes,
-)
+from cardsign import CardsignError, JwkSet, Policy, PrivateKey, canonicalize, examine_card
+from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES
+from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.trust import Holder
 
 
 @pytest.fixture(params=ALGORITHMS)
@@ -67,9 +58,7 @@ def test_nor_under_any_policy_where_every_compat_signature_was_insisted_on(
     accepted: tuple[str, ...], samples: tuple[Sample, ...], alice: PrivateKey
 ) -> None:
     """`--compat` signs what has lost every endpoint as well; a policy may accept the profile."""
-    policy = Policy.holder_of_keys(
-        JwkSet.of([alice.public]), name="alice", accept="sdk", only=accepted
-    )
+    policy = Policy.from_jwks(JwkSet.of([alice.public]), name="alice", accept="sdk", only=accepted)
     options = SigningOptions(compat=LOSSY, drop_foreign=True, force=True)
     verdicts = set()
     for sample in samples:

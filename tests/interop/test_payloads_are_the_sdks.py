@@ -17,8 +17,8 @@ from judges import Judge
 from random_cards import cards
 from samples import Sample
 
-from cardsign import CanonicalizationError, Card, CardsignError, canonicalize
-from cardsign.card import Json, parse_object
+from cardsign import CanonicalizationError, CardsignError, canonicalize
+from cardsign.card import Card, Json, parse_object
 
 #: Of random cards: more than other properties have, since a judge answers within a millisecond.
 EXAMPLES: Final = max(250, settings().max_examples)

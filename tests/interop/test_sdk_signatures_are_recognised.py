@@ -13,8 +13,8 @@ from judges import Judge, private_jwk
 from samples import Sample
 from support import DUAL, LAX, OLD, PORTABLE, codes, dump, examine, put
 
-from cardsign import FULL_PROFILES, Card, PrivateKey, canonicalize
-from cardsign.card import CARD_1_0, uncovered_parts
+from cardsign import PrivateKey, canonicalize
+from cardsign.card import CARD_1_0, FULL_PROFILES, Card, uncovered_parts
 
 #: a2a-sdk signs them, and we refuse to read them: each of two readers could see another card.
 UNREADABLE = {

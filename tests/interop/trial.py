@@ -14,20 +14,18 @@ from roster import VERIFIERS, Program, Verifier
 from samples import Sample
 
 from cardsign import (
-    FULL_PROFILES,
     CanonicalizationError,
     CardsignError,
-    Holder,
     JwkSet,
     Policy,
     PrivateKey,
-    SigningOptions,
     canonicalize,
     examine_card,
-    sign_with_notes,
 )
-from cardsign.card import PROFILES, Json
+from cardsign.card import FULL_PROFILES, PROFILES, Json
 from cardsign.jose import TYP_JOSE, sign_payload
+from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.trust import Holder
 
 ACCEPTED: Final = "accepted"
 CANNOT_PARSE: Final = "cannot parse"
@@ -153,9 +151,7 @@ class Trial:
         return answer["signature"]
 
     def _recognise(self, card: bytes) -> str:
-        policy = Policy.holder_of_keys(
-            self._keys, name="the judge", accept="sdk", only=FULL_PROFILES
-        )
+        policy = Policy.from_jwks(self._keys, name="the judge", accept="sdk", only=FULL_PROFILES)
         report = examine_card(card, expect=Holder(), policy=policy, now=NOW)
         if not report.signatures:
             return report.reasons[0].code

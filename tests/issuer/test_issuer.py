@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cardsign import sign_card
 from cardsign.errors import CardsignError, PassphraseFault
 from cardsign.issuer import (
     IssuerPassphrases,
@@ -39,7 +40,6 @@ from cardsign.issuer import (
 from cardsign.jose import PrivateKey
 from cardsign.keys import ScryptCost, UnsafeScryptCost
 from cardsign.keys.stores import DirectoryStore, KeyStore
-from cardsign.sign import sign_card
 from cardsign.statements import RootKey
 from tests.support import PORTABLE
 

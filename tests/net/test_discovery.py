@@ -657,7 +657,7 @@ def test_only_a_trusted_card_is_returned(tides: Site) -> None:
     """Synchronously and otherwise, by one call or by many."""
     one = verifier(tides)
     policy, now = Policy((one.enrolment,)), Clock().now
-    given = {"policy": policy, "memory": TransientStates(), "now": now, "wire": tides.wire()}
+    given = {"policy": policy, "states": TransientStates(), "now": now, "wire": tides.wire()}
     cards = [
         one.discoverer.discover(HOST),
         asyncio.run(one.discoverer.adiscover(HOST)),
@@ -668,7 +668,7 @@ def test_only_a_trusted_card_is_returned(tides: Site) -> None:
     assert all(card.document == PORTABLE for card in cards)
     tides.documents[CANONICAL] = dump(signed(PORTABLE, key("mallory")))
     with pytest.raises(NotTrusted, match=r"key\.unknown"):
-        cardsign.discover(HOST, **{**given, "memory": TransientStates()})
+        cardsign.discover(HOST, **{**given, "states": TransientStates()})
     with pytest.raises(NotTrusted, match=r"key\.unknown"):
         asyncio.run(cardsign.adiscover(HOST, **given))
 
@@ -703,7 +703,7 @@ def disk(tides: Site, tmp_path: Path) -> DirectoryStates:
     """Where the peer was enrolled a moment ago."""
     enrolled = enrolment(pinned(tides.documents[at(1, 1)]))
     memory = DirectoryStates(tmp_path / "state")
-    memory.create(enrolled, IssuerState.begin(enrolled))
+    memory.begin(enrolled, IssuerState.begin(enrolled))
     return memory
 
 

@@ -37,7 +37,7 @@ def tides(authority: Authority) -> Iterator[Site]:
 def remembering(folder: Path, enrolled: Enrolment) -> DirectoryStates:
     """A memory on the disk that has just begun."""
     memory = DirectoryStates(folder, patience=60)
-    memory.create(enrolled, IssuerState.begin(enrolled))
+    memory.begin(enrolled, IssuerState.begin(enrolled))
     return memory
 
 

@@ -22,6 +22,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import cardsign
+from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, OPT_IN_PROFILES, Card
+from cardsign.trust import NO_STATES, Evidence, Holder, IssuerState, TransientStates
+from cardsign.verify import examine_card, examine_extended
 from tests.attack_runner.corpus import Case, load_cases
 from tests.attack_runner.outcome import Outcome
 from tests.attack_runner.verifier import run_case, subject_of
@@ -30,7 +33,7 @@ from tests.attack_runner.verifier import run_case, subject_of
 RENAMED: Final[dict[str, str]] = {}
 CODES: Final = frozenset(cardsign.REASONS)
 
-PROFILES: Final = (*cardsign.DEFAULT_PROFILES, *cardsign.OPT_IN_PROFILES)
+PROFILES: Final = (*DEFAULT_PROFILES, *OPT_IN_PROFILES)
 NOON: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
@@ -152,14 +155,10 @@ def examiner(base: Mapping[str, Any]) -> Callable[[bytes], str]:
     if "jwks" in base:
         jwks = cardsign.JwkSet.from_bytes(base64.b64decode(base["jwks"]))
         profiles = tuple(base["profiles"])
-        policy = cardsign.Policy.holder_of_keys(
-            jwks, name="the oracle", accept="sdk", only=profiles
-        )
+        policy = cardsign.Policy.from_jwks(jwks, name="the oracle", accept="sdk", only=profiles)
         return partial(
             _told,
-            lambda card: cardsign.examine_card(
-                card, expect=cardsign.Holder(), policy=policy, now=now
-            ),
+            lambda card: examine_card(card, expect=Holder(), policy=policy, now=now),
         )
     return partial(_told, partial(_by_policy, base, _policy(base["policy"]), now))
 
@@ -174,27 +173,25 @@ def _by_policy(
     base: Mapping[str, Any], policy: cardsign.Policy, now: datetime, card: bytes
 ) -> cardsign.Report:
     brought = base["evidence"]
-    evidence = cardsign.Evidence(
+    evidence = Evidence(
         untrusted_keysets=tuple(base64.b64decode(one) for one in brought.get("keysets", ())),
         untrusted_releases=tuple(base64.b64decode(one) for one in brought.get("releases", ())),
         untrusted_jwks=base64.b64decode(brought["jwks"]) if "jwks" in brought else None,
         jwks_url=brought.get("jwks_url"),
         contact=brought.get("contact"),
     )
-    memory: cardsign.IssuerStates = cardsign.NoStates()
+    memory: cardsign.IssuerStates = NO_STATES
     if base["memory"] == "fresh":
-        memory = cardsign.TransientStates(
-            {one.name: cardsign.IssuerState.begin(one) for one in policy.enrolments}
-        )
+        memory = TransientStates({one.name: IssuerState.begin(one) for one in policy.enrolments})
     held: dict[str, Any] = {"policy": policy, "memory": memory, "now": now, "evidence": evidence}
     subject = subject_of(base["subject"])
     if "public" in base:
         assert subject is not None
         public = base64.b64decode(base["public"])
-        return cardsign.examine_extended(
+        return examine_extended(
             public, card, of=subject, audience=base["subject"]["audience"], **held
         )[1]
-    return cardsign.examine_card(card, expect=subject, **held)
+    return examine_card(card, expect=subject, **held)
 
 
 def _told(examine: Callable[[bytes], cardsign.Report], card: bytes) -> str:
@@ -247,7 +244,7 @@ def other_vectors(shared: Path) -> Iterator[tuple[str, str, Any]]:
         yield (
             f"jcs/{name}",
             digest(text),
-            _told(_holder(jwks, cardsign.DEFAULT_PROFILES), text.encode()),
+            _told(_holder(jwks, DEFAULT_PROFILES), text.encode()),
         )
     for path in sorted((shared / "interop" / "cards").glob("*.json")):
         yield f"interop-card/{path.stem}", digest(path.read_bytes()), _made_of(path.read_bytes())
@@ -259,17 +256,15 @@ def other_vectors(shared: Path) -> Iterator[tuple[str, str, Any]]:
 
 def _holder(jwks: bytes, profiles: Sequence[str]) -> Callable[[bytes], cardsign.Report]:
     held = cardsign.JwkSet.from_bytes(jwks)
-    policy = cardsign.Policy.holder_of_keys(held, name="x", accept="sdk", only=tuple(profiles))
-    return lambda card: cardsign.examine_card(
-        card, expect=cardsign.Holder(), policy=policy, now=NOON
-    )
+    policy = cardsign.Policy.from_jwks(held, name="x", accept="sdk", only=tuple(profiles))
+    return lambda card: examine_card(card, expect=Holder(), policy=policy, now=NOON)
 
 
 def _put(name: str, card: Mapping[str, Any], jwks: bytes) -> tuple[str, str, Any]:
     data = json.dumps(card).encode()
-    sets = {"full": cardsign.FULL_PROFILES, "default": cardsign.DEFAULT_PROFILES}
+    sets = {"full": FULL_PROFILES, "default": DEFAULT_PROFILES}
     result = {what: _told(_holder(jwks, one), data) for what, one in sets.items()}
-    for profile in cardsign.DEFAULT_PROFILES:
+    for profile in DEFAULT_PROFILES:
         result[profile] = _told(_holder(jwks, (profile,)), data)
     return name, digest(data + jwks), {**result, **_made_of(data)}
 
@@ -282,7 +277,7 @@ def _made_of(card: bytes) -> dict[str, str]:
     key = cardsign.PrivateKey.from_pkcs8_der(der, "oracle")
     found = {"signed": _digest_or_code(lambda: cardsign.sign_card(card, [key]))}
     try:
-        document = cardsign.Card.from_bytes(card).document
+        document = Card.from_bytes(card).document
     except cardsign.CardsignError as fault:
         return found | {f"payload {profile}": fault.code for profile in PROFILES}
     for profile in PROFILES:

@@ -101,7 +101,7 @@ class Trial:
         jwks = JwkSet.from_bytes((self.folder / "jwks.json").read_bytes())
         card = (self.folder / "signed.json").read_bytes()
         (self.folder / "signed.json").unlink()
-        policy = Policy.holder_of_keys(jwks, name="the trial")
+        policy = Policy.from_jwks(jwks, name="the trial")
         return examine_card(card, expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
 
 

@@ -10,7 +10,8 @@ PROGRAM = """
 from datetime import datetime
 import json
 
-from cardsign import CardUrl, Policy, VerifiedCard, examine_card, verify_card
+from cardsign import Policy, VerifiedCard, examine_card, verify_card
+from cardsign.trust import CardUrl
 
 URL = "https://tides.example/.well-known/agent-card.json"
 
@@ -19,12 +20,14 @@ def call(card: VerifiedCard) -> None: ...
 
 
 def honest(untrusted_bytes: bytes, policy: Policy, now: datetime) -> None:
-    card = verify_card(untrusted_bytes, expect=CardUrl(URL), policy=policy, now=now)
+    card = verify_card(untrusted_bytes, policy=policy, url=URL, now=now)
     call(card)
-    print(card.document["name"])
+    print(card.document["skills"][0]["id"], card["skills"][0]["id"])
 
 
-def hasty(untrusted_bytes: bytes, policy: Policy, now: datetime) -> None:
+def hasty(
+    untrusted_bytes: bytes, policy: Policy, now: datetime, card: VerifiedCard
+) -> None:
     untrusted: dict[str, object] = json.loads(untrusted_bytes)
     call(untrusted)  # a parsed file
     call(untrusted_bytes)  # the bytes
@@ -32,7 +35,7 @@ def hasty(untrusted_bytes: bytes, policy: Policy, now: datetime) -> None:
     call(report)  # a verdict, whatever it is
     call(report.card)  # what may be None
     call(VerifiedCard(report))  # of one's own making
-    verify_card(untrusted_bytes, policy=policy, now=now)  # of nobody
+    verify_card(card, policy=policy, url=URL)  # what is verified already
 """
 
 

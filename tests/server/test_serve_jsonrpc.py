@@ -57,7 +57,7 @@ def test_the_result_verifies_after_a_client_wrote_it_anew(site: Site) -> None:
     answer = site.client.post("/a2a", data=_call(), headers=site.bearer())
     assert answer.json is not None
 
-    policy = Policy.holder_of_keys(JwkSet.from_bytes(site.generation.jwks), name="peer")
+    policy = Policy.from_jwks(JwkSet.from_bytes(site.generation.jwks), name="peer")
     report = examine_card(
         json.dumps(answer.json["result"]).encode(),
         expect=Extended(Holder(), "staff"),

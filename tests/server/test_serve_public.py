@@ -50,7 +50,7 @@ def test_a_public_document_is_served_as_published(
 
 def test_the_served_card_verifies_with_the_served_keys(site: Site) -> None:
     """What a peer does who meets this server."""
-    policy = Policy.holder_of_keys(JwkSet.from_bytes(site.client.get(JWKS).data), name="peer")
+    policy = Policy.from_jwks(JwkSet.from_bytes(site.client.get(JWKS).data), name="peer")
     report = examine_card(
         site.client.get(CARD).data,
         expect=Holder(),

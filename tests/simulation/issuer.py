@@ -16,6 +16,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from cardsign import sign_card
 from cardsign.errors import CardsignError
 from cardsign.issuer import (
     KeysetChanges,
@@ -40,7 +41,6 @@ from cardsign.keys import (
     plan_renewal,
 )
 from cardsign.keys.stores import KeyStore, Kind, Number
-from cardsign.sign import sign_card
 from cardsign.statements import (
     TYP_KEYSET,
     KeysetStatement,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from cardsign import sign_card
 from cardsign.card import Card
 from cardsign.jose import PrivateKey
 from cardsign.keys import ReleasePlan, card_digest, draft_following
-from cardsign.sign import sign_card
 from cardsign.statements import TYP_RELEASE, read_keyset, read_release, sign_statement
 from cardsign.trust import REFRESH_INTERVAL
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH

@@ -81,18 +81,18 @@ def test_denies_by_default() -> None:
     assert (enrolment.freshness, enrolment.profiles) == ("required", FULL_PROFILES)
 
 
-def test_the_holder_of_keys(alice: PrivateKey) -> None:
+def test_the_from_jwks(alice: PrivateKey) -> None:
     """Freshness is waived, the full profiles count, interfaces may stand anywhere."""
-    holder = Policy.holder_of_keys(JwkSet.of([alice.public]), name="x").find(Holder())
+    holder = Policy.from_jwks(JwkSet.of([alice.public]), name="x").find(Holder())
 
     assert holder is not None
     assert (holder.freshness, holder.profiles, holder.places) == ("waived", FULL_PROFILES, None)
 
 
-def test_the_holder_of_keys_at_an_origin(alice: PrivateKey) -> None:
+def test_the_from_jwks_at_an_origin(alice: PrivateKey) -> None:
     """Narrowed to one origin, and found by it as well."""
     jwks = JwkSet.of([alice.public])
-    policy = Policy.holder_of_keys(jwks, name="x", origin="https://a.example")
+    policy = Policy.from_jwks(jwks, name="x", origin="https://a.example")
 
     holder = policy.find(Holder())
     assert holder is not None
@@ -105,13 +105,13 @@ def test_the_holder_of_keys_at_an_origin(alice: PrivateKey) -> None:
 def test_profiles_that_are_none(alice: PrivateKey, profiles: tuple[str, ...]) -> None:
     """A typing error must not quietly accept nothing, or something else."""
     with pytest.raises(UsageFault, match="rule-1-as-written"):
-        Policy.holder_of_keys(JwkSet.of([alice.public]), name="x", accept="sdk", only=profiles)
+        Policy.from_jwks(JwkSet.of([alice.public]), name="x", accept="sdk", only=profiles)
 
 
 def test_a_bad_origin_is_refused(alice: PrivateKey) -> None:
     """It is read by the same grammar as interfaces are."""
     with pytest.raises(CardRefused):
-        Policy.holder_of_keys(JwkSet.of([alice.public]), name="x", origin="a.example")
+        Policy.from_jwks(JwkSet.of([alice.public]), name="x", origin="a.example")
 
 
 def test_pinned_elsewhere(policy: Policy) -> None:

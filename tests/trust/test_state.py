@@ -117,7 +117,7 @@ def test_everything_comes_back(
         ("https://tides.example/card.json?of=tides", "http://127.0.0.1:8080/"),
     )
     known = replace(known, policy="", anchor=blank(tides).anchor)
-    memory.create(tides, known)
+    memory.begin(tides, known)
 
     with memory.of(tides) as state:
         assert state == known
@@ -130,7 +130,7 @@ def test_everything_comes_back(
 
 def test_only_its_user_can_read_it(memory: DirectoryStates, tides: Enrolment) -> None:
     """Folder 0700, file 0600."""
-    memory.create(tides, blank(tides))
+    memory.begin(tides, blank(tides))
 
     assert stat.S_IMODE(memory.path.stat().st_mode) == 0o700
     assert stat.S_IMODE(memory.file("", "tides").stat().st_mode) == 0o600
@@ -140,7 +140,7 @@ def test_what_is_kept_is_there_at_once(
     memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """Each step is on the disk before the next."""
-    memory.create(tides, blank(tides))
+    memory.begin(tides, blank(tides))
     file = memory.file("", "tides")
     with memory.of(tides) as state:
         for keyset in (first, second):
@@ -184,14 +184,14 @@ def test_first_contact_is_made_once(tmp_path: Path) -> None:
     memory = DirectoryStates(tmp_path / "state")
 
     assert refusal(memory, locked_at(met, RollbackFloor())).code == "state.missing"
-    memory.create(met, blank(met))
+    memory.begin(met, blank(met))
     with memory.of(met) as state:
         assert state == blank(met)
 
 
 def test_forgetting(memory: DirectoryStates, tides: Enrolment) -> None:
     """Afterwards it is missing; there is nothing to forget twice."""
-    memory.create(tides, blank(tides))
+    memory.begin(tides, blank(tides))
 
     assert memory.forget("", "tides")
     assert refusal(memory, tides).code == "state.missing"
@@ -204,8 +204,8 @@ def test_creating_keeps_what_is_known(
 ) -> None:
     """Who was removed and is enrolled again cannot be rolled back meanwhile."""
     known = blank(tides, keyset=second)
-    memory.create(tides, known)
-    memory.create(tides, blank(tides))
+    memory.begin(tides, known)
+    memory.begin(tides, blank(tides))
     assert memory.find("", "tides") == known
 
 
@@ -214,7 +214,7 @@ def test_creating_keeps_what_is_known(
 
 def spoilt(memory: DirectoryStates, enrolment: Enrolment, **changes: Any) -> Path:
     """A file in which members are other ones."""
-    memory.create(enrolment, blank(enrolment))
+    memory.begin(enrolment, blank(enrolment))
     file = memory.file("", enrolment.name)
     file.write_text(json.dumps({**json.loads(file.read_bytes()), **changes}))
     return file
@@ -257,7 +257,7 @@ def test_what_cannot_be_read_is_no_first_contact(
         fault = refusal(memory, one)
         assert (fault.code, fault.path) == ("state.corrupt", str(file))
         with pytest.raises(StateFault):
-            memory.create(one, blank(one))
+            memory.begin(one, blank(one))
     assert file.read_bytes() == before
 
 
@@ -285,7 +285,7 @@ def test_a_file_where_the_folder_belongs(tmp_path: Path, tides: Enrolment) -> No
     (tmp_path / "state").touch()
     assert refusal(DirectoryStates(tmp_path / "state"), tides).code == "state.missing"
     with pytest.raises(FileFault):
-        DirectoryStates(tmp_path / "state").create(tides, blank(tides))
+        DirectoryStates(tmp_path / "state").begin(tides, blank(tides))
 
 
 NAMES = ["../tides", "/tides", "", ".tides", "Tides", "tides/x", "tides\n", "a" * 65]
@@ -306,7 +306,7 @@ def test_names_that_look_like_files(memory: DirectoryStates, tides: Enrolment) -
     names = ["a", "a.json", "a.json.lock", "a.lock", "b..c"]
     for name in names:
         one = replace(tides, name=name)
-        memory.create(one, blank(one, newest_iat=len(name)))
+        memory.begin(one, blank(one, newest_iat=len(name)))
     assert memory.names() == tuple((name, "") for name in names)
     assert [memory.find("", name) for name in names] == [
         blank(tides, newest_iat=len(name)) for name in names
@@ -318,21 +318,21 @@ def test_names_that_look_like_files(memory: DirectoryStates, tides: Enrolment) -
 
 def test_another_anchor(memory: DirectoryStates, tides: Enrolment, alice: PrivateKey) -> None:
     """What was learned under one anchor says nothing under another."""
-    memory.create(tides, blank(tides))
+    memory.begin(tides, blank(tides))
     other = replace(tides, anchor=KeysAnchor(JwkSet.of([alice.public])))
 
     fault = refusal(memory, other)
     assert fault.code == "state.other_anchor"
     assert "cardsign trust known forget tides" in fault.hint
     with pytest.raises(StateFault):
-        memory.create(other, blank(other))
+        memory.begin(other, blank(other))
 
 
 def test_a_pin_that_was_moved_to_what_is_held(
     memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """The new anchor names just the statement held, so all else still holds."""
-    memory.create(tides, blank(tides, keyset=second, signed_before=True))
+    memory.begin(tides, blank(tides, keyset=second, signed_before=True))
     for anchor in (
         KeysetAnchor(pin_of(second)),
         KeysetAnchor(pin_of(second), "tides.example"),
@@ -361,7 +361,7 @@ def test_a_pin_that_was_moved_to_what_was_passed(
 ) -> None:
     """A colleague has moved the pin less far than this machine has walked."""
     root = replace(tides, anchor=KeysetAnchor(RootPin.of(first.root), "tides.example"))
-    memory.create(root, blank(root, keyset=first if walked else second))
+    memory.begin(root, blank(root, keyset=first if walked else second))
     with memory.of(root) as state:
         memory.keep(root, replace(state.with_keyset(second), signed_before=True))
 
@@ -376,7 +376,7 @@ def test_a_pin_that_was_moved_ahead_is_a_floor(
     memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """The walk from what is held has to come through it, and no recovery leads past it."""
-    memory.create(tides, blank(tides, keyset=first))
+    memory.begin(tides, blank(tides, keyset=first))
     ahead = replace(tides, anchor=KeysetAnchor(pin_of(second), "tides.example"))
     recovered = signed_keyset("ann", "bob", "rita", epoch=2)
 
@@ -410,7 +410,7 @@ def test_no_more_is_remembered_of_the_way_than_there_is_room_for(
 ) -> None:
     """The oldest is forgotten first, and the file stays within its limit."""
     long = tuple(KeysetId(1, version, "0" * 64) for version in range(1, MAX_PASSED + 1))
-    memory.create(tides, blank(tides, keyset=first, passed=long))
+    memory.begin(tides, blank(tides, keyset=first, passed=long))
     with memory.of(tides) as state:
         memory.keep(tides, state.with_keyset(second))
     found = memory.find("", "tides")
@@ -422,7 +422,7 @@ def test_the_lock_holds_for_one_verification(
     memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """A lock that others have raised is a floor, and gone with the lock (S3)."""
-    memory.create(tides, blank(tides, keyset=first))
+    memory.begin(tides, blank(tides, keyset=first))
 
     for lock in (RollbackFloor(pin_of(second), None, T0), RollbackFloor(None, None, 3)):
         one = locked_at(tides, lock)
@@ -438,7 +438,7 @@ def test_lock_and_memory_of_two_histories(
     memory: DirectoryStates, tides: Enrolment, first: KeysetStatement
 ) -> None:
     """One number with two digests is a fault that names both."""
-    memory.create(tides, blank(tides, keyset=first))
+    memory.begin(tides, blank(tides, keyset=first))
 
     fault = refusal(memory, locked_at(tides, RollbackFloor(KeysetId(1, 1, "f" * 64))))
     assert fault.code == "state.fork"
@@ -450,7 +450,7 @@ def test_a_lock_of_another_history_than_what_led_here(
     memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """Branches that were merged: the lock is behind, and names what was never passed."""
-    memory.create(tides, blank(tides, keyset=second, passed=(KeysetId(1, 7, "7" * 64),)))
+    memory.begin(tides, blank(tides, keyset=second, passed=(KeysetId(1, 7, "7" * 64),)))
     for other in (KeysetId(1, 1, "f" * 64), KeysetId(1, 7, "f" * 64)):
         fault = refusal(memory, locked_at(tides, RollbackFloor(other)))
         assert (fault.code, "f" * 64 in fault.message) == ("state.fork", True)
@@ -463,11 +463,11 @@ def test_a_lock_of_another_history_than_what_led_here(
 
 def test_another_policy_has_state_of_its_own(memory: DirectoryStates, tides: Enrolment) -> None:
     """What a cloned folder calls `tides` is not what this user calls so (S1, R13)."""
-    memory.create(tides, blank(tides, signed_before=True))
+    memory.begin(tides, blank(tides, signed_before=True))
     (clone,) = Policy((tides,)).known_as("/srv/clone/trust.toml").enrolments
 
     assert refusal(memory, clone).code == "state.missing"
-    memory.create(clone, blank(clone, newest_iat=T0))
+    memory.begin(clone, blank(clone, newest_iat=T0))
     assert memory.recall(tides) == blank(tides, signed_before=True)
     assert memory.recall(clone) == blank(clone, newest_iat=T0)
     assert memory.forget("/srv/clone/trust.toml", "tides")
@@ -480,7 +480,7 @@ def test_other_origins_inherit_nothing(
 ) -> None:
     """Whoever was met elsewhere is nobody here; the place is all that vouched for him (S1)."""
     met = tides if pinned else replace(tides, anchor=TofuAnchor())
-    memory.create(met, blank(met, keyset=first, first_contact=pin_of(first)))
+    memory.begin(met, blank(met, keyset=first, first_contact=pin_of(first)))
     moved = replace(met, places=(parse_place("https://evil.example"),))
 
     fault = refusal(memory, moved)
@@ -488,7 +488,7 @@ def test_other_origins_inherit_nothing(
     assert "https://tides.example" in fault.message
     assert "cardsign trust known forget tides" in fault.hint
     with pytest.raises(StateFault):
-        memory.create(moved, blank(moved))
+        memory.begin(moved, blank(moved))
     if pinned:  # what the same keyset vouches for is taken over, when a person says so
         assert memory.adopt(moved)
         assert memory.recall(moved) == blank(moved, keyset=first, first_contact=pin_of(first))
@@ -503,9 +503,9 @@ def test_other_origins_inherit_nothing(
 
 def test_another_process_holds_it(memory: DirectoryStates, tides: Enrolment) -> None:
     """Patience ends with a fault; another issuer is not held up."""
-    memory.create(tides, blank(tides))
+    memory.begin(tides, blank(tides))
     lamps = replace(tides, name="lamps")
-    memory.create(lamps, blank(lamps))
+    memory.begin(lamps, blank(lamps))
     hasty = DirectoryStates(memory.path, patience=0.05)
     with memory.of(tides):
         with pytest.raises(StateFault) as busy, hasty.of(tides):
@@ -532,7 +532,7 @@ def test_what_cannot_be_written_is_found_out_first(
     memory: DirectoryStates, tides: Enrolment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A read-only folder is a fault before there is a verdict to remember."""
-    memory.create(tides, blank(tides))
+    memory.begin(tides, blank(tides))
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(FileFault) as refused, memory.of(tides):
         pass
@@ -546,7 +546,7 @@ def test_a_failed_write_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A full disk: the fault comes out, and the file knows no more than before."""
-    memory.create(tides, blank(tides))
+    memory.begin(tides, blank(tides))
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -581,7 +581,7 @@ for _ in range(int(sys.argv[2])):
 def test_racing_processes_lose_nothing(memory: DirectoryStates) -> None:
     """Each sees what the one before has kept: no number is given out twice, none is lower."""
     met = Enrolment("tides", TofuAnchor(), ())
-    memory.create(met, blank(met))
+    memory.begin(met, blank(met))
     command = [sys.executable, "-c", RACER, str(memory.path), "15"]
     racers = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(4)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cardsign import verify_card
 from cardsign.jose import JwkSet
 from cardsign.reasons import Reason
 from cardsign.trust import (
@@ -24,7 +25,7 @@ from cardsign.trust import (
     TofuAnchor,
     TransientStates,
 )
-from cardsign.verify import NoVerdict, StatementUsed, examine_card, verify_card
+from cardsign.verify import NoVerdict, StatementUsed, examine_card
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
 from tests.support import (
     PORTABLE,
@@ -499,14 +500,14 @@ def test_a_verified_card_says_until_when() -> None:
     known = {
         "policy": tides.policy,
         "now": later(0),
-        "evidence": Evidence((tides.one,), (current(tides.one),)),
-        "memory": tides.memory,
+        "statements": Evidence((tides.one,), (current(tides.one),)),
+        "states": tides.memory,
     }
     card = verify_card(card_of(), expect=AtOrigin(ORIGIN), **known)
     assert card.valid_until == later(7 * DAY)
 
     with pytest.raises(NoVerdict) as refused:
-        verify_card(card_of(), expect=AtOrigin(ORIGIN), **{**known, "memory": NO_STATES})
+        verify_card(card_of(), expect=AtOrigin(ORIGIN), **{**known, "states": NO_STATES})
     assert refused.value.exit_status == 3
     assert refused.value.code == "state.none"
 

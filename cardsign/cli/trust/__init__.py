@@ -295,7 +295,7 @@ def _begin(loaded: LoadedPolicy, states: DirectoryStates, yes: bool) -> list[str
     begun = []
     for enrolment in loaded.policy.enrolments:
         if enrolment in missing:
-            states.create(enrolment, IssuerState.begin(enrolment))
+            states.begin(enrolment, IssuerState.begin(enrolment))
             begun.append(enrolment.name)
         elif states.adopt(enrolment):
             begun.append(enrolment.name)

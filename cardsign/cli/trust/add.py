@@ -387,7 +387,7 @@ def _enrol(
     (issuer,) = new.known_as(loaded.identity).enrolments
     state = IssuerState.begin(issuer, source.keyset, source.release)
     before = states.find(issuer.policy, issuer.name)
-    states.create(issuer, state)
+    states.begin(issuer, state)
     if before is not None:
         source.warnings.append(_said_of(before, issuer))
     raise_floors(lock_of(loaded.path), {issuer.name: state.as_floor()})

@@ -1,0 +1,403 @@
+"""The public functions, with defaults for what most callers do not care about.
+
+Below this module time is always an argument; here it is the clock of this machine unless the
+caller says otherwise. Everything is decided in the rooms that are called.
+
+A mistake of the caller is a TypeError that shows the right call, before anything is read or
+asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cardsign.card.canonical import DEFAULT_PROFILES, ProfileName
+from cardsign.errors import CardRefused
+from cardsign.jose.jwks import JwkSet
+from cardsign.trust.policy import (
+    CardUrl,
+    Expectation,
+    Holder,
+    Issuer,
+    Policy,
+    PublicSubject,
+    TofuAnchor,
+    public_subject,
+)
+from cardsign.trust.state import NO_STATES, IssuerStates
+from cardsign.trust.statements import NO_EVIDENCE, Evidence
+from cardsign.verify.report import Report, VerifiedCard, trusted_card
+from cardsign.verify.verdict import examine_card as _examine
+
+if TYPE_CHECKING:
+    from cardsign.explain.report import Explanation
+    from cardsign.jose.jws import Signer
+    from cardsign.keys.stores.base import KeyStore
+    from cardsign.lint.rules import Finding
+    from cardsign.net.fetch import Wire
+
+_BY_KEYS: Final = "verify_card(data, jwks=Path('jwks.json').read_bytes())"
+_BY_POLICY: Final = "verify_card(data, policy=Policy.load('trust.toml'), issuer='NAME')"
+
+
+def verify_card(
+    data: bytes,
+    *,
+    jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
+    policy: Policy | None = None,
+    issuer: str | None = None,
+    url: str | None = None,
+    expect: Expectation | None = None,
+    statements: Evidence = NO_EVIDENCE,
+    states: IssuerStates = NO_STATES,
+    now: datetime | None = None,
+) -> VerifiedCard:
+    """Return a card if it is trusted, else raise. Nothing is fetched.
+
+    With `jwks` it is trusted if one of these keys signed all of it. A key set alone shows
+    neither revocation nor rollback. With `policy`, `issuer` or `url` say whose card it must be.
+
+    Args:
+        data: The card as received, UTF-8 JSON, at most 256 KiB, before any conversion.
+        jwks: The keys that you trust: a JWK Set (RFC 7517) as bytes, text, dict or JwkSet.
+        policy: Whom you trust, in place of `jwks`.
+        issuer: The policy's own name of the issuer.
+        url: The URL from which the card came, in place of `issuer`. The policy says who has it.
+        expect: Another subject, in place of both: a class of :mod:`cardsign.trust`.
+        statements: Keyset and release statements that came with the card. Alone they prove
+            nothing.
+        states: What is remembered of issuers. Without it a rollback cannot be seen.
+        now: The time of the verdict, aware; the clock if None.
+
+    Returns:
+        The card, parsed from the bytes that the signature covers.
+
+    Raises:
+        NotTrusted: Something speaks against the card; its `report` says what.
+        NoVerdict: What would decide it is missing; its `report` says what.
+        KeyRefused: `jwks` is no sound JWK Set.
+        CardRefused: `url` is no URL that is accepted.
+        LocalFault: `states` are lost, corrupt or cannot be written.
+        TypeError, ValueError: The call is wrong; the message shows a right one.
+    """
+    report = examine_card(
+        data,
+        jwks=jwks,
+        policy=policy,
+        issuer=issuer,
+        url=url,
+        expect=expect,
+        statements=statements,
+        states=states,
+        now=now,
+    )
+    return trusted_card(report)
+
+
+def examine_card(
+    data: bytes,
+    *,
+    jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
+    policy: Policy | None = None,
+    issuer: str | None = None,
+    url: str | None = None,
+    expect: Expectation | None = None,
+    statements: Evidence = NO_EVIDENCE,
+    states: IssuerStates = NO_STATES,
+    now: datetime | None = None,
+) -> Report:
+    """Return the verdict about a card with everything that led to it. Nothing is fetched.
+
+    Args: as for :func:`verify_card`.
+
+    Returns:
+        The report, whatever the card is. `report.verdict` says whether it is trusted.
+
+    Raises:
+        KeyRefused: `jwks` is no sound JWK Set.
+        CardRefused: `url` is no URL that is accepted.
+        LocalFault: `states` are lost, corrupt or cannot be written.
+        TypeError, ValueError: The call is wrong; the message shows a right one.
+    """
+    _check_data(_BY_KEYS, data)
+    if (jwks is None) == (policy is None):
+        raise TypeError(f"give either jwks or policy: {_BY_KEYS}, or {_BY_POLICY}")
+    named = [one for one in (issuer, url, expect) if one is not None]
+    if jwks is not None:
+        if named:
+            raise TypeError(
+                f"jwks says whose card it is; issuer, url and expect go with policy: {_BY_POLICY}"
+            )
+        policy = Policy.from_jwks(jwks)
+    if not isinstance(policy, Policy):
+        raise TypeError(_not_a_policy(_BY_POLICY, policy))
+    if len(named) > 1:
+        raise TypeError(f"give one of issuer, url and expect: {_BY_POLICY}")
+    if not named and not _names_a_holder_alone(policy):
+        raise TypeError(f"say whose card it is: {_BY_POLICY}, or url='https://...'")
+    subject = expect or _subject(issuer, url)
+    _check_states(policy, subject, states)
+    return _examine(
+        data,
+        expect=subject,
+        policy=policy,
+        now=_time(now),
+        evidence=statements,
+        memory=states,
+    )
+
+
+def discover(
+    url: str,
+    *,
+    policy: Policy,
+    issuer: str | None = None,
+    states: IssuerStates = NO_STATES,
+    now: datetime | None = None,
+    wire: Wire | None = None,
+) -> VerifiedCard:
+    """Fetch the card of an agent, and what shows that it is current; return it if it is trusted.
+
+    For one card. A program that asks again and again keeps a `Discoverer`, which asks less.
+    Nothing is asked but this URL and what the policy names for its issuer; no redirect is
+    followed, and no private address is asked.
+
+    Args:
+        url: The card's URL, or the agent's host such as ``https://agent.example``.
+        policy: Whom you trust.
+        issuer: The policy's own name of the issuer; whoever the policy has for `url` if None.
+        states: What is remembered of issuers. Without it a rollback cannot be seen.
+        now: The time of the verdict, aware; the clock if None.
+        wire: How peers are reached: limits of time and size, and which addresses.
+
+    Raises:
+        NotTrusted: Something speaks against the card; its `report` says what.
+        NoVerdict: The agent gave no answer, or what would decide it is missing.
+        CardRefused: `url` is no URL that is accepted.
+        LocalFault: `states` are lost, corrupt or cannot be written.
+        TypeError, ValueError: The call is wrong; the message shows a right one.
+    """
+    # The HTTP client is loaded here alone: a card in hand is verified without it.
+    from cardsign.net.asker import Asker
+    from cardsign.net.discovery import Discoverer, canonical
+    from cardsign.net.fetch import DEFAULT_WIRE
+
+    if not isinstance(url, str):
+        raise TypeError(f"discover() takes a URL as a str, not {type(url).__name__}")
+    if not isinstance(policy, Policy):
+        raise TypeError(_not_a_policy("discover(url, policy=Policy.load('trust.toml'))", policy))
+    expect: PublicSubject | None = None
+    if issuer is not None:
+        expect = Issuer(issuer)
+    elif _names_a_holder_alone(policy):
+        expect = Holder()
+    _check_states(policy, expect or CardUrl(canonical(url)), states)
+    time = _time(now)
+    asker = Asker(wire or DEFAULT_WIRE, now=lambda: time)
+    return Discoverer(policy, states, asker=asker, now=lambda: time).discover(url, expect=expect)
+
+
+async def adiscover(
+    url: str,
+    *,
+    policy: Policy,
+    issuer: str | None = None,
+    states: IssuerStates = NO_STATES,
+    now: datetime | None = None,
+    wire: Wire | None = None,
+) -> VerifiedCard:
+    """Do what :func:`discover` does, in a thread of its own.
+
+    A task that is cancelled returns at once. The work goes on to its own end, which the wire's
+    deadlines set. Args and errors are those of :func:`discover`.
+    """
+    from cardsign.net.transport import in_thread
+
+    work = partial(discover, url, policy=policy, issuer=issuer, states=states, now=now, wire=wire)
+    return await in_thread(work, abandon=True)
+
+
+def sign_card(
+    card: bytes,
+    key: Signer | Sequence[Signer] | KeyStore | Path,
+    *,
+    passphrase: bytes | None = None,
+    profiles: Sequence[ProfileName] = DEFAULT_PROFILES,
+    now: datetime | None = None,
+) -> bytes:
+    """Sign a card, so that every verifier that reads one of the profiles accepts it.
+
+    Only `signatures` changes. Signatures by the same keys are replaced, others are kept. A card
+    that is signed already comes back unchanged, byte for byte. The result was read again and
+    verified with the public keys alone.
+
+    Args:
+        card: The card, UTF-8 JSON, at most 256 KiB.
+        key: A key or any other signer; several, the older first; or a key store or its folder,
+            whose active card keys then sign.
+        passphrase: Opens the keys of a key store.
+        profiles: The profiles to serve; ``served-as-is`` is always among them.
+        now: Which keys of a store are active; the clock if None.
+
+    Returns:
+        The signed card: JSON in UTF-8 with a newline at the end, member order kept.
+
+    Raises:
+        JsonRefused, CardRefused: These bytes are no Agent Card that can be read one way only.
+        KeyRefused: Two signers' keys cannot be told apart.
+        SigningRefused: There is no key, or a verifier would refuse the result.
+        LocalFault: A signer, a key store or a passphrase fails; a profile cannot be chosen.
+        TypeError: The call is wrong; the message shows a right one.
+    """
+    from cardsign.sign import SigningOptions, sign_with_notes
+
+    _check_data("sign_card(json.dumps(card).encode(), key)", card)
+    signers, own = _signers(key, passphrase, now)
+    options = SigningOptions(profiles=tuple(profiles), own_kids=own)
+    return sign_with_notes(card, signers, options).document
+
+
+def explain_card(
+    data: bytes,
+    *,
+    jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
+    against: bytes | None = None,
+) -> Explanation:
+    """Say what the signatures of a card cover, and why one does not fit. No verdict is given.
+
+    Args:
+        data: The card as received.
+        jwks: The keys that may have signed it, in the forms of :func:`verify_card`. Without
+            them nothing can be said of which payload a signature fits.
+        against: What the signatures are said to have been made over: the card as its issuer
+            signed it, or the payload itself.
+
+    Raises:
+        KeyRefused: `jwks` is no sound JWK Set.
+        TypeError: The call is wrong; the message shows a right one.
+    """
+    from cardsign.explain.explanation import explain_card as explain
+
+    _check_data("explain_card(Path('card.json').read_bytes(), jwks=...)", data)
+    return explain(data, jwks=None if jwks is None else JwkSet.read(jwks), against=against)
+
+
+def lint_card(data: bytes, target: str = "portable") -> tuple[Finding, ...]:
+    """List what makes a card unfit for some of its readers, in document order.
+
+    It does not say whether the card is true or wise, nor whether its signatures hold.
+
+    Args:
+        data: The card, UTF-8 JSON, at most 256 KiB.
+        target: Whom it is to be fit for: ``portable``, ``js-resolver`` or ``py-1.1``.
+
+    Raises:
+        JsonRefused: These bytes are no strict JSON object.
+        UsageFault: ``usage.conflict``: there is no such target.
+        TypeError: The call is wrong; the message shows a right one.
+    """
+    from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
+    from cardsign.lint.targets import lint_document
+
+    _check_data("lint_card(Path('card.json').read_bytes())", data)
+    return lint_document(parse_object(data, max_bytes=MAX_CARD_BYTES), target)
+
+
+# ------------------------------------------------------------------ who is asked about
+
+
+def _subject(issuer: str | None, url: str | None) -> PublicSubject:
+    for name, given in (("issuer", issuer), ("url", url)):
+        if given is not None and not isinstance(given, str):
+            raise TypeError(f"{name} takes a str, not {type(given).__name__}: {_BY_POLICY}")
+    if issuer is not None:
+        return Issuer(issuer)
+    return Holder() if url is None else CardUrl(url)
+
+
+def _names_a_holder_alone(policy: Policy) -> bool:
+    """Whether there is but one subject, so that it need not be named."""
+    return len(policy.enrolments) == 1 and policy.enrolments[0].is_holder
+
+
+def _check_states(policy: Policy, subject: Expectation, states: IssuerStates) -> None:
+    if not isinstance(states, IssuerStates):
+        raise TypeError(
+            f"states takes IssuerStates, not {type(states).__name__}: "
+            "states=IssuerStates.at('state')"
+        )
+    try:
+        found = policy.find(public_subject(subject))
+    except CardRefused:
+        return  # the verdict says what is wrong with the URL
+    if found is not None and isinstance(found.anchor, TofuAnchor) and not states.lasting:
+        raise TypeError(
+            "a first contact has to be remembered: states=IssuerStates.create('state') once, "
+            "then states=IssuerStates.at('state')"
+        )
+
+
+# ------------------------------------------------------------------ what was handed over
+
+
+def _check_data(right: str, data: object) -> None:
+    match data:
+        case bytes():
+            return
+        case str():
+            why = "not a str: decoding may have changed them"
+        case Mapping():
+            why = "not a dict: parsing has lost what was signed"
+        case _:
+            why = f"not {type(data).__name__}"
+    raise TypeError(f"a card is the bytes as they were received, {why}: {right}")
+
+
+def _not_a_policy(right: str, given: object) -> str:
+    kind = type(given).__name__
+    return f"policy takes a Policy, not {kind}: {right}, or Policy.from_jwks_url(url, origin=...)"
+
+
+def _time(now: datetime | None) -> datetime:
+    if now is None:
+        return datetime.now(UTC)
+    if not isinstance(now, datetime):
+        raise TypeError(f"now takes a datetime, not {type(now).__name__}: now=datetime.now(UTC)")
+    if now.tzinfo is None:
+        raise ValueError("now has no zone: now=datetime.now(UTC)")
+    return now
+
+
+def _signers(
+    key: Signer | Sequence[Signer] | KeyStore | Path,
+    passphrase: bytes | None,
+    now: datetime | None,
+) -> tuple[Sequence[Signer], frozenset[str]]:
+    """The keys that sign, and the kids whose signatures they replace."""
+    from cardsign.keys.stores.base import KeyStore
+
+    if isinstance(key, Path):
+        from cardsign.keys.stores.opening import open_store
+
+        key = open_store(key)
+    if isinstance(key, KeyStore):
+        from cardsign.issuer.signers import card_signers
+
+        if not isinstance(passphrase, bytes):
+            raise TypeError(
+                "a key store needs its passphrase: sign_card(card, store, passphrase=b'...')"
+            )
+        found = card_signers(key, passphrase, now=_time(now))
+        return found.signers, found.own_kids
+    signers = key if isinstance(key, Sequence) else (key,)
+    given: Sequence[object] = signers
+    if not all(hasattr(one, "sign") and hasattr(one, "public") for one in given):
+        raise TypeError(
+            "sign_card() takes a private key, signers or a key store: "
+            "sign_card(card, PrivateKey.from_pem(pem))"
+        )
+    return signers, frozenset()

@@ -1,0 +1,325 @@
+"""The public functions: one line for each common case, and misuse that shows the right call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cardsign
+from cardsign import (
+    IssuerStates,
+    JwkSet,
+    KeyRefused,
+    LocalFault,
+    NotTrusted,
+    NoVerdict,
+    Policy,
+    PrivateKey,
+    VerificationError,
+)
+from cardsign.testing import FakeIssuer
+from cardsign.trust import (
+    DirectoryStates,
+    Evidence,
+    Holder,
+    JwksAnchor,
+    KeysetAnchor,
+    TransientStates,
+)
+
+CARD = {
+    "name": "Tides",
+    "description": "When is high water?",
+    "version": "1.0.0",
+    "supportedInterfaces": [
+        {"url": "https://tides.example/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    ],
+    "capabilities": {},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "when", "name": "When", "description": "High water", "tags": ["tides"]}],
+}
+NOW = datetime.now(UTC)
+TIDES = FakeIssuer(NOW)
+KEYS = TIDES.jwks()
+SIGNED = TIDES.signed_card(CARD)
+TAMPERED = SIGNED.replace(b"Tides", b"Tidal")
+
+
+# ------------------------------------------------------------------ one line each
+
+
+@pytest.mark.parametrize(
+    "jwks",
+    [KEYS, KEYS.to_bytes(), KEYS.to_bytes().decode(), json.loads(KEYS.to_bytes())],
+    ids=["a JwkSet", "bytes", "text", "a dict"],
+)
+def test_keys_in_any_form_verify_a_card(jwks: Any) -> None:
+    """The verified card reads like a dict; the clock is the default."""
+    card = cardsign.verify_card(SIGNED, jwks=jwks)
+    assert card["skills"][0]["id"] == card.document["skills"][0]["id"] == "when"
+    with pytest.raises(NotTrusted):
+        cardsign.verify_card(TAMPERED, jwks=jwks)
+
+
+def test_a_key_that_is_no_set_is_refused() -> None:
+    """One JWK is not a JWK Set."""
+    with pytest.raises(KeyRefused, match=r"jwks\.malformed"):
+        cardsign.verify_card(SIGNED, jwks=dict(TIDES.key("card").public.jwk()))
+
+
+def test_the_report_and_the_error_say_the_same() -> None:
+    """One returns what the other raises."""
+    report = cardsign.examine_card(TAMPERED, jwks=KEYS, now=NOW)
+    with pytest.raises(VerificationError) as caught:
+        cardsign.verify_card(TAMPERED, jwks=KEYS, now=NOW)
+    assert (report.verdict, caught.value.report) == ("invalid", report)
+
+
+def test_a_policy_by_issuer_or_url(tmp_path: Path) -> None:
+    """Policy.load reads trust.toml and the floors beside it; the subject is named."""
+    (key,) = json.loads(KEYS.to_bytes())["keys"]
+    members = ", ".join(f"{name} = {json.dumps(value)}" for name, value in key.items())
+    file = tmp_path / "trust.toml"
+    file.write_text(
+        'format = 1\n[[issuer]]\nname = "tides"\norigins = ["https://tides.example"]\n'
+        f'freshness = "waived"\n[issuer.anchor]\nkeys = [{{ public = {{ {members} }} }}]\n'
+    )
+    policy = Policy.load(file)
+    assert cardsign.verify_card(SIGNED, policy=policy, issuer="tides").subject == "tides"
+    assert cardsign.verify_card(SIGNED, policy=policy, url=TIDES.url).subject == "tides"
+    assert Policy.load(str(file)) == policy
+    for stranger in ({"issuer": "geo"}, {"url": "https://geo.example/card.json"}):
+        with pytest.raises(NoVerdict):
+            cardsign.verify_card(SIGNED, policy=policy, **stranger)
+
+
+def test_a_keyset_is_followed_and_remembered(tmp_path: Path) -> None:
+    """With states that last, a rollback to the release of before is seen."""
+    first = TIDES.keyset()
+    newer, older = (TIDES.release(first, **TIDES.listing(CARD, seq=seq)) for seq in (6, 5))
+    anchor = KeysetAnchor(cardsign_keyset_id(first))
+    policy = Policy((issuer(anchor),))
+    states = IssuerStates.create(tmp_path / "state")
+
+    def verify(release: bytes) -> cardsign.VerifiedCard:
+        came = Evidence((first,), (release,))
+        return cardsign.verify_card(
+            SIGNED, policy=policy, issuer="tides", statements=came, states=states, now=NOW
+        )
+
+    assert verify(newer).subject == "tides"
+    assert verify(older).report.release == verify(newer).report.release
+
+
+def issuer(anchor: Any) -> Any:
+    """An issuer at tides.example."""
+    from cardsign.trust import Enrolment
+    from cardsign.urls import parse_place
+
+    return Enrolment("tides", anchor, (parse_place("https://tides.example"),))
+
+
+def cardsign_keyset_id(keyset: bytes) -> Any:
+    """The id of a keyset statement, as a pin."""
+    from cardsign.statements import read_keyset
+
+    return read_keyset(keyset).id
+
+
+def test_signing_and_explaining_in_one_line(tmp_path: Path) -> None:
+    """A key, several, or a key store; the result verifies."""
+    key, other = PrivateKey.generate("ES256"), PrivateKey.generate("ES256")
+    data = json.dumps(CARD).encode()
+    signed = cardsign.sign_card(data, key)
+    both = cardsign.sign_card(data, [key, other])
+    assert cardsign.verify_card(signed, jwks=JwkSet.of([key.public]))
+    assert len(json.loads(both)["signatures"]) == 2 * len(json.loads(signed)["signatures"])
+    assert cardsign.explain_card(signed, jwks=JwkSet.of([key.public])).signatures
+    portable = {**CARD, "capabilities": {"streaming": True}}
+    assert cardsign.lint_card(json.dumps(portable).encode()) == ()
+    assert cardsign.lint_card(json.dumps({**CARD, "capabilities": None}).encode())
+
+
+def test_a_policy_by_url_or_first_contact_names_its_issuer() -> None:
+    """By the host, where no name is given."""
+    by_url = Policy.from_jwks_url("https://keys.example/jwks.json", origin="https://tides.example")
+    contact = Policy.first_contact("https://tides.example:8443")
+    assert [one.enrolments[0].name for one in (by_url, contact)] == ["tides.example"] * 2
+    assert by_url.enrolments[0].freshness == "waived"
+    assert contact.enrolments[0].freshness == "required"
+
+
+# ------------------------------------------------------------------ states
+
+
+def test_a_folder_that_was_lost_is_no_first_contact(tmp_path: Path) -> None:
+    """Neither the whole folder nor one issuer's file is begun anew in silence (threats.md 18)."""
+    folder = tmp_path / "state"
+    with pytest.raises(LocalFault) as absent:
+        IssuerStates.at(folder)
+    assert absent.value.code == "state.missing"
+    assert f"IssuerStates.create({str(folder)!r})" in absent.value.hint
+
+    tides = issuer(JwksAnchor("https://tides.example/jwks.json"))
+    states = IssuerStates.create(folder)
+    with states.of(tides):
+        pass
+    with IssuerStates.at(folder).of(tides) as state:
+        assert state is not None
+    assert isinstance(states, DirectoryStates)
+    states.file("", "tides").unlink()
+    with pytest.raises(LocalFault) as lost, IssuerStates.at(folder).of(tides):
+        pass
+    assert lost.value.code == "state.missing"
+    assert "IssuerStates.create" in lost.value.hint
+
+
+def test_states_are_begun_once(tmp_path: Path) -> None:
+    """A second `create` would forget; it is refused, and says what to call."""
+    IssuerStates.create(tmp_path / "state")
+    with pytest.raises(LocalFault, match="before") as again:
+        IssuerStates.create(tmp_path / "state")
+    assert "IssuerStates.at(" in again.value.hint
+
+
+def test_an_issuer_that_the_command_line_began_is_known(tmp_path: Path) -> None:
+    """A folder without the list begins nobody by itself; `create` lists whom it holds."""
+    tides = issuer(JwksAnchor("https://tides.example/jwks.json"))
+    from cardsign.trust import IssuerState
+
+    DirectoryStates(tmp_path).begin(tides, IssuerState.begin(tides))
+    with IssuerStates.at(tmp_path).of(tides) as state:
+        assert state is not None
+    (tmp_path / "begun").unlink(missing_ok=True)
+    created = IssuerStates.create(tmp_path)
+    created.file("", "tides").unlink()
+    with pytest.raises(LocalFault, match=r"state\.missing"), created.of(tides):
+        pass
+
+
+# ------------------------------------------------------------------ misuse
+
+POLICY = Policy((issuer(JwksAnchor("https://tides.example/jwks.json")),))
+CONTACT = Policy.first_contact("https://tides.example")
+V = cardsign.verify_card
+
+MISUSE: dict[str, tuple[Callable[[], object], str]] = {
+    "a str for the bytes": (lambda: V(SIGNED.decode(), jwks=KEYS), "verify_card(data, jwks="),
+    "a dict for the bytes": (lambda: V(json.loads(SIGNED), jwks=KEYS), "verify_card(data, jwks="),
+    "a path for the bytes": (lambda: V(Path("card.json"), jwks=KEYS), "verify_card(data, jwks="),
+    "neither keys nor policy": (lambda: V(SIGNED), "jwks=Path('jwks.json').read_bytes()"),
+    "keys and policy": (lambda: V(SIGNED, jwks=KEYS, policy=POLICY), "either jwks or policy"),
+    "keys and an issuer": (lambda: V(SIGNED, jwks=KEYS, issuer="x"), "issuer='NAME'"),
+    "a path of keys": (lambda: V(SIGNED, jwks="jwks.json"), "Path('jwks.json').read_bytes()"),
+    "a URL of keys": (
+        lambda: V(SIGNED, jwks="https://a.example/jwks.json"),
+        "Policy.from_jwks_url('https://a.example/jwks.json', origin=...)",
+    ),
+    "a key for the keys": (lambda: V(SIGNED, jwks=TIDES.key("card").public), "read_bytes()"),
+    "a path for the policy": (lambda: V(SIGNED, policy="trust.toml"), "Policy.load('trust.toml')"),
+    "an anchor for the policy": (
+        lambda: V(SIGNED, policy=JwksAnchor("https://a.example/")),
+        "Policy.from_jwks_url(url, origin=...)",
+    ),
+    "a policy of an anchor": (
+        lambda: Policy(JwksAnchor("https://a.example/")),
+        "Policy.from_jwks_url(url, origin=...)",
+    ),
+    "a policy of a list": (lambda: Policy([JwksAnchor("https://a.example/")]), "Policy.load(path)"),
+    "nobody's card": (lambda: V(SIGNED, policy=POLICY), "issuer='NAME'), or url='https://...'"),
+    "two subjects": (
+        lambda: V(SIGNED, policy=POLICY, issuer="tides", url=TIDES.url),
+        "one of issuer, url",
+    ),
+    "a str to expect": (
+        lambda: V(SIGNED, policy=POLICY, expect=TIDES.url),
+        "CardUrl(url)",
+    ),
+    "a subject for the name": (lambda: V(SIGNED, policy=POLICY, issuer=Holder()), "issuer='NAME'"),
+    "a path for the states": (
+        lambda: V(SIGNED, policy=POLICY, issuer="tides", states="state"),
+        "states=IssuerStates.at('state')",
+    ),
+    "a first contact that nobody remembers": (
+        lambda: V(SIGNED, policy=CONTACT, url=TIDES.url),
+        "IssuerStates.create('state')",
+    ),
+    "a first contact for this process alone": (
+        lambda: cardsign.discover(TIDES.url, policy=CONTACT, states=TransientStates()),
+        "IssuerStates.at('state')",
+    ),
+    "seconds for the time": (lambda: V(SIGNED, jwks=KEYS, now=0), "now=datetime.now(UTC)"),
+    "a path to discover by": (
+        lambda: cardsign.discover(TIDES.url, policy="trust.toml"),
+        "Policy.load('trust.toml')",
+    ),
+    "bytes for the URL": (lambda: cardsign.discover(b"https://x.example", policy=POLICY), "a str"),
+    "a dict to sign": (
+        lambda: cardsign.sign_card(CARD, TIDES.key("card")),
+        "sign_card(json.dumps(card).encode(), key)",
+    ),
+    "PEM for a key": (lambda: cardsign.sign_card(SIGNED, b"PEM"), "PrivateKey.from_pem(pem)"),
+    "a public key to sign with": (
+        lambda: cardsign.sign_card(SIGNED, TIDES.key("card").public),
+        "PrivateKey.from_pem(pem)",
+    ),
+    "a dict to explain": (lambda: cardsign.explain_card(CARD), "explain_card(Path("),
+    "a str to lint": (lambda: cardsign.lint_card("{}"), "lint_card(Path("),
+}
+
+
+@pytest.mark.parametrize(("call", "right"), MISUSE.values(), ids=MISUSE)
+def test_misuse_is_told_with_the_right_call(call: Callable[[], object], right: str) -> None:
+    """Nothing is read or asked before."""
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert right in str(caught.value)
+
+
+def test_a_time_without_zone_is_a_value_error() -> None:
+    """It could be any of 26 hours."""
+    with pytest.raises(ValueError, match=r"datetime\.now\(UTC\)"):
+        cardsign.verify_card(SIGNED, jwks=KEYS, now=datetime(2026, 11, 22))
+
+
+def test_a_holder_alone_need_not_be_named() -> None:
+    """A policy of pinned keys is about their holder."""
+    assert cardsign.verify_card(SIGNED, policy=Policy.from_jwks(KEYS)).document["name"] == "Tides"
+
+
+def test_a_store_needs_its_passphrase(tmp_path: Path) -> None:
+    """And signs with its active keys when it has it."""
+    from cardsign.keys.stores import DirectoryStore
+
+    store = DirectoryStore.create(tmp_path / "keys")
+    with pytest.raises(TypeError, match="needs its passphrase"):
+        cardsign.sign_card(SIGNED, store)
+    with pytest.raises(cardsign.SigningRefused, match=r"sign\.no_key"):
+        cardsign.sign_card(SIGNED, tmp_path / "keys", passphrase=b"a long enough one")
+
+
+def test_asyncio_gets_the_same_error() -> None:
+    """Misuse is told before anything is awaited for long."""
+    with pytest.raises(TypeError, match=r"Policy\.load"):
+        asyncio.run(cardsign.adiscover(TIDES.url, policy="trust.toml"))  # type: ignore[arg-type]
+
+
+def test_the_package_is_quiet_unless_somebody_listens() -> None:
+    """A NullHandler, and no level of its own."""
+    log = logging.getLogger("cardsign")
+    assert any(isinstance(one, logging.NullHandler) for one in log.handlers)
+    assert log.level == logging.NOTSET
+
+
+def test_a_later_time_is_an_argument() -> None:
+    """Keys alone have no end, whatever the clock says."""
+    later = NOW + timedelta(days=4000)
+    assert cardsign.verify_card(SIGNED, jwks=KEYS, now=later).report.checked_at == later
