@@ -355,6 +355,8 @@ _TABLE: Final = (
      "If it is yours, allow it in your own signers.toml, or name it on the command line."),
     ("policy.malformed", "trust.toml cannot be understood.",
      "Mend the line named; docs/reference/formats.md lists every member."),
+    ("policy.not_own", "A policy that nobody named says what only your own policy may say.",
+     "If the policy is yours, name it: --trust FILE, or CARDSIGN_TRUST."),
     ("policy.not_found", "There is no policy file where one was named.",
      "Check --trust and CARDSIGN_TRUST, or make one: cardsign trust init."),
     ("policy.unknown_issuer", "The policy enrols nobody of that name.",

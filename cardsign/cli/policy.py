@@ -101,8 +101,8 @@ class TrustOptions:
 
         Raises:
             UsageFault: ``policy.not_found``: the one that is named; ``policy.malformed``,
-                ``lock.malformed``; ``config.outside``: the one found here, or its lock, is a link
-                out of this folder that the user has not allowed.
+                ``policy.not_own``, ``lock.malformed``; ``config.outside``: the one found here, or
+                its lock, is a link out of this folder that the user has not allowed.
             FileFault: It cannot be read.
         """
         path = self.find()
@@ -118,7 +118,7 @@ class TrustOptions:
         )
 
         try:
-            policy, text = read_policy(path)
+            policy, text = read_policy(path, is_own=not found_here)
         except FileMissing as fault:
             raise UsageFault(
                 "policy.not_found", "there is no such policy file", path=str(path)
@@ -152,7 +152,7 @@ class TrustOptions:
         """
         from cardsign.trust.policyedit import EMPTY_POLICY
 
-        return self.load() or LoadedPolicy(Policy(), Path(POLICY_FILE), {}, EMPTY_POLICY)
+        return self.load() or LoadedPolicy(Policy(), Path(POLICY_FILE), {}, EMPTY_POLICY, True)
 
     @property
     def stored(self) -> DirectoryStates:

@@ -280,6 +280,9 @@ def enrolment_json(enrolment: Enrolment) -> dict[str, Any]:
         "freshness": enrolment.freshness,
         "cards": list(enrolment.cards),
         "peer": enrolment.peer,
+        "enforce": enrolment.enforce,
+        "networks": [str(network) for network in enrolment.networks],
+        "proxy": None if enrolment.proxy is None else str(enrolment.proxy),
     }
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cardsign.trust.policy import ACCEPTED as ACCEPTED
     from cardsign.trust.policy import MAX_CARDS as MAX_CARDS
     from cardsign.trust.policy import MAX_SKEW as MAX_SKEW
+    from cardsign.trust.policy import PRIVATE_NETWORKS as PRIVATE_NETWORKS
     from cardsign.trust.policy import Accept as Accept
     from cardsign.trust.policy import Anchor as Anchor
     from cardsign.trust.policy import AtOrigin as AtOrigin
@@ -102,7 +103,7 @@ _NAMES = {
     "policy": (
         "ACCEPTED Accept Anchor AtOrigin CardUrl Enrolment Expectation Extended Holder Issuer "
         "JwksAnchor KeysAnchor KeysetAnchor Limits MAX_CARDS MAX_SKEW Policy PublicSubject "
-        "TofuAnchor public_subject"
+        "PRIVATE_NETWORKS TofuAnchor public_subject"
     ),
     "policyedit": (
         "EMPTY_POLICY anchor_members anchor_text anchored edit_policy minus plus with_anchor "

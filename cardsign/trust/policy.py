@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -24,7 +25,7 @@ from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.statements.succession import RootPin
 from cardsign.trust.lock import RollbackFloor, lock_of, read_lock
-from cardsign.urls import Place, Url, parse_origin, parse_url
+from cardsign.urls import Origin, Place, Url, parse_origin, parse_url
 
 # What a verifier trusts beforehand about one issuer: one anchor, which names one source of keys.
 
@@ -114,6 +115,35 @@ ACCEPTED: Final[Mapping[Accept, tuple[ProfileName, ...]]] = {
     "full": FULL_PROFILES,
     "sdk": DEFAULT_PROFILES,
 }
+
+
+Network: TypeAlias = IPv4Network | IPv6Network
+
+#: The ranges in which an operator may let an issuer be reached. This machine and its own link are
+#: not among them: the metadata services of clouds answer there.
+PRIVATE_NETWORKS: Final[tuple[Network, ...]] = tuple(
+    map(
+        ip_network,
+        ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"),
+    )
+)
+
+
+def parse_network(text: str) -> Network:
+    """Read a private network, such as ``10.0.0.0/8``.
+
+    Raises:
+        ValueError: It is no network, or not within :data:`PRIVATE_NETWORKS`.
+    """
+    network = ip_network(text)
+    for private in PRIVATE_NETWORKS:
+        # By two comparisons, since subnet_of takes one version of addresses only.
+        if network.version == private.version and (
+            private.network_address <= network.network_address
+            and network.broadcast_address <= private.broadcast_address
+        ):
+            return network
+    raise ValueError(f"{text} is no private network")
 
 
 # Whom a verdict is about. There is no default: a verdict without a subject says nothing.
@@ -228,6 +258,10 @@ class Enrolment:
         unsigned: What an unsigned card gets: ``refuse`` (untrusted), or ``unknown``
             (indeterminate) for as long as no signed card was seen.
         is_holder: The enrolment is nothing but "the holder of these keys".
+        enforce: ``warn`` lets a caller who asks for it use an unverified card during adoption. It
+            changes no verdict.
+        networks: Private networks in which the issuer's own origins may be reached.
+        proxy: The proxy through which they are reached; None for none.
         only: An expert's narrowing: of the accepted profiles, the only ones that count; all of
             them if it is empty.
         cards: The URLs of the cards that are looked at day by day, inside `places`. They decide
@@ -252,6 +286,9 @@ class Enrolment:
     is_holder: bool = False
     cards: tuple[str, ...] = ()
     peer: Literal["required", "optional"] = "required"
+    enforce: Literal["strict", "warn"] = "strict"
+    networks: tuple[Network, ...] = ()
+    proxy: Origin | None = None
     only: tuple[ProfileName, ...] = ()
     policy: str = field(default="", compare=False)
     floor: RollbackFloor | None = field(default=None, compare=False)
@@ -270,7 +307,7 @@ class Enrolment:
         return self.only or ACCEPTED[self.accept]
 
     def to_json(self) -> dict[str, Json]:
-        """What it says of verdicts, for its digest."""
+        """What it says of verdicts and of how to reach the issuer, for its digest."""
         return {
             "name": self.name,
             "anchor": self.anchor.to_json(),
@@ -280,6 +317,9 @@ class Enrolment:
             "algorithms": list(self.algorithms),
             "require": list(self.require),
             "unsigned": self.unsigned,
+            "enforce": self.enforce,
+            "networks": [str(network) for network in self.networks],
+            "proxy": None if self.proxy is None else str(self.proxy),
         }
 
 

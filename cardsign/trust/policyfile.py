@@ -34,6 +34,7 @@ from cardsign.trust.policy import (
     DEFAULT_SKEW,
     MAX_CARDS,
     MAX_SKEW,
+    PRIVATE_NETWORKS,
     Accept,
     Anchor,
     CardUrl,
@@ -44,14 +45,17 @@ from cardsign.trust.policy import (
     Limits,
     Policy,
     TofuAnchor,
+    parse_network,
 )
 from cardsign.trust.policylines import Lines, Location
-from cardsign.urls import Place, parse_place, parse_url
+from cardsign.urls import Origin, Place, parse_origin, parse_place, parse_url
 
 # The tables of `trust.toml` as pydantic models: names, types and forms of members.
 
 
 FORMAT: Final = 1
+#: Networks of one issuer; each address that is asked is held against all of them.
+MAX_NETWORKS: Final = 16
 
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
@@ -95,9 +99,11 @@ Thumbprint: TypeAlias = Annotated[str, Field(pattern=_whole(THUMBPRINT))]
 class MisplacedError(Exception):
     """What is wrong, and where; the module that knows the lines makes it a `UsageFault`."""
 
-    def __init__(self, at: Location, message: str, hint: str = "") -> None:
+    def __init__(
+        self, at: Location, message: str, hint: str = "", code: str = "policy.malformed"
+    ) -> None:
         super().__init__(message)
-        self.at, self.message, self.hint = at, message, hint
+        self.at, self.message, self.hint, self.code = at, message, hint, code
 
 
 class Table(BaseModel):
@@ -220,6 +226,22 @@ class IssuerTable(Table):
     peer: Literal["required", "optional"] = Field(
         default="required",
         description="Whether `cardsign peers verify` fails where its cards are not trusted.",
+    )
+    enforce: Literal["strict", "warn"] = Field(
+        default="strict",
+        description="warn: `discover_or_warn` gives an unverified card during adoption. Only in a "
+        "policy that is named.",
+    )
+    networks: list[str] = Field(
+        default=[],
+        max_length=MAX_NETWORKS,
+        description="Private networks in which its origins may be reached, such as 10.0.0.0/8. "
+        "Only in a policy that is named.",
+    )
+    proxy: str | None = Field(
+        default=None,
+        description="The proxy through which its origins are reached, http://host:port. Only in a "
+        "policy that is named.",
     )
 
 
@@ -344,15 +366,22 @@ def _without_null(value: Any) -> Any:
     return kept | alone
 
 
+#: What only the operator's own policy may say. A policy that was merely found may be a stranger's,
+#: and would open the operator's network or lower what is enforced (E6, E12, E13).
+OPERATOR_MEMBERS: Final = ("enforce", "networks", "proxy")
 #: Bytes. Some thousand issuers; one has about 300.
 MAX_POLICY_BYTES: Final = 1024 * 1024
 
 
-def read_policy(path: Path) -> tuple[Policy, str]:
+def read_policy(path: Path, *, is_own: bool = True) -> tuple[Policy, str]:
     """Read a policy file: the policy, and the text in which it stands.
 
+    Args:
+        path: The file.
+        is_own: As for :func:`parse_policy`.
+
     Raises:
-        UsageFault: ``policy.malformed``.
+        UsageFault: ``policy.malformed``, ``policy.not_own``.
         FileFault: It cannot be read.
     """
     data = read_bytes(path, max_bytes=MAX_POLICY_BYTES)
@@ -361,7 +390,8 @@ def read_policy(path: Path) -> tuple[Policy, str]:
     except UnicodeDecodeError as exc:
         line = data.count(b"\n", 0, exc.start) + 1
         raise _malformed(str(path), "this is not UTF-8", line) from exc
-    return parse_policy(text, source=str(path)).known_as(identity_of(path)), text
+    policy = parse_policy(text, source=str(path), is_own=is_own)
+    return policy.known_as(identity_of(path)), text
 
 
 def identity_of(path: Path) -> str:
@@ -369,25 +399,45 @@ def identity_of(path: Path) -> str:
     return os.fsencode(path.resolve()).decode("utf-8", "backslashreplace")
 
 
-def parse_policy(text: str, *, source: str = POLICY_FILE) -> Policy:
+def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -> Policy:
     """Read the text of a policy; its enrolments stand in the order of the text.
 
     Args:
         text: TOML 1.0.
         source: What errors call the text.
+        is_own: The operator named the policy. One that was merely found in the working directory
+            may be a stranger's; it may say none of :data:`OPERATOR_MEMBERS`.
 
     Raises:
-        UsageFault: ``policy.malformed``, with the line.
+        UsageFault: ``policy.malformed`` or ``policy.not_own``, with the line.
     """
     try:
         members = read_toml(text.encode("utf-8", "surrogatepass"))
     except ValueError as exc:
         raise _not_toml(source, text, exc) from exc
     try:
-        return _policy(read_tables(members))
+        tables = read_tables(members)
+        if not is_own:
+            _check_not_own(tables)
+        return _policy(tables)
     except MisplacedError as wrong:
         line = Lines.of(text).line_of(wrong.at)
-        raise _malformed(source, wrong.message, line, wrong.hint) from wrong
+        raise UsageFault(
+            wrong.code, wrong.message, path=source, line=line, hint=wrong.hint
+        ) from wrong
+
+
+def _check_not_own(file: TrustFile) -> None:
+    for index, table in enumerate(file.issuer):
+        for member in OPERATOR_MEMBERS:
+            if member in table.model_fields_set:
+                raise MisplacedError(
+                    ("issuer", index, member),
+                    f"`{member}` of {table.name!r} may stand only in a policy that you name, and "
+                    "this one was found in the working directory",
+                    f"If the policy is yours, name it: --trust {POLICY_FILE}.",
+                    "policy.not_own",
+                )
 
 
 def _policy(file: TrustFile) -> Policy:
@@ -440,6 +490,17 @@ def _enrolment(table: IssuerTable, at: Location) -> Enrolment:
     anchor = _anchor(table, at)
     if isinstance(anchor, KeysAnchor):
         _check_holders(table, anchor, at)
+    networks = []
+    for index, text in enumerate(table.networks):
+        try:
+            networks.append(parse_network(text))
+        except ValueError:
+            private = ", ".join(map(str, PRIVATE_NETWORKS))
+            _misplace(
+                (*at, "networks", index),
+                f"{text!r} is no private network",
+                f"Write a part of {private}, such as 10.1.0.0/16.",
+            )
     return Enrolment(
         table.name,
         anchor,
@@ -451,7 +512,25 @@ def _enrolment(table: IssuerTable, at: Location) -> Enrolment:
         table.unsigned,
         cards=tuple(table.cards),
         peer=table.peer,
+        enforce=table.enforce,
+        networks=tuple(networks),
+        proxy=_proxy(table, at),
     )
+
+
+def _proxy(table: IssuerTable, at: Location) -> Origin | None:
+    if table.proxy is None:
+        return None
+    if table.networks:
+        _misplace(
+            (*at, "proxy"),
+            "`proxy` and `networks` exclude one another",
+            "A proxy looks up the names of hosts itself, so leave `networks` out.",
+        )
+    try:
+        return parse_origin(table.proxy)
+    except CardRefused:
+        _misplace((*at, "proxy"), f"{table.proxy!r} is no proxy", "Write it as http://host:port.")
 
 
 def _anchor(table: IssuerTable, at: Location) -> Anchor:

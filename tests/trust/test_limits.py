@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from cardsign.trust import (
     Policy,
     TofuAnchor,
 )
-from cardsign.urls import parse_place
+from cardsign.urls import parse_origin, parse_place
 from tests.jose.statement_making import key
 
 ALLOWED: dict[str, dict[str, Any]] = {
@@ -90,6 +91,9 @@ def test_every_word_of_a_policy_is_in_its_digest() -> None:
         {"algorithms": ("ES256",)},
         {"require": ("harbour",)},
         {"unsigned": "unknown"},
+        {"enforce": "warn"},
+        {"networks": (ip_network("10.0.0.0/8"),)},
+        {"proxy": parse_origin("http://proxy.example:3128")},
     ]
     policies = [Policy((replace(plain, **change),)) for change in changes]
     policies += [Policy(), Policy((plain,)), Policy((plain, replace(plain, name="lamp")))]

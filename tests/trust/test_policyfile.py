@@ -224,6 +224,25 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     ),
     "a key set by plain HTTP": (policy_text(anchor='jwks = "http://a.example/k"'), 7, "https://"),
     "a key set at no URL": (policy_text(anchor='jwks = "jwks.json"'), 7, "URL grammar"),
+    "a network that everybody reaches": (policy_text('networks = ["8.8.8.0/24"]'), 5, "private"),
+    "every network": (policy_text('networks = ["0.0.0.0/0"]'), 5, "is no private network"),
+    "this machine": (policy_text('networks = ["127.0.0.0/8"]'), 5, "is no private network"),
+    "the link of this machine": (policy_text('networks = ["169.254.0.0/16"]'), 5, "private"),
+    "a network wider than a private one": (policy_text('networks = ["10.0.0.0/7"]'), 5, "private"),
+    "an address with bits below its network": (policy_text('networks = ["10.0.0.1/8"]'), 5, "no"),
+    "more networks than there may be": (
+        policy_text(f"networks = {[f'10.{one}.0.0/16' for one in range(17)]}"),
+        5,
+        "expected at most 16",
+    ),
+    "a proxy with a password": (policy_text('proxy = "http://a:b@proxy:3128"'), 5, "host:port"),
+    "a proxy with a path": (policy_text('proxy = "http://proxy:3128/x"'), 5, "is no proxy"),
+    "a proxy and networks": (
+        policy_text('networks = ["10.0.0.0/8"]', 'proxy = "http://proxy:3128"'),
+        6,
+        "exclude one another",
+    ),
+    "a third way to enforce": (policy_text('enforce = "off"'), 5, "expected 'strict' or 'warn'"),
     "one name twice": (
         policy_text() + policy_text(origins='["https://b.example"]').replace("format = 1\n", ""),
         9,
@@ -247,6 +266,42 @@ def test_what_is_refused(text: str, line: int, message: str) -> None:
     assert (fault.code, fault.path, fault.exit_status) == ("policy.malformed", "here.toml", 2)
     assert fault.line == line
     assert message in f"{fault.message} {fault.hint}"
+
+
+OPERATORS = {
+    "enforce": 'enforce = "warn"',
+    "enforce, said to be strict": 'enforce = "strict"',
+    "networks": 'networks = ["10.0.0.0/8", "fd12::/16"]',
+    "proxy": 'proxy = "http://proxy.example:3128"',
+}
+
+
+@pytest.mark.parametrize("member", OPERATORS.values(), ids=OPERATORS)
+def test_what_only_the_operators_own_policy_may_say(member: str) -> None:
+    """A policy that was merely found is refused with the line and the way out (E6, E12, E13)."""
+    text = policy_text(member)
+    assert parse_policy(text).enrolments
+
+    with pytest.raises(UsageFault) as refused:
+        parse_policy(text, source="trust.toml", is_own=False)
+
+    fault = refused.value
+    assert (fault.code, fault.line, fault.exit_status) == ("policy.not_own", 5, 2)
+    assert "found in the working directory" in fault.message
+    assert "--trust trust.toml" in fault.hint
+
+
+def test_how_an_issuer_is_reached() -> None:
+    """Networks of both versions, or a proxy; by default neither."""
+    one = only(policy_text('networks = ["10.0.0.0/8", "fd12::/16"]', 'enforce = "warn"'))
+    assert [str(network) for network in one.networks] == ["10.0.0.0/8", "fd12::/16"]
+    assert (one.enforce, one.proxy) == ("warn", None)
+
+    proxied = only(policy_text('proxy = "http://proxy.example:3128"'))
+    assert str(proxied.proxy) == "http://proxy.example:3128"
+
+    plain = only(policy_text())
+    assert (plain.enforce, plain.networks, plain.proxy) == ("strict", (), None)
 
 
 def refused_key(members: str, *others: str) -> UsageFault:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
-from cardsign.cli.arguments import json_option
+from cardsign.cli.arguments import json_option, option_group
 from cardsign.cli.commands import command
 from cardsign.cli.inquiry import is_url, loopback_option, make_asker
 from cardsign.cli.policy import LoadedPolicy, TrustOptions, accept_option, edit_options
@@ -230,6 +230,88 @@ def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
         return read(read_bytes(path, max_bytes=MAX_STATEMENT_BYTES))
 
 
+@dataclass(frozen=True, slots=True)
+class EntryOptions:
+    """What a new entry of the policy says besides its name, origins, cards and anchor.
+
+    Attributes:
+        peer: ``--peer``.
+        enforce: ``--enforce``.
+        networks: ``--network``.
+        proxy: ``--proxy``.
+        require: ``--require``.
+        accept: ``--accept``.
+        algorithms: ``--algorithm``.
+        freshness: ``--freshness``.
+    """
+
+    peer: str | None
+    enforce: str | None
+    networks: tuple[str, ...]
+    proxy: str | None
+    require: tuple[str, ...]
+    accept: Accept | None
+    algorithms: tuple[str, ...]
+    freshness: str | None
+
+    def members(self) -> dict[str, Any]:
+        """The members that are named; the others keep their defaults."""
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        named = {name: list(one) if isinstance(one, tuple) else one for name, one in given.items()}
+        return {name: one for name, one in named.items() if one}
+
+
+_ENTRY: Final = option_group(
+    EntryOptions,
+    "entry",
+    click.option(
+        "--peer",
+        type=click.Choice(["required", "optional"]),
+        help="Whether `cardsign peers verify` fails where a card is not trusted "
+        "[default: required].",
+    ),
+    click.option(
+        "--enforce",
+        type=click.Choice(["strict", "warn"]),
+        help="warn: programs that ask for it may use its unverified cards for a while [default: "
+        "strict]. With --trust.",
+    ),
+    click.option(
+        "--network",
+        "networks",
+        multiple=True,
+        metavar="CIDR",
+        help="A private network in which it may be reached, such as 10.0.0.0/8. May be repeated. "
+        "With --trust.",
+    ),
+    click.option(
+        "--proxy",
+        metavar="URL",
+        help="The proxy through which it is reached, http://host:port. With --trust.",
+    ),
+    click.option(
+        "--require",
+        multiple=True,
+        metavar="HOLDER",
+        help="Holders who must all have signed a card. May be repeated.",
+    ),
+    accept_option,
+    click.option(
+        "--algorithm",
+        "algorithms",
+        multiple=True,
+        type=click.Choice(tuple(ALGORITHMS)),
+        help="The algorithms that count, instead of ES256 and RS256. May be repeated.",
+    ),
+    click.option(
+        "--freshness",
+        type=click.Choice(["required", "waived"]),
+        help="Whether a card must be known to be current [default: required with --keyset, and "
+        "waived with what cannot show it].",
+    ),
+)
+
+
 @command(
     short_help="Enrol a peer by one anchor.",
     example="cardsign trust add partner --origin https://agents.example.com --keyset keyset.json",
@@ -251,32 +333,8 @@ def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
     metavar="URL",
     help="A card that `cardsign peers verify` looks at [default: the URL]. May be repeated.",
 )
-@click.option(
-    "--peer",
-    type=click.Choice(["required", "optional"]),
-    help="Whether `cardsign peers verify` fails where a card is not trusted [default: required].",
-)
 @anchor_options
-@click.option(
-    "--require",
-    multiple=True,
-    metavar="HOLDER",
-    help="Holders who must all have signed a card. May be repeated.",
-)
-@accept_option
-@click.option(
-    "--algorithm",
-    "algorithms",
-    multiple=True,
-    type=click.Choice(tuple(ALGORITHMS)),
-    help="The algorithms that count, instead of ES256 and RS256. May be repeated.",
-)
-@click.option(
-    "--freshness",
-    type=click.Choice(["required", "waived"]),
-    help="Whether a card must be known to be current [default: required with --keyset, and "
-    "waived with what cannot show it].",
-)
+@_ENTRY
 @click.option(
     "--digest",
     metavar="HEX",
@@ -293,11 +351,7 @@ def add(
     trust: TrustOptions,
     as_json: bool,
     cards: tuple[str, ...],
-    peer: str | None,
-    require: tuple[str, ...],
-    accept: Accept | None,
-    algorithms: tuple[str, ...],
-    freshness: str | None,
+    entry: EntryOptions,
     digest: str | None,
     yes: bool,
     **sources: Any,
@@ -324,24 +378,17 @@ def add(
         with of_the_user("--origin"):
             parse_place(origin)
     source = named_source(met, limits=loaded.policy.limits, now=datetime.now(UTC), **sources)
-    if freshness is None and not isinstance(source.anchor, KeysetAnchor):
-        freshness = "waived"
+    said = entry.members()
+    if "freshness" not in said and not isinstance(source.anchor, KeysetAnchor):
+        said["freshness"] = "waived"
         source.warnings.append(
             "freshness is waived: revocation and rollback cannot be seen with this anchor"
         )
-    given = {
-        "name": name,
-        "origins": list(origins),
-        "accept": accept,
-        "algorithms": list(algorithms),
-        "require": list(require),
-        "freshness": freshness,
-        "cards": list(dict.fromkeys(cards)),
-        "peer": peer,
-    }
+    members = {"name": name, "origins": list(origins), **said}
+    if cards:
+        members["cards"] = list(dict.fromkeys(cards))
     must_ask = met is not None and not yes
-    entry = {member: one for member, one in given.items() if one}
-    _enrol(loaded, entry, source, trust.stored, partial(_compare, source, digest, must_ask))
+    _enrol(loaded, members, source, trust.stored, partial(_compare, source, digest, must_ask))
     _tell(loaded, name, source, as_json, digest is not None)
 
 
@@ -382,7 +429,11 @@ def _enrol(
     new = parse_policy(
         with_issuer("format = 1\n", members, source.anchor), source="(the new entry)"
     )
-    parse_policy(with_issuer(loaded.text, members, source.anchor), source=str(loaded.path))
+    parse_policy(
+        with_issuer(loaded.text, members, source.anchor),
+        source=str(loaded.path),
+        is_own=not loaded.was_found_here,
+    )
     compare()
     (issuer,) = new.known_as(loaded.identity).enrolments
     state = IssuerState.begin(issuer, source.keyset, source.release)
