@@ -136,12 +136,10 @@ def parse_network(text: str) -> Network:
         ValueError: It is no network, or not within :data:`PRIVATE_NETWORKS`.
     """
     network = ip_network(text)
+    first, last = int(network.network_address), int(network.broadcast_address)
     for private in PRIVATE_NETWORKS:
-        # By two comparisons, since subnet_of takes one version of addresses only.
-        if network.version == private.version and (
-            private.network_address <= network.network_address
-            and network.broadcast_address <= private.broadcast_address
-        ):
+        begins, ends = int(private.network_address), int(private.broadcast_address)
+        if network.version == private.version and begins <= first and last <= ends:
             return network
     raise ValueError(f"{text} is no private network")
 
