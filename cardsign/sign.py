@@ -46,7 +46,7 @@ from cardsign.jose.jws import (
 )
 from cardsign.reasons import Reason
 from cardsign.trust.policy import Expectation, Extended, Holder, Policy
-from cardsign.verify.signature import matching_payloads
+from cardsign.verify.signature import matching_payload
 from cardsign.verify.verdict import examine_card
 
 # The last step of signing: what was signed is read again as an outsider would read it.
@@ -325,7 +325,7 @@ def _fits_its_key(entry: Entry, payloads: Payloads, known_keys: JwkSet | None) -
     if key is None:
         return None
     try:
-        return bool(matching_payloads(entry, key, payloads))
+        return matching_payload(entry, key, payloads) is not None
     except SignatureRefused:
         return False
 

@@ -62,7 +62,7 @@ def test_a_signature_that_only_such_a_profile_explains(
         report = examine(signed, alice, profiles=accepted)
         (signature,) = report.signatures
         assert (signature.verdict, signature.counts) == ("other-profile", False)
-        assert (signature.profiles, signature.document) == ((profile,), None)
+        assert (signature.profile, signature.document) == (profile, None)
         assert (report.verdict, report.card, report.answers.integrity) == ("untrusted", None, "no")
         first = report.reasons[0]
         assert (first.code, first.path) == ("sig.other_profile", "/signatures/0")
@@ -89,7 +89,7 @@ def test_a_compat_signature_never_counts(
 
     (signature,) = report.signatures
     assert (signature.verdict, signature.counts) == ("valid", False)
-    assert signature.profiles == (profile,)
+    assert signature.profile == profile
     assert (report.verdict, codes(report)[0]) == ("untrusted", "sig.compat")
 
 
@@ -99,7 +99,7 @@ def test_it_is_looked_at_only_where_no_default_profile_fits(alice: PrivateKey) -
 
     report = examine(by_another_sdk(LAX, alice, "sdk-1.0-legacy"), alice)
 
-    assert report.signatures[0].profiles == ("prune-empty", "prune-empty-upgraded")
+    assert report.signatures[0].profile == "prune-empty"
     assert "and /x-berth unsigned" in report.reasons[0].message
 
 
@@ -160,7 +160,14 @@ def test_it_is_made_where_it_is_named(
     ]
     report = examine(named.document, alice, bob)
     assert (report.verdict, report.profile) == ("trusted", "served-as-is")
-    assert report.signatures[place].profiles == (profile,)
+    # A full signature counts, so no compat signature is checked beside it; alone it explains.
+    assert (report.signatures[place].verdict, report.signatures[place].profile) == (
+        "not-tried",
+        None,
+    )
+    document = json.loads(named.document)
+    alone = {**document, "signatures": [document["signatures"][place]]}
+    assert examine(alone, alice, bob).signatures[0].profile == profile
 
 
 @pytest.mark.parametrize(

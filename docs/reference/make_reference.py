@@ -22,7 +22,7 @@ from typing_extensions import is_typeddict
 import cardsign
 from cardsign.cli import command_line as cli
 from cardsign.lint import RULES, TARGETS
-from cardsign.reasons import REASONS
+from cardsign.reasons import REASONS, severity_of
 from cardsign.testing import FakeIssuer
 from cardsign.trust.policyfile import schema
 
@@ -75,8 +75,11 @@ def reasons() -> str:
         "for ever; none is removed.",
     ]
     for group, codes in groupby(REASONS.values(), key=lambda one: one.code.partition(".")[0]):
-        rows = [f"| `{one.code}` | {_cell(one.meaning)} | {_cell(one.hint)} |" for one in codes]
-        table = ["| code | what it says | what to do |", "|---|---|---|", *rows]
+        rows = [
+            f"| `{one.code}` | {severity_of(one.code)} | {_cell(one.meaning)} | {_cell(one.hint)} |"
+            for one in codes
+        ]
+        table = ["| code | severity | what it says | what to do |", "|---|---|---|---|", *rows]
         sections.append(f"## {group}\n\n" + "\n".join(table))
     return "\n\n".join(sections) + "\n"
 
