@@ -17,6 +17,7 @@ from cardsign.card.document import Card
 from cardsign.card.extended import AUDIENCE, MAX_SEQ, ExtendedMarker
 from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
 from cardsign.cli.commands import command
+from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.options import UnlockOptions, public_option, read_public, unlock_options
 from cardsign.cli.talk import print_json, say, say_notes
 from cardsign.errors import UsageFault, of_the_user
@@ -199,6 +200,7 @@ key_options: Final = option_group(
 @marker_options
 @key_options
 @unlock_options
+@dry_run_option
 @json_option
 def sign(
     card: str,
@@ -237,7 +239,7 @@ def sign(
     )
     signing = sign_with_notes(document, chosen.signers, options)
     write_output(output, signing.document)
-    if output != STDIO:
+    if output != STDIO and not is_dry_run():
         check_as_an_outsider(read_input(output), chosen.signers, force=force)
     say_notes(signing.notes)
     _report(signing, chosen.kids, as_json=as_json)
