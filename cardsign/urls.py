@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from cardsign.errors import CardRefused
@@ -163,6 +163,14 @@ class Place:
     def holds(self, url: Url) -> bool:
         """Whether a URL lies here: below the prefix, or the prefix without its last slash."""
         return url.origin == self.origin and f"{url.path}/".startswith(self.prefix)
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether plain HTTP to a host can be overheard by nobody; only an explicit option asks it."""
+    try:
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def may_stand_at(url: Url, own: tuple[Place, ...], reserved: tuple[Place, ...]) -> bool:

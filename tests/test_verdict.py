@@ -35,12 +35,11 @@ SIGNATURE_VERDICTS = {
     "revoked",
     "other-profile",
     "refused",
-    "not-tried",
 }
 
 
 def assert_contract(document: dict[str, Any]) -> None:
-    """Hold a verdict's JSON against the schema `cardsign.verdict/2`."""
+    """Hold a verdict's JSON against the schema `cardsign.verify.report/1`."""
     assert list(document) == [
         "schema",
         "verdict",
@@ -56,7 +55,7 @@ def assert_contract(document: dict[str, Any]) -> None:
         "historic",
         "card",
     ]
-    assert document["schema"] == "cardsign.verdict/2"
+    assert document["schema"] == "cardsign.verify.report/1"
     assert document["verdict"] in VERDICTS
     assert list(document["answers"]) == ["integrity", "authorised", "current", "complete"]
     assert set(document["answers"].values()) <= ANSWERS
@@ -70,7 +69,7 @@ def assert_contract(document: dict[str, Any]) -> None:
             "kid",
             "alg",
             "typ",
-            "profile",
+            "profiles",
             "verdict",
             "counts",
             "holder",
@@ -83,7 +82,7 @@ def assert_contract(document: dict[str, Any]) -> None:
         assert signature["verdict"] in SIGNATURE_VERDICTS
         assert signature["counts"] or signature["reasons"]
     for reason in document["reasons"] + [r for s in document["signatures"] for r in s["reasons"]]:
-        assert list(reason) == ["code", "severity", "message", "path", "hint"]
+        assert list(reason) == ["code", "message", "path", "hint"]
         assert reason["code"] in REASONS
         assert reason["message"]
         assert not reason["message"].endswith(".")
@@ -142,7 +141,7 @@ def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
     payload = canonicalize(PORTABLE, "served-as-is")
 
     assert examine(signed(PORTABLE, alice), alice).to_json() == {
-        "schema": "cardsign.verdict/2",
+        "schema": "cardsign.verify.report/1",
         "verdict": "trusted",
         "subject": "the harbour",
         "answers": {
@@ -154,7 +153,6 @@ def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
         "reasons": [
             {
                 "code": "trust.freshness_waived",
-                "severity": "note",
                 "message": "there is no evidence that the card is current",
                 "path": "",
                 "hint": hint,
@@ -166,7 +164,12 @@ def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
                 "kid": "alice",
                 "alg": "ES256",
                 "typ": "JOSE",
-                "profile": "served-as-is",
+                "profiles": [
+                    "served-as-is",
+                    "rule-1-as-written",
+                    "prune-empty",
+                    "prune-empty-upgraded",
+                ],
                 "verdict": "valid",
                 "counts": True,
                 "holder": None,
@@ -249,6 +252,7 @@ def one(
 ) -> SignatureReport:
     """A signature with these answers."""
     return SignatureReport(
+        profiles=(profile,) if profile else (),
         index=0,
         kid=None,
         alg=None,

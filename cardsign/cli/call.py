@@ -209,7 +209,7 @@ def _called(
         say("the card demands credentials, and you have none for it; calling without")
     header = visit.credentials.open(errand, payload)
     there = (payload, errand.endpoint, header)
-    how = {"wire": visit.wire, "total_timeout": timeout}
+    how = {"wire": visit.wire.for_issuer(issuer), "total_timeout": timeout}
     if about.get:
         work = calling.get_task(*there, about.task, **how)
     elif about.cancel:

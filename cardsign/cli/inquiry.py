@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ from cardsign.errors import (
     EXIT_OK,
     BundleRefused,
     CardRefused,
+    FileMissing,
     InputRefused,
     LocalFault,
     UsageFault,
@@ -264,7 +266,7 @@ class Inquiry:
         named.check()
         keys = None
         if named.jwks is not None:
-            keys = read_bytes(Path(named.jwks), max_bytes=MAX_JWKS_BYTES)
+            keys = _keys_at(named.jwks, named.insecure_loopback_http)
             with of_the_user(named.jwks):
                 jwks = JwkSet.from_bytes(keys)
             if named.pins_keys:
@@ -332,7 +334,7 @@ class Inquiry:
         except BundleRefused as refusal:
             return Outcome(name, self.without_card(refusal, name, subject))
         except LocalFault as fault:
-            return Outcome(name, fault)
+            return Outcome(name, _or_a_host(fault, name))
         report = self.examine(received.untrusted_card, subject, received.evidence)
         return Outcome(received.name, report, received.untrusted_file)
 
@@ -425,8 +427,35 @@ class Inquiry:
         return replace(report, reasons=(missing, *others))
 
 
+def _keys_at(name: str, insecure_loopback_http: bool) -> bytes:
+    """The JWK Set that ``--jwks`` names, a file or a URL.
+
+    Raises:
+        LocalFault: The file cannot be read.
+        FetchFailed: The URL gives nothing.
+    """
+    if not is_url(name):
+        return read_bytes(Path(name), max_bytes=MAX_JWKS_BYTES)
+    from cardsign.net.fetch import FetchPolicy, Wire, fetch_document
+
+    limits = FetchPolicy(max_bytes=MAX_JWKS_BYTES, insecure_loopback_http=insecure_loopback_http)
+    return fetch_document(name, Wire(limits)).untrusted_body
+
+
+_HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,63}(?::[0-9]{1,5})?(?:/.*)?|localhost:[0-9].*")
+
+
+def _or_a_host(fault: LocalFault, name: str) -> LocalFault:
+    """The same fault; where the missing file looks like a host, with the URL to give instead."""
+    if not isinstance(fault, FileMissing) or not _HOST.fullmatch(name):
+        return fault
+    hint = f"For a card on the web give its URL: cardsign verify https://{name}"
+    return FileMissing(fault.code, fault.message, path=fault.path, hint=hint)
+
+
 def _pinning(jwks: JwkSet, named: Named) -> Policy:
-    holder = f"the holder of the keys in {Path(named.jwks or '').name}"
+    keys = named.jwks or ""
+    holder = f"the holder of the keys {f'at {keys}' if is_url(keys) else f'in {Path(keys).name}'}"
     name = holder if named.origin is None else f"{holder}, at {named.origin}"
     accept = named.accept or "full"
     only = _only(named.profiles, accept, "full signatures count by default")
@@ -496,7 +525,7 @@ visit_options: Final = option_group(
         ),
         click.option(
             "--jwks",
-            metavar="FILE",
+            metavar="FILE|URL",
             help="Whose card it must be: the holder of these keys. No policy is read, and "
             "revocation is not seen.",
         ),

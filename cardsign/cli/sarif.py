@@ -58,7 +58,9 @@ def _codes(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def _results(outcome: Outcome, report: Report) -> list[dict[str, Any]]:
+    # The weightiest reason comes first; those that share its code weigh as much.
     trusted = report.verdict == "trusted"
+    decisive = None if trusted else report.reasons[0].code
     results = []
     if trusted:
         message = _text(f"trusted: the card is that of {report.subject}")
@@ -68,7 +70,7 @@ def _results(outcome: Outcome, report: Report) -> list[dict[str, Any]]:
         results.append(
             {
                 "ruleId": reason.code,
-                "level": reason.severity,
+                "level": "error" if reason.code == decisive else "warning",
                 "message": _text(f"{report.verdict}: {reason.message}. {reason.hint}"),
                 "locations": [_location(outcome, reason)],
             }

@@ -63,7 +63,7 @@ named_options: Final = option_group(
     ),
     click.option(
         "--jwks",
-        metavar="FILE",
+        metavar="FILE|URL",
         help="Alone: the subject is the holder of these keys, at any origin; no policy is read "
         "and revocation is not seen. With --issuer or --trust: what the URL of the issuer's `jwks` "
         "anchor answers; any other anchor is a conflict.",

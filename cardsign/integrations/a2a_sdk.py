@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from cardsign.card.canonical import Compat
+from cardsign.card.canonical import DEFAULT_PROFILES, ProfileName
 from cardsign.card.document import Card
 from cardsign.jose.jws import Signer
 from cardsign.net.discovery import Discoverer
@@ -187,14 +187,10 @@ class CardSigner:
     """Signs the SDK's cards; made by :func:`card_signer`."""
 
     def __init__(
-        self,
-        signers: Sequence[Signer],
-        compat: Compat,
-        *,
-        extended: bool,
+        self, signers: Sequence[Signer], profiles: tuple[ProfileName, ...], *, extended: bool
     ) -> None:
         self._signers = tuple(signers)
-        self._compat = compat
+        self._profiles = profiles
         self._as_served = MessageToDict if extended else agent_card_to_dict
         self._last: tuple[bytes, bytes] = (b"", b"")
 
@@ -208,7 +204,7 @@ class CardSigner:
         """
         served = json.dumps(self._as_served(card)).encode()
         if self._last[0] != served:
-            options = SigningOptions(compat=self._compat)
+            options = SigningOptions(profiles=self._profiles)
             self._last = served, sign_with_notes(served, self._signers, options).document
         signed = AgentCard()
         signed.CopyFrom(card)
@@ -227,7 +223,7 @@ class CardSigner:
 def card_signer(
     signers: Sequence[Signer],
     *,
-    compat: Compat = "safe",
+    profiles: tuple[ProfileName, ...] = DEFAULT_PROFILES,
     extended: bool = False,
 ) -> CardSigner:
     """What signs the SDK's own cards, in place of its ``create_agent_card_signer``.
@@ -244,7 +240,7 @@ def card_signer(
 
     Args:
         signers: The active keys, older first.
-        compat: As for :func:`cardsign.sign_card`.
+        profiles: As for :func:`cardsign.sign_card`.
         extended: The card is the extended one, which the SDK serves without members of 0.3.
     """
-    return CardSigner(signers, compat, extended=extended)
+    return CardSigner(signers, profiles, extended=extended)

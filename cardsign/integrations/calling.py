@@ -195,7 +195,9 @@ async def trusted_client(
     document: Mapping[str, Json] = card.report.card or {}
     errand = errand_for_call(document, trusted, policy, store)
     header = await in_thread(lambda: store.open(errand, document))
-    transport = _AtEndpoint(errand.endpoint, wire, ANSWER_SECONDS, streams_last_longer=True)
+    transport = _AtEndpoint(
+        errand.endpoint, wire.for_issuer(trusted), ANSWER_SECONDS, streams_last_longer=True
+    )
     guard = _Guard(card, clock)
     async with _http(transport, header) as client:
         yield _sdk_client(client, document, errand.endpoint, guard)

@@ -12,12 +12,20 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
 from typing import Final, Literal, TypeAlias
 
 from cardsign.errors import FetchFailed
 
 IPAddress: TypeAlias = IPv4Address | IPv6Address
+IPNetwork: TypeAlias = IPv4Network | IPv6Network
 
 Resolver: TypeAlias = Callable[[str], Sequence[IPAddress]]
 """The addresses of a host name, best first; raises ``OSError`` where there are none."""
@@ -66,21 +74,31 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")  # RFC 6052 2.1: what DNS64 gives fo
 _LOOPBACK: Final = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 _NOT_PUBLIC_HINT: Final = (
-    "Only public hosts are asked; fetch the card by other means and verify the file."
+    'If this is a network of your own, write networks = ["10.0.0.0/8"] into the issuer\'s entry '
+    "of your own policy file, and name the file with --trust."
 )
 
 
-def check_address(address: IPAddress, *, loopback: Loopback = "refused") -> None:
+def check_address(
+    address: IPAddress, *, loopback: Loopback = "refused", networks: Sequence[IPNetwork] = ()
+) -> None:
     """Refuse an address that a stranger must not make us connect to.
 
-    An IPv4 address in an IPv6 coat (mapped, or NAT64's well-known prefix) is judged by what is
-    in it, and is never loopback enough for "allowed"; 6to4 and Teredo are refused whole.
+    An IPv4 address inside an IPv6 one (mapped, or NAT64's well-known prefix) is judged by itself,
+    and is never loopback enough for "allowed"; 6to4 and Teredo are refused whole.
+
+    Args:
+        address: That the connection would be made to.
+        loopback: What to do with this machine's own addresses.
+        networks: Where the operator lets the issuer's own hosts be.
 
     Raises:
         FetchFailed: ``fetch.forbidden_address``.
     """
     is_loopback = any(address in network for network in _LOOPBACK)
     if is_loopback and loopback != "refused":
+        return
+    if loopback != "required" and any(address in network for network in networks):
         return
     if loopback == "required":
         message = f"{address} is not this machine, and plain http goes no further"
@@ -91,7 +109,12 @@ def check_address(address: IPAddress, *, loopback: Loopback = "refused") -> None
 
 
 def resolve(
-    host: str, *, resolver: Resolver, timeout: float, loopback: Loopback = "refused"
+    host: str,
+    *,
+    resolver: Resolver,
+    timeout: float,
+    loopback: Loopback = "refused",
+    networks: Sequence[IPNetwork] = (),
 ) -> tuple[IPAddress, ...]:
     """Return the addresses of a host, every one of them checked.
 
@@ -104,17 +127,24 @@ def resolve(
         resolver: Asked in a thread of its own, which is left behind when it takes too long.
         timeout: Seconds.
         loopback: See :func:`check_address`.
+        networks: See :func:`check_address`.
 
     Raises:
         FetchFailed: ``fetch.forbidden_address``, or ``fetch.failed`` where there is no
             address.
         OSError: What the resolver raises; ``TimeoutError`` after `timeout`.
     """
+    addresses = look_up(host, resolver=resolver, timeout=timeout)
+    for address in addresses:
+        check_address(address, loopback=loopback, networks=networks)
+    return addresses
+
+
+def look_up(host: str, *, resolver: Resolver, timeout: float) -> tuple[IPAddress, ...]:
+    """Return the addresses of a host, of which none is checked; else as :func:`resolve`."""
     addresses = _literal(host) or _ask(resolver, host, timeout)
     if not addresses:
         raise FetchFailed("fetch.failed", f"{host} has no address")
-    for address in addresses:
-        check_address(address, loopback=loopback)
     return tuple(dict.fromkeys(addresses))
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from threading import Lock
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from cardsign.errors import FetchFailed
 from cardsign.net.cache import (
@@ -27,13 +27,15 @@ from cardsign.net.cache import (
     stored,
     validators,
 )
-from cardsign.net.fetch import DEFAULT_WIRE, Absent, Wire, fetch_document
+from cardsign.net.fetch import DEFAULT_WIRE, Absent, PrivateAccess, Wire, fetch_document
 from cardsign.net.transport import Clock
 from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, Url
 
 COOLDOWN: Final = 60.0  # seconds between two requests out of turn for one URL
 MAX_COOLING: Final = 4096  # URLs of which we know when they were last asked out of turn
+
+CacheKey: TypeAlias = tuple[Url, PrivateAccess | None]
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
@@ -130,7 +132,7 @@ class Asker:
         self._cache = AnswerCache() if cache is None else cache
         self._now = now
         self._ceiling = ceiling
-        self._flights: SingleFlight[tuple[Url, int, bool], FetchResult] = SingleFlight()
+        self._flights: SingleFlight[tuple[CacheKey, int, bool], FetchResult] = SingleFlight()
         self._cooldown: Cooldown[Url] = Cooldown(cooldown, now)
 
     @property
@@ -145,7 +147,14 @@ class Asker:
         except FetchFailed:
             return True
 
-    def ask(self, url: str, *, max_bytes: int, fresh: bool = False) -> FetchResult:
+    def ask(
+        self,
+        url: str,
+        *,
+        max_bytes: int,
+        fresh: bool = False,
+        access: PrivateAccess | None = None,
+    ) -> FetchResult:
         """Ask for exactly this URL, or use what is known of it.
 
         Args:
@@ -153,24 +162,33 @@ class Asker:
             max_bytes: Of the body.
             fresh: Ask out of turn, every cache on the way too, unless that was done within the
                 cooldown.
+            access: What the operator allows for the issuer that is asked.
         """
         try:
             asked = self._given_wire.target(url)
         except FetchFailed as failure:
             return FetchResult(url, "failed", failure=failure)
-        kept = partial(self._kept, asked, max_bytes)
+        key = (asked, access)  # what one issuer may reach is not shown to another
+        kept = partial(self._kept, key, max_bytes)
         if not fresh and (found := kept()) is not None:
             return found
-        in_turn, out_of_turn = (asked, max_bytes, False), (asked, max_bytes, True)
+        in_turn, out_of_turn = (key, max_bytes, False), (key, max_bytes, True)
         hurries = fresh and self._cooldown.begin(asked)
         return self._flights.do(
             (out_of_turn,) if hurries else (out_of_turn, in_turn),
-            partial(self._request, asked, max_bytes, hurries),
+            partial(self._request, key, max_bytes, hurries),
             kept=(lambda: None) if hurries else kept,
             lost=_failed(asked, FetchFailed("fetch.failed", f"asking for {url} was interrupted")),
         )
 
-    def ask_card(self, url: str, *, fresh: bool = False, legacy: bool = True) -> FetchResult:
+    def ask_card(
+        self,
+        url: str,
+        *,
+        fresh: bool = False,
+        legacy: bool = True,
+        access: PrivateAccess | None = None,
+    ) -> FetchResult:
         """Ask for the card at a URL, or for the card of a host (A2A 1.0 8.2).
 
         A URL with a path or query is asked as it is. One without is asked for the canonical path,
@@ -180,66 +198,69 @@ class Asker:
             url: As for :meth:`ask`.
             fresh: As for :meth:`ask`.
             legacy: Whether the legacy path may be asked at all.
+            access: As for :meth:`ask`.
         """
         limit = self._given_wire.policy.max_bytes
+        ask = partial(self.ask, max_bytes=limit, fresh=fresh, access=access)
         try:
             host = self._given_wire.target(url)
         except FetchFailed as failure:
             return FetchResult(url, "failed", failure=failure)
         if host.path != "/" or host.query:
-            return self.ask(url, max_bytes=limit, fresh=fresh)
-        result = self.ask(str(replace(host, path=CARD_PATH)), max_bytes=limit, fresh=fresh)
+            return ask(url)
+        result = ask(str(replace(host, path=CARD_PATH)))
         if result.outcome != "absent" or not legacy:
             return result
-        return self.ask(str(replace(host, path=LEGACY_CARD_PATH)), max_bytes=limit, fresh=fresh)
+        return ask(str(replace(host, path=LEGACY_CARD_PATH)))
 
     @cached_property
     def _wire(self) -> Wire:
         return replace(self._given_wire, ssl_context=self._given_wire.trust())
 
-    def _kept(self, url: Url, max_bytes: int) -> FetchResult | None:
+    def _kept(self, key: CacheKey, max_bytes: int) -> FetchResult | None:
         """What may be used without asking."""
-        entry = self._cache.get(url)
+        entry = self._cache.get(key)
         if entry is None or len(entry.untrusted_body) > max_bytes:
             return None
         left = entry.seconds_left(self._now())
-        return FetchResult(str(url), "found", entry.untrusted_body, left) if left else None
+        return FetchResult(str(key[0]), "found", entry.untrusted_body, left) if left else None
 
-    def _request(self, url: Url, max_bytes: int, fresh: bool) -> FetchResult:
-        entry = self._cache.get(url)
+    def _request(self, key: CacheKey, max_bytes: int, fresh: bool) -> FetchResult:
+        url, access = key
+        entry = self._cache.get(key)
         if entry is not None and len(entry.untrusted_body) > max_bytes:
             entry = None
         asked_at = self._now()
         try:
             fetched = fetch_document(
                 str(url),
-                self._wire.limited(max_bytes),
+                replace(self._wire.limited(max_bytes), access=access),
                 validators=entry.validators if entry else (),
                 reload=fresh,
             )
         except FetchFailed as failure:
             return _failed(url, failure, entry)
-        return self._keep(url, entry, fetched, asked_at)
+        return self._keep(key, entry, fetched, asked_at)
 
     def _keep(
-        self, url: Url, entry: Entry | None, fetched: FetchResult, asked_at: datetime
+        self, key: CacheKey, entry: Entry | None, fetched: FetchResult, asked_at: datetime
     ) -> FetchResult:
         """Keep what came, and answer with it; nothing is unchanged without an entry."""
-        now = self._now()
+        url, now = key[0], self._now()
         body, said = fetched.untrusted_body, fetched.headers
         checks = validators(said)
         if fetched.outcome == "unchanged" and entry is not None:
             if not same_version(checks, entry.validators):
-                self._cache.put(url, replace(entry, validators=()))  # else it would go on so
+                self._cache.put(key, replace(entry, validators=()))  # else it would go on so
                 message = f"{url} answered 304 for another version than it was asked about"
                 return _failed(url, FetchFailed("fetch.status", message), entry)
             body, said = entry.untrusted_body, freshened(entry.said, said)
             checks = checks or entry.validators
         lasting = freshness(said, asked_at=asked_at, answered_at=now, ceiling=self._ceiling)
         if lasting.may_be_stored:
-            self._cache.put(url, Entry(body, now, lasting, checks, stored(said)))
+            self._cache.put(key, Entry(body, now, lasting, checks, stored(said)))
         else:
-            self._cache.drop(url)
+            self._cache.drop(key)
         return FetchResult(str(url), "found", body, lasting.seconds)
 
 

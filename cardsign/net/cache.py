@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from threading import Lock
 from typing import Final, TypeAlias
-
-from cardsign.urls import Url
 
 # For how long an answer may be used without asking again: RFC 9111, as far as we are concerned.
 
@@ -219,7 +217,7 @@ class AnswerCache:
             raise ValueError("a cache holds at least one entry and one byte")
         self._max_entries = max_entries
         self._max_bytes = max_bytes
-        self._entries: OrderedDict[Url, Entry] = OrderedDict()
+        self._entries: OrderedDict[Hashable, Entry] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
 
@@ -229,31 +227,31 @@ class AnswerCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, url: Url) -> Entry | None:
-        """What is kept for exactly this URL, fresh or not."""
+    def get(self, key: Hashable) -> Entry | None:
+        """What is kept for exactly this key, fresh or not."""
         with self._lock:
-            if (entry := self._entries.get(url)) is not None:
-                self._entries.move_to_end(url)
+            if (entry := self._entries.get(key)) is not None:
+                self._entries.move_to_end(key)
             return entry
 
-    def put(self, url: Url, entry: Entry) -> None:
+    def put(self, key: Hashable, entry: Entry) -> None:
         """Keep a good answer in place of the one before."""
         with self._lock:
-            self._drop(url)
+            self._drop(key)
             if _cost(entry) > self._max_bytes:
                 return
-            self._entries[url] = entry
+            self._entries[key] = entry
             self._bytes += _cost(entry)
             while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
                 self._drop(next(iter(self._entries)))
 
-    def drop(self, url: Url) -> None:
-        """Forget what is kept for a URL."""
+    def drop(self, key: Hashable) -> None:
+        """Forget what is kept."""
         with self._lock:
-            self._drop(url)
+            self._drop(key)
 
-    def _drop(self, url: Url) -> None:
-        if (entry := self._entries.pop(url, None)) is not None:
+    def _drop(self, key: Hashable) -> None:
+        if (entry := self._entries.pop(key, None)) is not None:
             self._bytes -= _cost(entry)
 
 

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from cardsign.errors import CardRefused, CardsignError, FetchFailed
 from cardsign.jose.jwks import MAX_JWKS_BYTES
 from cardsign.net.asker import Asker, SingleFlight
+from cardsign.net.fetch import PrivateAccess
 from cardsign.net.transport import Clock, Deadline, in_thread
 from cardsign.reasons import Reason
 from cardsign.trust.policy import (
@@ -47,6 +48,7 @@ from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, tru
 from cardsign.verify.verdict import examine_card
 
 _LOG: Final = logging.getLogger(__name__)
+_LOG.addHandler(logging.NullHandler())  # quiet, unless the caller listens
 
 # What the one source that an anchor names says today: asked for, and nothing besides.
 
@@ -198,12 +200,12 @@ class Refresher:
     """The refreshes of one process, for any number of threads.
 
     Args:
-        ask: Asks one URL.
+        ask_for: What asks one URL on behalf of an issuer.
         clock: Monotonic seconds, by which a refresh ends.
     """
 
-    def __init__(self, ask: Fetcher, clock: Clock) -> None:
-        self._ask = ask
+    def __init__(self, ask_for: Callable[[Enrolment], Fetcher], clock: Clock) -> None:
+        self._ask_for = ask_for
         self._clock = clock
         self._last: dict[tuple[str, str], _Last] = {}
         self._flights: SingleFlight[tuple[str, str, tuple[int, int], bool], Refreshed]
@@ -230,7 +232,7 @@ class Refresher:
             return last.refreshed if last and not fresh and last.lasts(known, now) else None
 
         def refreshed() -> Refreshed:
-            ask = _Hurried(self._ask, Deadline(self._clock, REFRESH_SECONDS))
+            ask = _Hurried(self._ask_for(enrolment), Deadline(self._clock, REFRESH_SECONDS))
             found = gather(enrolment, limits, known, ask, contact=contact, now=now, fresh=fresh)
             return self._keep(issuer, found, known, now)
 
@@ -397,7 +399,9 @@ class Discoverer:
         self._asker = asker
         self._now = now
         self._verdicts = VerdictCache() if verdicts is None else verdicts
-        self._refresher = Refresher(asker.ask, asker.clock)
+        self._refresher = Refresher(
+            lambda issuer: partial(asker.ask, access=PrivateAccess.of(issuer)), asker.clock
+        )
 
     def examine(self, target: Target, *, expect: PublicSubject | None = None) -> Report:
         """Reach a verdict about the card at a URL and explain it.
@@ -470,10 +474,11 @@ class Discoverer:
         question = _Question(url, expect, evidence, historic, self._now())
         self._owner(expect or CardUrl(canonical(url)))  # misuse is the caller's to hear of
         try:
-            found = self._look(question, fresh=fresh)
+            found = self._look(question, question.url, fresh=fresh)
             is_known = found.report.issuer is not None
             if is_known and ask_again(found.report) and not self._asker.is_cooling(found.url):
-                found = self._look(question, fresh=True)
+                # Where the card was found: a 404 of the canonical path is not asked for twice.
+                found = self._look(question, found.url, fresh=True)
         except CardsignError:
             raise
         except Exception as crash:  # noqa: BLE001  the boundary: it hides no other peer's verdict
@@ -482,12 +487,16 @@ class Discoverer:
 
     # ------------------------------------------------------------------ one look
 
-    def _look(self, question: _Question, *, fresh: bool) -> Discovery:
-        owner = self._owner(question.expect or CardUrl(canonical(question.url)))
+    def _look(self, question: _Question, url: str, *, fresh: bool) -> Discovery:
+        owner = self._owner(question.expect or CardUrl(canonical(url)))
         known, notes = self._recall(owner)
         seen = () if known is None else known.cards
-        legacy = canonical(question.url) not in seen
-        answer = self._asker.ask_card(question.url, fresh=fresh, legacy=legacy)
+        answer = self._asker.ask_card(
+            url,
+            fresh=fresh,
+            legacy=canonical(url) not in seen,
+            access=PrivateAccess.of(owner),
+        )
         if answer.outcome != "found" and not answer.is_stale:
             was = answer.url in seen
             return without_card(

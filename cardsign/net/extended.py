@@ -363,7 +363,9 @@ def meet_extended(
         raise _outside(url, enrolment.name)
     marked_for = audience or (errand.credential.audience if errand.credential else None) or ""
     header = credentials.open(errand, payload)
-    untrusted_card = ask_for_extended_card(errand.endpoint, header, ground.wire, call_id=call_id)
+    untrusted_card = ask_for_extended_card(
+        errand.endpoint, header, ground.wire.for_issuer(enrolment), call_id=call_id
+    )
     expected = Extended(subject, marked_for)
     report = _judged(untrusted_card, expected, public, ground)
     if again is not None and ask_again(report):

@@ -20,11 +20,19 @@ import httpcore
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardRefused, FetchFailed
-from cardsign.net.addresses import Loopback, Resolver, resolve, system_resolver
+from cardsign.net.addresses import (
+    IPNetwork,
+    Loopback,
+    Resolver,
+    look_up,
+    resolve,
+    system_resolver,
+)
 from cardsign.net.cache import Headers
 from cardsign.net.transport import Clock, Deadline, Dial, PinnedBackend, Route, tcp_dial
+from cardsign.trust.policy import Enrolment, JwksAnchor
 from cardsign.trust.refresh import FetchResult
-from cardsign.urls import Url, parse_url
+from cardsign.urls import Origin, Url, parse_url
 
 # What is held of every request and answer, whoever asks: one set of rules for all of `net`.
 
@@ -193,6 +201,35 @@ DEFAULT_POLICY: Final = FetchPolicy()
 
 
 @dataclass(frozen=True, slots=True)
+class PrivateAccess:
+    """How the operator's policy lets one issuer be reached on a company network (E13).
+
+    It holds for the origins that the policy itself names for this issuer. No card, statement,
+    redirect or environment variable can add one.
+
+    Attributes:
+        origins: Of the issuer, and of its `jwks` anchor's URL.
+        networks: Where hosts of these origins may be, besides public addresses.
+        proxy: What is asked, by HTTP CONNECT, to connect to them; TLS goes through it to the
+            origin itself. None to connect directly.
+    """
+
+    origins: frozenset[Origin]
+    networks: tuple[IPNetwork, ...] = ()
+    proxy: Origin | None = None
+
+    @classmethod
+    def of(cls, issuer: Enrolment | None) -> PrivateAccess | None:
+        """What the policy says of an issuer; None where it says nothing of the kind."""
+        if issuer is None or not (issuer.networks or issuer.proxy):
+            return None
+        origins = {place.origin for place in issuer.places or ()}
+        if isinstance(issuer.anchor, JwksAnchor):
+            origins.add(parse_url(issuer.anchor.url).origin)
+        return cls(frozenset(origins), issuer.networks, issuer.proxy)
+
+
+@dataclass(frozen=True, slots=True)
 class Wire:
     """How strangers are reached: one value, handed down to everything that asks.
 
@@ -202,6 +239,7 @@ class Wire:
         clock: Monotonic seconds, for deadlines.
         ssl_context: Instead of the system's trust store; must check names.
         dial: Opens connections, to checked addresses only.
+        access: What the operator allows for the issuer that is asked; see :meth:`for_issuer`.
     """
 
     policy: FetchPolicy = DEFAULT_POLICY
@@ -209,6 +247,11 @@ class Wire:
     clock: Clock = time.monotonic
     ssl_context: ssl.SSLContext | None = None
     dial: Dial = tcp_dial
+    access: PrivateAccess | None = None
+
+    def for_issuer(self, issuer: Enrolment | None) -> Wire:
+        """The same, for requests to this issuer of a policy and to no other."""
+        return replace(self, access=PrivateAccess.of(issuer))
 
     def target(self, untrusted_url: str) -> Url:
         """Read a URL that may be asked.
@@ -249,14 +292,27 @@ class Wire:
             OSError: There is no address; ``TimeoutError`` where it took too long.
         """
         limit = self.policy.connect_timeout
+        access = self.access if self.access and url.origin in self.access.origins else None
+        is_plain = url.origin.scheme == "http"
+        if access and access.proxy and not is_plain:
+            return self._by_proxy(access.proxy, end)
         loopback: Loopback = "allowed" if self.policy.insecure_loopback_http else "refused"
         addresses = resolve(
             url.origin.host,
             resolver=self.resolver,
             timeout=end.remaining(limit),
-            loopback="required" if url.origin.scheme == "http" else loopback,
+            loopback="required" if is_plain else loopback,
+            networks=access.networks if access else (),
         )
         return Route(addresses, dial=self.dial, connect_timeout=limit, end=end)
+
+    def _by_proxy(self, proxy: Origin, end: Deadline) -> Route:
+        """The way to the operator's proxy, which looks up the origin's host itself."""
+        limit = self.policy.connect_timeout
+        addresses = look_up(proxy.host, resolver=self.resolver, timeout=end.remaining(limit))
+        url = httpcore.URL(scheme=proxy.scheme, host=proxy.host.strip("[]"), port=proxy.port)
+        by = httpcore.Proxy(url, ssl_context=self.trust() if proxy.scheme == "https" else None)
+        return Route(addresses, dial=self.dial, connect_timeout=limit, end=end, proxy=by)
 
 
 DEFAULT_WIRE: Final = Wire()
@@ -322,7 +378,10 @@ class Exchange:
         self, request: httpcore.Request, context: ssl.SSLContext, held: contextlib.ExitStack
     ) -> httpcore.Response:
         """The answer's head, by a connection of its own, which `held` closes with the answer."""
-        pool = httpcore.ConnectionPool(context, network_backend=PinnedBackend(self.route()))
+        route = self.route()
+        pool = httpcore.ConnectionPool(
+            context, proxy=route.proxy, network_backend=PinnedBackend(route)
+        )
         response = held.enter_context(pool).handle_request(request)
         held.callback(response.close)
         return response
@@ -346,6 +405,11 @@ class Exchange:
         except OSError as exc:
             reason = exc.strerror or "no reason was given"
             raise FetchFailed("fetch.failed", f"{self.url} could not be asked: {reason}") from exc
+        except httpcore.ProxyError as exc:
+            status = re.match(r"[0-9]{3}", str(exc))  # the rest is the proxy's own words
+            said = f"it answered {status[0]}" if status else "its answer is no HTTP/1.1"
+            message = f"the policy's proxy does not connect to {self.url.origin}: {said}"
+            raise FetchFailed("fetch.failed", message) from exc
         except httpcore.LocalProtocolError as exc:
             raise FetchFailed("fetch.failed", f"the request to {self.url} is no HTTP/1.1") from exc
         except httpcore.ProtocolError as exc:  # its text holds what the peer sent

@@ -240,7 +240,9 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
             async with contextlib.AsyncExitStack() as held:
                 route = await in_thread(admitted.exchange.route, abandon=True)
                 backend = AsyncPinnedBackend(route)
-                pool = httpcore.AsyncConnectionPool(self._context, network_backend=backend)
+                pool = httpcore.AsyncConnectionPool(
+                    self._context, proxy=route.proxy, network_backend=backend
+                )
                 response = await (await held.enter_async_context(pool)).handle_async_request(
                     admitted.to_httpcore()
                 )

@@ -70,14 +70,22 @@ class Route:
     Attributes:
         end: When everything must be over.
         connect_timeout: Seconds for one address, and for the TLS handshake.
+        proxy: The proxy that the addresses are of; None where they are the host's own.
         address: The address that is connected, or None.
     """
 
     def __init__(
-        self, addresses: Iterable[IPAddress], *, dial: Dial, connect_timeout: float, end: Deadline
+        self,
+        addresses: Iterable[IPAddress],
+        *,
+        dial: Dial,
+        connect_timeout: float,
+        end: Deadline,
+        proxy: httpcore.Proxy | None = None,
     ) -> None:
         self.end = end
         self.connect_timeout = connect_timeout
+        self.proxy = proxy
         self.address: IPAddress | None = None
         self._addresses = tuple(addresses)
         self._dial = dial

@@ -48,7 +48,14 @@ from cardsign.trust.policy import (
     parse_network,
 )
 from cardsign.trust.policylines import Lines, Location
-from cardsign.urls import Origin, Place, parse_origin, parse_place, parse_url
+from cardsign.urls import (
+    Origin,
+    Place,
+    is_this_machine,
+    parse_origin,
+    parse_place,
+    parse_url,
+)
 
 # The tables of `trust.toml` as pydantic models: names, types and forms of members.
 
@@ -549,10 +556,23 @@ def _anchor(table: IssuerTable, at: Location) -> Anchor:
         return _keys(anchor.keys, table.algorithms, (*at, "keys"))
     if anchor.jwks is not None:
         with _placed((*at, "jwks")):
-            if parse_url(anchor.jwks).origin.scheme != "https":
-                raise CardRefused("card.interface_url", "expected a URL that begins with https://")
+            check_jwks_url(anchor.jwks)
         return JwksAnchor(anchor.jwks)
     return TofuAnchor()
+
+
+def check_jwks_url(url: str) -> None:
+    """Refuse a URL from which keys must not be taken, since anybody on the way could change them.
+
+    Raises:
+        CardRefused: ``card.interface_url``.
+    """
+    origin = parse_url(url).origin
+    if origin.scheme != "https" and not is_this_machine(origin.host):
+        raise CardRefused(
+            "card.interface_url",
+            "expected a URL that begins with https://; http:// is only for this machine",
+        )
 
 
 def _roots(table: RootSet, at: Location) -> RootPin:

@@ -7,11 +7,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from operator import attrgetter
 from typing import Final, Literal, TypeAlias
 
@@ -42,9 +40,7 @@ from cardsign.trust.statements import (
     choose_release,
     receive,
 )
-from cardsign.urls import Origin, Place, Url, may_stand_at, parse_origin
-
-_LOG: Final = logging.getLogger(__name__)
+from cardsign.urls import Origin, Place, Url, is_this_machine, may_stand_at, parse_origin
 
 # Who may speak for an issuer at one time, and what of it is known to be current. Data only.
 
@@ -266,18 +262,10 @@ def _is_at_home(contact: str, places: tuple[Place, ...]) -> bool:
         origin = parse_origin(contact)
     except CardRefused:
         return False
-    secure = origin.scheme == "https" or _is_this_machine(origin.host)
+    secure = origin.scheme == "https" or is_this_machine(origin.host)
     return secure and any(
         place.origin == origin and place.holds(Url(origin, place.prefix, "")) for place in places
     )
-
-
-def _is_this_machine(host: str) -> bool:
-    """Plain HTTP to oneself can be overheard by nobody; only explicit leave ever asks it."""
-    try:
-        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def resolve_issuer(
@@ -421,9 +409,6 @@ class _Resolution:
                 self.supplied, self._offered_jwks(), places, now=self.now, skew=self.skew
             )
             if contact.pin or contact.jwks:
-                pin = contact.pin
-                found = f"keyset {pin.epoch}.{pin.version}" if pin else "a key set"
-                self._tell("first contact with %s: %s found there is trusted from now on", found)
                 self._keep(replace(self.state, first_contact=contact.pin, jwks=contact.jwks))
             self.note(*contact.reasons)
         if self.state.first_contact is not None:
@@ -464,7 +449,6 @@ class _Resolution:
         release = chosen.release
         if release is not None and release != self.state.release:
             newest = max(self.state.newest_iat, release.iat)
-            self._tell("%s: an older release than %s is refused from now on", str(release.seq))
             self._keep(replace(self.state, release=release, newest_iat=newest))
         return chosen
 
@@ -542,13 +526,7 @@ class _Resolution:
         if before is not None and pin is not None and before.id < pin < keyset.id:
             past = f"the statements of {self.issuer.name!r} lead past the pin of its anchor"
             raise StateFault("state.other_anchor", past)
-        self._tell("%s: keyset %s is trusted from now on", f"{keyset.epoch}.{keyset.version}")
         self._keep(self.state.with_keyset(keyset))
-
-    def _tell(self, message: str, what: str) -> None:
-        """Log what is remembered from now on; without states nothing is."""
-        if self.has_state and not self.historic:
-            _LOG.info(message, self.issuer.name, what)
 
     def _keep(self, state: IssuerState) -> None:
         if not self.historic:

@@ -350,7 +350,7 @@ def refused(peer: Path) -> dict[str, tuple[tuple[object, ...], str]]:
         "a URL that is none": (("new", *ORIGIN, "--jwks-url", "keys"), "card.interface_url"),
         "a key set by plain HTTP": (
             ("new", *ORIGIN, "--jwks-url", "http://tides.example/k"),
-            "policy.malformed",
+            "card.interface_url",
         ),
         "a statement that its root has not signed": (
             ("new", *ORIGIN, "--keyset", peer / "unsigned.json"),

@@ -244,6 +244,16 @@ def test_the_legacy_path_is_said(tides: Site) -> None:
     assert one.known().cards == (HOST + LEGACY,)
 
 
+def test_O5_a_404_is_asked_for_once(tides: Site) -> None:
+    """Also where copies of two ages may explain the verdict: the card is asked where it was."""
+    del tides.documents[CANONICAL]
+    tides.documents[LEGACY] = dump(signed(PORTABLE, key("mallory")))
+    report = looked(verifier(tides))
+    assert (report.verdict, "card.legacy_path" in codes(report.reasons)) == ("untrusted", True)
+    paths = tides.paths()
+    assert (paths.count(CANONICAL), paths.count(LEGACY)) == (1, 2)
+
+
 def test_a_card_may_not_vanish_from_the_canonical_path(tides: Site, met: Verifier) -> None:
     """Else whoever answers 404 there chooses which card is read (threat 13)."""
     tides.documents[LEGACY] = tides.documents.pop(CANONICAL)

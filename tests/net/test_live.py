@@ -196,7 +196,7 @@ def test_who_was_met_is_asked_as_he_was_met() -> None:
 
 def rounds_of(ask: Answers) -> Callable[..., Refreshed]:
     """One issuer, asked again and again."""
-    rounds, one = Refresher(ask, lambda: 0.0), enrolled(ANCHOR)
+    rounds, one = Refresher(lambda _: ask, lambda: 0.0), enrolled(ANCHOR)
 
     def again(seconds: float, known: IssuerState | None = None, **more: Any) -> Refreshed:
         now = NOW + timedelta(seconds=seconds)
@@ -253,7 +253,7 @@ def test_who_began_before_the_last_round_uses_it() -> None:
 def test_who_began_before_a_round_that_nobody_may_keep() -> None:
     """What HTTP lets nobody keep is asked for by everybody who did not wait for it."""
     ask = Answers(statements())
-    rounds = Refresher(short_lived(ask), lambda: 0.0)
+    rounds = Refresher(lambda _: short_lived(ask), lambda: 0.0)
 
     def again(seconds: float) -> Refreshed:
         now = NOW + timedelta(seconds=seconds)
@@ -309,7 +309,7 @@ def test_who_waited_for_a_round_uses_it(
         assert gate.wait(PATIENCE)
         return briefly(url, max_bytes=max_bytes, fresh=fresh)
 
-    one = Refresher(ask, lambda: 0.0)
+    one = Refresher(lambda _: ask, lambda: 0.0)
 
     def gathered(nth: int, fresh: bool) -> Refreshed:
         now = NOW - timedelta(seconds=nth)  # each began before the one that asks
@@ -337,7 +337,7 @@ def test_who_has_less_in_memory_asks_himself() -> None:
         assert gate.wait(PATIENCE)
         return site(url, max_bytes=max_bytes, fresh=fresh)
 
-    one = Refresher(ask, lambda: 0.0)
+    one = Refresher(lambda _: ask, lambda: 0.0)
 
     def gathered(known: IssuerState | None) -> Refreshed:
         return one.gather(enrolled(ANCHOR), LIMITS, known, contact=HOME, now=NOW)
@@ -391,7 +391,7 @@ def test_a_refresh_ends(each: float, codes: set[str], requests: int) -> None:
         clock[0] += each
         return site(url, max_bytes=max_bytes, fresh=fresh)
 
-    rounds = Refresher(ask, lambda: clock[0])
+    rounds = Refresher(lambda _: ask, lambda: clock[0])
     found = rounds.gather(enrolled(ANCHOR), LIMITS, None, contact=HOME, now=NOW)
     assert {reason.code for reason in found.reasons} == codes
     assert len(site.asked) == requests
@@ -407,7 +407,7 @@ def test_one_issuer_s_silence_keeps_nobody_else_waiting() -> None:
             assert gate.wait(PATIENCE)
         return FetchResult(url, "absent")
 
-    rounds = Refresher(ask, lambda: 0.0)
+    rounds = Refresher(lambda _: ask, lambda: 0.0)
     other = Enrolment("shore", ANCHOR, (parse_place("https://shore.example"),))
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(rounds.gather, enrolled(ANCHOR), LIMITS, None, contact=HOME, now=NOW)

@@ -13,7 +13,6 @@ import click
 
 from cardsign.cli.arguments import json_option, option_group
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.inquiry import is_url, loopback_option, make_asker
 from cardsign.cli.policy import LoadedPolicy, TrustOptions, accept_option, edit_options
 from cardsign.cli.talk import ask_first, print_json, safe, say
@@ -40,7 +39,7 @@ from cardsign.trust.policy import (
     TofuAnchor,
 )
 from cardsign.trust.policyedit import edit_policy, plus, with_issuer
-from cardsign.trust.policyfile import parse_policy
+from cardsign.trust.policyfile import check_jwks_url, parse_policy
 from cardsign.trust.refresh import refresh_issuer
 from cardsign.trust.resolve import resolve_issuer
 from cardsign.trust.state import DirectoryStates, IssuerState
@@ -142,7 +141,7 @@ def named_source(
         return _by_keys(jwks, holders)
     if jwks_url is not None:
         with of_the_user("--jwks-url"):
-            parse_url(jwks_url)
+            check_jwks_url(jwks_url)
         return Source(JwksAnchor(jwks_url))
     if met is not None and not tofu:
         return _by_meeting(met, roots, limits, now, insecure_loopback_http)
@@ -344,7 +343,6 @@ _ENTRY: Final = option_group(
 @click.option("--yes", is_flag=True, help="Enrol what URL publishes without comparing its digest.")
 @loopback_option
 @edit_options
-@dry_run_option
 @json_option
 def add(
     who: str,
@@ -437,8 +435,6 @@ def _enrol(
         is_own=not loaded.was_found_here,
     )
     compare()
-    if is_dry_run():
-        return
     (issuer,) = new.known_as(loaded.identity).enrolments
     state = IssuerState.begin(issuer, source.keyset, source.release)
     before = states.find(issuer.policy, issuer.name)

@@ -1,0 +1,452 @@
+"""Peers inside a company network (E13): reached as the operator says, for that issuer only.
+
+Nothing that a stranger says can use the operator's leave: each way to try is a test here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import httpx
+import pytest
+from authorities import Authority
+from internet import Network
+from peers import LOCAL, http, read_head, speaking
+
+from cardsign.errors import FetchFailed
+from cardsign.jose import JwkSet
+from cardsign.net import (
+    Asker,
+    AsyncGuardedTransport,
+    Discoverer,
+    FetchPolicy,
+    GuardedTransport,
+    GuardRefused,
+    IPAddress,
+    Wire,
+    check_address,
+    tcp_dial,
+)
+from cardsign.statements import KeysetId, read_keyset
+from cardsign.trust import (
+    Enrolment,
+    Issuer,
+    JwksAnchor,
+    KeysAnchor,
+    KeysetAnchor,
+    Policy,
+    TransientStates,
+)
+from cardsign.urls import CARD_PATH, JWKS_PATH, parse_origin, parse_place
+from tests.jose.statement_making import NOW, key
+from tests.publications import PUBLIC, sign
+from tests.support import codes, put
+from tests.trust.histories import keyset
+
+INSIDE = "https://tides.example"  # resolves to a private address
+VAULT = "https://vault.example"  # another host of the same network, which nobody enrolled
+OFFICE = ip_network("10.1.0.0/16")
+CARD = sign(PUBLIC, key("card"))
+KEYS = KeysAnchor(JwkSet.of([key("card").public]), {})
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+
+
+def issuer(name: str = "tides", origin: str = INSIDE, **how: Any) -> Enrolment:
+    """An issuer whose key is pinned."""
+    how = {"anchor": KEYS, "freshness": "waived", **how}
+    return Enrolment(name, places=(parse_place(origin),), **how)
+
+
+def discoverer(wire: Wire, *issuers: Enrolment) -> Discoverer:
+    return Discoverer(
+        Policy(issuers), TransientStates(), asker=Asker(wire, now=lambda: NOW), now=lambda: NOW
+    )
+
+
+def verdict(
+    wire: Wire, *issuers: Enrolment, url: str = INSIDE, **how: Any
+) -> tuple[str, list[str]]:
+    """Verdict and codes of what is at a URL."""
+    report = discoverer(wire, *issuers).examine(url, **how)
+    return report.verdict, codes(report)
+
+
+def move(network: Network, name: str, address: str, answers: Any) -> Any:
+    """A host of the small internet, at this address."""
+    host = network.host(name, answers)
+    host.address = ip_address(address)
+    return host
+
+
+@pytest.fixture
+def network(authority: Authority) -> Network:
+    """All hosts there are."""
+    return Network(authority)
+
+
+@pytest.fixture
+def office(network: Network) -> Network:
+    """The agent and a vault, at private addresses."""
+    move(network, "tides.example", "10.1.2.3", {CARD_PATH: http(CARD)})
+    move(network, "vault.example", "10.1.9.9", {CARD_PATH: http(CARD), "/secret": http(b"{}")})
+    return network
+
+
+# ------------------------------------------------------------------ by networks
+
+
+def test_an_enrolled_peer_is_reached_where_the_operator_says(office: Network) -> None:
+    """Without that line it is not even dialled; the hint names the line."""
+    assert verdict(office.wire(), issuer(networks=(OFFICE,)))[0] == "trusted"
+    office.forget()
+    report = discoverer(office.wire(), issuer()).examine(INSIDE)
+    assert codes(report) == ["fetch.forbidden_address"]
+    assert "networks = " in (report.reasons[0].hint or "")
+    assert office.dialled == []
+
+
+ADDRESSES = {
+    "in the network": (("10.1.2.3",), True),
+    "public": (("93.184.9.1",), True),
+    "in another private network": (("10.2.0.1",), False),
+    "one of two elsewhere": (("10.1.2.3", "10.2.0.1"), False),
+    "the metadata of a cloud": (("169.254.169.254",), False),
+    "this machine": (("127.0.0.1",), False),
+    "in the network, inside an IPv6 address": (("::ffff:10.1.2.3",), False),
+    "in the network, behind NAT64": (("64:ff9b::10.1.2.3",), False),
+}
+
+
+@pytest.mark.parametrize(("addresses", "asked"), ADDRESSES.values(), ids=ADDRESSES)
+def test_only_the_network_that_is_named(
+    addresses: tuple[str, ...], asked: bool, network: Network
+) -> None:
+    """Of all addresses of the name, each is checked, whatever the resolver says."""
+    move(network, "tides.example", addresses[0], {CARD_PATH: http(CARD)})
+    network.resolves("tides.example", addresses)
+    verdict_, found = verdict(network.wire(), issuer(networks=(OFFICE,)))
+    assert (verdict_, bool(network.dialled)) == (
+        ("trusted", True) if asked else ("indeterminate", False)
+    )
+    assert asked or found == ["fetch.forbidden_address"]
+
+
+def test_real_sockets(authority: Authority) -> None:
+    """On loopback, over TLS, with nothing of ours replaced but the authority."""
+    tls = authority.server("localhost")
+
+    def speak(connection: socket.socket) -> None:
+        with tls.wrap_socket(connection, server_side=True) as secured:
+            read_head(secured)
+            secured.sendall(http(sign(card, key("card"))))
+
+    wire = replace(LOCAL, policy=FetchPolicy(), ssl_context=authority.client())
+    with speaking(speak) as port:
+        origin = f"https://localhost:{port}"
+        interface = {**PUBLIC["supportedInterfaces"][0], "url": origin}
+        card = {**PUBLIC, "supportedInterfaces": [interface]}
+        here = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+        assert verdict(wire, issuer(origin=origin, networks=here), url=origin)[0] == "trusted"
+        assert verdict(wire, issuer(origin=origin), url=origin) == (
+            "indeterminate",
+            ["fetch.forbidden_address"],
+        )
+
+
+# ------------------------------------------------------------------ who tries to use the leave
+
+
+def test_another_issuer_has_no_such_leave(office: Network) -> None:
+    """Neither in the same network, nor at the origin itself, nor out of what is kept."""
+    office.resolves("other.example", ["10.1.2.3"])
+    inside = issuer(networks=(OFFICE,))
+    other = issuer("other", "https://other.example")
+    assert verdict(office.wire(), inside, other, url="https://other.example") == (
+        "indeterminate",
+        ["fetch.forbidden_address"],
+    )
+    both = discoverer(office.wire(), inside, other)
+    assert both.examine(INSIDE).verdict == "trusted"
+    office.forget()
+    report = both.examine(INSIDE, expect=Issuer("other"))
+    assert (codes(report), office.dialled) == (["fetch.forbidden_address"], [])
+
+
+def test_a_url_that_nobody_enrolled(office: Network) -> None:
+    """The leave is for the issuer's origins, whoever is named; a subject adds none."""
+    inside = issuer(networks=(OFFICE,))
+    for how in ({}, {"expect": Issuer("tides")}):
+        assert verdict(office.wire(), inside, url=f"{VAULT}/secret", **how) == (
+            "indeterminate",
+            ["fetch.forbidden_address"],
+        )
+    assert office.dialled == []
+
+
+def test_a_redirect_leads_nowhere(office: Network) -> None:
+    """Neither to another private host nor to the same one."""
+    for location in (f"{VAULT}/secret", f"{INSIDE}/secret", "//10.1.9.9/secret"):
+        office.hosts["tides.example"].answers = http(b"", status="302 There", location=location)
+        office.forget()
+        assert verdict(office.wire(), issuer(networks=(OFFICE,)))[1] == ["fetch.status"]
+        assert office.dialled == ["tides.example:443"]
+
+
+def test_a_card_cannot_name_a_private_endpoint(office: Network) -> None:
+    """The endpoint of a signed card stands at the issuer's origins, or the card is not trusted."""
+    for url in (f"{VAULT}/a2a", "https://10.1.9.9/a2a"):
+        card = sign(put(PUBLIC, "/supportedInterfaces/0/url", url), key("card"))
+        office.hosts["tides.example"].answers = {CARD_PATH: http(card)}
+        office.forget()
+        found = verdict(office.wire(), issuer(networks=(OFFICE,)))
+        assert found[0] == "untrusted"
+        assert "card.origin_mismatch" in found[1]
+        assert set(office.dialled) == {"tides.example:443"}
+
+
+def test_a_public_card_cannot_name_a_private_peer(office: Network) -> None:
+    """A public issuer, whom the policy lets stand anywhere, is not called inside by its card."""
+    public = Enrolment("public", KEYS, None, freshness="waived")
+    inside = issuer(networks=(OFFICE,))
+    transport = GuardedTransport(office.wire().for_issuer(public))
+    with httpx.Client(transport=transport) as client, pytest.raises(GuardRefused) as caught:
+        client.get(f"{INSIDE}/a2a")
+    assert caught.value.reason == "fetch.forbidden_address"
+    assert office.dialled == []
+    with httpx.Client(transport=GuardedTransport(office.wire().for_issuer(inside))) as client:
+        assert client.get(f"{INSIDE}{CARD_PATH}").status_code == 200
+        with pytest.raises(GuardRefused):
+            client.get(f"{VAULT}/secret")
+    assert office.dialled == ["tides.example:443"]
+
+
+def test_a_statement_cannot_send_us_inside(office: Network) -> None:
+    """An issuer whose statements name other origins is asked at its own alone."""
+    first = keyset("ann", "bob", origins=[INSIDE, VAULT])
+    anchor = KeysetAnchor(KeysetId(1, 1, read_keyset(first).digest))
+    verdict(office.wire(), issuer(anchor=anchor, freshness="required", networks=(OFFICE,)))
+    assert set(office.dialled) == {"tides.example:443"}
+
+
+def test_the_jwks_url_is_the_operators_too(office: Network) -> None:
+    """It stands in the policy, so its origin is reached for this issuer; its answer adds none."""
+    jwks = http(JwkSet.of([key("card").public]).to_bytes())
+    office.hosts["vault.example"].answers = {JWKS_PATH: jwks}
+    keyed = issuer(anchor=JwksAnchor(VAULT + JWKS_PATH), networks=(OFFICE,))
+    assert verdict(office.wire(), keyed)[0] == "trusted"
+    assert office.dialled == ["tides.example:443", "vault.example:443"]
+    bare = issuer(anchor=JwksAnchor(VAULT + JWKS_PATH))
+    assert verdict(office.wire(), bare)[0] == "indeterminate"
+
+
+def test_plain_http_stays_on_this_machine(office: Network) -> None:
+    """Neither a network nor a proxy of the policy carries it."""
+    wire = replace(office.wire(), policy=FetchPolicy(insecure_loopback_http=True))
+    for how in ({"networks": (OFFICE,)}, {"proxy": parse_origin("http://10.1.0.1:3128")}):
+        plain = issuer(origin="http://tides.example", **how)
+        assert verdict(wire, plain, url="http://tides.example") == (
+            "indeterminate",
+            ["fetch.forbidden_address"],
+        )
+    assert office.dialled == []
+
+
+def test_addresses_without_a_leave_are_as_before() -> None:
+    """A network of the policy widens nothing else."""
+    for text in ("10.1.2.3", "192.168.0.1", "fd00::1", "127.0.0.1"):
+        with pytest.raises(FetchFailed):
+            check_address(ip_address(text))
+        with pytest.raises(FetchFailed):
+            check_address(ip_address(text), networks=(ip_network("172.16.0.0/12"),))
+    check_address(ip_address("fd00::1"), networks=(ip_network("fd00::/8"),))
+    with pytest.raises(FetchFailed):  # plain http: this machine alone
+        check_address(ip_address("10.1.2.3"), loopback="required", networks=(OFFICE,))
+
+
+# ------------------------------------------------------------------ by a proxy
+
+
+@dataclass
+class Proxy:
+    """A proxy on this machine: real sockets up to it, the small internet behind it.
+
+    Attributes:
+        origin: For the policy.
+        asked: The authority of each CONNECT.
+        heads: Each request as it came.
+    """
+
+    origin: Any = None
+    asked: list[str] = field(default_factory=list)
+    heads: list[bytes] = field(default_factory=list)
+    answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n"
+    behind: Callable[[str], Callable[[socket.socket], None]] | None = None
+
+    def speak(self, connection: socket.socket) -> None:
+        head = read_head(connection)
+        self.heads.append(head)
+        method, authority, _ = head.split(b"\r\n")[0].split()
+        assert method == b"CONNECT"
+        self.asked.append(authority.decode())
+        connection.sendall(self.answer)
+        if self.behind is not None and b" 200 " in self.answer:
+            self.behind(authority.decode().partition(":")[0])(connection)
+
+
+@pytest.fixture
+def proxy(office: Network) -> Iterator[Proxy]:
+    """Knows every host of the office."""
+    one = Proxy(behind=lambda name: office.hosts[name].serve)
+    with speaking(one.speak) as port:
+        one.origin = parse_origin(f"http://127.0.0.1:{port}")
+        yield one
+
+
+def outside(network: Network) -> Wire:
+    """A machine that cannot resolve the office's names, and reaches the proxy by real sockets."""
+
+    def resolve(host: str) -> list[IPAddress]:
+        raise AssertionError(f"{host} was looked up here")
+
+    def dial(address: IPAddress, port: int, timeout: float) -> socket.socket:
+        assert address.is_loopback, f"{address} was dialled directly"
+        return tcp_dial(address, port, timeout)
+
+    return replace(network.wire(), resolver=resolve, dial=dial)
+
+
+def test_an_enrolled_peer_is_reached_by_the_proxy(office: Network, proxy: Proxy) -> None:
+    """By CONNECT, with TLS to the peer itself: the proxy learns its name and nothing else."""
+    assert verdict(outside(office), issuer(proxy=proxy.origin))[0] == "trusted"
+    assert proxy.asked == ["tides.example:443"]
+    assert b"agent-card" not in b"".join(proxy.heads)
+    assert office.hosts["tides.example"].targets == [f"GET {CARD_PATH}"]
+
+
+def test_clients_go_by_the_proxy(office: Network, proxy: Proxy) -> None:
+    """Of httpx, with and without an event loop; a secret header is for the peer alone."""
+    wire = outside(office).for_issuer(issuer(proxy=proxy.origin))
+    secret = {"Authorization": "Bearer tok-5a1d"}
+    url = f"{INSIDE}{CARD_PATH}"
+    with httpx.Client(transport=GuardedTransport(wire)) as client:
+        assert client.get(url, headers=secret).content == CARD
+
+    async def get() -> bytes:
+        async with httpx.AsyncClient(transport=AsyncGuardedTransport(wire)) as asynchronous:
+            return (await asynchronous.get(url, headers=secret)).content
+
+    assert asyncio.run(get()) == CARD
+    assert proxy.asked == ["tides.example:443"] * 2
+    assert b"tok-5a1d" not in b"".join(proxy.heads)
+    assert office.told(b"tok-5a1d") == {"tides.example"}
+
+
+def test_others_do_not_go_by_the_proxy(network: Network, proxy: Proxy) -> None:
+    """Another issuer, or a URL that is not the issuer's, is asked directly or not at all."""
+    network.host("public.example", {CARD_PATH: http(CARD)})
+    inside = issuer(proxy=proxy.origin)
+    public = issuer("public", "https://public.example")
+    for url, how in (
+        ("https://public.example", {}),
+        ("https://public.example", {"expect": Issuer("tides")}),
+        (f"{VAULT}/secret", {"expect": Issuer("tides")}),
+    ):
+        verdict(network.wire(), inside, public, url=url, **how)
+    assert proxy.asked == []
+    assert set(network.dialled) == {"public.example:443"}
+
+
+def test_a_variable_is_no_leave(
+    office: Network, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variables that HTTP clients read change no way, with and without a policy's proxy."""
+    with speaking(lambda connection: tried.append(connection.recv(1))) as port:
+        tried: list[bytes] = []
+        for name in PROXIES:
+            monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("no_proxy", "tides.example")
+        assert verdict(outside(office), issuer(proxy=proxy.origin))[0] == "trusted"
+        assert verdict(office.wire(), issuer(networks=(OFFICE,)))[0] == "trusted"
+        assert verdict(office.wire(), issuer())[1] == ["fetch.forbidden_address"]
+        assert tried == []
+
+
+def man_in_the_middle(authority: Authority) -> Callable[[str], Callable[[socket.socket], None]]:
+    """A proxy that ends TLS itself, with a certificate that nobody trusts."""
+    tls = authority.server("tides.example", self_signed=True)
+
+    def speak(connection: socket.socket) -> None:
+        with tls.wrap_socket(connection, server_side=True) as secured:
+            read_head(secured)
+            secured.sendall(http(CARD))
+
+    return lambda name: speak
+
+
+def test_a_proxy_cannot_answer_for_the_peer(
+    office: Network, proxy: Proxy, authority: Authority
+) -> None:
+    """Its certificate is held against the peer's name."""
+    proxy.behind = man_in_the_middle(authority)
+    assert verdict(outside(office), issuer(proxy=proxy.origin))[1] == ["fetch.tls"]
+    proxy.behind = lambda name: office.hosts["vault.example"].serve
+    assert verdict(outside(office), issuer(proxy=proxy.origin))[1] == ["fetch.tls"]
+
+
+ANSWERS = {
+    "a refusal": b"HTTP/1.1 407 \x1b[2Jgive me a password\r\n\r\n",
+    "a redirect": b"HTTP/1.1 302 There\r\nLocation: https://vault.example/\r\n\r\n",
+    "no gateway": b"HTTP/1.1 502 Bad Gateway\r\n\r\n",
+    "no HTTP": b"220 smtp.example ready\r\n",
+    "a head without end": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000,
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_a_proxy_that_does_not_connect(answer: bytes, office: Network, proxy: Proxy) -> None:
+    """One of our own errors, without its words; nobody is asked directly instead."""
+    proxy.answer, proxy.behind = answer, None
+    report = discoverer(outside(office), issuer(proxy=proxy.origin)).examine(INSIDE)
+    assert codes(report) == ["fetch.failed"]
+    assert report.reasons[0].message.isprintable()
+    assert "password" not in report.reasons[0].message
+    assert proxy.asked == ["tides.example:443"]
+
+
+def test_a_silent_proxy(office: Network) -> None:
+    """The time for the whole request is over."""
+    done = threading.Event()
+    with speaking(lambda connection: done.wait(60)) as port:
+        silent = parse_origin(f"http://127.0.0.1:{port}")
+        wire = replace(outside(office), policy=FetchPolicy(connect_timeout=0.3, total_timeout=0.3))
+        found = verdict(wire, issuer(proxy=silent))
+        done.set()
+    assert found == ("indeterminate", ["fetch.timeout"])
+
+
+def test_a_proxy_over_tls(office: Network, authority: Authority) -> None:
+    """Its certificate is checked as any other."""
+    tls = authority.server("localhost")
+    asked: list[bytes] = []
+
+    def speak(connection: socket.socket) -> None:
+        with tls.wrap_socket(connection, server_side=True) as secured:
+            asked.append(read_head(secured))
+            secured.sendall(b"HTTP/1.1 407 No\r\n\r\n")
+
+    with speaking(speak) as port:
+        by = parse_origin(f"https://localhost:{port}")
+        wire = replace(outside(office), resolver=lambda host: [ip_address("127.0.0.1")])
+        assert verdict(wire, issuer(proxy=by))[1] == ["fetch.failed"]
+        assert asked[0].startswith(b"CONNECT tides.example:443 ")
+        stranger = replace(wire, ssl_context=ssl.create_default_context())
+        assert verdict(stranger, issuer(proxy=by))[1] == ["fetch.tls"]
+    assert len(asked) == 1
