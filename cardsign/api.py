@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cardsign.card.canonical import DEFAULT_PROFILES, ProfileName
+from cardsign.card.canonical import Compat
 from cardsign.errors import CardRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.trust.policy import (
@@ -226,10 +226,10 @@ def sign_card(
     key: Signer | Sequence[Signer] | KeyStore | Path,
     *,
     passphrase: bytes | None = None,
-    profiles: Sequence[ProfileName] = DEFAULT_PROFILES,
+    compat: Compat = "safe",
     now: datetime | None = None,
 ) -> bytes:
-    """Sign a card, so that every verifier that reads one of the profiles accepts it.
+    """Sign a card, so that cardsign and the SDKs accept it.
 
     Only `signatures` changes. Signatures by the same keys are replaced, others are kept. A card
     that is signed already comes back unchanged, byte for byte. The result was read again and
@@ -240,7 +240,9 @@ def sign_card(
         key: A key or any other signer; several, the older first; or a key store or its folder,
             whose active card keys then sign.
         passphrase: Opens the keys of a key store.
-        profiles: The profiles to serve; ``served-as-is`` is always among them.
+        compat: Which signatures are made for SDKs whose reading loses something. ``safe``: those
+            that keep every endpoint, security scheme and scope; ``all``, ``none``, or a tuple of
+            profiles, which are made besides the safe ones.
         now: Which keys of a store are active; the clock if None.
 
     Returns:
@@ -250,14 +252,14 @@ def sign_card(
         JsonRefused, CardRefused: These bytes are no Agent Card that can be read one way only.
         KeyRefused: Two signers' keys cannot be told apart.
         SigningRefused: There is no key, or a verifier would refuse the result.
-        LocalFault: A signer, a key store or a passphrase fails; a profile cannot be chosen.
+        LocalFault: A signer, a key store or a passphrase fails; `compat` is no choice.
         TypeError: The call is wrong; the message shows a right one.
     """
     from cardsign.sign import SigningOptions, sign_with_notes
 
     _check_data("sign_card(json.dumps(card).encode(), key)", card)
     signers, own = _signers(key, passphrase, now)
-    options = SigningOptions(profiles=tuple(profiles), own_kids=own)
+    options = SigningOptions(compat=compat, own_kids=own)
     return sign_with_notes(card, signers, options).document
 
 

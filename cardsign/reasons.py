@@ -7,10 +7,13 @@ and ``docs/reference/reasons.md`` all draw on this table and on nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 from cardsign.errors import CardsignError
+
+Severity = Literal["error", "warning", "note"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +199,14 @@ _TABLE: Final = (
      "Nothing was written; report this as a bug."),
     ("sign.profile_skipped", "A profile has no payload for this card and was passed over.",
      "Mend the member named, so that verifiers of that profile accept the card."),
-    ("sign.compat_lossy", "Verifiers of a compat signature will not notice changes of these.",
-     "Nothing to do for our verifier; other SDKs will not notice changes there."),
-    ("sign.compat_no_endpoint", "No compat signature was made: its payload has no endpoint left.",
-     "Serve a 1.0 card, or name the profile with --compat."),
+    ("sign.compat_lossy", "Some SDKs do not check parts of this card.",
+     "Nothing to do: cardsign checks them."),
+    ("sign.compat_no_endpoint", "An SDK finds no endpoint in this card.",
+     "Serve readers of A2A 1.0 a card of 1.0."),
+    ("sign.compat_dropped", "A compat signature was left out, since a card has at most 16.",
+     "Drop foreign signatures with --drop-foreign, or wait until a key has retired."),
+    ("sign.sdk_refuses", "An SDK that can use the card will refuse its signatures.",
+     "Change the card as `cardsign lint` says, or add the compat signature named."),
     ("sign.dual_document", "One document for A2A 0.3 and 1.0 was signed.",
      "Better serve two, each with its own signatures: one of 1.0 and one of 0.3."),
     ("sign.foreign_unchecked", "A signature of another signer was kept without its key.",
@@ -493,7 +500,7 @@ _TABLE: Final = (
     ("doctor.keyset_due", "The roots have to sign the next keyset statement.",
      "cardsign keys rotate or cardsign keyset draft writes it; then keyset sign and publish."),
     ("doctor.roots_ended", "Too few holders of root keys are left to sign the next keyset.",
-     "Open the next epoch with the recovery key before the newest keyset ends: cardsign recover."),
+     "Open the next epoch with the recovery key before the newest keyset ends: cardsign keyset recover."),
     ("doctor.draft_waits", "A keyset statement waits for the signatures of the roots.",
      "Each holder: cardsign keyset sign FILE --digest SHA-256; then cardsign keyset publish FILE."),
     ("doctor.release_due", "A release statement has to be signed, and cron has not done it.",
@@ -572,6 +579,36 @@ _TABLE: Final = (
 )
 # fmt: on
 
+# What needs no action, and what should be fixed though it decides nothing. All else is an error.
+_NOTES: Final = frozenset(
+    {
+        "card.legacy_path",
+        "coverage.absence_unprovable",
+        "doctor.audit_aborted",
+        "fetch.stale",
+        "sig.compat",
+        "sign.compat_lossy",
+        "state.created",
+        "trust.freshness_waived",
+    }
+)
+_WARNINGS: Final = frozenset(
+    {
+        "card.missing_required",
+        "card.single_signature_block",
+        "doctor.timeline",
+        "peer.keyset_ends",
+        "peer.release_late",
+        "refresh.no_answer",
+        "sign.compat_no_endpoint",
+        "sign.dual_document",
+        "sign.foreign_dropped",
+        "sign.foreign_unchecked",
+        "sign.profile_skipped",
+        "trust.tofu_first",
+    }
+)
+
 REASONS: Final[dict[str, ReasonCode]] = {row[0]: ReasonCode(*row) for row in _TABLE}
 
 
@@ -584,17 +621,20 @@ class Reason:
         message: What was found here, without a final period.
         path: JSON pointer into the received card, or empty for the card as a whole.
         hint: What to do next.
+        severity: ``error`` speaks against the card, ``warning`` should be fixed, ``note`` needs
+            no action.
     """
 
     code: str
     message: str
     path: str
     hint: str
+    severity: Severity = "error"
 
     @classmethod
     def of(cls, code: str, message: str, path: str = "", hint: str = "") -> Reason:
         """A reason with the registry's hint where none better is given."""
-        return cls(code, message, path, hint or REASONS[code].hint)
+        return cls(code, message, path, hint or REASONS[code].hint, severity_of(code))
 
     @classmethod
     def from_error(cls, error: CardsignError, path: str | None = None) -> Reason:
@@ -605,7 +645,39 @@ class Reason:
 
     def to_json(self) -> dict[str, str]:
         """The JSON object that verdicts carry."""
-        return {"code": self.code, "message": self.message, "path": self.path, "hint": self.hint}
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "message": self.message,
+            "path": self.path,
+            "hint": self.hint,
+        }
+
+
+def severity_of(code: str) -> Severity:
+    """How much a code weighs where no verdict says more."""
+    if code in _NOTES:
+        return "note"
+    return "warning" if code in _WARNINGS else "error"
+
+
+def weighed(reasons: Sequence[Reason], *, trusted: bool) -> tuple[Reason, ...]:
+    """The reasons of one verdict with their severities.
+
+    Nothing is an error in a trusted card: what its signature leaves open was accepted by the
+    policy, and the rest decided nothing. Of another card the first reason decides, so it is an
+    error whatever its code.
+    """
+
+    def weight(reason: Reason) -> Severity:
+        own = severity_of(reason.code)
+        if not trusted:
+            return "error" if reason.code == reasons[0].code else own
+        if reason.code.startswith("coverage."):
+            return "note"
+        return "warning" if own == "error" else own
+
+    return tuple(replace(reason, severity=weight(reason)) for reason in reasons)
 
 
 def hint_for(code: str) -> str:

@@ -10,22 +10,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final, cast, get_args
 
 from cardsign.card.canonical import (
     DEFAULT_PROFILES,
     FULL_PROFILES,
     PROFILES,
+    Compat,
+    CompatWord,
     Payload,
     ProfileName,
 )
-from cardsign.card.coverage import Payloads, uncovered_parts
+from cardsign.card.coverage import Excuse, Payloads, Uncovered, uncovered_parts
 from cardsign.card.document import MAX_SIGNATURES, Card, render
 from cardsign.card.extended import ExtendedMarker, find_marker, mark
-from cardsign.card.interfaces import check_interfaces
+from cardsign.card.interfaces import check_interfaces, current_interfaces, interfaces_of
 from cardsign.card.members import check_is_agent_card, check_members
+from cardsign.card.profiles.verifiers import VERIFIERS, Verifier
 from cardsign.card.strictjson import Json
-from cardsign.card.tree import listed
+from cardsign.card.tree import Listed, listed
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,
@@ -46,7 +49,7 @@ from cardsign.jose.jws import (
 )
 from cardsign.reasons import Reason
 from cardsign.trust.policy import Expectation, Extended, Holder, Policy
-from cardsign.verify.signature import matching_payloads
+from cardsign.verify.signature import matching_payload
 from cardsign.verify.verdict import examine_card
 
 # The last step of signing: what was signed is read again as an outsider would read it.
@@ -84,9 +87,16 @@ def _expectation(signed: bytes) -> Expectation:
     return Holder() if marker is None else Extended(Holder(), marker.audience)
 
 
-#: The profiles that may be named to be served in any case.
+#: What ``compat`` takes besides names.
+COMPAT_WORDS: Final[tuple[CompatWord, ...]] = get_args(CompatWord)
+#: The profiles of which a compat signature can be made.
 COMPAT_PROFILES: Final = tuple(name for name in PROFILES if name not in FULL_PROFILES)
 
+#: What may be safe (decision E8), and what may be so for a document of A2A 0.3 alone.
+_SAFE: Final = ("prune-empty", "prune-empty-upgraded", "sdk-1.0-legacy")
+_SAFE_FOR_0_3: Final = (*_SAFE, "sdk-0.3", "js-instance")
+#: What goes first where a card would have more signatures than are read.
+_DROPPED_FIRST: Final = ("rule-1-descriptor-scope", "sdk-1.0-legacy", "sdk-0.3", "js-instance")
 # Some verifiers read only the first signatures, and those read the pruning profiles.
 _ORDER: Final = (*COMPAT_PROFILES, "rule-1-as-written", "served-as-is")
 _UNREADABLE: Final = frozenset({"sig.shape", "sig.base64url", "sig.header"})
@@ -99,9 +109,10 @@ class SigningOptions:
     """How a card is to be signed; the defaults are what nearly everybody wants.
 
     Attributes:
-        profiles: Default profiles to serve; ``served-as-is`` is always among them.
-        compat: Opt-in profiles to serve besides, and lossy ones to serve although their
-            payload has lost every endpoint; of :data:`COMPAT_PROFILES`.
+        compat: Which compat signatures are made. ``safe``: those whose payload keeps every
+            endpoint, security scheme and scope of the card. ``all``: one for each profile whose
+            payload has an endpoint. ``none``. Or names of :data:`COMPAT_PROFILES`, which are made
+            besides the safe ones in any case.
         strict: Refuse a card that lacks REQUIRED members, instead of a note.
         force: Sign what has a canonical form even if it is no Agent Card or has members of
             the wrong type; what was passed over is noted.
@@ -111,14 +122,30 @@ class SigningOptions:
         extended: Mark the card as an extended one; that this has not expired is not checked.
     """
 
-    profiles: tuple[ProfileName, ...] = DEFAULT_PROFILES
-    compat: tuple[str, ...] = ()
+    compat: Compat = "safe"
     strict: bool = False
     force: bool = False
     known_keys: JwkSet | None = None
     own_kids: Collection[str] = field(default_factory=frozenset)
     drop_foreign: bool = False
     extended: ExtendedMarker | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SignedPayload:
+    """One payload of a signed card, which each key has signed.
+
+    Attributes:
+        profile: The first profile that makes it.
+        compat: Its signatures are marked: other SDKs accept them, cardsign never counts them.
+        verifiers: The names of the SDKs that verify by it, with their versions.
+        leaves_open: What of the card it does not hold; those verifiers notice no change there.
+    """
+
+    profile: ProfileName
+    compat: bool
+    verifiers: tuple[str, ...]
+    leaves_open: Listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +156,20 @@ class SignedCard:
         document: The card's bytes: as given where nothing had to change, else JSON with an
             indent of two spaces, member order kept, UTF-8, a newline at the end.
         changed: Whether `document` differs from what was given.
-        profiles: The profiles that have a signature now, in the order of the signatures.
-        notes: What was passed over, what a compat signature leaves open, what was dropped.
+        payloads: What each key has signed, in the order of its signatures.
+        notes: Which SDKs will refuse the card, what a compat signature leaves open, what was
+            passed over or dropped.
     """
 
     document: bytes
     changed: bool
-    profiles: tuple[ProfileName, ...]
+    payloads: tuple[SignedPayload, ...]
     notes: tuple[Reason, ...]
+
+    @property
+    def profiles(self) -> tuple[ProfileName, ...]:
+        """The profiles that have a signature now, in the order of the signatures."""
+        return tuple(one.profile for one in self.payloads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,45 +199,42 @@ def sign_with_notes(
         SigningRefused: ``sign.no_key``, ``sign.too_many``, ``sign.header_too_long``,
             ``sign.self_check``, or the code for which a reader refuses the result.
         SignerFault: A signer failed, or answered with another key's signature.
-        UsageFault: `profiles` or `compat` names what cannot be chosen there.
+        UsageFault: ``usage.conflict``: `options.compat` names no compat signatures.
     """
     if not signers:
         raise SigningRefused("sign.no_key", "no key to sign with was given")
-    _check_profiles(options.profiles, DEFAULT_PROFILES)
-    _check_profiles(options.compat, COMPAT_PROFILES)
+    _check_compat(options.compat)
     JwkSet.of(signer.public for signer in signers)
     given = Card.from_bytes(document)
     card = mark(given, options.extended)
     notes = list(_check_card(card, options))
-    plan = _plan(card, options, notes)
-    kept = _foreign(card, signers, options, notes)
-    total = len(plan) * len(signers) + len(kept)
-    if total > MAX_SIGNATURES:
-        raise SigningRefused(
-            "sign.too_many",
-            f"{len(plan)} payloads by {len(signers)} keys and {len(kept)} kept foreign signatures "
-            f"make {total}; at most {MAX_SIGNATURES} are read",
-            path="/signatures",
-        )
+    payloads = Payloads(card.document)
+    kept = _foreign(card, payloads, signers, options, notes)
+    plan = _plan(card, payloads, options.compat, notes)
+    chosen = _as_many_as_are_read(plan, signers, len(kept), notes)
     entries: list[Json] = [
         _reuse(card, planned, signer)
         or dict(sign_payload(planned.payload.data, signer, typ=planned.typ))
-        for signer in signers
-        for planned in plan
+        for signer, planned in chosen
     ]
     entries.extend(kept)
     changed = card is not given or entries != list(card.signatures)
     signed = render({**card.document, "signatures": entries}) if changed else document
     check_as_an_outsider(signed, signers, force=options.force)
-    return SignedCard(signed, changed, tuple(one.payload.profile for one in plan), tuple(notes))
+    made = tuple(one for one in plan if any(planned is one for _, planned in chosen))
+    notes.extend(_what_they_lose(made))
+    notes.extend(_who_refuses(card, payloads, made, options.compat))
+    return SignedCard(signed, changed, tuple(_described(made, payloads)), tuple(notes))
 
 
-def _check_profiles(names: tuple[str, ...], allowed: tuple[str, ...]) -> None:
-    for name in names:
-        if name not in allowed:
+def _check_compat(compat: Compat) -> None:
+    names = () if isinstance(compat, str) and compat in COMPAT_WORDS else compat
+    for name in (names,) if isinstance(names, str) else names:
+        if name not in COMPAT_PROFILES:
             raise UsageFault(
                 "usage.conflict",
-                f"{name!r} is no profile that can be chosen here; those are {', '.join(allowed)}",
+                f"{name!r} names no compat signatures; what does is "
+                + ", ".join((*COMPAT_WORDS, *COMPAT_PROFILES)),
             )
 
 
@@ -252,49 +282,215 @@ def _refusals_of_verifiers(document: Mapping[str, Json]) -> Iterator[tuple[str, 
 # ------------------------------------------------------------------ the plan
 
 
-def _plan(card: Card, options: SigningOptions, notes: list[Reason]) -> list[_Planned]:
+def _plan(
+    card: Card,
+    payloads: Payloads,
+    compat: Compat,
+    notes: list[Reason],
+) -> list[_Planned]:
     """One signature for each distinct payload; full profiles claim a payload first."""
-    wanted = {"served-as-is", *options.profiles, *options.compat}
+    named = compat if isinstance(compat, tuple) else ()
+    safe = _SAFE_FOR_0_3 if card.generation == "0.3" else _SAFE
     claimed: dict[bytes, _Planned] = {}
-    payloads = Payloads(card.document)
-    for name in filter(wanted.__contains__, PROFILES):
+    for name in FULL_PROFILES if compat == "none" else PROFILES:
         payload = payloads.made(name)
         if isinstance(payload, CanonicalizationError):
-            notes.append(Reason.of("sign.profile_skipped", payload.message, payload.path))
+            # A profile that is tried on the off chance need not read the card.
+            if name in named or name in DEFAULT_PROFILES:
+                notes.append(Reason.of("sign.profile_skipped", payload.message, payload.path))
+        elif payload.data in claimed:
             continue
-        if payload.data in claimed:
-            continue
-        if name in FULL_PROFILES:
+        elif name in FULL_PROFILES:
             claimed[payload.data] = _Planned(payload, TYP_JOSE)
-        elif payload.names_an_endpoint or name in options.compat:
+        elif name not in named and not payload.names_an_endpoint:
+            if name in DEFAULT_PROFILES:
+                notes.append(Reason.of("sign.compat_no_endpoint", _no_endpoint(name)))
+        elif name in named or compat == "all" or (name in safe and is_safe(card, payload)):
             claimed[payload.data] = _Planned(payload, TYP_COMPAT)
-            notes.extend(_what_it_loses(payload))
-        else:
-            lost = f"no {name} signature was made: its payload has lost every endpoint"
-            notes.append(Reason.of("sign.compat_no_endpoint", lost))
     return sorted(claimed.values(), key=lambda one: _ORDER.index(one.payload.profile))
 
 
-def _what_it_loses(payload: Payload) -> Iterator[Reason]:
-    found = uncovered_parts(payload)
-    if not found:
-        return
-    loses = sorted(found, key=lambda part: not part.security)
-    shown = ", ".join(listed(part.source for part in loses[:_SHOWN]).pointers)
+def _no_endpoint(profile: ProfileName) -> str:
+    readers = " and ".join(one.name for one in VERIFIERS if one.profile == profile)
+    return f"{readers}: finds no endpoint in this card, so no signature was made for it"
+
+
+def is_safe(card: Card, payload: Payload) -> bool:
+    """Whether readers of a lossy payload are safe with it as the card (decision E8).
+
+    It holds every endpoint that they would call, every security scheme, and every requirement
+    that names a scope. A requirement without scopes is lost under nearly every lossy profile.
+    """
+    held = {(one.url, one.binding) for one in interfaces_of(payload.value)}
+    if not held.issuperset((one.url, one.binding) for one in current_interfaces(card.document)):
+        return False
+    lost = uncovered_parts(payload, accept_lossy=True)
+    return not any(_matters(part, payload) for part in lost if part.security)
+
+
+def _matters(part: Uncovered, payload: Payload) -> bool:
+    """Whether something of a security member is lost that says who may call, and how."""
+    if part.excuse not in (None, Excuse.DROPPED_BY_VALUE):
+        return False
+    tokens = part.source.tokens
+    value = _at(payload.received.members, tokens)
+    if tokens[0] not in ("securitySchemes", "security_schemes"):
+        return _says_something(value)
+    if len(tokens) <= 2:  # a whole scheme, or all of them
+        return len(tokens) == 2 or bool(value)
+    return part.excuse is None and not _is_implied(part, payload)
+
+
+def _is_implied(part: Uncovered, payload: Payload) -> bool:
+    """Whether sdk-0.3 leaves a member out that its readers put in again, or cannot misread.
+
+    The other members of a scheme tell its `type`, which is left out with every default.
+    """
+    tokens = part.source.tokens
+    default = tokens in (("protocolVersion",), ("preferredTransport",))
+    scheme_type = len(tokens) == 3 and (tokens[0], tokens[2]) == ("securitySchemes", "type")
+    return payload.profile == "sdk-0.3" and (default or scheme_type)
+
+
+def _at(document: Mapping[str, Json], tokens: tuple[str | int, ...]) -> Json:
+    value: Any = document
+    for token in tokens:
+        value = value[token]
+    return cast(Json, value)
+
+
+def _says_something(value: Json) -> bool:
+    """Whether any scalar at or below a value is not empty, such as a scope."""
+    if isinstance(value, dict | list):
+        return any(map(_says_something, value.values() if isinstance(value, dict) else value))
+    return value not in (None, "")
+
+
+def _as_many_as_are_read(
+    plan: Sequence[_Planned], signers: Sequence[Signer], kept: int, notes: list[Reason]
+) -> list[tuple[Signer, _Planned]]:
+    """The signatures to make, in their order. Over the limit whole profiles go (decision E8)."""
+    chosen = [(signer, planned) for signer in signers for planned in plan]
+    for profile in _DROPPED_FIRST:
+        for signer in signers:  # the key that retires first is the oldest
+            if len(chosen) + kept <= MAX_SIGNATURES:
+                return chosen
+            fewer = [
+                one for one in chosen if one[0] is not signer or one[1].payload.profile != profile
+            ]
+            if len(fewer) < len(chosen):
+                dropped = f"no signature for {profile} by {signer.public.kid!r}: the limit of "
+                notes.append(Reason.of("sign.compat_dropped", f"{dropped}{MAX_SIGNATURES}"))
+            chosen = fewer
+    total = len(chosen) + kept
+    if total > MAX_SIGNATURES:
+        raise SigningRefused(
+            "sign.too_many",
+            f"{len(plan)} payloads by {len(signers)} keys and {kept} kept foreign signatures "
+            f"make {total}; at most {MAX_SIGNATURES} are read",
+            path="/signatures",
+        )
+    return chosen
+
+
+# ------------------------------------------------------------------ what it does for whom
+
+
+def _described(made: Sequence[_Planned], payloads: Payloads) -> Iterator[SignedPayload]:
+    for one in made:
+        profiles = [
+            name
+            for name in PROFILES
+            if (payload := payloads.of(name)) is not None and payload.data == one.payload.data
+        ]
+        yield SignedPayload(
+            one.payload.profile,
+            one.typ == TYP_COMPAT,
+            tuple(verifier.name for verifier in VERIFIERS if verifier.profile in profiles),
+            listed(part.source for part in _lost(one.payload)),
+        )
+
+
+def _what_they_lose(made: Sequence[_Planned]) -> Iterator[Reason]:
+    """What SDKs do not check, in one note for all that do not check the same."""
+    packages: dict[str, list[str]] = {}
+    for one in made:
+        if one.typ == TYP_COMPAT and (lost := _shown(one.payload)):
+            readers = packages.setdefault(lost, [])
+            readers.extend(v.package for v in VERIFIERS if v.profile == one.payload.profile)
+    for lost, names in packages.items():
+        who = " and ".join(dict.fromkeys(names)) or "Some SDKs"
+        verb = "do" if len(set(names)) != 1 else "does"
+        yield Reason.of(
+            "sign.compat_lossy",
+            f"{who} {verb} not check {lost}, and would not notice a change there; cardsign does",
+        )
+
+
+def _lost(payload: Payload) -> list[Uncovered]:
+    """What a payload leaves open, but for defaults, which say what their absence says."""
+    return [
+        part
+        for part in uncovered_parts(payload)
+        if part.excuse is not Excuse.SCHEMA_DEFAULT and not _is_implied(part, payload)
+    ]
+
+
+def _shown(payload: Payload) -> str:
+    """What a payload leaves open, security first; empty if that is nothing."""
+    loses = sorted(_lost(payload), key=lambda part: not part.security)
     more = f" and {len(loses) - _SHOWN} more" if len(loses) > _SHOWN else ""
-    also = "; that includes who may call" if loses[0].security else ""
-    yield Reason.of(
-        "sign.compat_lossy",
-        f"verifiers of {payload.profile} will not notice changes of {shown}{more}{also}",
-    )
+    return ", ".join(listed(part.source for part in loses[:_SHOWN]).pointers) + more
+
+
+def _who_refuses(
+    card: Card,
+    payloads: Payloads,
+    made: Sequence[_Planned],
+    compat: Compat,
+) -> Iterator[Reason]:
+    """Each SDK that can use the card and will refuse it, with the ways out."""
+    signed = {one.payload.data for one in made}
+    for verifier in VERIFIERS:
+        payload = payloads.of(verifier.profile)
+        if payload is None or not payload.names_an_endpoint or payload.data in signed:
+            continue
+        option = f"--for {verifier.lint_target}"
+        lint = f"`cardsign lint card.json {option}` says why"
+        if _is_served_once_fixed(card, verifier, compat):
+            lint = f"`cardsign lint card.json {option} --fix -o fixed.json` makes it acceptable"
+        loses = _shown(payload)
+        opens = f", which lets anybody change {loses} for that SDK" if loses else ""
+        yield Reason.of(
+            "sign.sdk_refuses",
+            f"{verifier.name}: will refuse this card. {lint}; or sign with "
+            f"`--compat {verifier.profile}`{opens}",
+        )
+
+
+def _is_served_once_fixed(card: Card, verifier: Verifier, compat: Compat) -> bool:
+    """Whether `lint --fix` changes the card so that the SDK's payload is signed."""
+    from cardsign.lint.mend import fix
+
+    fixed = fix(render(card.document), verifier.lint_target)
+    if not fixed.mended:
+        return False
+    mended = Card.from_bytes(fixed.document)
+    payloads = Payloads(mended.document)
+    payload = payloads.of(verifier.profile)
+    plan = _plan(mended, payloads, compat, [])
+    return payload is not None and payload.data in {one.payload.data for one in plan}
 
 
 def _foreign(
-    card: Card, signers: Sequence[Signer], options: SigningOptions, notes: list[Reason]
+    card: Card,
+    payloads: Payloads,
+    signers: Sequence[Signer],
+    options: SigningOptions,
+    notes: list[Reason],
 ) -> list[Json]:
     """The signatures of others that stay, in their order."""
     own = {signer.public.kid for signer in signers} | set(options.own_kids)
-    payloads = Payloads(card.document)
     kept: list[Json] = []
     for index, untrusted_entry in enumerate(card.signatures):
         try:
@@ -325,7 +521,7 @@ def _fits_its_key(entry: Entry, payloads: Payloads, known_keys: JwkSet | None) -
     if key is None:
         return None
     try:
-        return bool(matching_payloads(entry, key, payloads))
+        return matching_payload(entry, key, payloads) is not None
     except SignatureRefused:
         return False
 

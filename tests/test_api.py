@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
+import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,7 +34,9 @@ from cardsign.trust import (
     Holder,
     JwksAnchor,
     KeysetAnchor,
+    RollbackFloor,
     TransientStates,
+    raise_floors,
 )
 
 CARD = {
@@ -323,3 +328,60 @@ def test_a_later_time_is_an_argument() -> None:
     """Keys alone have no end, whatever the clock says."""
     later = NOW + timedelta(days=4000)
     assert cardsign.verify_card(SIGNED, jwks=KEYS, now=later).report.checked_at == later
+
+
+# ------------------------------------------------------------------ what is logged, and tested
+
+
+def test_what_is_remembered_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A new issuer, a first contact, a followed keyset and a raised floor; nothing else."""
+    first = TIDES.keyset()
+    came = Evidence((first,), (TIDES.release(first, **TIDES.listing(CARD, seq=6)),))
+    came = replace(came, contact="https://tides.example")
+    states = IssuerStates.create(tmp_path / "state")
+
+    def verify() -> list[str]:
+        caplog.clear()
+        with caplog.at_level(logging.INFO, logger="cardsign"):
+            cardsign.verify_card(
+                SIGNED, policy=CONTACT, url=TIDES.url, statements=came, states=states, now=NOW
+            )
+        return [record.getMessage() for record in caplog.records]
+
+    told = verify()
+    assert [message for message in told if "is remembered from now on" in message]
+    assert "first contact with tides.example: keyset 1.1 found there" in " ".join(told)
+    assert "tides.example: keyset 1.1 is trusted from now on" in told
+    assert "tides.example: an older release than 6 is refused from now on" in told
+    assert verify() == []
+
+
+def test_without_states_nothing_is_said_to_be_remembered(caplog: pytest.LogCaptureFixture) -> None:
+    """A verdict without memory logs nothing."""
+    first = TIDES.keyset()
+    policy = Policy((issuer(KeysetAnchor(cardsign_keyset_id(first))),))
+    with caplog.at_level(logging.DEBUG, logger="cardsign"):
+        cardsign.examine_card(SIGNED, policy=policy, issuer="tides", statements=Evidence((first,)))
+    assert caplog.records == []
+
+
+def test_a_raised_floor_of_a_lock_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, and not again while it stays."""
+    floor = RollbackFloor(cardsign_keyset_id(TIDES.keyset()))
+    with caplog.at_level(logging.INFO, logger="cardsign"):
+        raise_floors(tmp_path / "trust.lock", {"tides": floor})
+        raise_floors(tmp_path / "trust.lock", {"tides": floor})
+    assert [record.getMessage().partition(" in ")[0] for record in caplog.records] == [
+        "tides: its floor"
+    ]
+
+
+def test_the_test_in_the_docstring_of_fake_issuer_passes() -> None:
+    """A reader who copies it has a test that runs."""
+    text = inspect.getdoc(FakeIssuer) or ""
+    code = textwrap.dedent(text.partition("::\n")[2].partition("\nAttributes:")[0])
+    names: dict[str, Any] = {}
+    exec(code, names)
+    names["test_a_changed_card_is_refused"]()

@@ -62,7 +62,7 @@ def test_a_signature_that_only_such_a_profile_explains(
         report = examine(signed, alice, profiles=accepted)
         (signature,) = report.signatures
         assert (signature.verdict, signature.counts) == ("other-profile", False)
-        assert (signature.profiles, signature.document) == ((profile,), None)
+        assert (signature.profile, signature.document) == (profile, None)
         assert (report.verdict, report.card, report.answers.integrity) == ("untrusted", None, "no")
         first = report.reasons[0]
         assert (first.code, first.path) == ("sig.other_profile", "/signatures/0")
@@ -89,7 +89,7 @@ def test_a_compat_signature_never_counts(
 
     (signature,) = report.signatures
     assert (signature.verdict, signature.counts) == ("valid", False)
-    assert signature.profiles == (profile,)
+    assert signature.profile == profile
     assert (report.verdict, codes(report)[0]) == ("untrusted", "sig.compat")
 
 
@@ -99,7 +99,7 @@ def test_it_is_looked_at_only_where_no_default_profile_fits(alice: PrivateKey) -
 
     report = examine(by_another_sdk(LAX, alice, "sdk-1.0-legacy"), alice)
 
-    assert report.signatures[0].profiles == ("prune-empty", "prune-empty-upgraded")
+    assert report.signatures[0].profile == "prune-empty"
     assert "and /x-berth unsigned" in report.reasons[0].message
 
 
@@ -149,8 +149,9 @@ def test_it_is_made_where_it_is_named(
     """Of each key, marked as compat, after the pruning profiles and before the full ones."""
     plain, named = sign(card, alice, bob), sign(card, alice, bob, compat=(profile,))
 
-    full = [name for name in plain.profiles if not name.startswith("prune")]
-    assert named.profiles == (*plain.profiles[: -len(full)], profile, *full)
+    assert set(named.profiles) == {*plain.profiles, profile}
+    order = (*COMPAT_PROFILES, "rule-1-as-written", "served-as-is")
+    assert list(named.profiles) == sorted(named.profiles, key=order.index)
     entries = [read_entry(entry) for entry in json.loads(named.document)["signatures"]]
     place = named.profiles.index(profile)
     own = entries[place :: len(named.profiles)]
@@ -160,7 +161,14 @@ def test_it_is_made_where_it_is_named(
     ]
     report = examine(named.document, alice, bob)
     assert (report.verdict, report.profile) == ("trusted", "served-as-is")
-    assert report.signatures[place].profiles == (profile,)
+    # A full signature counts, so no compat signature is checked beside it; alone it explains.
+    assert (report.signatures[place].verdict, report.signatures[place].profile) == (
+        "not-tried",
+        None,
+    )
+    document = json.loads(named.document)
+    alone = {**document, "signatures": [document["signatures"][place]]}
+    assert examine(alone, alice, bob).signatures[0].profile == profile
 
 
 @pytest.mark.parametrize(
@@ -176,11 +184,11 @@ def test_what_it_leaves_open_is_said(
     profile: str, card: dict[str, Any], lost: str, alice: PrivateKey
 ) -> None:
     """By name, and that it is about who may call."""
-    said = notes(sign(card, alice, compat=(profile,)), "sign.compat_lossy")
-
-    (about,) = [message for message in said if f"verifiers of {profile} " in message]
-    assert lost in about
-    assert about.endswith("; that includes who may call")
+    signing = sign(card, alice, compat=(profile,))
+    (made,) = [one for one in signing.payloads if one.profile == profile]
+    assert lost in made.leaves_open.pointers
+    said = notes(signing, "sign.compat_lossy")
+    assert any(f"check {lost}" in message or f", {lost}" in message for message in said)
 
 
 def test_it_may_have_lost_every_endpoint(alice: PrivateKey) -> None:
@@ -232,12 +240,9 @@ def test_a_strangers_signature_under_it_still_fits(alice: PrivateKey, bob: Priva
     assert entry not in json.loads(edited.document)["signatures"]
 
 
-def test_which_profiles_may_be_named_where(alice: PrivateKey) -> None:
-    """What is served by default by `profiles`, what loses something by `compat`."""
+def test_which_profiles_may_be_named() -> None:
+    """Those that lose something; the full ones are always made."""
     assert (*COMPAT_PROFILES,) == ("prune-empty", "prune-empty-upgraded", *OPT_IN_PROFILES)
-    for options in ({"profiles": ("sdk-0.3",)}, {"compat": ("served-as-is",)}):
-        with pytest.raises(UsageFault, match="no profile that can be chosen here"):
-            sign(PORTABLE, alice, **options)
 
 
 def test_the_opt_in_profiles_are_looked_at_in_cards_of_real_size_only(alice: PrivateKey) -> None:

@@ -86,8 +86,8 @@ def refusal(document: bytes, signer: Counting, **options: Any) -> CardsignError:
 
 
 def noted(signing: SignedCard) -> list[str]:
-    """The codes of the notes."""
-    return [note.code for note in signing.notes]
+    """The codes of the notes, but for those on SDKs that will refuse the card."""
+    return [note.code for note in signing.notes if note.code != "sign.sdk_refuses"]
 
 
 # ------------------------------------------------------------------ which signatures
@@ -102,7 +102,14 @@ PLANS: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         LAX,
         [("prune-empty", TYP_COMPAT), ("rule-1-as-written", "JOSE"), ("served-as-is", "JOSE")],
     ),
-    "one of 0.3": (OLD, [("prune-empty-upgraded", TYP_COMPAT), ("served-as-is", "JOSE")]),
+    "one of 0.3": (
+        OLD,
+        [
+            ("prune-empty-upgraded", TYP_COMPAT),
+            ("sdk-0.3", TYP_COMPAT),
+            ("served-as-is", "JOSE"),
+        ],
+    ),
     "one for both": (
         DUAL,
         [("prune-empty", TYP_COMPAT), ("served-as-is", "JOSE")],
@@ -171,30 +178,178 @@ def test_rs256(alice: PrivateKey) -> None:
         assert examine(card, key).verdict == "trusted"
 
 
-CHOICES: dict[str, tuple[tuple[str, ...], list[str]]] = {
-    "none but the full one": (("served-as-is",), ["served-as-is"]),
-    "nothing at all": ((), ["served-as-is"]),
-    "rule 1": (("rule-1-as-written",), ["rule-1-as-written", "served-as-is"]),
-    "a lossy one": (("prune-empty",), ["prune-empty", "served-as-is"]),
+EURO = put(LAX, "/name", "\u20ac")
+FULL = ("rule-1-as-written", "served-as-is")
+CHOICES: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "safe": ("safe", ("prune-empty", "sdk-1.0-legacy", *FULL)),
+    "none": ("none", FULL),
+    "no name": ((), ("prune-empty", "sdk-1.0-legacy", *FULL)),
+    "a name": (("js-instance",), ("prune-empty", "sdk-1.0-legacy", "js-instance", *FULL)),
+    "all": (
+        "all",
+        ("prune-empty", "rule-1-descriptor-scope", "sdk-1.0-legacy", "js-instance", *FULL),
+    ),
 }
 
 
-@pytest.mark.parametrize(("profiles", "made"), CHOICES.values(), ids=CHOICES)
-def test_served_as_is_is_always_signed(
-    profiles: tuple[str, ...], made: list[str], alice: PrivateKey
+@pytest.mark.parametrize(("compat", "made"), CHOICES.values(), ids=CHOICES)
+def test_which_compat_signatures_are_made(
+    compat: Any, made: tuple[str, ...], alice: PrivateKey
 ) -> None:
-    """Whatever else is chosen."""
-    assert list(sign(LAX, alice, profiles=profiles).profiles) == made
-    assert sign_card(dump(LAX), [alice], profiles=profiles) == (
-        sign(LAX, alice, profiles=profiles).document
+    """Names add to the safe ones; the full signatures are always made."""
+    signing = sign(EURO, alice, compat=compat)
+
+    assert signing.profiles == made
+    assert sign_card(dump(EURO), [alice], compat=compat) == signing.document
+    typs = [typ for _, typ in headers(json.loads(signing.document))]
+    assert typs == [TYP_COMPAT] * (len(made) - 2) + ["JOSE"] * 2
+
+
+# ------------------------------------------------------------------ what is safe
+
+
+def bare(card: dict[str, Any]) -> dict[str, Any]:
+    """The card without anything about who may call."""
+    members = ("securitySchemes", "securityRequirements", "security")
+    skills = [{k: v for k, v in skill.items() if k not in members} for skill in card["skills"]]
+    return {k: v for k, v in card.items() if k not in members} | {"skills": skills}
+
+
+BARE_OLD = bare(OLD)
+#: Card, profile, and whether a signature for it is safe.
+SAFETY: dict[str, tuple[dict[str, Any], str, bool]] = {
+    "a requirement without scopes is lost": (LAX, "prune-empty", True),
+    "a member of a vendor is lost": ({**PORTABLE, "x-berth": 4}, "prune-empty", True),
+    "a scheme is lost": (
+        put(PORTABLE, "/securitySchemes/door", {"mtlsSecurityScheme": {}}),
+        "prune-empty",
+        False,
+    ),
+    "part of a scheme is lost": (
+        put(PORTABLE, "/securitySchemes/harbour/httpAuthSecurityScheme/realm", "x"),
+        "prune-empty",
+        False,
+    ),
+    "an empty part of a scheme is lost": (
+        put(PORTABLE, "/securitySchemes/harbour/httpAuthSecurityScheme/description", ""),
+        "prune-empty",
+        True,
+    ),
+    "a requirement with scopes is lost": (
+        {**PORTABLE, "security": [{"harbour": ["write"]}]},
+        "prune-empty",
+        False,
+    ),
+    "an old requirement without scopes is lost": (
+        {**PORTABLE, "security": [{"harbour": []}]},
+        "prune-empty",
+        True,
+    ),
+    "0.3 and schemes": (OLD, "js-instance", False),
+    "0.3 without schemes": (BARE_OLD, "js-instance", True),
+    "0.3 for its own SDK": (OLD, "sdk-0.3", True),
+    "both versions for the SDK of 0.3": (DUAL, "sdk-0.3", False),
+    "1.0 with schemes for the JavaScript client": (
+        {**bare(EURO), "securitySchemes": {"x": {"mtlsSecurityScheme": {"description": "x"}}}},
+        "js-instance",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("card", "profile", "safe"), SAFETY.values(), ids=SAFETY)
+def test_what_is_safe(card: dict[str, Any], profile: str, safe: bool, alice: PrivateKey) -> None:
+    """A payload that lost an endpoint, a scheme or a scope is signed where it is named alone."""
+    payload = canonicalize(card, profile).data
+
+    def is_signed(**options: Any) -> bool:
+        made = sign(card, alice, **options).profiles
+        return payload in {canonicalize(card, name).data for name in made}
+
+    assert is_signed() == safe or payload == canonicalize(card, "prune-empty").data
+    assert is_signed(compat=(profile,))
+    assert payload != canonicalize(card, "served-as-is").data
+
+
+# ------------------------------------------------------------------ who will refuse it
+
+
+def refusing(signing: SignedCard) -> list[str]:
+    """The messages on SDKs that will refuse the card."""
+    return [note.message for note in signing.notes if note.code == "sign.sdk_refuses"]
+
+
+def test_an_sdk_that_will_refuse_the_card_is_named_with_the_ways_out(alice: PrivateKey) -> None:
+    """The JavaScript client drops security schemes before it verifies."""
+    (line,) = refusing(sign(PORTABLE, alice))
+
+    assert line == (
+        "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver: will refuse this card. `cardsign lint card.json "
+        "--for js-resolver` says why; or sign with `--compat js-instance`, which lets anybody "
+        "change /securitySchemes for that SDK"
     )
 
 
-def test_a_payload_that_only_an_unchosen_full_profile_shares_is_compat(alice: PrivateKey) -> None:
-    """What was made as lossy is marked as lossy."""
-    signing = sign(WITH_DEFAULTS, alice, profiles=("prune-empty",))
+def test_an_sdk_that_is_served_is_not_named(alice: PrivateKey) -> None:
+    """The twin; nor is one that cannot read a card of 1.0 at all."""
+    assert refusing(sign(PORTABLE, alice, compat=("js-instance",))) == []
+    assert refusing(sign(PORTABLE, alice, compat="all")) == []
+    assert refusing(sign(BARE_OLD, alice)) == []
 
-    assert headers(json.loads(signing.document)) == [("alice", TYP_COMPAT), ("alice", "JOSE")]
+
+def test_without_compat_signatures_every_sdk_that_differs_is_named(alice: PrivateKey) -> None:
+    """And `lint --fix` is proposed where that is enough."""
+    lines = refusing(sign(WITH_DEFAULTS, alice, compat="none"))
+    assert [line.partition(":")[0] for line in lines] == [
+        "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver"
+    ]
+    lines = refusing(sign(put(WITH_DEFAULTS, "/iconUrl", None), alice, compat="none"))
+    assert len(lines) == 1
+    snake = put(without(PORTABLE, "/provider"), "/icon_url", "https://tides.example/i.png")
+    (first, *_) = refusing(sign(snake, alice, compat="none"))
+    assert "--for portable --fix -o fixed.json` makes it acceptable" in first
+
+
+def test_what_each_signature_does_is_told(alice: PrivateKey) -> None:
+    """For programs and for `sign --explain`."""
+    compat, full = sign({**PORTABLE, "x-berth": 4}, alice).payloads
+
+    assert (compat.profile, compat.compat) == ("prune-empty", True)
+    assert compat.verifiers == (
+        "a2a-sdk 1.1.4 to 1.3.0",
+        "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON",
+        "a2a-sdk 1.0.0 to 1.1.3",
+    )
+    assert compat.leaves_open.pointers == ("/x-berth",)
+    assert (full.profile, full.compat, full.leaves_open.count) == ("served-as-is", False, 0)
+
+
+# ------------------------------------------------------------------ more than are read
+
+
+def test_over_sixteen_whole_profiles_go_the_oldest_key_first(
+    alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """In the order of decision E8; each that is left out is noted."""
+    card = {**EURO, "supportsAuthenticatedExtendedCard": True}
+    first = sign(card, alice, bob, compat="all")
+    assert len(first.profiles) == 7
+    foreign = [
+        one_signature(card, PrivateKey.generate("ES256", kid=f"f{n}"), "served-as-is")
+        for n in range(5)
+    ]
+
+    signing = sign({**card, "signatures": foreign}, alice, bob, compat="all")
+
+    made = headers(json.loads(signing.document))
+    assert len(made) == 16
+    assert [kid for kid, _ in made] == ["alice"] * 5 + ["bob"] * 6 + [f"f{n}" for n in range(5)]
+    dropped = [note.message for note in signing.notes if note.code == "sign.compat_dropped"]
+    assert [" ".join(message.split()[3:6]) for message in dropped] == [
+        "rule-1-descriptor-scope by 'alice':",
+        "rule-1-descriptor-scope by 'bob':",
+        "sdk-1.0-legacy by 'alice':",
+    ]
 
 
 # ------------------------------------------------------------------ no endpoint, no compat
@@ -212,7 +367,7 @@ def test_one_that_is_named_is_made(alice: PrivateKey) -> None:
     """The twin: `--compat` is a decision."""
     signing = sign(OLD, alice, compat=("prune-empty",))
 
-    assert signing.profiles == ("prune-empty", "prune-empty-upgraded", "served-as-is")
+    assert signing.profiles == ("prune-empty", "prune-empty-upgraded", "sdk-0.3", "served-as-is")
     assert headers(json.loads(signing.document))[0] == ("alice", TYP_COMPAT)
     assert "sign.compat_no_endpoint" not in noted(signing)
 
@@ -223,8 +378,8 @@ def test_what_a_compat_signature_loses_is_said(alice: PrivateKey) -> None:
     note = next(n for n in sign(card, alice).notes if n.code == "sign.compat_lossy")
 
     assert note.message == (
-        "verifiers of prune-empty will not notice changes of /securityRequirements, "
-        "/x-a, /x-b, /skills/0/examples, /iconUrl and 1 more; that includes who may call"
+        "@a2a-js/sdk does not check /securityRequirements, /x-a, /x-b, /iconUrl, /x-berth, and "
+        "would not notice a change there; cardsign does"
     )
 
 
@@ -236,13 +391,13 @@ def test_a_compat_signature_that_loses_nothing_is_not_noted(alice: PrivateKey) -
     assert "sign.compat_lossy" not in noted(signing)
 
 
-@pytest.mark.parametrize("where", ["profiles", "compat"])
-def test_an_unknown_profile(where: str, alice: PrivateKey) -> None:
-    """Refused before the card is looked at."""
-    found = refusal(b"no card", Counting(alice), **{where: ("served-as-it-is",)})
+@pytest.mark.parametrize("compat", ["some", ("served-as-it-is",), ("served-as-is",), ("all",)])
+def test_an_unknown_choice(compat: Any, alice: PrivateKey) -> None:
+    """Refused before the card is looked at; full signatures are nobody's choice."""
+    found = refusal(b"no card", Counting(alice), compat=compat)
 
     assert isinstance(found, UsageFault)
-    assert "served-as-it-is" in found.message
+    assert "names no compat signatures" in found.message
 
 
 # ------------------------------------------------------------------ the bytes
@@ -324,9 +479,9 @@ def test_surplus_own_signatures_go(alice: PrivateKey) -> None:
     card = signed(LAX, alice)
     card["signatures"].append(card["signatures"][0])
 
-    again = sign(card, alice, profiles=("served-as-is",))
+    again = sign(card, alice, compat="none")
 
-    assert headers(json.loads(again.document)) == [("alice", "JOSE")]
+    assert headers(json.loads(again.document)) == [("alice", "JOSE")] * 2
 
 
 # ------------------------------------------------------------------ signatures of others
@@ -658,7 +813,7 @@ def test_a_result_that_is_too_large(alice: PrivateKey) -> None:
 
 def test_a_card_as_deep_as_allowed(alice: PrivateKey) -> None:
     """Every profile takes what the reader takes."""
-    params: Any = 1
+    params: Any = "1"
     for _ in range(MAX_DEPTH - 5):
         params = {"a": params}
     card = put(PORTABLE, "/capabilities/extensions", [{"uri": "u", "params": params}])
@@ -672,7 +827,9 @@ def test_the_signed_card_is_read_again_as_by_an_outsider(alice: PrivateKey) -> N
     card = signed(LAX, alice)
     for entry, profile in zip(card["signatures"], sign(LAX, alice).profiles, strict=True):
         report = examine({**card, "signatures": [entry]}, alice, profiles=DEFAULT_PROFILES)
-        assert profile in report.signatures[0].profiles
+        decided = report.signatures[0].profile
+        assert decided is not None
+        assert canonicalize(card, decided).data == canonicalize(card, profile).data
         assert report.signatures[0].verdict == "valid"
     assert at(card, "/x-berth") == canonicalize(LAX, "served-as-is").value["x-berth"]
 

@@ -35,11 +35,12 @@ SIGNATURE_VERDICTS = {
     "revoked",
     "other-profile",
     "refused",
+    "not-tried",
 }
 
 
 def assert_contract(document: dict[str, Any]) -> None:
-    """Hold a verdict's JSON against the schema `cardsign.verify.report/1`."""
+    """Hold a verdict's JSON against the schema `cardsign.verdict/2`."""
     assert list(document) == [
         "schema",
         "verdict",
@@ -55,7 +56,7 @@ def assert_contract(document: dict[str, Any]) -> None:
         "historic",
         "card",
     ]
-    assert document["schema"] == "cardsign.verify.report/1"
+    assert document["schema"] == "cardsign.verdict/2"
     assert document["verdict"] in VERDICTS
     assert list(document["answers"]) == ["integrity", "authorised", "current", "complete"]
     assert set(document["answers"].values()) <= ANSWERS
@@ -69,7 +70,7 @@ def assert_contract(document: dict[str, Any]) -> None:
             "kid",
             "alg",
             "typ",
-            "profiles",
+            "profile",
             "verdict",
             "counts",
             "holder",
@@ -82,7 +83,7 @@ def assert_contract(document: dict[str, Any]) -> None:
         assert signature["verdict"] in SIGNATURE_VERDICTS
         assert signature["counts"] or signature["reasons"]
     for reason in document["reasons"] + [r for s in document["signatures"] for r in s["reasons"]]:
-        assert list(reason) == ["code", "message", "path", "hint"]
+        assert list(reason) == ["code", "severity", "message", "path", "hint"]
         assert reason["code"] in REASONS
         assert reason["message"]
         assert not reason["message"].endswith(".")
@@ -141,7 +142,7 @@ def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
     payload = canonicalize(PORTABLE, "served-as-is")
 
     assert examine(signed(PORTABLE, alice), alice).to_json() == {
-        "schema": "cardsign.verify.report/1",
+        "schema": "cardsign.verdict/2",
         "verdict": "trusted",
         "subject": "the harbour",
         "answers": {
@@ -153,6 +154,7 @@ def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
         "reasons": [
             {
                 "code": "trust.freshness_waived",
+                "severity": "note",
                 "message": "there is no evidence that the card is current",
                 "path": "",
                 "hint": hint,
@@ -164,12 +166,7 @@ def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
                 "kid": "alice",
                 "alg": "ES256",
                 "typ": "JOSE",
-                "profiles": [
-                    "served-as-is",
-                    "rule-1-as-written",
-                    "prune-empty",
-                    "prune-empty-upgraded",
-                ],
+                "profile": "served-as-is",
                 "verdict": "valid",
                 "counts": True,
                 "holder": None,
@@ -252,7 +249,6 @@ def one(
 ) -> SignatureReport:
     """A signature with these answers."""
     return SignatureReport(
-        profiles=(profile,) if profile else (),
         index=0,
         kid=None,
         alg=None,

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from cardsign.card.canonical import FULL_PROFILES as FULL_PROFILES
     from cardsign.card.canonical import OPT_IN_PROFILES as OPT_IN_PROFILES
     from cardsign.card.canonical import PROFILES as PROFILES
+    from cardsign.card.canonical import Compat as Compat
+    from cardsign.card.canonical import CompatWord as CompatWord
     from cardsign.card.canonical import Payload as Payload
     from cardsign.card.canonical import ProfileName as ProfileName
     from cardsign.card.canonical import Unsigned as Unsigned
@@ -69,8 +71,8 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "canonical": (
-        "DEFAULT_PROFILES FULL_PROFILES OPT_IN_PROFILES PROFILES Payload ProfileName Unsigned "
-        "canonicalize"
+        "Compat CompatWord DEFAULT_PROFILES FULL_PROFILES OPT_IN_PROFILES PROFILES Payload "
+        "ProfileName Unsigned canonicalize"
     ),
     "coverage": "Excuse Payloads Uncovered left_open uncovered_parts",
     "document": "Card Generation MAX_SIGNATURES render",

@@ -59,6 +59,10 @@ ProfileName: TypeAlias = Literal[
     "sdk-1.0-legacy",
     "js-instance",
 ]
+#: Compat signatures that are made: those that are safe for the card, all that it can have, none.
+CompatWord: TypeAlias = Literal["safe", "all", "none"]
+#: Or the safe ones and those of the profiles named.
+Compat: TypeAlias = CompatWord | tuple[ProfileName, ...]
 
 
 class Unsigned:

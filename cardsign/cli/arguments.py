@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, cast
 import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.cli.dry_run import to_change
 from cardsign.errors import UsageFault
 from cardsign.files import read_bytes, write_atomic
 
@@ -65,7 +66,7 @@ def write_output(name: str, data: bytes) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     else:
-        write_atomic(Path(name), data)
+        write_atomic(to_change(Path(name)), data)
 
 
 def refuse_two_documents(output: str | None, as_json: bool) -> None:

@@ -17,7 +17,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from cardsign import __version__
-from cardsign.cli.talk import QUIET, run
+from cardsign.cli.talk import QUIET, as_named, run
+from cardsign.errors import CardsignError
 
 #: Where each command is, and what it does in one line, so that help imports none of them.
 _COMMANDS: Final = {
@@ -70,6 +71,14 @@ class Command(click.Command):
         super().__init__(*settings, **named)
         self.example = example
         self.params.append(_QUIET)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Carry it out; an error of a dry run names the files that the user knows."""
+        try:
+            return super().invoke(ctx)
+        except CardsignError as error:
+            error.message, error.path = as_named(error.message), as_named(error.path)
+            raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the example, one command a line."""

@@ -12,6 +12,7 @@ import click
 
 from cardsign.cli.arguments import STDIO, json_option, option_group
 from cardsign.cli.commands import command
+from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.options import (
     RECOVERY_VARIABLE,
     UnlockOptions,
@@ -27,7 +28,7 @@ from cardsign.cli.options import (
 )
 from cardsign.cli.talk import print_json, say
 from cardsign.config import CONFIG_FILE, leads_outside
-from cardsign.errors import PassphraseFault, UsageFault
+from cardsign.errors import FileFault, PassphraseFault, UsageFault
 from cardsign.issuer.beginning import (
     IssuerPassphrases,
     NewIssuer,
@@ -41,7 +42,7 @@ from cardsign.keys.signers.access import user_policy
 from cardsign.keys.stores.address import DatabaseUrl
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.stores.opening import StorePlace
+from cardsign.keys.stores.opening import StorePlace, is_taken
 
 _FILE = click.Path(path_type=Path)
 
@@ -158,6 +159,7 @@ _unlock_options = option_group(
 @_full_options
 @alg_option
 @_unlock_options
+@dry_run_option
 @json_option
 def init(
     issuer: str | None,
@@ -177,6 +179,12 @@ def init(
     place = keystore.place or read_place(os.environ.get(KEYSTORE_VARIABLE) or DEFAULT_DIRECTORY)
     usual: dict[str, Any] = {"now": moment(), "publish": publish_dir, "alg": alg}
     usual |= {"actor": actor(), "heads": user_heads()}
+    if is_dry_run():
+        check_new_folder(Path(), issuer)
+        if is_taken(place):
+            raise FileFault("file.exists", "a key store is here already", path=str(place))
+        say(f"would write {CONFIG_FILE} and make the key store {place}")
+        return
     if simple:
         made = init_keys(Path(), place, keystore.new_passphrase, origin=issuer, **usual)
     elif issuer is None:

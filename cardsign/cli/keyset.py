@@ -18,6 +18,7 @@ from cardsign.cli.arguments import (
     write_output,
 )
 from cardsign.cli.commands import group
+from cardsign.cli.dry_run import confirm, dry_run_option, to_change, yes_option
 from cardsign.cli.options import (
     KeystoreOptions,
     RecoveryOptions,
@@ -244,6 +245,7 @@ def draft(
 @click.option("--key", "kids", multiple=True, metavar="KID", help="Only this key of the store.")
 @recovery_options
 @unlock_options
+@dry_run_option
 @json_option
 def sign(
     draft: str,
@@ -311,6 +313,8 @@ def _told_digest(told: str | None) -> str:
 )
 @recovery_options
 @unlock_options
+@yes_option
+@dry_run_option
 @json_option
 def recover(
     output: str | None,
@@ -319,6 +323,7 @@ def recover(
     drop: tuple[str, ...],
     recovery: RecoveryOptions,
     keystore: UnlockOptions,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Open the next epoch with the recovery key: for when root keys were stolen or lost.
@@ -329,13 +334,15 @@ def recover(
     (cardsign keyset sign).
     """
     refuse_two_documents(output, as_json)
+    store = keystore.open()
+    confirm(yes, "every root key of this issuer ends, and a new epoch begins")
     recovered = recover_issuer(
-        keystore.open(),
+        store,
         recovery.unlock,
         passphrase=keystore.new_passphrase,
         now=moment(),
         root_holder=root_holder,
-        new_recovery_out=new_recovery_out,
+        new_recovery_out=new_recovery_out and to_change(new_recovery_out),
         drop=drop,
     )
     signed = recovered.draft
@@ -365,6 +372,7 @@ def recover(
 )
 @publication_option
 @unlock_options
+@dry_run_option
 @json_option
 def publish(
     file: str,
@@ -387,7 +395,7 @@ def publish(
         read_statement(file),
         keystore.access(),
         now=moment(),
-        directory=directory,
+        directory=directory and to_change(directory),
         settings=config.timeline,
         without_release=without_release,
         name=file,

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
 import click
 
 from cardsign.cli.arguments import option_group, read_input
+from cardsign.cli.dry_run import is_dry_run, to_change
 from cardsign.cli.talk import say
 from cardsign.config import CONFIG_FILE, ProjectConfig, leads_outside, outside, read_config
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
@@ -40,7 +42,7 @@ from cardsign.keys.stores.address import DatabaseUrl, is_database_url, parse_dat
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY, holds_store, locate_keystore
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.stores.opening import StorePlace, open_store
+from cardsign.keys.stores.opening import StorePlace, is_taken, open_store
 from cardsign.keys.transfer import MAX_KEY_FILE_BYTES, import_public_key
 
 RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
@@ -99,7 +101,22 @@ class KeystoreOptions:
     place: StorePlace | None = None
 
     def located(self, *, create: bool = False) -> StorePlace:
-        """Where the key store is: option, environment, ``cardsign.toml``, ``./keys``.
+        """Where the key store is that a command may change; in a dry run a copy of it.
+
+        Raises:
+            StoreFault, FileFault: As :meth:`_named`, or it cannot be copied.
+        """
+        place = self._named(create=create)
+        if isinstance(place, Path):
+            return to_change(place)
+        return (
+            to_change(Path(str(place)), copy=partial(_copy_database, place))
+            if is_dry_run()
+            else place
+        )
+
+    def _named(self, *, create: bool) -> StorePlace:
+        """Where it is: option, environment, ``cardsign.toml``, ``./keys``.
 
         Raises:
             StoreFault: ``keystore.not_allowed``: ``cardsign.toml`` names a database, and nobody
@@ -306,9 +323,17 @@ def leave(place: StorePlace) -> str:
     return f"{line} in {file} (mode 0600, format = 1) allows it"
 
 
+def _copy_database(place: DatabaseUrl, _: Path, copy: Path) -> None:
+    """Copy the key store of a database to a directory, if there is one."""
+    from cardsign.keys.backup import pack, restore, unpack
+
+    if is_taken(place):
+        restore(unpack(pack(open_store(place))), copy)
+
+
 def user_heads() -> UserHeads | None:
-    """What this user saw of the logs of key stores before."""
-    return UserHeads.find(os.environ, say)
+    """What this user saw of the logs of key stores before; a dry run's copy has no past."""
+    return None if is_dry_run() else UserHeads.find(os.environ, say)
 
 
 def actor() -> str:

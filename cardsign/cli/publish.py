@@ -9,6 +9,7 @@ import click
 
 from cardsign.cli.arguments import json_option, read_input
 from cardsign.cli.commands import command
+from cardsign.cli.dry_run import dry_run_option, to_change
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, say
 from cardsign.cli.views import say_withheld
@@ -35,10 +36,9 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE
 @click.option(
     "--max-age",
     type=click.IntRange(min=0),
-    default=DEFAULT_MAX_AGE,
-    show_default=True,
     metavar="SECONDS",
-    help="How long caches may keep what is served.",
+    help="How long caches may keep what is served "
+    f"[default: {DEFAULT_MAX_AGE}, or less if `max_age` of [timeline] in cardsign.toml is less].",
 )
 @click.option(
     "--not-live",
@@ -46,12 +46,13 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE
     help="It is deployed later, by other means: put nothing on record; see cardsign keys look.",
 )
 @keystore_options
+@dry_run_option
 @json_option
 def publish(
     card: str,
     extended: tuple[str, ...],
     output: Path | None,
-    max_age: int,
+    max_age: int | None,
     not_live: bool,
     keystore: KeystoreOptions,
     as_json: bool,
@@ -69,10 +70,12 @@ def publish(
     directory = output or config.publish
     if directory is None:
         raise UsageFault("usage.conflict", "no publication directory is named; use -o DIR")
+    if max_age is None:  # what rotation assumes of caches
+        max_age = min(DEFAULT_MAX_AGE, config.timeline.max_age)
     published = publish_cards(
         keystore.open(),
         read_input(card),
-        directory=directory,
+        directory=to_change(directory),
         now=datetime.now(UTC),
         extended=dict(_extended(one) for one in extended),
         max_age=max_age,

@@ -10,6 +10,7 @@ import click
 
 from cardsign.cli.arguments import json_option, option_group, read_input
 from cardsign.cli.commands import group
+from cardsign.cli.dry_run import dry_run_option, to_change
 from cardsign.cli.options import (
     KeystoreOptions,
     UnlockOptions,
@@ -113,6 +114,7 @@ def release() -> None:
 @click.option("--force", is_flag=True, help="Sign one even if nothing is new.")
 @publication_option
 @unlock_options
+@dry_run_option
 @json_option
 def renew(
     changes: ChangeOptions,
@@ -134,7 +136,7 @@ def renew(
         keystore.open(),
         keystore.access(),
         now=moment(),
-        directory=directory,
+        directory=directory and to_change(directory),
         settings=config.timeline,
         changes=changes.read(),
         lifetime=timedelta(days=days),

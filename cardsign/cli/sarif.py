@@ -58,9 +58,7 @@ def _codes(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def _results(outcome: Outcome, report: Report) -> list[dict[str, Any]]:
-    # The weightiest reason comes first; those that share its code weigh as much.
     trusted = report.verdict == "trusted"
-    decisive = None if trusted else report.reasons[0].code
     results = []
     if trusted:
         message = _text(f"trusted: the card is that of {report.subject}")
@@ -70,7 +68,7 @@ def _results(outcome: Outcome, report: Report) -> list[dict[str, Any]]:
         results.append(
             {
                 "ruleId": reason.code,
-                "level": "error" if reason.code == decisive else "warning",
+                "level": reason.severity,
                 "message": _text(f"{report.verdict}: {reason.message}. {reason.hint}"),
                 "locations": [_location(outcome, reason)],
             }

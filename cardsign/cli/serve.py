@@ -8,6 +8,7 @@ import click
 
 from cardsign.cli.arguments import json_option
 from cardsign.cli.commands import command, group
+from cardsign.cli.dry_run import dry_run_option, to_change
 from cardsign.cli.options import project_config
 from cardsign.cli.talk import print_json, say
 from cardsign.errors import FileMissing, UsageFault
@@ -15,7 +16,7 @@ from cardsign.files import read_bytes, write_atomic
 
 
 @command(example="cardsign serve public --bind 127.0.0.1:8080")
-@click.argument("directory", required=False, type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("directory", required=False, type=click.Path(path_type=Path), metavar="[DIR]")
 @click.option(
     "--bind",
     default="127.0.0.1:8080",
@@ -33,6 +34,8 @@ from cardsign.files import read_bytes, write_atomic
 @json_option
 def serve(directory: Path | None, bind: str, token_file: Path | None, as_json: bool) -> None:
     """Serve the publication in DIR, and follow it as it changes.
+
+    Without DIR it is `publish` of cardsign.toml.
 
     Public: the card at /.well-known/agent-card.json, the key set at /.well-known/jwks.json, the
     issuer's statements below /.well-known/cardsign/, /healthz. How long caches may keep them
@@ -68,6 +71,7 @@ def tokens() -> None:
     metavar="FILE",
     help="Add the digest to this file [default: print the line on stderr].",
 )
+@dry_run_option
 @json_option
 def create(audience: str, token_file: Path | None, as_json: bool) -> None:
     """Make a token. It is printed once, on stdout, and kept nowhere."""
@@ -75,7 +79,7 @@ def create(audience: str, token_file: Path | None, as_json: bool) -> None:
 
     token, line = create_token(audience)
     if token_file is not None:
-        write_atomic(token_file, _present(token_file) + line.encode() + b"\n")
+        write_atomic(to_change(token_file), _present(token_file) + line.encode() + b"\n")
     if as_json:
         print_json({"token": token, "line": line})
         return

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import click
 
-from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, ProfileName
+from cardsign.card.canonical import PROFILES, Compat, ProfileName
 from cardsign.card.canonical import canonicalize as make_payload
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extended import AUDIENCE, MAX_SEQ, ExtendedMarker
 from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
 from cardsign.cli.commands import command
+from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.options import UnlockOptions, public_option, read_public, unlock_options
-from cardsign.cli.talk import print_json, say, say_notes
+from cardsign.cli.talk import print_json, safe, say, say_notes
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import Signer
 from cardsign.sign import (
     COMPAT_PROFILES,
+    COMPAT_WORDS,
     SignedCard,
     SigningOptions,
     check_as_an_outsider,
     sign_with_notes,
 )
 
+_OPEN: Final = 1_000  # characters of a list of places
+_KID: Final = 11  # characters of a kid that are shown, the dots included
+# Measured with joserfc 1.8.0 and jose 6.2.17: docs/reports/interop.md, "Verifiers that ignore typ".
+_IGNORES_TYP: Final = (
+    "a verifier that ignores `typ` (plain joserfc or jose) accepts this payload served as the card"
+)
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
 MAX_LIFETIME: Final = timedelta(days=400)
 
@@ -180,18 +190,13 @@ key_options: Final = option_group(
 @click.argument("card")
 @click.option("-o", "--output", default=STDIO, metavar="OUT", help="'-' for stdout, the default.")
 @click.option(
-    "--profile",
-    "profiles",
-    multiple=True,
-    type=click.Choice(DEFAULT_PROFILES),
-    help="Serve only these profiles; served-as-is is always among them. May be repeated.",
-)
-@click.option(
     "--compat",
     multiple=True,
-    type=click.Choice(COMPAT_PROFILES),
-    help="Serve an older or stranger reading as well, or a lossy one although its payload has "
-    "lost every endpoint; what it leaves open is said. May be repeated.",
+    type=click.Choice((*COMPAT_WORDS, *COMPAT_PROFILES)),
+    help="Compat signatures, which other SDKs accept and cardsign does not count. safe (the "
+    "default): those that keep every endpoint, security scheme and scope. all: for every SDK. "
+    "none: cardsign and strict verifiers alone. A profile: that one besides the safe ones; may "
+    "be repeated.",
 )
 @click.option("--strict", is_flag=True, help="Refuse a card that lacks REQUIRED members.")
 @click.option("--force", is_flag=True, help="Sign what is no proper Agent Card, and say why not.")
@@ -199,14 +204,16 @@ key_options: Final = option_group(
 @marker_options
 @key_options
 @unlock_options
+@dry_run_option
+@click.option("--explain", is_flag=True, help="Say what each signature covers and leaves open.")
 @json_option
 def sign(
     card: str,
     output: str,
-    profiles: tuple[ProfileName, ...],
     compat: tuple[str, ...],
     strict: bool,
     force: bool,
+    explain: bool,
     foreign: ForeignOptions,
     extended: MarkerOptions,
     key: KeyOptions,
@@ -215,8 +222,9 @@ def sign(
 ) -> None:
     """Sign CARD ('-' for stdin) with every active key of the key store.
 
-    One signature is made for each distinct payload, so that verifiers of every reading of the
-    specification accept the card. A card that is fully signed already is written unchanged.
+    SDKs disagree about which bytes a signature covers. One signature is made for each payload
+    that differs, so that each SDK finds one that it accepts. A card that is fully signed already
+    is written unchanged.
     """
     if as_json and output == STDIO:
         raise UsageFault("usage.conflict", "--json and the card both want stdout; name -o OUT")
@@ -226,8 +234,7 @@ def sign(
     known = foreign.keys()
     chosen = key.signers(keystore, now=now)
     options = SigningOptions(
-        profiles=profiles or DEFAULT_PROFILES,
-        compat=compat,
+        compat=_compat(compat),
         strict=strict,
         force=force,
         known_keys=known,
@@ -237,27 +244,73 @@ def sign(
     )
     signing = sign_with_notes(document, chosen.signers, options)
     write_output(output, signing.document)
-    if output != STDIO:
+    if output != STDIO and not is_dry_run():
         check_as_an_outsider(read_input(output), chosen.signers, force=force)
-    say_notes(signing.notes)
-    _report(signing, chosen.kids, as_json=as_json)
-
-
-def _report(signing: SignedCard, kids: list[str], *, as_json: bool) -> None:
     if as_json:
-        print_json(
-            {
-                "changed": signing.changed,
-                "profiles": list(signing.profiles),
-                "kids": kids,
-                "sha256": hashlib.sha256(signing.document).hexdigest(),
-                "notes": [note.to_json() for note in signing.notes],
-            }
-        )
-    elif signing.changed:
-        say(f"signed for {', '.join(signing.profiles)} with {', '.join(kids)}")
+        print_json(_to_json(signing, chosen.kids))
+        return
+    for line in _lines(signing, card, chosen.signers, explain=explain):
+        say(line)
+    say_notes(signing.notes)
+
+
+def _compat(words: tuple[str, ...]) -> Compat:
+    """What ``--compat`` says.
+
+    Raises:
+        UsageFault: ``usage.conflict``: a word beside anything else.
+    """
+    if not words:
+        return "safe"
+    if words[0] in COMPAT_WORDS and len(words) == 1:
+        return words[0]
+    if set(words) & set(COMPAT_WORDS):
+        raise UsageFault("usage.conflict", f"--compat {words[0]} excludes --compat {words[1]}")
+    return cast(tuple[ProfileName, ...], words)
+
+
+def _to_json(signing: SignedCard, kids: list[str]) -> dict[str, Any]:
+    payloads = [
+        {
+            "profile": one.profile,
+            "compat": one.compat,
+            "verifiers": list(one.verifiers),
+            "leaves_open": list(one.leaves_open.pointers),
+            "leaves_open_count": one.leaves_open.count,
+        }
+        for one in signing.payloads
+    ]
+    return {
+        "changed": signing.changed,
+        "payloads": payloads,
+        "kids": kids,
+        "sha256": hashlib.sha256(signing.document).hexdigest(),
+        "notes": [note.to_json() for note in signing.notes],
+    }
+
+
+def _lines(
+    signing: SignedCard, name: str, signers: Sequence[Signer], *, explain: bool
+) -> Iterator[str]:
+    """What was made and for whom, for a person."""
+    count = len(signing.payloads)
+    keys = " and ".join(f"{safe(one.public.kid, limit=_KID)} ({one.public.alg})" for one in signers)
+    if signing.changed:
+        each = " each" if len(signers) > 1 else ""
+        plural = "" if count == 1 else "s"
+        yield f"signed {safe(name)} with {keys}: {count} signature{plural}{each}"
     else:
-        say("fully signed already; nothing changed")
+        yield f"{safe(name)} is fully signed by {keys} already; nothing changed"
+    for one in signing.payloads:
+        accepted = "; ".join(one.verifiers)
+        who = accepted if one.compat else "; ".join(filter(None, ("cardsign", accepted)))
+        yield f"  {one.profile}: {who or 'no SDK that is known'}"
+        if not explain:
+            continue
+        lost = safe(", ".join(one.leaves_open.pointers), limit=_OPEN)
+        yield f"    leaves open: {lost}" if lost else "    covers the whole card"
+        if one.compat:
+            yield "    " + _IGNORES_TYP
 
 
 @command(example="cardsign canonicalize card.json --profile served-as-is | sha256sum")

@@ -44,13 +44,23 @@ def _deceives(char: str) -> bool:
 
 #: Where a command's context says that `--quiet` was given.
 QUIET: Final = "cardsign.quiet"
+#: Where the context of a dry run says which copy stands for which file or directory.
+COPIES: Final = "cardsign.dry-run-copies"
+
+
+def as_named(text: str) -> str:
+    """The text with the paths that the user knows, in place of a dry run's copies."""
+    context = click.get_current_context(silent=True)
+    for copy, original in (context.meta.get(COPIES, {}) if context else {}).items():
+        text = text.replace(copy, original)
+    return text
 
 
 def say(line: str) -> None:
     """One line of talk, on stderr, unless ``--quiet`` is given."""
     context = click.get_current_context(silent=True)
     if context is None or not context.meta.get(QUIET):
-        _tell(line)
+        _tell(as_named(line))
 
 
 def _tell(line: str) -> None:
@@ -89,8 +99,9 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
     would make the text unreadable to strict parsers (RFC 8259 8.2): it is escaped as by `safe`.
     """
     text = json.dumps(value, ensure_ascii=False)
-    if _SURROGATE.search(text):
-        value = json.loads(_SURROGATE.sub(lambda one: f"\\\\u{{{ord(one[0]):x}}}", text))
+    shown = _SURROGATE.sub(lambda one: f"\\\\u{{{ord(one[0]):x}}}", as_named(text))
+    if shown != text:
+        value = json.loads(shown)
     click.echo(json.dumps(value, indent=indent, ensure_ascii=True))
 
 

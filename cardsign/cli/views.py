@@ -435,7 +435,7 @@ def _verdict_lines(name: str, report: Report, policy: str) -> Iterator[str]:
 
 def _said(report: Report, question: str, answer: str) -> str:
     """An answer in words; "no" to integrity sounds like tampering where it need not be."""
-    fitting = any(one.profiles for one in report.signatures)
+    fitting = any(one.profile for one in report.signatures)
     bad = any(one.verdict == "invalid" for one in report.signatures)
     if (question, answer) == ("integrity", "no") and fitting and not bad:
         return _FITS_OTHERWISE
@@ -480,10 +480,10 @@ def _claims(card: dict[str, Json]) -> str:
 
 def _signature(signature: SignatureReport) -> str:
     kid = safe(signature.kid, limit=64) if signature.kid is not None else "no kid"
-    profiles = f" under {', '.join(signature.profiles)}" if signature.profiles else ""
+    profile = f" under {signature.profile}" if signature.profile else ""
     counts = "" if signature.counts else ", does not count"
     holder = f", held by {safe(signature.holder)}" if signature.holder else ""
-    return f"{signature.verdict} ({signature.alg or 'no alg'}, {kid}{holder}){profiles}{counts}"
+    return f"{signature.verdict} ({signature.alg or 'no alg'}, {kid}{holder}){profile}{counts}"
 
 
 def _reason(reason: Reason, paths: list[str]) -> Iterator[str]:

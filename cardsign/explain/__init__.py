@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from cardsign.explain.comparison import differences as differences
     from cardsign.explain.explanation import MAX_LISTED as MAX_LISTED
     from cardsign.explain.explanation import explain_card as explain_card
-    from cardsign.explain.predictions import VERIFIERS as VERIFIERS
     from cardsign.explain.repairs import Suspect as Suspect
     from cardsign.explain.repairs import search as search
     from cardsign.explain.report import Change as Change
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 _NAMES = {
     "comparison": "MAX_CHANGES MAX_PARTINGS differences",
     "explanation": "MAX_LISTED explain_card",
-    "predictions": "VERIFIERS",
     "repairs": "Suspect search",
     "report": (
         "Change Explanation HeldAt Parting Problem ProfilePayload SignatureExplanation Signed"

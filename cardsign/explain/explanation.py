@@ -149,12 +149,12 @@ def _signatures(
     for index, entry in enumerate(reading.signatures):
         report = examine_signature(index, entry, known, expect=expect, policy=policy, trust=trust)
         # A signature fits one byte string, and so all the profiles that make it.
-        fitting = {payloads[profile].data for profile in report.profiles}
+        fitted = payloads[report.profile].data if report.profile else None
         yield SignatureExplanation(
             index,
             _header(entry),
             report.verdict,
-            tuple(name for name, payload in payloads.items() if payload.data in fitting),
+            tuple(name for name, payload in payloads.items() if payload.data == fitted),
             tuple(one for one in report.reasons if not one.code.startswith(_ABOUT_THE_CARD)),
         )
 

@@ -1,78 +1,23 @@
 """What verifiers of other make would say: predicted from measured behaviour, nobody is asked.
 
-A verifier is its profile and what it wants of a header. The tests hold the table against the
-SDKs themselves. Where a card has something on which the SDKs are not known, or known to be
-odd, the outcome is ``unknown`` rather than a guess.
+The table of :mod:`cardsign.card.profiles.verifiers` says by which profile each verifies and what
+it wants of a header. Where a card has something that an SDK treats in an unknown or odd way, the
+outcome is ``unknown`` rather than a guess.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from cardsign.card.canonical import PROFILES, Payload, ProfileName, Unsigned
+from cardsign.card.profiles.verifiers import VERIFIERS, Verifier
 from cardsign.card.strictjson import Json
 from cardsign.card.tree import read
 from cardsign.errors import CanonicalizationError
 from cardsign.explain.report import PredictedOutcome, Prediction, SignatureExplanation
 
 _USUAL: Final = frozenset({"alg", "kid", "typ", "jku"})  # what A2A 1.0 8.4.2 names
-_NOTHING: Final = re.compile(r"(?!)")
-_PROTOBUF_EXTENSION: Final = re.compile(r"\[.*\]")
-_PROTOTYPE: Final = re.compile(r"__proto__")
-
-
-@dataclass(frozen=True, slots=True)
-class Verifier:
-    """One verifier that holds the keys named and knows them by their kid.
-
-    Attributes:
-        name: With the versions that behave alike.
-        profile: What it verifies by.
-        wants_typ: It refuses a header without `typ`.
-        converts: It converts members of a wrong type where its profile has no payload.
-        wants_content: It refuses a card of which nothing is left to sign.
-        stumbles: One entry that cannot be decoded may end it before it gets to the others.
-        any_library: What it does with members of a header that few know hangs on its JOSE library.
-        trips_over: Member names that it treats in a way of its own.
-    """
-
-    name: str
-    profile: ProfileName
-    wants_typ: bool = False
-    converts: bool = False
-    wants_content: bool = False
-    stumbles: bool = False
-    any_library: bool = False
-    trips_over: re.Pattern[str] = field(default=_NOTHING)
-
-
-VERIFIERS: Final = (
-    Verifier(
-        "a2a-sdk 1.1.4 to 1.3.0",
-        "prune-empty-upgraded",
-        wants_content=True,
-        trips_over=_PROTOBUF_EXTENSION,
-    ),
-    Verifier(
-        "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON",
-        "prune-empty",
-        wants_typ=True,
-        converts=True,
-        trips_over=_PROTOTYPE,
-    ),
-    Verifier("@a2a-js/sdk 1.0.1 to 1.3.0, its resolver", "js-instance", wants_typ=True),
-    Verifier(
-        "a2a-sdk 1.0.0 to 1.1.3",
-        "sdk-1.0-legacy",
-        stumbles=True,
-        trips_over=_PROTOBUF_EXTENSION,
-    ),
-    Verifier("a2a-sdk 0.3.24 to 0.3.26", "sdk-0.3", stumbles=True),
-    Verifier("RFC 8785 of the card as served, by hand", "served-as-is", any_library=True),
-)
 
 
 def predict(

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from cardsign.card.canonical import DEFAULT_PROFILES, ProfileName
+from cardsign.card.canonical import Compat
 from cardsign.card.document import Card
 from cardsign.jose.jws import Signer
 from cardsign.net.discovery import Discoverer
@@ -187,10 +187,14 @@ class CardSigner:
     """Signs the SDK's cards; made by :func:`card_signer`."""
 
     def __init__(
-        self, signers: Sequence[Signer], profiles: tuple[ProfileName, ...], *, extended: bool
+        self,
+        signers: Sequence[Signer],
+        compat: Compat,
+        *,
+        extended: bool,
     ) -> None:
         self._signers = tuple(signers)
-        self._profiles = profiles
+        self._compat = compat
         self._as_served = MessageToDict if extended else agent_card_to_dict
         self._last: tuple[bytes, bytes] = (b"", b"")
 
@@ -204,7 +208,7 @@ class CardSigner:
         """
         served = json.dumps(self._as_served(card)).encode()
         if self._last[0] != served:
-            options = SigningOptions(profiles=self._profiles)
+            options = SigningOptions(compat=self._compat)
             self._last = served, sign_with_notes(served, self._signers, options).document
         signed = AgentCard()
         signed.CopyFrom(card)
@@ -223,7 +227,7 @@ class CardSigner:
 def card_signer(
     signers: Sequence[Signer],
     *,
-    profiles: tuple[ProfileName, ...] = DEFAULT_PROFILES,
+    compat: Compat = "safe",
     extended: bool = False,
 ) -> CardSigner:
     """What signs the SDK's own cards, in place of its ``create_agent_card_signer``.
@@ -240,7 +244,7 @@ def card_signer(
 
     Args:
         signers: The active keys, older first.
-        profiles: As for :func:`cardsign.sign_card`.
+        compat: As for :func:`cardsign.sign_card`.
         extended: The card is the extended one, which the SDK serves without members of 0.3.
     """
-    return CardSigner(signers, profiles, extended=extended)
+    return CardSigner(signers, compat, extended=extended)

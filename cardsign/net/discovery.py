@@ -48,7 +48,6 @@ from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, tru
 from cardsign.verify.verdict import examine_card
 
 _LOG: Final = logging.getLogger(__name__)
-_LOG.addHandler(logging.NullHandler())  # quiet, unless the caller listens
 
 # What the one source that an anchor names says today: asked for, and nothing besides.
 

@@ -42,7 +42,7 @@ from cardsign.publish.generation import (
     extended_file,
 )
 from cardsign.publish.generation import load_current as load_current
-from cardsign.verify.signature import matching_payloads
+from cardsign.verify.signature import matching_payload
 
 # Publishing: cards and a key set become the next generation.
 
@@ -423,7 +423,7 @@ def _signers(card: Card, jwks: JwkSet) -> Iterator[str]:
         try:
             entry = read_entry(untrusted_entry)
             key = jwks.find(entry.header.kid)
-            if key is not None and matching_payloads(entry, key, payloads):
+            if key is not None and matching_payload(entry, key, payloads):
                 yield key.kid
         except SignatureRefused:
             continue

@@ -29,6 +29,21 @@ class FakeIssuer:
     any change of any member can be given, so that dishonest statements can be made as well.
     Statements come back as the bytes of a file.
 
+    A test of a program that verifies cards::
+
+        from datetime import UTC, datetime
+
+        import pytest
+        from cardsign import NotTrusted, verify_card
+        from cardsign.testing import FakeIssuer
+
+        def test_a_changed_card_is_refused():
+            issuer = FakeIssuer(datetime.now(UTC))
+            card = issuer.signed_card(issuer.card_members(name="Tides"))
+            assert verify_card(card, jwks=issuer.jwks())["name"] == "Tides"
+            with pytest.raises(NotTrusted):
+                verify_card(card.replace(b"Tides", b"Pirates"), jwks=issuer.jwks())
+
     Attributes:
         origin: Where its cards and statements are; the issuer's name is the host.
         url: Where its public card is.
@@ -169,6 +184,21 @@ class FakeIssuer:
         """A release under a keyset statement, with these changes; ``rel`` signs, unless named."""
         payload = draft_release(self.release_members(keyset, **changes))
         return sign_statement(payload, map(self.key, signers or ("rel",)), TYP_RELEASE)
+
+    def card_members(self, **changes: Any) -> Members:
+        """A public card of A2A 1.0 at the issuer's origin, with these changes; not signed."""
+        interface = {"url": f"{self.origin}/a2a", "protocolBinding": "JSONRPC"}
+        return {
+            "name": "Tides",
+            "description": "Says when the tide is high.",
+            "version": "1.0.0",
+            "supportedInterfaces": [{**interface, "protocolVersion": "1.0"}],
+            "capabilities": {"streaming": True},
+            "defaultInputModes": ["text/plain"],
+            "defaultOutputModes": ["text/plain"],
+            "skills": [{"id": "high", "name": "High", "description": "When?", "tags": ["sea"]}],
+            **changes,
+        }
 
     def listing(self, *cards: Mapping[str, Any], seq: int) -> Members:
         """The members of a release that lists exactly these public cards under its number."""

@@ -8,6 +8,7 @@ that are read hold for one verification and are stored nowhere else.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -22,6 +23,8 @@ from cardsign.files import locked, read_bytes, write_atomic
 from cardsign.statements import members as read
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetId, keyset_id
+
+_LOG: Final = logging.getLogger(__name__)
 
 #: The policy's own name of an issuer. It is part of a file's name, and is shown on terminals.
 ISSUER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -99,6 +102,9 @@ def raise_floors(path: Path, floors: Mapping[str, RollbackFloor]) -> None:
         held = read_lock(path)
         raised = {name: raise_floor(name, held.get(name), one) for name, one in floors.items()}
         _write(path, held, held | raised)
+    for name in raised:
+        if raised[name] != held.get(name):
+            _LOG.info("%s: its floor in %s was raised", name, path)
 
 
 def remove_floor(path: Path, name: str) -> None:

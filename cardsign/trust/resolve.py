@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -41,6 +42,8 @@ from cardsign.trust.statements import (
     receive,
 )
 from cardsign.urls import Origin, Place, Url, is_this_machine, may_stand_at, parse_origin
+
+_LOG: Final = logging.getLogger(__name__)
 
 # Who may speak for an issuer at one time, and what of it is known to be current. Data only.
 
@@ -409,6 +412,9 @@ class _Resolution:
                 self.supplied, self._offered_jwks(), places, now=self.now, skew=self.skew
             )
             if contact.pin or contact.jwks:
+                pin = contact.pin
+                found = f"keyset {pin.epoch}.{pin.version}" if pin else "a key set"
+                self._tell("first contact with %s: %s found there is trusted from now on", found)
                 self._keep(replace(self.state, first_contact=contact.pin, jwks=contact.jwks))
             self.note(*contact.reasons)
         if self.state.first_contact is not None:
@@ -449,6 +455,7 @@ class _Resolution:
         release = chosen.release
         if release is not None and release != self.state.release:
             newest = max(self.state.newest_iat, release.iat)
+            self._tell("%s: an older release than %s is refused from now on", str(release.seq))
             self._keep(replace(self.state, release=release, newest_iat=newest))
         return chosen
 
@@ -526,7 +533,13 @@ class _Resolution:
         if before is not None and pin is not None and before.id < pin < keyset.id:
             past = f"the statements of {self.issuer.name!r} lead past the pin of its anchor"
             raise StateFault("state.other_anchor", past)
+        self._tell("%s: keyset %s is trusted from now on", f"{keyset.epoch}.{keyset.version}")
         self._keep(self.state.with_keyset(keyset))
+
+    def _tell(self, message: str, what: str) -> None:
+        """Log what is remembered from now on; without states nothing is."""
+        if self.has_state and not self.historic:
+            _LOG.info(message, self.issuer.name, what)
 
     def _keep(self, state: IssuerState) -> None:
         if not self.historic:

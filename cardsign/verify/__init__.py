@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cardsign.verify.report import ask_again as ask_again
     from cardsign.verify.report import trusted_card as trusted_card
     from cardsign.verify.signature import MAX_EXPLAINED_VALUES as MAX_EXPLAINED_VALUES
-    from cardsign.verify.signature import matching_payloads as matching_payloads
+    from cardsign.verify.signature import matching_payload as matching_payload
     from cardsign.verify.verdict import examine_card as examine_card
 
 _NAMES = {
@@ -35,7 +35,7 @@ _NAMES = {
         "Answer Answers NoVerdict NotTrusted Report SignatureReport SignatureVerdict "
         "StatementUsed Verdict VerificationError VerifiedCard ask_again trusted_card"
     ),
-    "signature": "MAX_EXPLAINED_VALUES matching_payloads",
+    "signature": "MAX_EXPLAINED_VALUES matching_payload",
     "verdict": "examine_card",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -11,15 +11,22 @@ from cardsign.card.canonical import PROFILES, ProfileName
 from cardsign.card.schema import AgentCard
 from cardsign.card.strictjson import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError, InputRefused
-from cardsign.reasons import Reason
+from cardsign.reasons import Reason, weighed
 
 Answer = Literal["yes", "no", "unknown"]
 Verdict = Literal["trusted", "untrusted", "invalid", "indeterminate"]
 SignatureVerdict = Literal[
-    "valid", "invalid", "unknown-key", "not-enrolled", "revoked", "other-profile", "refused"
+    "valid",
+    "invalid",
+    "unknown-key",
+    "not-enrolled",
+    "revoked",
+    "other-profile",
+    "refused",
+    "not-tried",
 ]
 
-SCHEMA: Final = "cardsign.verify.report/1"
+SCHEMA: Final = "cardsign.verdict/2"
 _MAX_SHOWN: Final = 4  # places in a sentence
 
 
@@ -60,8 +67,8 @@ class SignatureReport:
         typ: The header's typ, or None where there is none.
         verdict: See the table in `docs/concepts/verdicts.md`.
         reasons: Why, the weightiest first; at least one unless it counts.
-        profiles: The profiles whose payload it verifies; empty if none, or if no key is known.
-        profile: The one of them by which it was judged, or None.
+        profile: The profile whose payload it verifies and by which it was judged; None if
+            there is none, or if no key is known. Others may make the same payload.
         counts: Whether the signature can make the card trusted.
         uncovered: JSON pointers of what it leaves open, the closed table's rows left out: at
             most 100, their tokens cut to 64 characters (:func:`cardsign.card.tree.listed`).
@@ -80,7 +87,6 @@ class SignatureReport:
     typ: str | None
     verdict: SignatureVerdict
     reasons: tuple[Reason, ...]
-    profiles: tuple[ProfileName, ...] = ()
     profile: ProfileName | None = None
     counts: bool = False
     uncovered: tuple[str, ...] = ()
@@ -100,7 +106,7 @@ class SignatureReport:
         """
         given = list(self.answers.to_json().values())
         profile = list(PROFILES).index(self.profile) if self.profile else len(PROFILES)
-        fits = self.counts, bool(self.profiles)
+        fits = self.counts, self.profile is not None
         return *fits, given.count("yes"), -given.count("no"), -self.uncovered_count, -profile
 
     def to_json(self) -> dict[str, Any]:
@@ -110,7 +116,7 @@ class SignatureReport:
             "kid": self.kid,
             "alg": self.alg,
             "typ": self.typ,
-            "profiles": list(self.profiles),
+            "profile": self.profile,
             "verdict": self.verdict,
             "counts": self.counts,
             "holder": self.holder,
@@ -186,6 +192,10 @@ class Report:
     release: StatementUsed | None = None
     card: dict[str, Json] | None = None
 
+    def __post_init__(self) -> None:
+        reasons = weighed(self.reasons, trusted=self.verdict == "trusted")
+        object.__setattr__(self, "reasons", reasons)
+
     @classmethod
     def unread(cls, refusal: InputRefused, subject: str | None, now: datetime) -> Report:
         """The verdict where there is no card to look at: what came cannot be read as one."""
@@ -208,7 +218,7 @@ class Report:
         return EXIT_NO_VERDICT if self.verdict == "indeterminate" else EXIT_NOT_TRUSTED
 
     def to_json(self) -> dict[str, Any]:
-        """The verdict as ``cardsign verify --json`` prints it (schema cardsign.verify.report/1)."""
+        """The verdict as ``cardsign verify --json`` prints it (schema cardsign.verdict/2)."""
         return {
             "schema": SCHEMA,
             "verdict": self.verdict,

@@ -2,7 +2,7 @@
 
 (1) the entry has the right shape, its protected header is strict    ``jose.jws.read_entry``
 (2) its kid names a key of the source that the anchor names          :func:`examine_signature`
-(3) key and header agree on one algorithm, and it fits a payload     :func:`matching_payloads`
+(3) key and header agree on one algorithm, and it fits a payload     :func:`matching_payload`
 (4) typ and profile are ones that may count (rule V3)                :func:`_may_count`
 (5) the four answers, from this signature's payload alone (rule V2)  :func:`_judge`
 """
@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -49,6 +49,7 @@ def examine_signature(
     expect: Expectation | None,
     policy: Policy,
     trust: IssuerTrust | None,
+    try_compat: bool = True,
 ) -> SignatureReport:
     """Say what one entry of `signatures` is worth to the subject (rule V1).
 
@@ -61,6 +62,7 @@ def examine_signature(
         expect: Whose card it should be, and of which kind.
         policy: The whole policy; entries for other issuers only explain.
         trust: Who may speak for the subject now; None where the policy names nobody.
+        try_compat: Whether to check an entry of compat typ, which can explain but never count.
     """
     path = f"/signatures/{index}"
     # (1) its shape and header
@@ -70,21 +72,25 @@ def examine_signature(
     except SignatureRefused as refusal:
         reason = Reason.from_error(refusal, path + refusal.path)
         return _worthless(index, None, "refused", reason, Answers("no"))
+    if entry.header.kind == "compat" and not try_compat:
+        untried = "a compat signature is made for other SDKs, so it was not checked"
+        reason = Reason.of("sig.compat", untried, path)
+        return _worthless(index, entry.header, "not-tried", reason, Answers())
     # (2) the key that its kid names
     key = trust.find(entry.header.kid) if trust else None
     if trust is None or key is None:
         return _without_key(index, entry, policy, trust)
-    # (3) the payloads that it fits
+    # (3) the payload that it fits
     try:
-        matched = matching_payloads(entry, key.public, payloads)
+        payload = matching_payload(entry, key.public, payloads, trust.issuer.profiles)
     except SignatureRefused as refusal:
         reason = Reason.from_error(refusal, path + refusal.path)
         return _worthless(index, entry.header, "refused", reason, Answers("no"))
-    if not matched:
+    if payload is None:
         bad = Reason.of("sig.bad", "the signature fits no payload of this card", path)
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
     # (4), (5) whether it may count, and its answers
-    return _judge(index, entry.header, key, matched, payloads, expect, trust)
+    return _judge(index, entry.header, key, payload, payloads, expect, trust)
 
 
 def _worthless(
@@ -129,42 +135,50 @@ def _without_key(
     return _worthless(index, entry.header, verdict, reason, answers)
 
 
-def matching_payloads(entry: Entry, key: PublicKey, payloads: Payloads) -> list[Payload]:
-    """The payloads of the card that the signature verifies; full profiles first.
+def matching_payload(
+    entry: Entry, key: PublicKey, payloads: Payloads, accepted: Sequence[str] = ()
+) -> Payload | None:
+    """The payload of the card that the signature verifies, or None.
 
-    An opt-in profile never counts. It is looked at where no other fits, so that what an old
-    SDK has signed is not taken for tampered with; not in a card of more than
-    :data:`MAX_EXPLAINED_VALUES`, for which that would cost a hostile card's reader seconds.
+    Full profiles are tried first. Several profiles may make the same bytes; of those the first
+    accepted one is returned, or the first one where none is accepted.
+
+    An opt-in profile never counts. It is tried where no other fits, so that what an old SDK has
+    signed is not called changed. Cards of more than :data:`MAX_EXPLAINED_VALUES` values are
+    excepted, for which that would cost seconds.
 
     Raises:
         SignatureRefused: Header and key do not go together; no payload is looked at then.
     """
-    matched = _matching(entry, key, payloads, DEFAULT_PROFILES)
-    whole = payloads.of("served-as-is")
-    if matched or whole is None or payloads.received.size > MAX_EXPLAINED_VALUES:
-        return matched
-    return _matching(entry, key, payloads, OPT_IN_PROFILES)
+    found = _fitting(entry, key, payloads, DEFAULT_PROFILES)
+    if found is None:
+        whole = payloads.of("served-as-is")
+        if whole is None or payloads.received.size > MAX_EXPLAINED_VALUES:
+            return None
+        return _fitting(entry, key, payloads, OPT_IN_PROFILES)
+    if found.profile in accepted:
+        return found
+    same = (payloads.of(profile) for profile in DEFAULT_PROFILES if profile in accepted)
+    return next((one for one in same if one is not None and one.data == found.data), found)
 
 
-def _matching(
+def _fitting(
     entry: Entry, key: PublicKey, payloads: Payloads, profiles: tuple[ProfileName, ...]
-) -> list[Payload]:
-    matched: list[Payload] = []
+) -> Payload | None:
+    tried: set[bytes] = set()
     for profile in profiles:
         payload = payloads.of(profile)
-        if payload is None:
+        if payload is None or payload.data in tried:
             continue
-        if any(payload.data == other.data for other in matched):
-            matched.append(payload)
-            continue
+        tried.add(payload.data)
         try:
             check_entry(entry, payload.data, key)
         except SignatureRefused as refusal:
             if refusal.code != "sig.bad":
                 raise
         else:
-            matched.append(payload)
-    return matched
+            return payload
+    return None
 
 
 # ------------------------------------------------------------------ what it is worth
@@ -174,16 +188,15 @@ def _judge(
     index: int,
     header: ProtectedHeader,
     key: AcceptedKey,
-    matched: list[Payload],
+    payload: Payload,
     payloads: Payloads,
     expect: Expectation | None,
     trust: IssuerTrust,
 ) -> SignatureReport:
     path = f"/signatures/{index}"
     enrolment = trust.issuer
-    allowed = [p for p in matched if _may_count(header, p, enrolment)]  # (4)
-    payload = (allowed or matched)[0]
-    left_open = payloads.left_open(payload, accept_lossy=bool(allowed))
+    allowed = _may_count(header, payload, enrolment)  # (4)
+    left_open = payloads.left_open(payload, accept_lossy=allowed)
     marker, other_kind = read_marker(payload.value, expect)  # (5)
     refusals = [
         may_sign_now(key, trust),
@@ -200,9 +213,9 @@ def _judge(
         verdict, current = "revoked", "no"
         reasons.insert(0, Reason.of("key.revoked", f"the key {header.kid!r} is revoked", path))
     elif not allowed:
-        verdict, why_not = _why_not(header, matched, payloads, enrolment, path)
+        verdict, why_not = _why_not(header, payload, payloads, enrolment, path)
         reasons.insert(0, why_not)
-    counts = bool(allowed) and verdict == "valid"
+    counts = allowed and verdict == "valid"
     reasons.extend(_coverage_reasons(left_open, payload.profile))
     return SignatureReport(
         index=index,
@@ -211,7 +224,6 @@ def _judge(
         typ=header.typ,
         verdict=verdict,
         reasons=tuple(reasons),
-        profiles=tuple(p.profile for p in matched),
         profile=payload.profile,
         counts=counts,
         uncovered=left_open.listed.pointers,
@@ -246,34 +258,30 @@ def _may_count(header: ProtectedHeader, payload: Payload, enrolment: Enrolment) 
 
 def _why_not(
     header: ProtectedHeader,
-    matched: list[Payload],
+    payload: Payload,
     payloads: Payloads,
     enrolment: Enrolment,
     path: str,
 ) -> tuple[SignatureVerdict, Reason]:
-    fits = [payload.profile for payload in matched]
+    profile = payload.profile
     if header.kind == "compat":
-        never = f"a compat signature ({', '.join(fits)}) never counts"
+        never = f"a compat signature ({profile}) never counts"
         return "valid", Reason.of("sig.compat", never, path)
-    # All that one signature fits are the same bytes, so the first speaks for the others.
-    if header.kind == "jwt" and (claims := token_claims(matched[0].value)):
+    if header.kind == "jwt" and (claims := token_claims(payload.value)):
         jwt = f"typ JWT with {', '.join(claims)} in the payload: that is a token, not a card"
         return "refused", Reason.of("sig.typ_forbidden", jwt, path)
-    if all(profile in OPT_IN_PROFILES for profile in fits):
-        never = f"the signature fits {', '.join(fits)}, which no verifier of ours accepts"
+    if profile in OPT_IN_PROFILES:
+        never = f"the signature fits {profile}, which no verifier of ours accepts"
         return "other-profile", Reason.of("sig.other_profile", never, path, _ASK_FOR_A_FULL_ONE)
-    return "other-profile", _not_accepted(matched, payloads, enrolment, path)
+    return "other-profile", _not_accepted(payload, payloads, enrolment, path)
 
 
-def _not_accepted(
-    matched: list[Payload], payloads: Payloads, enrolment: Enrolment, path: str
-) -> Reason:
+def _not_accepted(payload: Payload, payloads: Payloads, enrolment: Enrolment, path: str) -> Reason:
     """What a good signature leaves unsigned, and what the verifier or the issuer can do."""
-    payload = matched[0]
-    if any(one.profile in ACCEPTED[enrolment.accept] for one in matched):
-        names = ", ".join(one.profile for one in matched)
-        narrowed = f"the signature is good, but made by the rule {names}, which is left out here"
-        return Reason.of("sig.other_profile", narrowed, path, f"Add --profile {payload.profile}.")
+    if payload.profile in ACCEPTED[enrolment.accept]:
+        profile = payload.profile
+        narrowed = f"the signature is good, but made by the rule {profile}, which is left out here"
+        return Reason.of("sig.other_profile", narrowed, path, f"Add --profile {profile}.")
     leaves, if_accepted = (
         payloads.left_open(payload),
         payloads.left_open(payload, accept_lossy=True),

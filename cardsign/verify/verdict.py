@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -134,12 +135,30 @@ def _judged(
         )
     # (4) each signature by itself
     payloads = Payloads(card.document)
-    signatures = tuple(
-        examine_signature(index, entry, payloads, expect=expect, policy=policy, trust=trust)
-        for index, entry in enumerate(card.signatures)
-    )
+    signatures = _examined(card, payloads, expect, policy, trust)
     # (5) the best single one decides
-    return _concluded(card, signatures, trust, expect, subject, now)
+    return _concluded(card, payloads, signatures, trust, expect, subject, now)
+
+
+def _examined(
+    card: Card,
+    payloads: Payloads,
+    expect: Expectation | None,
+    policy: Policy,
+    trust: IssuerTrust | None,
+) -> tuple[SignatureReport, ...]:
+    """Every signature; those of compat typ are checked only where none counts (decision E9)."""
+    examine = partial(
+        examine_signature, payloads=payloads, expect=expect, policy=policy, trust=trust
+    )
+    entries = card.signatures
+    first = [examine(index, entry, try_compat=False) for index, entry in enumerate(entries)]
+    if any(one.counts for one in first):
+        return tuple(first)
+    return tuple(
+        examine(one.index, entries[one.index]) if one.verdict == "not-tried" else one
+        for one in first
+    )
 
 
 def _subject(expect: Expectation | None, enrolment: Enrolment | None) -> str | None:
@@ -170,6 +189,7 @@ def _remember_signed(
 
 def _concluded(
     card: Card,
+    payloads: Payloads,
     signatures: tuple[SignatureReport, ...],
     trust: IssuerTrust | None,
     expect: Expectation | None,
@@ -188,7 +208,7 @@ def _concluded(
         subject=subject,
         answers=best.answers if best else Answers(integrity="no"),
         # Some reasons are given twice on purpose; the first place is the one that counts.
-        reasons=tuple(dict.fromkeys(_reasons(card, signatures, best, trust, expect))),
+        reasons=tuple(dict.fromkeys(_reasons(card, payloads, signatures, best, trust, expect))),
         signatures=signatures,
         profile=best.profile if best else None,
         uncovered=best.uncovered if best else (),
@@ -290,7 +310,7 @@ def _is_too_old_to_say(best: SignatureReport, trust: IssuerTrust) -> bool:
 def _only_bad(signatures: tuple[SignatureReport, ...]) -> bool:
     """Whether the keys that the subject's entry accepts have signed, and nothing of it fits."""
     return any(one.verdict == "invalid" for one in signatures) and not any(
-        one.profiles for one in signatures
+        one.profile for one in signatures
     )
 
 
@@ -299,6 +319,7 @@ def _only_bad(signatures: tuple[SignatureReport, ...]) -> bool:
 
 def _reasons(
     card: Card,
+    payloads: Payloads,
     signatures: tuple[SignatureReport, ...],
     best: SignatureReport | None,
     trust: IssuerTrust | None,
@@ -312,19 +333,22 @@ def _reasons(
     elif trust is None:
         yield Reason.of("trust.no_anchor", "the policy names no keys for this subject")
     if best is not None:
-        yield from _signed_reasons(signatures, best, trust)
+        yield from _signed_reasons(payloads, signatures, best, trust)
     if trust is not None:
         yield from trust.notes
 
 
 def _signed_reasons(
-    signatures: tuple[SignatureReport, ...], best: SignatureReport, trust: IssuerTrust | None
+    payloads: Payloads,
+    signatures: tuple[SignatureReport, ...],
+    best: SignatureReport,
+    trust: IssuerTrust | None,
 ) -> Iterator[Reason]:
     # Bad signatures by keys that the policy accepts come first.
     bad = [one for one in signatures if one.verdict == "invalid"]
     for one in bad:
         yield from one.reasons
-    if bad and best.profiles and "served-as-is" not in best.profiles:
+    if bad and best.profile is not None and not _is_whole(best, payloads):
         reduced = "a signature that covers more no longer fits; the one left covers less"
         yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{bad[0].index}")
     # Without a source of keys nothing else can be said.
@@ -348,6 +372,12 @@ def _signed_reasons(
     yield from best.reasons
     if trust is not None and best.counts:
         yield from _about_currency(best, trust)
+
+
+def _is_whole(one: SignatureReport, payloads: Payloads) -> bool:
+    """Whether a signature verifies the card as served, by whatever profile it was judged."""
+    whole = payloads.of("served-as-is")
+    return whole is not None and hashlib.sha256(whole.data).hexdigest() == one.payload_sha256
 
 
 def _about_currency(best: SignatureReport, trust: IssuerTrust) -> Iterator[Reason]:

@@ -1,4 +1,4 @@
-"""Write what repeats the program: cli.md, lint.md, reasons.md and trust.schema.json, here.
+"""Write what repeats the program: cli.md, lint.md, python.md, reasons.md, the schema.
 
 python docs/reference/make_reference.py            write them
 python docs/reference/make_reference.py --check    exit 1 where one differs from the program
@@ -6,18 +6,24 @@ python docs/reference/make_reference.py --check    exit 1 where one differs from
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, indent
+from typing import Literal, get_args, get_origin
 
 import click
+from typing_extensions import is_typeddict
 
+import cardsign
 from cardsign.cli import command_line as cli
 from cardsign.lint import RULES, TARGETS
-from cardsign.reasons import REASONS
+from cardsign.reasons import REASONS, severity_of
+from cardsign.testing import FakeIssuer
 from cardsign.trust.policyfile import schema
 
 DOCS = Path(__file__).parent
@@ -69,8 +75,11 @@ def reasons() -> str:
         "for ever; none is removed.",
     ]
     for group, codes in groupby(REASONS.values(), key=lambda one: one.code.partition(".")[0]):
-        rows = [f"| `{one.code}` | {_cell(one.meaning)} | {_cell(one.hint)} |" for one in codes]
-        table = ["| code | what it says | what to do |", "|---|---|---|", *rows]
+        rows = [
+            f"| `{one.code}` | {severity_of(one.code)} | {_cell(one.meaning)} | {_cell(one.hint)} |"
+            for one in codes
+        ]
+        table = ["| code | severity | what it says | what to do |", "|---|---|---|---|", *rows]
         sections.append(f"## {group}\n\n" + "\n".join(table))
     return "\n\n".join(sections) + "\n"
 
@@ -104,9 +113,91 @@ def trust_schema() -> str:
     return json.dumps(schema(), indent=2) + "\n"
 
 
+def python() -> str:
+    """docs/reference/python.md: the public names, by their own docstrings."""
+    sections = [
+        NOTE,
+        "# Python",
+        "\n".join(
+            [
+                "The names of `cardsign` itself. Each room has more, such as `cardsign.trust`.",
+                "[Verify in Python](../guides/verify-in-python.md) shows the common ones.",
+            ]
+        ),
+    ]
+    names = [name for name in cardsign.__all__ if not name.startswith("__")]
+    found = {f"cardsign.{name}": getattr(cardsign, name) for name in names}
+    found["cardsign.testing.FakeIssuer"] = FakeIssuer
+    for kind in KINDS:
+        sections.append(f"## {kind}")
+        for name, value in found.items():
+            if next(one for one, fits in KINDS.items() if fits(value)) == kind:
+                sections.append(f"### {name}\n\n```text\n{described(name, value)}\n```")
+    return "\n\n".join(sections) + "\n"
+
+
+#: In the order of the page; a name is of the first kind that it fits.
+KINDS: dict[str, Callable[[object], bool]] = {
+    "Functions": inspect.isfunction,
+    "Errors": lambda value: isinstance(value, type) and issubclass(value, Exception),
+    "Classes": lambda value: isinstance(value, type),
+    "Values": lambda value: True,
+}
+
+
+def described(name: str, value: object) -> str:
+    """How a name is called, what it is for, and its public methods."""
+    short = name.rpartition(".")[2]
+    if get_origin(value) is Literal:
+        return "\n".join([f"{short}, one of:", *(f"    {one}" for one in get_args(value))])
+    if not isinstance(value, type):
+        if not callable(value):
+            return f"{short}: all reasons by their codes; see reasons.md"
+        return f"{signature_of(short, value)}\n\n{indented(inspect.getdoc(value))}"
+    if is_typeddict(value):
+        members = [f"    {one}" for one in sorted(value.__annotations__)]
+        return "\n".join([short, "", indented(inspect.getdoc(value)), "", "    Members:", *members])
+    parts = [short, indented(inspect.getdoc(value))]
+    for method, held in vars(value).items():
+        if method.startswith("_") or not inspect.getdoc(getattr(value, method)):
+            continue
+        if isinstance(held, property):
+            parts += [f"{short}.{method}", indented(inspect.getdoc(held))]
+        elif callable(getattr(value, method)) and not isinstance(getattr(value, method), type):
+            parts += [
+                signature_of(f"{short}.{method}", getattr(value, method)),
+                indented(inspect.getdoc(held)),
+            ]
+    return "\n\n".join(parts)
+
+
+def signature_of(name: str, value: Callable[..., object]) -> str:
+    """How it is called: the names, and the defaults that are plain values."""
+    told = []
+    star = False
+    for one in inspect.signature(value).parameters.values():
+        if one.name == "self":
+            continue
+        if one.kind is one.KEYWORD_ONLY and not star:
+            star = True
+            told.append("*")
+        star = star or one.kind is one.VAR_POSITIONAL
+        prefix = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        plain = one.default is None or isinstance(one.default, str | int)
+        default = repr(one.default) if plain else "..."
+        told.append(prefix + one.name + ("" if one.default is one.empty else f"={default}"))
+    return fill(f"{name}({', '.join(told)})", WIDTH, subsequent_indent="    ")
+
+
+def indented(text: str | None) -> str:
+    """A docstring below its name, without the roles of cross-references."""
+    return indent(re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text or ""), "    ")
+
+
 PAGES = {
     "cli.md": commands,
     "lint.md": lint,
+    "python.md": python,
     "reasons.md": reasons,
     "trust.schema.json": trust_schema,
 }

@@ -16,11 +16,11 @@ def test_sign_serves_what_compat_names(cardsign: Cardsign, signed: Path) -> None
     """The card verifies as before; what the profile leaves open is said on stderr."""
     done = cardsign("sign", "card.json", "-o", "js.json", "--compat", "js-instance")
     assert done.status == 0
-    assert "verifiers of js-instance will not notice changes of /securitySchemes" in done.err
+    assert "@a2a-js/sdk does not check /securitySchemes, " in done.err
     report = cardsign("verify", "js.json", "--jwks", "jwks.json", "--json")
     assert (report.status, report.json["verdict"]) == (0, "trusted")
-    found = [one for one in report.json["signatures"] if one["profiles"] == ["js-instance"]]
-    assert [(one["verdict"], one["counts"]) for one in found] == [("valid", False)]
+    found = [one for one in report.json["signatures"] if one["typ"] == "cardsign-compat+jws"]
+    assert [(one["verdict"], one["counts"]) for one in found] == [("not-tried", False)] * 2
 
 
 @pytest.mark.parametrize("profile", OPT_IN_PROFILES)
@@ -32,19 +32,44 @@ def test_canonicalize_prints_their_payloads(cardsign: Cardsign, profile: str) ->
 
 
 @pytest.mark.parametrize("profile", OPT_IN_PROFILES)
-@pytest.mark.parametrize(
-    "command", [("verify", "--jwks", "jwks.json"), ("sign", "-o", "other.json")]
-)
-def test_they_cannot_be_chosen_as_profiles(
-    cardsign: Cardsign, signed: Path, command: tuple[str, ...], profile: str
-) -> None:
-    """Neither as what counts nor as what is served by default."""
-    name, *options = command
-    refused = cardsign(name, signed, *options, "--profile", profile)
+def test_they_never_count(cardsign: Cardsign, signed: Path, profile: str) -> None:
+    """Whatever `--profile` names."""
+    options = ("--jwks", "jwks.json", "--profile")
+    refused = cardsign("verify", signed, *options, profile)
     assert refused.status == 2
     assert "usage.invalid" in refused.err
-    accept = ("--accept", "sdk") if name == "verify" else ()
-    assert cardsign(name, signed, *options, *accept, "--profile", "prune-empty").status != 2
+    assert cardsign("verify", signed, "--accept", "sdk", *options, "prune-empty").status != 2
+
+
+@pytest.mark.parametrize("words", [("none", "js-instance"), ("all", "safe"), ("sdk-0.3", "none")])
+def test_a_word_stands_alone(cardsign: Cardsign, signed: Path, words: tuple[str, str]) -> None:
+    """`--compat` takes one of safe, all and none, or names."""
+    options = [part for word in words for part in ("--compat", word)]
+    refused = cardsign("sign", "card.json", "-o", "out.json", *options)
+    assert (refused.status, Path("out.json").exists()) == (2, False)
+    assert f"--compat {words[0]} excludes --compat {words[1]}" in refused.err
+
+
+def test_a_person_is_told_what_was_made_and_for_whom(cardsign: Cardsign, signed: Path) -> None:
+    """In few lines; `--explain` says what each signature leaves open."""
+    done = cardsign("sign", "card.json", "-o", "out.json")
+    first, *lines = done.err.splitlines()
+    assert first.startswith("cardsign: signed card.json with ")
+    assert first.endswith(" (ES256): 3 signatures")
+    assert lines[0].startswith("  prune-empty: a2a-sdk 1.1.4 to 1.3.0; @a2a-js/sdk 1.0.1 to ")
+    assert lines[2] == "  served-as-is: cardsign; RFC 8785 of the card as served, by hand"
+    explained = cardsign("sign", "out.json", "-o", "out.json", "--explain").err
+    assert explained.startswith("cardsign: out.json is fully signed by ")
+    assert "    leaves open: /securityRequirements" in explained
+    assert "    covers the whole card\n" in explained
+    assert explained.count("a verifier that ignores `typ`") == 1
+
+
+def test_compat_none_makes_full_signatures_alone(cardsign: Cardsign, signed: Path) -> None:
+    """And says which SDKs will refuse the card."""
+    done = cardsign("sign", "card.json", "-o", "out.json", "--compat", "none")
+    assert len(json.loads(Path("out.json").read_text())["signatures"]) == 2
+    assert "a2a-sdk 1.1.4 to 1.3.0: will refuse this card" in done.err
 
 
 def test_inspect_shows_the_default_ones_alone(cardsign: Cardsign) -> None:

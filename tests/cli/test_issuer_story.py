@@ -142,7 +142,7 @@ def test_a_verifier_follows_an_issuer_through_rotation_and_revocation(issuer: Ca
     step(issuer, "1.2")
     run(issuer("release", "renew"))
     assert judged(issuer).json["verdict"] == "trusted"
-    run(issuer("keys", "revoke", card_key, "--reason", "superseded"))
+    run(issuer("keys", "revoke", "--yes", card_key, "--reason", "superseded"))
     publish(issuer)
     verdict = judged(issuer).json
     assert verdict["verdict"] == "trusted"
@@ -159,7 +159,7 @@ def test_the_next_keyset_confirms_a_revocation_and_outlives_the_release(issuer: 
     card_key = key_of("card")
     run(issuer("keys", "generate"))
     step(issuer, "1.2")
-    run(issuer("keys", "revoke", card_key, "--reason", "superseded"))
+    run(issuer("keys", "revoke", "--yes", card_key, "--reason", "superseded"))
     run(issuer("release", "renew"))
     assert release(issuer)["revoked"] == [card_key]
     drafted = step(issuer, "1.3")
@@ -334,11 +334,12 @@ def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) 
     believed = judged(issuer, folder=served("thief")).json
     assert believed["statements"]["keyset"]["number"] == "1.11"
     for role in ("card", "release"):
-        run(issuer("keys", "revoke", key_of(role), "--reason", "compromised"))
+        run(issuer("keys", "revoke", "--yes", key_of(role), "--reason", "compromised"))
         add(role)
     opened = issuer(
         "keyset",
         "recover",
+        "--yes",
         "--recovery-file",
         "recovery.key",
         "--new-recovery-out",
@@ -365,7 +366,7 @@ def test_no_recovery_is_final(cardsign: Cardsign) -> None:
     done = run(cardsign("init", "--issuer", ISSUER, "--no-recovery"))
     assert "theft of the root key is final" in done.err
     Path("r.key").write_bytes(make_recovery_key(b"another horse entirely")[1])
-    ended = cardsign("keyset", "recover", "--recovery-file", "r.key", **RECOVERY)
+    ended = cardsign("keyset", "recover", "--yes", "--recovery-file", "r.key", **RECOVERY)
     assert (ended.status, "statement.recovery" in ended.err) == (2, True)
 
 
@@ -374,7 +375,7 @@ def test_a_strangers_recovery_key_is_answered_with_where_to_find_the_right_one(
 ) -> None:
     """Another active key would be of no use."""
     Path("other.key").write_bytes(make_recovery_key(b"another horse entirely")[1])
-    ended = issuer("keyset", "recover", "--recovery-file", "other.key", **RECOVERY)
+    ended = issuer("keyset", "recover", "--yes", "--recovery-file", "other.key", **RECOVERY)
     assert (ended.status, "sign.no_key" in ended.err) == (1, True)
     assert "keyset show" in ended.err
     assert "keys generate" not in ended.err
@@ -516,7 +517,7 @@ def _signed_too_early(cardsign: Cardsign) -> None:
     run(cardsign("keyset", "sign", "keyset-1.2.json", "--digest", digest))
     kept = cardsign("keyset", "publish", "keyset-1.2.json", CARDSIGN_PASSPHRASE=None)
     assert "keyset 1.2 is withheld" in run(kept).err
-    run(cardsign("keys", "revoke", key_of("card"), "--reason", "superseded"))
+    run(cardsign("keys", "revoke", "--yes", key_of("card"), "--reason", "superseded"))
     _signed_card(cardsign)
 
 
@@ -554,7 +555,7 @@ def _stranger(cardsign: Cardsign) -> None:
 
 
 def _lost_release_key(cardsign: Cardsign) -> None:
-    run(cardsign("keys", "revoke", key_of("release"), "--reason", "compromised"))
+    run(cardsign("keys", "revoke", "--yes", key_of("release"), "--reason", "compromised"))
 
 
 REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {
@@ -594,10 +595,10 @@ REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {
         2,
         "usage.conflict",
     ),
-    "recovery without its key": (_nothing, ["keyset", "recover"], 2, "usage.conflict"),
+    "recovery without its key": (_nothing, ["keyset", "recover", "--yes"], 2, "usage.conflict"),
     "recovery by another key": (
         _stranger,
-        ["keyset", "recover", "--recovery-file", "other.key"],
+        ["keyset", "recover", "--yes", "--recovery-file", "other.key"],
         1,
         "sign.no_key",
     ),
@@ -664,7 +665,7 @@ REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {
     ),
     "a recovery key that is none": (
         _nothing,
-        ["keyset", "recover", "--recovery-file", "cardsign.toml"],
+        ["keyset", "recover", "--yes", "--recovery-file", "cardsign.toml"],
         2,
         "(cardsign.toml)",
     ),
@@ -733,7 +734,7 @@ def test_a_recovery_key_is_replaced_with_its_own_signature(issuer: Cardsign) -> 
     assert (ended.status, "statement.recovery" in ended.err) == (1, True)
     run(issuer(*signing, "--recovery-file", "recovery.key", **RECOVERY))
     run(issuer("keyset", "publish", "keyset-1.2.json"))
-    recover = ("keyset", "recover", "--recovery-file")
+    recover = ("keyset", "recover", "--yes", "--recovery-file")
     assert issuer(*recover, "recovery.key", **RECOVERY).status == 1
     run(issuer(*recover, "new.key", "--drop", key_of("card"), **RECOVERY))
     run(issuer("keyset", "publish", "keyset-2.1.json"))

@@ -107,7 +107,7 @@ def test_a_rotation_from_the_first_key_to_the_end_of_the_first(at_once: Cardsign
     assert done["action"] == "retire"
     publish(at_once)
     assert at_once("keys", "rotate", "--tick", "--json").json["done"]["action"] == "activate"
-    assert at_once("keys", "destroy", old).status == 0
+    assert at_once("keys", "destroy", "--yes", old).status == 0
     assert at_once("keys", "show", old, "--json").json["private"] == "destroyed"
     assert len(list(Path("keys/private").iterdir())) == 3 - 1
     log = at_once("keys", "audit", "verify", "--json").json
@@ -145,7 +145,7 @@ def test_a_compromised_key_leaves_at_once(at_once: Cardsign) -> None:
     assert at_once("keys", "generate", "--standby").status == 0
     first, second = kids(at_once)
 
-    ended = at_once("keys", "revoke", first, "--reason", "compromised")
+    ended = at_once("keys", "revoke", "--yes", first, "--reason", "compromised")
 
     assert (ended.status, "its standby lay beside it" in ended.err) == (0, True)
     assert f"--same-custody-accepted -- {second}" in ended.err
@@ -166,7 +166,7 @@ def test_whoever_sits_at_a_terminal_is_asked_about_a_suspect_standby(
     monkeypatch.setattr(showing, "terminal_prompt", lambda: str)
     monkeypatch.setattr(showing.click, "confirm", lambda question, err: answer)
 
-    ended = at_once("keys", "revoke", kids(at_once)[0], "--reason", "compromised")
+    ended = at_once("keys", "revoke", "--yes", kids(at_once)[0], "--reason", "compromised")
 
     assert ended.status == 0
     assert states(at_once) == ["revoked", "active" if answer else "prepublished"]
@@ -533,7 +533,7 @@ def test_a_group_without_a_command_shows_what_there_is(cardsign: Cardsign) -> No
 
 def test_sign_names_the_key_that_waits_after_a_theft(at_once: Cardsign) -> None:
     """Where none waits it says to make one."""
-    at_once("keys", "revoke", kids(at_once)[0], "--reason", "ceased")
+    at_once("keys", "revoke", "--yes", kids(at_once)[0], "--reason", "ceased")
     assert "cardsign keys generate" in at_once("sign", "card.json").err
     at_once("keys", "generate", "--standby")
     (_, waiting) = kids(at_once)

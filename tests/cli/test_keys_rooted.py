@@ -136,7 +136,7 @@ def test_a_draft_that_lacks_what_has_happened_since_is_written_anew(issuer: Card
     """Whoever has signed the old one has to sign again."""
     first, second = generate(issuer), generate(issuer)
     before = tick(issuer)["needs_root"]["digest"]
-    run(issuer("keys", "revoke", first, "--reason", "ceased"))
+    run(issuer("keys", "revoke", "--yes", first, "--reason", "ceased"))
     assert tick(issuer)["done"]["action"] == "destroy"
 
     told = tick(issuer)["needs_root"]
@@ -289,7 +289,7 @@ def test_each_command_says_what_the_roots_have_to_do_with_it(issuer: Cardsign) -
     first_of_its_kind = run(issuer("keys", "generate", "--alg", "RS256"))
     made = issuer("keys", "rotate", "--tick").err
     old = run(issuer("keys", "jwks")).json["keys"][0]["kid"]
-    stolen = run(issuer("keys", "revoke", old, "--reason", "compromised"))
+    stolen = run(issuer("keys", "revoke", "--yes", old, "--reason", "compromised"))
 
     assert "it waits for a keyset statement that lists it" in later.err
     assert "it signs as soon as a keyset statement lists it" in first_of_its_kind.err
@@ -425,13 +425,13 @@ def test_the_only_root_is_not_retired_before_another_is_listed(issuer: Cardsign)
 def test_who_revokes_the_only_root_is_told_what_that_means(issuer: Cardsign) -> None:
     """Its half stays for the statement that removes it, and doctor says what is left."""
     spare = generate(issuer, "--role", "root")
-    told = run(issuer("keys", "revoke", spare, "--reason", "ceased"))
+    told = run(issuer("keys", "revoke", "--yes", spare, "--reason", "ceased"))
     assert "cardsign keyset draft" in told.err
     assert "too few" not in told.err
     assert "doctor.roots_ended" not in issuer("keys", "doctor").err
 
-    told = run(issuer("keys", "revoke", root_of(), "--reason", "compromised"))
+    told = run(issuer("keys", "revoke", "--yes", root_of(), "--reason", "compromised"))
     assert "too few root holders are left to sign it" in told.err
     assert "sign your cards again" not in told.err
-    assert "keystore.still_needed" in issuer("keys", "destroy", root_of()).err
+    assert "keystore.still_needed" in issuer("keys", "destroy", "--yes", root_of()).err
     assert "doctor.roots_ended" in issuer("keys", "doctor").err

@@ -109,7 +109,7 @@ def test_strict_and_force_are_handed_on(cardsign: Cardsign, keystore: DirectoryS
 def test_json_verdicts_are_one_object_or_json_lines(cardsign: Cardsign, signed: Path) -> None:
     """One card is one object; several are one line each."""
     one = cardsign("verify", signed, "--jwks", "jwks.json", "--json")
-    assert one.json["schema"] == "cardsign.verify.report/1"
+    assert one.json["schema"] == "cardsign.verdict/2"
     assert one.json["card"]["name"] == LAX["name"]
     two = cardsign("verify", signed, "card.json", "--jwks", "jwks.json", "--json")
     verdicts = [json.loads(line)["verdict"] for line in two.text.splitlines()]

@@ -159,7 +159,7 @@ def test_a_keyset_that_was_kept_is_published_when_it_is_asked_for_again(issuer: 
 def test_a_revocation_says_what_is_still_to_be_published(issuer: Cardsign) -> None:
     """At 3 a.m. the release denies the key at once; key set and card lag behind."""
     key = published().kids[0]
-    run(issuer("keys", "revoke", key, "--reason", "compromised"))
+    run(issuer("keys", "revoke", "--yes", key, "--reason", "compromised"))
     told = run(issuer("release", "renew")).err
     assert f"the published key set still holds {key}" in told
     assert "the published card is not trusted now" in told
@@ -363,7 +363,7 @@ def test_a_published_release_of_a_revoked_key_is_not_taken_up(issuer: Cardsign) 
     url = f"{ISSUER}/.well-known/agent-card.json"
     run(issuer("release", "renew", "--withdraw", url, *theft))
     stolen = next(key.kid for key in state().keys if key.roles == ("release",))
-    run(issuer("keys", "revoke", stolen, "--reason", "compromised"))
+    run(issuer("keys", "revoke", "--yes", stolen, "--reason", "compromised"))
     ended = issuer("release", "renew", "--publication", "of-the-thief")
     assert (ended.status, "sign.no_key" in ended.err) == (1, True)
     assert state().statements.release_seq == before.seq + 1
@@ -401,7 +401,11 @@ def test_standard_output_gets_one_document(issuer: Cardsign) -> None:
     signed = run(issuer("keyset", "sign", "draft.json", "-o", "-", "--digest", digest))
     assert len(signed.json["signatures"]) == 1
     recovery = ("--recovery-file", "recovery.key")
-    for words in (("draft",), ("sign", "draft.json", "--digest", digest), ("recover", *recovery)):
+    for words in (
+        ("draft",),
+        ("sign", "draft.json", "--digest", digest),
+        ("recover", "--yes", *recovery),
+    ):
         ended = issuer("keyset", *words, "-o", "-", "--json")
         assert (ended.status, ended.results, "usage.conflict" in ended.err) == (2, b"", True)
         assert "standard output" in ended.err

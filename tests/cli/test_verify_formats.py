@@ -53,13 +53,13 @@ def log(cardsign: Cardsign, *cards: str, options: tuple[str, ...] = ()) -> dict[
 
 
 def test_a_log_has_a_result_for_every_reason(cardsign: Cardsign, cards: list[str]) -> None:
-    """Errors decide, warnings do not; the trusted card passes; what is not there is no finding."""
+    """Errors decide, notes need no action; the trusted card passes; a fault is no finding."""
     run = log(cardsign, *cards)
     found: dict[str, list[tuple[str, str]]] = {}
     for result in run["results"]:
         uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
         found.setdefault(uri, []).append((result["ruleId"], result["level"]))
-    assert found["signed.json"] == [("trusted", "none"), ("trust.freshness_waived", "warning")]
+    assert found["signed.json"] == [("trusted", "none"), ("trust.freshness_waived", "note")]
     assert found["edited.json"] == [("sig.bad", "error")]
     assert found["unsigned.json"] == [("sig.none", "error")]
     assert found["half.json"] == [("json.syntax", "error")]

@@ -1,6 +1,6 @@
 """A crash after any change of any file: no corrupt store, no lost key, nothing in the clear.
 
-Counts of what was tried are printed with ``-s``, and stand in docs/guides/issue-and-rotate.md.
+Counts of what was tried are printed with ``-s``, and stand in docs/reports/crashes.md.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def test_a_power_cut_at_any_moment_leaves_a_whole_store(
 
 
 def test_the_page_has_a_row_for_each_command() -> None:
-    """docs/guides/issue-and-rotate.md, whose figures the test above prints."""
-    page = Path(__file__).parents[2] / "docs/guides/issue-and-rotate.md"
+    """docs/reports/crashes.md, whose figures the test above prints."""
+    page = Path(__file__).parents[2] / "docs/reports/crashes.md"
     rows = re.findall(r"^\| (.+) \| \d+ \| \d+ \|$", page.read_text("utf-8"), re.MULTILINE)
     assert rows == [*CASES, "together"]
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from explanations import LOSSY, payloads, why_refused
+from explanations import LOSSY, fitted, payloads, why_refused
 from judges import Judge, Path_, private_jwk
 from samples import Sample, load_samples, published_keys
 
@@ -175,7 +175,7 @@ class Experiment:
             yield (
                 name,
                 Recognition(
-                    last.profiles if last else (),
+                    fitted(json.loads(signed), last) if last else (),
                     last.verdict if last else report.reasons[0].code,
                     report.verdict,
                     accepting.verdict,
@@ -204,7 +204,7 @@ def signatures_of_others(shared: Path) -> tuple[Found, ...]:
                 sample.file,
                 one.index,
                 where,
-                one.profiles,
+                fitted(document, one),
                 one.verdict,
                 report.verdict,
                 tuple(dict.fromkeys(reason.code for reason in report.reasons)),

@@ -8,7 +8,8 @@ from itertools import combinations
 from typing import Any, Final
 
 from cardsign import CanonicalizationError, canonicalize
-from cardsign.card import Json, Payload
+from cardsign.card import DEFAULT_PROFILES, OPT_IN_PROFILES, Json, Payload, ProfileName
+from cardsign.verify import SignatureReport
 
 LOSSY: Final = ("prune-empty", "prune-empty-upgraded")
 
@@ -23,6 +24,15 @@ def payloads(document: Mapping[str, Json], profiles: tuple[str, ...]) -> Iterato
             yield canonicalize(document, profile)
         except CanonicalizationError:
             continue
+
+
+def fitted(document: Mapping[str, Json], signature: SignatureReport) -> tuple[ProfileName, ...]:
+    """All profiles of the same standing that make the payload which a signature verifies."""
+    if signature.profile is None:
+        return ()
+    data = canonicalize(document, signature.profile).data
+    peers = DEFAULT_PROFILES if signature.profile in DEFAULT_PROFILES else OPT_IN_PROFILES
+    return tuple(one.profile for one in payloads(document, peers) if one.data == data)
 
 
 def _forget_schemes(value: Any) -> Any:

@@ -228,7 +228,7 @@ def test_what_the_sdk_signs_is_explained(
 
     (signature,) = report.signatures
     assert (signature.verdict, signature.counts) == ("other-profile", False)
-    assert signature.profiles == (oracle.profile,)
+    assert signature.profile == oracle.profile
     assert (report.verdict, report.card) == ("untrusted", None)
     assert report.reasons[0].code == "sig.other_profile"
 

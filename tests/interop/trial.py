@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from experiment import NOW
+from explanations import fitted
 from judges import Judge, JudgeFailed, private_jwk
 from roster import VERIFIERS, Program, Verifier
 from samples import Sample
@@ -158,7 +159,7 @@ class Trial:
         (signature,) = report.signatures
         if signature.verdict == "valid":
             return COUNTS
-        return ", ".join(signature.profiles) or NO_PROFILE
+        return ", ".join(fitted(json.loads(card), signature)) or NO_PROFILE
 
 
 def _what_it_takes(name: str, signed: tuple[str, ...], callable_: bool) -> str:

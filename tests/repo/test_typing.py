@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 PROGRAM = """
@@ -50,3 +52,26 @@ def test_only_a_verified_card_passes_for_one(root: Path, tmp_path: Path) -> None
     hasty = {at for at, line in enumerate(PROGRAM.splitlines(), 1) if "  # " in line}
     assert len(hasty) == 6
     assert stopped == hasty
+
+
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def python_of(pages: Iterable[Path], folder: Path) -> list[Path]:
+    """Each Python block that a page runs, in a file of its own."""
+    files = []
+    for page in pages:
+        for index, body in enumerate(PYTHON.findall(page.read_text(encoding="utf-8"))):
+            files.append(folder / f"{page.stem.lower().replace('-', '_')}_{index}.py")
+            files[-1].write_text(body)
+    return files
+
+
+def test_what_the_pages_show_has_the_right_types(root: Path, tmp_path: Path) -> None:
+    """A reader who copies a block into a strictly typed program has nothing to add."""
+    pages = [root / "README.md", root / "docs/guides/verify-in-python.md"]
+    files = python_of(pages, tmp_path)
+    assert len(files) > len(pages)
+    command = [sys.executable, "-m", "mypy", "--strict", *map(str, files)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("Success"), done.stdout + done.stderr

@@ -6,8 +6,11 @@ from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
     from cardsign.card.profiles.prune import upgrade as upgrade
+    from cardsign.card.profiles.verifiers import VERIFIERS as VERIFIERS
+    from cardsign.card.profiles.verifiers import Verifier as Verifier
 
 _NAMES = {
     "prune": "upgrade",
+    "verifiers": "VERIFIERS Verifier",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -8,6 +8,7 @@ import click
 
 from cardsign.cli.arguments import STDIO, json_option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
+from cardsign.cli.dry_run import dry_run_option
 from cardsign.cli.options import (
     KeystoreOptions,
     keystore_options,
@@ -65,6 +66,7 @@ def backup(
     help="The age identity that opens it, a file of mode 0600 as age-keygen writes it.",
 )
 @keystore_options
+@dry_run_option
 @json_option
 def restore_(file: Path, identity: Path, keystore: KeystoreOptions, as_json: bool) -> None:
     """Make a key store of the backup FILE, where there is none.

@@ -17,6 +17,7 @@ from cardsign.cli.arguments import (
     write_output,
 )
 from cardsign.cli.commands import command
+from cardsign.cli.dry_run import dry_run_option
 from cardsign.cli.options import (
     UnlockOptions,
     actor,
@@ -87,6 +88,7 @@ standby_option = click.option(
 @role_option
 @standby_option
 @unlock_options
+@dry_run_option
 @json_option
 def generate(
     alg: Alg,
@@ -134,6 +136,7 @@ def generate(
 @role_option
 @standby_option
 @unlock_options
+@dry_run_option
 @json_option
 def import_(
     file: str | None,

@@ -10,6 +10,7 @@ import click
 
 from cardsign.cli.arguments import json_option
 from cardsign.cli.commands import command
+from cardsign.cli.dry_run import dry_run_option, to_change
 from cardsign.cli.options import UnlockOptions, moment, project_config, unlock_options
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import (
@@ -57,6 +58,7 @@ _THEN: Final = {
     help="First forget the publications of the card with this endpoint: it is served no more.",
 )
 @unlock_options
+@dry_run_option
 @json_option
 def rotate(
     tick: bool, draft: Path, withdrawn: str | None, keystore: UnlockOptions, as_json: bool
@@ -75,7 +77,7 @@ def rotate(
         keystore.open(),
         keystore.new_passphrase,
         now=now,
-        draft=draft,
+        draft=to_change(draft),
         settings=project_config().timeline,
         asked=not tick,
         withdrawn=withdrawn,

@@ -8,6 +8,7 @@ import click
 
 from cardsign.cli.arguments import STDIO, json_option, write_output
 from cardsign.cli.commands import command
+from cardsign.cli.dry_run import confirm, dry_run_option, yes_option
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import key_json
@@ -95,6 +96,7 @@ custody_option = click.option(
 @click.argument("kid")
 @custody_option
 @keystore_options
+@dry_run_option
 @json_option
 def activate(
     kid: str, same_custody_accepted: bool, keystore: KeystoreOptions, as_json: bool
@@ -119,6 +121,7 @@ def activate(
 @command(example="cardsign keys retire vzTO")
 @click.argument("kid")
 @keystore_options
+@dry_run_option
 @json_option
 def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Take the key KID, which has a successor, out of the JWK Set.
@@ -148,12 +151,15 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
 )
 @custody_option
 @keystore_options
+@yes_option
+@dry_run_option
 @json_option
 def revoke(
     kid: str,
     reason: RevocationReason,
     same_custody_accepted: bool,
     keystore: KeystoreOptions,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Revoke the key KID at once and for ever, and let its standby sign.
@@ -161,6 +167,11 @@ def revoke(
     A standby that lies where a compromised key lay is activated only if you accept that.
     """
     store, now = keystore.open(), datetime.now(UTC)
+    key = store.find(kid)
+    if key.revoked_because == reason:
+        _say_record(key, "was revoked already; nothing changed", as_json)
+        return
+    confirm(yes, f"the {key.roles[0]} key {key.kid} will be revoked, and stays so for ever")
     revoked = revoke_key(
         store, kid, reason=reason, now=now, same_custody_accepted=same_custody_accepted
     )
@@ -176,7 +187,7 @@ def revoke(
     if revoked.too_few_roots:
         say(f"  too few {' and '.join(record.roles)} holders are left to sign it")
         if "root" in record.roles:
-            say("  next: cardsign recover, with the recovery key")
+            say("  next: cardsign keyset recover --recovery-file FILE")
     if record.rotates and revoked.was_active:
         _say_standby(store, revoked, now)
 
@@ -214,14 +225,19 @@ def _say_standby(store: KeyStore, revoked: Revocation, now: datetime) -> None:
 )
 @click.argument("kid")
 @keystore_options
+@yes_option
+@dry_run_option
 @json_option
-def destroy(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
+def destroy(kid: str, keystore: KeystoreOptions, yes: bool, as_json: bool) -> None:
     """Destroy the private half of the key KID, which is retired or revoked. The record stays.
 
     Copies elsewhere, such as backups, are not touched.
     """
     settings = project_config().timeline
-    record = destroy_key(keystore.open(), kid, now=datetime.now(UTC), settings=settings)
+    store = keystore.open()
+    key = store.find(kid)
+    confirm(yes, f"the private key of the {key.roles[0]} key {key.kid} will be destroyed")
+    record = destroy_key(store, kid, now=datetime.now(UTC), settings=settings)
     _say_record(record, "has no private half here any more", as_json)
 
 
@@ -242,6 +258,7 @@ def _say_record(record: KeyRecord, what: str, as_json: bool) -> None:
     "--insecure-loopback-http", is_flag=True, help="Allow http to this machine, for tests."
 )
 @keystore_options
+@dry_run_option
 @json_option
 def look(
     card_url: str,

@@ -10,6 +10,7 @@ import click
 
 from cardsign.cli.arguments import json_option
 from cardsign.cli.commands import command, group
+from cardsign.cli.dry_run import dry_run_option, is_dry_run, to_change
 from cardsign.cli.policy import (
     LoadedPolicy,
     TrustOptions,
@@ -99,6 +100,7 @@ def show_known(name: str, trust: TrustOptions, as_json: bool) -> None:
 @known.command(example="cardsign trust known forget partner")
 @click.argument("name")
 @edit_options
+@dry_run_option
 @json_option
 def forget(name: str, trust: TrustOptions, as_json: bool) -> None:
     """Forget NAME. What is seen next can then be older than what was seen before.
@@ -106,8 +108,9 @@ def forget(name: str, trust: TrustOptions, as_json: bool) -> None:
     The floors of trust.lock stay and hold. `cardsign trust init` begins the state anew.
     """
     states, policy = trust.stored, _identity(trust)
-    if not states.forget(policy, name):
-        raise _missing(states, name)
+    _known(states, policy, name)
+    if not is_dry_run():
+        states.forget(policy, name)
     if as_json:
         print_json({"forgotten": name})
     else:
@@ -152,6 +155,7 @@ def _missing(states: DirectoryStates, name: str) -> StateFault:
     help="Statements that lead on from the one held. May be repeated.",
 )
 @edit_options
+@dry_run_option
 @json_option
 def pin(
     name: str,
@@ -177,13 +181,14 @@ def pin(
     newest, remembered = _newest(loaded, enrolment, keysets, trust, now)
     anchor = _moved(enrolment.anchor, newest)
     changed = anchor != enrolment.anchor
-    if changed:
+    if changed and not is_dry_run():
         edit_policy(
             loaded.path,
             lambda text: with_anchor(text, name, anchor),
             lambda policy: anchored(policy, name, anchor),
         )
-    raise_floors(lock_of(loaded.path), {name: remembered.as_floor()})
+    if not is_dry_run():
+        raise_floors(lock_of(loaded.path), {name: remembered.as_floor()})
     say_if_old(newest, now)
     if as_json:
         print_json({"name": name, "changed": changed, "keyset": pin_json(newest)})
@@ -208,7 +213,7 @@ def _newest(
             evidence,
             state,
             now=now,
-            keep=partial(states.keep, enrolment),
+            keep=(lambda _: None) if is_dry_run() else partial(states.keep, enrolment),
         )
     for reason in found.blocks[:1]:
         raise UsageFault(reason.code, reason.message, hint=reason.hint)
@@ -253,6 +258,7 @@ trust_commands.add_command(known)
 )
 @click.option("--yes", is_flag=True, help="Begin first contacts of a policy found in this folder.")
 @edit_options
+@dry_run_option
 @json_option
 def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
     """Write an empty trust.toml; or, where there is one, begin the state of its issuers.
@@ -269,7 +275,7 @@ def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
         path = path or Path(POLICY_FILE)
         if not path.parent.is_dir():
             raise FileFault("file.unwritable", "its directory does not exist", path=str(path))
-        write_atomic(path, EMPTY_POLICY.encode())
+        write_atomic(to_change(path), EMPTY_POLICY.encode())
     else:
         begun = _begin(trust.needed(), trust.stored, yes)
     if as_json:
@@ -294,7 +300,9 @@ def _begin(loaded: LoadedPolicy, states: DirectoryStates, yes: bool) -> list[str
         )
     begun = []
     for enrolment in loaded.policy.enrolments:
-        if enrolment in missing:
+        if is_dry_run():
+            begun += [enrolment.name] if enrolment in missing else []
+        elif enrolment in missing:
             states.begin(enrolment, IssuerState.begin(enrolment))
             begun.append(enrolment.name)
         elif states.adopt(enrolment):
@@ -356,6 +364,7 @@ def show(name: str, trust: TrustOptions, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--forget", is_flag=True, help="Forget what is remembered of the issuer too.")
 @edit_options
+@dry_run_option
 @json_option
 def remove(name: str, forget: bool, trust: TrustOptions, as_json: bool) -> None:
     """Take NAME out of the policy and its lock; its cards are trusted no more.
@@ -365,6 +374,9 @@ def remove(name: str, forget: bool, trust: TrustOptions, as_json: bool) -> None:
     """
     loaded = trust.needed()
     loaded.enrolment(name)
+    if is_dry_run():
+        say(f"would remove {name} from {loaded.path}")
+        return
     edit_policy(
         loaded.path, lambda text: without_issuer(text, name), lambda policy: minus(policy, name)
     )

@@ -13,6 +13,7 @@ import click
 
 from cardsign.cli.arguments import json_option, option_group
 from cardsign.cli.commands import command
+from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.inquiry import is_url, loopback_option, make_asker
 from cardsign.cli.policy import LoadedPolicy, TrustOptions, accept_option, edit_options
 from cardsign.cli.talk import ask_first, print_json, safe, say
@@ -343,6 +344,7 @@ _ENTRY: Final = option_group(
 @click.option("--yes", is_flag=True, help="Enrol what URL publishes without comparing its digest.")
 @loopback_option
 @edit_options
+@dry_run_option
 @json_option
 def add(
     who: str,
@@ -435,6 +437,8 @@ def _enrol(
         is_own=not loaded.was_found_here,
     )
     compare()
+    if is_dry_run():
+        return
     (issuer,) = new.known_as(loaded.identity).enrolments
     state = IssuerState.begin(issuer, source.keyset, source.release)
     before = states.find(issuer.policy, issuer.name)

@@ -1,0 +1,94 @@
+"""Which SDK verifies by which profile, with the versions that were checked; data.
+
+``sign`` reads here whom a signature serves, ``explain`` predicts from it what each SDK says. The
+tests hold every row against the SDK itself. A new release that differs is a failing test.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from cardsign.card.canonical import ProfileName
+
+_NOTHING: Final = re.compile(r"(?!)")
+_PROTOBUF_EXTENSION: Final = re.compile(r"\[.*\]")
+_PROTOTYPE: Final = re.compile(r"__proto__")
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """One way in which an SDK verifies a card, if it holds the keys and knows them by their kid.
+
+    Attributes:
+        name: The package, the versions that behave alike, and the path where it has several.
+        package: The package alone.
+        checked: The version that the tests ask.
+        profile: What it verifies by.
+        lint_target: The target of ``cardsign lint --for`` that finds what it stumbles over.
+        wants_typ: It refuses a header without `typ`.
+        converts: It converts members of a wrong type where its profile has no payload.
+        wants_content: It refuses a card of which nothing is left to sign.
+        stumbles: One entry that cannot be decoded may end it before it gets to the others.
+        any_library: What it does with members of a header that few know hangs on its JOSE library.
+        trips_over: Member names that it treats in a way of its own.
+    """
+
+    name: str
+    package: str
+    checked: str
+    profile: ProfileName
+    lint_target: str = "portable"
+    wants_typ: bool = False
+    converts: bool = False
+    wants_content: bool = False
+    stumbles: bool = False
+    any_library: bool = False
+    trips_over: re.Pattern[str] = field(default=_NOTHING)
+
+
+VERIFIERS: Final = (
+    Verifier(
+        "a2a-sdk 1.1.4 to 1.3.0",
+        "a2a-sdk",
+        "1.3.0",
+        "prune-empty-upgraded",
+        wants_content=True,
+        trips_over=_PROTOBUF_EXTENSION,
+    ),
+    Verifier(
+        "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON",
+        "@a2a-js/sdk",
+        "1.3.0",
+        "prune-empty",
+        wants_typ=True,
+        converts=True,
+        trips_over=_PROTOTYPE,
+    ),
+    Verifier(
+        "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver",
+        "@a2a-js/sdk",
+        "1.3.0",
+        "js-instance",
+        lint_target="js-resolver",
+        wants_typ=True,
+    ),
+    Verifier(
+        "a2a-sdk 1.0.0 to 1.1.3",
+        "a2a-sdk",
+        "1.1.3",
+        "sdk-1.0-legacy",
+        lint_target="py-1.1",
+        stumbles=True,
+        trips_over=_PROTOBUF_EXTENSION,
+    ),
+    Verifier("a2a-sdk 0.3.24 to 0.3.26", "a2a-sdk", "0.3.26", "sdk-0.3", stumbles=True),
+    Verifier(
+        "RFC 8785 of the card as served, by hand",
+        "joserfc",
+        "1.8.0",
+        "served-as-is",
+        any_library=True,
+    ),
+)

@@ -1,0 +1,97 @@
+"""``--dry-run``: the command runs on copies of what it would change, and they are thrown away.
+
+So a dry run meets every refusal that the real run would meet, and prints what it would print.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, TypeVar
+
+import click
+
+from cardsign.cli.talk import COPIES, ask_first, say
+from cardsign.errors import FileFault
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_FOLDER: Final = "cardsign.dry-run-folder"
+
+
+def dry_run_option(command: _Command) -> _Command:
+    """``--dry-run``: change nothing."""
+    return click.option(
+        "--dry-run",
+        is_flag=True,
+        expose_value=False,
+        callback=_begin,
+        help="Change nothing: check everything, and say what would be done.",
+    )(command)
+
+
+def _begin(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+    if is_given:
+        folder = context.with_resource(TemporaryDirectory(prefix="cardsign-dry-run-"))
+        context.meta[_FOLDER] = Path(folder)
+        context.meta[COPIES] = {}
+        context.call_on_close(lambda: say("dry run: nothing was changed"))
+
+
+def is_dry_run() -> bool:
+    """Whether ``--dry-run`` was given to the command that runs now."""
+    context = click.get_current_context(silent=True)
+    return context is not None and _FOLDER in context.meta
+
+
+def to_change(path: Path, *, copy: Callable[[Path, Path], object] | None = None) -> Path:
+    """The file or directory that a command may change: `path`, or in a dry run a copy of it.
+
+    Args:
+        path: What the user named; it need not exist.
+        copy: How it is copied, where it is no file or directory.
+
+    Raises:
+        FileFault: ``file.unreadable``: it cannot be copied.
+    """
+    context = click.get_current_context(silent=True)
+    if context is None or _FOLDER not in context.meta:
+        return path
+    copies: dict[str, str] = context.meta[COPIES]
+    for copied, original in copies.items():
+        if original == str(path):
+            return Path(copied)
+    target = Path(context.meta[_FOLDER], str(len(copies)), path.name or "folder")
+    try:
+        target.parent.mkdir()
+        if copy is not None:
+            copy(path, target)
+        elif path.is_dir():
+            shutil.copytree(path, target)
+        elif path.exists():
+            shutil.copy2(path, target)
+    except (OSError, shutil.Error) as error:
+        raise FileFault("file.unreadable", f"cannot be copied: {error}", path=str(path)) from error
+    copies[str(target)] = str(path)
+    return target
+
+
+def yes_option(command: _Command) -> _Command:
+    """``--yes``, as `yes`: do what cannot be undone without asking."""
+    return click.option("--yes", is_flag=True, help="Do not ask: this cannot be undone.")(command)
+
+
+def confirm(yes: bool, warning: str) -> None:
+    """Ask before something that cannot be undone; a dry run undoes everything.
+
+    Args:
+        yes: What :func:`yes_option` gave.
+        warning: What is about to happen, as the beginning of a sentence.
+
+    Raises:
+        UsageFault: ``usage.unanswered``: the answer is no, or there is no terminal.
+    """
+    if not yes and not is_dry_run():
+        ask_first(warning)

@@ -1,0 +1,177 @@
+"""``--dry-run`` changes nothing; what is final asks first, or takes ``--yes``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cardsign, Ended
+from tests.cli.test_help import LEAVES
+from tests.support import PORTABLE
+
+ISSUER = "https://tides.example"
+
+
+@pytest.fixture
+def issuer(cardsign: Cardsign, cheap: None) -> Cardsign:
+    """A folder whose card is signed, listed and published once."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    recovery = {"CARDSIGN_RECOVERY_PASSPHRASE": "a passphrase of its own"}
+    well(cardsign("init", "--issuer", ISSUER, "--recovery-out", "recovery.key", **recovery))
+    well(cardsign("sign", "card.json", "-o", "signed.json"))
+    well(cardsign("release", "renew", "--card", "signed.json"))
+    well(cardsign("publish", "signed.json"))
+    well(cardsign("keyset", "draft", "--days", "80", "-o", "next.json"))
+    well(cardsign("keys", "generate"))
+    well(cardsign("trust", "init"))
+    keyset = next(Path("public/000001/keyset").iterdir())
+    well(cardsign("trust", "add", "us", "--origin", ISSUER, "--keyset", keyset))
+    return cardsign
+
+
+def well(ended: Ended) -> Ended:
+    """What must have gone well."""
+    assert ended.status == 0, ended.err
+    return ended
+
+
+def files() -> dict[str, tuple[int, bytes]]:
+    """Every file below the working directory, the home folder included."""
+    return {
+        str(path): (path.stat().st_mode, path.read_bytes())
+        for path in Path().rglob("*")
+        if path.is_file() and path.name != "lock" and not path.name.endswith(".lock")
+    }
+
+
+def kid(cardsign: Cardsign, role: str) -> str:
+    """The key of a role that signs."""
+    for key in cardsign("keys", "list", "--json").json:
+        if key["roles"] == [role] and key["state"] == "active":
+            return str(key["kid"])
+    raise AssertionError(role)
+
+
+#: What each command would do for real; ``KID`` is the active card key.
+COMMANDS = {
+    "keys generate": ("keys", "generate", "--role", "release"),
+    "keys revoke": ("keys", "revoke", "--reason", "ceased", "KID"),
+    "keys rotate": ("keys", "rotate"),
+    "keyset sign": ("keyset", "sign", "next.json", "--digest", "DIGEST"),
+    "release renew": ("release", "renew", "--force"),
+    "publish": ("publish", "signed.json", "--max-age", "7"),
+    "sign": ("sign", "card.json", "-o", "signed-anew.json"),
+    "tokens create": ("tokens", "create", "--audience", "partners", "--token-file", "tokens"),
+    "trust add": (
+        "trust",
+        "add",
+        "them",
+        "--origin",
+        "https://them.example",
+        "--jwks-url",
+        "https://a.example/jwks.json",
+    ),
+    "trust remove": ("trust", "remove", "us", "--forget"),
+    "trust known forget": ("trust", "known", "forget", "us"),
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_a_dry_run_changes_nothing_and_the_real_run_does(
+    issuer: Cardsign, words: tuple[str, ...]
+) -> None:
+    """It takes the same way, refusals included, and names the user's own files."""
+    well(issuer("keys", "jwks", "-o", "jwks.json"))
+    named = {"KID": kid(issuer, "card"), "DIGEST": _digest(issuer)}
+    typed = [named.get(word, word) for word in words]
+    before = files()
+
+    dry = well(issuer(*typed, "--dry-run"))
+
+    assert files() == before
+    assert "cardsign: dry run: nothing was changed" in dry.err
+    assert "cardsign-dry-run" not in dry.text + dry.err
+    last = ["--yes"] if words[1] in ("revoke", "destroy") else []
+    well(issuer(*typed, *last))
+    assert files() != before
+
+
+def _digest(cardsign: Cardsign) -> str:
+    return str(cardsign("keyset", "show", "next.json", "--json").json["digest"])
+
+
+def test_a_dry_run_meets_the_refusals_of_the_real_run(issuer: Cardsign) -> None:
+    """With the same code and the user's own path."""
+    dry, real = (issuer("publish", "card.json", *more) for more in (("--dry-run",), ()))
+
+    assert (dry.status, real.status) == (1, 1)
+    assert dry.err == "cardsign: dry run: nothing was changed\n" + real.err
+
+
+def test_a_dry_run_of_init_writes_nothing(cardsign: Cardsign) -> None:
+    """And refuses a folder that is set up."""
+    words = ("init", "--issuer", ISSUER)
+    assert well(cardsign(*words, "--dry-run")).out == b""
+    assert files() == {}
+    well(cardsign("init", "--simple"))
+    assert "file.exists" in cardsign(*words, "--dry-run").err
+
+
+FINAL = {
+    "keys revoke": ("keys", "revoke", "KID", "--reason", "ceased"),
+    "keys destroy": ("keys", "destroy", "KID"),
+    "keyset recover": ("keyset", "recover", "--recovery-file", "recovery.key"),
+}
+
+
+@pytest.mark.parametrize("words", FINAL.values(), ids=FINAL)
+def test_what_is_final_is_not_done_unasked(issuer: Cardsign, words: tuple[str, ...]) -> None:
+    """Without a terminal it needs --yes; nothing is changed before the answer."""
+    typed = [kid(issuer, "card") if word == "KID" else word for word in words]
+    before = files()
+
+    ended = issuer(*typed)
+
+    assert (ended.status, "usage.unanswered" in ended.err) == (2, True)
+    assert files() == before
+
+
+def test_a_key_that_is_revoked_twice_for_one_reason_is_no_error(issuer: Cardsign) -> None:
+    """For another reason it is."""
+    words = ("keys", "revoke", "--yes", kid(issuer, "card"), "--reason")
+    well(issuer(*words, "ceased"))
+
+    again = well(issuer(*words, "ceased"))
+
+    assert "nothing changed" in again.err
+    assert issuer(*words, "compromised").status == 2
+
+
+#: Commands that print, or write only the file that their user names.
+READ_ONLY = {
+    *("canonicalize", "verify", "fetch", "call", "bundle", "inspect", "explain", "lint", "serve"),
+    *("completion", "keys export", "keys list", "keys show", "keys backup", "keys jwks"),
+    *("keys timeline", "keys audit", "keys audit list", "keys audit verify", "keys doctor"),
+    *("keyset show", "keyset verify", "release show", "trust test", "trust known list"),
+    *("trust known show", "trust list", "trust show", "peers status", "peers verify"),
+    "keyset draft",
+}
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_command_that_changes_something_has_a_dry_run(path: str) -> None:
+    """The others are listed above."""
+    options = {name for one in LEAVES[path].command.params for name in one.opts}
+    assert ("--dry-run" in options) is (path.removeprefix("cardsign ") not in READ_ONLY)
+
+
+def test_every_final_command_takes_yes() -> None:
+    """The three that cannot be undone, and those that begin trust."""
+    taking = {
+        path.removeprefix("cardsign ")
+        for path, one in LEAVES.items()
+        if any("--yes" in option.opts for option in one.command.params)
+    }
+    assert taking >= set(FINAL)
