@@ -13,6 +13,7 @@ import fcntl
 import os
 import re
 import secrets
+import shlex
 import stat
 import time
 import tomllib
@@ -358,7 +359,8 @@ def _fault(exc: OSError, path: Path, otherwise: str) -> FileFault:
     if isinstance(exc, FileNotFoundError | NotADirectoryError):
         if otherwise == "file.unreadable":
             return FileMissing("file.not_found", "there is no such file", path=str(path))
-        return FileFault(otherwise, "its directory does not exist", path=str(path))
+        make = f"Make it: mkdir -p {shlex.quote(str(path.parent))}"
+        return FileFault(otherwise, "its directory does not exist", path=str(path), hint=make)
     reason = exc.strerror or str(exc)
     return FileFault(otherwise, f"the operating system says: {reason}", path=str(path))
 

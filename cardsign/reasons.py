@@ -500,7 +500,7 @@ _TABLE: Final = (
     ("doctor.keyset_due", "The roots have to sign the next keyset statement.",
      "cardsign keys rotate or cardsign keyset draft writes it; then keyset sign and publish."),
     ("doctor.roots_ended", "Too few holders of root keys are left to sign the next keyset.",
-     "Open the next epoch with the recovery key before the newest keyset ends: cardsign keyset recover."),
+     "Before the newest keyset ends: cardsign keyset recover --recovery-file FILE."),
     ("doctor.draft_waits", "A keyset statement waits for the signatures of the roots.",
      "Each holder: cardsign keyset sign FILE --digest SHA-256; then cardsign keyset publish FILE."),
     ("doctor.release_due", "A release statement has to be signed, and cron has not done it.",

@@ -67,18 +67,23 @@ class FullOptions:
     def passphrases(self, usual: Callable[[], bytes]) -> IssuerPassphrases:
         """Ask for the passphrases."""
         passphrase = usual()
+        own = None if self.no_recovery else self._of_recovery()
         return IssuerPassphrases(
             passphrase,
             _another(self.root_passphrase_file) or passphrase,
             _another(self.release_passphrase_file) or passphrase,
-            None if self.no_recovery else self._of_recovery(),
+            passphrase if own is None and not self.no_recovery else own,
+            recovery_may_share=own is None,
         )
 
-    def _of_recovery(self) -> bytes:
+    def _of_recovery(self) -> bytes | None:
+        """Its own passphrase; None where none is given, and there is no terminal to ask at."""
         source = recovery_source(self.recovery_passphrase_file)
         try:
             return new_passphrase(source, question="New passphrase of the recovery key: ")
         except PassphraseFault as fault:
+            if fault.code == "passphrase.none":
+                return None
             raise PassphraseFault(
                 fault.code,
                 f"of the recovery key: {fault.message}",
@@ -251,17 +256,24 @@ def _say_database(place: DatabaseUrl) -> None:
 
 def _say_custody(made: NewIssuer, full: FullOptions, keystore: StorePlace) -> None:
     """Say which keys can be stolen together, and what verifiers have to be told."""
-    if made.shared:
+    if online := [role for role in made.shared if role != "recovery"]:
         say(
-            f"the {' and '.join(made.shared)} key lies with the card key, under the same "
-            f"passphrase in {keystore}: who steals one has all of them"
+            f"the {' and '.join(online)} key is in {keystore} with the card key, under the "
+            "same passphrase: anyone who steals one of these keys has them all"
         )
+        say("  --release-passphrase-file keeps cron from signing cards; --root-keystore DIR keeps")
+        say("  the root key offline; docs/guides/issue-and-rotate.md")
     if full.no_recovery:
         say("there is no recovery key: the theft of the root key is final")
     else:
         where = f"in {full.recovery_file}" if full.recovery_file else "above"
         say(f"the recovery key is {where}, encrypted; no copy is kept here")
         say("  print it or put it where none of the other keys is: it alone outlasts their theft")
+        if "recovery" in made.shared:
+            say(
+                "  it has the passphrase of the card key, as no other was given; keep it well apart"
+            )
+            say("  --recovery-passphrase-file FILE gives it one that a thief of the keys lacks")
     if made.keyset is not None:
         say("tell your verifiers the digest of keyset 1.1, over a channel that they trust:")
         say(f"  {made.keyset.digest}")

@@ -44,12 +44,14 @@ class IssuerPassphrases:
         root: Of the root key.
         release: Of the release key, which cron has to open.
         recovery: Of the recovery key; None: make none.
+        recovery_may_share: Whether that may be the passphrase of another key.
     """
 
     card: bytes = field(repr=False)
     root: bytes = field(repr=False)
     release: bytes = field(repr=False)
     recovery: bytes | None = field(repr=False)
+    recovery_may_share: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class NewIssuer:
         kids: The kid of each role's key.
         keyset: The first statement; None for a key store without statements.
         recovery_text: The recovery key, encrypted, if it went into no file: its only copy.
-        shared: The roles whose key is stored with the card key, under the same passphrase.
+        shared: The roles whose key has the passphrase of the card key; root and release keys are
+            stored with it as well.
     """
 
     kids: dict[str, str]
@@ -181,6 +184,7 @@ def init_issuer(
     _write_config(folder, keystore, checked, publish)
     shared = ["root"] if secrets.root == secrets.card and not is_apart else []
     shared += ["release"] if secrets.release == secrets.card else []
+    shared += ["recovery"] if secrets.recovery == secrets.card else []
     kids: dict[str, str] = {role: key.public.kid for role, key in private.items()}
     return NewIssuer(kids, keyset, text, tuple(shared))
 
@@ -191,7 +195,8 @@ def _make_recovery(
     """The recovery key if one is wanted, and its text if it went into no file."""
     if secrets.recovery is None:
         return None, None
-    if secrets.recovery in (secrets.card, secrets.root, secrets.release):
+    others = (secrets.card, secrets.root, secrets.release)
+    if secrets.recovery in others and not secrets.recovery_may_share:
         raise PassphraseFault(
             "passphrase.reused", "the recovery key must have a passphrase of its own"
         )

@@ -11,7 +11,7 @@ from cardsign.errors import SigningRefused, StoreFault, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.model import KeyRecord
+from cardsign.keys.model import KeyRecord, suspects
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.local import is_local
 from cardsign.keys.signers.registry import custody_of, open_signer
@@ -111,12 +111,17 @@ def named_signers(
 
 
 def _no_active_key(store: KeyStore) -> SigningRefused:
-    """Say which key could be let sign, if one waits: after a theft, say."""
-    message, hint = "the key store has no active key", ""
+    """Say which key could be activated, if one waits, as after a theft."""
+    message, hint = "the key store has no active card key", ""
     for key in store.state.keys:
         if key.state == "prepublished" and "card" in key.roles:
-            message = f"the key store has no active key, and {key.kid} waits"
-            hint = f"Let it sign: cardsign keys activate {key.kid}."
+            message = f"the key store has no active card key; {key.kid} waits"
+            hint = f"Activate it: cardsign keys activate {key.kid}."
+            if key.thumbprint in suspects(store.state):
+                hint = (
+                    "Make another: cardsign keys generate. Or, if you accept that the thief may "
+                    f"have this one too: cardsign keys activate {key.kid} --same-custody-accepted."
+                )
     return SigningRefused("sign.no_key", message, path=store.place, hint=hint)
 
 

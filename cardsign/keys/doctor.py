@@ -23,7 +23,15 @@ from cardsign.keys.history import DIRECTORY as SHELF_DIRECTORY
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keysets import holders_left, quorum_signatures
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, SHOWN_TIME, TimelineSettings, cards_to_sign
-from cardsign.keys.model import KeyRecord, KeyTimes, StoreState, same_custody, suspects
+from cardsign.keys.model import (
+    ENDED,
+    KeyRecord,
+    KeyTimes,
+    StoreState,
+    same_custody,
+    short,
+    suspects,
+)
 from cardsign.keys.releases import past_half_life
 from cardsign.keys.renewal import plan_renewal, says_more, waiting_draft
 from cardsign.keys.rotation import steps
@@ -151,15 +159,20 @@ def _keys(
     if state.keys and not state.active_keys() and any("card" in key.roles for key in state.keys):
         yield Finding("doctor.no_active_key", "alarm", "no key signs cards")
     for step in steps(state, settings, now):
-        if step.due is not None and step.due <= now + within:
-            when = "is due" if step.is_due(now) else f"will be due at {step.due:{SHOWN_TIME}}"
+        due = step.due
+        if due is not None and step.action == "generate":
+            # Lawful at once, but needed only in time for caches to learn the key.
+            due += max(timedelta(), timedelta(seconds=settings.rotate_every) - 2 * settings.drain)
+        if due is not None and due <= now + within:
+            when = "is due" if due <= now else f"will be due at {due:{SHOWN_TIME}}"
             level: Level = "alarm" if within else "note"
-            yield Finding("doctor.due", level, f"{step.what}: {when}", real=step.due)
+            yield Finding("doctor.due", level, f"{step.what}: {when}", real=due)
 
 
 def _standbys(state: StoreState) -> Iterator[Finding]:
-    """Active keys that nothing can take the place of on the day of their theft."""
+    """Active keys that no other key could replace on the day of their theft."""
     endangered = suspects(state)
+    alone: dict[str, list[str]] = {}
     for key in state.keys:
         if key.state != "active" or not key.rotates:
             continue
@@ -172,8 +185,10 @@ def _standbys(state: StoreState) -> Iterator[Finding]:
         ]
         if all(same_custody(other, key) for other in standbys):
             why = "each lies in the same custody" if standbys else "there is none"
-            what = f"no standby could take over from {_roles(key)} key {key.kid} after a theft"
-            yield Finding("doctor.no_standby", "note", f"{what}: {why}")
+            alone.setdefault(why, []).append(f"{_roles(key)} key {short(key.kid)}")
+    for why, keys in alone.items():
+        what = f"no standby could take over from {' or '.join(keys)} after a theft"
+        yield Finding("doctor.no_standby", "note", f"{what}: {why}")
 
 
 def _cards(state: StoreState, now: datetime) -> Iterator[Finding]:
@@ -242,6 +257,7 @@ def _roles(key: KeyRecord) -> str:
 
 _TEMPORARY: Final = re.compile(r"\.[^/]+\.[0-9a-f]{16}\.tmp")
 _SHARED_BITS: Final = 0o077
+_WRITABLE_BITS: Final = 0o022
 _OURS: Final = frozenset({STATE_FILE, AUDIT_FILE, LOCK_FILE, PRIVATE_DIRECTORY, SHELF_DIRECTORY})
 
 
@@ -323,16 +339,17 @@ def _strange_halves(store: DirectoryStore) -> Iterator[Finding]:
 def _private_halves(
     store: KeyStore, state: StoreState, halves: frozenset[str]
 ) -> Iterator[Finding]:
-    """Private halves that nothing names, and names without one."""
+    """Private keys that nothing names, and names without one; an ended key needs none."""
     held = {key.thumbprint: key for key in state.keys if key.private == "held"}
+    needed = {name: key for name, key in held.items() if key.state not in ENDED}
     for thumbprint in sorted(halves - held.keys()):
         message = "this private half belongs to no key of the store"
         where = store.private_place(thumbprint)
         fix = partial(store.remove_private, thumbprint)
         yield Finding("doctor.leftover", "alarm", message, where, fix=fix)
-    for thumbprint, key in held.items():
+    for thumbprint, key in needed.items():
         if thumbprint not in halves:
-            message = f"the private half of key {key.kid!r} is not here"
+            message = f"the private key of {_roles(key)} key {key.kid!r} is not here"
             where = store.private_place(thumbprint)
             yield Finding("doctor.private_missing", "alarm", message, where)
 
@@ -354,8 +371,10 @@ def _too_open(entry: Path) -> Finding:
     def fix() -> None:
         set_mode(entry, mode & ~_SHARED_BITS)
 
+    # Key files are encrypted, and a checkout by git is readable by all.
+    level: Level = "alarm" if mode & _WRITABLE_BITS else "note"
     message = f"group or others can access this (mode {mode:04o})"
-    return Finding("doctor.permissions", "alarm", message, str(entry), fix=fix)
+    return Finding("doctor.permissions", level, message, str(entry), fix=fix)
 
 
 def _log(store: KeyStore, known: Examined) -> Iterator[Finding]:

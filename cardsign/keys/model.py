@@ -457,6 +457,11 @@ class StoreState:
         return replace(self, keys=tuple(new.get(key.thumbprint, key) for key in self.keys))
 
 
+def short(kid: str) -> str:
+    """Return a kid as a message shows it, after the role: its first 8 characters."""
+    return kid if len(kid) <= 12 else f"{kid[:8]}..."
+
+
 # Which private halves share a fate: whoever gets at one of a custody may have them all.
 
 

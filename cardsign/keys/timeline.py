@@ -90,6 +90,9 @@ def statement_rows(
     return tuple(found)
 
 
+MIN_SPAN: Final = timedelta(days=7)
+
+
 def extent(drawn: Sequence[TimelineRow], now: datetime) -> tuple[datetime, datetime]:
     """Return the times between which there is something to draw; never the same one twice."""
     times = [now]
@@ -97,8 +100,8 @@ def extent(drawn: Sequence[TimelineRow], now: datetime) -> tuple[datetime, datet
         ends = [time for span in life.spans for time in (span.start, span.end)]
         times += [time for time in (*ends, life.due) if time is not None]
     start, end = min(times), max(times)
-    margin = max((end - start) / 20, timedelta(minutes=1))
-    return start, end + margin
+    # At least some days: a picture of a new store would begin and end on one date.
+    return start, max(end + (end - start) / 20, start + MIN_SPAN)
 
 
 def _life(state: StoreState, key: KeyRecord, steps_ahead: tuple[Step, ...]) -> TimelineRow:

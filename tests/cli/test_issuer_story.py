@@ -29,6 +29,7 @@ from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
+SAME = {"CARDSIGN_RECOVERY_PASSPHRASE": PASSPHRASE}
 RECOVERY = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
 
 
@@ -450,7 +451,20 @@ def test_the_recovery_key_is_printed_once_and_kept_nowhere(cardsign: Cardsign) -
     found = tree()
     assert not any(private in data for data in found.values())
     assert any(label in data for data in found.values()) is False  # only inside signed payloads
-    assert "the root and release key lies with the card key" in done.err
+    assert "the root and release key is in keys with the card key" in done.err
+
+
+def test_one_passphrase_is_enough_to_begin(cardsign: Cardsign) -> None:
+    """The recovery key has it too; what another one would add is said, and doctor is content."""
+    done = run(cardsign("init", "--issuer", ISSUER, "--recovery-out", "recovery.key"))
+    assert "it has the passphrase of the card key" in done.err
+    assert "--recovery-passphrase-file FILE" in done.err
+    assert "--release-passphrase-file" in done.err
+    healthy = cardsign("keys", "doctor", "--json")
+    assert healthy.status == 0
+    assert [one["code"] for one in healthy.json] == ["doctor.no_standby"]
+
+    run(cardsign("keyset", "recover", "--yes", "--recovery-file", "recovery.key", **SAME))
 
 
 def test_custodies_are_as_separate_as_asked_for(cardsign: Cardsign, tmp_path: Path) -> None:
@@ -698,7 +712,6 @@ def test_a_refusal_leaves_the_disk_as_it_was(
 INIT_REFUSALS: dict[str, tuple[list[str], dict[str, str], str]] = {
     "no origin": ([], RECOVERY, "usage.conflict"),
     "an origin that is none": (["--issuer", "tides"], RECOVERY, "card.interface_url"),
-    "no passphrase for recovery": (["--issuer", ISSUER], {}, "passphrase.none"),
     "one passphrase for all": (
         ["--issuer", ISSUER],
         {"CARDSIGN_RECOVERY_PASSPHRASE": PASSPHRASE},

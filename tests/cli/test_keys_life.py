@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import time
 from datetime import UTC, datetime
@@ -147,8 +148,11 @@ def test_a_compromised_key_leaves_at_once(at_once: Cardsign) -> None:
 
     ended = at_once("keys", "revoke", "--yes", first, "--reason", "compromised")
 
-    assert (ended.status, "its standby lay beside it" in ended.err) == (0, True)
-    assert f"--same-custody-accepted -- {second}" in ended.err
+    assert (ended.status, "the standby was in the same key store" in ended.err) == (0, True)
+    assert f"cardsign keys activate {second} --same-custody-accepted" in ended.err
+    assert "cardsign keys generate" in ended.err
+    asked = at_once("sign", "card.json").err
+    assert f"cardsign keys activate {second} --same-custody-accepted" in asked
     refused = at_once("keys", "activate", second)
     assert (refused.status, "keystore.same_custody" in refused.err) == (2, True)
     assert at_once("keys", "activate", second, "--same-custody-accepted").status == 0
@@ -379,12 +383,14 @@ def test_a_sound_store_has_nothing_to_alarm_about(
     ended = cardsign("keys", "doctor", "--json")
 
     assert ended.status == 0
-    assert [finding["code"] for finding in ended.json] == ["doctor.due", "doctor.no_standby"]
+    assert [finding["code"] for finding in ended.json] == ["doctor.no_standby"]
     assert {finding["level"] for finding in ended.json} == {"note"}
-    assert [finding["real"] for finding in ended.json] == ["2026-11-21T00:00:00+00:00", None]
-    assert "cardsign keys rotate takes it" in ended.json[0]["hint"]
-    asked = cardsign("keys", "doctor", "--expires-within", "14d")
+    assert "the key store is healthy" in cardsign("keys", "doctor").err
+    asked = cardsign("keys", "doctor", "--expires-within", "9999d")
     assert (asked.status, "doctor.due" in asked.err) == (1, True)
+    assert "healthy" not in asked.err
+    told = cardsign("keys", "doctor", "--expires-within", "9999d", "--json").json
+    assert "cardsign keys rotate" in told[0]["hint"]
     assert cardsign("keys", "doctor", "--expires-within", "soon").status == 2
 
 
@@ -541,7 +547,38 @@ def test_sign_names_the_key_that_waits_after_a_theft(at_once: Cardsign) -> None:
     ended = at_once("sign", "card.json")
 
     assert "sign.no_key" in ended.err
-    assert f"cardsign keys activate -- {waiting}" in ended.err
+    assert f"cardsign keys activate {waiting}." in ended.err
+
+
+def test_a_revoked_key_may_be_revoked_again(at_once: Cardsign) -> None:
+    """Nothing changes, and it is said: a script that is run twice does not fail."""
+    (kid,) = kids(at_once)
+    assert at_once("keys", "revoke", "--yes", kid, "--reason", "ceased").status == 0
+    before = Path("keys/keystore.json").read_bytes()
+
+    again = at_once("keys", "revoke", kid, "--reason", "compromised")
+
+    assert (again.status, "is revoked already" in again.err) == (0, True)
+    assert Path("keys/keystore.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("role", ["card", "release"])
+def test_the_next_command_after_a_revocation_makes_a_key_of_that_role(
+    role: str, at_once: Cardsign
+) -> None:
+    """It is run as it is told, and that key is active."""
+    at_once("keys", "generate", "--role", "release")
+    old = {"card": kids(at_once)[0], "release": kids(at_once)[1]}[role]
+    said = at_once("keys", "revoke", "--yes", old, "--reason", "compromised").err
+    command = re.search(r"next: cardsign (keys generate.*)\n  then: cardsign keys rotate\n", said)
+    assert command
+
+    made = at_once(*command[1].split())
+
+    assert made.status == 0
+    assert at_once("keys", "rotate").status == 0
+    shown = at_once("keys", "show", made.text.strip(), "--json").json
+    assert (shown["roles"], shown["state"]) == ([role], "active")
 
 
 def test_audit_verify_tells_of_a_state_that_was_edited(at_once: Cardsign) -> None:

@@ -431,6 +431,7 @@ def test_who_revokes_the_only_root_is_told_what_that_means(issuer: Cardsign) -> 
     assert "doctor.roots_ended" not in issuer("keys", "doctor").err
 
     told = run(issuer("keys", "revoke", "--yes", root_of(), "--reason", "compromised"))
+    assert "cardsign keyset recover --recovery-file FILE" in told.err
     assert "too few root holders are left to sign it" in told.err
     assert "sign your cards again" not in told.err
     assert "keystore.still_needed" in issuer("keys", "destroy", "--yes", root_of()).err

@@ -295,7 +295,9 @@ class Case:
 EXISTS = frozenset({"file.exists"})
 STORE_EXISTS = EXISTS | {"keystore.exists"}
 ONCE = frozenset({"keystore.duplicate_key", "keystore.illegal_transition"})
-RECOVER = "keyset recover --yes --recovery-file recovery.key --new-recovery-out new.key -o draft.json"
+RECOVER = (
+    "keyset recover --yes --recovery-file recovery.key --new-recovery-out new.key -o draft.json"
+)
 
 CASES: dict[str, Case] = {
     "generate, the first key": Case(nothing, lambda root: add(root, ONE, 0), ONCE),

@@ -48,6 +48,12 @@ def open_log(store: DirectoryStore) -> Path:
     return path
 
 
+def writable_log(store: DirectoryStore) -> Path:
+    path = store.path / "audit.jsonl"
+    path.chmod(0o620)
+    return path
+
+
 def open_folder(store: DirectoryStore) -> Path:
     (store.path / "private").chmod(0o755)
     return store.path / "private"
@@ -61,10 +67,11 @@ def open_folder(store: DirectoryStore) -> Path:
         (open_key, "doctor.permissions"),
         (open_log, "doctor.permissions"),
         (open_folder, "doctor.permissions"),
+        (writable_log, "doctor.permissions"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_what_is_safe_to_mend_is_mended(
+def test_what_is_safe_to_fix_is_fixed(
     store, es256, spoil: Callable[[DirectoryStore], Path], code: str
 ) -> None:
     """Only where it was asked for; then nothing is left to find, and the key still signs."""
@@ -75,10 +82,24 @@ def test_what_is_safe_to_mend_is_mended(
     (told,) = examine(store)
     (fixed,) = examine(store, fix=True)
 
-    assert (told.code, told.level, told.path, told.fixed) == (code, "alarm", str(path), False)
+    level = "note" if spoil in (open_key, open_log, open_folder) else "alarm"
+    assert (told.code, told.level, told.path, told.fixed) == (code, level, str(path), False)
     assert (fixed.code, fixed.level, fixed.fixed) == (code, "note", True)
     assert examine(store) == []
     assert store.signer(record, b"correct horse battery staple").sign(b"x")
+
+
+@pytest.mark.parametrize("state", ["revoked", "active"])
+def test_an_ended_key_may_be_without_its_private_key(store, es256, state: str) -> None:
+    """Nobody needs it any more; that of an active one is missed."""
+    record = store.add(es256)
+    if state == "revoked":
+        store.apply(lifecycle.revoke, record.kid, reason="ceased", now=after(1))
+    store.remove_private(record.thumbprint)
+
+    missed = [one.code for one in examine(store) if one.code == "doctor.private_missing"]
+
+    assert missed == (["doctor.private_missing"] if state == "active" else [])
 
 
 def lost(store: DirectoryStore) -> None:

@@ -49,11 +49,11 @@ def doctor(
     keystore: KeystoreOptions,
     as_json: bool,
 ) -> int:
-    """Look for what ails the key store. Exit status 1 for an alarm: somebody has to act.
+    """Check the key store. Exit status 1 for an alarm: somebody has to act. A note is advice.
 
-    Looks at leftovers of killed processes, permissions, private halves without a key and keys
-    without one, the audit log, the clock, the timeline's settings, what is due, what could take
-    over after a theft, cards to be signed again, and when keyset and release have to be renewed.
+    Checks files (leftovers, permissions, private keys that are missing), the audit log, the clock,
+    the timeline's settings, what is due, which key could take over after a theft, cards to be
+    signed again, and when keyset and release have to be renewed.
     """
     findings = examine_store(
         keystore.open(vouched=False),
@@ -63,14 +63,15 @@ def doctor(
         draft=draft,
         fix=fix,
     )
+    is_healthy = all(one.level == "note" for one in findings)
     if as_json:
         print_json([finding_json(finding) for finding in findings])
     else:
+        if is_healthy:
+            say("the key store is healthy")
         for finding in findings:
             say_finding(finding)
-        if not findings:
-            say("the key store is sound")
-    return EXIT_NOT_TRUSTED if any(one.level == "alarm" for one in findings) else EXIT_OK
+    return EXIT_OK if is_healthy else EXIT_NOT_TRUSTED
 
 
 def _span(text: str) -> timedelta:

@@ -17,6 +17,7 @@ from cardsign.issuer.ending import Revocation, destroy_key, retire_key, revoke_k
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
+from cardsign.keys.lifecycle import SHOWN_TIME
 from cardsign.keys.model import REVOCATION_REASONS, KeyRecord, Publication, RevocationReason
 from cardsign.keys.passphrase import terminal_prompt
 from cardsign.keys.rotation import refresh_hint
@@ -168,22 +169,24 @@ def revoke(
     """
     store, now = keystore.open(), datetime.now(UTC)
     key = store.find(kid)
-    if key.revoked_because == reason:
-        _say_record(key, "was revoked already; nothing changed", as_json)
+    if key.state == "revoked":
+        since = f"{key.times.revoked:{SHOWN_TIME}}"
+        _say_record(key, f"is revoked already, since {since}; nothing was changed", as_json)
         return
     confirm(yes, f"the {key.roles[0]} key {key.kid} will be revoked, and stays so for ever")
     revoked = revoke_key(
         store, kid, reason=reason, now=now, same_custody_accepted=same_custody_accepted
     )
     record = revoked.record
-    todo = "sign your cards again and publish them now"
+    todo = "Sign your cards again and publish them now."
     if revoked.has_keyset:
         todo = (
-            "tell it at once, cardsign release renew; then sign your cards again, list and publish"
+            "Publish this now: cardsign release renew. Then sign your cards again, list them "
+            "(cardsign release renew --card FILE) and publish them."
         )
     if not record.rotates:
-        todo = "peers learn it by the next keyset: cardsign keyset draft"
-    _say_record(record, f"is revoked; {todo}", as_json)
+        todo = "Peers learn it by the next keyset: cardsign keyset draft."
+    _say_record(record, f"is revoked. {todo}", as_json)
     if revoked.too_few_roots:
         say(f"  too few {' and '.join(record.roles)} holders are left to sign it")
         if "root" in record.roles:
@@ -198,12 +201,18 @@ def _say_standby(store: KeyStore, revoked: Revocation, now: datetime) -> None:
     if revoked.successor is not None:
         say(f"  {revoked.successor.kid} signs from now on")
         return
-    why = "its standby lay beside it" if standby else "there is no standby"
-    say(f"  no {record.alg} {record.roles[0]} key signs now: {why}")
+    role = record.roles[0]
+    generate = "cardsign keys generate" + ("" if role == "card" else f" --role {role}")
+    generate += "" if record.alg == "ES256" else f" --alg {record.alg}"
+    why = "there is no standby"
+    if standby:
+        why = "the standby was in the same key store, so it may be stolen too"
+    say(f"  no {record.alg} {role} key signs now: {why}")
     if standby is None:
-        say("  next: cardsign keys generate")
+        say(f"  next: {generate}")
+        say("  then: cardsign keys rotate")
         return
-    question = f"A thief of {record.kid} may have {standby.kid} too. Activate it all the same?"
+    question = f"The thief of {record.kid} may have {standby.kid} too. Activate it all the same?"
     if terminal_prompt() and click.confirm(question, err=True):
         settings = project_config().timeline
         store.apply(
@@ -215,8 +224,9 @@ def _say_standby(store: KeyStore, revoked: Revocation, now: datetime) -> None:
         )
         say(f"  {standby.kid} signs from now on")
     else:
-        say("  next: cardsign keys generate; or take the risk that the thief has that one, too:")
-        say(f"        cardsign keys activate --same-custody-accepted -- {standby.kid}")
+        say(f"  next: {generate}; cardsign keys rotate")
+        say("  or, if you accept that the thief may have that one too:")
+        say(f"        cardsign keys activate {standby.kid} --same-custody-accepted")
 
 
 @command(
