@@ -32,15 +32,20 @@ RELEASE_0.3 := 0.3.26
 RELEASE_1.1 := 1.1.3
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lowest lowest-env nightly simulate fuzz mutants dev check lint types format reference bench \
+.PHONY: help demo demo-sdk test lowest lowest-env nightly simulate fuzz mutants dev check lint types format reference bench \
   attacks interop interop-env interop-env-all interop-table measure \
   measure-page attacks-table signers signers-env postgres-env a2a-env constraints package clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.installed  ## sign, publish, verify and attack a card, on this machine only
+demo: $(VENV)/.installed demo-sdk  ## sign, publish, verify and attack a card, on this machine only
 	@$(BIN)/python examples/demo.py
+
+demo-sdk: $(VENV)/.installed  # one step of the demo uses a2a-sdk; without it the step says so
+	@test -e $(VENV)/.demo-sdk || { echo "installing a2a-sdk into $(VENV), once ..."; \
+	  $(BIN)/$(PIP) install -c constraints.txt 'a2a-sdk[signing]' >$(VENV)/demo-sdk.log 2>&1 && \
+	  touch $(VENV)/.demo-sdk; } || echo "a2a-sdk could not be installed: see $(VENV)/demo-sdk.log"
 
 test: $(VENV)/.dev  ## run the tests on all cores; T="-k sign" goes to pytest
 	@$(BIN)/python -m pytest -n auto $(T)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,7 +44,9 @@ def main() -> None:
         let_the_official_sdk_verify()
         keys_that_change(enter(home / "harbour"), enter(home / "peer"), CARDS / "harbour.json")
         os.chdir("/")
-    console.print("\n[bold]That is all.[/] Nothing was left on this machine.")
+    console.print(
+        "\n[bold]That is all.[/] Everything was in a temporary folder, which is gone now."
+    )
 
 
 def enter(folder: Path) -> Path:
@@ -54,15 +57,18 @@ def enter(folder: Path) -> Path:
 
 
 def sign_and_publish() -> None:
-    """What the release pipeline of Weather Desk does."""
+    """What Weather Desk does when it releases a card."""
     tell("1. Weather Desk makes a key and signs its two cards")
+    say("The public card is for everyone. The extended card is for partners who log in.")
     cardsign("keys", "generate")
-    cardsign("sign", str(CARDS / "weather.json"), "-o", "weather.json")
-    sign_extended = ("sign", str(CARDS / "weather-extended.json"), "-o", "weather-extended.json")
+    for card in ("weather", "weather-extended"):
+        shutil.copy(CARDS / f"{card}.json", f"{card}-unsigned.json")
+    cardsign("sign", "weather-unsigned.json", "-o", "weather.json")
+    sign_extended = ("sign", "weather-extended-unsigned.json", "-o", "weather-extended.json")
     in_a_month = f"{datetime.now(UTC) + timedelta(days=30):%Y-%m-%d}"
     extended = ("--extended", PARTNERS, "--seq", "1", "--expires", in_a_month)
     cardsign(*sign_extended, *extended, only=("cardsign: signed",))
-    tell("2. and publishes them, with the key set that verifies them")
+    tell("2. Weather Desk publishes both cards, and the key set that verifies them")
     cardsign("keys", "jwks", "-o", "jwks.json")
     cardsign(
         "publish", "weather.json", "--extended", f"{PARTNERS}=weather-extended.json", "-o", "pub"
@@ -77,18 +83,18 @@ def create_token() -> None:
 
 def meet_as_a_peer(address: str) -> None:
     """What a developer does who was given jwks.json by Weather Desk."""
-    tell("3. A peer that holds Weather Desk's keys verifies the card over the network")
+    tell("3. A peer has the key set from Weather Desk. It fetches the card and verifies it")
     cardsign("verify", address, "--jwks", "jwks.json", "--insecure-loopback-http")
 
 
 def ask_for_the_extended_card(address: str) -> None:
     """The extended card is for authenticated callers only."""
-    tell("4. The extended card: not without a token ...")
+    tell("4. The extended card is refused without a token")
     url = f"{address}/extendedAgentCard"
     refused = httpx.get(url)
     say(f"GET {url}: {refused.status_code}, {refused.headers['www-authenticate']}")
     expect(refused.status_code == 401, "the extended card is guarded")
-    tell("   ... with one, yes; and it is signed as well")
+    tell("   With a token it is served, and it is signed too")
     token = Path("token").read_text().strip()
     answer = httpx.get(url, headers={"Authorization": f"Bearer {token}"})
     public = httpx.get(f"{address}/.well-known/agent-card.json").json()
@@ -98,19 +104,19 @@ def ask_for_the_extended_card(address: str) -> None:
     Path("received-extended.json").write_bytes(answer.content)
     policy = Policy.from_jwks(Path("jwks.json").read_bytes())
     verify_card(answer.content, policy=policy, expect=Extended(Holder(), PARTNERS))
-    say("trusted as the extended card of the partners")
-    tell("   and nobody takes it for the public card")
+    say("verified in Python: trusted as the extended card of the partners")
+    tell("   It does not pass for the public card")
     cardsign("verify", "received-extended.json", "--jwks", "jwks.json", status=1, only=REFUSAL)
 
 
 def attack(address: str) -> None:
     """Somebody between Weather Desk and its peer changes the card."""
     card: dict[str, Any] = httpx.get(f"{address}/.well-known/agent-card.json").json()
-    tell("5. An attacker deletes the authentication requirement")
+    tell("5. An attacker deletes the login requirement from the card")
     del card["securityRequirements"]
     Path("no-login.json").write_text(json.dumps(card))
     cardsign("verify", "no-login.json", "--jwks", "jwks.json", status=1, only=REFUSAL)
-    tell("6. Another one changes a single byte")
+    tell("6. An attacker changes one byte of the agent's URL")
     changed = Path("weather.json").read_bytes().replace(b"weather.example", b"weathen.example", 1)
     Path("one-byte.json").write_bytes(changed)
     cardsign("verify", "one-byte.json", "--jwks", "jwks.json", status=1, only=REFUSAL)
@@ -118,13 +124,13 @@ def attack(address: str) -> None:
 
 def let_the_official_sdk_verify() -> None:
     """The same card under the A2A project's own Python SDK, if it is installed."""
-    tell("7. The official a2a-sdk verifies the same card")
+    tell("7. The official a2a-sdk verifies the same three cards")
     try:
         from a2a.client.card_resolver import parse_agent_card
         from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
         from jwt import PyJWK
     except ImportError:
-        say("It is not installed. To see this step: pip install 'cardsign[a2a]'")
+        say("Left out: a2a-sdk is not installed here. To see it: pip install 'cardsign[a2a]'")
         return
     keys = {key["kid"]: PyJWK(key) for key in json.loads(Path("jwks.json").read_text())["keys"]}
     verifier = create_signature_verifier(lambda kid, jku: keys[str(kid)], ["ES256"])
@@ -136,7 +142,7 @@ def let_the_official_sdk_verify() -> None:
             verdict = "refused"
         say(f"a2a-sdk: {verdict:<9} {name}")
         expect(verdict == "refused" if name == "one-byte.json" else verdict == "accepted", name)
-    say("It does not notice the deleted requirement: its payload never held it.")
+    say("a2a-sdk accepts the card without the login requirement: its signature never covered it.")
 
 
 if __name__ == "__main__":

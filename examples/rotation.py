@@ -1,6 +1,6 @@
 """The second half of the demo: a peer's keys change, one is stolen, and nobody is deceived.
 
-All caches are said to forget at once (``[timeline]`` all 0), so that a rotation that takes days
+All caches are assumed to forget at once (``[timeline]`` all 0), so that a rotation that takes days
 elsewhere takes seconds here.
 """
 
@@ -47,11 +47,11 @@ def keys_that_change(issuer: Path, peer: Path, card: Path) -> None:
                 enrol(address, digest)
             old_key = rotate(address)
             with within(peer):
-                tell("11. The peer follows, from one keyset statement to the next")
+                tell("11. The peer verifies again, and follows to the new keyset by itself")
                 cardsign("verify", address, LOOPBACK, only=VERDICT, said="keyset 1.2")
             revoke(address, old_key)
             with within(peer):
-                tell("13. The peer trusts the live card, and refuses what the thief may show it")
+                tell("13. The peer trusts the live card, and refuses one by the stolen key")
                 cardsign("verify", address, LOOPBACK, only=VERDICT)
                 shutil.copy(issuer / "before.json", "stolen-key.json")
                 stolen = ("verify", "stolen-key.json", "--issuer", "harbour")
@@ -60,11 +60,11 @@ def keys_that_change(issuer: Path, peer: Path, card: Path) -> None:
 
 def set_up(address: str, card: Path) -> str:
     """What Harbour Office does once; gives the digest of its keyset, to be told to its peers."""
-    tell("8. Harbour Office sets up keys that can change, and says each day what is current")
+    tell("8. Another issuer, Harbour Office, sets up keys that can change")
     cardsign("init", "--issuer", address, "--no-recovery", only=("cardsign: wrote",))
     with Path("cardsign.toml").open("a") as settings:
         settings.write(AT_ONCE)
-    say("cardsign.toml: all of [timeline] is 0 seconds, so that nobody waits for caches here")
+    say("In cardsign.toml all waits for caches are set to 0 seconds, for this demo only")
     Path("card.json").write_text(card.read_text().replace("https://harbour.example", address))
     cardsign("sign", "card.json", "-o", "signed.json")
     cardsign("release", "renew", "--card", "signed.json", only=("cardsign: release",))
@@ -75,19 +75,19 @@ def set_up(address: str, card: Path) -> str:
 
 def enrol(address: str, digest: str) -> None:
     """What a peer does once; from then on `verify` is all."""
-    tell("9. A peer enrols it by its keyset statement, and verifies the live card")
-    say("Harbour Office told the digest of its keyset by telephone; any other keyset is refused")
+    tell("9. A peer enrols Harbour Office, and verifies its live card")
+    say("It heard the digest of the keyset by telephone. Any other keyset is refused")
     cardsign("trust", "add", address, "--name", "harbour", "--digest", digest, LOOPBACK)
     cardsign("verify", address, LOOPBACK, only=VERDICT, said="keyset 1.1")
 
 
 def rotate(address: str) -> str:
     """The root lists a new card key, it is published, then it signs; gives the old one's kid."""
-    tell("10. Harbour Office gets a new card key: its root lists it, then it signs")
+    tell("10. Harbour Office changes its card key: the root lists the new key, then it signs")
     old_key = active_card_key()
     shutil.copy("signed.json", "before.json")
     cardsign("keys", "rotate", only=("cardsign: made",))
-    digest = cardsign("keyset", "draft", only=("+", "cardsign: wrote")).strip()
+    digest = cardsign("keyset", "draft").strip()
     cardsign("keyset", "sign", "keyset-1.2.json", "--digest", digest, only=("cardsign:",))
     cardsign("keyset", "publish", "keyset-1.2.json", only=("cardsign: keyset", "cardsign: release"))
     cardsign(*PUBLISH)
@@ -100,7 +100,7 @@ def rotate(address: str) -> str:
 
 def revoke(address: str, kid: str) -> None:
     """The old key was stolen: its revocation goes out with a release, which no root has to sign."""
-    tell("12. The old key was stolen. Harbour Office revokes it, with its release key alone")
+    tell("12. The old key was stolen. Harbour Office revokes it; no root key is needed for that")
     revoking = ("keys", "revoke", "--yes", "--reason", "compromised", "--", kid)
     cardsign(*revoking, only=("cardsign:",))
     cardsign("release", "renew", only=("cardsign: release",))

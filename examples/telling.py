@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
+from cardsign.cli import run_words
+
 console = Console(highlight=False, soft_wrap=True)
 
-#: What of a verdict is worth a second look where it is about time, and where about a changed card.
+#: The lines of a verdict that matter where it is about time, and where about a changed card.
 VERDICT = ("trusted:", "untrusted:", "current", "statements", "key.revoked")
 REFUSAL = ("untrusted:", "invalid:", "integrity", "authorised", "sig.bad", "extended.")
+#: Stands for lines that are not shown.
+CUT = "[...]"
 
 
 def tell(sentence: str) -> None:
@@ -34,6 +39,18 @@ def expect(condition: bool, what: str) -> None:
         raise SystemExit(f"demo: this should have held: {what}")
 
 
+class _Stream(io.BytesIO):
+    """One of the two streams of a command; what it gets goes to a common one too, in order."""
+
+    def __init__(self, both: io.BytesIO) -> None:
+        super().__init__()
+        self.both = both
+
+    def write(self, data: bytes, /) -> int:  # type: ignore[override]
+        self.both.write(data)
+        return super().write(data)
+
+
 def cardsign(
     *arguments: str,
     status: int = 0,
@@ -41,30 +58,53 @@ def cardsign(
     said: str = "",
     quiet: bool = False,
 ) -> str:
-    """Run the command as a user would, show it, and insist on its exit status.
+    """Run the command, show it and what it prints, and insist on its exit status.
+
+    It runs in this process, which spares the start of Python for each command.
 
     Args:
         arguments: What is typed after ``cardsign``.
         status: The exit status that the story wants.
-        only: Show only the lines of the answer that begin with one of these; None: all.
+        only: Show only the lines that begin with one of these, and a mark for the rest; None: all.
         said: What must stand somewhere in the answer.
         quiet: Show not even the command.
 
     Returns:
         What it printed on stdout.
     """
-    result = subprocess.run(
-        [sys.executable, "-m", "cardsign", *arguments], capture_output=True, text=True, check=False
-    )
-    answer = result.stderr + result.stdout
-    as_told = result.returncode == status and said in answer
+    both = io.BytesIO()
+    out, err = _Stream(both), _Stream(both)
+    stdin, sys.stdin = sys.stdin, io.StringIO()
+    try:
+        with (
+            redirect_stdout(io.TextIOWrapper(out, encoding="utf-8", write_through=True)),
+            redirect_stderr(io.TextIOWrapper(err, encoding="utf-8", write_through=True)),
+        ):
+            ended = run_words(list(arguments))
+            sys.stdout.flush()
+            sys.stderr.flush()
+            answer, printed = both.getvalue().decode(), out.getvalue().decode()
+    finally:
+        sys.stdin = stdin
+    as_told = ended == status and said in answer
     if not quiet:
         show_command(*arguments)
-        for line in answer.splitlines():
-            if only is None or not as_told or line.strip().startswith(only):
-                say(line)
-    expect(as_told, f"exit status {status}, not {result.returncode}, and the answer says {said!r}")
-    return result.stdout
+        for line in shown(answer.splitlines(), only if as_told else None):
+            say(line)
+    expect(as_told, f"exit status {status}, not {ended}, and the answer says {said!r}: {answer}")
+    return printed
+
+
+def shown(lines: list[str], only: tuple[str, ...] | None) -> Iterator[str]:
+    """The lines that begin with one of the words; one mark in place of those between."""
+    cut = False
+    for line in lines:
+        if only is None or line.strip().startswith(only):
+            yield line
+            cut = False
+        elif not cut:
+            yield CUT
+            cut = True
 
 
 def show_command(*arguments: str) -> None:

@@ -17,6 +17,7 @@ A comment ``<!-- setup`` holds commands that the reader need not see. A block be
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -325,3 +326,17 @@ def test_a_true_block_passes(folder: Path) -> None:
 def test_an_untrue_block_is_seen(text: str, folder: Path) -> None:
     """What is shown and does not happen fails."""
     assert first_difference(text, folder) != ""
+
+
+def test_the_demo_marks_what_it_cuts(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One mark for each run of lines that are left out; nothing is left out unmarked."""
+    monkeypatch.syspath_prepend(str(root / "examples"))
+    shown = importlib.import_module("telling").shown
+    lines = ["trusted: x", "  a", "  b", "  current yes", "  c"]
+    assert list(shown(lines, None)) == lines
+    assert list(shown(lines, ("trusted:", "current"))) == [
+        "trusted: x",
+        "[...]",
+        "  current yes",
+        "[...]",
+    ]
