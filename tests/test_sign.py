@@ -533,6 +533,19 @@ def test_a_foreign_signature_that_its_known_key_fails_is_dropped(
     assert headers(json.loads(signing.document)) == [("alice", "JOSE")]
     assert noted(signing) == ["sign.foreign_dropped"]
     assert signing.notes[0].path == "/signatures/0"
+    assert signing.notes[0].message.endswith("was dropped because it does not fit the card")
+
+
+def test_a_foreign_signature_that_its_known_key_cannot_check_is_dropped(
+    alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """Its header names an algorithm of which the known key is not."""
+    card = under_header(PORTABLE, bob, {"alg": "RS256", "kid": "bob"}, profile="served-as-is")
+
+    signing = sign(card, alice, known_keys=JwkSet.of([bob.public]))
+
+    assert headers(json.loads(signing.document)) == [("alice", "JOSE")]
+    assert noted(signing) == ["sign.foreign_dropped"]
 
 
 def test_foreign_signatures_go_on_request(alice: PrivateKey, bob: PrivateKey) -> None:
@@ -544,6 +557,7 @@ def test_foreign_signatures_go_on_request(alice: PrivateKey, bob: PrivateKey) ->
 
     assert headers(json.loads(signing.document)) == [("alice", "JOSE")]
     assert noted(signing) == ["sign.foreign_dropped", "sign.foreign_dropped"]
+    assert signing.notes[0].message.endswith("was dropped as asked")
 
 
 UNREADABLE: dict[str, Any] = {
@@ -682,6 +696,14 @@ def test_what_is_no_good_card_is_not_signed(
 
     assert isinstance(found, CardRefused)
     assert (found.code, found.path) == (code, path)
+
+
+def test_what_is_lacking_is_named(alice: PrivateKey) -> None:
+    """A card without name and interface is told of the name first."""
+    nameless, nowhere = without(PORTABLE, "/name"), without(PORTABLE, "/supportedInterfaces")
+
+    assert "lacks a name" in refusal(dump(nameless), Counting(alice)).message
+    assert "lacks any interface or url" in refusal(dump(nowhere), Counting(alice)).message
 
 
 @pytest.mark.parametrize(("card", "code", "path"), FORCIBLE.values(), ids=FORCIBLE)
@@ -851,3 +873,27 @@ def test_what_does_not_verify_when_read_again_is_refused(alice: PrivateKey) -> N
     with pytest.raises(SigningRefused) as refused:
         check_as_an_outsider(dump({**card, "x-added": 1}), [alice])
     assert refused.value.code == "sign.self_check"
+
+
+def test_what_force_signed_passes_with_force_alone(alice: PrivateKey) -> None:
+    """Force excuses what makes a card untrusted, and never a member that nobody signed."""
+    forced = json.loads(sign(without(PORTABLE, "/supportedInterfaces"), alice, force=True).document)
+
+    check_as_an_outsider(dump(forced), [alice], force=True)
+    for card, force in ((forced, False), ({**forced, "x-added": 1}, True)):
+        with pytest.raises(SigningRefused):
+            check_as_an_outsider(dump(card), [alice], force=force)
+
+
+@pytest.mark.parametrize(
+    ("extra", "more"), [(2, ""), (3, " and 1 more"), (4, " and 2 more")], ids=str
+)
+def test_at_most_five_things_that_a_signature_leaves_open_are_named(
+    extra: int, more: str, alice: PrivateKey
+) -> None:
+    """LAX alone leaves three of them open."""
+    card = {**LAX, **{f"x-{at}": 1 for at in range(extra)}}
+    note = next(n for n in sign(card, alice).notes if n.code == "sign.compat_lossy")
+
+    assert note.message.count("/") - note.message.count("a2a-js/sdk") == 5
+    assert f"{more}, and would not notice" in note.message
