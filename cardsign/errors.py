@@ -137,6 +137,9 @@ class LocalFault(CardsignError):
 
     exit_status = EXIT_LOCAL_FAULT
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.code, self.message), dict(self.__dict__)
+
 
 class UsageFault(LocalFault):
     """Options or arguments that are missing or contradict one another."""

@@ -346,6 +346,8 @@ _TABLE: Final = (
     ("call.not_installed", "The library that calls agents is not installed.",
      "pip install 'cardsign[a2a]'"),
     # --- local faults -------------------------------------------------------------------
+    ("internal.ended", "The process that verified this card ended before it had a verdict.",
+     "Verify the card alone; with too little memory, use fewer jobs (-j)."),
     ("internal.bug", "cardsign has a bug and stopped.",
      "Please report it; set CARDSIGN_DEBUG=1 to see where it happened."),
     ("usage.invalid", "The command line cannot be understood.", "See --help."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from cardsign.batch import subject_by_origin
 from cardsign.card.canonical import ProfileName
 from cardsign.card.document import Card
 from cardsign.cli.arguments import STDIO, option_group, read_input
@@ -200,7 +201,27 @@ class Outcome:
 
 def weightiest(outcomes: Iterable[Outcome]) -> int:
     """The exit status of all of them: 2 beats 1 beats 3 beats 0."""
-    return max((one.exit_status for one in outcomes), key=_WEIGHT.index, default=EXIT_OK)
+    return heaviest(one.exit_status for one in outcomes)
+
+
+def heaviest(statuses: Iterable[int]) -> int:
+    """The exit status of several: 2 beats 1 beats 3 beats 0."""
+    return max(statuses, key=_WEIGHT.index, default=EXIT_OK)
+
+
+_OUTCOMES: Final = {
+    EXIT_OK: "trusted",
+    EXIT_NOT_TRUSTED: "not trusted",
+    EXIT_NO_VERDICT: "without a verdict",
+    EXIT_LOCAL_FAULT: "not verified because of a fault here",
+}
+
+
+def summary(statuses: Sequence[int], of: str = "") -> str:
+    """How many cards came to what, in one line."""
+    counts = ((statuses.count(status), words) for status, words in _OUTCOMES.items())
+    said = ", ".join(f"{count:,} {words}" for count, words in counts if count)
+    return f"{len(statuses):,} card{'' if len(statuses) == 1 else 's'}{of}: {said}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,8 +343,13 @@ class Inquiry:
         )
         return self._explained(report)
 
-    def examine_file(self, name: str) -> Outcome:
+    def examine_file(self, name: str, *, by_origin: bool = False) -> Outcome:
         """What came of one file, which may be a bundle; ``-`` is standard input.
+
+        Args:
+            name: The file.
+            by_origin: Where no subject is named, it is the issuer that the policy trusts for the
+                origin of the card's first interface.
 
         Raises:
             LocalFault: As :meth:`examine`; a file that cannot be read is part of the outcome.
@@ -335,6 +361,8 @@ class Inquiry:
             return Outcome(name, self.without_card(refusal, name, subject))
         except LocalFault as fault:
             return Outcome(name, _or_a_host(fault, name))
+        if by_origin and subject is None:
+            subject = subject_by_origin(received.untrusted_card, self.policy)
         report = self.examine(received.untrusted_card, subject, received.evidence)
         return Outcome(received.name, report, received.untrusted_file)
 

@@ -58,9 +58,14 @@ def as_named(text: str) -> str:
 
 def say(line: str) -> None:
     """One line of talk, on stderr, unless ``--quiet`` is given."""
-    context = click.get_current_context(silent=True)
-    if context is None or not context.meta.get(QUIET):
+    if not is_quiet():
         _tell(as_named(line))
+
+
+def is_quiet() -> bool:
+    """Whether ``--quiet`` was given to the command that runs now."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
 
 
 def _tell(line: str) -> None:

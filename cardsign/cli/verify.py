@@ -6,10 +6,13 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 import click
 
+from cardsign.batch import in_processes
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
@@ -20,15 +23,21 @@ from cardsign.cli.inquiry import (
     Named,
     Outcome,
     Received,
+    heaviest,
     is_url,
     loopback_option,
+    summary,
     weightiest,
 )
 from cardsign.cli.policy import accept_option, raise_lock, statements_option, trust_options
-from cardsign.cli.talk import complain, print_json, say
+from cardsign.cli.progress import Progress
+from cardsign.cli.talk import complain, is_quiet, print_json, safe, say
 from cardsign.cli.views import render_verdict
 from cardsign.errors import BundleRefused, LocalFault, UsageFault
+from cardsign.reasons import Reason
+from cardsign.verify.report import Report
 
+MAX_JOBS: Final = 64  # processes
 FORMATS: Final = ("text", "json", "sarif", "junit")
 
 
@@ -144,7 +153,7 @@ output_options: Final = option_group(
         "cardsign verify https://agents.example.com --trust trust.toml"
     )
 )
-@click.argument("cards", nargs=-1, required=True, metavar="CARD|URL...")
+@click.argument("cards", nargs=-1, required=True, metavar="CARD|DIR|URL...")
 @named_options
 @click.option(
     "--extended",
@@ -152,15 +161,25 @@ output_options: Final = option_group(
     help="Verify this extended card beside its public CARD; with --audience.",
 )
 @click.option("--audience", metavar="ID", help="For whom the extended card must be.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, MAX_JOBS),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Verify several cards in so many processes.",
+)
 @output_options
 def verify(
     cards: tuple[str, ...],
     named: Named,
     extended: str | None,
     audience: str | None,
+    jobs: int,
     to: OutputOptions,
 ) -> int:
-    """Verify each CARD (a file, '-' for stdin) or URL, and say why or why not.
+    """Verify each CARD (a file, '-' for stdin), URL, or *.json of a DIR, and say why or why not.
 
     Whose card it should be is said by --issuer, --origin or --jwks; a URL is its own subject.
     A URL without a path is asked for /.well-known/agent-card.json, then for the legacy path; the
@@ -170,11 +189,18 @@ def verify(
     With --json one object is printed for each card, with the card's name as `input`; several
     are JSON Lines. Where a fault of this machine kept a card from being read, the object has an
     `error` instead of a verdict. Exit status: 0 trusted, 1 not trusted, 2 a fault of this
-    machine, 3 no verdict; the weightiest of several. A fault of policy or memory ends the
-    command before anything is printed.
+    machine, 3 no verdict; the weightiest of several.
+
+    Each of several files may be of another issuer: where none is named, it is the one that the
+    policy trusts for the origin of the card's first interface, and the verdict names it.
+    Of several cards each result is printed as it is reached, a trusted one in one line, with
+    --quiet not at all; a summary follows on stderr. What happens to one hides no other.
     """
+    cards = tuple(_expanded(cards))
     _check_together(cards, extended, audience, to)
     inquiry = Inquiry.prepare(named)
+    if len(cards) > 1:
+        return _verify_many(inquiry, cards, jobs, to)
     if extended is not None and audience is not None:
         outcomes = list(_beside(inquiry, cards[0], extended, audience))
     else:
@@ -192,7 +218,64 @@ def verify(
     return weightiest(outcomes)
 
 
+def _verify_many(inquiry: Inquiry, cards: tuple[str, ...], jobs: int, to: OutputOptions) -> int:
+    """Verify several cards, each printed as it is done where the format allows that."""
+    policy, streams = inquiry.unnamed_policy, to.format in ("text", "json")
+    if to.format != "text" and policy:
+        say(f"judged {policy}")
+    statuses: list[int] = []
+    kept: list[Outcome] = []
+    said: set[Reason] = set()
+    results = in_processes(
+        partial(_judged, inquiry, by_origin=True), cards, 1 if STDIO in cards else jobs
+    )
+    with Progress(len(cards), "cards") as progress:
+        for name, result in zip(cards, results, strict=True):
+            one = result if isinstance(result, Outcome) else Outcome(name, result)
+            statuses.append(one.exit_status)
+            with progress.paused():
+                if isinstance(one.result, LocalFault):
+                    one.result.path = one.result.path or name
+                    if one.reasons[0] not in said:  # the same fault keeps many cards from a verdict
+                        complain(one.result)
+                    said.add(one.reasons[0])
+                if not streams:
+                    kept.append(one)
+                elif to.format == "json":
+                    print_json(one.to_json(), indent=None)
+                elif not isinstance(one.result, LocalFault):
+                    _print_one_of_many(one.name, one.result, policy)
+    if inquiry.loaded is not None and inquiry.named.at is None:
+        raise_lock(inquiry.loaded, inquiry.memory)
+    if kept:
+        _PRINTERS[to.format](kept, False, policy)
+    say(summary(statuses))
+    return heaviest(statuses)
+
+
+def _print_one_of_many(name: str, report: Report, policy: str) -> None:
+    """A trusted card in one line, and none with ``--quiet``; any other in full."""
+    text = render_verdict(name, report, policy)
+    if report.verdict != "trusted":
+        click.echo(text)
+    elif not is_quiet():
+        issuer = f" ({safe(report.issuer)})" if report.issuer else ""
+        click.echo(text.partition("\n")[0] + issuer)
+
+
 # ------------------------------------------------------------------ options
+
+
+def _expanded(cards: tuple[str, ...]) -> Iterator[str]:
+    """The cards, with the *.json of a folder and below in its place."""
+    for name in cards:
+        if name == STDIO or is_url(name) or not Path(name).is_dir():
+            yield name
+            continue
+        found = sorted(str(path) for path in Path(name).rglob("*.json") if path.is_file())
+        if not found:
+            raise UsageFault("usage.invalid", "the folder holds no *.json", path=name)
+        yield from found
 
 
 def _check_together(
@@ -230,12 +313,12 @@ def _is_file(name: str | None, output: str) -> bool:
 # ------------------------------------------------------------------ cards
 
 
-def _judged(inquiry: Inquiry, name: str) -> Outcome:
+def _judged(inquiry: Inquiry, name: str, *, by_origin: bool = False) -> Outcome:
     """What came of one card; a card that cannot be read hides no other one."""
     if is_url(name):
         met = inquiry.meet(name)
         return Outcome(met.url, met.report, met.untrusted_card)
-    return inquiry.examine_file(name)
+    return inquiry.examine_file(name, by_origin=by_origin)
 
 
 def _beside(inquiry: Inquiry, public: str, extended: str, audience: str) -> Iterator[Outcome]:

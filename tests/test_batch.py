@@ -1,0 +1,180 @@
+"""Many cards: one verdict for each; what happens to one hides no other."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cardsign import batch
+from cardsign.batch import in_processes, in_threads, subject_by_origin, verify_many
+from cardsign.errors import FileFault, LocalFault, UsageFault
+from cardsign.jose import JwkSet, PrivateKey
+from cardsign.trust import Enrolment, Issuer, KeysAnchor, Policy
+from cardsign.urls import parse_place
+from cardsign.verify import Report
+from tests.support import PORTABLE, signed
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+KEYS = {name: PrivateKey.generate("ES256") for name in ("north", "south")}
+
+
+def card_of(name: str) -> dict[str, object]:
+    """A card whose one interface is at an issuer's origin."""
+    url = f"https://{name}.example/a2a"
+    return json.loads(json.dumps(PORTABLE).replace("https://tides.example/a2a", url))  # type: ignore[no-any-return]
+
+
+def policy_of(names: Iterable[str]) -> Policy:
+    """A policy that trusts issuers at their own origins, by one key each."""
+    return Policy(
+        tuple(
+            Enrolment(
+                name=name,
+                places=(parse_place(f"https://{name}.example"),),
+                anchor=KeysAnchor(JwkSet.of([KEYS[name].public])),
+                freshness="waived",
+            )
+            for name in names
+        )
+    )
+
+
+@pytest.fixture
+def cards(tmp_path: Path) -> list[Path]:
+    """Cards of two issuers, an unsigned one, one that is no JSON, and a file that is not there."""
+    made = {
+        "north.json": json.dumps(signed(card_of("north"), KEYS["north"])).encode(),
+        "south.json": json.dumps(signed(card_of("south"), KEYS["south"])).encode(),
+        "unsigned.json": json.dumps(card_of("north")).encode(),
+        "broken.json": b"{",
+    }
+    for name, data in made.items():
+        (tmp_path / name).write_bytes(data)
+    return [tmp_path / name for name in (*made, "absent.json")]
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 8])
+def test_each_file_gets_its_verdict_in_the_order_given(cards: list[Path], jobs: int) -> None:
+    """By the issuer whose origin holds its interface; however many processes there are."""
+    found = list(verify_many(cards, policy=policy_of(KEYS), now=NOW, jobs=jobs))
+
+    assert [one.path for one in found] == cards
+    *verdicts, absent = [one.result for one in found]
+    assert isinstance(absent, FileFault)
+    assert absent.code == "file.not_found"
+    assert [one.verdict for one in verdicts if isinstance(one, Report)] == [
+        *("trusted", "trusted", "untrusted", "invalid")
+    ]
+    assert [one.issuer for one in verdicts[:3] if isinstance(one, Report)] == [
+        *("north", "south", "north")
+    ]
+
+
+def test_a_card_of_somebody_who_is_not_trusted_is_not_trusted(cards: list[Path]) -> None:
+    """Its origin belongs to nobody in the policy."""
+    (north, south, *_) = verify_many(cards, policy=policy_of(["north"]), now=NOW)
+
+    assert isinstance(north.result, Report)
+    assert north.result.verdict == "trusted"
+    assert isinstance(south.result, Report)
+    assert south.result.verdict != "trusted"
+
+
+def test_an_expected_issuer_beats_what_a_card_says_of_itself(cards: list[Path]) -> None:
+    """Whoever asks for the card of one issuer is not given another's."""
+    _, south, *_ = verify_many(cards, policy=policy_of(KEYS), now=NOW, expect=Issuer("north"))
+
+    assert isinstance(south.result, Report)
+    assert south.result.verdict != "trusted"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"{", b"{}", json.dumps({**PORTABLE, "supportedInterfaces": [{"url": 7}]}).encode()],
+    ids=["no JSON", "no interface", "no URL"],
+)
+def test_a_file_without_an_interface_has_no_subject(data: bytes) -> None:
+    """Nothing about it raises."""
+    assert subject_by_origin(data, policy_of(KEYS)) is None
+
+
+# What a task may do to its process; every one must be defined here for a worker to find it.
+
+
+def _task(word: str) -> str:
+    match word:
+        case "crash":
+            raise ZeroDivisionError("oh")
+        case "fault":
+            raise UsageFault("usage.invalid", "no", path="here", hint="Do this.")
+        case "memory":
+            return str(len(bytearray(8 * batch.WORKER_MEMORY)))
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            os._exit(0)
+    return word.upper()
+
+
+ENDS = {
+    "crash": "internal.bug",
+    "fault": "usage.invalid",
+    "memory": "internal.ended",
+    "killed": "internal.ended",
+    "exit": "internal.ended",
+}
+
+
+@pytest.mark.parametrize(("word", "code"), ENDS.items(), ids=ENDS)
+def test_what_ends_one_task_ends_no_other(word: str, code: str) -> None:
+    """A worker that is gone is replaced, as often as it takes."""
+    words = ["a", word, "b", word, word, "c", word, "d"]
+
+    found = list(in_processes(_task, words, 2))
+
+    assert [one for one in found if isinstance(one, str)] == ["A", "B", "C", "D"]
+    faults = [one for one in found if isinstance(one, LocalFault)]
+    assert [fault.code for fault in faults] == [code] * 4
+    if word == "fault":
+        assert [(fault.path, fault.hint) for fault in faults] == [("here", "Do this.")] * 4
+    assert [isinstance(one, str) for one in found] == [one != word for one in words]
+
+
+@pytest.mark.parametrize("word", ["crash", "fault"])
+def test_in_one_process_a_crash_ends_no_other_task_either(word: str) -> None:
+    """Without workers nothing is different."""
+    found = list(in_processes(_task, ["a", word, "b"], 1))
+
+    assert (found[0], found[2]) == ("A", "B")
+    assert isinstance(found[1], LocalFault)
+
+
+def test_many_more_tasks_than_workers_come_back_in_order() -> None:
+    """More than may wait for an earlier one, too."""
+    words = [f"w{number}" for number in range(300)]
+    assert list(in_processes(_task, words, 3)) == [word.upper() for word in words]
+
+
+def test_a_reader_who_stops_early_leaves_no_process() -> None:
+    """The workers end with the iterator."""
+    results = in_processes(_task, ["a", "b", "c"], 2)
+    assert next(results) == "A"
+    results.close()  # type: ignore[attr-defined]
+    assert multiprocessing.active_children() == []
+
+
+def test_threads_yield_each_task_with_its_result_or_fault() -> None:
+    """A crash hides nothing."""
+    done = dict(in_threads(_task, ["a", "crash", "b"], 2))
+
+    crash = done.pop("crash")
+    assert done == {"a": "A", "b": "B"}
+    assert isinstance(crash, LocalFault)
+    assert crash.code == "internal.bug"
