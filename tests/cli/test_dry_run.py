@@ -138,17 +138,6 @@ def test_what_is_final_is_not_done_unasked(issuer: Cardsign, words: tuple[str, .
     assert files() == before
 
 
-def test_a_key_that_is_revoked_twice_for_one_reason_is_no_error(issuer: Cardsign) -> None:
-    """For another reason it is."""
-    words = ("keys", "revoke", "--yes", kid(issuer, "card"), "--reason")
-    well(issuer(*words, "ceased"))
-
-    again = well(issuer(*words, "ceased"))
-
-    assert "nothing changed" in again.err
-    assert issuer(*words, "compromised").status == 2
-
-
 #: Commands that print, or write only the file that their user names.
 READ_ONLY = {
     *("canonicalize", "verify", "fetch", "call", "bundle", "inspect", "explain", "lint", "serve"),
