@@ -43,6 +43,7 @@ from cardsign.keys.stores.address import DatabaseUrl
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.opening import StorePlace, is_taken
+from cardsign.statements.words import digest_words
 
 _FILE = click.Path(path_type=Path)
 
@@ -232,7 +233,12 @@ def _made_json(made: NewIssuer) -> dict[str, Any]:
     return {
         "kid": made.kids["card"],
         "keys": made.kids,
-        "keyset": {"epoch": 1, "version": 1, "digest": made.keyset.digest},
+        "keyset": {
+            "epoch": 1,
+            "version": 1,
+            "digest": made.keyset.digest,
+            "words": digest_words(made.keyset.digest),
+        },
         **({"recovery": made.recovery_text.decode()} if made.recovery_text else {}),
     }
 
@@ -277,3 +283,4 @@ def _say_custody(made: NewIssuer, full: FullOptions, keystore: StorePlace) -> No
     if made.keyset is not None:
         say("tell your verifiers the digest of keyset 1.1, over a channel that they trust:")
         say(f"  {made.keyset.digest}")
+        say(f"  or as words: {digest_words(made.keyset.digest)}")

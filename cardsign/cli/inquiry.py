@@ -18,7 +18,6 @@ from cardsign.card.canonical import ProfileName
 from cardsign.card.document import Card
 from cardsign.cli.arguments import STDIO, option_group, read_input
 from cardsign.cli.policy import (
-    LoadedPolicy,
     TrustOptions,
     accept_option,
     raise_lock,
@@ -42,6 +41,7 @@ from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.reasons import Reason
 from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
+from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import (
     ACCEPTED,
     Accept,
@@ -274,7 +274,7 @@ class Inquiry:
     memory: IssuerStates
     evidence: Evidence
     untrusted_jwks: bytes | None
-    loaded: LoadedPolicy | None
+    loaded: PolicyFile | None
     _discoverers: dict[str, Discoverer] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -294,7 +294,7 @@ class Inquiry:
                 return cls(named, _pinning(jwks, named), NO_STATES, NO_EVIDENCE, None, None)
         loaded = named.trust.load()
         if loaded is not None and named.issuer is not None:
-            loaded.enrolment(named.issuer)
+            loaded.issuer(named.issuer)
         return cls(
             named,
             loaded.policy if loaded else Policy(),

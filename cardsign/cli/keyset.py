@@ -53,6 +53,7 @@ from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.members import HOLDER
+from cardsign.statements.words import digest_words
 
 DRAFT_HELP: Final = "Where the draft goes [default: keyset-EPOCH.VERSION.json]."
 
@@ -434,6 +435,7 @@ def show(file: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
     number = f"keyset {shown.number} of {safe(statement.issuer)}"
     click.echo(f"{number}, believed until {day(statement.exp)}")
     click.echo(f"digest {statement.digest}")
+    click.echo(f"words  {digest_words(statement.digest)}")
     for change in differences(None, statement)[1:]:
         click.echo(f"  {whole(change.text)}")
     for line in signing_lines(shown):

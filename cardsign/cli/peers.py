@@ -16,7 +16,7 @@ import click
 from cardsign.cli.arguments import json_option
 from cardsign.cli.commands import command, group
 from cardsign.cli.inquiry import Outcome, loopback_option, make_asker, weightiest
-from cardsign.cli.policy import LoadedPolicy, TrustOptions, edit_options, raise_lock, trust_options
+from cardsign.cli.policy import TrustOptions, edit_options, raise_lock, trust_options
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import day, kind_of
 from cardsign.errors import (
@@ -28,6 +28,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.reasons import Reason
+from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import Enrolment
 from cardsign.trust.resolve import Outlook, outlook
 from cardsign.trust.state import IssuerState
@@ -100,7 +101,7 @@ def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
     or cannot be read. Optional peers change nothing of it.
     """
     loaded = trust.needed()
-    chosen = [loaded.enrolment(name) for name in dict.fromkeys(names)]
+    chosen = [loaded.issuer(name) for name in dict.fromkeys(names)]
     now = datetime.now(UTC)
     found = [_seen(loaded, trust, one, now) for one in chosen or loaded.policy.enrolments]
     if as_json:
@@ -113,7 +114,7 @@ def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
     return max((one.exit_status for one in found), default=EXIT_OK)
 
 
-def _seen(loaded: LoadedPolicy, trust: TrustOptions, enrolment: Enrolment, now: datetime) -> _Seen:
+def _seen(loaded: PolicyFile, trust: TrustOptions, enrolment: Enrolment, now: datetime) -> _Seen:
     try:
         known = trust.stored.recall(enrolment)
     except StateFault as fault:  # what is wrong with a memory is part of the answer
@@ -263,9 +264,9 @@ def verify(
     return EXIT_NOT_TRUSTED if alarmed and status != EXIT_LOCAL_FAULT else status
 
 
-def _checks(loaded: LoadedPolicy, names: tuple[str, ...]) -> list[_Check]:
+def _checks(loaded: PolicyFile, names: tuple[str, ...]) -> list[_Check]:
     """What there is to look at; nothing at all would be a check that cannot fail."""
-    chosen = [loaded.enrolment(name) for name in dict.fromkeys(names)]
+    chosen = [loaded.issuer(name) for name in dict.fromkeys(names)]
     enrolments = chosen or list(loaded.policy.enrolments)
     checks = [(one, url) for one in enrolments for url in one.cards]
     without = [one.name for one in enrolments if not one.cards]

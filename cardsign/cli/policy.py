@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -14,8 +14,9 @@ from cardsign.cli.arguments import option_group
 from cardsign.cli.talk import safe, say
 from cardsign.errors import FileMissing, LocalFault, UsageFault
 from cardsign.trust.bundle import read_statements
-from cardsign.trust.lock import POLICY_FILE, RollbackFloor, lock_of, raise_floors, read_lock
-from cardsign.trust.policy import ACCEPTED, Enrolment, Policy
+from cardsign.trust.disk import PolicyFile
+from cardsign.trust.lock import POLICY_FILE, lock_of
+from cardsign.trust.policy import ACCEPTED
 from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerStates
 from cardsign.trust.statements import Evidence
 
@@ -23,51 +24,6 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 VARIABLE: Final = "CARDSIGN_TRUST"
 _FOLDER: Final = "cardsign"  # below the XDG folders
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedPolicy:
-    """A policy, and where it stands.
-
-    Attributes:
-        policy: What it says.
-        path: The file.
-        floors: The lock beside it, by issuer.
-        text: The file's text, for naming the line that decides.
-        was_found_here: Nobody named it: it lies in the working directory, which may be a
-            stranger's. It cannot begin a first contact by itself.
-    """
-
-    policy: Policy
-    path: Path
-    floors: Mapping[str, RollbackFloor]
-    text: str
-    was_found_here: bool = False
-
-    @property
-    def unnamed(self) -> str:
-        """What a verdict says first of a policy that nobody named; empty for one that was."""
-        return f"by ./{POLICY_FILE}, found in this folder" if self.was_found_here else ""
-
-    @property
-    def identity(self) -> str:
-        """What issuer state is bound to."""
-        from cardsign.trust.policyfile import identity_of
-
-        return identity_of(self.path)
-
-    def enrolment(self, name: str) -> Enrolment:
-        """The enrolment of that name.
-
-        Raises:
-            UsageFault: ``policy.unknown_issuer``.
-        """
-        found = next((one for one in self.policy.enrolments if one.name == name), None)
-        if found is None:
-            raise UsageFault(
-                "policy.unknown_issuer", f"nobody is enrolled as {name!r}", path=str(self.path)
-            )
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +52,7 @@ class TrustOptions:
         candidates = (Path(POLICY_FILE), _xdg("CONFIG", ".config") / POLICY_FILE)
         return next((path for path in candidates if path.exists()), None)
 
-    def load(self) -> LoadedPolicy | None:
+    def load(self) -> PolicyFile | None:
         """Read the policy and its lock; None where none is named and none is found.
 
         Raises:
@@ -112,22 +68,14 @@ class TrustOptions:
         found_here = not named and path == Path(POLICY_FILE)
         if found_here:
             _refuse_links_out_of_here(path)
-        from cardsign.trust.policyfile import (  # needs pydantic, which --jwks does not
-            identity_of,
-            read_policy,
-        )
-
         try:
-            policy, text = read_policy(path, is_own=not found_here)
+            return PolicyFile.read(path, was_found_here=found_here)
         except FileMissing as fault:
             raise UsageFault(
                 "policy.not_found", "there is no such policy file", path=str(path)
             ) from fault
-        floors = read_lock(lock_of(path))
-        policy = policy.known_as(identity_of(path), floors)
-        return LoadedPolicy(policy, path, floors, text, found_here)
 
-    def needed(self) -> LoadedPolicy:
+    def needed(self) -> PolicyFile:
         """Read the policy of a command that is about one.
 
         Raises:
@@ -144,22 +92,20 @@ class TrustOptions:
             )
         return loaded
 
-    def extensible(self) -> LoadedPolicy:
+    def extensible(self) -> PolicyFile:
         """Read the policy of a command that adds to one; where there is none yet, an empty one.
 
         Raises:
             UsageFault, FileFault: As :meth:`load`.
         """
-        from cardsign.trust.policyedit import EMPTY_POLICY
-
-        return self.load() or LoadedPolicy(Policy(), Path(POLICY_FILE), {}, EMPTY_POLICY, True)
+        return self.load() or PolicyFile.begun(Path(POLICY_FILE), was_found_here=True)
 
     @property
     def stored(self) -> DirectoryStates:
         """The issuer states on this machine's disk."""
         return DirectoryStates(self.state_dir or _xdg("STATE", ".local/state"))
 
-    def states(self, loaded: LoadedPolicy | None) -> IssuerStates:
+    def states(self, loaded: PolicyFile | None) -> IssuerStates:
         """The issuer states that a verdict under this policy rests on.
 
         Raises:
@@ -231,30 +177,19 @@ def supplied_statements(paths: Iterable[Path]) -> Evidence:
     return read_statements(paths, lambda line: say(safe(line, limit=400)))
 
 
-def raise_lock(loaded: LoadedPolicy, states: IssuerStates) -> None:
-    """Write to the lock how far keyset statements were followed (threat 2), and say so.
+def raise_lock(file: PolicyFile, states: IssuerStates) -> None:
+    """Raise the lock beside a policy, and say so.
 
-    Only of issuers whom it names already, and by statements that were verified here; issuer state
-    holds everything besides. A lock that cannot be written takes no verdict away, nor does the
-    state of somebody who was not asked about.
+    A lock that cannot be written takes no verdict away, nor does the state of an issuer that
+    nobody asked about.
     """
-    if not isinstance(states, DirectoryStates):
-        return
     try:
-        risen = {}
-        for name, floor in loaded.floors.items():
-            state = states.find(loaded.identity, name)
-            if state is None or state.keyset is None:
-                continue
-            if floor.keyset is None or floor.keyset < state.keyset.id:
-                risen[name] = replace(state.as_floor(), release=None)
-        if risen:
-            raise_floors(lock_of(loaded.path), risen)
+        raised = file.raise_lock(states)
     except LocalFault as fault:
-        say(f"trust.lock was not brought up to date: {fault}")
+        say(f"{lock_of(file.path)} was not brought up to date: {fault}")
         return
-    for name in risen:
-        say(f"trust.lock holds a newer keyset statement of {name}; commit it")
+    for name in raised:
+        say(f"{lock_of(file.path)} holds a newer keyset statement of {name}; commit it")
 
 
 def _refuse_links_out_of_here(path: Path) -> None:

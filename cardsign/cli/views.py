@@ -12,6 +12,7 @@ from cardsign.cli.talk import safe, say
 from cardsign.reasons import Reason, hint_for
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
+from cardsign.statements.words import digest_words
 from cardsign.trust.lock import RollbackFloor
 from cardsign.trust.policy import Anchor, Enrolment
 from cardsign.trust.state import IssuerState
@@ -321,6 +322,7 @@ def pin_json(keyset: KeysetStatement) -> dict[str, Any]:
         "epoch": keyset.epoch,
         "version": keyset.version,
         "digest": keyset.digest,
+        "words": digest_words(keyset.digest),
         "exp": keyset.exp,
         "root": {
             "threshold": keyset.root.threshold,
@@ -337,6 +339,7 @@ def keyset_lines(keyset: KeysetStatement) -> Iterator[str]:
     yield f"issuer      {safe(keyset.issuer)}"
     yield f"keyset      {keyset.epoch}.{keyset.version}, until {day(keyset.exp)}"
     yield f"digest      {keyset.digest}"
+    yield f"words       {digest_words(keyset.digest)}"
     for key in keyset.root.keys:
         yield f"root key    {key.public.thumbprint}  {key.holder}"
     holders = len({key.holder for key in keyset.root.keys})

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from cardsign.statements.succession import check_first as check_first
     from cardsign.statements.succession import check_recovery as check_recovery
     from cardsign.statements.succession import check_successor as check_successor
+    from cardsign.statements.words import digest_words as digest_words
+    from cardsign.statements.words import read_words as read_words
 
 _NAMES = {
     "envelope": (
@@ -70,5 +72,6 @@ _NAMES = {
     ),
     "signing": "add_signature sign_statement",
     "succession": "RootPin check_first check_recovery check_successor",
+    "words": "digest_words read_words",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -11,8 +11,19 @@ if TYPE_CHECKING:
     from cardsign.trust.bundle import read_bundle as read_bundle
     from cardsign.trust.bundle import read_statements as read_statements
     from cardsign.trust.bundle import write_bundle as write_bundle
+    from cardsign.trust.disk import PolicyFile as PolicyFile
+    from cardsign.trust.enroll import Proposal as Proposal
+    from cardsign.trust.enroll import add_issuer as add_issuer
+    from cardsign.trust.enroll import begin_states as begin_states
+    from cardsign.trust.enroll import check_told as check_told
+    from cardsign.trust.enroll import move_pin as move_pin
     from cardsign.trust.enroll import newest_keyset as newest_keyset
     from cardsign.trust.enroll import newest_release as newest_release
+    from cardsign.trust.enroll import propose_first_contact as propose_first_contact
+    from cardsign.trust.enroll import propose_jwks_url as propose_jwks_url
+    from cardsign.trust.enroll import propose_keys as propose_keys
+    from cardsign.trust.enroll import propose_keyset as propose_keyset
+    from cardsign.trust.enroll import propose_published as propose_published
     from cardsign.trust.lock import ISSUER_NAME as ISSUER_NAME
     from cardsign.trust.lock import LOCK_FORMAT as LOCK_FORMAT
     from cardsign.trust.lock import POLICY_FILE as POLICY_FILE
@@ -25,6 +36,10 @@ if TYPE_CHECKING:
     from cardsign.trust.lock import raise_floors as raise_floors
     from cardsign.trust.lock import read_lock as read_lock
     from cardsign.trust.lock import remove_floor as remove_floor
+    from cardsign.trust.partners import Likeness as Likeness
+    from cardsign.trust.partners import ListedAgent as ListedAgent
+    from cardsign.trust.partners import look_at as look_at
+    from cardsign.trust.partners import read_agents as read_agents
     from cardsign.trust.policy import ACCEPTED as ACCEPTED
     from cardsign.trust.policy import MAX_CARDS as MAX_CARDS
     from cardsign.trust.policy import MAX_SKEW as MAX_SKEW
@@ -95,11 +110,16 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "bundle": "BUNDLE_FORMAT MAX_BUNDLE_BYTES is_bundle read_bundle read_statements write_bundle",
-    "enroll": "newest_keyset newest_release",
+    "disk": "PolicyFile",
+    "enroll": (
+        "Proposal add_issuer begin_states check_told move_pin newest_keyset newest_release "
+        "propose_first_contact propose_jwks_url propose_keys propose_keyset propose_published"
+    ),
     "lock": (
         "ISSUER_NAME LOCK_FORMAT POLICY_FILE ReleaseFloor RollbackFloor editing floor_to_json "
         "lock_of raise_floor raise_floors read_lock remove_floor"
     ),
+    "partners": "Likeness ListedAgent look_at read_agents",
     "policy": (
         "ACCEPTED Accept Anchor AtOrigin CardUrl Enrolment Expectation Extended Holder Issuer "
         "JwksAnchor KeysAnchor KeysetAnchor Limits MAX_CARDS MAX_SKEW Policy PublicSubject "

@@ -1,19 +1,68 @@
-"""Enrolling an issuer by statements that its verifier has in hand, and compares elsewhere.
+"""Adding a trusted issuer: the anchor that is proposed, its comparison, and what is written.
 
-Unlike evidence, which a stranger sends, these are handed over on purpose: one that does not fit
-is refused, not passed over.
+Unlike statements that come with a card, those of an anchor are handed over on purpose: one that
+does not fit is refused, not passed over. Nothing but a comparison over another channel shows that
+a first statement is genuine, so :func:`add_issuer` lets the caller compare before it writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from operator import attrgetter
+from typing import Any
 
+from cardsign.errors import Unavailable, UsageFault
+from cardsign.files import write_atomic
+from cardsign.jose.jwks import JwkSet
 from cardsign.statements.envelope import check_past
 from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.members import HOLDER
 from cardsign.statements.release import ReleaseStatement, check_release
 from cardsign.statements.succession import RootPin, check_first, check_recovery, check_successor
+from cardsign.statements.words import digest_words, read_words
+from cardsign.trust.disk import PolicyFile
+from cardsign.trust.lock import ISSUER_NAME, lock_of, raise_floors
+from cardsign.trust.policy import (
+    Anchor,
+    Enrolment,
+    JwksAnchor,
+    KeysAnchor,
+    KeysetAnchor,
+    Limits,
+    TofuAnchor,
+)
+from cardsign.trust.policyedit import anchored, edit_policy, plus, with_anchor, with_issuer
+from cardsign.trust.policyfile import check_jwks_url, parse_policy
+from cardsign.trust.refresh import Fetcher, refresh_issuer
+from cardsign.trust.resolve import resolve_issuer
+from cardsign.trust.state import DirectoryStates, IssuerState
+from cardsign.trust.statements import Evidence
+from cardsign.urls import Origin, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An anchor for a new issuer, and the statements on which it rests.
+
+    Attributes:
+        anchor: What would be trusted beforehand.
+        keyset: The keyset statement that it pins, if any.
+        release: A release statement under it, if any.
+        warnings: What a person should know before saying yes.
+    """
+
+    anchor: Anchor
+    keyset: KeysetStatement | None = None
+    release: ReleaseStatement | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def shows_freshness(self) -> bool:
+        """Whether revocation and rollback can be seen with this anchor."""
+        return isinstance(self.anchor, KeysetAnchor)
 
 
 def newest_keyset(
@@ -66,3 +115,337 @@ def newest_release(
         check_past(release, now, skew)
         held = release
     return held
+
+
+def propose_keyset(
+    keyset: KeysetStatement, release: ReleaseStatement | None, *, roots: bool, now: datetime
+) -> Proposal:
+    """Pin a keyset statement, or with `roots` its root set."""
+    pin = RootPin.of(keyset.root) if roots else keyset.id
+    warnings = tuple(
+        f"the {kind} statement has expired; ask for a newer one"
+        for kind, statement in (("keyset", keyset), ("release", release))
+        if statement is not None and now.timestamp() >= statement.exp
+    )
+    return Proposal(KeysetAnchor(pin, keyset.issuer), keyset, release, warnings)
+
+
+def propose_published(
+    origin: Origin, fetch: Fetcher, *, limits: Limits, roots: bool, now: datetime
+) -> Proposal:
+    """Pin the newest keyset statement that an origin publishes now.
+
+    Whether it is genuine, a person has to say.
+
+    Raises:
+        Unavailable: ``trust.no_keys``: it publishes none that could be pinned.
+    """
+    brought = refresh_issuer(limits, None, None, fetch, home=str(origin), now=now)
+    stranger = Enrolment("stranger", TofuAnchor(), (Place(origin),))
+    state = IssuerState.begin(stranger)
+    trust = resolve_issuer(stranger, limits, brought.evidence, state, now=now)
+    if trust.keyset is None:
+        why = next((reason.message for reason in (*brought.reasons, *trust.notes)), "")
+        raise Unavailable(
+            "trust.no_keys",
+            f"{origin} publishes no keyset statement that could be pinned" + (why and f": {why}"),
+            hint="Add it by keys instead: --jwks FILE, --jwks-url URL or --tofu. None of them "
+            "shows revocation.",
+        )
+    proposal = propose_keyset(trust.keyset, trust.release, roots=roots, now=now)
+    found = dict.fromkeys((*brought.reasons, *trust.notes))
+    told = (
+        f"{one.code}: {one.message}"
+        for one in found
+        if one.code != "trust.tofu_first"  # which is what the user asked for
+    )
+    return Proposal(proposal.anchor, proposal.keyset, proposal.release, (*proposal.warnings, *told))
+
+
+def propose_keys(jwks: JwkSet, holders: Mapping[str, str]) -> Proposal:
+    """Pin the keys of a set.
+
+    Args:
+        jwks: The keys.
+        holders: Who holds the key of a kid.
+
+    Raises:
+        UsageFault: ``jwks.malformed``: there is no key; ``usage.conflict``: a holder of no key, or
+            with no name.
+    """
+    if not jwks.keys:
+        raise UsageFault("jwks.malformed", "the set holds no key to pin")
+    for kid, holder in holders.items():
+        if jwks.find(kid) is None or not HOLDER.fullmatch(holder):
+            kids = ", ".join(key.kid for key in jwks.keys)
+            raise UsageFault(
+                "usage.conflict",
+                f"--holder '{kid}={holder}' is not KID=NAME with a kid of the set and a name of "
+                "a-z, 0-9, '.', '_', '@' and '-'",
+                hint=f"The kids are {kids}.",
+            )
+    skipped = tuple(f"the key {one.kid!r} was left out: {one.message}" for one in jwks.skipped)
+    return Proposal(KeysAnchor(JwkSet.of(jwks.keys), dict(holders)), warnings=skipped)
+
+
+def propose_jwks_url(url: str) -> Proposal:
+    """Believe whatever key set a URL answers.
+
+    Raises:
+        CardRefused: It is no URL from which keys may be taken.
+    """
+    check_jwks_url(url)
+    return Proposal(JwksAnchor(url))
+
+
+def propose_first_contact() -> Proposal:
+    """Believe whatever the origin shows at first contact."""
+    unmet = "whoever answers the first cardsign verify URL is believed from then on"
+    return Proposal(TofuAnchor(), warnings=(unmet,))
+
+
+def check_told(keyset: KeysetStatement, *, digest: str | None, words: str | None) -> None:
+    """Compare a keyset statement with what its issuer said over another channel (E14).
+
+    Args:
+        keyset: The statement that would be pinned.
+        digest: Its digest in hex, as the issuer said it; None if it was not said.
+        words: Its words, likewise (:func:`cardsign.statements.words.digest_words`).
+
+    Raises:
+        UsageFault: ``trust.digest_differs``; ``usage.invalid``: they are no words of a digest.
+    """
+    if digest is not None and digest.strip().lower() != keyset.digest:
+        raise UsageFault(
+            "trust.digest_differs",
+            f"the keyset has the digest {keyset.digest}, and you were told {digest.strip()[:80]}",
+        )
+    if words is not None and read_words(words) != (found := digest_words(keyset.digest)):
+        raise UsageFault(
+            "trust.digest_differs",
+            f'the keyset has the words "{found}", and you were told other ones',
+        )
+
+
+def check_new_name(file: PolicyFile, name: str) -> None:
+    """Refuse a name that no new issuer can have.
+
+    Raises:
+        UsageFault: ``usage.conflict``.
+    """
+    if not ISSUER_NAME.fullmatch(name):
+        raise UsageFault(
+            "usage.conflict",
+            f"{name!r} is no name for an issuer; expected 1 to 64 of a-z, 0-9, '.', '_' and '-', "
+            "a letter or digit first",
+        )
+    if any(one.name == name for one in file.policy.enrolments):
+        raise UsageFault(
+            "usage.conflict",
+            f"the policy has an issuer {name!r} already",
+            path=str(file.path),
+            hint=f"To move its pin: cardsign trust pin {name}. To give it another anchor: "
+            f"cardsign trust remove {name} first.",
+        )
+
+
+def entry_text(members: Mapping[str, Any], proposal: Proposal) -> str:
+    """The new entry as it would stand in `trust.toml`."""
+    return with_issuer("", members, proposal.anchor).lstrip()
+
+
+def add_issuer(
+    file: PolicyFile,
+    members: Mapping[str, Any],
+    proposal: Proposal,
+    states: DirectoryStates,
+    *,
+    compare: Callable[[], None] = lambda: None,
+    dry_run: bool = False,
+) -> tuple[str, ...]:
+    """Add an issuer to a policy: check, compare, then write.
+
+    State and lock are written before the policy: without it they mean nothing. Where there is no
+    policy yet, one is begun.
+
+    Args:
+        file: The policy.
+        members: The members of the new ``[[issuer]]``, without its anchor.
+        proposal: Its anchor.
+        states: Where issuers are remembered.
+        compare: Raises where a person does not agree; nothing was written before.
+        dry_run: Check everything and write nothing.
+
+    Returns:
+        What a person should know besides the proposal's warnings.
+
+    Raises:
+        UsageFault: ``policy.malformed``, ``policy.not_own``, ``usage.conflict``; and what
+            `compare` raises.
+        StateFault: As for :meth:`cardsign.trust.state.DirectoryStates.begin`; ``state.busy``.
+        FileFault: Something cannot be written.
+    """
+    check_new_name(file, str(members["name"]))
+    anchor = proposal.anchor
+    new = parse_policy(with_issuer("format = 1\n", members, anchor), source="(the new entry)")
+    is_own = not file.was_found_here
+    parse_policy(with_issuer(file.text, members, anchor), source=str(file.path), is_own=is_own)
+    compare()
+    (issuer,) = new.known_as(file.identity).enrolments
+    state = IssuerState.begin(issuer, proposal.keyset, proposal.release)
+    before = states.find(issuer.policy, issuer.name)
+    if dry_run:
+        return () if before is None else (_said_of(before, issuer),)
+    states.begin(issuer, state)
+    raise_floors(lock_of(file.path), {issuer.name: state.as_floor()})
+    if not file.path.exists():
+        write_atomic(file.path, file.text.encode())
+    edit_policy(
+        file.path,
+        lambda text: with_issuer(text, members, anchor),
+        lambda policy: plus(policy, new),
+    )
+    return () if before is None else (_said_of(before, issuer),)
+
+
+def _said_of(before: IssuerState, issuer: Enrolment) -> str:
+    """What goes on to hold of an issuer that is remembered from before."""
+    said = f"{issuer.name} is remembered from before, and what is remembered goes on to hold"
+    if isinstance(issuer.anchor, TofuAnchor):
+        met = before.first_contact
+        said += ": the first contact "
+        if met is not None:
+            said += f"was made with {met}"
+        else:
+            said += "was made with bare keys" if before.jwks is not None else "is still to be made"
+    return f"{said}; to begin anew: cardsign trust known forget {issuer.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class MovedPin:
+    """What came of moving a pin.
+
+    Attributes:
+        keyset: The newest keyset statement, which is pinned now.
+        changed: Whether the policy said otherwise before.
+        notes: What was noticed about the statements that were handed over.
+    """
+
+    keyset: KeysetStatement
+    changed: bool
+    notes: tuple[str, ...]
+
+
+def move_pin(
+    file: PolicyFile,
+    name: str,
+    supplied: Evidence,
+    states: DirectoryStates,
+    *,
+    now: datetime,
+    dry_run: bool = False,
+) -> MovedPin:
+    """Move an issuer's pin to the newest keyset statement that follows lawfully from it.
+
+    The lock is raised with it. A `tofu` anchor becomes a `keyset` anchor.
+
+    Args:
+        file: The policy.
+        name: Of the issuer.
+        supplied: Statements that lead on from the one remembered.
+        states: Where issuers are remembered.
+        now: Aware.
+        dry_run: Check everything and write nothing.
+
+    Raises:
+        UsageFault: ``usage.conflict``: the anchor is no keyset; ``trust.no_keys``: none is known;
+            or why the statements are not believed.
+        StateFault, FileFault: State, lock or policy cannot be read or written.
+    """
+    issuer = file.issuer(name)
+    if not isinstance(issuer.anchor, KeysetAnchor | TofuAnchor):
+        raise UsageFault(
+            "usage.conflict",
+            f"the anchor of {name!r} is no keyset, so there is no pin to move",
+            path=str(file.path),
+            hint=f"Pin its keyset statement: cardsign trust remove {name}, then cardsign trust "
+            f"add {name} --origin ORIGIN --keyset FILE.",
+        )
+    with states.of(issuer) as state:
+        found = resolve_issuer(
+            issuer,
+            file.policy.limits,
+            supplied,
+            state,
+            now=now,
+            keep=(lambda _: None) if dry_run else partial(states.keep, issuer),
+        )
+    for reason in found.blocks[:1]:
+        raise UsageFault(reason.code, reason.message, hint=reason.hint)
+    if found.keyset is None or found.state is None:
+        raise UsageFault(
+            "trust.no_keys",
+            f"no keyset statement of {name!r} is remembered",
+            hint="Name the statements: --keyset FILE.",
+        )
+    anchor = _moved(issuer.anchor, found.keyset)
+    changed = anchor != issuer.anchor
+    if changed and not dry_run:
+        edit_policy(
+            file.path,
+            lambda text: with_anchor(text, name, anchor),
+            lambda policy: anchored(policy, name, anchor),
+        )
+    if not dry_run:
+        raise_floors(lock_of(file.path), {name: found.state.as_floor()})
+    notes = tuple(f"{note.code}: {note.message}" for note in found.notes)
+    return MovedPin(found.keyset, changed, notes)
+
+
+def _moved(anchor: KeysetAnchor | TofuAnchor, keyset: KeysetStatement) -> Anchor:
+    if isinstance(anchor, TofuAnchor):
+        return KeysetAnchor(keyset.id, keyset.issuer)
+    if isinstance(anchor.pin, RootPin):
+        return KeysetAnchor(RootPin.of(keyset.root), anchor.issuer)
+    return KeysetAnchor(keyset.id, anchor.issuer)
+
+
+def begin_states(
+    file: PolicyFile,
+    states: DirectoryStates,
+    *,
+    ask: Callable[[str], None],
+    dry_run: bool = False,
+) -> list[str]:
+    """Begin the state of a policy's issuers where it is missing; what is there stays.
+
+    Under changed origins, what the same keyset vouches for is taken over.
+
+    Args:
+        file: The policy.
+        states: Where issuers are remembered.
+        ask: Raises where a person does not agree that a policy which was only found begins a
+            first contact; it is told with whom.
+        dry_run: Write nothing.
+
+    Returns:
+        The issuers whose state was begun.
+
+    Raises:
+        StateFault, FileFault: State cannot be read or written; and what `ask` raises.
+    """
+    issuers = file.policy.enrolments
+    missing = [one for one in issuers if states.find(file.identity, one.name) is None]
+    met = [one for one in missing if isinstance(one.anchor, TofuAnchor)]
+    if met and file.was_found_here:
+        ask(", ".join(str(place) for one in met for place in one.places or ()))
+    begun = []
+    for issuer in issuers:
+        if dry_run:
+            begun += [issuer.name] if issuer in missing else []
+        elif issuer in missing:
+            states.begin(issuer, IssuerState.begin(issuer))
+            begun.append(issuer.name)
+        elif states.adopt(issuer):
+            begun.append(issuer.name)
+    return begun

@@ -453,7 +453,7 @@ def test_what_lists_no_card_cannot_be_checked(cardsign: Cardsign, tides: bytes) 
     """A check that looks at nothing must not pass."""
     cardsign("trust", "init")
     assert "policy.no_cards" in cardsign("peers", "verify").err
-    add(cardsign, "tides", "--origin", HOME, "--jwks-url", f"{HOME}/keys.json")
+    add(cardsign, "tides", "--origin", f"{HOME}/agents/", "--jwks-url", f"{HOME}/keys.json")
     ended = cardsign("peers", "verify")
     assert (ended.status, "policy.no_cards" in ended.err) == (2, True)
     assert "policy.unknown_issuer" in cardsign("peers", "verify", "nobody").err

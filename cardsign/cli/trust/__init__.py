@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import click
@@ -12,7 +11,6 @@ from cardsign.cli.arguments import json_option
 from cardsign.cli.commands import command, group
 from cardsign.cli.dry_run import dry_run_option, is_dry_run, to_change
 from cardsign.cli.policy import (
-    LoadedPolicy,
     TrustOptions,
     edit_options,
     policy_options,
@@ -20,7 +18,7 @@ from cardsign.cli.policy import (
     supplied_statements,
 )
 from cardsign.cli.talk import ask_first, print_json, safe, say
-from cardsign.cli.trust.add import add
+from cardsign.cli.trust.add import add, import_
 from cardsign.cli.trust.test import test
 from cardsign.cli.views import (
     enrolment_json,
@@ -33,22 +31,17 @@ from cardsign.cli.views import (
     state_json,
     state_lines,
 )
-from cardsign.errors import FileFault, StateFault, UsageFault
+from cardsign.errors import FileFault, StateFault
 from cardsign.files import write_atomic
-from cardsign.statements.keyset import KeysetStatement
-from cardsign.statements.succession import RootPin
-from cardsign.trust.lock import POLICY_FILE, floor_to_json, lock_of, raise_floors, remove_floor
-from cardsign.trust.policy import Anchor, Enrolment, KeysetAnchor, TofuAnchor
+from cardsign.trust.enroll import begin_states, move_pin
+from cardsign.trust.lock import POLICY_FILE, floor_to_json, lock_of, remove_floor
 from cardsign.trust.policyedit import (
     EMPTY_POLICY,
-    anchored,
     edit_policy,
     minus,
-    with_anchor,
     without_issuer,
 )
 from cardsign.trust.policyfile import identity_of
-from cardsign.trust.resolve import resolve_issuer
 from cardsign.trust.state import DirectoryStates, IssuerState
 
 # ``cardsign trust known``: what this user's memory holds, whatever the policy says now.
@@ -168,73 +161,18 @@ def pin(
     That is the one in memory, or one to which the statements of --keyset lead. The lock is
     raised with it. A `tofu` anchor becomes a `keyset` anchor.
     """
-    loaded = trust.needed()
-    enrolment = loaded.enrolment(name)
-    if not isinstance(enrolment.anchor, KeysetAnchor | TofuAnchor):
-        raise UsageFault(
-            "usage.conflict",
-            f"the anchor of {name!r} is no keyset, so there is no pin to move",
-            path=str(loaded.path),
-            hint="Enrol the issuer by its keyset statement: cardsign trust remove, then add.",
-        )
     now = datetime.now(UTC)
-    newest, remembered = _newest(loaded, enrolment, keysets, trust, now)
-    anchor = _moved(enrolment.anchor, newest)
-    changed = anchor != enrolment.anchor
-    if changed and not is_dry_run():
-        edit_policy(
-            loaded.path,
-            lambda text: with_anchor(text, name, anchor),
-            lambda policy: anchored(policy, name, anchor),
-        )
-    if not is_dry_run():
-        raise_floors(lock_of(loaded.path), {name: remembered.as_floor()})
+    supplied = supplied_statements(keysets)
+    moved = move_pin(trust.needed(), name, supplied, trust.stored, now=now, dry_run=is_dry_run())
+    newest, changed = moved.keyset, moved.changed
+    for note in moved.notes if keysets else ():
+        say(safe(note, limit=300))
     say_if_old(newest, now)
     if as_json:
         print_json({"name": name, "changed": changed, "keyset": pin_json(newest)})
         return
     click.echo("\n".join(keyset_lines(newest)))
     say(f"moved the pin of {name} to the statement above" if changed else "the pin is the newest")
-
-
-def _newest(
-    loaded: LoadedPolicy,
-    enrolment: Enrolment,
-    keysets: tuple[Path, ...],
-    trust: TrustOptions,
-    now: datetime,
-) -> tuple[KeysetStatement, IssuerState]:
-    """The statement to pin, and what is remembered once it has been reached."""
-    evidence, states = supplied_statements(keysets), trust.stored
-    with states.of(enrolment) as state:
-        found = resolve_issuer(
-            enrolment,
-            loaded.policy.limits,
-            evidence,
-            state,
-            now=now,
-            keep=(lambda _: None) if is_dry_run() else partial(states.keep, enrolment),
-        )
-    for reason in found.blocks[:1]:
-        raise UsageFault(reason.code, reason.message, hint=reason.hint)
-    if found.keyset is None or found.state is None:
-        raise UsageFault(
-            "trust.no_keys",
-            f"no keyset statement of {enrolment.name!r} is remembered",
-            hint="Name the statements: --keyset FILE.",
-        )
-    if keysets:
-        for note in found.notes:
-            say(f"{note.code}: {safe(note.message, limit=300)}")
-    return found.keyset, found.state
-
-
-def _moved(anchor: KeysetAnchor | TofuAnchor, keyset: KeysetStatement) -> Anchor:
-    if isinstance(anchor, TofuAnchor):
-        return KeysetAnchor(keyset.id, keyset.issuer)
-    if isinstance(anchor.pin, RootPin):
-        return KeysetAnchor(RootPin.of(keyset.root), anchor.issuer)
-    return KeysetAnchor(keyset.id, anchor.issuer)
 
 
 @group("trust")
@@ -247,6 +185,7 @@ def trust_commands() -> None:
 
 
 trust_commands.add_command(add)
+trust_commands.add_command(import_)
 trust_commands.add_command(pin)
 trust_commands.add_command(test)
 trust_commands.add_command(known)
@@ -277,7 +216,16 @@ def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
             raise FileFault("file.unwritable", "its directory does not exist", path=str(path))
         write_atomic(to_change(path), EMPTY_POLICY.encode())
     else:
-        begun = _begin(trust.needed(), trust.stored, yes)
+        file = trust.needed()
+
+        def ask(places: str) -> None:
+            if not yes:
+                ask_first(
+                    f"{file.path}, which lies in this folder, would believe whoever answers first "
+                    f"at {safe(places, limit=300)}"
+                )
+
+        begun = begin_states(file, trust.stored, ask=ask, dry_run=is_dry_run())
     if as_json:
         print_json({"policy": str(path), "written": written, "begun": begun})
     elif written:
@@ -285,29 +233,6 @@ def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
         say("  next: cardsign trust add NAME --origin ORIGIN --keyset FILE")
     else:
         say(f"began the state of {', '.join(begun)}" if begun else "nothing was missing")
-
-
-def _begin(loaded: LoadedPolicy, states: DirectoryStates, yes: bool) -> list[str]:
-    missing = [
-        one for one in loaded.policy.enrolments if states.find(loaded.identity, one.name) is None
-    ]
-    met = [one for one in missing if isinstance(one.anchor, TofuAnchor)]
-    if met and loaded.was_found_here and not yes:
-        places = ", ".join(str(place) for one in met for place in one.places or ())
-        ask_first(
-            f"{loaded.path}, which lies in this folder, would believe whoever answers first at "
-            f"{safe(places, limit=300)}"
-        )
-    begun = []
-    for enrolment in loaded.policy.enrolments:
-        if is_dry_run():
-            begun += [enrolment.name] if enrolment in missing else []
-        elif enrolment in missing:
-            states.begin(enrolment, IssuerState.begin(enrolment))
-            begun.append(enrolment.name)
-        elif states.adopt(enrolment):
-            begun.append(enrolment.name)
-    return begun
 
 
 @trust_commands.command("list", short_help="List the issuers.", example="cardsign trust list")
@@ -335,7 +260,7 @@ def list_(trust: TrustOptions, as_json: bool) -> None:
 def show(name: str, trust: TrustOptions, as_json: bool) -> None:
     """Show what the policy says of NAME, the floors of the lock, and what is remembered."""
     loaded = trust.needed()
-    enrolment = loaded.enrolment(name)
+    enrolment = loaded.issuer(name)
     floor = loaded.floors.get(name)
     try:
         remembered, fault = trust.stored.recall(enrolment), None
@@ -373,7 +298,7 @@ def remove(name: str, forget: bool, trust: TrustOptions, as_json: bool) -> None:
     meanwhile; --forget gives that up. It counts only for the same anchor and origins.
     """
     loaded = trust.needed()
-    loaded.enrolment(name)
+    loaded.issuer(name)
     if is_dry_run():
         say(f"would remove {name} from {loaded.path}")
         return

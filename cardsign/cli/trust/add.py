@@ -1,229 +1,126 @@
-"""``cardsign trust add``: enrol one issuer by one anchor."""
+"""``cardsign trust add`` and ``import``: add trusted issuers to the policy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
+from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import json_option, option_group
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.inquiry import is_url, loopback_option, make_asker
-from cardsign.cli.policy import LoadedPolicy, TrustOptions, accept_option, edit_options
+from cardsign.cli.policy import TrustOptions, accept_option, edit_options
 from cardsign.cli.talk import ask_first, print_json, safe, say
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
-from cardsign.errors import Unavailable, UsageFault, of_the_user
-from cardsign.files import read_bytes, write_atomic
+from cardsign.errors import UsageFault, of_the_user
+from cardsign.files import read_bytes
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.statements.keyset import KeysetStatement, read_keyset
-from cardsign.statements.members import HOLDER
 from cardsign.statements.release import ReleaseStatement, read_release
-from cardsign.statements.succession import RootPin
-from cardsign.trust.enroll import newest_keyset, newest_release
-from cardsign.trust.lock import ISSUER_NAME, lock_of, raise_floors
-from cardsign.trust.policy import (
-    Accept,
-    Anchor,
-    Enrolment,
-    JwksAnchor,
-    KeysAnchor,
-    KeysetAnchor,
-    Limits,
-    TofuAnchor,
+from cardsign.trust.disk import PolicyFile
+from cardsign.trust.enroll import (
+    Proposal,
+    add_issuer,
+    check_new_name,
+    check_told,
+    entry_text,
+    newest_keyset,
+    newest_release,
+    propose_first_contact,
+    propose_jwks_url,
+    propose_keys,
+    propose_keyset,
+    propose_published,
 )
-from cardsign.trust.policyedit import edit_policy, plus, with_issuer
-from cardsign.trust.policyfile import check_jwks_url, parse_policy
-from cardsign.trust.refresh import refresh_issuer
-from cardsign.trust.resolve import resolve_issuer
-from cardsign.trust.state import DirectoryStates, IssuerState
-from cardsign.urls import Place, Url, parse_place, parse_url
+from cardsign.trust.partners import ListedAgent, look_at, read_agents
+from cardsign.trust.policy import Accept, Limits
+from cardsign.urls import Url, parse_place, parse_url
 
-# The one anchor of an enrolment, from what was handed over or was met at a URL.
-
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _Statement = TypeVar("_Statement", KeysetStatement, ReleaseStatement)
-_FILE = click.Path(path_type=Path)
+_FILE: Final = click.Path(path_type=Path)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """The anchor that was asked for, and what it rests on."""
+class AnchorOptions:
+    """What names the anchor: at most one kind of them.
 
-    anchor: Anchor
-    keyset: KeysetStatement | None = None
-    release: ReleaseStatement | None = None
-    warnings: list[str] = field(default_factory=list)
-
-
-def anchor_options(command: _Command) -> _Command:
-    """What names the anchor: at most one kind of them."""
-    for option in (
-        click.option(
-            "--holder",
-            "holders",
-            multiple=True,
-            metavar="KID=NAME",
-            help="Who holds a key of --jwks. May be repeated.",
-        ),
-        click.option("--tofu", is_flag=True, help="Keep what the first contact gives."),
-        click.option(
-            "--jwks-url", metavar="URL", help="Believe whatever key set is published there."
-        ),
-        click.option("--jwks", type=_FILE, metavar="FILE", help="Pin the keys of a JWK Set."),
-        click.option(
-            "--roots",
-            is_flag=True,
-            help="Pin the root set of --keyset or URL instead of the statement.",
-        ),
-        click.option(
-            "--release",
-            "releases",
-            multiple=True,
-            type=_FILE,
-            metavar="FILE",
-            help="A release statement under that keyset. May be repeated.",
-        ),
-        click.option(
-            "--keyset",
-            "keysets",
-            multiple=True,
-            type=_FILE,
-            metavar="FILE",
-            help="Pin a keyset statement: of several, which must follow one another, the newest.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def named_source(
-    met: Url | None,
-    *,
-    keysets: tuple[Path, ...],
-    releases: tuple[Path, ...],
-    roots: bool,
-    jwks: Path | None,
-    jwks_url: str | None,
-    tofu: bool,
-    holders: tuple[str, ...],
-    insecure_loopback_http: bool,
-    limits: Limits,
-    now: datetime,
-) -> Source:
-    """The anchor that the command line names; `met` is the URL of a peer to be met, if any.
-
-    Raises:
-        UsageFault: ``usage.conflict``, or what a file that was named is refused for.
-        Unavailable: ``trust.no_keys``: there is no keyset statement at the URL.
+    Attributes:
+        keysets: ``--keyset``.
+        releases: ``--release``.
+        roots: ``--roots``.
+        jwks: ``--jwks``.
+        jwks_url: ``--jwks-url``.
+        tofu: ``--tofu``.
+        holders: ``--holder``.
+        insecure_loopback_http: Ask this machine, and without TLS.
     """
-    skew = timedelta(seconds=limits.skew)
-    named = sum(map(bool, (keysets, jwks, jwks_url, tofu)))
-    if named > 1 or (named == 0 and met is None):
-        expected = "expected exactly one of --keyset, --jwks, --jwks-url and --tofu, or a URL"
-        raise UsageFault("usage.conflict", expected)
-    if (releases or (roots and named)) and not keysets:
-        raise UsageFault(
-            "usage.conflict", "--release goes with --keyset, --roots with --keyset or a URL"
-        )
-    if holders and jwks is None:
-        raise UsageFault("usage.conflict", "--holder goes with --jwks")
-    if keysets:
-        return _by_keyset(keysets, releases, roots, now, skew)
-    if jwks is not None:
-        return _by_keys(jwks, holders)
-    if jwks_url is not None:
-        with of_the_user("--jwks-url"):
-            check_jwks_url(jwks_url)
-        return Source(JwksAnchor(jwks_url))
-    if met is not None and not tofu:
-        return _by_meeting(met, roots, limits, now, insecure_loopback_http)
-    unmet = "whoever answers the first cardsign verify URL is believed from then on"
-    return Source(TofuAnchor(), warnings=[unmet])
 
+    keysets: tuple[Path, ...]
+    releases: tuple[Path, ...]
+    roots: bool
+    jwks: Path | None
+    jwks_url: str | None
+    tofu: bool
+    holders: tuple[str, ...]
+    insecure_loopback_http: bool
 
-def _by_keyset(
-    keysets: tuple[Path, ...],
-    releases: tuple[Path, ...],
-    roots: bool,
-    now: datetime,
-    skew: timedelta,
-) -> Source:
-    statements = [_read(path, read_keyset) for path in keysets]
-    with of_the_user("--keyset "):
-        keyset = newest_keyset(statements, now=now, skew=skew)
-    read = [_read(path, read_release) for path in releases]
-    with of_the_user("--release "):
-        release = newest_release(read, keyset, now=now, skew=skew)
-    return _pinned(keyset, release, roots, now)
+    @property
+    def named(self) -> int:
+        """How many anchors are named."""
+        return sum(map(bool, (self.keysets, self.jwks, self.jwks_url, self.tofu)))
 
+    def propose(self, url: Url | None, limits: Limits, now: datetime) -> Proposal:
+        """The anchor that is named, or what the origin of `url` publishes.
 
-def _by_meeting(
-    url: Url, roots: bool, limits: Limits, now: datetime, insecure_loopback_http: bool
-) -> Source:
-    """What the peer's own origin publishes now; whether it is genuine a person has to say."""
-    asker = make_asker(lambda: now, insecure_loopback_http)
-    home = str(url.origin)
-    brought = refresh_issuer(limits, None, None, asker.ask, home=home, now=now)
-    stranger = Enrolment("stranger", TofuAnchor(), (Place(url.origin),))
-    state = IssuerState.begin(stranger)
-    trust = resolve_issuer(stranger, limits, brought.evidence, state, now=now)
-    if trust.keyset is None:
-        why = next((reason.message for reason in (*brought.reasons, *trust.notes)), "")
-        raise Unavailable(
-            "trust.no_keys",
-            f"{home} publishes no keyset statement that could be pinned" + (why and f": {why}"),
-            hint="Enrol it by keys instead: --jwks FILE, --jwks-url URL or --tofu; "
-            "docs/concepts/trust.md says what that leaves open.",
-        )
-    source = _pinned(trust.keyset, trust.release, roots, now)
-    found = dict.fromkeys((*brought.reasons, *trust.notes))
-    source.warnings.extend(
-        f"{one.code}: {safe(one.message, limit=300)}"
-        for one in found
-        if one.code != "trust.tofu_first"  # which is what the user asked for
-    )
-    return source
-
-
-def _pinned(
-    keyset: KeysetStatement, release: ReleaseStatement | None, roots: bool, now: datetime
-) -> Source:
-    pin = RootPin.of(keyset.root) if roots else keyset.id
-    source = Source(KeysetAnchor(pin, keyset.issuer), keyset, release)
-    for kind, statement in (("keyset", keyset), ("release", release)):
-        if statement is not None and now.timestamp() >= statement.exp:
-            source.warnings.append(f"the {kind} statement has expired; ask for a newer one")
-    return source
-
-
-def _by_keys(path: Path, holders: tuple[str, ...]) -> Source:
-    with of_the_user(str(path)):
-        jwks = JwkSet.from_bytes(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
-    if not jwks.keys:
-        raise UsageFault("jwks.malformed", "the set holds no key to pin", path=str(path))
-    named = {}
-    for pair in holders:
-        kid, _, holder = pair.rpartition("=")
-        if jwks.find(kid) is None or not HOLDER.fullmatch(holder):
-            kids = ", ".join(key.kid for key in jwks.keys)
-            raise UsageFault(
-                "usage.conflict",
-                f"--holder {pair!r} is not KID=NAME with a kid of the set and a name of "
-                "a-z, 0-9, '.', '_', '@' and '-'",
-                hint=f"The kids are {kids}.",
+        Raises:
+            UsageFault: ``usage.conflict``, or what a file that was named is refused for.
+            Unavailable: ``trust.no_keys``: there is no keyset statement at the URL.
+        """
+        self._check(url)
+        if self.keysets:
+            return self._keyset(now, timedelta(seconds=limits.skew))
+        if self.jwks is not None:
+            with of_the_user(str(self.jwks)):
+                keys = JwkSet.from_bytes(read_bytes(self.jwks, max_bytes=MAX_JWKS_BYTES))
+            split = (pair.rpartition("=") for pair in self.holders)
+            return propose_keys(keys, {kid: holder for kid, _, holder in split})
+        if self.jwks_url is not None:
+            with of_the_user("--jwks-url"):
+                return propose_jwks_url(self.jwks_url)
+        if url is not None and not self.tofu:
+            asker = make_asker(lambda: now, self.insecure_loopback_http)
+            return propose_published(
+                url.origin, asker.ask, limits=limits, roots=self.roots, now=now
             )
-        named[kid] = holder
-    skipped = [f"the key {one.kid!r} was left out: {one.message}" for one in jwks.skipped]
-    return Source(KeysAnchor(JwkSet.of(jwks.keys), named), warnings=skipped)
+        return propose_first_contact()
+
+    def _check(self, url: Url | None) -> None:
+        if self.named > 1 or (self.named == 0 and url is None):
+            expected = "expected exactly one of --keyset, --jwks, --jwks-url and --tofu, or a URL"
+            raise UsageFault("usage.conflict", expected)
+        if (self.releases or (self.roots and self.named)) and not self.keysets:
+            raise UsageFault(
+                "usage.conflict", "--release goes with --keyset, --roots with --keyset or a URL"
+            )
+        if self.holders and self.jwks is None:
+            raise UsageFault("usage.conflict", "--holder goes with --jwks")
+
+    def _keyset(self, now: datetime, skew: timedelta) -> Proposal:
+        statements = [_read(path, read_keyset) for path in self.keysets]
+        with of_the_user("--keyset "):
+            keyset = newest_keyset(statements, now=now, skew=skew)
+        releases = [_read(path, read_release) for path in self.releases]
+        with of_the_user("--release "):
+            release = newest_release(releases, keyset, now=now, skew=skew)
+        return propose_keyset(keyset, release, roots=self.roots, now=now)
 
 
 def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
@@ -231,11 +128,51 @@ def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
         return read(read_bytes(path, max_bytes=MAX_STATEMENT_BYTES))
 
 
+_ANCHOR: Final = option_group(
+    AnchorOptions,
+    "source",
+    click.option(
+        "--keyset",
+        "keysets",
+        multiple=True,
+        type=_FILE,
+        metavar="FILE",
+        help="Pin a keyset statement: of several, which must follow one another, the newest.",
+    ),
+    click.option(
+        "--release",
+        "releases",
+        multiple=True,
+        type=_FILE,
+        metavar="FILE",
+        help="A release statement under that keyset. May be repeated.",
+    ),
+    click.option(
+        "--roots",
+        is_flag=True,
+        help="Pin the root set of --keyset or URL instead of the statement.",
+    ),
+    click.option("--jwks", type=_FILE, metavar="FILE", help="Pin the keys of a JWK Set."),
+    click.option("--jwks-url", metavar="URL", help="Believe whatever key set is published there."),
+    click.option("--tofu", is_flag=True, help="Keep what the first contact gives."),
+    click.option(
+        "--holder",
+        "holders",
+        multiple=True,
+        metavar="KID=NAME",
+        help="Who holds a key of --jwks. May be repeated.",
+    ),
+    loopback_option,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class EntryOptions:
-    """What a new entry of the policy says besides its name, origins, cards and anchor.
+    """What a new entry of the policy says besides its name and anchor.
 
     Attributes:
+        origins: ``--origin``.
+        cards: ``--card``.
         peer: ``--peer``.
         enforce: ``--enforce``.
         networks: ``--network``.
@@ -246,6 +183,8 @@ class EntryOptions:
         freshness: ``--freshness``.
     """
 
+    origins: tuple[str, ...]
+    cards: tuple[str, ...]
     peer: str | None
     enforce: str | None
     networks: tuple[str, ...]
@@ -265,6 +204,22 @@ class EntryOptions:
 _ENTRY: Final = option_group(
     EntryOptions,
     "entry",
+    click.option(
+        "--origin",
+        "origins",
+        multiple=True,
+        metavar="ORIGIN",
+        help="Where its cards and interfaces may stand: https://host, or https://host/path/ for "
+        "what lies below it. May be repeated [default: the URL's origin].",
+    ),
+    click.option(
+        "--card",
+        "cards",
+        multiple=True,
+        metavar="URL",
+        help="A card that `cardsign peers verify` looks at. May be repeated [default: the URL, or "
+        "the card of each origin].",
+    ),
     click.option(
         "--peer",
         type=click.Choice(["required", "optional"]),
@@ -302,7 +257,7 @@ _ENTRY: Final = option_group(
         "algorithms",
         multiple=True,
         type=click.Choice(tuple(ALGORITHMS)),
-        help="The algorithms that count, instead of ES256 and RS256. May be repeated.",
+        help="The only algorithms that count. May be repeated.",
     ),
     click.option(
         "--freshness",
@@ -313,194 +268,255 @@ _ENTRY: Final = option_group(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What the user knows of the keyset, and whether to ask.
+
+    Attributes:
+        digest: ``--digest``.
+        words: ``--words``.
+        yes: ``--yes``.
+    """
+
+    digest: str | None
+    words: str | None
+    yes: bool
+
+    def compare(self, proposal: Proposal, *, was_fetched: bool) -> None:
+        """Compare the keyset before anything is written (E14).
+
+        Raises:
+            UsageFault: ``trust.digest_differs``; ``usage.conflict``: there is nothing to compare;
+                ``usage.unanswered``.
+        """
+        if self.is_told and proposal.keyset is None:
+            raise UsageFault("usage.conflict", "--digest and --words go with a keyset statement")
+        if proposal.keyset is None:
+            return
+        check_told(proposal.keyset, digest=self.digest, words=self.words)
+        if was_fetched and not self.is_told and not self.yes:
+            say("\n".join(keyset_lines(proposal.keyset)))
+            ask_first("compare the digest or the words above with the issuer over another channel")
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the issuer's digest is known, in hex or in words."""
+        return self.digest is not None or self.words is not None
+
+
+_COMPARISON: Final = option_group(
+    Comparison,
+    "known",
+    click.option(
+        "--digest",
+        metavar="HEX",
+        help="The keyset's digest, as the issuer told it; another keyset is refused.",
+    ),
+    click.option(
+        "--words",
+        metavar="WORDS",
+        help="The same as eight words, which the issuer's `cardsign keyset show` prints.",
+    ),
+    click.option(
+        "--yes",
+        is_flag=True,
+        help="Do not ask: take the keyset that URL publishes, or the entry that is proposed.",
+    ),
+)
+
+
 @command(
-    short_help="Enrol a peer by one anchor.",
+    short_help="Add a trusted issuer by one anchor.",
     example="cardsign trust add partner --origin https://agents.example.com --keyset keyset.json",
 )
 @click.argument("who", metavar="NAME|URL")
 @click.option("--name", metavar="NAME", help="Your name for it [default: the URL's host].")
-@click.option(
-    "--origin",
-    "origins",
-    multiple=True,
-    metavar="ORIGIN",
-    help="Where its cards and interfaces may stand: https://host, or https://host/path/ for "
-    "what lies below it. May be repeated [default: the URL's origin].",
-)
-@click.option(
-    "--card",
-    "cards",
-    multiple=True,
-    metavar="URL",
-    help="A card that `cardsign peers verify` looks at [default: the URL]. May be repeated.",
-)
-@anchor_options
 @_ENTRY
+@_ANCHOR
 @click.option(
-    "--digest",
-    metavar="HEX",
-    help="The digest of the keyset statement, as the issuer told it; anything else is refused.",
+    "--like",
+    type=_FILE,
+    metavar="CARD",
+    help="Propose the entry that a partner's card needs, and say what stays open.",
 )
-@click.option("--yes", is_flag=True, help="Enrol what URL publishes without comparing its digest.")
-@loopback_option
+@_COMPARISON
 @edit_options
 @dry_run_option
 @json_option
 def add(
     who: str,
     name: str | None,
-    origins: tuple[str, ...],
     trust: TrustOptions,
     as_json: bool,
-    cards: tuple[str, ...],
     entry: EntryOptions,
-    digest: str | None,
-    yes: bool,
-    **sources: Any,
+    source: AnchorOptions,
+    like: Path | None,
+    known: Comparison,
 ) -> None:
-    """Enrol a peer by one anchor: --keyset, --jwks, --jwks-url, --tofu, or what URL publishes.
+    """Add an issuer by one anchor: --keyset, --jwks, --jwks-url, --tofu, or what URL publishes.
 
-    URL is where a peer answers; without another anchor the newest keyset statement of its
-    origin is fetched and pinned. Nothing but a comparison over another channel shows that a first
-    statement is genuine. So its digest must be given (--digest), or it is shown and asked about;
-    without a terminal it is refused, unless you say --yes. Only then are policy, lock and state
-    written; where there is no policy yet, one is begun in this folder.
+    URL is where an issuer's card is; without another anchor the newest keyset statement of its
+    origin is fetched and pinned. Compare it over another channel first: with --digest or --words
+    a difference is refused. Without them the digest is shown and asked about; where there is no
+    terminal it is refused, unless you say --yes. Nothing is written before.
+
+    With --like CARD nothing is added before you have agreed to the entry. Where there is no policy
+    yet, one is begun in this folder.
     """
-    loaded = trust.extensible()
-    met = _url(who) if is_url(who) else None
-    if met is not None:
-        name = name or met.origin.host
-        origins, cards = origins or (str(met.origin),), (str(met), *cards)
-    elif name is not None or not origins:
-        wrong = "--name goes with a URL" if name is not None else "expected --origin, or a URL"
-        raise UsageFault("usage.conflict", wrong)
-    name = name or who
-    _check_name(loaded, name)
-    for origin in origins:
-        with of_the_user("--origin"):
-            parse_place(origin)
-    source = named_source(met, limits=loaded.policy.limits, now=datetime.now(UTC), **sources)
-    said = entry.members()
-    if "freshness" not in said and not isinstance(source.anchor, KeysetAnchor):
-        said["freshness"] = "waived"
-        source.warnings.append(
+    file = trust.extensible()
+    url = _url(who) if is_url(who) else None
+    members = _members(url, who, name, entry)
+    says = () if like is None else _propose_like(like, source, members)
+    if "origins" not in members:
+        raise UsageFault("usage.conflict", "expected --origin, or a URL")
+    check_new_name(file, members["name"])
+    if cards := members.get("cards") or _cards_at(members["origins"]):
+        members["cards"] = cards
+    if like is not None and source.named == 0 and url is None:
+        proposal = propose_first_contact()
+    else:
+        proposal = source.propose(url, file.policy.limits, datetime.now(UTC))
+    warnings = [*says, *proposal.warnings]
+    if "freshness" not in members and not proposal.shows_freshness:
+        members["freshness"] = "waived"
+        warnings.append(
             "freshness is waived: revocation and rollback cannot be seen with this anchor"
         )
-    members = {"name": name, "origins": list(origins), **said}
-    if cards:
-        members["cards"] = list(dict.fromkeys(cards))
-    must_ask = met is not None and not yes
-    _enrol(loaded, members, source, trust.stored, partial(_compare, source, digest, must_ask))
-    _tell(loaded, name, source, as_json, digest is not None)
+    if like is not None:
+        text = entry_text(members, proposal)
+        if as_json and not known.yes:
+            proposed = {"policy": str(file.path), "entry": text, "says": warnings}
+            print_json({**proposed, "written": False})
+            return
+        click.echo(text, nl=False, err=as_json)
+        if not known.yes and not is_dry_run():
+            _say_all(warnings)
+            ask_first(f"the entry above goes into {file.path}")
+
+    def compare() -> None:
+        known.compare(proposal, was_fetched=url is not None and source.named == 0)
+
+    warnings += add_issuer(
+        file, members, proposal, trust.stored, compare=compare, dry_run=is_dry_run()
+    )
+    _say_all(warnings)
+    _tell(file, members, proposal, as_json, known)
 
 
-def _compare(source: Source, digest: str | None, was_met: bool) -> None:
-    """Compare the keyset statement before anything is written (E14).
-
-    Args:
-        source: What would be enrolled.
-        digest: What the issuer said, if the user knows.
-        was_met: It was fetched, and the user has not said ``--yes``.
-
-    Raises:
-        UsageFault: ``trust.digest_differs``; ``usage.conflict``: there is nothing to compare;
-            ``usage.unanswered``.
-    """
-    if digest is not None:
-        if source.keyset is None:
-            raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
-        if digest.strip().lower() != source.keyset.digest:
-            raise UsageFault(
-                "trust.digest_differs",
-                f"the statement has the digest {source.keyset.digest}, not {safe(digest)}",
-                hint="Do not enrol it. Ask the issuer over another channel which digest is right.",
-            )
-    elif was_met and source.keyset is not None:
-        say("\n".join(keyset_lines(source.keyset)))
-        ask_first("compare the digest above with the issuer over another channel")
+def _members(url: Url | None, who: str, name: str | None, entry: EntryOptions) -> dict[str, Any]:
+    """The members of the entry that are named, or follow from the URL."""
+    if url is None:
+        if name is not None:
+            raise UsageFault("usage.conflict", "--name goes with a URL")
+        return {"name": who, **entry.members()}
+    cards = list(dict.fromkeys((str(url), *entry.cards)))
+    at_url = {"name": name or url.origin.host, "origins": [str(url.origin)]}
+    return {**at_url, **entry.members(), "cards": cards}
 
 
-def _enrol(
-    loaded: LoadedPolicy,
+def _propose_like(like: Path, source: AnchorOptions, members: dict[str, Any]) -> tuple[str, ...]:
+    """Put what a card suggests beside what is named; say what stays open."""
+    keys = None
+    with of_the_user(str(like)):
+        untrusted_card = read_bytes(like, max_bytes=MAX_CARD_BYTES)
+        if source.jwks is not None:
+            keys = JwkSet.from_bytes(read_bytes(source.jwks, max_bytes=MAX_JWKS_BYTES))
+        found = look_at(untrusted_card, keys)
+    if found.origins:
+        members.setdefault("origins", list(found.origins))
+    if found.accept is not None:
+        members.setdefault("accept", found.accept)
+    return found.says
+
+
+def _say_all(warnings: Iterable[str]) -> None:
+    """Each on a line of its own."""
+    for warning in warnings:
+        say(safe(warning, limit=400))
+
+
+def _cards_at(places: list[str]) -> list[str]:
+    """The cards of whole origins; below a path nobody knows where the card is."""
+    parsed = []
+    for text in places:
+        with of_the_user("--origin"):
+            parsed.append(parse_place(text))
+    return [f"{place}/" for place in parsed if place.is_whole_origin]
+
+
+def _tell(
+    file: PolicyFile,
     members: dict[str, Any],
-    source: Source,
-    states: DirectoryStates,
-    compare: Callable[[], None],
+    proposal: Proposal,
+    as_json: bool,
+    known: Comparison,
 ) -> None:
-    """Compare, write state and lock, and the policy last: without it the others mean nothing."""
-    new = parse_policy(
-        with_issuer("format = 1\n", members, source.anchor), source="(the new entry)"
-    )
-    parse_policy(
-        with_issuer(loaded.text, members, source.anchor),
-        source=str(loaded.path),
-        is_own=not loaded.was_found_here,
-    )
-    compare()
-    if is_dry_run():
-        return
-    (issuer,) = new.known_as(loaded.identity).enrolments
-    state = IssuerState.begin(issuer, source.keyset, source.release)
-    before = states.find(issuer.policy, issuer.name)
-    states.begin(issuer, state)
-    if before is not None:
-        source.warnings.append(_said_of(before, issuer))
-    raise_floors(lock_of(loaded.path), {issuer.name: state.as_floor()})
-    if not loaded.path.exists():
-        write_atomic(loaded.path, loaded.text.encode())
-    edit_policy(
-        loaded.path,
-        lambda text: with_issuer(text, members, source.anchor),
-        lambda policy: plus(policy, new),
-    )
-
-
-def _said_of(before: IssuerState, issuer: Enrolment) -> str:
-    """What goes on to hold of an issuer who is remembered from before."""
-    said = f"{issuer.name} is remembered from before, and what is remembered goes on to hold"
-    if isinstance(issuer.anchor, TofuAnchor):
-        met = before.first_contact
-        said += ": the first contact "
-        if met is not None:
-            said += f"was made with {met}"
-        else:
-            said += "was made with bare keys" if before.jwks is not None else "is still to be made"
-    return f"{said}; to begin anew: cardsign trust known forget {issuer.name}"
-
-
-def _tell(loaded: LoadedPolicy, name: str, source: Source, as_json: bool, compared: bool) -> None:
-    for warning in source.warnings:
-        say(warning)
-    say_if_old(source.keyset, datetime.now(UTC))
+    say_if_old(proposal.keyset, datetime.now(UTC))
     if as_json:
-        keyset = None if source.keyset is None else pin_json(source.keyset)
-        anchor = kind_of(source.anchor)
-        print_json({"name": name, "policy": str(loaded.path), "anchor": anchor, "keyset": keyset})
+        keyset = None if proposal.keyset is None else pin_json(proposal.keyset)
+        anchor = kind_of(proposal.anchor)
+        added = {"name": members["name"], "policy": str(file.path)}
+        print_json({**added, "anchor": anchor, "keyset": keyset})
         return
-    if source.keyset is not None:
-        click.echo("\n".join(keyset_lines(source.keyset)))
-        if not compared:
+    if proposal.keyset is not None:
+        click.echo("\n".join(keyset_lines(proposal.keyset)))
+        if not known.is_told:
             say("compare the lines above with the issuer over another channel")
-    say(f"enrolled {name} in {loaded.path}")
-
-
-def _check_name(loaded: LoadedPolicy, name: str) -> None:
-    if not ISSUER_NAME.fullmatch(name):
-        raise UsageFault(
-            "usage.conflict",
-            f"{name!r} is no name for an issuer; expected 1 to 64 of a-z, 0-9, '.', '_' and '-', "
-            "a letter or digit first",
-        )
-    if any(one.name == name for one in loaded.policy.enrolments):
-        raise UsageFault(
-            "usage.conflict",
-            f"{name!r} is enrolled already",
-            path=str(loaded.path),
-            hint=f"To move its pin: cardsign trust pin {name}. To enrol it by another anchor: "
-            f"cardsign trust remove {name} first.",
-        )
+    verb = "would add" if is_dry_run() else "added"
+    say(f"{verb} {members['name']} to {file.path}")
 
 
 def _url(text: str) -> Url:
     with of_the_user("URL"):
         return parse_url(text)
+
+
+@command(
+    "import",
+    short_help="Propose issuers from a list of agents.",
+    example="cardsign trust import config.toml",
+)
+@click.argument("listing", metavar="FILE", type=_FILE)
+@click.option("--yes", is_flag=True, help="Add them without asking.")
+@dry_run_option
+@edit_options
+@json_option
+def import_(listing: Path, yes: bool, trust: TrustOptions, as_json: bool) -> None:
+    """Propose an issuer for each [[a2a.external_agents]] of FILE, a TOML file.
+
+    Each is to be believed by first contact (`tofu`), the weakest anchor: give it a better one
+    with `cardsign trust remove` and `add`. Nothing is added before you have agreed. Agents whose
+    name the policy has already are left out.
+    """
+    file = trust.extensible()
+    agents = [one for one in read_agents(listing) if not _is_known(file, one)]
+    added = [(_members_of(one), propose_first_contact()) for one in agents]
+    if as_json:
+        texts = [entry_text(members, proposal) for members, proposal in added]
+        print_json({"policy": str(file.path), "entries": texts})
+    else:
+        for members, proposal in added:
+            click.echo(entry_text(members, proposal))
+    if not added:
+        say(f"{file.path} has all of these agents")
+        return
+    if not yes and not is_dry_run():
+        ask_first(f"{len(added)} issuers go into {file.path}, believed at first contact")
+    for members, proposal in added:
+        add_issuer(file, members, proposal, trust.stored, dry_run=is_dry_run())
+        if not is_dry_run():
+            file = trust.extensible()
+            say(f"added {members['name']} to {file.path}")
+
+
+def _is_known(file: PolicyFile, agent: ListedAgent) -> bool:
+    return any(one.name == agent.name for one in file.policy.enrolments)
+
+
+def _members_of(agent: ListedAgent) -> dict[str, Any]:
+    return {
+        "name": agent.name,
+        "origins": [agent.origin],
+        "cards": [agent.url],
+        "freshness": "waived",
+    }

@@ -11,10 +11,11 @@ import click
 from cardsign.cli.arguments import json_option, option_group
 from cardsign.cli.commands import command
 from cardsign.cli.inquiry import Inquiry, Named
-from cardsign.cli.policy import LoadedPolicy, accept_option, statements_option, trust_options
+from cardsign.cli.policy import accept_option, statements_option, trust_options
 from cardsign.cli.talk import print_json, safe
 from cardsign.cli.views import render_verdict, say_if_old
 from cardsign.errors import LocalFault
+from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import Enrolment, PublicSubject
 from cardsign.trust.state import TransientStates
 from cardsign.verify.decision import Decision, decided_by
@@ -70,7 +71,7 @@ def test(card: str, named: Named, as_json: bool) -> int:
     return report.exit_status
 
 
-def _members(loaded: LoadedPolicy, decision: Decision | None) -> dict[str, Any] | None:
+def _members(loaded: PolicyFile, decision: Decision | None) -> dict[str, Any] | None:
     if decision is None:
         return None
     return {
@@ -83,7 +84,7 @@ def _members(loaded: LoadedPolicy, decision: Decision | None) -> dict[str, Any] 
 
 
 def _shown(
-    loaded: LoadedPolicy,
+    loaded: PolicyFile,
     subject: PublicSubject | None,
     enrolment: Enrolment | None,
     decision: Decision | None,

@@ -1,0 +1,199 @@
+"""Proposing an entry of the policy from what a partner gave: a card, or a list of agents.
+
+Both are a stranger's word. What is proposed here is shown to a person, and adds nobody by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cardsign.card.canonical import FULL_PROFILES, ProfileName
+from cardsign.card.coverage import Payloads
+from cardsign.card.document import Card
+from cardsign.card.interfaces import interfaces_of
+from cardsign.card.strictjson import Json
+from cardsign.errors import CanonicalizationError, CardRefused, SignatureRefused, UsageFault
+from cardsign.files import read_bytes, read_toml
+from cardsign.jose.algorithms import ALGORITHMS
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import Entry, check_entry, read_entry
+from cardsign.jose.keys import PublicKey
+from cardsign.trust.lock import ISSUER_NAME
+from cardsign.trust.policy import ACCEPTED, Accept
+from cardsign.urls import Origin, interface_url, parse_url
+
+_MAX_SHOWN: Final = 8  # members that are named one by one
+_LOSSY: Final = tuple(name for name in ACCEPTED["sdk"] if name not in FULL_PROFILES)
+#: Bytes of a list of agents; one has about 100.
+MAX_AGENTS_BYTES: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """What a card suggests for the entry of its issuer. Nothing of it was verified.
+
+    Attributes:
+        origins: Where its interfaces stand.
+        accept: The least that admits its signatures; None where it cannot be said or none does.
+        says: What a person should know, a sentence each: what stays unsigned, what is not known,
+            or what to ask the partner's engineer for.
+    """
+
+    origins: tuple[str, ...]
+    accept: Accept | None
+    says: tuple[str, ...]
+
+
+def look_at(untrusted_card: bytes, keys: JwkSet | None) -> Likeness:
+    """Read a partner's card for what an entry that trusts it would have to say.
+
+    Args:
+        untrusted_card: The card.
+        keys: The partner's keys, if they are known: only with them can be said by which rule a
+            signature was made.
+
+    Raises:
+        InputRefused: It is no card that can be read.
+    """
+    card = Card.from_bytes(untrusted_card)
+    origins = tuple(dict.fromkeys(str(one) for one in _origins(card.document)))
+    accept, says = _accept(card, keys)
+    return Likeness(origins, accept, tuple(says))
+
+
+def _origins(document: Mapping[str, Json]) -> Iterator[Origin]:
+    for interface in interfaces_of(document):
+        try:
+            yield interface_url(str(interface.url), str(interface.binding)).origin
+        except CardRefused:
+            continue  # verify refuses the card for it
+
+
+def _accept(card: Card, keys: JwkSet | None) -> tuple[Accept | None, list[str]]:
+    entries = card.document.get("signatures")
+    if not isinstance(entries, list) or not entries:
+        said = "The card is not signed. It is not trusted until its issuer signs it."
+        return None, [said]
+    payloads = Payloads(card.document)
+    if keys is None:
+        return _without_keys(payloads)
+    refusals = []
+    fitting: set[str] = set()
+    for untrusted_entry in entries:
+        try:
+            entry = read_entry(untrusted_entry, algorithms=ALGORITHMS)
+            fitting |= _fitting(entry, keys, payloads)
+        except SignatureRefused as refusal:
+            refusals.append(f"A signature is refused: {refusal.message} ({refusal.code}).")
+    if fitting & set(FULL_PROFILES):
+        return "full", ["A signature covers the whole card."]
+    for profile in _LOSSY:
+        if profile in fitting:
+            return _leaving_open(payloads, profile)
+    return None, [*refusals, "No signature of the card fits it by one of these keys."]
+
+
+def _fitting(entry: Entry, keys: JwkSet, payloads: Payloads) -> set[str]:
+    """The profiles by which a signature fits; none where its key is not known."""
+    key: PublicKey | None = keys.find(entry.header.kid)
+    fitting = set[str]()
+    for profile in ACCEPTED["sdk"] if key is not None else ():
+        payload = payloads.of(profile)
+        if payload is None or key is None:
+            continue
+        try:
+            check_entry(entry, payload.data, key)
+        except SignatureRefused as refusal:
+            if refusal.code != "sig.bad":
+                raise
+        else:
+            fitting.add(profile)
+    return fitting
+
+
+def _leaving_open(payloads: Payloads, profile: ProfileName) -> tuple[Accept | None, list[str]]:
+    payload = payloads.made(profile)
+    if isinstance(payload, CanonicalizationError):
+        raise payload
+    accepted = payloads.left_open(payload, accept_lossy=True)
+    pointers = accepted.listed.pointers
+    shown = ", ".join(pointers[:_MAX_SHOWN]) + (" and more" if len(pointers) > _MAX_SHOWN else "")
+    if accepted.fails:
+        part = accepted.first[0].source.shown
+        return None, [
+            f"The signature is good, but made by the SDKs' rule {profile}, which leaves {shown} "
+            f"unsigned. No policy accepts that {part} is. Ask the issuer to sign the whole card "
+            "as well: cardsign sign."
+        ]
+    said = f"The signature was made by the SDKs' rule {profile}"
+    return "sdk", [f"{said}. It leaves unsigned: {shown}." if shown else f"{said}."]
+
+
+def _without_keys(payloads: Payloads) -> tuple[Accept | None, list[str]]:
+    made = {one: payloads.of(one) for one in ACCEPTED["sdk"]}
+    if len({one.data if one else None for one in made.values()}) == 1:
+        return "full", ["All rules give the same bytes, so a signature covers the whole card."]
+    return None, [
+        "By which rule the card was signed cannot be seen without keys: name them with --jwks "
+        "FILE. If an SDK signed it, add --accept sdk."
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedAgent:
+    """An agent of somebody's list.
+
+    Attributes:
+        name: As an issuer of a policy may be called.
+        url: Where its card is asked for.
+        origin: Of that URL.
+    """
+
+    name: str
+    url: str
+    origin: str
+
+
+def read_agents(path: Path) -> tuple[ListedAgent, ...]:
+    """Read the agents of a TOML file's ``[[a2a.external_agents]]``, each with `name` and `url`.
+
+    Other members are not looked at.
+
+    Raises:
+        UsageFault: ``usage.invalid``: there are none, or one lacks a name or a URL.
+        FileFault: It cannot be read.
+    """
+    data = read_bytes(path, max_bytes=MAX_AGENTS_BYTES)
+    try:
+        members: Any = read_toml(data)
+    except ValueError as exc:
+        raise _not_read(path, f"this is no TOML: {exc}") from exc
+    section = members.get("a2a")
+    listed = section.get("external_agents") if isinstance(section, dict) else None
+    if not isinstance(listed, list) or not listed:
+        raise _not_read(path, "there is no [[a2a.external_agents]]")
+    return tuple(_agent(path, number, one) for number, one in enumerate(listed, 1))
+
+
+def _agent(path: Path, number: int, listed: Any) -> ListedAgent:
+    name = listed.get("name") if isinstance(listed, dict) else None
+    url = listed.get("url") if isinstance(listed, dict) else None
+    if not isinstance(name, str) or not isinstance(url, str):
+        raise _not_read(path, f"agent {number} lacks a `name` or a `url`")
+    own = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:64]
+    try:
+        parsed = parse_url(url)
+    except CardRefused as refusal:
+        raise _not_read(path, f"the URL of agent {number}: {refusal.message}") from refusal
+    if not ISSUER_NAME.fullmatch(own):
+        own = parsed.origin.host.strip("[]").replace(":", "-")
+    return ListedAgent(own, str(parsed), str(parsed.origin))
+
+
+def _not_read(path: Path, message: str) -> UsageFault:
+    hint = "Write [[a2a.external_agents]] with name = and url = for each agent."
+    return UsageFault("usage.invalid", message, path=str(path), hint=hint)

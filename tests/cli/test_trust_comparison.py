@@ -1,0 +1,292 @@
+"""`trust add` compares before it writes (E14), and proposes what a partner's card needs (R1)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign import sign_card
+from cardsign.jose import JwkSet
+from cardsign.statements import digest_words, read_keyset
+from cardsign.trust import read_policy
+from tests.cli import peer
+from tests.cli.conftest import Cardsign, Network
+from tests.cli.live_peer import LivePeer, live_peer
+from tests.jose.statement_making import key
+from tests.support import LAX, PORTABLE, by_another_sdk, dump, without
+
+ROOT = Path(__file__).resolve().parents[2]
+HOME = "https://tides.example"
+
+
+@pytest.fixture
+def tides(network: Network) -> bytes:
+    """A peer that publishes keyset 1.1 and a release; the keyset."""
+    keyset = peer.keyset()
+    network[f"{HOME}/.well-known/cardsign/release.json"] = peer.release(keyset, PORTABLE)
+    network[f"{HOME}/.well-known/cardsign/keyset/1.1.json"] = keyset
+    return keyset
+
+
+def nothing_is_written(folder: Path) -> bool:
+    """Neither policy nor lock nor state."""
+    return not [path for path in folder.rglob("*") if path.is_file()]
+
+
+TOLD: dict[str, Callable[[str], tuple[str, str]]] = {
+    "the digest": lambda digest: ("--digest", digest),
+    "the digest in capitals": lambda digest: ("--digest", digest.upper()),
+    "the words": lambda digest: ("--words", digest_words(digest)),
+    "the words with hyphens": lambda digest: ("--words", digest_words(digest).replace(" ", "-")),
+}
+WRONG: dict[str, Callable[[str], tuple[str, str]]] = {
+    "another digest": lambda digest: ("--digest", digest[:-1] + ("0" if digest[-1] > "0" else "1")),
+    "other words": lambda digest: ("--words", " ".join(reversed(digest_words(digest).split()))),
+}
+
+
+@pytest.mark.parametrize("told", TOLD.values(), ids=TOLD)
+def test_what_the_issuer_said_is_compared(
+    cardsign: Cardsign, tides: bytes, told: Callable[[str], tuple[str, str]]
+) -> None:
+    """The same keyset is added without a question, in a pipe too."""
+    ended = cardsign("trust", "add", HOME, *told(read_keyset(tides).digest))
+    assert (ended.status, Path("trust.toml").exists()) == (0, True)
+    assert "compare the lines above" not in ended.err
+
+
+@pytest.mark.parametrize("told", WRONG.values(), ids=WRONG)
+def test_a_difference_refuses_before_anything_is_written(
+    cardsign: Cardsign, tides: bytes, tmp_path: Path, told: Callable[[str], tuple[str, str]]
+) -> None:
+    """`--yes` does not help: what the issuer said is not to be waved through."""
+    for more in ((), ("--yes",)):
+        ended = cardsign("trust", "add", HOME, *told(read_keyset(tides).digest), *more)
+        assert (ended.status, "trust.digest_differs" in ended.err) == (2, True)
+        assert nothing_is_written(tmp_path)
+
+
+@pytest.mark.usefixtures("tides")
+def test_without_a_terminal_somebody_has_to_say_yes(cardsign: Cardsign, tmp_path: Path) -> None:
+    """A pipeline that compares nothing believes whoever answers; it has to say so."""
+    refused = cardsign("trust", "add", HOME)
+    assert (refused.status, "usage.unanswered" in refused.err) == (2, True)
+    assert "words       " in refused.err
+    assert nothing_is_written(tmp_path)
+    assert cardsign("trust", "add", HOME, "--yes").status == 0
+
+
+@pytest.mark.usefixtures("cheap")
+def test_init_and_keyset_show_print_the_words(cardsign: Cardsign) -> None:
+    """What a verifier is told is where its issuer looks."""
+    passphrase = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
+    init = ("init", "--issuer", "https://tides.example", "--recovery-out", "recovery.key")
+    made = cardsign(*init, "--json", **passphrase)
+    assert made.status == 0, made.err
+    words = digest_words(made.json["keyset"]["digest"])
+    assert made.json["keyset"]["words"] == words
+    assert f"words  {words}" in cardsign("keyset", "show").text
+
+
+# ------------------------------------------------------------------ at a terminal
+
+
+def at_a_terminal(folder: Path, answer: str, *arguments: str) -> tuple[int, str]:
+    """Run a command at a pseudo-terminal, answer its question, and give status and screen."""
+    ours, theirs = pty.openpty()
+    environment = {
+        **{name: text for name, text in os.environ.items() if not name.startswith("CARDSIGN_")},
+        "HOME": str(folder / "home"),
+        "PYTHONPATH": str(ROOT),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cardsign", *arguments],
+        cwd=folder,
+        env=environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    screen = b""
+    answered = False
+    try:
+        while True:
+            try:
+                read = os.read(ours, 4096)
+            except OSError:  # the last one at the terminal has left
+                break
+            if not read:
+                break
+            screen += read
+            if not answered and b"Go on? [y/N]:" in screen:
+                os.write(ours, f"{answer}\n".encode())
+                answered = True
+    finally:
+        os.close(ours)
+    return process.wait(), screen.decode()
+
+
+@pytest.fixture
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePeer]:
+    """A peer on this machine."""
+    keyset = peer.keyset()
+    with live_peer(tmp_path_factory.mktemp("live")) as one:
+        one.serve("/.well-known/cardsign/release.json", peer.release(keyset, PORTABLE))
+        one.serve("/.well-known/cardsign/keyset/1.1.json", keyset)
+        yield one
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y", 0), ("n", 2), ("", 2)])
+def test_a_person_is_shown_the_digest_and_asked(
+    tmp_path: Path, live: LivePeer, answer: str, status: int
+) -> None:
+    """Digest and words are on the screen before the question; only a yes writes."""
+    arguments = ("trust", "add", live.origin, "--name", "tides", "--insecure-loopback-http")
+    ended, screen = at_a_terminal(tmp_path, answer, *arguments)
+    assert ended == status, screen
+    shown = screen[: screen.index("Go on?")]
+    digest = next(line.split()[1] for line in shown.splitlines() if "digest  " in line)
+    assert digest_words(digest) in shown
+    if status:
+        assert nothing_is_written(tmp_path)
+    else:
+        policy, _ = read_policy(tmp_path / "trust.toml")
+        assert [one.name for one in policy.enrolments] == ["tides"]
+
+
+# ------------------------------------------------------------------ like a card
+
+
+SOLD: dict[str, tuple[dict[str, Any], str, str]] = {
+    "what the SDKs sign": (
+        by_another_sdk(without(LAX, "/x-berth"), key("card"), "prune-empty"),
+        'accept = "sdk"',
+        "It leaves unsigned: /securityRequirements, /iconUrl.",
+    ),
+    "a card that is signed whole": (
+        json.loads(sign_card(dump(LAX), [key("card")])),
+        'accept = "full"',
+        "covers the whole card",
+    ),
+    "a member that no SDK signs": (
+        by_another_sdk(LAX, key("card"), "prune-empty"),
+        'origins = ["https://tides.example"]',
+        "No policy accepts that /x-berth is. Ask the issuer to sign the whole card",
+    ),
+    "a card that is not signed": (PORTABLE, "origins = ", "The card is not signed."),
+    "another's signature": (
+        by_another_sdk(PORTABLE, key("rel"), "served-as-is"),
+        "origins = ",
+        "No signature of the card fits it by one of these keys.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("card", "entry", "said"), SOLD.values(), ids=SOLD)
+def test_an_entry_like_a_card(
+    cardsign: Cardsign, tmp_path: Path, card: dict[str, Any], entry: str, said: str
+) -> None:
+    """It is shown with what stays open; nothing changes until somebody agrees."""
+    Path("card.json").write_bytes(dump(card))
+    Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
+    asked = ("trust", "add", "partner", "--like", "card.json", "--jwks", "jwks.json")
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    shown = cardsign(*asked)
+    assert (shown.status, "usage.unanswered" in shown.err) == (2, True)
+    assert 'name = "partner"' in shown.text
+    assert entry in shown.text
+    assert said in shown.err
+    as_json = cardsign(*asked, "--json").json
+    assert (as_json["written"], entry in as_json["entry"]) == (False, True)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+
+    assert cardsign(*asked, "--yes").status == 0
+    text = Path("trust.toml").read_text()
+    assert entry in text
+    trusted = cardsign("verify", "card.json", "--issuer", "partner").status == 0
+    assert trusted == ("accept = " in entry)
+
+
+def test_a_card_without_keys_says_what_is_not_known(cardsign: Cardsign) -> None:
+    """Where the rules differ only a key shows which one was used."""
+    Path("card.json").write_bytes(dump(by_another_sdk(LAX, key("card"), "prune-empty")))
+    shown = cardsign("trust", "add", "partner", "--like", "card.json")
+    assert "cannot be seen without keys" in shown.err
+    assert "--accept sdk" in shown.err
+    assert "tofu = true" in shown.text
+    assert "accept" not in shown.text
+
+
+# ------------------------------------------------------------------ lists of partners
+
+
+def test_the_card_of_an_origin_is_listed(cardsign: Cardsign) -> None:
+    """So that `peers verify` has something to look at (O8)."""
+    assert cardsign("trust", "add", "tides", "--origin", HOME, "--tofu").status == 0
+    (entry,) = cardsign("trust", "list", "--json").json
+    assert entry["cards"] == [f"{HOME}/"]
+
+
+AGENTS = """
+[a2a]
+listen_path = "/a2a"
+
+[[a2a.external_agents]]
+name = "Research Agent"
+url = "https://research.example.com"
+
+[[a2a.external_agents]]
+name = "data-analyst"
+url = "https://data.example.com/agents/one/"
+"""
+
+
+def test_a_list_of_agents_is_proposed(cardsign: Cardsign, tmp_path: Path) -> None:
+    """Nobody is trusted without a yes; those whom the policy has are left out (O26)."""
+    Path("config.toml").write_text(AGENTS)
+    before = sorted(tmp_path.rglob("*"))
+    shown = cardsign("trust", "import", "config.toml")
+    assert (shown.status, "usage.unanswered" in shown.err) == (2, True)
+    assert 'name = "research-agent"' in shown.text
+    assert sorted(tmp_path.rglob("*")) == before
+
+    assert cardsign("trust", "import", "config.toml", "--yes").status == 0
+    listed = cardsign("trust", "list", "--json").json
+    assert [(one["name"], one["origins"], one["cards"]) for one in listed] == [
+        ("research-agent", ["https://research.example.com"], ["https://research.example.com/"]),
+        ("data-analyst", ["https://data.example.com"], ["https://data.example.com/agents/one/"]),
+    ]
+    again = cardsign("trust", "import", "config.toml", "--yes")
+    assert (again.status, "has all of these agents" in again.err) == (0, True)
+
+
+NO_LISTS = {
+    "no TOML": ("[[", "no TOML"),
+    "no agents": ("[a2a]\n", "no [[a2a.external_agents]]"),
+    "agents that are no list": ("a2a.external_agents = 1\n", "no [[a2a.external_agents]]"),
+    "no URL": ('[[a2a.external_agents]]\nname = "x"\n', "lacks a `name` or a `url`"),
+    "no URL that may be asked": (
+        '[[a2a.external_agents]]\nname = "x"\nurl = "https://x.example/../y"\n',
+        "the URL of agent 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), NO_LISTS.values(), ids=NO_LISTS)
+def test_what_is_no_list_of_agents(cardsign: Cardsign, text: str, said: str) -> None:
+    """The file and what it lacks."""
+    Path("config.toml").write_text(text)
+    ended = cardsign("trust", "import", "config.toml", "--yes")
+    assert (ended.status, "usage.invalid" in ended.err, said in ended.err) == (2, True, True)
+    assert not Path("trust.toml").exists()
