@@ -372,14 +372,9 @@ def move_pin(
             f"add {name} --origin ORIGIN --keyset FILE.",
         )
     with states.of(issuer) as state:
-        found = resolve_issuer(
-            issuer,
-            file.policy.limits,
-            supplied,
-            state,
-            now=now,
-            keep=(lambda _: None) if dry_run else partial(states.keep, issuer),
-        )
+        keep = (lambda _: None) if dry_run else partial(states.keep, issuer)
+        limits = file.policy.limits
+        found = resolve_issuer(issuer, limits, supplied, state, now=now, keep=keep)
     for reason in found.blocks[:1]:
         raise UsageFault(reason.code, reason.message, hint=reason.hint)
     if found.keyset is None or found.state is None:
