@@ -16,6 +16,7 @@ from cardsign.facade import lazy_names
 if TYPE_CHECKING:
     from cardsign.api import adiscover as adiscover
     from cardsign.api import discover as discover
+    from cardsign.api import discover_or_warn as discover_or_warn
     from cardsign.api import examine_card as examine_card
     from cardsign.api import explain_card as explain_card
     from cardsign.api import lint_card as lint_card
@@ -59,7 +60,10 @@ __version__ = "0.1.0"
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _NAMES = {
-    "api": "adiscover discover examine_card explain_card lint_card sign_card verify_card",
+    "api": (
+        "adiscover discover discover_or_warn examine_card explain_card lint_card sign_card "
+        "verify_card"
+    ),
     "card.canonical": "ProfileName canonicalize",
     "card.schema": "AgentCard",
     "errors": (

@@ -28,7 +28,7 @@ from cardsign.trust.policy import (
     TofuAnchor,
     public_subject,
 )
-from cardsign.trust.state import NO_STATES, IssuerStates
+from cardsign.trust.state import NO_STATES, IssuerStates, NoStates
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
 from cardsign.verify.report import Report, VerifiedCard, trusted_card
 from cardsign.verify.verdict import examine_card as _examine
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from cardsign.jose.jws import Signer
     from cardsign.keys.stores.base import KeyStore
     from cardsign.lint.rules import Finding
+    from cardsign.net.adoption import UnverifiedCard
+    from cardsign.net.discovery import Discoverer
     from cardsign.net.fetch import Wire
 
 _BY_KEYS: Final = "verify_card(data, jwks=Path('jwks.json').read_bytes())"
@@ -181,24 +183,8 @@ def discover(
         LocalFault: `states` are lost, corrupt or cannot be written.
         TypeError, ValueError: The call is wrong; the message shows a right one.
     """
-    # The HTTP client is loaded here alone: a card in hand is verified without it.
-    from cardsign.net.asker import Asker
-    from cardsign.net.discovery import Discoverer, canonical
-    from cardsign.net.fetch import DEFAULT_WIRE
-
-    if not isinstance(url, str):
-        raise TypeError(f"discover() takes a URL as a str, not {type(url).__name__}")
-    if not isinstance(policy, Policy):
-        raise TypeError(_not_a_policy("discover(url, policy=Policy.load('trust.toml'))", policy))
-    expect: PublicSubject | None = None
-    if issuer is not None:
-        expect = Issuer(issuer)
-    elif _names_a_holder_alone(policy):
-        expect = Holder()
-    _check_states(policy, expect or CardUrl(canonical(url)), states)
-    time = _time(now)
-    asker = Asker(wire or DEFAULT_WIRE, now=lambda: time)
-    return Discoverer(policy, states, asker=asker, now=lambda: time).discover(url, expect=expect)
+    found, expect = _discoverer("discover", url, policy, issuer, states, now, wire)
+    return found.discover(url, expect=expect)
 
 
 async def adiscover(
@@ -219,6 +205,44 @@ async def adiscover(
 
     work = partial(discover, url, policy=policy, issuer=issuer, states=states, now=now, wire=wire)
     return await in_thread(work, abandon=True)
+
+
+def discover_or_warn(
+    url: str,
+    *,
+    policy: Policy,
+    states: IssuerStates,
+    issuer: str | None = None,
+    now: datetime | None = None,
+    wire: Wire | None = None,
+) -> VerifiedCard | UnverifiedCard:
+    """Do what :func:`discover` does, but only warn where the issuer is still being adopted.
+
+    Where the issuer's entry in your own policy says ``enforce = "warn"``, a card that is unsigned,
+    signed by an unknown key, or without evidence that it is current comes back as an
+    :class:`~cardsign.net.UnverifiedCard`. Each use is logged at WARNING. Whatever speaks against
+    the card is raised. Send no credential to an unverified card's endpoints.
+
+    Args:
+        url: The card's URL, or the agent's host such as ``https://agent.example``.
+        policy: Whom you trust.
+        states: What is remembered of issuers: once a signed card was seen, an unsigned one is
+            refused.
+        issuer: The policy's own name of the issuer; whoever the policy has for `url` if None.
+        now: The time of the verdict, aware; the clock if None.
+        wire: How peers are reached: limits of time and size, and which addresses.
+
+    Raises:
+        NotTrusted, NoVerdict, CardRefused, LocalFault, TypeError, ValueError: As
+            :func:`discover`.
+    """
+    if isinstance(states, NoStates):
+        raise TypeError(
+            "discover_or_warn() has to remember who signs: states=IssuerStates.create('state') "
+            "once, then states=IssuerStates.at('state')"
+        )
+    found, expect = _discoverer("discover_or_warn", url, policy, issuer, states, now, wire)
+    return found.discover_or_warn(url, expect=expect)
 
 
 def sign_card(
@@ -310,6 +334,36 @@ def lint_card(data: bytes, target: str = "portable") -> tuple[Finding, ...]:
 
 
 # ------------------------------------------------------------------ who is asked about
+
+
+def _discoverer(
+    function: str,
+    url: str,
+    policy: Policy,
+    issuer: str | None,
+    states: IssuerStates,
+    now: datetime | None,
+    wire: Wire | None,
+) -> tuple[Discoverer, PublicSubject | None]:
+    """What asks for one card, and whose it must be."""
+    # The HTTP client is loaded here alone: a card in hand is verified without it.
+    from cardsign.net.asker import Asker
+    from cardsign.net.discovery import Discoverer, canonical
+    from cardsign.net.fetch import DEFAULT_WIRE
+
+    if not isinstance(url, str):
+        raise TypeError(f"{function}() takes a URL as a str, not {type(url).__name__}")
+    if not isinstance(policy, Policy):
+        raise TypeError(_not_a_policy(f"{function}(url, policy=Policy.load('trust.toml'))", policy))
+    expect: PublicSubject | None = None
+    if issuer is not None:
+        expect = Issuer(issuer)
+    elif _names_a_holder_alone(policy):
+        expect = Holder()
+    _check_states(policy, expect or CardUrl(canonical(url)), states)
+    time = _time(now)
+    asker = Asker(wire or DEFAULT_WIRE, now=lambda: time)
+    return Discoverer(policy, states, asker=asker, now=lambda: time), expect
 
 
 def _subject(issuer: str | None, url: str | None) -> PublicSubject:

@@ -19,6 +19,7 @@ import httpx
 from cardsign.card.canonical import Compat
 from cardsign.card.document import Card
 from cardsign.jose.jws import Signer
+from cardsign.net.adoption import UnverifiedCard
 from cardsign.net.discovery import Discoverer
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust.policy import Expectation, Policy, PublicSubject
@@ -62,12 +63,20 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
     and asks for nothing. The verdict is about the bytes that came, before the SDK converts them;
     the SDK's card is made of the payload that the signature covers, so it has no signatures.
 
+    With `or_warn`, a policy that says ``enforce = "warn"`` of the issuer also gives cards that are
+    not verified (E12): `unverified` then holds the card, and nothing secret may be sent to it.
+
+    Attributes:
+        unverified: The :class:`cardsign.net.UnverifiedCard` that the last call returned, or None
+            where it was verified.
+
     Args:
         httpx_client: As for ``A2ACardResolver``; not used.
         base_url: Likewise.
         agent_card_path: Likewise; asked as it is, so that no legacy path is tried.
         discoverer: What verifies; one for all peers of a process.
         expect: Whose card it must be; None: whoever the policy enrols for the URL.
+        or_warn: Give what :meth:`cardsign.Discoverer.discover_or_warn` gives.
     """
 
     def __init__(
@@ -78,8 +87,11 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         *,
         discoverer: Discoverer,
         expect: PublicSubject | None = None,
+        or_warn: bool = False,
     ) -> None:
         super().__init__(httpx_client, base_url, agent_card_path)
+        self.unverified: UnverifiedCard | None = None
+        self._or_warn = or_warn
         self._discoverer = discoverer
         self._expect = expect
 
@@ -107,18 +119,24 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
             raise ValueError("TrustedCardResolver takes neither http_kwargs nor signature_verifier")
         path = (relative_card_path or self.agent_card_path).lstrip("/")
         url = f"{self.base_url}/{path}" if path else self.base_url
+        ask = self._discoverer.adiscover_or_warn if self._or_warn else self._discoverer.adiscover
+        self.unverified = None
         try:
-            card = await self._discoverer.adiscover(url, expect=self._expect)
+            card = await ask(url, expect=self._expect)
         except VerificationError as exc:
             raise CardNotTrusted(exc) from exc
-        return sdk_card(card.document)
+        if isinstance(card, UnverifiedCard):
+            self.unverified = card
+            return sdk_card(card.untrusted_document)
+        return sdk_card(card.report.card or {})
 
 
 def sdk_card(payload: Mapping[str, object]) -> AgentCard:
     """The SDK's card of a verified payload.
 
     Args:
-        payload: ``VerifiedCard.document`` or ``Report.card``, and nothing that was not verified.
+        payload: ``VerifiedCard.document`` or ``Report.card``; of an unverified card the SDK's
+            card is as unverified.
 
     Raises:
         AgentCardResolutionError: The SDK cannot read it.

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from cardsign.net.addresses import check_address as check_address
     from cardsign.net.addresses import resolve as resolve
     from cardsign.net.addresses import system_resolver as system_resolver
+    from cardsign.net.adoption import UnverifiedCard as UnverifiedCard
+    from cardsign.net.adoption import unverified_card as unverified_card
     from cardsign.net.asker import MAX_COOLING as MAX_COOLING
     from cardsign.net.asker import Asker as Asker
     from cardsign.net.cache import ENTRY_COST as ENTRY_COST
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from cardsign.net.fetch import DEFAULT_WIRE as DEFAULT_WIRE
     from cardsign.net.fetch import Absent as Absent
     from cardsign.net.fetch import FetchPolicy as FetchPolicy
+    from cardsign.net.fetch import PrivateAccess as PrivateAccess
     from cardsign.net.fetch import Wire as Wire
     from cardsign.net.fetch import fetch_document as fetch_document
     from cardsign.net.fetch import user_agent as user_agent
@@ -76,6 +79,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "addresses": "IPAddress Loopback check_address resolve system_resolver",
+    "adoption": "UnverifiedCard unverified_card",
     "asker": "Asker MAX_COOLING",
     "cache": (
         "AnswerCache ENTRY_COST Entry Freshness Headers MAX_SAID freshened freshness http_date "
@@ -94,7 +98,10 @@ _NAMES = {
         "Ground MAX_ANSWER_BYTES PeerError ask_for_extended_card card_bytes meet_extended "
         "request_body result_of"
     ),
-    "fetch": "Absent DEFAULT_POLICY DEFAULT_WIRE FetchPolicy Wire fetch_document user_agent",
+    "fetch": (
+        "Absent DEFAULT_POLICY DEFAULT_WIRE FetchPolicy PrivateAccess Wire fetch_document "
+        "user_agent"
+    ),
     "guarded": (
         "ANSWER_SECONDS AsyncGuardedTransport EVENT_IDLE_SECONDS EVENT_TOTAL_SECONDS "
         "GuardRefused GuardTimedOut GuardedTransport"

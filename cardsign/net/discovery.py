@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,6 +17,7 @@ from typing import Final, TypeAlias
 
 from cardsign.errors import CardRefused, CardsignError, FetchFailed
 from cardsign.jose.jwks import MAX_JWKS_BYTES
+from cardsign.net.adoption import UnverifiedCard, unverified_card
 from cardsign.net.asker import Asker, SingleFlight
 from cardsign.net.fetch import PrivateAccess
 from cardsign.net.transport import Clock, Deadline, in_thread
@@ -441,6 +443,44 @@ class Discoverer:
         cancelled leaves at once; the work goes on to its own end, which the wire's deadlines set.
         """
         return await in_thread(partial(self.discover, target, expect=expect), abandon=True)
+
+    def discover_or_warn(
+        self, target: Target, *, expect: PublicSubject | None = None
+    ) -> VerifiedCard | UnverifiedCard:
+        """Return the card if it is trusted, or if the policy only warns of what is missing (E12).
+
+        Without ``enforce = "warn"`` in the issuer's own entry this is :meth:`discover`. With it a
+        card that is unsigned, signed by an unknown key or without evidence comes back as an
+        :class:`~cardsign.net.UnverifiedCard`, from the issuer's own origins alone. Each use is
+        logged at WARNING.
+
+        Raises:
+            NotTrusted, NoVerdict: Anything else speaks against the card, or keeps it from a
+                verdict.
+            CardRefused, LocalFault: As :meth:`examine`.
+        """
+        found = self.meet(target, expect=expect)
+        if found.report.verdict != "trusted":
+            issuer = self._owner(CardUrl(found.url))
+            if expect is not None and self._owner(expect) is not issuer:
+                issuer = None
+            with self._memory.of(issuer) if issuer else nullcontext() as state:
+                card = unverified_card(
+                    found.untrusted_card,
+                    found.report,
+                    issuer=issuer,
+                    policy=self._policy,
+                    state=state,
+                )
+            if card is not None:
+                return card
+        return trusted_card(found.report)
+
+    async def adiscover_or_warn(
+        self, target: Target, *, expect: PublicSubject | None = None
+    ) -> VerifiedCard | UnverifiedCard:
+        """Do what :meth:`discover_or_warn` does, in a thread of its own; see :meth:`adiscover`."""
+        return await in_thread(partial(self.discover_or_warn, target, expect=expect), abandon=True)
 
     def meet(
         self,

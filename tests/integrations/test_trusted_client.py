@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from peers import LOCAL, http
 from cardsign.errors import CallFailed, CredentialFault, UsageFault
 from cardsign.jose import JwkSet
 from cardsign.net import Credential, CredentialSource, CredentialStore
-from cardsign.trust import Enrolment, KeysAnchor, Policy
+from cardsign.trust import Enrolment, KeysAnchor, Policy, TransientStates
 from cardsign.urls import parse_origin, parse_place
 from tests.integrations.sdk_agent import sdk_agent
 from tests.jose.statement_making import key
@@ -216,3 +217,15 @@ def test_the_client_ends_with_the_verdict(
         talk(network, use, now=lambda: times.pop(0))
     assert caught.value.code == "call.verdict_over"
     assert host.targets == [f"GET {PATH}", "POST /a2a"]
+
+
+def test_a_policy_that_only_warns_changes_nothing_here(network: Network) -> None:
+    """A client of an unverified card is not given."""
+    from cardsign.integrations import CardNotTrusted
+
+    host = serve(network, json.dumps(SECURED).encode())
+    warned = Policy((replace(policy().enrolments[0], enforce="warn"),))
+    with pytest.raises(CardNotTrusted):
+        talk(network, policy=warned, states=TransientStates(), credentials=store(HOST))
+    assert host.targets == [f"GET {PATH}"]
+    assert network.told(TOKEN.encode()) == set()
