@@ -141,7 +141,7 @@ def test_O19_states_and_errors_are_shown(running: Any) -> None:
 
 @pytest.mark.needs_a2a
 @pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
-def test_O19_a_task_that_waits_is_answered(running: Any, how: dict[str, Any]) -> None:
+def test_O19_O33_a_task_that_waits_is_answered(running: Any, how: dict[str, Any]) -> None:
     """By the command that stderr names; its result can be had again, and nobody else's."""
     with running(**how) as call:
         asked = call("ask me")
@@ -166,7 +166,7 @@ def test_O19_a_task_that_waits_is_answered(running: Any, how: dict[str, Any]) ->
 
 @pytest.mark.needs_a2a
 @pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
-def test_O19_a_task_at_work_is_canceled(running: Any, how: dict[str, Any]) -> None:
+def test_O19_O33_a_task_at_work_is_canceled(running: Any, how: dict[str, Any]) -> None:
     """That is a success; what it came to afterwards is no answer, and twice is an error."""
     with running(**how) as call:
         waiting = call("ask me", "--json").json
@@ -180,7 +180,7 @@ def test_O19_a_task_at_work_is_canceled(running: Any, how: dict[str, Any]) -> No
 
 
 @pytest.mark.needs_a2a
-def test_O19_a_conversation_goes_on(running: Any) -> None:
+def test_O19_O33_a_conversation_goes_on(running: Any) -> None:
     """The second message is of the same context, and of a new task."""
     with running() as call:
         first = call("work", "--json").json
@@ -213,7 +213,7 @@ def test_O19_what_contradicts_itself(cardsign: Cardsign, words: tuple[str, ...])
 
 
 @pytest.mark.needs_a2a
-def test_O19_an_agent_of_A2A_0_2_is_named(running: Any) -> None:
+def test_O19_O33_an_agent_of_A2A_0_2_is_named(running: Any) -> None:
     """Its card says so, or else its answer to a method that it does not know."""
     with running(version="0.2.6") as call:
         ended = call("hello")

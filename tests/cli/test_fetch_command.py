@@ -103,6 +103,40 @@ def test_the_extended_card(peer: LivePeer, fetch: Fetch) -> None:
     assert hashlib.sha256(payload).hexdigest() == digest
 
 
+SPELLINGS: dict[str, dict[str, object]] = {
+    "of A2A 1.0": {"capabilities": {"extendedAgentCard": True}},
+    "of A2A 0.3": {"capabilities": {}, "supportsAuthenticatedExtendedCard": True},
+    "of no version, but in use": {"capabilities": {}, "supportsExtendedAgentCard": True},
+}
+
+
+@pytest.mark.parametrize("flag", SPELLINGS.values(), ids=SPELLINGS)
+def test_G13_the_flag_of_an_extended_card_has_three_spellings(
+    flag: dict[str, object], peer: LivePeer, fetch: Fetch
+) -> None:
+    """The walk from the public card to the extended one works under each."""
+    Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
+    peer.serve(CARD_PATH, sign({**peer.card, **flag}, key("card")))
+    options = ("--audience", AUDIENCE, "--credential", "env:TIDES_TOKEN", "--jwks", "jwks.json")
+    ended = fetch("--extended", *options)
+    assert ended.status == 0, ended.err
+    assert [skill["id"] for skill in ended.json["skills"]] == ["tides", "pilots"]
+
+
+@pytest.mark.parametrize("flag", [{}, {"supportsExtendedAgentCard": "yes"}], ids=["none", "text"])
+def test_G13_without_the_flag_nothing_is_sent(
+    flag: dict[str, object], peer: LivePeer, fetch: Fetch
+) -> None:
+    """The twin: a card that announces no extended card is not asked for one."""
+    Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
+    peer.serve(CARD_PATH, sign({**peer.card, "capabilities": {}, **flag}, key("card")))
+    options = ("--audience", AUDIENCE, "--credential", "env:TIDES_TOKEN", "--jwks", "jwks.json")
+    ended = fetch("--extended", *options)
+    assert ended.status == 3
+    assert "call.no_extended" in ended.err
+    assert not any(said for _, said in peer.seen)
+
+
 def test_the_credential_of_the_command_line(peer: LivePeer, fetch: Fetch) -> None:
     """Where it is had from is named, and so is the audience; never the credential itself."""
     options = ("--extended", "--audience", AUDIENCE, "--credential", "env:TIDES_TOKEN")

@@ -231,7 +231,7 @@ def test_a_card_without_keys_says_what_is_not_known(cardsign: Cardsign) -> None:
 # ------------------------------------------------------------------ lists of partners
 
 
-def test_the_card_of_an_origin_is_listed(cardsign: Cardsign) -> None:
+def test_O8_the_card_of_an_origin_is_listed(cardsign: Cardsign) -> None:
     """So that `peers verify` has something to look at (O8)."""
     assert cardsign("trust", "add", "tides", "--origin", HOME, "--tofu").status == 0
     (entry,) = cardsign("trust", "list", "--json").json
@@ -252,7 +252,7 @@ url = "https://data.example.com/agents/one/"
 """
 
 
-def test_a_list_of_agents_is_proposed(cardsign: Cardsign, tmp_path: Path) -> None:
+def test_O26_a_list_of_agents_is_proposed(cardsign: Cardsign, tmp_path: Path) -> None:
     """Nobody is trusted without a yes; those whom the policy has are left out (O26)."""
     Path("config.toml").write_text(AGENTS)
     before = sorted(tmp_path.rglob("*"))
