@@ -6,10 +6,12 @@ becomes the result of that one card.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import pickle
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
-from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.errors import InputRefused, LocalFault
-from cardsign.files import read_bytes
+from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
+from cardsign.errors import FileMissing, InputRefused, LocalFault, StateFault
+from cardsign.files import PRIVATE_MODE, make_directory, read_bytes, write_atomic
 from cardsign.trust.policy import CardUrl, Issuer, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.statements import NO_EVIDENCE, Evidence
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Bytes of address space for each worker process; a card of the largest size needs a tenth.
 WORKER_MEMORY: Final = 2 * 1024**3
+#: Bytes of a log of checks: 200 for each of 10,000 cards.
+MAX_CHECK_LOG_BYTES: Final = 2_000_000
 #: Results that may wait for an earlier one, for each worker; it bounds what is held.
 _AHEAD: Final = 16
 
@@ -291,3 +295,78 @@ def in_threads(
         with suppress(Empty):  # nothing more is begun
             while True:
                 waiting.get_nowait()
+
+
+# What the last check of each card came to.
+
+
+@dataclass(frozen=True, slots=True)
+class LastCheck:
+    """What the last check of one card came to.
+
+    Attributes:
+        at: When, in UTC.
+        verdict: Its verdict, or ``fault``.
+        code: The first reason's code; empty where there is none.
+    """
+
+    at: datetime
+    verdict: str
+    code: str
+
+
+class CheckLog:
+    """The last check of each card of one policy, in the folder of the issuer states.
+
+    It is kept for people; no verdict rests on it.
+
+    Args:
+        folder: The folder of the issuer states.
+        policy: The policy's identity.
+    """
+
+    def __init__(self, folder: Path, policy: str) -> None:
+        digest = hashlib.sha256(policy.encode(errors="surrogatepass")).hexdigest()
+        self._file = folder / "checks" / f"{digest[:16]}.json"
+
+    def read(self) -> dict[str, LastCheck]:
+        """The last checks by URL; empty where nothing was ever checked.
+
+        Raises:
+            StateFault: ``state.corrupt``.
+            FileFault: It cannot be read.
+        """
+        try:
+            data = read_bytes(self._file, max_bytes=MAX_CHECK_LOG_BYTES)
+            cards = parse_object(data, max_bytes=MAX_CHECK_LOG_BYTES)["cards"]
+            return {url: _last_check(one) for url, one in dict(cards).items()}  # type: ignore[arg-type]
+        except FileMissing:
+            return {}
+        except (InputRefused, KeyError, TypeError, ValueError) as error:
+            raise StateFault(
+                "state.corrupt",
+                "the log of checks cannot be read",
+                path=str(self._file),
+                hint="Remove it; the next cardsign peers verify writes it anew.",
+            ) from error
+
+    def add(self, checks: Mapping[str, LastCheck]) -> None:
+        """Put these checks in place of earlier ones of the same cards.
+
+        Raises:
+            StateFault, FileFault: As :meth:`read`, or it cannot be written.
+        """
+        cards = {
+            url: {"at": one.at.isoformat(), "verdict": one.verdict, "code": one.code}
+            for url, one in sorted((self.read() | dict(checks)).items())
+        }
+        make_directory(self._file.parent, mode=0o700)
+        text = json.dumps({"format": 1, "cards": cards}, indent=1)
+        write_atomic(self._file, text.encode(), mode=PRIVATE_MODE)
+
+
+def _last_check(members: Any) -> LastCheck:
+    at = datetime.fromisoformat(members["at"])
+    if at.tzinfo is None:
+        raise ValueError("no zone")
+    return LastCheck(at, str(members["verdict"]), str(members["code"]))

@@ -1,26 +1,32 @@
-"""``cardsign peers``: all cards of all issuers of the policy, day by day."""
+"""``cardsign peers``: the cards of all issuers of the policy."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from queue import Empty, SimpleQueue
-from threading import Thread
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 import click
 
+from cardsign.batch import CheckLog, LastCheck, in_threads
 from cardsign.cli.arguments import json_option
 from cardsign.cli.commands import command, group
-from cardsign.cli.inquiry import Outcome, loopback_option, make_asker, weightiest
+from cardsign.cli.inquiry import (
+    Outcome,
+    heaviest,
+    loopback_option,
+    make_asker,
+    summary,
+    weightiest,
+)
 from cardsign.cli.policy import TrustOptions, edit_options, raise_lock, trust_options
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.progress import Progress
+from cardsign.cli.talk import complain, is_quiet, print_json, safe, say
 from cardsign.cli.views import day, kind_of
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
+    EXIT_NO_VERDICT,
     EXIT_NOT_TRUSTED,
     EXIT_OK,
     LocalFault,
@@ -33,23 +39,35 @@ from cardsign.trust.policy import Enrolment
 from cardsign.trust.resolve import Outlook, outlook
 from cardsign.trust.state import IssuerState
 
-# ``cardsign peers status``: how issuers stand, from memory alone.
+# ``cardsign peers status``: what is known of issuers, without asking them.
+
+_VERDICTS: Final = {
+    "trusted": EXIT_OK,
+    "untrusted": EXIT_NOT_TRUSTED,
+    "invalid": EXIT_NOT_TRUSTED,
+    "indeterminate": EXIT_NO_VERDICT,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One issuer, as this machine remembers him."""
+    """One issuer, as this machine remembers it."""
 
     enrolment: Enrolment
     known: IssuerState | None
     outlook: Outlook | None
     alarms: tuple[Reason, ...]
+    checks: Mapping[str, LastCheck]
+    now: datetime
 
     @property
     def exit_status(self) -> int:
-        if self.enrolment.peer == "optional" or not self.alarms:
+        """The heaviest of its alarms and of the last verdicts on its cards."""
+        if self.enrolment.peer == "optional":
             return EXIT_OK
-        return EXIT_LOCAL_FAULT if self.known is None else EXIT_NOT_TRUSTED
+        alarm = EXIT_LOCAL_FAULT if self.known is None else EXIT_NOT_TRUSTED
+        found = [_VERDICTS.get(one.verdict, EXIT_LOCAL_FAULT) for one in self.checks.values()]
+        return heaviest([*found, alarm] if self.alarms else found)
 
     def to_json(self) -> dict[str, Any]:
         keyset = self.known.keyset if self.known else None
@@ -67,6 +85,10 @@ class _Seen:
             "until": self.outlook.until if self.outlook else None,
             "cards": list(self.enrolment.cards),
             "seen": list(self.known.cards) if self.known else [],
+            "checks": [
+                {"url": url, "at": one.at.isoformat(), "verdict": one.verdict, "code": one.code}
+                for url, one in self.checks.items()
+            ],
             "alarms": [alarm.to_json() for alarm in self.alarms],
         }
 
@@ -83,27 +105,50 @@ class _Seen:
         for url in self.enrolment.cards:
             seen = "" if url in said["seen"] or _has_below(url, said["seen"]) else ", not seen yet"
             yield f"  card        {safe(url)}{seen}"
+            yield f"  last check  {self._checked(url)}"
         for alarm in self.alarms:
             yield f"  {alarm.code}: {safe(alarm.message, limit=300)}"
             yield f"      {safe(alarm.hint, limit=300)}"
 
+    def _checked(self, url: str) -> str:
+        last = self.checks.get(url)
+        if last is None:
+            return "never: cardsign peers verify"
+        code = f", {last.code}" if last.code and last.verdict != "trusted" else ""
+        return f"{age(self.now - last.at)} ago ({last.at:%Y-%m-%d %H:%M} UTC): {last.verdict}{code}"
+
+
+def age(span: timedelta) -> str:
+    """A time span in its largest unit."""
+    seconds = max(0, int(span.total_seconds()))
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if count := seconds // length:
+            return f"{count} {unit}{'' if count == 1 else 's'}"
+    return "less than a minute"
+
 
 @command(
-    short_help="Say how the issuers stand, from memory alone.", example="cardsign peers status"
+    short_help="Show what is known of the issuers, without asking them.",
+    example="cardsign peers status",
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @edit_options
 @json_option
 def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
-    """Say how all issuers stand, or those named, by what is remembered; nobody is asked.
+    """Show what is known of all issuers, or of those NAMEd, without asking them.
 
-    Exit status: 0 no required peer needs anybody; 1 one does, or soon will; 2 a memory is missing
-    or cannot be read. Optional peers change nothing of it.
+    That is their statements, when they end, and when each card was last checked by cardsign peers
+    verify, with the verdict.
+
+    Exit status: 0 no required peer needs action; 1 the last verdict on a card was not trusted, or
+    something needs action now or soon; 3 the last check of a card gave no verdict; 2 the state of
+    an issuer is missing or cannot be read. Optional peers change nothing of it.
     """
     loaded = trust.needed()
     chosen = [loaded.issuer(name) for name in dict.fromkeys(names)]
     now = datetime.now(UTC)
-    found = [_seen(loaded, trust, one, now) for one in chosen or loaded.policy.enrolments]
+    checks = CheckLog(trust.stored.path, loaded.identity).read()
+    found = [_seen(loaded, trust, one, now, checks) for one in chosen or loaded.policy.enrolments]
     if as_json:
         print_json([one.to_json() for one in found])
     else:
@@ -111,16 +156,23 @@ def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
             click.echo("\n".join(one.lines()))
         if not found:
             say(f"{loaded.path} trusts nobody")
-    return max((one.exit_status for one in found), default=EXIT_OK)
+    return heaviest(one.exit_status for one in found)
 
 
-def _seen(loaded: PolicyFile, trust: TrustOptions, enrolment: Enrolment, now: datetime) -> _Seen:
+def _seen(
+    loaded: PolicyFile,
+    trust: TrustOptions,
+    enrolment: Enrolment,
+    now: datetime,
+    checks: Mapping[str, LastCheck],
+) -> _Seen:
+    own = {url: checks[url] for url in enrolment.cards if url in checks}
     try:
         known = trust.stored.recall(enrolment)
     except StateFault as fault:  # what is wrong with a memory is part of the answer
-        return _Seen(enrolment, None, None, (Reason.from_error(fault),))
+        return _Seen(enrolment, None, None, (Reason.from_error(fault),), own, now)
     ahead = outlook(enrolment, loaded.policy.limits, known, now=now)
-    return _Seen(enrolment, known, ahead, (*known.notes, *ahead.alarms))
+    return _Seen(enrolment, known, ahead, (*known.notes, *ahead.alarms), own, now)
 
 
 def _has_below(url: str, seen: list[str]) -> bool:
@@ -156,7 +208,28 @@ class _Checked:
 
     def to_json(self) -> dict[str, Any]:
         said = self.enrolment
-        return {"name": said.name, "peer": said.peer, **self.outcome.to_json()}
+        card, skills = self.card
+        about = {"card_name": card, "skills": skills}
+        return {"name": said.name, "peer": said.peer, **about, **self.outcome.to_json()}
+
+    @property
+    def card(self) -> tuple[str | None, int | None]:
+        """The name in the verified card, and how many skills it has; None without one."""
+        result = self.outcome.result
+        if isinstance(result, LocalFault) or result.card is None:
+            return None, None
+        name, skills = result.card.get("name"), result.card.get("skills")
+        return str(name), len(skills) if isinstance(skills, list) else 0
+
+    def as_last_check(self, now: datetime) -> LastCheck:
+        """What is remembered of it."""
+        reasons = self.outcome.reasons
+        return LastCheck(now, self.verdict, reasons[0].code if reasons else "")
+
+    @property
+    def verdict(self) -> str:
+        result = self.outcome.result
+        return "fault" if isinstance(result, LocalFault) else result.verdict
 
     @property
     def alarms(self) -> tuple[Reason, ...]:
@@ -165,13 +238,15 @@ class _Checked:
 
     def line(self) -> str:
         result, why = self.outcome.result, []
-        verdict = "fault" if isinstance(result, LocalFault) else result.verdict
+        card, skills = self.card
+        if card is not None:
+            why.append(f'"{safe(card)}", {skills} skill{"" if skills == 1 else "s"}')
         if not isinstance(result, LocalFault) and result.valid_until is not None:
             why.append(f"until {result.valid_until:%Y-%m-%d %H:%M} UTC")
-        why += [f"{one.code}: {safe(one.message)}" for one in self._told(verdict == "trusted")]
+        why += [f"{one.code}: {safe(one.message)}" for one in self._told(self.verdict == "trusted")]
         optional = "" if self.is_required else " (optional)"
         name, url = self.enrolment.name, safe(self.outcome.name)
-        return f"{verdict:<13}  {name}{optional}  {url}  {'; '.join(why)}".rstrip()
+        return f"{self.verdict:<13}  {name}{optional}  {url}  {'; '.join(why)}".rstrip()
 
     def _told(self, is_trusted: bool) -> tuple[Reason, ...]:
         """Of a trusted card all that was found; of any other why it is not, and the alarms."""
@@ -187,7 +262,7 @@ class _Checked:
 
 @group()
 def peers() -> None:
-    """Verify the cards that the policy's issuers list, and see how they stand.
+    """Verify the cards of the issuers in the policy, and show their state.
 
     Which cards an issuer has is said by `cards` in trust.toml; see cardsign trust add --card.
     """
@@ -219,8 +294,8 @@ def verify(
     """Verify all cards of all issuers, or of those named.
 
     Each card is fetched with the statements that its issuer's anchor needs. What happens to one
-    hides nothing of another. A line for each on stdout as it is done, with --json an object; the
-    summary, and progress on a terminal, on stderr.
+    hides no other. Each is one line on stdout as it is done, with --json an object; with --quiet
+    trusted cards are left out. The summary, and progress on a terminal, go to stderr.
 
     Exit status: 0 all required cards are trusted; 1 one is not, or one of its issuer's statements
     has vanished or is another than it was; 3 none of this, and of one card no verdict could be
@@ -238,30 +313,41 @@ def verify(
     asker = make_asker(now, insecure_loopback_http)
     discoverer = Discoverer(loaded.policy, memory, asker=asker, now=now)
 
-    def check(url: str) -> Outcome:
-        try:
-            met = discoverer.meet(url)
-        except LocalFault as fault:
-            return Outcome(url, fault)
+    def check(task: _Check) -> Outcome:
+        met = discoverer.meet(task[1])
         return Outcome(met.url, met.report, met.untrusted_card)
 
-    progress = _Progress(len(checks))
     found: list[_Checked] = []
-    for one in _as_done(checks, check, concurrency):
-        progress.clear()
-        if as_json:
-            print_json(one.to_json(), indent=None)
-        else:
-            click.echo(one.line())
-        found.append(one)
-        progress.show(len(found))
-    progress.clear()
+    log: dict[str, LastCheck] = {}
+    with Progress(len(checks), "cards") as progress:
+        for (enrolment, url), result in in_threads(check, checks, concurrency):
+            outcome = result if isinstance(result, Outcome) else Outcome(url, result)
+            one = _Checked(enrolment, outcome)
+            found.append(one)
+            log[url] = one.as_last_check(now())
+            with progress.paused():
+                _print_checked(one, as_json)
     raise_lock(loaded, memory)
-    say(_summary(found))
+    if not trust.no_state:
+        CheckLog(trust.stored.path, loaded.identity).add(log)
+    issuers = len({one.enrolment.name for one in found})
+    alarmed = sum(1 for one in found if one.alarms)
+    of = f" of {issuers} issuer{'' if issuers == 1 else 's'}"
+    told = summary([one.outcome.exit_status for one in found], of)
+    say(f"{told}, {alarmed} with an alarm" if alarmed else told)
     required = [one for one in found if one.is_required]
     status = weightiest(one.outcome for one in required)
-    alarmed = any(one.alarms for one in required)
-    return EXIT_NOT_TRUSTED if alarmed and status != EXIT_LOCAL_FAULT else status
+    needs_action = any(one.alarms for one in required)
+    return EXIT_NOT_TRUSTED if needs_action and status != EXIT_LOCAL_FAULT else status
+
+
+def _print_checked(one: _Checked, as_json: bool) -> None:
+    if isinstance(one.outcome.result, LocalFault):
+        complain(one.outcome.result)
+    if as_json:
+        print_json(one.to_json(), indent=None)
+    elif not (is_quiet() and one.outcome.exit_status == EXIT_OK and not one.alarms):
+        click.echo(one.line())
 
 
 def _checks(loaded: PolicyFile, names: tuple[str, ...]) -> list[_Check]:
@@ -279,80 +365,3 @@ def _checks(loaded: PolicyFile, names: tuple[str, ...]) -> list[_Check]:
     if without:
         say(f"no card is listed of {', '.join(without)}")
     return checks
-
-
-def _as_done(
-    checks: list[_Check], check: Callable[[str], Outcome], concurrency: int
-) -> Iterator[_Checked]:
-    """Each card as it is done. What crashes one check, a bug of ours, ends none of the others.
-
-    The threads are daemons, for which nothing waits: whoever has had enough, or reads no further,
-    is not kept by a silent peer. A memory that is being written then is as after a crash: whole.
-    """
-    waiting: SimpleQueue[_Check] = SimpleQueue()
-    done: SimpleQueue[_Checked | BaseException] = SimpleQueue()
-    for one in checks:
-        waiting.put(one)
-
-    def work() -> None:
-        with suppress(Empty):
-            while True:
-                enrolment, url = waiting.get_nowait()
-                try:
-                    done.put(_Checked(enrolment, check(url)))
-                except BaseException as crash:  # noqa: BLE001  raised where somebody hears it
-                    done.put(crash)
-
-    for _ in range(min(concurrency, len(checks))):
-        Thread(target=work, name="peer", daemon=True).start()
-    crash: BaseException | None = None
-    try:
-        for _ in checks:
-            ended = done.get()
-            if isinstance(ended, _Checked):
-                yield ended
-            else:
-                crash = ended
-    finally:
-        with suppress(Empty):  # nothing more is begun
-            while True:
-                waiting.get_nowait()
-    if crash is not None:
-        raise crash
-
-
-def _summary(found: list[_Checked]) -> str:
-    counts = {
-        "trusted": 0,
-        "not trusted": 0,
-        "without a verdict": 0,
-        "not looked at for a fault here": 0,
-    }
-    for one in found:
-        words = dict(zip((0, 1, 3, 2), counts, strict=True))
-        counts[words[one.outcome.exit_status]] += 1
-    issuers = len({one.enrolment.name for one in found})
-    counts["with an alarm"] = sum(1 for one in found if one.alarms)
-    said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-    return f"{len(found)} card(s) of {issuers} issuer(s): {said}"
-
-
-class _Progress:
-    """How far it is, for somebody who watches; nothing at all where nobody does."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._watched = _is_watched()
-        self.show(0)
-
-    def show(self, done: int) -> None:
-        if self._watched:
-            click.echo(f"\r{done} of {self._total} cards", err=True, nl=False)
-
-    def clear(self) -> None:
-        if self._watched:
-            click.echo("\r\x1b[K", err=True, nl=False)
-
-
-def _is_watched() -> bool:
-    return sys.stderr.isatty()

@@ -19,7 +19,7 @@ class Progress:
 
     def __init__(self, total: int, what: str) -> None:
         self._bar: Bar | None = None
-        if total > 1 and sys.stderr.isatty() and not is_quiet():
+        if total > 1 and is_watched() and not is_quiet():
             self._bar = _bar()
             self._task = self._bar.add_task(what, total=total)
 
@@ -51,6 +51,11 @@ class Progress:
             self._bar.start()
 
 
+def is_watched() -> bool:
+    """Whether stderr is a terminal."""
+    return sys.stderr.isatty()
+
+
 def _bar() -> Bar:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -61,7 +66,7 @@ def _bar() -> Bar:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=Console(stderr=True, force_terminal=True),
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from cardsign.cli.peers import age
 from cardsign.errors import FetchFailed, FileFault
 from cardsign.jose import JwkSet
 from cardsign.net import Discoverer, Wire
@@ -307,7 +308,7 @@ def test_O8_O9_one_failure_hides_no_other_verdict(cardsign: Cardsign, four: Netw
         ("tides", f"{HOME}/b.json", "untrusted"),
     ]
     assert ended.status == 1
-    assert "4 card(s) of 2 issuer(s): 1 trusted, 1 not trusted, 2 without a verdict" in ended.err
+    assert "4 cards of 2 issuers: 1 trusted, 1 not trusted, 2 without a verdict" in ended.err
     assert "\x1b" not in ended.err
 
 
@@ -384,7 +385,7 @@ def test_a_local_fault_of_one_issuer_hides_no_other(cardsign: Cardsign, four: Ne
     assert ended.status == 2
     text = cardsign("peers", "verify", "tides").text
     assert text.startswith("fault ")
-    assert "2 not looked at" in cardsign("peers", "verify").err
+    assert "2 not verified because of a fault here" in cardsign("peers", "verify").err
 
 
 def _forked(network: Network, first: bytes) -> None:
@@ -503,14 +504,14 @@ def test_a_peer_that_exhausts_this_machine_hides_no_other(
     lines = ended.text.splitlines()
     assert len(lines) == 4
     assert [f"{HOME}/b.json" in one for one in lines if "peer.not_examined" in one] == [True]
-    assert "4 card(s)" in ended.err
+    assert "4 cards" in ended.err
     assert "Traceback" not in ended.err
 
 
-def test_a_bug_in_one_check_is_told_last(
+def test_a_bug_in_one_check_hides_no_other(
     cardsign: Cardsign, four: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the verdicts of the others are printed before."""
+    """It is a line like any other, and exit status 2."""
     meet = Discoverer.meet
 
     def crash(self: Discoverer, url: str, **more: Any) -> Any:
@@ -520,16 +521,22 @@ def test_a_bug_in_one_check_is_told_last(
 
     monkeypatch.setattr(Discoverer, "meet", crash)
     ended = cardsign("peers", "verify")
-    assert (ended.status, len(ended.text.splitlines())) == (2, 3)
+    assert (ended.status, len(ended.text.splitlines())) == (2, 4)
     assert "internal.bug" in ended.err
 
 
 def test_somebody_who_watches_sees_how_far_it_is(
     cardsign: Cardsign, four: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only on a terminal."""
-    monkeypatch.setattr("cardsign.cli.peers._is_watched", lambda: True)
-    assert "\r3 of 4 cards" in cardsign("peers", "verify", "--json").err
+    """Only on a terminal, and not with --quiet; stdout is the same."""
+    plain = cardsign("peers", "verify", "--json", "--concurrency", "1")
+    monkeypatch.setattr("cardsign.cli.progress.is_watched", lambda: True)
+    watched = cardsign("peers", "verify", "--json", "--concurrency", "1", TERM="xterm")
+
+    assert "4/4" in watched.err
+    assert "4/4" not in plain.err
+    assert "4/4" not in cardsign("peers", "verify", "--quiet", TERM="xterm").err
+    assert [one["input"] for one in lines(watched)] == [one["input"] for one in lines(plain)]
 
 
 # ------------------------------------------------------------------ peers status
@@ -546,11 +553,96 @@ def test_O23_how_issuers_stand(cardsign: Cardsign, four: Network) -> None:
     assert tides["last_signed"] == peer.T0
     assert tides["seen"] == [URL]
     assert (shore["keyset"], shore["until"], shore["alarms"]) == (None, None, [])
-    assert (ended.status, tides["alarms"]) == (0, [])
+    assert (ended.status, tides["alarms"]) == (1, [])
     text = cardsign("peers", "status", "tides").text
     assert text.startswith("tides: by keyset\n  keyset      1.1, until ")
     assert f"{HOME}/b.json, not seen yet" in text
     assert f"{HOME}/\n" in text
+
+
+def test_O9_a_trusted_card_is_shown_with_its_name_and_skills(
+    cardsign: Cardsign, four: Network
+) -> None:
+    """Of the verified payload alone; a card that is not trusted has neither."""
+    name, count = PORTABLE["name"], len(PORTABLE["skills"])
+    said = {one["input"]: one for one in lines(cardsign("peers", "verify", "--json"))}
+
+    assert (said[URL]["card_name"], said[URL]["skills"]) == (name, count)
+    assert (said[f"{HOME}/b.json"]["card_name"], said[f"{HOME}/b.json"]["skills"]) == (None, None)
+    assert f'"{name}", {count} skill' in cardsign("peers", "verify").text
+    quiet = cardsign("peers", "verify", "--quiet")
+    assert (f'"{name}"' in quiet.text, quiet.err) == (False, "")
+
+
+STANDS = {
+    "trusted": (None, "trusted", 0),
+    "not trusted": (b"{}", "untrusted", 1),
+    "no answer": ("fetch.timeout", "indeterminate", 3),
+}
+
+
+@pytest.mark.parametrize(("answer", "verdict", "status"), STANDS.values(), ids=STANDS)
+def test_R8_the_last_verdict_and_its_age_are_shown_and_decide_the_exit_status(
+    cardsign: Cardsign, network: Network, tides: bytes, answer: bytes | str | None, verdict, status
+) -> None:
+    """Never checked is said; a peer that was revoked or is dead is not shown as healthy."""
+    add(cardsign, HOME, "--name", "tides")
+    never = cardsign("peers", "status")
+    assert (never.status, "last check  never" in never.text) == (0, True)
+    if answer is not None:
+        network[URL] = answer
+    checked = cardsign("peers", "verify")
+
+    shown = cardsign("peers", "status")
+    (said,) = cardsign("peers", "status", "--json").json
+
+    assert (checked.status, shown.status) == (status, status)
+    assert "last check  less than a minute ago (" in shown.text
+    assert f"): {verdict}" in shown.text
+    assert [one["verdict"] for one in said["checks"]] == [verdict]
+
+
+def test_an_optional_peer_changes_no_exit_status(
+    cardsign: Cardsign, network: Network, tides: bytes
+) -> None:
+    """It is shown all the same."""
+    network[URL] = b"{}"
+    add(cardsign, HOME, "--name", "tides", "--peer", "optional")
+    cardsign("peers", "verify")
+    shown = cardsign("peers", "status")
+    assert (shown.status, ": untrusted" in shown.text) == (0, True)
+
+
+@pytest.mark.parametrize("log", [b"{", b"{}", b'{"cards": {"a": 1}}', b'{"cards": [1]}'])
+def test_a_log_of_checks_that_cannot_be_read_is_a_fault(
+    cardsign: Cardsign, network: Network, tides: bytes, log: bytes
+) -> None:
+    """Said with what to do."""
+    add(cardsign, HOME, "--name", "tides")
+    cardsign("peers", "verify")
+    (file,) = Path("home").rglob("checks/*.json")
+    assert file.stat().st_mode & 0o077 == 0
+    file.write_bytes(log)
+
+    ended = cardsign("peers", "status")
+
+    assert (ended.status, "state.corrupt" in ended.err) == (2, True)
+    assert "Remove it" in ended.err
+
+
+AGES = {
+    "now": (0, "less than a minute"),
+    "a clock that went back": (-90, "less than a minute"),
+    "minutes": (150, "2 minutes"),
+    "an hour": (3600, "1 hour"),
+    "days": (3 * 86400 + 5, "3 days"),
+}
+
+
+@pytest.mark.parametrize(("seconds", "words"), AGES.values(), ids=AGES)
+def test_an_age_is_said_in_its_largest_unit(seconds: int, words: str) -> None:
+    """Rounded down."""
+    assert age(timedelta(seconds=seconds)) == words
 
 
 def test_what_will_need_a_person(cardsign: Cardsign, network: Network) -> None:
