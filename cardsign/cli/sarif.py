@@ -172,4 +172,4 @@ def _add_case(suite: ElementTree.Element, outcome: Outcome) -> None:
 def _body(outcome: Outcome) -> str:
     if isinstance(outcome.result, LocalFault):
         return safe(outcome.reasons[0].hint, limit=300)
-    return render_verdict(outcome.name, outcome.result)
+    return render_verdict(outcome.name, outcome.result, verbose=True)

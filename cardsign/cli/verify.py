@@ -31,7 +31,7 @@ from cardsign.cli.inquiry import (
 )
 from cardsign.cli.policy import accept_option, raise_lock, statements_option, trust_options
 from cardsign.cli.progress import Progress
-from cardsign.cli.talk import complain, is_quiet, print_json, safe, say
+from cardsign.cli.talk import complain, is_quiet, print_json, say
 from cardsign.cli.views import render_verdict
 from cardsign.errors import BundleRefused, LocalFault, UsageFault
 from cardsign.reasons import Reason
@@ -107,11 +107,13 @@ class OutputOptions:
         output: ``-o``: where the verified payload goes.
         form: ``--format``; None where it is not named.
         as_json: ``--json``.
+        verbose: ``--verbose``.
     """
 
     output: str | None
     form: str | None
     as_json: bool
+    verbose: bool
 
     @property
     def format(self) -> str:
@@ -142,6 +144,12 @@ output_options: Final = option_group(
         type=click.Choice(FORMATS),
         help="How verdicts are printed [default: text]; SARIF 2.1.0 and JUnit XML are one document "
         "for all cards.",
+    ),
+    click.option(
+        "-v",
+        "--verbose",
+        is_flag=True,
+        help="Show the four answers, the statements, every signature and every reason.",
     ),
     json_option,
 )
@@ -214,7 +222,10 @@ def verify(
             complain(one.result)
     if to.format != "text" and inquiry.unnamed_policy:
         say(f"judged {inquiry.unnamed_policy}")
-    _PRINTERS[to.format](outcomes, to.output == STDIO, inquiry.unnamed_policy)
+    if to.format == "text":
+        _print_text(outcomes, to, inquiry.unnamed_policy)
+    else:
+        _PRINTERS[to.format](outcomes)
     return weightiest(outcomes)
 
 
@@ -244,23 +255,22 @@ def _verify_many(inquiry: Inquiry, cards: tuple[str, ...], jobs: int, to: Output
                 elif to.format == "json":
                     print_json(one.to_json(), indent=None)
                 elif not isinstance(one.result, LocalFault):
-                    _print_one_of_many(one.name, one.result, policy)
+                    _print_one_of_many(one.name, one.result, policy, to)
     if inquiry.loaded is not None and inquiry.named.at is None:
         raise_lock(inquiry.loaded, inquiry.memory)
     if kept:
-        _PRINTERS[to.format](kept, False, policy)
+        _PRINTERS[to.format](kept)
     say(summary(statuses))
     return heaviest(statuses)
 
 
-def _print_one_of_many(name: str, report: Report, policy: str) -> None:
+def _print_one_of_many(name: str, report: Report, policy: str, to: OutputOptions) -> None:
     """A trusted card in one line, and none with ``--quiet``; any other in full."""
-    text = render_verdict(name, report, policy)
+    text = render_verdict(name, report, policy, verbose=to.verbose)
     if report.verdict != "trusted":
         click.echo(text)
     elif not is_quiet():
-        issuer = f" ({safe(report.issuer)})" if report.issuer else ""
-        click.echo(text.partition("\n")[0] + issuer)
+        click.echo(text if to.verbose else text.partition("\n")[0])
 
 
 # ------------------------------------------------------------------ options
@@ -358,31 +368,31 @@ def _write_verified(output: str, outcome: Outcome) -> None:
         write_output(output, jcs(outcome.result.card))
 
 
-def _print_text(outcomes: list[Outcome], to_stderr: bool, policy: str) -> None:
+def _print_text(outcomes: list[Outcome], to: OutputOptions, policy: str) -> None:
     for one in outcomes:
         if not isinstance(one.result, LocalFault):
-            click.echo(render_verdict(one.name, one.result, policy), err=to_stderr)
+            text = render_verdict(one.name, one.result, policy, verbose=to.verbose)
+            click.echo(text, err=to.output == STDIO)
 
 
-def _print_json(outcomes: list[Outcome], _: bool, __: str) -> None:
+def _print_json(outcomes: list[Outcome]) -> None:
     for one in outcomes:
         print_json(one.to_json(), indent=None if len(outcomes) > 1 else 2)
 
 
-def _print_sarif(outcomes: list[Outcome], _: bool, __: str) -> None:
+def _print_sarif(outcomes: list[Outcome]) -> None:
     from cardsign.cli.sarif import sarif_log
 
     print_json(sarif_log(outcomes))
 
 
-def _print_junit(outcomes: list[Outcome], _: bool, __: str) -> None:
+def _print_junit(outcomes: list[Outcome]) -> None:
     from cardsign.cli.sarif import junit_xml
 
     click.echo(junit_xml(outcomes))
 
 
-_PRINTERS: Final[dict[str, Callable[[list[Outcome], bool, str], None]]] = {
-    "text": _print_text,
+_PRINTERS: Final[dict[str, Callable[[list[Outcome]], None]]] = {
     "json": _print_json,
     "sarif": _print_sarif,
     "junit": _print_junit,

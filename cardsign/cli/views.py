@@ -372,29 +372,29 @@ def floor_text(floor: RollbackFloor) -> str:
     return ", ".join(parts) or "nothing seen yet"
 
 
-# A verdict for a person: what is true, what is not, what to do next.
+# A verdict for a person: whose card, then what decided; with `verbose` everything.
 
 
 _ANSWERS: Final = {
     "integrity": {
         "yes": "the card is as it was signed",
         "no": "no signature fits the card as it is",
-        "unknown": "there is no key to check a signature with",
+        "unknown": "no signature is by a key that you accept",
     },
     "authorised": {
-        "yes": "the key may sign for the subject, and every endpoint stands where it may",
-        "no": "the key may not sign this card for the subject, or an endpoint stands elsewhere",
-        "unknown": "cannot be said without a signature that fits",
+        "yes": "the key may sign for the subject, and every endpoint is within its origins",
+        "no": "the key may not sign this card for the subject, or an endpoint is elsewhere",
+        "unknown": "not checked, because no signature could be",
     },
     "current": {
-        "yes": "the issuer still calls the card current",
-        "no": "the key is revoked, or the card is not what the issuer calls current",
-        "unknown": "nobody has said that card and key are not outdated or revoked",
+        "yes": "the issuer lists this card as current",
+        "no": "the key is revoked, or the issuer no longer lists this card as current",
+        "unknown": "not known, because there is no valid statement of the issuer",
     },
     "complete": {
         "yes": "everything in the card is signed",
         "no": "not everything in the card is signed as the policy demands",
-        "unknown": "cannot be said without a signature that fits",
+        "unknown": "not checked, because no signature could be",
     },
 }
 # It would read like tampering otherwise, which a signature that fits does not show.
@@ -402,26 +402,51 @@ _FITS_OTHERWISE: Final = "a signature fits what it covers, but by rules that do 
 _OF_ANOTHER_KIND: Final = frozenset(
     {"extended.served_as_public", "extended.not_marked", "extended.audience_mismatch"}
 )
-_MAX_REASONS: Final = 12  # lines; --json has them all
+_NO_CARD: Final = "the card could not be fetched"
+_MAX_DECISIVE: Final = 3  # reasons of a short verdict
+_MAX_REASONS: Final = 12  # of a long one; --json has them all
 
 
-def render_verdict(name: str, report: Report, policy: str = "") -> str:
-    """Several lines of text, without a newline at the end.
+def render_verdict(name: str, report: Report, policy: str = "", *, verbose: bool = False) -> str:
+    """A verdict in a few lines of text, without a newline at the end.
 
     Args:
         name: What was judged.
         report: The verdict.
         policy: Which policy decided, where nobody named it; part of the first line.
+        verbose: Show the four answers, statements, every signature and every reason as well.
     """
-    return "\n".join(_verdict_lines(name, report, policy))
+    lines = _every_line(report) if verbose else _deciding_lines(report)
+    return "\n".join((_first_line(name, report, policy), *lines))
 
 
-def _verdict_lines(name: str, report: Report, policy: str) -> Iterator[str]:
-    yield f"{report.verdict}: {safe(name)}" + (policy and f" ({policy})")
+def _first_line(name: str, report: Report, policy: str) -> str:
+    expected = "a card of" if report.verdict == "trusted" else "expected a card of"
+    whose = f"{expected} {safe(report.subject)}" if report.subject else "no subject was named"
+    return f"{report.verdict}: {safe(name)}, {whose}" + (policy and f" ({policy})")
+
+
+def _deciding_lines(report: Report) -> Iterator[str]:
+    """Of a trusted card what it calls itself and what was not checked; else what decided."""
+    if report.verdict == "trusted":
+        until = "" if report.valid_until is None else f"; until {second(report.valid_until)}"
+        yield f"  {_claims(report.card or {})}{until}"
+        if report.answers.current != "yes":
+            yield f"  current: {_said(report, 'current', report.answers.current)}"
+        if report.all_but is not None:
+            yield f"  complete: {safe(report.all_but, limit=300)}"
+        shown = [one for one in _grouped(report.reasons) if one[0].severity == "warning"]
+    else:
+        shown = [one for one in _grouped(report.reasons) if one[0].severity == "error"]
+    for reason, paths in shown[:_MAX_DECISIVE]:
+        yield from _reason(reason, paths)
+    if len(shown) > _MAX_DECISIVE:
+        yield f"  and {len(shown) - _MAX_DECISIVE} more; see --verbose"
+
+
+def _every_line(report: Report) -> Iterator[str]:
     if report.issuer is not None:
         yield f"  issuer      {safe(report.issuer)}"
-    if report.issuer is None or report.subject != report.issuer:
-        yield f"  subject     {safe(report.subject) if report.subject else 'nobody was named'}"
     if report.card is not None:
         yield f"  card says   {_claims(report.card)}"
     for question, answer in report.answers.to_json().items():
@@ -440,14 +465,20 @@ def _said(report: Report, question: str, answer: str) -> str:
     """An answer in words; "no" to integrity sounds like tampering where it need not be."""
     fitting = any(one.profile for one in report.signatures)
     bad = any(one.verdict == "invalid" for one in report.signatures)
-    if (question, answer) == ("integrity", "no") and fitting and not bad:
-        return _FITS_OTHERWISE
-    if (question, answer) == ("authorised", "no") and any(
-        reason.code in _OF_ANOTHER_KIND for reason in report.reasons
-    ):
-        return "the card is not of the kind, or not for the audience, that was asked for"
-    if question == "complete" and report.all_but is not None:
-        return report.all_but
+    codes = {reason.code for reason in report.reasons}
+    match question, answer:
+        case ("integrity", "no") if fitting and not bad:
+            return _FITS_OTHERWISE
+        case ("integrity", "unknown") if not report.signatures:
+            return _NO_CARD
+        case ("authorised", "no") if not codes.isdisjoint(_OF_ANOTHER_KIND):
+            return "the card is not of the kind, or not for the audience, that was asked for"
+        case ("current", "unknown") if "trust.freshness_waived" in codes and not report.keyset:
+            return "not checked (a key set alone cannot show revocation)"
+        case ("current", "unknown") if "trust.freshness_waived" in codes:
+            return "not checked (your policy waives it)"
+        case ("complete", _) if report.all_but is not None:
+            return safe(report.all_but, limit=300)
     return _ANSWERS[question][answer]
 
 
@@ -482,11 +513,13 @@ def _claims(card: dict[str, Json]) -> str:
 
 
 def _signature(signature: SignatureReport) -> str:
+    if signature.alg is None:
+        return f"{signature.verdict}, does not count: its header was not accepted"
     kid = safe(signature.kid, limit=64) if signature.kid is not None else "no kid"
     profile = f" under {signature.profile}" if signature.profile else ""
     counts = "" if signature.counts else ", does not count"
     holder = f", held by {safe(signature.holder)}" if signature.holder else ""
-    return f"{signature.verdict} ({signature.alg or 'no alg'}, {kid}{holder}){profile}{counts}"
+    return f"{signature.verdict} ({signature.alg}, {kid}{holder}){profile}{counts}"
 
 
 def _reason(reason: Reason, paths: list[str]) -> Iterator[str]:

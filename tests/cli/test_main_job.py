@@ -27,7 +27,9 @@ def test_a_new_user_comes_from_nothing_to_a_trusted_card(cardsign: Cardsign) -> 
     assert cardsign("keys", "jwks", "-o", "jwks.json").status == 0
     verdict = cardsign("verify", "signed.json", "--jwks", "jwks.json")
     assert verdict.status == 0
-    assert verdict.text.startswith("trusted: signed.json\n")
+    assert verdict.text.startswith(
+        "trusted: signed.json, a card of the holder of the keys in jwks.json\n"
+    )
     assert made.text.strip() in verdict.text
 
 

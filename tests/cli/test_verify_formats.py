@@ -216,8 +216,9 @@ def tame(text: str) -> bool:
     return all(SHOWN.fullmatch(line) for line in text.split("\n")) and not INVISIBLE.search(text)
 
 
+@pytest.mark.parametrize("verbose", [False, True])
 @pytest.mark.parametrize("words", HOSTILE.values(), ids=HOSTILE)
-def test_a_strangers_words_cannot_deceive_a_terminal(words: str) -> None:
+def test_a_strangers_words_cannot_deceive_a_terminal(words: str, verbose: bool) -> None:
     """In whatever part of a verdict they stand; and the number of lines stays what it was."""
     assert not tame(words) or "\n" in words
 
@@ -233,7 +234,7 @@ def test_a_strangers_words_cannot_deceive_a_terminal(words: str) -> None:
             issuer=text,
             card={"name": text, "version": text},
         )
-        return render_verdict(text, report)
+        return render_verdict(text, report, verbose=verbose)
 
     shown = verdict(words)
     assert tame(shown)
@@ -255,7 +256,7 @@ def test_a_hostile_card_is_shown_as_it_is(cardsign: Cardsign) -> None:
             assert tame(ended.text)
             assert tame(ended.err)
     shown = cardsign("verify", name, "--jwks", "jwks.json").text
-    assert '  card says   "\\u{1b}[2J\\u{202e}", version 1.2.0' in shown
+    assert '\n  "\\u{1b}[2J\\u{202e}", version 1.2.0' in shown
 
 
 def test_a_signature_by_other_rules_does_not_read_like_tampering(cardsign: Cardsign) -> None:
@@ -264,19 +265,44 @@ def test_a_signature_by_other_rules_does_not_read_like_tampering(cardsign: Cards
     Path("pruned.json").write_bytes(dump(by_another_sdk(LAX, key("card"), "prune-empty")))
     asked = ("verify", "pruned.json", "--jwks", "jwks.json")
     assert cardsign(*asked, "--json").json["answers"]["integrity"] == "no"
-    shown = cardsign(*asked).text
+    shown = cardsign(*asked, "--verbose").text
     kinder = "integrity   no       a signature fits what it covers, but"
     assert kinder in shown
     edited = put(json.loads(Path("signed.json").read_bytes()), "/name", "Ride tables")
     Path("edited.json").write_bytes(dump(edited))
-    assert kinder not in cardsign("verify", "edited.json", *asked[2:]).text
+    assert kinder not in cardsign("verify", "edited.json", *asked[2:], "-v").text
+
+
+def test_a_verdict_is_short_unless_more_is_asked_for(cardsign: Cardsign) -> None:
+    """Whose card; then only what decided. An unknown key and a refused header are said truly."""
+    peer.write_cards()
+    asked = ("--jwks", "jwks.json")
+    assert cardsign("verify", "signed.json", *asked).text.splitlines() == [
+        "trusted: signed.json, a card of the holder of the keys in jwks.json",
+        '  "Tide tables", version 1.2.0',
+        "  current: not checked (a key set alone cannot show revocation)",
+    ]
+    card = json.loads(Path("signed.json").read_bytes())
+    Path("edited.json").write_bytes(dump({**card, "name": "x"}))
+    first, code, hint = cardsign("verify", "edited.json", *asked).text.splitlines()
+    assert first == "invalid: edited.json, expected a card of the holder of the keys in jwks.json"
+    assert code.startswith("  sig.bad: ")
+    assert hint.startswith("      ")
+    Path("stranger.json").write_bytes(dump(signed(PORTABLE, PrivateKey.generate("ES256"))))
+    stranger = cardsign("verify", "stranger.json", *asked, "--verbose").text
+    assert "integrity   unknown  no signature is by a key that you accept" in stranger
+    hs256 = {**card["signatures"][0], "protected": "eyJhbGciOiJIUzI1NiIsImtpZCI6IngifQ"}
+    Path("hs256.json").write_bytes(dump({**card, "signatures": [hs256]}))
+    refused = cardsign("verify", "hs256.json", *asked, "--verbose").text
+    assert "signature 0 refused, does not count: its header was not accepted" in refused
+    assert "no alg" not in refused
 
 
 def test_an_issuer_comes_before_the_cards_words(cardsign: Cardsign) -> None:
     """A provider's name is a claim; the policy's name is what was verified."""
     peer.enrol(cardsign)
     lines = cardsign(
-        "verify", "signed.json", "--issuer", "tides", "--statements", "statements"
+        "verify", "signed.json", "--issuer", "tides", "--statements", "statements", "-v"
     ).text.splitlines()
     places = [line.split()[0] for line in lines]
     assert places[0] == "trusted:"

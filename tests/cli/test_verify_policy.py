@@ -59,13 +59,19 @@ def test_statements_make_all_four_answers_yes(
     assert said.json["statements"]["release"]["number"] == "42"
     ends = datetime.fromtimestamp(peer.T0 + 7 * DAY, UTC)
     assert said.json["valid_until"] == ends.isoformat()
-    shown = cardsign("verify", *WHOLE).text.splitlines()
+    first = "trusted: signed.json, a card of tides (by ./trust.toml, found in this folder)"
+    until = f"until {ends:%Y-%m-%d %H:%M:%S} UTC"
+    assert cardsign("verify", *WHOLE).text.splitlines() == [
+        first,
+        f'  "Tide tables", version 1.2.0; {until}',
+    ]
+    shown = cardsign("verify", *WHOLE, "--verbose").text.splitlines()
     assert shown[:3] == [
-        "trusted: signed.json (by ./trust.toml, found in this folder)",
+        first,
         "  issuer      tides",
         '  card says   "Tide tables", version 1.2.0',
     ]
-    assert f"  valid until {ends:%Y-%m-%d %H:%M:%S} UTC" in shown
+    assert f"  valid {until}" in shown
     assert any(line.startswith("  statements  keyset 1.1 until ") for line in shown)
 
 
@@ -225,7 +231,7 @@ def test_another_time_is_never_trusted_nor_remembered(
     assert (said.status, said.json["verdict"]) == (3, "indeterminate")
     assert set(said.json["answers"].values()) == {"yes"}
     assert "time.historic" in peer.codes(said)
-    assert "  historic    about " in cardsign("verify", *WHOLE, "--at", then).text
+    assert "  historic    about " in cardsign("verify", *WHOLE, "--at", then, "-v").text
     assert verify(cardsign, "signed.json", "--issuer", "tides").status == 3
     assert verify(cardsign, *WHOLE).status == 0
 
@@ -441,7 +447,7 @@ def test_the_next_tool_gets_what_was_signed(
     assert sha256 == said.json["signatures"][0]["payload_sha256"] == peer.digest(PORTABLE)
     piped = cardsign("verify", *WHOLE, "-o", "-")
     assert piped.out == written
-    assert piped.err.startswith("trusted: signed.json (by ./trust.toml, found in this folder)\n")
+    assert piped.err.startswith("trusted: signed.json, a card of tides (by ./trust.toml, ")
 
 
 def test_nothing_is_written_of_a_card_that_is_not_trusted(

@@ -66,7 +66,7 @@ def test(card: str, named: Named, as_json: bool) -> int:
     if as_json:
         print_json({"input": card, **report.to_json(), "decided_by": _members(loaded, decision)})
     else:
-        click.echo(render_verdict(card, report, inquiry.unnamed_policy))
+        click.echo(render_verdict(card, report, inquiry.unnamed_policy, verbose=True))
         click.echo(f"  decided by: {_shown(loaded, subject, enrolment, decision)}")
     return report.exit_status
 
