@@ -5,13 +5,14 @@ Both are a stranger's word. What is proposed here is shown to a person, and adds
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.card.canonical import FULL_PROFILES, ProfileName
+from cardsign.card.canonical import FULL_PROFILES, OPT_IN_PROFILES, PROFILES, ProfileName
 from cardsign.card.coverage import Payloads
 from cardsign.card.document import Card
 from cardsign.card.interfaces import interfaces_of
@@ -22,12 +23,16 @@ from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
+from cardsign.reasons import hint_for
 from cardsign.trust.lock import ISSUER_NAME
 from cardsign.trust.policy import ACCEPTED, Accept
 from cardsign.urls import Origin, interface_url, parse_url
 
 _MAX_SHOWN: Final = 8  # members that are named one by one
 _LOSSY: Final = tuple(name for name in ACCEPTED["sdk"] if name not in FULL_PROFILES)
+_NO_POLICY: Final = (
+    "No policy accepts that. Ask the issuer to sign the whole card as well: cardsign sign."
+)
 #: Bytes of a list of agents; one has about 100.
 MAX_AGENTS_BYTES: Final = 256 * 1024
 
@@ -81,38 +86,63 @@ def _accept(card: Card, keys: JwkSet | None) -> tuple[Accept | None, list[str]]:
     payloads = Payloads(card.document)
     if keys is None:
         return _without_keys(payloads)
-    refusals = []
+    faults = []
     fitting: set[str] = set()
     for untrusted_entry in entries:
         try:
             entry = read_entry(untrusted_entry, algorithms=ALGORITHMS)
-            fitting |= _fitting(entry, keys, payloads)
+            key = keys.find(entry.header.kid)
+            if key is None:
+                faults.append(f"No key of the set has the kid {entry.header.kid!r}.")
+            elif found := _fitting(entry, key, payloads):
+                fitting |= found
+            else:
+                faults.append(_why_none(entry, key, card.document))
         except SignatureRefused as refusal:
-            refusals.append(f"A signature is refused: {refusal.message} ({refusal.code}).")
+            faults.append(f"A signature is refused ({refusal.code}). {hint_for(refusal.code)}")
     if fitting & set(FULL_PROFILES):
-        return "full", ["A signature covers the whole card."]
+        return "full", []
     for profile in _LOSSY:
         if profile in fitting:
             return _leaving_open(payloads, profile)
-    return None, [*refusals, "No signature of the card fits it by one of these keys."]
+    for profile in OPT_IN_PROFILES:
+        if profile in fitting:
+            return None, [f"The signature was made by the rule {profile}. {_NO_POLICY}"]
+    return None, list(dict.fromkeys(faults))
 
 
-def _fitting(entry: Entry, keys: JwkSet, payloads: Payloads) -> set[str]:
-    """The profiles by which a signature fits; none where its key is not known."""
-    key: PublicKey | None = keys.find(entry.header.kid)
-    fitting = set[str]()
-    for profile in ACCEPTED["sdk"] if key is not None else ():
-        payload = payloads.of(profile)
-        if payload is None or key is None:
-            continue
-        try:
-            check_entry(entry, payload.data, key)
-        except SignatureRefused as refusal:
-            if refusal.code != "sig.bad":
-                raise
-        else:
-            fitting.add(profile)
-    return fitting
+def _fitting(entry: Entry, key: PublicKey, payloads: Payloads) -> set[str]:
+    """The profiles by which a signature fits."""
+    made = {profile: payloads.of(profile) for profile in PROFILES}
+    return {
+        profile
+        for profile, payload in made.items()
+        if payload is not None and _fits(entry, payload.data, key)
+    }
+
+
+def _fits(entry: Entry, payload: bytes, key: PublicKey) -> bool:
+    try:
+        check_entry(entry, payload, key)
+    except SignatureRefused as refusal:
+        if refusal.code != "sig.bad":
+            raise
+        return False
+    return True
+
+
+def _why_none(entry: Entry, key: PublicKey, document: Mapping[str, Json]) -> str:
+    """What was signed instead of a payload: JSON as a library writes it, or another card."""
+    unsigned = {name: value for name, value in document.items() if name != "signatures"}
+    for separators in ((",", ":"), (", ", ": ")):
+        for ascii_only in (True, False):
+            text = json.dumps(unsigned, separators=separators, ensure_ascii=ascii_only)
+            if _fits(entry, text.encode("utf-8", "surrogatepass"), key):
+                return (
+                    "The signature covers JSON that is not canonical. Sign the bytes of RFC 8785, "
+                    "which `cardsign canonicalize CARD` prints."
+                )
+    return "The card was changed after it was signed, or the signature belongs to another card."
 
 
 def _leaving_open(payloads: Payloads, profile: ProfileName) -> tuple[Accept | None, list[str]]:
@@ -126,17 +156,16 @@ def _leaving_open(payloads: Payloads, profile: ProfileName) -> tuple[Accept | No
         part = accepted.first[0].source.shown
         return None, [
             f"The signature is good, but made by the SDKs' rule {profile}, which leaves {shown} "
-            f"unsigned. No policy accepts that {part} is. Ask the issuer to sign the whole card "
-            "as well: cardsign sign."
+            f"unsigned; of these {part} counts. {_NO_POLICY}"
         ]
     said = f"The signature was made by the SDKs' rule {profile}"
-    return "sdk", [f"{said}. It leaves unsigned: {shown}." if shown else f"{said}."]
+    return "sdk", [f"{said}. It leaves {shown} unsigned." if shown else f"{said}."]
 
 
 def _without_keys(payloads: Payloads) -> tuple[Accept | None, list[str]]:
     made = {one: payloads.of(one) for one in ACCEPTED["sdk"]}
     if len({one.data if one else None for one in made.values()}) == 1:
-        return "full", ["All rules give the same bytes, so a signature covers the whole card."]
+        return "full", ["All rules sign the same bytes of this card: all of it."]
     return None, [
         "By which rule the card was signed cannot be seen without keys: name them with --jwks "
         "FILE. If an SDK signed it, add --accept sdk."

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from cardsign import sign_card
-from cardsign.jose import JwkSet
+from cardsign.jose import JwkSet, sign_payload
 from cardsign.statements import digest_words, read_keyset
 from cardsign.trust import read_policy
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Network
 from tests.cli.live_peer import LivePeer, live_peer
 from tests.jose.statement_making import key
-from tests.support import LAX, PORTABLE, by_another_sdk, dump, without
+from tests.support import LAX, OLD, PORTABLE, by_another_sdk, dump, put, without
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "https://tides.example"
@@ -167,32 +167,52 @@ def test_a_person_is_shown_the_digest_and_asked(
 # ------------------------------------------------------------------ like a card
 
 
-SOLD: dict[str, tuple[dict[str, Any], str, str]] = {
+def signed_text(card: dict[str, Any], text: str) -> dict[str, Any]:
+    """The card with a signature over any text."""
+    return {**card, "signatures": [sign_payload(text.encode(), key("card"), typ="JOSE")]}
+
+
+SIGNED: dict[str, tuple[dict[str, Any], str, str]] = {
     "what the SDKs sign": (
         by_another_sdk(without(LAX, "/x-berth"), key("card"), "prune-empty"),
         'accept = "sdk"',
-        "It leaves unsigned: /securityRequirements, /iconUrl.",
+        "It leaves /securityRequirements, /iconUrl unsigned.",
     ),
     "a card that is signed whole": (
         json.loads(sign_card(dump(LAX), [key("card")])),
         'accept = "full"',
-        "covers the whole card",
+        "freshness is waived",
     ),
     "a member that no SDK signs": (
         by_another_sdk(LAX, key("card"), "prune-empty"),
         'origins = ["https://tides.example"]',
-        "No policy accepts that /x-berth is. Ask the issuer to sign the whole card",
+        "of these /x-berth counts. No policy accepts that. Ask the issuer to sign the whole card",
+    ),
+    "a card that was changed": (
+        put(by_another_sdk(PORTABLE, key("card"), "served-as-is"), "/version", "9"),
+        "origins = ",
+        "The card was changed after it was signed",
+    ),
+    "JSON that is not canonical": (
+        signed_text(PORTABLE, json.dumps(PORTABLE)),
+        "origins = ",
+        "The signature covers JSON that is not canonical. Sign the bytes of RFC 8785",
+    ),
+    "what only an old SDK reads": (
+        by_another_sdk(OLD, key("card"), "sdk-0.3"),
+        "origins = ",
+        "The signature was made by the rule sdk-0.3. No policy accepts that.",
     ),
     "a card that is not signed": (PORTABLE, "origins = ", "The card is not signed."),
     "another's signature": (
         by_another_sdk(PORTABLE, key("rel"), "served-as-is"),
         "origins = ",
-        "No signature of the card fits it by one of these keys.",
+        "No key of the set has the kid",
     ),
 }
 
 
-@pytest.mark.parametrize(("card", "entry", "said"), SOLD.values(), ids=SOLD)
+@pytest.mark.parametrize(("card", "entry", "said"), SIGNED.values(), ids=SIGNED)
 def test_an_entry_like_a_card(
     cardsign: Cardsign, tmp_path: Path, card: dict[str, Any], entry: str, said: str
 ) -> None:
