@@ -225,7 +225,7 @@ def check_vouched(
 def check_witnessed(untrusted_log: bytes, digest: str, *, witness: str, where: str) -> None:
     """Check that the log holds the line that something else has called its newest.
 
-    Whoever can write both the log and the state can write both anew, but not what was published.
+    Somebody who can write the log and the state can write both anew, but not what was published.
 
     Args:
         untrusted_log: The whole log, the chain of which is whole.

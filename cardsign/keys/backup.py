@@ -1,8 +1,8 @@
 """A key store in one file, encrypted to age recipients (age-encryption.org/v1).
 
-Inside the private halves stay as they lie in the store: whoever restores a backup still needs
-their passphrases. Keys behind other signers are backed up as their public halves only. The
-issuer's statements go along: without them the state would name a history that is not there.
+Private keys stay as encrypted as they are in the store: after a restore they still need their
+passphrases. Of keys behind other signers only the public keys are in it. The issuer's statements
+are in it too: the state names them.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _NUMBER: Final = re.compile(r"[1-9][0-9]{0,15}(\.[1-9][0-9]{0,15})?")
 
 
 def pack(store: KeyStore) -> bytes:
-    """Return all of a store, in the clear but for the private halves.
+    """Return all of a store, in the clear but for the private keys.
 
     Raises:
         StoreFault, FileFault: As for reading the store and its statements;
-            ``file.not_found``: a private half that the store should hold is gone.
+            ``file.not_found``: a private key that the store should hold is gone.
     """
     state = store.load()
     held = [key.thumbprint for key in state.keys if key.private == "held"]
@@ -98,11 +98,11 @@ def unpack(untrusted_bytes: bytes) -> Contents:
     envelopes = {name: str(text).encode() for name, text in private.items()}
     for key in state.keys:
         if key.private == "held" and key.thumbprint not in envelopes:
-            raise _malformed(f"it lacks the private half of key {key.kid!r}")
+            raise _malformed(f"it lacks the private key of key {key.kid!r}")
     known = {key.thumbprint: KeyLabel.of(key.public) for key in state.keys}
     for name, envelope in envelopes.items():
         if read_label(envelope) != known.get(name):
-            raise _malformed(f"it has a private half {name!r} of no key that it holds")
+            raise _malformed(f"it has a private key {name!r} that belongs to no key in it")
     return Contents(state, audit, envelopes, _read_statements(statements))
 
 

@@ -1,7 +1,7 @@
 """What is wrong with a key store, what will be, and the fixes that are safe.
 
 Safe to fix is what nothing refers to, and permissions that are too wide. Nothing here decides
-what became of a key: a lost private half or a broken log is told, not fixed.
+what became of a key: a lost private key or a broken log is reported, not fixed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, Literal
 from cardsign.errors import FileFault, StoreFault
 from cardsign.files import read_bytes, remove, set_mode
 from cardsign.keys.audit import check_witnessed, verify_chain
-from cardsign.keys.history import DIRECTORY as SHELF_DIRECTORY
+from cardsign.keys.history import DIRECTORY as STATEMENTS_DIRECTORY
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keysets import holders_left, quorum_signatures
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, SHOWN_TIME, TimelineSettings, cards_to_sign
@@ -54,7 +54,7 @@ Level = Literal["alarm", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be.
+    """Something that somebody should know or do.
 
     Attributes:
         code: ``doctor.*``, or the code of the fault that was met.
@@ -81,7 +81,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What the outlook is reckoned from.
+    """What coming_findings looks at.
 
     Attributes:
         state: The key store's.
@@ -184,7 +184,7 @@ def _standbys(state: StoreState) -> Iterator[Finding]:
             and other.thumbprint not in endangered
         ]
         if all(same_custody(other, key) for other in standbys):
-            why = "each lies in the same custody" if standbys else "there is none"
+            why = "each is in the same custody" if standbys else "there is none"
             alone.setdefault(why, []).append(f"{_roles(key)} key {short(key.kid)}")
     for why, keys in alone.items():
         what = f"no standby could take over from {' or '.join(keys)} after a theft"
@@ -245,7 +245,7 @@ def _release(
         message = f"release {release.seq} speaks of keyset {older}, and {newest} is the newest"
         yield Finding("doctor.release_due", "alarm", message, real=ends)
     elif release.iat <= now.timestamp() and past_half_life(release, now=now):
-        message = f"{what}; half of its life is over, so cron has not renewed it"
+        message = f"{what}; half of its time is over, so cron has not renewed it"
         yield Finding("doctor.release_due", "alarm", message, real=ends)
     elif within and ends <= now + within:
         yield Finding("doctor.release_due", "note", f"{what}; cron will renew it", real=ends)
@@ -258,7 +258,9 @@ def _roles(key: KeyRecord) -> str:
 _TEMPORARY: Final = re.compile(r"\.[^/]+\.[0-9a-f]{16}\.tmp")
 _SHARED_BITS: Final = 0o077
 _WRITABLE_BITS: Final = 0o022
-_OURS: Final = frozenset({STATE_FILE, AUDIT_FILE, LOCK_FILE, PRIVATE_DIRECTORY, SHELF_DIRECTORY})
+_OURS: Final = frozenset(
+    {STATE_FILE, AUDIT_FILE, LOCK_FILE, PRIVATE_DIRECTORY, STATEMENTS_DIRECTORY}
+)
 
 
 def examine_store(
@@ -273,7 +275,7 @@ def examine_store(
     """Look for everything that this module knows of, and fix what is safe to fix if asked.
 
     A store in files is held alone meanwhile, so nothing that is under way is taken for a
-    leftover; in a database there is nothing half done.
+    leftover. A database holds nothing that is half done.
 
     Args:
         store: The store.
@@ -288,10 +290,10 @@ def examine_store(
         FileFault: The directory cannot be read, or what was to be fixed not be written.
     """
     with alone(store.path) if isinstance(store, DirectoryStore) else nullcontext():
-        state, halves = _of_one_moment(store)
-        found = [*_private_halves(store, state, halves)]
+        state, private = _of_one_moment(store)
+        found = [*_private_keys(store, state, private)]
         if isinstance(store, DirectoryStore):
-            found = [*_leftovers(store), *_strange_halves(store), *found, *_modes(store)]
+            found = [*_leftovers(store), *_strange_private_files(store), *found, *_modes(store)]
         if fix:
             found = [_fixed(finding) for finding in found]
     known, broken = _known(store, state, draft)
@@ -300,11 +302,11 @@ def examine_store(
 
 
 def _of_one_moment(store: KeyStore) -> tuple[StoreState, frozenset[str]]:
-    """The state, and the private halves that lay there with it."""
+    """The state, and the private keys that were there with it."""
     while True:
-        (state, _), halves = store.read(), store.private_keys()
+        (state, _), private = store.read(), store.private_keys()
         if store.read()[0].generation == state.generation:
-            return state, halves
+            return state, private
 
 
 def _fixed(finding: Finding) -> Finding:
@@ -316,39 +318,37 @@ def _fixed(finding: Finding) -> Finding:
 
 def _leftovers(store: DirectoryStore) -> Iterator[Finding]:
     """Files that a killed process left, and files that are not ours."""
-    shelf = store.statement_storage.path
-    for folder in (store.path, shelf, *(shelf / kind for kind in KINDS)):
+    statements = store.statement_storage.path
+    for folder in (store.path, statements, *(statements / kind for kind in KINDS)):
         for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
             if _TEMPORARY.fullmatch(entry.name):
                 message = "a killed process left this file"
                 fix = partial(remove, entry)
                 yield Finding("doctor.leftover", "alarm", message, str(entry), fix=fix)
             elif folder == store.path and entry.name not in _OURS:
-                message = "this is nothing that cardsign has written"
+                message = "cardsign did not write this"
                 yield Finding("doctor.stranger", "note", message, str(entry))
 
 
-def _strange_halves(store: DirectoryStore) -> Iterator[Finding]:
+def _strange_private_files(store: DirectoryStore) -> Iterator[Finding]:
     directory = store.path / PRIVATE_DIRECTORY
     for entry in sorted(directory.iterdir()) if directory.is_dir() else ():
         if not PRIVATE_FILE.fullmatch(entry.name):
-            message = "this is no private half of a key"
+            message = "this is not the file of a private key"
             yield Finding("doctor.stranger", "note", message, str(entry))
 
 
-def _private_halves(
-    store: KeyStore, state: StoreState, halves: frozenset[str]
-) -> Iterator[Finding]:
+def _private_keys(store: KeyStore, state: StoreState, private: frozenset[str]) -> Iterator[Finding]:
     """Private keys that nothing names, and names without one; an ended key needs none."""
     held = {key.thumbprint: key for key in state.keys if key.private == "held"}
     needed = {name: key for name, key in held.items() if key.state not in ENDED}
-    for thumbprint in sorted(halves - held.keys()):
-        message = "this private half belongs to no key of the store"
+    for thumbprint in sorted(private - held.keys()):
+        message = "this private key belongs to no key of the store"
         where = store.private_place(thumbprint)
         fix = partial(store.remove_private, thumbprint)
         yield Finding("doctor.leftover", "alarm", message, where, fix=fix)
     for thumbprint, key in needed.items():
-        if thumbprint not in halves:
+        if thumbprint not in private:
             message = f"the private key of {_roles(key)} key {key.kid!r} is not here"
             where = store.private_place(thumbprint)
             yield Finding("doctor.private_missing", "alarm", message, where)
@@ -401,9 +401,9 @@ def _known(
     store: KeyStore, state: StoreState, draft: Path | None
 ) -> tuple[Examined, tuple[Finding, ...]]:
     """The store with the statements beside it; without them if they cannot be relied on."""
-    ledger = StatementHistory(store.statement_storage, state.statements)
+    history = StatementHistory(store.statement_storage, state.statements)
     try:
-        keyset, release = ledger.newest_keyset(), ledger.newest_release()
+        keyset, release = history.newest_keyset(), history.newest_release()
         waiting = None
         if draft is not None and keyset is not None and draft.is_file():
             waiting = read_bytes(draft, max_bytes=MAX_STATEMENT_BYTES)

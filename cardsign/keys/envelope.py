@@ -1,4 +1,4 @@
-"""The file that holds one private half: scrypt over a passphrase, then AES-256-GCM.
+"""The file that holds one private key: scrypt over a passphrase, then AES-256-GCM.
 
 ::
 
@@ -52,7 +52,7 @@ _KDF_MEMBERS: Final = frozenset({"name", "n", "r", "p", "salt"})
 
 @dataclass(frozen=True, slots=True)
 class KeyLabel:
-    """Whose private half an envelope holds: what the associated data binds to it."""
+    """Which key an envelope holds: what the associated data binds to the private key."""
 
     kid: str
     alg: str
@@ -60,7 +60,7 @@ class KeyLabel:
 
     @classmethod
     def of(cls, public: PublicKey) -> KeyLabel:
-        """Return the label of the key whose public half this is."""
+        """Return the label of the key whose public key this is."""
         return cls(public.kid, public.alg, public.thumbprint)
 
 
@@ -124,12 +124,12 @@ def seal(
     cost: ScryptCost,
     random: Callable[[int], bytes],
 ) -> bytes:
-    """Return the envelope around a private half, as the bytes of its file.
+    """Return the envelope around a private key, as the bytes of its file.
 
     Args:
-        pkcs8: The private half, PKCS#8 DER.
+        pkcs8: The private key, PKCS#8 DER.
         passphrase: Any bytes; whether they are long enough is not checked here.
-        label: What is bound to the private half; readable without the passphrase.
+        label: What is bound to the private key; readable without the passphrase.
         cost: What a guess shall cost; opening costs as much.
         random: Gives that many fresh bytes: ``os.urandom``.
     """
@@ -156,9 +156,9 @@ def seal(
 
 
 def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, KeyLabel]:
-    """Return the private half (PKCS#8 DER) and the label that is bound to it.
+    """Return the private key (PKCS#8 DER) and the label that is bound to it.
 
-    Not checked: that the label is the one the caller expects, or that the private half is
+    Not checked: that the label is the one the caller expects, or that the private key is
     that key's; compare both.
 
     Raises:

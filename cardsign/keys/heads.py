@@ -4,12 +4,12 @@ One small file for each store, by the place where the store lies::
 
     {"format": 1, "store": "/srv/issuer/keys", "seq": 7, "digest": "<SHA-256 of line 7>"}
 
-Whoever can edit a store can write its state and its log anew, so that the two agree. They
+Somebody who can edit a store can write its state and its log anew, so that the two agree. They
 cannot edit this file as well, unless they are the user. A log that does not lead back to the
 line that is named here is refused (``keystore.other_history``).
 
 Not found out: what was done to a store before this user opened it for the first time on this
-machine, or before it was moved to the place where it lies now.
+machine, or before it was moved to its present place.
 """
 
 from __future__ import annotations

@@ -250,7 +250,7 @@ class StatementHistory:
     def check_listed(self, keys: Iterable[PublicKey], role: Role) -> None:
         """Check that the roots have listed keys that are to be used, if there is a keyset at all.
 
-        So a key store into which somebody else has edited his key is found out (threat 22).
+        This finds a key that a stranger has edited into the key store (threat 22).
 
         Raises:
             StoreFault: ``keystore.not_listed``, or as :meth:`keysets`.

@@ -49,7 +49,7 @@ def differences(before: KeysetStatement | None, after: KeysetStatement) -> tuple
     """Say what changes from one statement to another, the gravest first.
 
     Args:
-        before: The signer's own; None if he holds none, so that all of it is new.
+        before: The signer's own; None if they have none, so that all of it is new.
         after: The draft.
     """
     return tuple(_differences(before, after))

@@ -1,4 +1,4 @@
-"""The life of a key: every change that a store's state may undergo.
+"""The lifecycle of a key: every change that a store's state may undergo.
 
 Pure: each function takes a state and gives the next one, with what happened for the audit log,
 or refuses and names what is lawful. The store commits the two together.
@@ -21,7 +21,7 @@ from cardsign.keys.model import (
     TIME_FORMAT,
     KeyRecord,
     KeyTimes,
-    PrivateHalf,
+    PrivateKeyState,
     Publication,
     PublishedCard,
     RevocationReason,
@@ -33,7 +33,7 @@ from cardsign.keys.model import (
 )
 from cardsign.statements.keyset import KeysetId
 
-# When a step of a key's life is lawful, and for what it waits until then.
+# When a step of the lifecycle is lawful, and for what it waits until then.
 
 
 SHOWN_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
@@ -137,18 +137,16 @@ def until_activation(
     Where no key of its line is active it waits for nothing: nobody could verify anything.
     """
     if not accept_custody and key.thumbprint in suspects(state):
-        what = "it lies in the custody of a compromised key"
+        what = "it is in the custody of a compromised key"
         return Waiting("keystore.same_custody", what, None)
     if not any(other.state == "active" and other.succeeds(key) for other in state.keys):
         return _NOTHING
     if key.rotates and "card" not in key.roles:  # no JWK Set has it, and statements come at once
         return _NOTHING
     if key.times.seen is None:
-        return Waiting(
-            "keystore.not_seen", "not every newest publication is known to hold it", None
-        )
+        return Waiting("keystore.not_seen", "it is not published yet: run cardsign publish", None)
     until = key.times.seen + settings.as_published(state).propagation
-    return Waiting("keystore.too_early", "caches may not hold it", until)
+    return Waiting("keystore.too_early", "caches may not have it yet", until)
 
 
 def until_retirement(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
@@ -181,7 +179,7 @@ def until_retirement(state: StoreState, key: KeyRecord, settings: TimelineSettin
 
 
 def until_destruction(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
-    """What the destruction of an ended key's private half waits for."""
+    """What the destruction of an ended key's private key waits for."""
     if "card" not in key.roles or key.times.prepublished is None:
         return _NOTHING
     if key.times.dropped is None:
@@ -249,10 +247,10 @@ def enter(
 
     Args:
         state: The state before.
-        public: The public half, with the kid to publish.
+        public: The public key, with the kid to publish.
         now: The time of entry, with its zone.
         roles: What the key may sign.
-        holder: Who holds the private half, if that matters.
+        holder: Who holds the private key, if that matters.
         custody: A signer's URI; by default the file of the store that is this key's.
         standby: Let even a first key wait to be activated.
 
@@ -261,7 +259,7 @@ def enter(
     """
     now = _second(now)
     custody = custody or file_custody(public.thumbprint)
-    private: PrivateHalf = "held" if custody.startswith(_HOLDS_FILE) else "elsewhere"
+    private: PrivateKeyState = "held" if custody.startswith(_HOLDS_FILE) else "elsewhere"
     times = KeyTimes(prepublished=now)
     record = KeyRecord(public, "prepublished", roles, custody, now, holder, times, private=private)
     if not record.rotates:
@@ -408,7 +406,7 @@ def standby_of(
 
 
 def destroy(state: StoreState, name: str, *, now: datetime, settings: TimelineSettings) -> Change:
-    """Record that an ended key's private half is gone; the store then removes it.
+    """Record that an ended key's private key is gone; the store then removes it.
 
     Raises:
         StoreFault: ``keystore.unknown_key``, ``keystore.not_seen``, ``keystore.too_early``, or
@@ -418,8 +416,8 @@ def destroy(state: StoreState, name: str, *, now: datetime, settings: TimelineSe
     if key.state not in ENDED or key.private == "destroyed":
         raise StoreFault(
             "keystore.illegal_transition",
-            f"the private half of a key that is {key.state} and {key.private} cannot be "
-            f"destroyed, only that of one that is {' or '.join(sorted(ENDED))} and not destroyed",
+            f"this key is {key.state} and its private key {key.private}; only a private key that "
+            f"is held can be destroyed, of a key that is {' or '.join(sorted(ENDED))}",
         )
     until_destruction(state, key, settings).refuse(key.kid, "destroyed", now)
     return _changed(state, now, replace(key.at(destroyed=now), private="destroyed"))

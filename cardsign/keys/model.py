@@ -13,10 +13,10 @@
      "statements": {"keyset": {"epoch": 1, "version": 1, "digest": "<SHA-256>"},
        "release_seq": 1, "release": {"digest": "<SHA-256>", "previous": "<SHA-256>"}}}
 
-What is None is left out. The state is read as strictly as a stranger's file, since whoever can
-edit it may be one: first as strict JSON, then by pydantic with the annotations of this module.
-Public keys are read anew, what a state implies must be there, and a member that the format does
-not have is refused: to drop what a newer cardsign noted could bring a key back to life.
+What is None is left out. The state is read as strictly as a stranger's file, since a stranger may
+have edited it: first as strict JSON, then by pydantic with the annotations of this module. Public
+keys are read anew, and what a state implies must be there. A member that the format does not have
+is refused: a newer cardsign may have noted there that a key is revoked.
 
 The records are plain frozen dataclasses. pydantic is imported when a state is read or written.
 """
@@ -45,7 +45,7 @@ FORMAT: Final = 3
 MAX_STATE_BYTES: Final = 8 * 1024 * 1024  # bytes; 32 publications of 1000 extended cards
 
 TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
-MAX_PUBLICATIONS: Final = 32  # kept to be shown; no wait is reckoned from an older one
+MAX_PUBLICATIONS: Final = 32  # kept to be shown; no wait is computed from an older one
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:")  # RFC 3986 3.1, in lower case
@@ -153,10 +153,10 @@ TRANSITIONS: Final[Mapping[KeyState, tuple[KeyState, ...]]] = {
 }
 
 PUBLISHED: Final[frozenset[KeyState]] = frozenset({"prepublished", "active", "retiring"})
-"""The states whose public halves stand in the JWK Set."""
+"""The states whose public keys stand in the JWK Set."""
 
 ENDED: Final[frozenset[KeyState]] = frozenset({"retired", "revoked"})
-"""The states in which a private half is of no use any more and may be destroyed."""
+"""The states in which the private key is not needed any more and may be destroyed."""
 
 
 def check_transition(old: KeyState, new: KeyState) -> None:
@@ -176,7 +176,7 @@ def check_transition(old: KeyState, new: KeyState) -> None:
 
 
 Role = Literal["root", "recovery", "card", "release"]
-PrivateHalf = Literal["held", "elsewhere", "destroyed"]
+PrivateKeyState = Literal["held", "elsewhere", "destroyed"]
 RevocationReason = Literal["compromised", "superseded", "ceased"]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -188,7 +188,7 @@ ROTATING: Final[frozenset[Role]] = frozenset({"card", "release"})
 @_closed
 @dataclass(frozen=True, slots=True)
 class KeyTimes:
-    """When each step of a key's life was recorded: aware UTC to the second, or None.
+    """When each step of a key's lifecycle was recorded: aware UTC to the second, or None.
 
     Attributes:
         prepublished: Since when the JWK Set that the store gives out holds it.
@@ -199,7 +199,7 @@ class KeyTimes:
         retired: When it left the JWK Set in good order.
         revoked: When it was revoked.
         dropped: Since when no newest publication holds it any more.
-        destroyed: When its private half was destroyed.
+        destroyed: When its private key was destroyed.
     """
 
     prepublished: Time | None = None
@@ -219,17 +219,17 @@ class KeyRecord:
     """One key of the store.
 
     Attributes:
-        public: The public half; its kid, alg and thumbprint are the key's.
-        state: Where it stands in its life.
+        public: The public key; its kid, alg and thumbprint are the key's.
+        state: Where it stands in its lifecycle.
         roles: What it may sign.
-        custody: Where the private half lies: a signer URI, a ``file:`` being relative to
+        custody: Where the private key is: a signer URI, a ``file:`` being relative to
             the store.
         created: When it entered the store: UTC, to the second.
-        holder: Who holds the private half, if that is recorded; two keys of one holder
+        holder: Who holds the private key, if that is recorded; two keys of one holder
             count once.
-        times: When the rest of its life happened.
+        times: When the later steps happened.
         revoked_because: Why it was revoked; None if it was not.
-        private: Whether the store holds the private half, somebody else does, or nobody.
+        private: Whether the private key is in the store, elsewhere, or destroyed.
     """
 
     public: Annotated[PublicKey, _Form(_read_public, lambda public: dict(public.jwk()))]
@@ -240,7 +240,7 @@ class KeyRecord:
     holder: str | None = None
     times: KeyTimes = field(default_factory=KeyTimes)
     revoked_because: RevocationReason | None = None
-    private: PrivateHalf = "held"
+    private: PrivateKeyState = "held"
 
     @property
     def kid(self) -> str:
@@ -394,9 +394,9 @@ class StoreState:
         return tuple(sorted(signing, key=lambda key: key.times.activated or key.created))
 
     def published_keys(self) -> tuple[KeyRecord, ...]:
-        """Return the keys whose public halves belong in the JWK Set, oldest first.
+        """Return the keys whose public keys belong in the JWK Set, oldest first.
 
-        Card keys only: whoever reads a JWK Set would let any key of it sign a card.
+        Card keys only: a reader of a JWK Set would let any key of it sign a card.
         """
         return tuple(key for key in self.keys if key.state in PUBLISHED and "card" in key.roles)
 
@@ -462,7 +462,7 @@ def short(kid: str) -> str:
     return kid if len(kid) <= 12 else f"{kid[:8]}..."
 
 
-# Which private halves share a fate: whoever gets at one of a custody may have them all.
+# Which private keys can be stolen together: those of one custody.
 
 
 _TOKEN: Final = re.compile(r"(?:^|;)(?:token|serial)=([^;?]*)")  # RFC 7512 2.3
@@ -474,7 +474,7 @@ def file_custody(thumbprint: str) -> str:
 
 
 def same_custody(one: KeyRecord, other: KeyRecord) -> bool:
-    """Whether who got at one private half must be thought to have the other.
+    """Whether a thief of one private key must be expected to have the other.
 
     Two files of one store are: that their passphrases differ cannot be seen. So are two keys
     of one scheme, unless they name different tokens (``pkcs11:``) or programs (``exec:``).

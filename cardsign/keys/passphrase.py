@@ -1,8 +1,8 @@
 """Where a passphrase comes from: a file, a descriptor, the environment, or a terminal.
 
-Never from the command line, where every user of the machine could read it. The bytes are
-taken as they come, without Unicode normalization: the UTF-8 that a terminal or an editor
-gives. Whoever opens a key on several machines does best to keep to ASCII.
+Never from the command line, where every user of the machine could read it. The bytes are taken
+as they come, without Unicode normalization: the UTF-8 that a terminal or an editor gives. A
+passphrase that is typed on several machines is best in ASCII.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from cardsign.statements.release import (
     release_of,
 )
 
-#: How long a release is believed: a week, renewed at its half, so a dead cron has days to be seen.
+#: How long a release is believed. It is renewed at half of it, so a dead cron is seen in time.
 RELEASE_LIFETIME: Final = timedelta(days=7)
 #: The clocks of the issuer's own hosts may differ by so much.
 SKEW: Final = timedelta(minutes=5)
@@ -64,7 +64,7 @@ def settled_cards(
     """By url, the digest of the only card that caches can still hold, where there is just one.
 
     It is the one that the newest records show, of publications or of looks at what is live, and
-    the first of these lies as far back as caches may keep a card. What nobody has recorded does
+    the first of these is as old as caches may keep a card. What nobody has recorded does
     not settle: it may never have been live.
 
     Args:
@@ -167,7 +167,7 @@ def draft_following(
 def says_something_new(
     draft: ReleaseStatement, previous: ReleaseStatement | None, *, now: datetime
 ) -> bool:
-    """Whether a release says anything new, or the one before is past half its life, or not begun.
+    """Whether a release says anything new, or the one before is half over, or not begun.
 
     A longer audit log alone is nothing new: each release makes it longer itself.
     """
@@ -177,12 +177,12 @@ def says_something_new(
 
 
 def past_half_life(release: ReleaseStatement, *, now: datetime) -> bool:
-    """Whether less than half of a release's life is left: cron should have renewed it."""
+    """Whether less than half of a release's time is left: cron should have renewed it."""
     return now.timestamp() >= (release.iat + release.exp) / 2
 
 
 def is_early(release: ReleaseStatement, *, now: datetime) -> bool:
-    """Whether nobody believes a release yet: the clock of whoever signed it was ahead."""
+    """Whether nobody believes a release yet: the signer's clock was ahead."""
     return now.timestamp() < release.iat - SKEW.total_seconds()
 
 

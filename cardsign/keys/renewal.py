@@ -1,7 +1,7 @@
 """When the roots are wanted again, and the draft that waits for them meanwhile.
 
-Pure. Whoever reckons it from the same state, on whatever host, comes to the same draft, byte for
-byte; so a tick may write one without asking whether another has.
+Pure. Each host computes the same draft from the same state, byte for byte. So `rotate --tick` may
+write one without asking whether another host has.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Renewal:
 
 
 def plan_renewal(state: StoreState, previous: KeysetStatement, *, now: datetime) -> Renewal:
-    """Say when the roots have to sign again: keys have changed, or a third of its life is left.
+    """Say when the roots have to sign again: keys have changed, or a third of its time is left.
 
     Args:
         state: The key store's.
@@ -117,7 +117,7 @@ def says_more(
     plan = KeysetPlan.of(previous).following(state, now=moment, until=moment + lifetime)
     try:
         ours = draft_next(plan, previous, now=moment, lifetime=lifetime)
-    except StatementRefused:  # such as too few roots: only a person can mend that
+    except StatementRefused:  # such as too few roots: only a person can fix that
         ours = previous
     *content, times = differences(ours, draft)
     said = [change for change in content if change.sign != "="]

@@ -1,6 +1,6 @@
 """What is to be done next with the keys of a store, and when.
 
-A plan is reckoned from the state alone, so any number of hosts may ask for it at any time:
+A plan is computed from the state alone, so any number of hosts may ask for it at any time:
 who comes second finds the step done.
 """
 

@@ -1,4 +1,4 @@
-"""The lives of keys and statements as spans of time, past and to come: what a timeline draws."""
+"""Keys and statements as spans of time, past and to come: what a timeline draws."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ORDER: Final[tuple[Role, ...]] = ("root", "recovery", "card", "release")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a life.
+    """A part of a row.
 
     Attributes:
         phase: ``unlisted``: no keyset statement lists the key yet; ``waits``: it is published,
@@ -62,20 +62,20 @@ class TimelineRow:
 def key_rows(
     state: StoreState, settings: TimelineSettings, now: datetime
 ) -> tuple[TimelineRow, ...]:
-    """Return the lives of the keys: roots first, then by role, the oldest first."""
+    """Return a row for each key: roots first, then by role, the oldest first."""
     ahead = steps(state, settings, now)
     keys = sorted(state.keys, key=lambda key: min(map(_ORDER.index, key.roles)))
-    return tuple(_life(state, key, ahead) for key in keys)
+    return tuple(_row(state, key, ahead) for key in keys)
 
 
 def statement_rows(
     keyset: KeysetStatement | None, release: ReleaseStatement | None
 ) -> tuple[TimelineRow, ...]:
-    """Return the lives of the newest statements: how long they stand, when they are to be renewed.
+    """Return a row for each newest statement: how long it is believed, when it is to be renewed.
 
     Args:
-        keyset: Is due when a third of its life is left, or earlier if keys change.
-        release: Is due when half of its life is over.
+        keyset: Is due when a third of its time is left, or earlier if keys change.
+        release: Is due when half of its time is over.
     """
     found = []
     if keyset is not None:
@@ -96,15 +96,15 @@ MIN_SPAN: Final = timedelta(days=7)
 def extent(drawn: Sequence[TimelineRow], now: datetime) -> tuple[datetime, datetime]:
     """Return the times between which there is something to draw; never the same one twice."""
     times = [now]
-    for life in drawn:
-        ends = [time for span in life.spans for time in (span.start, span.end)]
-        times += [time for time in (*ends, life.due) if time is not None]
+    for row in drawn:
+        ends = [time for span in row.spans for time in (span.start, span.end)]
+        times += [time for time in (*ends, row.due) if time is not None]
     start, end = min(times), max(times)
     # At least some days: a picture of a new store would begin and end on one date.
     return start, max(end + (end - start) / 20, start + MIN_SPAN)
 
 
-def _life(state: StoreState, key: KeyRecord, steps_ahead: tuple[Step, ...]) -> TimelineRow:
+def _row(state: StoreState, key: KeyRecord, steps_ahead: tuple[Step, ...]) -> TimelineRow:
     step = next((one for one in steps_ahead if one.key == key), None)
     ahead = [one for one in steps_ahead if one.action != "destroy"]
     over = key.times.revoked or key.times.retired

@@ -21,7 +21,7 @@ from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import KeyRefused, PassphraseFault
 from cardsign.jose.keys import PrivateKey, PublicKey
 
-# Keys for elsewhere: public halves as JWK or PEM, private ones only encrypted.
+# Keys for elsewhere: public keys as JWK or PEM, private ones only encrypted.
 
 
 PublicForm = Literal["jwk", "pem"]
@@ -41,7 +41,7 @@ _INTEGER: Final = 0x02
 
 
 def export_public(key: PublicKey, form: PublicForm) -> bytes:
-    """Return the public half as a JWK, or as a PEM SubjectPublicKeyInfo."""
+    """Return the public key as a JWK, or as a PEM SubjectPublicKeyInfo."""
     if form == "jwk":
         return json.dumps(key.jwk(), indent=2).encode("ascii") + b"\n"
     return key.native.public_bytes(
@@ -52,7 +52,7 @@ def export_public(key: PublicKey, form: PublicForm) -> bytes:
 def export_private(
     key: PrivateKey, form: PrivateForm, passphrase: bytes, *, random: Callable[[int], bytes]
 ) -> bytes:
-    """Return the private half, encrypted: PKCS #8 as PEM, or PKCS #12 (RFC 7292) as DER.
+    """Return the private key, encrypted: PKCS #8 as PEM, or PKCS #12 (RFC 7292) as DER.
 
     Args:
         key: The key; a PKCS #12 names it by its kid.

@@ -160,7 +160,7 @@ def pair(custody: str | None) -> StoreState:
 
 STANDBYS: dict[str, tuple[StoreState, str | None]] = {
     "there is none": (of(lifecycle.enter(EMPTY, public("one"), now=NOON)), "there is none"),
-    "it lies beside the key": (pair(None), "each lies in the same custody"),
+    "it lies beside the key": (pair(None), "each is in the same custody"),
     "it lies elsewhere": (pair(PROGRAM), None),
 }
 

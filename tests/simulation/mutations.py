@@ -43,7 +43,7 @@ def the_clock_of_the_state() -> Iterator[None]:
         state: StoreState, key: KeyRecord, settings: TimelineSettings, **_: Any
     ) -> Waiting:
         until = (key.times.prepublished or key.created) + settings.propagation
-        return Waiting("keystore.too_early", "caches may not hold it", until)
+        return Waiting("keystore.too_early", "caches may not have it yet", until)
 
     def retirement(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
         stops = key.times.stops_signing

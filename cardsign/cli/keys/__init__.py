@@ -1,4 +1,4 @@
-"""``cardsign keys``: the key store, and the life of the keys in it.
+"""``cardsign keys``: the key store, and the lifecycle of its keys.
 
 Each command's module is imported when the group is used, all of them cheap.
 """
@@ -31,9 +31,9 @@ class _InOrder(Group):
 
 @group(cls=_InOrder)
 def keys() -> None:
-    """Make, import and show keys, and take them through their lives.
+    """Make, import, show, rotate and revoke keys.
 
-    Private halves lie encrypted in the key store, or wherever a signer keeps them.
+    Private keys are in the key store, encrypted, or in a signer such as a KMS.
     """
 
 

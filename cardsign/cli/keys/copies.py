@@ -39,7 +39,7 @@ def backup(
 ) -> None:
     """Write the whole key store to one file, encrypted with age.
 
-    The private halves in it stay encrypted with their passphrases as well. Needs the extra
+    The private keys in it stay encrypted with their passphrases as well. Needs the extra
     cardsign[backup].
     """
     refuse_two_documents(output, as_json)

@@ -119,7 +119,7 @@ def verify(keystore: KeystoreOptions, as_json: bool) -> None:
     """Check that no line of the log was changed or lost since the key store's state was written,
     and that the state says what the log tells.
 
-    Whoever can write both can write both anew, but not what was published: where there is a
+    Somebody who can write both can write both anew, but not what was published: where there is a
     release, the line that it names must be there as well. Keep a copy of the head elsewhere.
     """
     lines, report = _verified(keystore)

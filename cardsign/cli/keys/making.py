@@ -130,7 +130,7 @@ def generate(
 @click.option(
     "--custody",
     metavar="URI",
-    help="Instead of FILE: where the private key lies and stays; guides/signers-and-stores.md.",
+    help="Instead of FILE: where the private key is and stays; guides/signers-and-stores.md.",
 )
 @public_option
 @role_option
@@ -153,7 +153,7 @@ def import_(
     elsewhere.
 
     A kid that peers know already is kept, since they look the key up by it. With --custody the
-    store keeps the public half and the URI only; the signer there proves that it has the key.
+    store keeps the public key and the URI only. The signer proves that it has the private key.
     """
     if (file is None) == (custody is None) or (public is not None and custody is None):
         raise UsageFault("usage.conflict", "name FILE, or --custody with or without --public")
@@ -177,7 +177,7 @@ def import_(
 
 
 def _enrol(custody: str, public: str | None, kid: str | None, keystore: UnlockOptions) -> PublicKey:
-    """Ask a signer for its public half, or read it from a file, and let the signer prove it.
+    """Ask a signer for its public key, or read it from a file, and let the signer prove it.
 
     Raises:
         SignerFault: As :func:`fetch_public` and :func:`check_possession`.
@@ -210,7 +210,7 @@ def _made(record: KeyRecord, path: StorePlace, as_json: bool) -> None:
     say(f"the {record.alg} key above is in {path}; {does}")
     active = [key for key in state.keys if key.state == "active" and key.succeeds(record)]
     if record.state != "active" and any(same_custody(record, key) for key in active):
-        say("  it lies beside the active key: good for rotation, not for the day of a theft")
+        say("  it is in the same custody as the active key: a thief of one may have both")
 
 
 # ``cardsign keys export``.
@@ -228,9 +228,9 @@ _PUBLIC: Final = ("jwk", "pem")
     "--as",
     "form",
     type=click.Choice(("jwk", "pem", "pkcs8", "pkcs12")),
-    help="jwk or pem for the public half [default: jwk]; pkcs8 or pkcs12 with --private.",
+    help="jwk or pem for the public key [default: jwk]; pkcs8 or pkcs12 with --private.",
 )
-@click.option("--private", is_flag=True, help="Export the private half, encrypted, to -o FILE.")
+@click.option("--private", is_flag=True, help="Export the private key, encrypted, to -o FILE.")
 @click.option(
     "--export-passphrase-file",
     type=click.Path(path_type=Path),
@@ -249,10 +249,10 @@ def export(
     keystore: UnlockOptions,
     as_json: bool,
 ) -> None:
-    """Write one key for another program: its public half, or with --private the private one.
+    """Write one key for another program: its public key, or with --private its private key.
 
-    A private half is encrypted with a passphrase of its own and goes to a new file that only
-    you can read.
+    A private key is encrypted with a passphrase of its own. It goes to a new file that only you
+    can read.
     """
     refuse_two_documents(output, as_json)
     form = form or ("pkcs8" if private else "jwk")
@@ -266,9 +266,9 @@ def export(
             print_json({"kid": record.kid, "as": form, "output": output})
         return
     if output == STDIO:
-        raise UsageFault("usage.conflict", "a private half goes to a file; name -o FILE")
+        raise UsageFault("usage.conflict", "a private key goes to a file; name -o FILE")
     if not record.custody.startswith("file:"):
-        raise SignerFault("signer.unsupported", "its private half does not leave its signer")
+        raise SignerFault("signer.unsupported", "the private key does not leave its signer")
     passphrase = read_passphrase(keystore.source)
     signer = store.signer(record, passphrase)
     assert isinstance(signer, PrivateKey)  # noqa: S101  what lies in a file is one

@@ -32,7 +32,7 @@ _PAST: Final = {
     "prepublish": "prepublished",
     "activate": "activated",
     "retire": "retired",
-    "destroy": "destroyed the private half of",
+    "destroy": "destroyed the private key of",
 }
 _THEN: Final = {
     "prepublish": "publish it: cardsign publish",
@@ -65,7 +65,7 @@ def rotate(
 ) -> None:
     """Take the next lawful step of the key rotation, and say when the one after it is due.
 
-    Make a successor, activate it, retire the old key, destroy its private half: one step at a
+    Make a successor, activate it, retire the old key, destroy its private key: one step at a
     time, each when the publication before it has reached every cache. With --tick any number
     of hosts may ask at any time; a step is taken once.
 
@@ -125,7 +125,7 @@ def _say_draft(waiting: WaitingDraft, renewal: Renewal) -> None:
     if waiting.additions:
         say(f"{SAYS_MORE}: nobody here has drafted this, which the draft in {file} says too:")
         say_differences(waiting.additions)
-        say("  its digest is to be had from whoever drafted it; if nobody did, remove the file")
+        say("  ask the person who drafted it for the digest; if nobody did, remove the file")
     else:
         say(f"  its digest is {draft.statement.digest}")
     for line in signing_lines(draft):

@@ -36,7 +36,7 @@ def list_(keystore: KeystoreOptions, as_json: bool) -> None:
         return
     for record in records:
         roles = "" if record.roles == ("card",) else f"  {', '.join(record.roles)}"
-        gone = "  (private half destroyed)" if record.private == "destroyed" else ""
+        gone = "  (private key destroyed)" if record.private == "destroyed" else ""
         when = f"{record.created:%Y-%m-%d}"
         click.echo(f"{record.kid}  {record.alg}  {record.state:<12}  {when}{roles}{gone}")
 
@@ -63,7 +63,7 @@ def show(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
 @keystore_options
 @json_option
 def jwks(output: str, keystore: KeystoreOptions, as_json: bool) -> None:
-    """Write the JWK Set of the public halves, for peers.
+    """Write the JWK Set of the public keys, for peers.
 
     It holds the card keys that sign, that soon will and that lately did, of these only what the
     newest keyset statement lists, if there is one; it is JSON with or without --json. Its refresh
@@ -83,13 +83,13 @@ def jwks(output: str, keystore: KeystoreOptions, as_json: bool) -> None:
         say(f"wrote {len(listed)} public key(s) to {output}")
 
 
-# ``cardsign keys activate|retire|revoke|destroy|look``: the steps of a key's life.
+# ``cardsign keys activate|retire|revoke|destroy|look``: the steps of a key's lifecycle.
 
 
 custody_option = click.option(
     "--same-custody-accepted",
     is_flag=True,
-    help="Activate a key although it lies where a compromised one lay.",
+    help="Activate a key although it is in the custody of a compromised one.",
 )
 
 
@@ -165,7 +165,7 @@ def revoke(
 ) -> None:
     """Revoke the key KID at once and for ever, and let its standby sign.
 
-    A standby that lies where a compromised key lay is activated only if you accept that.
+    A standby in the custody of a compromised key is activated only if you accept that.
     """
     store, now = keystore.open(), datetime.now(UTC)
     key = store.find(kid)
@@ -196,7 +196,7 @@ def revoke(
 
 
 def _say_standby(store: KeyStore, revoked: Revocation, now: datetime) -> None:
-    """Say which key has taken over; where that is a risk, ask whoever sits at the terminal."""
+    """Say which key has taken over; where that is a risk, ask at the terminal."""
     record, standby = revoked.record, revoked.standby
     if revoked.successor is not None:
         say(f"  {revoked.successor.kid} signs from now on")
@@ -230,7 +230,7 @@ def _say_standby(store: KeyStore, revoked: Revocation, now: datetime) -> None:
 
 
 @command(
-    short_help="Destroy the private half of a retired or revoked key.",
+    short_help="Destroy the private key of a retired or revoked key.",
     example="cardsign keys destroy vzTO",
 )
 @click.argument("kid")
@@ -239,7 +239,7 @@ def _say_standby(store: KeyStore, revoked: Revocation, now: datetime) -> None:
 @dry_run_option
 @json_option
 def destroy(kid: str, keystore: KeystoreOptions, yes: bool, as_json: bool) -> None:
-    """Destroy the private half of the key KID, which is retired or revoked. The record stays.
+    """Destroy the private key of the key KID, which is retired or revoked. The record stays.
 
     Copies elsewhere, such as backups, are not touched.
     """
@@ -248,7 +248,7 @@ def destroy(kid: str, keystore: KeystoreOptions, yes: bool, as_json: bool) -> No
     key = store.find(kid)
     confirm(yes, f"the private key of the {key.roles[0]} key {key.kid} will be destroyed")
     record = destroy_key(store, kid, now=datetime.now(UTC), settings=settings)
-    _say_record(record, "has no private half here any more", as_json)
+    _say_record(record, "has no private key any more", as_json)
 
 
 def _say_record(record: KeyRecord, what: str, as_json: bool) -> None:
@@ -279,8 +279,8 @@ def look(
 ) -> None:
     """Look at the live card CARD_URL and key set, and put on record what is served there.
 
-    For whoever does not publish with cardsign publish, or deploys long after it: the waits of
-    a key rotation then run from what was seen.
+    Needed if you do not publish with cardsign publish, or deploy long after it: the waits of a
+    key rotation then begin with what was seen.
     """
     from cardsign.net.fetch import FetchPolicy, Wire, fetch_document
 

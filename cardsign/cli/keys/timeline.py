@@ -1,4 +1,4 @@
-"""``cardsign keys timeline``: the lives of the keys, for people to look at before they dare."""
+"""``cardsign keys timeline``: each key and statement from its beginning to its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cardsign.keys.renewal import Renewal, plan_renewal
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.timeline import Phase, Span, TimelineRow, extent, key_rows, statement_rows
 
-# The lives of keys as an SVG picture; it needs no script, font or style from elsewhere.
+# The timeline as an SVG picture; it needs no script, font or style from elsewhere.
 
 
 MEANINGS: Final[tuple[tuple[Phase, str], ...]] = (
@@ -50,10 +50,10 @@ _CHARACTER: Final = 6.4  # pixels, about, of the font
 
 
 def draw_svg(drawn: Sequence[TimelineRow], now: datetime, said: Sequence[str] = ()) -> bytes:
-    """Return the picture: a row for each life, time from left to right, a line for now.
+    """Return the picture: a row for each key, time from left to right, a line for now.
 
     Args:
-        drawn: The lives.
+        drawn: The rows.
         now: The time.
         said: Lines to write below: what comes next.
     """
@@ -64,7 +64,7 @@ def draw_svg(drawn: Sequence[TimelineRow], now: datetime, said: Sequence[str] = 
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
         f'viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" font-size="12">',
-        "<title>The lives of the keys</title>",
+        "<title>Key timeline</title>",
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
         *_Canvas(*extent(drawn, now)).draw(drawn, now, bottom),
         *(line for _, line in legend),
@@ -85,13 +85,13 @@ class _Canvas:
 
     def draw(self, drawn: Sequence[TimelineRow], now: datetime, bottom: int) -> Iterator[str]:
         yield from self._axis(bottom)
-        for row, life in enumerate(drawn):
-            yield from self._row(life, _TOP + row * _ROW)
+        for index, row in enumerate(drawn):
+            yield from self._row(row, _TOP + index * _ROW)
         x = self.x(now)
         ahead = f'width="{round(_WIDTH - _RIGHT - x, 1)}" height="{bottom - _TOP}"'
         yield f'<rect x="{x}" y="{_TOP}" {ahead} fill="#ffffff" fill-opacity="0.5"/>'
-        for row, life in enumerate(drawn):
-            yield from self._due(life, _TOP + row * _ROW, now)
+        for index, row in enumerate(drawn):
+            yield from self._due(row, _TOP + index * _ROW, now)
         yield f'<line x1="{x}" y1="{_TOP - 8}" x2="{x}" y2="{bottom}" stroke="{_RED}"/>'
         yield _text(x, bottom + 14, f"now, {now:%Y-%m-%d %H:%M}", fill=_RED, anchor="middle")
 
@@ -105,14 +105,14 @@ class _Canvas:
             yield _text(x, _TOP - 16, time.strftime(form), fill=_GREY)
         yield _text(_WIDTH - _RIGHT, 16, "UTC", fill=_GREY, anchor="end")
 
-    def _row(self, life: TimelineRow, top: int) -> Iterator[str]:
-        name = life.name if len(life.name) <= _NAME else f"{life.name[: _NAME - 1]}…"
+    def _row(self, row: TimelineRow, top: int) -> Iterator[str]:
+        name = row.name if len(row.name) <= _NAME else f"{row.name[: _NAME - 1]}…"
         yield _text(12, top + 13, name)
-        yield _text(112, top + 13, life.what, fill=_GREY)
-        for span in life.spans:
+        yield _text(112, top + 13, row.what, fill=_GREY)
+        for span in row.spans:
             yield self._span(span, top)
-        if life.ended is not None and life.key is not None:
-            x, word = self.x(life.ended), life.key.state
+        if row.ended is not None and row.key is not None:
+            x, word = self.x(row.ended), row.key.state
             fill = _RED if word == "revoked" else _GREY
             if x > _WIDTH - _RIGHT - 60:
                 yield _text(x - 4, top + 13, word, fill=fill, anchor="end")
@@ -128,21 +128,21 @@ class _Canvas:
         width = round(max(end - x, 1.5), 1)
         return f'<rect x="{x}" y="{top}" width="{width}" height="{_BAR}" rx="2" {how}/>'
 
-    def _due(self, life: TimelineRow, top: int, now: datetime) -> Iterator[str]:
+    def _due(self, row: TimelineRow, top: int, now: datetime) -> Iterator[str]:
         """A mark where something is to be done, in time or long since."""
-        if life.due is not None:
-            x = self.x(max(life.due, now))
+        if row.due is not None:
+            x = self.x(max(row.due, now))
             place = f'x1="{x}" y1="{top - 3}" x2="{x}" y2="{top + _BAR + 3}"'
             yield f'<line {place} stroke="{_RED}" stroke-width="2.5"/>'
 
 
 def _drawing_legend(drawn: Sequence[TimelineRow], top: int) -> Iterator[tuple[int, str]]:
     """What the colours mean that are in the picture, each with its row."""
-    shown = {span.phase for life in drawn for span in life.spans if not span.ahead}
+    shown = {span.phase for row in drawn for span in row.spans if not span.ahead}
     marks = [
         (f'fill="{_COLOURS[phase]}"', meaning) for phase, meaning in MEANINGS if phase in shown
     ]
-    if any(span.ahead for life in drawn for span in life.spans):
+    if any(span.ahead for row in drawn for span in row.spans):
         marks.append(('fill="none" stroke="#1f6f54" stroke-dasharray="4 3"', "will sign"))
     marks.append((f'fill="{_RED}"', "to be done"))
     x, row = 12.0, 0
@@ -180,28 +180,28 @@ _AHEAD: Final = "▁"
 
 
 @command(
-    short_help="Draw the lives of the keys, and what comes next.", example="cardsign keys timeline"
+    short_help="Draw when each key signs, and what comes next.", example="cardsign keys timeline"
 )
 @click.option("-o", "--output", metavar="FILE", help="Write an SVG picture instead.")
 @keystore_options
 @json_option
 def timeline(output: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
-    """Draw the lives of the keys, and say what comes next and for what it waits.
+    """Draw when each key signs, and say what comes next and for what it waits.
 
-    What lies ahead is reckoned from the recorded publications and the [timeline] of
+    What lies ahead is computed from the recorded publications and the [timeline] of
     cardsign.toml. Where there are statements, they are drawn until they end.
     """
     settings, now = project_config().timeline, datetime.now(UTC)
     store = keystore.open()
-    state, ledger = store.state, StatementHistory.of(store)
-    keyset, release = ledger.newest_keyset(), ledger.newest_release()
+    state, history = store.state, StatementHistory.of(store)
+    keyset, release = history.newest_keyset(), history.newest_release()
     drawn = (*key_rows(state, settings, now), *statement_rows(keyset, release))
     told = [_step(step, now) for step in steps(state, settings, now)]
     if keyset is not None:
         told.append(_keyset_step(plan_renewal(state, keyset, now=now)))
     said = [f"{_when(due, now)}: {what}" for due, what in sorted(told, key=_order)]
     if as_json:
-        print_json([_as_json(life) for life in drawn])
+        print_json([_as_json(row) for row in drawn])
     elif output is not None:
         write_output(output, draw_svg(drawn, now, said))
         say(f"wrote {output}")
@@ -219,38 +219,38 @@ def _picture(drawn: Sequence[TimelineRow], state: StoreState, now: datetime) -> 
     start, end = extent(drawn, now)
     left, right = f"{start:%Y-%m-%d %H:%M}", f"{end:%Y-%m-%d %H:%M} UTC"
     yield f"{'':<{_LABEL}}{left}{right:>{WIDTH - len(left)}}"
-    for life in drawn:
-        label = f"{safe(life.name)[:_NAME]:<{_NAME}} {life.what}"
-        yield f"{label[: _LABEL - 1]:<{_LABEL}}{_bar(life, start, end, now)}"
+    for row in drawn:
+        label = f"{safe(row.name)[:_NAME]:<{_NAME}} {row.what}"
+        yield f"{label[: _LABEL - 1]:<{_LABEL}}{_bar(row, start, end, now)}"
     yield ""
     yield from _legend(drawn)
     yield ""
 
 
-def _bar(life: TimelineRow, start: datetime, end: datetime, now: datetime) -> str:
+def _bar(row: TimelineRow, start: datetime, end: datetime, now: datetime) -> str:
     def column(time: datetime) -> int:
         return min(WIDTH - 1, int((time - start) / (end - start) * WIDTH))
 
     cells = [" "] * WIDTH
-    for span in life.spans:
+    for span in row.spans:
         first, last = column(span.start), column(span.end or end)
         for cell in range(first, max(first, last) + 1):
             cells[cell] = _AHEAD if span.ahead else _MARKS[span.phase]
     cells[column(now)] = "|"
-    if life.ended is not None and life.key is not None:
-        cells[column(life.ended)] = "X" if life.key.state == "revoked" else "."
-    if life.due is not None and life.due > now:
-        cells[column(life.due)] = "!"
+    if row.ended is not None and row.key is not None:
+        cells[column(row.ended)] = "X" if row.key.state == "revoked" else "."
+    if row.due is not None and row.due > now:
+        cells[column(row.due)] = "!"
     return "".join(cells).rstrip()
 
 
 def _legend(drawn: Sequence[TimelineRow]) -> Iterator[str]:
     """What the marks mean that are in the picture, two or three to a line."""
-    shown = {span.phase for life in drawn for span in life.spans if not span.ahead}
+    shown = {span.phase for row in drawn for span in row.spans if not span.ahead}
     marks = [f"{_MARKS[phase]} {meaning}" for phase, meaning in MEANINGS if phase in shown]
-    if any(span.ahead for life in drawn for span in life.spans):
+    if any(span.ahead for row in drawn for span in row.spans):
         marks.append(f"{_AHEAD} will sign")
-    if any(life.ended for life in drawn):
+    if any(row.ended for row in drawn):
         marks.append("X revoked  . retired")
     marks.append("! to be done  | now")
     line = ""
@@ -285,16 +285,16 @@ def _when(due: datetime | None, now: datetime) -> str:
     return "now" if due <= now else f"{due:{SHOWN_TIME}}"
 
 
-def _as_json(life: TimelineRow) -> dict[str, Any]:
-    key = life.key
-    about: dict[str, Any] = {"statement": life.what, "number": life.name}
+def _as_json(row: TimelineRow) -> dict[str, Any]:
+    key = row.key
+    about: dict[str, Any] = {"statement": row.what, "number": row.name}
     if key is not None:
         about = {"kid": key.kid, "alg": key.alg, "roles": list(key.roles), "state": key.state}
     return {
         **about,
-        "spans": [_span_as_json(span) for span in life.spans],
-        "due": life.due.isoformat() if life.due else None,
-        "ended": life.ended.isoformat() if life.ended else None,
+        "spans": [_span_as_json(span) for span in row.spans],
+        "due": row.due.isoformat() if row.due else None,
+        "ended": row.ended.isoformat() if row.ended else None,
     }
 
 

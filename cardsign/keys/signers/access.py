@@ -1,6 +1,6 @@
 """What a signer may use of this machine and its user, and what a kind of signer has to offer.
 
-A key store lies in a repository, where a stranger may propose changes. So its word is enough
+A key store is in a repository, where a stranger may propose changes. So its word is enough
 to name a key, but not to choose code that runs here: that takes the user's own leave.
 """
 
@@ -25,7 +25,7 @@ from cardsign.keys.passphrase import PassphraseSource, read_passphrase
 SecretKind = Literal["passphrase", "pin", "token"]
 
 Ask = Callable[[bytes], bytes]
-"""Takes ``protected.payload`` to whatever holds the private half, and gives its JWS signature:
+"""Takes ``protected.payload`` to the signer, and gives its JWS signature:
 for ES256 r and s, 32 bytes each; for RS256 PKCS #1 v1.5. Nobody has verified it yet."""
 
 
@@ -39,7 +39,7 @@ class Secrets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SignerPolicy:
-    """What the user has allowed, on the command line or in a file of his own; else nothing.
+    """What the user has allowed, on the command line or in their own file; else nothing.
 
     Attributes:
         uris: Signers that run or load what their URI names; compared as they are spelt.
@@ -96,7 +96,7 @@ class Access:
 
 
 class RemoteKey(ABC):
-    """A private key that lies elsewhere, named by a URI; each kind of signer is a subclass.
+    """A private key that is elsewhere, named by a URI; each kind of signer is a subclass.
 
     Making one takes the URI apart, and asks nobody.
 
@@ -269,7 +269,7 @@ def user_file(environment: Mapping[str, str], name: str = "signers.toml") -> Pat
 
     Args:
         environment: XDG_CONFIG_HOME counts if it is an absolute path, else HOME.
-        name: The file's; it lies beside `signers.toml`.
+        name: The file's; it is beside `signers.toml`.
     """
     configured = Path(environment.get("XDG_CONFIG_HOME", ""))
     home = Path(environment.get("HOME", ""))

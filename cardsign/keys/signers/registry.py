@@ -1,6 +1,6 @@
-"""Signers by URI: whatever holds a private half, behind the one protocol of ``jose.jws``.
+"""Signers by URI, behind the one protocol of ``jose.jws``.
 
-A signer is bound to the stored public half, with which its every answer is verified before it
+A signer is bound to the stored public key. Each of its answers is verified with it before it
 is given out: a wrong key, version, padding or form is found here and not by a peer.
 
 Another package adds a kind of its own by an entry point of the group :data:`ENTRY_POINTS`: its
@@ -52,7 +52,7 @@ class BoundSigner:
     ask: Ask
 
     def sign(self, signing_input: bytes) -> bytes:
-        """Let the private half sign ``protected.payload``.
+        """Let the private key sign ``protected.payload``.
 
         Raises:
             SignerFault: ``signer.wrong_key``, or what the signer itself raises.
@@ -115,10 +115,10 @@ def open_signer(
 
 
 def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicKey:
-    """Ask whatever `uri` names for its public half, to enrol it; signing never does.
+    """Ask the signer that `uri` names for its public key, to enrol it; signing never does.
 
     Args:
-        uri: Where the private half lies.
+        uri: Where the private key is.
         access: As for :func:`open_signer`.
         kid: The name under which the key is to be published, if not its thumbprint.
 

@@ -2,7 +2,7 @@
 
 The server is the one of BAO_ADDR or VAULT_ADDR, never one that the URI chooses, and is asked
 over TLS. The version is part of the URI: a key that is rotated there would else sign with a
-public half that nobody has published. ES256 asks for the JWS form; RS256 for PKCS #1 v1.5, since
+public key that nobody has published. ES256 asks for the JWS form; RS256 for PKCS #1 v1.5, since
 the engine's own choice is PSS. What is sent is the SHA-256 of the signing input.
 """
 
@@ -64,7 +64,7 @@ class VaultKey(RemoteKey):
         try:
             native = load_pem_public_key(shown["public_key"].encode())
         except (KeyError, TypeError, AttributeError, ValueError, UnsupportedAlgorithm) as exc:
-            what = "the key there has no public half"
+            what = "the answer has no public key"
             raise SignerFault("signer.no_public", what, path=self.uri) from exc
         return PublicKey.from_cryptography(native, kid=kid)
 

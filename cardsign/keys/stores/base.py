@@ -249,8 +249,8 @@ class KeyStore(ABC):
     def load(self) -> StoreState:
         """Return the state as it was committed last, if its log vouches for it.
 
-        Whoever edits the state alone is found out here. Whoever edits the log as well is found
-        out if this user has seen the store before, by :attr:`seen`.
+        An edit of the state alone is found here. An edit of the log as well is found if this user
+        has seen the store before, by :attr:`seen`.
 
         Raises:
             StoreFault: As :meth:`read`; ``keystore.rolled_back``, ``keystore.audit_differs``,

@@ -9,7 +9,7 @@
       statements/                 public: the issuer's signed statements (see history.py)
       .lock                       held while writing
 
-A private half and the lines of the log are durable before the state names them. So a crash
+A private key and the lines of the log are durable before the state names them. So a crash
 leaves at most a private file that nothing refers to, which is replaced when that key is added
 again, and lines that do not count; it never leaves a reference to nothing. Readers take no
 lock: they see one commit or the next.
@@ -206,7 +206,7 @@ class DirectoryStore(KeyStore):
                 truncate(self.path / AUDIT_FILE, logged)
 
     def private_file(self, thumbprint: str) -> Path:
-        """Where the private half of a key lies, if the store holds it."""
+        """The file of a private key, if the store holds it."""
         return self.path / file_custody(thumbprint).removeprefix("file:")
 
     def _own_private_file(self, thumbprint: str) -> Path:
@@ -243,7 +243,7 @@ class DirectoryStore(KeyStore):
 
 
 def holds_store(path: Path) -> bool:
-    """Say whether a key store's state lies in the directory `path`, readable or not."""
+    """Say whether a key store's state is in the directory `path`, readable or not."""
     return os.path.lexists(path / STATE_FILE)
 
 

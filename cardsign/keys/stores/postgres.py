@@ -1,10 +1,10 @@
 """The key store in PostgreSQL, for issuers whose keys several hosts rotate; extra ``postgres``.
 
 A commit is one transaction: whatever happens, all of it is there or nothing. The tables, and
-what the database itself refuses, stand in :mod:`cardsign.keys.stores.schema`. Private halves
+what the database itself refuses, stand in :mod:`cardsign.keys.stores.schema`. Private keys
 are encrypted before they leave this process, as those in files are (see envelope.py).
 
-Not covered: copies that a database makes. A destroyed private half is still, encrypted, in
+Not covered: copies that a database makes. A destroyed private key is still there, encrypted, in
 backups, in the write-ahead log, and on the disk until its page is used again.
 """
 
@@ -102,7 +102,7 @@ def read_newest(connection: sa.Connection) -> tuple[int, str, bytes] | None:
 
 
 def write_state(connection: sa.Connection, state: StoreState) -> None:
-    """Take the next generation for a state; whoever is second waits here, and is refused."""
+    """Take the next generation for a state; the second process waits here, and is refused."""
     connection.execute(
         sa.insert(GENERATION).values(
             generation=state.generation,
@@ -336,7 +336,7 @@ class PostgresStore(KeyStore):
         return self.url.shown
 
     def private_place(self, thumbprint: str) -> str:
-        """Where the private half of a key is, for people."""
+        """Where the private key of a key is, for people."""
         return f"{self.url.shown}, table {PRIVATE.name}, {thumbprint}"
 
     @property
@@ -403,7 +403,7 @@ class PostgresStore(KeyStore):
             connection.execute(sa.delete(PRIVATE).where(PRIVATE.c.thumbprint == thumbprint))
 
     def read_audit(self) -> bytes:
-        """See :meth:`KeyStore.read_audit`; here no attempt fails half."""
+        """See :meth:`KeyStore.read_audit`; here an attempt is made or not made."""
         with self._transaction() as connection:
             lines = connection.scalars(sa.select(AUDIT.c.line).order_by(AUDIT.c.seq)).all()
         return _log(lines)

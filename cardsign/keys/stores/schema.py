@@ -1,8 +1,8 @@
 """The tables of a key store in PostgreSQL, and what the database itself does not let happen.
 
-One store lies in each schema of a database (``options=-csearch_path=NAME`` chooses one). Each
+One store is in each schema of a database (``options=-csearch_path=NAME`` chooses one). Each
 generation holds the whole state, as the text of :func:`cardsign.keys.model.dump_state`. The
-invariants, whoever writes and whatever client they use:
+invariants, with any user and any client:
 
 - a generation follows the one before it and exists once, so of two who commit on the same one
   only the first succeeds;
@@ -26,7 +26,7 @@ from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 LAYOUT: Final = 2
 """Of the tables, as a number that the store's row holds; a higher one is a newer cardsign's."""
 
-#: Held by whoever makes the tables: ``CREATE TABLE IF NOT EXISTS`` does not survive a race.
+#: Held while the tables are made: ``CREATE TABLE IF NOT EXISTS`` does not survive a race.
 MAKING: Final = int.from_bytes(b"cardsign")
 
 METADATA: Final = sa.MetaData()
