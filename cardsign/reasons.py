@@ -442,7 +442,7 @@ _TABLE: Final = (
      "Sign it again (cardsign sign CARD), then cardsign publish CARD."),
     ("keystore.still_needed", "Without this key no next keyset statement can be signed.",
      "First list another root: cardsign keyset draft --add-root HOLDER=KID; sign and publish it."),
-    ("keystore.same_custody", "The key is in the custody of a compromised key, so a thief may have it.",
+    ("keystore.same_custody", "The key is in a compromised key's custody, so it may be stolen too.",
      "Make a key in another custody, or accept the risk with --same-custody-accepted."),
     ("keystore.audit_broken", "The audit log lacks a line that the key store's state names.",
      "Somebody changed or cut the log, or put an old one back: compare it with a backup."),

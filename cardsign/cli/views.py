@@ -24,9 +24,8 @@ if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
     from cardsign.issuer.release import TakenUp
     from cardsign.keys.audit import AuditLine
     from cardsign.keys.doctor import Finding
-    from cardsign.keys.keysets import Difference, QuorumSignatures
+    from cardsign.keys.keysets import Difference, KeysetDue, QuorumSignatures
     from cardsign.keys.model import KeyRecord
-    from cardsign.keys.renewal import Renewal
     from cardsign.keys.rotation import Step
 
 #: A pin that old lets many retired root keys begin a history of their own (threat 2).
@@ -95,7 +94,7 @@ def step_text(step: Step, now: datetime) -> str:
     return safe(f"{step.what}: {when}{step.why}", limit=400)
 
 
-def renewal_json(renewal: Renewal) -> dict[str, Any]:
+def keyset_due_json(renewal: KeysetDue) -> dict[str, Any]:
     """When the roots have to sign next."""
     return {
         "number": renewal.number,
@@ -105,7 +104,7 @@ def renewal_json(renewal: Renewal) -> dict[str, Any]:
     }
 
 
-def renewal_text(renewal: Renewal, now: datetime) -> str:
+def keyset_due_text(renewal: KeysetDue, now: datetime) -> str:
     """When the roots have to sign next."""
     when = "now" if renewal.is_due(now) else f"from {second(renewal.due)}"
     text = f"let the roots sign keyset {renewal.number}: {when}, {renewal.why}"

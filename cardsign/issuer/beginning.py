@@ -16,8 +16,8 @@ from cardsign.issuer.recovery import make_recovery_key
 from cardsign.jose.algorithms import Alg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.heads import UserHeads
-from cardsign.keys.history import StatementHistory, note_keyset, note_release, write_draft
-from cardsign.keys.keysets import KEYSET_LIFETIME, KeysetPlan, draft_next
+from cardsign.keys.history import StatementHistory, note_keyset, note_release
+from cardsign.keys.keysets import KEYSET_LIFETIME, KeysetPlan, draft_next, write_draft
 from cardsign.keys.model import Role
 from cardsign.keys.releases import ReleasePlan, draft_following
 from cardsign.keys.stores.base import KeyStore

@@ -32,7 +32,7 @@ from cardsign.issuer.release import (
 )
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.history import StatementHistory, note_keyset, write_draft
+from cardsign.keys.history import StatementHistory, note_keyset
 from cardsign.keys.keysets import (
     KEY_LIFETIME,
     KEYSET_LIFETIME,
@@ -45,6 +45,7 @@ from cardsign.keys.keysets import (
     draft_next,
     draft_recovery,
     quorum_signatures,
+    write_draft,
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import ENDED, KeyRecord

@@ -19,11 +19,17 @@ from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.keyset import KeysetDraft
 from cardsign.jose.algorithms import Alg
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.history import StatementHistory, note_keyset, read_draft
-from cardsign.keys.keysets import Difference
+from cardsign.keys.history import StatementHistory, note_keyset
+from cardsign.keys.keysets import (
+    Difference,
+    KeysetDue,
+    draft_if_due,
+    keyset_due,
+    read_draft,
+    says_more,
+)
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign, withdraw
 from cardsign.keys.model import KeyRecord, PublishedCard
-from cardsign.keys.renewal import Renewal, next_draft, plan_renewal, says_more
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.stores.base import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
@@ -67,7 +73,7 @@ class Rotation:
     needs_passphrase: bool
     ahead: tuple[Step, ...]
     cards_to_sign: tuple[PublishedCard, ...]
-    renewal: Renewal | None
+    renewal: KeysetDue | None
 
 
 def rotate_keys(
@@ -128,7 +134,7 @@ def rotate_keys(
         needs_passphrase=needs_passphrase,
         ahead=steps(store.state, settings, now, asked=asked),
         cards_to_sign=cards_to_sign(store.state, now),
-        renewal=None if keyset is None else plan_renewal(store.state, keyset, now=now),
+        renewal=None if keyset is None else keyset_due(store.state, keyset, now=now),
     )
 
 
@@ -176,10 +182,10 @@ def _draft_keyset(
     store: KeyStore, newest: KeysetStatement, file: Path, now: datetime
 ) -> WaitingDraft | None:
     """The draft of the keyset statement that is due, written unless one is there that will do."""
-    if not plan_renewal(store.state, newest, now=now).is_due(now):
+    if not keyset_due(store.state, newest, now=now).is_due(now):
         return None
     with of_the_user("the draft"):
-        found = next_draft(store.state, newest, _drafted_before(file), now=now)
+        found = draft_if_due(store.state, newest, _drafted_before(file), now=now)
     if found is None:
         return None
     statement, is_new = found

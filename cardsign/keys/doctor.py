@@ -21,7 +21,13 @@ from cardsign.files import read_bytes, remove, set_mode
 from cardsign.keys.audit import check_witnessed, verify_chain
 from cardsign.keys.history import DIRECTORY as STATEMENTS_DIRECTORY
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keysets import holders_left, quorum_signatures
+from cardsign.keys.keysets import (
+    holders_left,
+    keyset_due,
+    quorum_signatures,
+    says_more,
+    waiting_draft,
+)
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, SHOWN_TIME, TimelineSettings, cards_to_sign
 from cardsign.keys.model import (
     ENDED,
@@ -33,7 +39,6 @@ from cardsign.keys.model import (
     suspects,
 )
 from cardsign.keys.releases import past_half_life
-from cardsign.keys.renewal import plan_renewal, says_more, waiting_draft
 from cardsign.keys.rotation import steps
 from cardsign.keys.stores.base import KINDS, KeyStore
 from cardsign.keys.stores.directory import (
@@ -209,7 +214,7 @@ def _keyset(
     if left < needed:
         message = f"{left} holder(s) of root keys are left, and keyset statements need {needed}"
         yield Finding("doctor.roots_ended", "alarm", message)
-    told = plan_renewal(known.state, keyset, now=now)
+    told = keyset_due(known.state, keyset, now=now)
     if told.due > now + within:
         return
     ends = f"without it no card is trusted from {told.ends:{SHOWN_TIME}} on"

@@ -8,7 +8,6 @@ before the state names it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -17,10 +16,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from cardsign.card.strictjson import parse_object
-from cardsign.errors import FileFault, JsonRefused, StoreFault
+from cardsign.errors import FileFault, StoreFault
 from cardsign.files import list_names, locked, make_directory, read_bytes, write_atomic
-from cardsign.jose import base64url
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.audit import AuditEvent
 from cardsign.keys.keysets import check_step
@@ -29,12 +26,9 @@ from cardsign.keys.model import HeldRelease, KeyRecord, StatementsHeld
 from cardsign.keys.stores.base import KeyStore, Kind, Number, StatementStorage
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
-    MAX_STATEMENT_DEPTH,
-    TYP_KEYSET,
-    Envelope,
     StatementRefused,
 )
-from cardsign.statements.keyset import KeysetStatement, Role, keyset_of, read_keyset
+from cardsign.statements.keyset import KeysetStatement, Role, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
 
 # The issuer's statements in a directory.
@@ -396,39 +390,6 @@ def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -
     statements = replace(state.statements, release_seq=release.seq, release=held)
     changed = replace(state, statements=statements)
     store.commit(changed, (event,), now=now)
-
-
-def write_draft(statement: KeysetStatement) -> bytes:
-    """A draft as a file: General JSON as a statement is, with the signatures that there are."""
-    envelope = statement.envelope
-    document = {
-        "payload": base64url.encode(envelope.payload),
-        "signatures": [signature.to_json() for signature in envelope.signatures],
-    }
-    return json.dumps(document, indent=2).encode("ascii") + b"\n"
-
-
-def read_draft(untrusted_bytes: bytes) -> KeysetStatement:
-    """Read a draft or a statement. No signature is verified.
-
-    Raises:
-        StatementRefused: As :func:`cardsign.statements.keyset.read_keyset`.
-    """
-    try:
-        document = parse_object(
-            untrusted_bytes, max_bytes=MAX_STATEMENT_BYTES, max_depth=MAX_STATEMENT_DEPTH
-        )
-    except JsonRefused:
-        document = {}  # the strict reader says what is wrong
-    payload = document.get("payload")
-    if document.get("signatures") != [] or len(document) != 2 or not isinstance(payload, str):
-        return read_keyset(untrusted_bytes)
-    try:
-        return keyset_of(Envelope(TYP_KEYSET, base64url.decode(payload), ()))
-    except base64url.Base64urlError as exc:
-        raise StatementRefused(
-            "statement.shape", f"not canonical unpadded base64url: {exc}", path="/payload"
-        ) from exc
 
 
 def _broken(where: str, what: str) -> StoreFault:

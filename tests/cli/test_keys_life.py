@@ -166,7 +166,7 @@ def test_whoever_sits_at_a_terminal_is_asked_about_a_suspect_standby(
     at_once: Cardsign, monkeypatch: pytest.MonkeyPatch, answer: bool
 ) -> None:
     """The revocation has been made by then, whatever the answer."""
-    assert "not for the day of a theft" in at_once("keys", "generate").err
+    assert "a thief of one may have both" in at_once("keys", "generate").err
     monkeypatch.setattr(showing, "terminal_prompt", lambda: str)
     monkeypatch.setattr(showing.click, "confirm", lambda question, err: answer)
 
@@ -569,7 +569,7 @@ def test_the_next_command_after_a_revocation_makes_a_key_of_that_role(
     """It is run as it is told, and that key is active."""
     at_once("keys", "generate", "--role", "release")
     old = {"card": kids(at_once)[0], "release": kids(at_once)[1]}[role]
-    said = at_once("keys", "revoke", "--yes", old, "--reason", "compromised").err
+    said = at_once("keys", "revoke", "--yes", old, "--reason", "superseded").err
     command = re.search(r"next: cardsign (keys generate.*)\n  then: cardsign keys rotate\n", said)
     assert command
 

@@ -16,8 +16,8 @@ from cardsign.keys import (
     KeyRecord,
     StoreState,
     coming_findings,
+    draft_if_due,
     lifecycle,
-    next_draft,
     write_draft,
 )
 from cardsign.statements import TYP_KEYSET, KeysetStatement, sign_statement
@@ -124,7 +124,7 @@ def test_a_key_that_no_keyset_lists_is_an_alarm() -> None:
 def test_a_draft_that_waits_is_an_alarm(signers: tuple[str, ...], words: str) -> None:
     """It says how many holders are missing, and where it lies."""
     added = replace(STATE, keys=(*STATE.keys, replace(online("card2", "card"), state="generated")))
-    drafted = next_draft(added, keyset(), None, now=NOW + DAY)
+    drafted = draft_if_due(added, keyset(), None, now=NOW + DAY)
     assert drafted is not None
     data = write_draft(drafted[0])
     if signers:

@@ -13,9 +13,9 @@ from cardsign.keys import (
     KeysetPlan,
     KeyTimes,
     StoreState,
+    draft_if_due,
     draft_next,
-    next_draft,
-    plan_renewal,
+    keyset_due,
     says_more,
     write_draft,
 )
@@ -71,16 +71,16 @@ def test_the_roots_are_asked_only_when_there_is_something_to_say(
     """So that a tick can write one draft, and none while nothing changes."""
     keyset = first()
 
-    assert plan_renewal(store(*records), keyset, now=NOW + after).is_due(NOW + after) is due
-    assert (next_draft(store(*records), keyset, None, now=NOW + after) is not None) is due
+    assert keyset_due(store(*records), keyset, now=NOW + after).is_due(NOW + after) is due
+    assert (draft_if_due(store(*records), keyset, None, now=NOW + after) is not None) is due
 
 
 def test_it_says_why_and_since_when() -> None:
     """The keys, or the end of the statement; and what ends if nobody signs."""
     keyset = first()
 
-    quiet = plan_renewal(store(), keyset, now=LATER)
-    changed = plan_renewal(store(record("card2", "generated"), REVOKED), keyset, now=LATER)
+    quiet = keyset_due(store(), keyset, now=LATER)
+    changed = keyset_due(store(record("card2", "generated"), REVOKED), keyset, now=LATER)
 
     assert (quiet.due, quiet.ends, quiet.number) == (NOW + 60 * DAY, NOW + 90 * DAY, "1.2")
     assert "keyset 1.1 ends at" in quiet.why
@@ -93,7 +93,7 @@ def test_hosts_come_to_the_same_draft() -> None:
     """Byte for byte, whenever they ask; so no lock is needed."""
     state, keyset = store(record("card2", "generated")), first()
 
-    made = [next_draft(state, keyset, None, now=LATER + n * HOUR) for n in range(3)]
+    made = [draft_if_due(state, keyset, None, now=LATER + n * HOUR) for n in range(3)]
 
     drafts = {write_draft(one[0]) for one in made if one is not None}
     assert len(drafts) == 1
@@ -103,7 +103,7 @@ def test_hosts_come_to_the_same_draft() -> None:
 
 def draft_of(state: StoreState, keyset: KeysetStatement) -> KeysetStatement:
     """The draft that is due."""
-    found = next_draft(state, keyset, None, now=LATER)
+    found = draft_if_due(state, keyset, None, now=LATER)
     assert found is not None
     return found[0]
 
@@ -113,7 +113,7 @@ def test_a_draft_that_is_there_is_left_as_it_is() -> None:
     state, keyset = store(record("card2", "generated")), first()
     signed = sign_statement(draft_of(state, keyset).envelope.payload, [key("ann")], TYP_KEYSET)
 
-    again = next_draft(state, keyset, signed, now=LATER + 20 * DAY)
+    again = draft_if_due(state, keyset, signed, now=LATER + 20 * DAY)
 
     assert again == (read_keyset(signed), False)
 
@@ -124,7 +124,7 @@ def test_what_people_drafted_besides_is_left_too() -> None:
     plan = KeysetPlan.of(keyset).following(state, now=LATER, until=LATER)
     theirs = draft_next(replace(plan, root=quorum(2, "ann", "bob", "dan")), keyset, now=LATER)
 
-    assert next_draft(state, keyset, write_draft(theirs), now=LATER) == (theirs, False)
+    assert draft_if_due(state, keyset, write_draft(theirs), now=LATER) == (theirs, False)
 
 
 STALE: dict[str, bytes] = {
@@ -143,7 +143,7 @@ def test_a_draft_that_will_not_do_is_drafted_anew(stale: bytes) -> None:
     """What it said is said again, with the rest."""
     state = store(record("card2", "generated"), REVOKED)
 
-    found = next_draft(state, first(), stale, now=LATER)
+    found = draft_if_due(state, first(), stale, now=LATER)
 
     assert found is not None
     statement, is_new = found
@@ -221,7 +221,7 @@ def test_a_draft_that_nobody_has_signed_for_months_is_made_anew() -> None:
     state, keyset = store(record("card2", "generated")), first()
     old = write_draft(draft_of(state, keyset))
 
-    found = next_draft(state, keyset, old, now=NOW + 61 * DAY)
+    found = draft_if_due(state, keyset, old, now=NOW + 61 * DAY)
 
     assert found is not None
     assert found[1]
@@ -232,5 +232,5 @@ def test_a_root_that_cannot_sign_any_more_is_told() -> None:
     """Two of the three are gone: no draft of the tick's can mend that."""
     lost = [record(name, "revoked", "root", revoked_because="ceased") for name in ("ann", "bob")]
     with pytest.raises(StatementRefused) as caught:
-        next_draft(store(*lost), first(), None, now=LATER)
+        draft_if_due(store(*lost), first(), None, now=LATER)
     assert caught.value.code == "statement.threshold"

@@ -37,8 +37,8 @@ from cardsign.keys import (
     Role,
     StoreState,
     card_digest,
+    keyset_due,
     lifecycle,
-    plan_renewal,
 )
 from cardsign.keys.stores import KeyStore, Kind, Number
 from cardsign.statements import (
@@ -330,7 +330,7 @@ class Issuer:
 
     def _publish(self, t: int, now: datetime, delay: int | None = None) -> None:
         """Statements first, then the card and the keys; each is live when it is deployed."""
-        wanted = plan_renewal(self.store.state, self.keysets[-1], now=now)
+        wanted = keyset_due(self.store.state, self.keysets[-1], now=now)
         if wanted.is_due(now) and not self.ceremony_planned:
             self.world.note(f"rotate.needs_root: {wanted.why}")
             self.ceremony_planned = True

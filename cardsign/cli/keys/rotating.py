@@ -15,15 +15,15 @@ from cardsign.cli.options import UnlockOptions, moment, project_config, unlock_o
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import (
     key_json,
-    renewal_json,
-    renewal_text,
+    keyset_due_json,
+    keyset_due_text,
     say_differences,
     signing_lines,
     step_json,
     step_text,
 )
 from cardsign.issuer.rotation import Rotation, WaitingDraft, rotate_keys
-from cardsign.keys.renewal import DRAFT_FILE, Renewal
+from cardsign.keys.keysets import DRAFT_FILE, KeysetDue
 
 NEEDS_ROOT: Final = "rotate.needs_root"
 SAYS_MORE: Final = "rotate.draft_says_more"
@@ -116,10 +116,10 @@ def _say_rotation(rotation: Rotation, now: datetime) -> None:
     for step in rotation.ahead:
         say(f"  {step_text(step, now)}")
     if renewal is not None and rotation.draft is None:
-        say(f"  {renewal_text(renewal, now)}")
+        say(f"  {keyset_due_text(renewal, now)}")
 
 
-def _say_draft(waiting: WaitingDraft, renewal: Renewal) -> None:
+def _say_draft(waiting: WaitingDraft, renewal: KeysetDue) -> None:
     draft, file = waiting.draft, waiting.file
     say(safe(f"{NEEDS_ROOT}: keyset {draft.number} waits for the roots: {renewal.why}", limit=400))
     if waiting.additions:
@@ -146,11 +146,11 @@ def _rotation_json(rotation: Rotation) -> dict[str, Any]:
         "needs_root": rotation.draft and renewal and _draft_json(rotation.draft, renewal),
         "to_sign": [{"name": card.name, "url": card.url} for card in rotation.cards_to_sign],
         "ahead": [step_json(step) for step in rotation.ahead],
-        "keyset": renewal and renewal_json(renewal),
+        "keyset": renewal and keyset_due_json(renewal),
     }
 
 
-def _draft_json(waiting: WaitingDraft, renewal: Renewal) -> dict[str, Any]:
+def _draft_json(waiting: WaitingDraft, renewal: KeysetDue) -> dict[str, Any]:
     return {
         "code": NEEDS_ROOT,
         "draft": str(waiting.file),

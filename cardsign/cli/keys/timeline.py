@@ -14,9 +14,9 @@ from cardsign.cli.commands import command
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.keys.history import StatementHistory
+from cardsign.keys.keysets import KeysetDue, keyset_due
 from cardsign.keys.lifecycle import SHOWN_TIME
 from cardsign.keys.model import StoreState
-from cardsign.keys.renewal import Renewal, plan_renewal
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.timeline import Phase, Span, TimelineRow, extent, key_rows, statement_rows
 
@@ -198,7 +198,7 @@ def timeline(output: str | None, keystore: KeystoreOptions, as_json: bool) -> No
     drawn = (*key_rows(state, settings, now), *statement_rows(keyset, release))
     told = [_step(step, now) for step in steps(state, settings, now)]
     if keyset is not None:
-        told.append(_keyset_step(plan_renewal(state, keyset, now=now)))
+        told.append(_keyset_step(keyset_due(state, keyset, now=now)))
     said = [f"{_when(due, now)}: {what}" for due, what in sorted(told, key=_order)]
     if as_json:
         print_json([_as_json(row) for row in drawn])
@@ -270,7 +270,7 @@ def _step(step: Step, now: datetime) -> tuple[datetime | None, str]:
     return step.due, what if step.is_due(now) else f"{what} ({step.why})"
 
 
-def _keyset_step(told: Renewal) -> tuple[datetime | None, str]:
+def _keyset_step(told: KeysetDue) -> tuple[datetime | None, str]:
     return told.due, f"let the roots sign keyset {told.number} ({told.why})"
 
 
