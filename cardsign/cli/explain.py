@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import click
 
 from cardsign.cli.arguments import STDIO, json_option, read_input
 from cardsign.cli.commands import command
+from cardsign.cli.policy import TrustOptions, trust_options
 from cardsign.cli.talk import print_json, safe
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.explain.explanation import explain_card
@@ -26,6 +28,8 @@ from cardsign.explain.report import (
 )
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.trust.resolve import resolve_issuer
+from cardsign.trust.statements import NO_EVIDENCE
 
 _MAX_POINTERS: Final = 4  # of one line; --json has them all
 _MAX_PARTINGS: Final = 8  # of a text; likewise
@@ -37,12 +41,25 @@ _SHOWN_DIGEST: Final = 12  # hex digits, enough to compare by eye
 @click.argument("card")
 @click.option("--jwks", metavar="FILE", help="The keys by which to check the signatures.")
 @click.option(
+    "--issuer",
+    metavar="NAME",
+    help="Take the keys of this trusted issuer of your policy, as far as they are known here.",
+)
+@trust_options
+@click.option(
     "--against",
     metavar="FILE",
     help="What is said to have been signed: the card as its issuer has it, or the payload itself.",
 )
 @json_option
-def explain(card: str, jwks: str | None, against: str | None, as_json: bool) -> int:
+def explain(
+    card: str,
+    jwks: str | None,
+    issuer: str | None,
+    trust: TrustOptions,
+    against: str | None,
+    as_json: bool,
+) -> int:
     """Explain CARD ('-' for stdin): what each signature covers, and why one does not fit.
 
     Shows where our profiles part and at which member. Of a signature that fits nothing it looks
@@ -55,13 +72,17 @@ def explain(card: str, jwks: str | None, against: str | None, as_json: bool) -> 
     """
     if card == against == STDIO:
         raise UsageFault("usage.conflict", "CARD and --against cannot both be standard input")
-    if against is not None and jwks is None:
-        raise UsageFault("usage.conflict", "--against needs the keys of --jwks")
+    if jwks is not None and issuer is not None:
+        raise UsageFault("usage.conflict", "--jwks and --issuer both name the keys")
+    if against is not None and jwks is None and issuer is None:
+        raise UsageFault("usage.conflict", "--against needs the keys of --jwks or --issuer")
     untrusted_bytes = read_input(card)
     keys = None
     if jwks is not None:
         with of_the_user(jwks):
             keys = JwkSet.from_bytes(read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES))
+    if issuer is not None:
+        keys = _keys_of(issuer, trust)
     signed = None if against is None else read_input(against)
     explanation = explain_card(untrusted_bytes, jwks=keys, against=signed)
     if as_json:
@@ -71,8 +92,29 @@ def explain(card: str, jwks: str | None, against: str | None, as_json: bool) -> 
     return explanation.exit_status
 
 
+def _keys_of(name: str, options: TrustOptions) -> JwkSet:
+    """The keys that the policy's anchor and the issuer state give for an issuer now."""
+    loaded = options.load()
+    if loaded is None:
+        missing = "there is no policy that names a trusted issuer"
+        raise UsageFault("policy.not_found", missing)
+    issuer = loaded.issuer(name)
+    with options.states(loaded).of(issuer) as state:
+        now = datetime.now(UTC)
+        resolved = resolve_issuer(issuer, loaded.policy.limits, NO_EVIDENCE, state, now=now)
+    if not resolved.has_source:
+        unknown = f"the keys of {name!r} are not known here yet"
+        raise UsageFault(
+            "trust.no_keys", unknown, hint="Verify a card of it online first, or give --jwks FILE."
+        )
+    return JwkSet.of([key.public for key in resolved.keys])
+
+
 def _lines(name: str, explanation: Explanation, against: str | None) -> Iterator[str]:
     yield f"{safe(name)}: {_kind(explanation)}"
+    yield f"  {_summary(explanation)}"
+    for one in explanation.predictions:
+        yield f"    {one.outcome:<12} {one.verifier}: {safe(one.because, limit=160)}"
     for problem in explanation.problems:
         yield from _problem(problem)
     if explanation.read_on:
@@ -92,10 +134,24 @@ def _lines(name: str, explanation: Explanation, against: str | None) -> Iterator
         more = len(explanation.partings[_MAX_PARTINGS:]) + explanation.partings_left_out
         if more:
             yield f"    and at {more} more; see --json"
-    if explanation.predictions:
-        yield "  predicted for verifiers that hold these keys; none of them was asked"
-    for one in explanation.predictions:
-        yield f"    {one.outcome:<12} {one.verifier}: {safe(one.because, limit=160)}"
+
+
+def _summary(explanation: Explanation) -> str:
+    """One sentence: which signatures fit, and what the SDKs would say."""
+    count = len(explanation.signatures)
+    if explanation.portable is None:
+        return "No verifier reads this file as a card."
+    if not count:
+        return "The card is not signed, so a verifier that wants a signature refuses it."
+    fitting = sum(bool(one.profiles) for one in explanation.signatures)
+    fit = f"{fitting} of {count} signatures fit this card by the keys given"
+    if not explanation.predictions:
+        unread = all(one.verdict == "unknown-key" for one in explanation.signatures)
+        keys = "No signature was checked: give its keys with --jwks FILE or --issuer NAME."
+        return keys if unread else f"{fit}."
+    accepted = sum(one.outcome == "accepted" for one in explanation.predictions)
+    clients = len(explanation.predictions)
+    return f"{fit}; of {clients} clients {accepted} would accept it (predicted):"
 
 
 def _kind(explanation: Explanation) -> str:

@@ -119,7 +119,7 @@ def test_predictions_are_called_so(cardsign: Cardsign, alice: PrivateKey) -> Non
     """In the text by their heading, in JSON one by one; without keys there are none."""
     name = written(signed(PORTABLE, alice))
     text = cardsign("explain", name, "--jwks", "jwks.json").text
-    heading = text.index("  predicted for verifiers that hold these keys; none of them was asked")
+    heading = text.index("would accept it (predicted):")
     assert text.index("a2a-sdk") > heading
     data = cardsign("explain", name, "--jwks", "jwks.json", "--json").json
     assert data["predictions"]
@@ -172,3 +172,19 @@ def test_a_fault_of_the_user_is_status_2(
     written(LAX)
     ended = cardsign("explain", *arguments)
     assert (ended.status, ended.out, code in ended.err) == (2, b"", True)
+
+
+def test_a_trusted_issuer_gives_the_keys(cardsign: Cardsign, alice: PrivateKey) -> None:
+    """Those of its anchor; a name that the policy does not have is a fault."""
+    written(signed(PORTABLE, alice))
+    origin = "https://tides.example"
+    assert cardsign("trust", "init", "--yes").status == 0
+    added = cardsign("trust", "add", "tides", "--origin", origin, "--yes", "--jwks", "jwks.json")
+    assert added.status == 0, added.err
+    by_name = cardsign("explain", "card.json", "--issuer", "tides")
+    assert by_name.status == 0, by_name.err
+    assert by_name.text == cardsign("explain", "card.json", "--jwks", "jwks.json").text
+    assert by_name.text.splitlines()[1].startswith("  1 of 1 signatures fit this card")
+    assert cardsign("explain", "card.json", "--issuer", "nobody").status == 2
+    both = cardsign("explain", "card.json", "--issuer", "tides", "--jwks", "jwks.json")
+    assert (both.status, "both name the keys" in both.err) == (2, True)
