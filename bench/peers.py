@@ -28,7 +28,7 @@ from measuring import Broken, Times, in_turns
 
 from cardsign import Policy
 from cardsign.jose import PublicKey
-from cardsign.net import Asker, Discoverer, FetchPolicy, Wire
+from cardsign.net import Discoverer, DocumentFetcher, FetchSettings
 from cardsign.statements import GoodSignatures, envelope
 from cardsign.trust import DirectoryStates, IssuerState
 
@@ -38,7 +38,9 @@ COLD: Final = "for the first time"
 WARM: Final = "again, unchanged"
 
 _SERVER: Final = Path(__file__).resolve().parent / "peer_server.py"
-_WIRE: Final = Wire(FetchPolicy(insecure_loopback_http=True))
+_WIRE: Final = FetchSettings(
+    insecure_loopback_http=True,
+)
 #: Seconds: the card is stale by then (peer_server.py), and the statements are not asked for yet.
 CARD_STALE: Final = 61
 #: Seconds: everything is stale.
@@ -134,8 +136,8 @@ def cold_verifier(issuers: Sequence[Issuer]) -> Iterator[Verifier]:
         def now() -> datetime:
             return verifier.now
 
-        asker = Asker(_WIRE, now=now)
-        discoverer = Discoverer(Policy(enrolments), memory, asker=asker, now=now)
+        fetcher = DocumentFetcher(_WIRE, now=now)
+        discoverer = Discoverer(Policy(enrolments), memory, fetcher=fetcher, now=now)
         verifier = Verifier(issuers, discoverer, datetime.now(UTC))
         counted = _counting(verifier.checks)
         stack.enter_context(patch.object(envelope, "_GOOD", GoodSignatures()))

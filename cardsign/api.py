@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cardsign.lint.rules import Finding
     from cardsign.net.adoption import UnverifiedCard
     from cardsign.net.discovery import Discoverer
-    from cardsign.net.fetch import Wire
+    from cardsign.net.fetch import FetchSettings
 
 _BY_KEYS: Final = "verify_card(data, jwks=Path('jwks.json').read_bytes())"
 _BY_POLICY: Final = "verify_card(data, policy=Policy.load('trust.toml'), issuer='NAME')"
@@ -160,7 +160,7 @@ def discover(
     issuer: str | None = None,
     states: IssuerStates = NO_STATES,
     now: datetime | None = None,
-    wire: Wire | None = None,
+    settings: FetchSettings | None = None,
 ) -> VerifiedCard:
     """Fetch the card of an agent, and what shows that it is current; return it if it is trusted.
 
@@ -174,7 +174,7 @@ def discover(
         issuer: The policy's own name of the issuer; whoever the policy has for `url` if None.
         states: What is remembered of issuers. Without it a rollback cannot be seen.
         now: The time of the verdict, aware; the clock if None.
-        wire: How peers are reached: limits of time and size, and which addresses.
+        settings: How peers are reached: limits of time and size, and which addresses.
 
     Raises:
         NotTrusted: Something speaks against the card; its `report` says what.
@@ -183,7 +183,7 @@ def discover(
         LocalFault: `states` are lost, corrupt or cannot be written.
         TypeError, ValueError: The call is wrong; the message shows a right one.
     """
-    found, expect = _discoverer("discover", url, policy, issuer, states, now, wire)
+    found, expect = _discoverer("discover", url, policy, issuer, states, now, settings)
     return found.discover(url, expect=expect)
 
 
@@ -194,16 +194,18 @@ async def adiscover(
     issuer: str | None = None,
     states: IssuerStates = NO_STATES,
     now: datetime | None = None,
-    wire: Wire | None = None,
+    settings: FetchSettings | None = None,
 ) -> VerifiedCard:
     """Do what :func:`discover` does, in a thread of its own.
 
-    A task that is cancelled returns at once. The work goes on to its own end, which the wire's
+    A task that is cancelled returns at once. The work goes on to its own end, which the settings's
     deadlines set. Args and errors are those of :func:`discover`.
     """
     from cardsign.net.transport import in_thread
 
-    work = partial(discover, url, policy=policy, issuer=issuer, states=states, now=now, wire=wire)
+    work = partial(
+        discover, url, policy=policy, issuer=issuer, states=states, now=now, settings=settings
+    )
     return await in_thread(work, abandon=True)
 
 
@@ -214,7 +216,7 @@ def discover_or_warn(
     states: IssuerStates,
     issuer: str | None = None,
     now: datetime | None = None,
-    wire: Wire | None = None,
+    settings: FetchSettings | None = None,
 ) -> VerifiedCard | UnverifiedCard:
     """Do what :func:`discover` does, but only warn where the issuer is still being adopted.
 
@@ -230,7 +232,7 @@ def discover_or_warn(
             refused.
         issuer: The policy's own name of the issuer; whoever the policy has for `url` if None.
         now: The time of the verdict, aware; the clock if None.
-        wire: How peers are reached: limits of time and size, and which addresses.
+        settings: How peers are reached: limits of time and size, and which addresses.
 
     Raises:
         NotTrusted, NoVerdict, CardRefused, LocalFault, TypeError, ValueError: As
@@ -241,7 +243,7 @@ def discover_or_warn(
             "discover_or_warn() has to remember who signs: states=IssuerStates.create('state') "
             "once, then states=IssuerStates.at('state')"
         )
-    found, expect = _discoverer("discover_or_warn", url, policy, issuer, states, now, wire)
+    found, expect = _discoverer("discover_or_warn", url, policy, issuer, states, now, settings)
     return found.discover_or_warn(url, expect=expect)
 
 
@@ -343,13 +345,13 @@ def _discoverer(
     issuer: str | None,
     states: IssuerStates,
     now: datetime | None,
-    wire: Wire | None,
+    settings: FetchSettings | None,
 ) -> tuple[Discoverer, PublicSubject | None]:
     """What asks for one card, and whose it must be."""
     # The HTTP client is loaded here alone: a card in hand is verified without it.
-    from cardsign.net.asker import Asker
     from cardsign.net.discovery import Discoverer, canonical
-    from cardsign.net.fetch import DEFAULT_WIRE
+    from cardsign.net.fetch import DEFAULT_SETTINGS
+    from cardsign.net.fetcher import DocumentFetcher
 
     if not isinstance(url, str):
         raise TypeError(f"{function}() takes a URL as a str, not {type(url).__name__}")
@@ -362,8 +364,8 @@ def _discoverer(
         expect = Holder()
     _check_states(policy, expect or CardUrl(canonical(url)), states)
     time = _time(now)
-    asker = Asker(wire or DEFAULT_WIRE, now=lambda: time)
-    return Discoverer(policy, states, asker=asker, now=lambda: time), expect
+    fetcher = DocumentFetcher(settings or DEFAULT_SETTINGS, now=lambda: time)
+    return Discoverer(policy, states, fetcher=fetcher, now=lambda: time), expect
 
 
 def _subject(issuer: str | None, url: str | None) -> PublicSubject:

@@ -20,20 +20,20 @@ from fastapi import FastAPI, HTTPException, Request, Response
 
 from cardsign import Discoverer, VerificationError
 from cardsign.errors import CallFailed
-from cardsign.net import Asker, AsyncGuardedTransport, Wire, endpoints_of
+from cardsign.net import AsyncGuardedTransport, DocumentFetcher, FetchSettings, endpoints_of
 from cardsign.trust import DirectoryStates, read_policy
 
 CARD_PATH = "/.well-known/agent-card.json"
 
 
-def create_app(card: bytes, peer: str, discoverer: Discoverer, wire: Wire) -> FastAPI:
+def create_app(card: bytes, peer: str, discoverer: Discoverer, settings: FetchSettings) -> FastAPI:
     """The application.
 
     Args:
         card: Its own card, signed.
         peer: The URL of the other agent.
         discoverer: What verifies the peer's card.
-        wire: How the peer is called.
+        settings: How the peer is called.
     """
     app = FastAPI(openapi_url=None)
     tag = f'"{hashlib.sha256(card).hexdigest()}"'
@@ -59,7 +59,7 @@ def create_app(card: bytes, peer: str, discoverer: Discoverer, wire: Wire) -> Fa
             raise HTTPException(502, "the peer cannot be called: it has no endpoint over JSON-RPC")
         params = {"tenant": endpoint.tenant} if endpoint.tenant else {}
         call = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": params}
-        transport = AsyncGuardedTransport(wire, origins={endpoint.url.origin})
+        transport = AsyncGuardedTransport(settings, origins={endpoint.url.origin})
         async with httpx.AsyncClient(transport=transport) as client:
             try:
                 answer = await client.post(
@@ -77,10 +77,10 @@ def from_environment() -> FastAPI:
     """The application as AGENT_CARD, AGENT_PEER and ./trust.toml say."""
     policy, _ = read_policy(Path("trust.toml"))
     memory = DirectoryStates(Path("state"))
-    wire = Wire()
-    discoverer = Discoverer(policy, memory, asker=Asker(wire, now=_now), now=_now)
+    settings = FetchSettings()
+    discoverer = Discoverer(policy, memory, fetcher=DocumentFetcher(settings, now=_now), now=_now)
     card = Path(os.environ["AGENT_CARD"]).read_bytes()
-    return create_app(card, os.environ["AGENT_PEER"], discoverer, wire)
+    return create_app(card, os.environ["AGENT_PEER"], discoverer, settings)
 
 
 def _now() -> datetime:

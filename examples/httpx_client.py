@@ -18,10 +18,10 @@ import httpx
 
 from cardsign import Policy, discover
 from cardsign.errors import CallFailed
-from cardsign.net import GuardedTransport, Wire, endpoints_of
+from cardsign.net import FetchSettings, GuardedTransport, endpoints_of
 
 
-def ask(url: str, jwks: bytes, text: str, wire: Wire | None = None) -> dict[str, Any]:
+def ask(url: str, jwks: bytes, text: str, settings: FetchSettings | None = None) -> dict[str, Any]:
     """Send a text to the agent at a URL; the result of JSON-RPC ``SendMessage``.
 
     Raises:
@@ -30,8 +30,8 @@ def ask(url: str, jwks: bytes, text: str, wire: Wire | None = None) -> dict[str,
         httpx.HTTPError: The agent gave no answer, or none that may be taken.
         ValueError: It answered an error, or what is no answer to a JSON-RPC call.
     """
-    wire = wire or Wire()
-    card = discover(url, policy=Policy.from_jwks(jwks), wire=wire)
+    settings = settings or FetchSettings()
+    card = discover(url, policy=Policy.from_jwks(jwks), settings=settings)
 
     spoken = [one for one in endpoints_of(card.document, ["1.0"]) if one.binding == "JSONRPC"]
     if not spoken:
@@ -41,7 +41,7 @@ def ask(url: str, jwks: bytes, text: str, wire: Wire | None = None) -> dict[str,
     params = {"message": message, **({"tenant": endpoint.tenant} if endpoint.tenant else {})}
     call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}
 
-    transport = GuardedTransport(wire, origins={endpoint.url.origin})
+    transport = GuardedTransport(settings, origins={endpoint.url.origin})
     with httpx.Client(transport=transport, headers={"A2A-Version": "1.0"}) as client:
         answer = client.post(str(endpoint.url), json=call)
     answer.raise_for_status()

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from cardsign.net import Asker, IPAddress, Wire, addresses
+from cardsign.net import DocumentFetcher, FetchSettings, IPAddress, addresses
 from tests.attack_runner.corpus import Case, load_attacks
 from tests.attack_runner.outcome import deviations
 from tests.attack_runner.verifier import play
@@ -65,24 +65,24 @@ class Careless(ssl.SSLContext):
         return unchecked.wrap_socket(*args, **more)
 
 
-def careless(wire: Wire) -> Wire:
+def careless(settings: FetchSettings) -> FetchSettings:
     """Any certificate will do."""
-    return replace(wire, ssl_context=Careless(ssl.PROTOCOL_TLS_CLIENT))
+    return replace(settings, ssl_context=Careless(ssl.PROTOCOL_TLS_CLIENT))
 
 
-def asks_twice(wire: Wire) -> Wire:
+def asks_twice(settings: FetchSettings) -> FetchSettings:
     """The name is checked, and then connected to."""
 
     def dial(address: IPAddress, port: int, timeout: float) -> socket.socket:
-        [again, *_] = wire.resolver("tides.example")
-        return wire.dial(again, port, timeout)
+        [again, *_] = settings.resolver("tides.example")
+        return settings.dial(again, port, timeout)
 
-    return replace(wire, dial=dial)
+    return replace(settings, dial=dial)
 
 
-def unlimited(wire: Wire) -> Wire:
+def unlimited(settings: FetchSettings) -> FetchSettings:
     """Any number of bytes."""
-    return replace(wire, policy=replace(wire.policy, max_bytes=10**9))
+    return replace(settings, max_bytes=10**9)
 
 
 #: What is left out, and the first case that sees it.
@@ -91,10 +91,10 @@ HOLES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     "names of certificates": ("038-certificates/other-name", {"rewire": careless}),
     "one look-up": ("031-rebinding/once", {"rewire": asks_twice}),
     "the ceiling on bytes": ("036-endless/too-large", {"rewire": unlimited}),
-    "the cooldown": ("039-storm/storm-of-agents", {"asking": partial(Asker, cooldown=0)}),
+    "the cooldown": ("039-storm/storm-of-agents", {"asking": partial(DocumentFetcher, cooldown=0)}),
     "the ceiling on seconds": (
         "113-withheld/header-year",
-        {"asking": partial(Asker, ceiling=YEAR)},
+        {"asking": partial(DocumentFetcher, ceiling=YEAR)},
     ),
 }
 

@@ -35,7 +35,7 @@ from cardsign.card import MAX_CARD_BYTES, Card
 from cardsign.cli import command_line as cli
 from cardsign.errors import FetchFailed
 from cardsign.jose import read_entry
-from cardsign.net import Asker, FetchPolicy, Wire, fetch_document
+from cardsign.net import DocumentFetcher, FetchSettings, fetch_document
 from cardsign.server import MAX_REQUEST_BYTES, ServerConfig, TokenTable, create_app, create_token
 from cardsign.trust import FetchResult, Holder
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
@@ -177,7 +177,10 @@ def test_G14_inspect_shows_capabilities_skills_and_security(tmp_path: Path) -> N
 
 # -------------------------------------------------------------------- asking a peer
 
-TRYING = Wire(FetchPolicy(total_timeout=2.0, insecure_loopback_http=True))
+TRYING = FetchSettings(
+    total_timeout=2.0,
+    insecure_loopback_http=True,
+)
 
 
 @dataclass
@@ -218,9 +221,9 @@ def peer() -> Iterator[Peer]:
         thread.join()
 
 
-def ask_card(url: str, wire: Wire = TRYING) -> FetchResult:
+def ask_card(url: str, settings: FetchSettings = TRYING) -> FetchResult:
     """What a host's card is, asked without any memory."""
-    return Asker(wire, now=lambda: datetime.now(UTC)).ask_card(url)
+    return DocumentFetcher(settings, now=lambda: datetime.now(UTC)).ask_card(url)
 
 
 def refusal(answer: FetchResult) -> str:
@@ -243,9 +246,9 @@ def test_O6_O25_a_silent_peer_costs_a_bounded_time() -> None:
     """The deadline is for all of it: name, connection, answer."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/card.json"
-        policy = FetchPolicy(total_timeout=0.2, insecure_loopback_http=True)
+        settings = FetchSettings(total_timeout=0.2, insecure_loopback_http=True)
         with pytest.raises(FetchFailed) as failed:
-            fetch_document(url, Wire(policy))
+            fetch_document(url, settings)
     assert failed.value.code == "fetch.timeout"
 
 
@@ -268,8 +271,8 @@ def test_O15_a_name_that_leads_inside_is_not_asked(address: str) -> None:
         dialled.append(where)
         raise AssertionError
 
-    wire = Wire(resolver=lambda _: [ip_address(address)], dial=dial)
-    assert refusal(ask_card("https://peer.example", wire)) == "fetch.forbidden_address"
+    settings = FetchSettings(resolver=lambda _: [ip_address(address)], dial=dial)
+    assert refusal(ask_card("https://peer.example", settings)) == "fetch.forbidden_address"
     assert dialled == []
 
 

@@ -202,14 +202,14 @@ def _called(
 
     policy = visit.inquiry.policy
     issuer = policy.find(visit.subject)
-    errand = calling.errand_for_call(payload, issuer, policy, visit.credentials)
+    destination = calling.call_destination(payload, issuer, policy, visit.credentials)
     if visit.credentials.is_for_extended_alone(visit.owner):
         say(f"what you have for {safe(visit.owner)} is for extended cards; calling without")
-    elif errand.credential is None and demands_credentials(payload):
+    elif destination.credential is None and demands_credentials(payload):
         say("the card demands credentials, and you have none for it; calling without")
-    header = visit.credentials.open(errand, payload)
-    there = (payload, errand.endpoint, header)
-    how = {"wire": visit.wire.for_issuer(issuer), "total_timeout": timeout}
+    header = visit.credentials.open(destination, payload)
+    there = (payload, destination.endpoint, header)
+    how = {"settings": visit.settings.for_issuer(issuer), "total_timeout": timeout}
     if about.get:
         work = calling.get_task(*there, about.task, **how)
     elif about.cancel:
@@ -218,7 +218,7 @@ def _called(
         more = {"task": about.task, "context": about.context}
         work = calling.send_text(*there, message, **more, **how)
     reply: Reply = asyncio.run(work)
-    return errand.endpoint, reply
+    return destination.endpoint, reply
 
 
 def _as_json(visit: Visit, endpoint: Endpoint, reply: Reply) -> dict[str, Json]:

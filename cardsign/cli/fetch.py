@@ -80,13 +80,16 @@ def fetch(
 
 
 def _extended(visit: Visit, audience: str | None) -> tuple[str, Report]:
-    from cardsign.net.extended import Ground, meet_extended
+    from cardsign.net.extended import discover_extended
 
     inquiry = visit.inquiry
-    met = meet_extended(
+    met = discover_extended(
         visit.public,
-        Ground(inquiry.policy, inquiry.memory, inquiry.now, visit.wire),
         visit.credentials,
+        policy=inquiry.policy,
+        states=inquiry.memory,
+        now=inquiry.now,
+        settings=visit.settings,
         audience=audience,
         call_id=secrets.token_hex(8),
         expect=visit.subject,

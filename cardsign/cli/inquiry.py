@@ -62,10 +62,10 @@ from cardsign.verify.report import Report
 from cardsign.verify.verdict import examine_card
 
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
-    from cardsign.net.asker import Asker
     from cardsign.net.credentials import CredentialStore
     from cardsign.net.discovery import Discoverer, Discovery
-    from cardsign.net.fetch import Wire
+    from cardsign.net.fetch import FetchSettings
+    from cardsign.net.fetcher import DocumentFetcher
 
 
 # How commands ask live peers: one option, one way.
@@ -79,13 +79,13 @@ loopback_option: Final = click.option(
 )
 
 
-def make_asker(now: Callable[[], datetime], insecure_loopback_http: bool) -> Asker:
+def make_fetcher(now: Callable[[], datetime], insecure_loopback_http: bool) -> DocumentFetcher:
     """Asks peers for documents, and keeps them as long as this command runs."""
-    from cardsign.net.asker import Asker
-    from cardsign.net.fetch import FetchPolicy, Wire
+    from cardsign.net.fetch import FetchSettings
+    from cardsign.net.fetcher import DocumentFetcher
 
-    policy = FetchPolicy(insecure_loopback_http=insecure_loopback_http)
-    return Asker(Wire(policy), now=now)
+    settings = FetchSettings(insecure_loopback_http=insecure_loopback_http)
+    return DocumentFetcher(settings, now=now)
 
 
 def is_url(name: str) -> bool:
@@ -366,7 +366,7 @@ class Inquiry:
         report = self.examine(received.untrusted_card, subject, received.evidence)
         return Outcome(received.name, report, received.untrusted_file)
 
-    def meet(self, url: str, *, fresh: bool = False) -> Discovery:
+    def look_up(self, url: str, *, fresh: bool = False) -> Discovery:
         """The verdict on a live peer's card, and what was received.
 
         Raises:
@@ -377,10 +377,10 @@ class Inquiry:
         policy, evidence = self._for(self.subject(canonical(url)), NO_EVIDENCE)
         discoverer = self._discoverers.get(policy.digest)
         if discoverer is None:
-            asker = make_asker(self.now, self.named.insecure_loopback_http)
-            discoverer = Discoverer(policy, self.memory, asker=asker, now=self.now)
+            fetcher = make_fetcher(self.now, self.named.insecure_loopback_http)
+            discoverer = Discoverer(policy, self.memory, fetcher=fetcher, now=self.now)
             self._discoverers[policy.digest] = discoverer
-        met = discoverer.meet(
+        met = discoverer.look_up(
             url,
             expect=self.subject(None),
             evidence=evidence,
@@ -464,10 +464,12 @@ def _keys_at(name: str, insecure_loopback_http: bool) -> bytes:
     """
     if not is_url(name):
         return read_bytes(Path(name), max_bytes=MAX_JWKS_BYTES)
-    from cardsign.net.fetch import FetchPolicy, Wire, fetch_document
+    from cardsign.net.fetch import FetchSettings, fetch_document
 
-    limits = FetchPolicy(max_bytes=MAX_JWKS_BYTES, insecure_loopback_http=insecure_loopback_http)
-    return fetch_document(name, Wire(limits)).untrusted_body
+    settings = FetchSettings(
+        max_bytes=MAX_JWKS_BYTES, insecure_loopback_http=insecure_loopback_http
+    )
+    return fetch_document(name, settings).untrusted_body
 
 
 _HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,63}(?::[0-9]{1,5})?(?:/.*)?|localhost:[0-9].*")
@@ -577,14 +579,14 @@ class Visit:
     Attributes:
         inquiry: On what verdicts rest.
         public: What came of meeting him.
-        wire: How he is reached.
+        settings: How he is reached.
         credentials: The user's credentials.
         again: Meets him once more, past every cache on the way.
     """
 
     inquiry: Inquiry
     public: Discovery
-    wire: Wire
+    settings: FetchSettings
     credentials: CredentialStore
     again: Callable[[], Discovery]
 
@@ -597,17 +599,16 @@ class Visit:
         """
         if not is_url(url):
             raise UsageFault("usage.invalid", f"{url!r} is no URL", hint="Give https://HOST/.")
-        from cardsign.net.fetch import FetchPolicy, Wire
+        from cardsign.net.fetch import FetchSettings
 
         inquiry = Inquiry.prepare(whom.named)
         credentials = _credential_store(whom.credential, url)
-        public = inquiry.meet(url)
+        public = inquiry.look_up(url)
         if inquiry.loaded is not None:
             raise_lock(inquiry.loaded, inquiry.memory)
-        loopback = whom.named.insecure_loopback_http
-        wire = Wire(FetchPolicy(insecure_loopback_http=loopback))
-        again = partial(inquiry.meet, url, fresh=True)
-        return cls(inquiry, public, wire, credentials, again)
+        settings = FetchSettings(insecure_loopback_http=whom.named.insecure_loopback_http)
+        again = partial(inquiry.look_up, url, fresh=True)
+        return cls(inquiry, public, settings, credentials, again)
 
     @property
     def subject(self) -> PublicSubject:

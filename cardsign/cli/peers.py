@@ -16,7 +16,7 @@ from cardsign.cli.inquiry import (
     Outcome,
     heaviest,
     loopback_option,
-    make_asker,
+    make_fetcher,
     summary,
     weightiest,
 )
@@ -310,11 +310,11 @@ def verify(
 
     from cardsign.net.discovery import Discoverer
 
-    asker = make_asker(now, insecure_loopback_http)
-    discoverer = Discoverer(loaded.policy, memory, asker=asker, now=now)
+    fetcher = make_fetcher(now, insecure_loopback_http)
+    discoverer = Discoverer(loaded.policy, memory, fetcher=fetcher, now=now)
 
     def check(task: _Check) -> Outcome:
-        met = discoverer.meet(task[1])
+        met = discoverer.look_up(task[1])
         return Outcome(met.url, met.report, met.untrusted_card)
 
     found: list[_Checked] = []

@@ -326,7 +326,7 @@ def _is_file(name: str | None, output: str) -> bool:
 def _judged(inquiry: Inquiry, name: str, *, by_origin: bool = False) -> Outcome:
     """What came of one card; a card that cannot be read hides no other one."""
     if is_url(name):
-        met = inquiry.meet(name)
+        met = inquiry.look_up(name)
         return Outcome(met.url, met.report, met.untrusted_card)
     return inquiry.examine_file(name, by_origin=by_origin)
 
@@ -342,7 +342,7 @@ def _beside(inquiry: Inquiry, public: str, extended: str, audience: str) -> Iter
         )
     untrusted_extended = read_input(extended)
     if is_url(public):
-        met = inquiry.meet(public)
+        met = inquiry.look_up(public)
         if not met.untrusted_card:
             yield Outcome(met.url, met.report)
             return

@@ -25,13 +25,13 @@ from cardsign.api import adiscover
 from cardsign.card.strictjson import Json
 from cardsign.errors import CallFailed, FetchFailed, UsageFault
 from cardsign.integrations.a2a_sdk import CardNotTrusted, sdk_card
-from cardsign.net.credentials import CredentialStore, Errand, Header, quotable, unlogged
+from cardsign.net.credentials import CredentialStore, Destination, Header, quotable, unlogged
 from cardsign.net.discovery import canonical
 from cardsign.net.endpoints import (
     HTTP_JSON,
     JSONRPC,
+    A2AVersion,
     Endpoint,
-    Generation,
     endpoints_of,
     is_outside,
 )
@@ -42,7 +42,7 @@ from cardsign.net.extended import (
     result_of,
     strict_object,
 )
-from cardsign.net.fetch import DEFAULT_WIRE, Wire, json_type, media_types, user_agent
+from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, json_type, media_types, user_agent
 from cardsign.net.guarded import (
     ANSWER_SECONDS,
     EVENT_IDLE_SECONDS,
@@ -86,7 +86,7 @@ except ImportError as exc:
     raise ImportError(f"{exc}; install the extra: pip install 'cardsign[a2a]'") from exc
 
 #: The generations of A2A that the SDK speaks.
-SPOKEN: Final[tuple[Generation, ...]] = ("1.0", "0.3")
+SPOKEN: Final[tuple[A2AVersion, ...]] = ("1.0", "0.3")
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024  # of text to be read by a person
 MAX_ANSWER_DEPTH: Final = 100  # levels; the SDK's own reader stops there too
 METHOD_NOT_FOUND: Final = -32601  # JSON-RPC 2.0 5.1
@@ -151,7 +151,7 @@ async def trusted_client(
     states: IssuerStates = NO_STATES,
     credentials: CredentialStore | None = None,
     now: Callable[[], datetime] | None = None,
-    wire: Wire = DEFAULT_WIRE,
+    settings: FetchSettings = DEFAULT_SETTINGS,
 ) -> AsyncIterator[Client]:
     """The SDK's client for the agent at a URL, once the agent's card is trusted.
 
@@ -164,7 +164,7 @@ async def trusted_client(
     The client calls one endpoint of the verified card and nothing else. It stops with
     ``call.verdict_over`` when the verdict's time is over: make a new one then. It does not fetch
     the extended card, which the SDK would take unverified; see
-    :func:`cardsign.net.meet_extended`.
+    :func:`cardsign.net.discover_extended`.
 
     Args:
         url: Of the card, or of its host.
@@ -174,7 +174,7 @@ async def trusted_client(
         credentials: The user's. One without an audience that belongs to the endpoint's origin is
             sent there, as the verified card wants it.
         now: The time, aware; None: the clock.
-        wire: How hosts are reached.
+        settings: How hosts are reached.
 
     Raises:
         CardNotTrusted: The card is not trusted, or cannot be judged now; nothing else was sent.
@@ -186,29 +186,29 @@ async def trusted_client(
     clock = now or _utc_now
     try:
         card = await adiscover(
-            url, policy=policy, issuer=issuer, states=states, now=clock(), wire=wire
+            url, policy=policy, issuer=issuer, states=states, now=clock(), settings=settings
         )
     except VerificationError as exc:
         raise CardNotTrusted(exc) from exc
     trusted = policy.find(Issuer(issuer) if issuer else CardUrl(canonical(url)))
     store = credentials or CredentialStore()
     document: Mapping[str, Json] = card.report.card or {}
-    errand = errand_for_call(document, trusted, policy, store)
-    header = await in_thread(lambda: store.open(errand, document))
+    destination = call_destination(document, trusted, policy, store)
+    header = await in_thread(lambda: store.open(destination, document))
     transport = _AtEndpoint(
-        errand.endpoint, wire.for_issuer(trusted), ANSWER_SECONDS, streams_last_longer=True
+        destination.endpoint, settings.for_issuer(trusted), ANSWER_SECONDS, streams_last_longer=True
     )
     guard = _Guard(card, clock)
     async with _http(transport, header) as client:
-        yield _sdk_client(client, document, errand.endpoint, guard)
+        yield _sdk_client(client, document, destination.endpoint, guard)
 
 
-def errand_for_call(
+def call_destination(
     payload: Mapping[str, Json],
     issuer: Enrolment | None,
     policy: Policy,
     credentials: CredentialStore,
-) -> Errand:
+) -> Destination:
     """The endpoint of a verified card that is called, and the credential for it.
 
     Args:
@@ -223,14 +223,14 @@ def errand_for_call(
         CredentialFault: ``credential.elsewhere``.
     """
     endpoints = endpoints_of(payload, SPOKEN)
-    errand = credentials.for_call(issuer.name if issuer else "", endpoints)
-    url = errand.endpoint.for_messages()
+    destination = credentials.for_call(issuer.name if issuer else "", endpoints)
+    url = destination.endpoint.for_messages()
     if issuer is not None and is_outside(url, policy, issuer):
         raise CallFailed(
             "call.no_interface",
             f"{url} lies outside the origins of {issuer.name}; nothing was sent",
         )
-    return errand
+    return destination
 
 
 async def send_text(
@@ -241,19 +241,19 @@ async def send_text(
     *,
     task: str = "",
     context: str = "",
-    wire: Wire = DEFAULT_WIRE,
+    settings: FetchSettings = DEFAULT_SETTINGS,
     total_timeout: float = ANSWER_SECONDS,
 ) -> Reply:
     """Send a text to one endpoint of a verified card and wait for the answer.
 
     Args:
         payload: ``VerifiedCard.document``, and nothing that was not verified.
-        endpoint: One of that payload's, of a generation in :data:`SPOKEN`.
+        endpoint: One of that payload's, of a a2a_version in :data:`SPOKEN`.
         header: The credential for its origin, or None.
         text: Of one message of the user's.
         task: The task that the message continues; empty for a new one.
         context: The conversation that it belongs to; empty for a new one.
-        wire: How it is reached.
+        settings: How it is reached.
         total_timeout: Seconds for all of it, a whole stream of events included.
 
     Returns:
@@ -273,7 +273,7 @@ async def send_text(
         async with aclosing(client.send_message(SendMessageRequest(message=message))) as events:
             return await _gathered(events)
 
-    return await _called(payload, endpoint, header, send, wire, total_timeout)
+    return await _called(payload, endpoint, header, send, settings, total_timeout)
 
 
 async def get_task(
@@ -282,7 +282,7 @@ async def get_task(
     header: Header | None,
     task: str,
     *,
-    wire: Wire = DEFAULT_WIRE,
+    settings: FetchSettings = DEFAULT_SETTINGS,
     total_timeout: float = ANSWER_SECONDS,
 ) -> Reply:
     """Ask for the present state of a task; arguments and errors as for :func:`send_text`."""
@@ -290,7 +290,7 @@ async def get_task(
     async def get(client: Client) -> Reply:
         return _of_task(await client.get_task(GetTaskRequest(id=task)), task)
 
-    return await _called(payload, endpoint, header, get, wire, total_timeout)
+    return await _called(payload, endpoint, header, get, settings, total_timeout)
 
 
 async def cancel_task(
@@ -299,7 +299,7 @@ async def cancel_task(
     header: Header | None,
     task: str,
     *,
-    wire: Wire = DEFAULT_WIRE,
+    settings: FetchSettings = DEFAULT_SETTINGS,
     total_timeout: float = ANSWER_SECONDS,
 ) -> Reply:
     """Cancel a task; arguments and errors as for :func:`send_text`."""
@@ -307,7 +307,7 @@ async def cancel_task(
     async def cancel(client: Client) -> Reply:
         return _of_task(await client.cancel_task(CancelTaskRequest(id=task)), task)
 
-    return await _called(payload, endpoint, header, cancel, wire, total_timeout)
+    return await _called(payload, endpoint, header, cancel, settings, total_timeout)
 
 
 async def _called(
@@ -315,11 +315,11 @@ async def _called(
     endpoint: Endpoint,
     header: Header | None,
     work: Callable[[Client], Awaitable[Reply]],
-    wire: Wire,
+    settings: FetchSettings,
     total_timeout: float,
 ) -> Reply:
     """Make one call by a client of its own, within a time."""
-    async with _http(_AtEndpoint(endpoint, wire, total_timeout), header) as client:
+    async with _http(_AtEndpoint(endpoint, settings, total_timeout), header) as client:
         try:
             with unlogged():
                 async with asyncio.timeout(total_timeout):
@@ -393,7 +393,7 @@ class _Guard(ClientCallInterceptor):  # type: ignore[misc]
             raise UsageFault(
                 "usage.invalid",
                 "this client does not fetch extended cards: the SDK would take one unverified",
-                hint="Use cardsign fetch --extended, or cardsign.net.meet_extended.",
+                hint="Use cardsign fetch --extended, or cardsign.net.discover_extended.",
             )
         until = self._card.valid_until
         if until is not None and until <= self._now():
@@ -415,13 +415,13 @@ class _AtEndpoint(AsyncGuardedTransport):
     def __init__(
         self,
         endpoint: Endpoint,
-        wire: Wire,
+        settings: FetchSettings,
         total_timeout: float,
         *,
         streams_last_longer: bool = False,
     ) -> None:
         super().__init__(
-            wire,
+            settings,
             origins={endpoint.url.origin},
             max_bytes=MAX_ANSWER_BYTES,
             total_timeout=total_timeout,

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from cardsign.net.addresses import system_resolver as system_resolver
     from cardsign.net.adoption import UnverifiedCard as UnverifiedCard
     from cardsign.net.adoption import unverified_card as unverified_card
-    from cardsign.net.asker import MAX_COOLING as MAX_COOLING
-    from cardsign.net.asker import Asker as Asker
     from cardsign.net.cache import ENTRY_COST as ENTRY_COST
     from cardsign.net.cache import MAX_SAID as MAX_SAID
     from cardsign.net.cache import AnswerCache as AnswerCache
@@ -30,12 +28,12 @@ if TYPE_CHECKING:
     from cardsign.net.credentials import Credential as Credential
     from cardsign.net.credentials import CredentialSource as CredentialSource
     from cardsign.net.credentials import CredentialStore as CredentialStore
-    from cardsign.net.credentials import Errand as Errand
+    from cardsign.net.credentials import Destination as Destination
     from cardsign.net.credentials import Header as Header
-    from cardsign.net.credentials import Manner as Manner
+    from cardsign.net.credentials import HeaderForm as HeaderForm
     from cardsign.net.credentials import demands_credentials as demands_credentials
-    from cardsign.net.credentials import manner_of as manner_of
-    from cardsign.net.credentials import parse_manner as parse_manner
+    from cardsign.net.credentials import header_form_of as header_form_of
+    from cardsign.net.credentials import parse_header_form as parse_header_form
     from cardsign.net.credentials import read_credentials as read_credentials
     from cardsign.net.discovery import OVERTAKEN_SECONDS as OVERTAKEN_SECONDS
     from cardsign.net.discovery import REFRESH_SECONDS as REFRESH_SECONDS
@@ -49,21 +47,20 @@ if TYPE_CHECKING:
     from cardsign.net.endpoints import endpoints_of as endpoints_of
     from cardsign.net.endpoints import is_outside as is_outside
     from cardsign.net.extended import MAX_ANSWER_BYTES as MAX_ANSWER_BYTES
-    from cardsign.net.extended import Ground as Ground
     from cardsign.net.extended import PeerError as PeerError
     from cardsign.net.extended import ask_for_extended_card as ask_for_extended_card
     from cardsign.net.extended import card_bytes as card_bytes
-    from cardsign.net.extended import meet_extended as meet_extended
+    from cardsign.net.extended import discover_extended as discover_extended
     from cardsign.net.extended import request_body as request_body
     from cardsign.net.extended import result_of as result_of
-    from cardsign.net.fetch import DEFAULT_POLICY as DEFAULT_POLICY
-    from cardsign.net.fetch import DEFAULT_WIRE as DEFAULT_WIRE
+    from cardsign.net.fetch import DEFAULT_SETTINGS as DEFAULT_SETTINGS
     from cardsign.net.fetch import Absent as Absent
-    from cardsign.net.fetch import FetchPolicy as FetchPolicy
+    from cardsign.net.fetch import FetchSettings as FetchSettings
     from cardsign.net.fetch import PrivateAccess as PrivateAccess
-    from cardsign.net.fetch import Wire as Wire
     from cardsign.net.fetch import fetch_document as fetch_document
     from cardsign.net.fetch import user_agent as user_agent
+    from cardsign.net.fetcher import MAX_COOLING as MAX_COOLING
+    from cardsign.net.fetcher import DocumentFetcher as DocumentFetcher
     from cardsign.net.guarded import ANSWER_SECONDS as ANSWER_SECONDS
     from cardsign.net.guarded import EVENT_IDLE_SECONDS as EVENT_IDLE_SECONDS
     from cardsign.net.guarded import EVENT_TOTAL_SECONDS as EVENT_TOTAL_SECONDS
@@ -80,14 +77,14 @@ if TYPE_CHECKING:
 _NAMES = {
     "addresses": "IPAddress Loopback check_address resolve system_resolver",
     "adoption": "UnverifiedCard unverified_card",
-    "asker": "Asker MAX_COOLING",
+    "fetcher": "DocumentFetcher MAX_COOLING",
     "cache": (
         "AnswerCache ENTRY_COST Entry Freshness Headers MAX_SAID freshened freshness http_date "
         "same_version validators"
     ),
     "credentials": (
-        "BASIC BEARER Credential CredentialSource CredentialStore Errand Header Manner "
-        "demands_credentials manner_of parse_manner read_credentials"
+        "BASIC BEARER Credential CredentialSource CredentialStore Destination Header HeaderForm "
+        "demands_credentials header_form_of parse_header_form read_credentials"
     ),
     "discovery": (
         "Discoverer Discovery OVERTAKEN_SECONDS REFRESH_SECONDS RETRY_INTERVAL Refresher gather "
@@ -95,13 +92,10 @@ _NAMES = {
     ),
     "endpoints": "Endpoint endpoints_of is_outside",
     "extended": (
-        "Ground MAX_ANSWER_BYTES PeerError ask_for_extended_card card_bytes meet_extended "
+        "MAX_ANSWER_BYTES PeerError ask_for_extended_card card_bytes discover_extended "
         "request_body result_of"
     ),
-    "fetch": (
-        "Absent DEFAULT_POLICY DEFAULT_WIRE FetchPolicy PrivateAccess Wire fetch_document "
-        "user_agent"
-    ),
+    "fetch": ("Absent DEFAULT_SETTINGS FetchSettings PrivateAccess fetch_document user_agent"),
     "guarded": (
         "ANSWER_SECONDS AsyncGuardedTransport EVENT_IDLE_SECONDS EVENT_TOTAL_SECONDS "
         "GuardRefused GuardTimedOut GuardedTransport"

@@ -33,7 +33,7 @@ from cardsign.net.endpoints import Endpoint
 from cardsign.urls import Origin, parse_origin
 
 _HEADER_PREFIX: Final = "header:"
-MANNERS: Final = ("bearer", "basic", f"{_HEADER_PREFIX}NAME")
+HEADER_FORMS: Final = ("bearer", "basic", f"{_HEADER_PREFIX}NAME")
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # a header's name (RFC 9110 5.1)
 _B64TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750 2.1
@@ -47,7 +47,7 @@ _NOT_FOR_KEYS: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class HeaderForm:
     """In which header a credential goes, and as what.
 
     Attributes:
@@ -81,19 +81,19 @@ class Manner:
         return f"{self.scheme} {secret}".strip()
 
 
-BEARER: Final = Manner("Authorization", "Bearer")
-BASIC: Final = Manner("Authorization", "Basic")
+BEARER: Final = HeaderForm("Authorization", "Bearer")
+BASIC: Final = HeaderForm("Authorization", "Basic")
 
 
-def parse_manner(text: str) -> Manner | None:
-    """Read one of :data:`MANNERS`; None where it is none."""
+def parse_header_form(text: str) -> HeaderForm | None:
+    """Read one of :data:`HEADER_FORMS`; None where it is none."""
     name = text.removeprefix(_HEADER_PREFIX)
     if name != text:
-        return Manner(name) if _may_hold_keys(name) else None
+        return HeaderForm(name) if _may_hold_keys(name) else None
     return {"bearer": BEARER, "basic": BASIC}.get(text)
 
 
-def manner_of(payload: Mapping[str, Json]) -> Manner:
+def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
     """How a verified card wants one credential.
 
     Requirements are alternatives (A2A 1.0 4.5, 0.3 5.5): the first that names a single scheme
@@ -107,9 +107,9 @@ def manner_of(payload: Mapping[str, Json]) -> Manner:
     alternatives = [names for names in requirements_of(payload) if names]
     wanted = [names[0] for names in alternatives if len(names) == 1]
     for name in wanted if alternatives else declared:
-        manner = _manner(declared.get(name))
-        if manner is not None:
-            return manner
+        form = _header_form(declared.get(name))
+        if form is not None:
+            return form
     raise CredentialFault(
         "credential.scheme",
         f"of what the card demands ({_listed(alternatives, declared)}) nothing is one credential "
@@ -123,11 +123,11 @@ def demands_credentials(payload: Mapping[str, Json]) -> bool:
     return bool(alternatives) and all(alternatives)
 
 
-def _manner(scheme: Scheme | None) -> Manner | None:
+def _header_form(scheme: Scheme | None) -> HeaderForm | None:
     """What a scheme takes; None where no header holds it."""
     carrier = scheme.carrier if scheme is not None else None
     if scheme is not None and scheme.header is not None and _may_hold_keys(scheme.header):
-        return Manner(scheme.header)
+        return HeaderForm(scheme.header)
     return {"bearer": BEARER, "basic": BASIC}.get(carrier or "")
 
 
@@ -239,14 +239,14 @@ class Credential:
         origin: Where alone it goes.
         source: Where it is had from.
         audience: Of the extended card that it opens; None where it says nothing of one.
-        manner: How it is shown, whatever the card says; None for as the verified card says.
+        form: How it is shown, whatever the card says; None for as the verified card says.
     """
 
     issuer: str | None
     origin: Origin
     source: CredentialSource
     audience: str | None = None
-    manner: Manner | None = None
+    form: HeaderForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class Header:
     _secret: str = field(repr=False)
 
     @classmethod
-    def of(cls, credential: Credential, manner: Manner, environment: Mapping[str, str]) -> Header:
+    def of(cls, credential: Credential, form: HeaderForm, environment: Mapping[str, str]) -> Header:
         """Have the credential, in the form in which it is shown.
 
         Raises:
@@ -276,7 +276,7 @@ class Header:
             "CARDSIGN_ORIGIN": str(credential.origin),
         }
         secret = credential.source.secret(environment, told)
-        return cls(credential.origin, manner.header, manner.value(secret), secret)
+        return cls(credential.origin, form.header, form.value(secret), secret)
 
     def quotable(self, untrusted_words: str) -> str:
         """What a peer that was sent the credential says, unless it repeats it; one harmless line.
@@ -362,9 +362,9 @@ def _read_entry(entry: Any, path: Path, which: str) -> Credential:
     for name in ("issuer", "origin", "source"):
         if not entry.get(name):
             raise _malformed(path, f"{which}: {name!r} is missing")
-    manner = parse_manner(entry["send"]) if "send" in entry else None
-    if "send" in entry and manner is None:
-        raise _malformed(path, f"{which}: expected send to be one of {', '.join(MANNERS)}")
+    form = parse_header_form(entry["send"]) if "send" in entry else None
+    if "send" in entry and form is None:
+        raise _malformed(path, f"{which}: expected send to be one of {', '.join(HEADER_FORMS)}")
     if not AUDIENCE.fullmatch(entry.get("audience", "x")):
         raise _malformed(path, f"{which}: expected audience to be {AUDIENCE.pattern}")
     try:
@@ -373,7 +373,7 @@ def _read_entry(entry: Any, path: Path, which: str) -> Credential:
         raise _malformed(path, f"{which}: origin: {exc.message}") from exc
     except CredentialFault as exc:
         raise _malformed(path, f"{which}: source: {exc.message}") from exc
-    return Credential(entry["issuer"], origin, source, entry.get("audience"), manner)
+    return Credential(entry["issuer"], origin, source, entry.get("audience"), form)
 
 
 def _malformed(path: Path, problem: str) -> UsageFault:
@@ -382,7 +382,7 @@ def _malformed(path: Path, problem: str) -> UsageFault:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class Destination:
     """Where to go, with what.
 
     Attributes:
@@ -408,7 +408,7 @@ class CredentialStore:
 
     def for_extended(
         self, issuer: str, endpoints: tuple[Endpoint, ...], audience: str | None
-    ) -> Errand:
+    ) -> Destination:
         """Where to ask for the extended card of an audience; None: the one his entry names.
 
         Of several endpoints the card's first decides, of several entries the one that names the
@@ -424,9 +424,9 @@ class CredentialStore:
         if not own:
             whom = f" for audience {audience}" if audience else ""
             raise CredentialFault("credential.none", f"there is no credential for {issuer}{whom}")
-        errands = _errands(own, endpoints, issuer)
-        first = errands[0].endpoint
-        here = [one.credential for one in errands if one.endpoint == first and one.credential]
+        destinations = _destinations(own, endpoints, issuer)
+        first = destinations[0].endpoint
+        here = [one.credential for one in destinations if one.endpoint == first and one.credential]
         named = [one for one in here if one.audience is not None]
         if audience is None and len(named) != 1:
             many = "several audiences have a credential" if named else "no audience is named"
@@ -435,9 +435,9 @@ class CredentialStore:
                 f"{many} for {issuer}: which extended card is meant?",
                 hint="Name it with --audience ID, as the issuer gave it to you.",
             )
-        return Errand(first, (named or here)[0])
+        return Destination(first, (named or here)[0])
 
-    def for_call(self, issuer: str, endpoints: tuple[Endpoint, ...]) -> Errand:
+    def for_call(self, issuer: str, endpoints: tuple[Endpoint, ...]) -> Destination:
         """Where to call, with his credential if he has one, else without.
 
         Of his entries only those without audience: what opens an extended card is not shown to
@@ -448,33 +448,35 @@ class CredentialStore:
                 where it belongs; the peer is not called without it either.
         """
         own = [one for one in self._of(issuer) if one.audience is None]
-        return _errands(own, endpoints, issuer)[0] if own else Errand(endpoints[0], None)
+        return _destinations(own, endpoints, issuer)[0] if own else Destination(endpoints[0], None)
 
     def is_for_extended_alone(self, issuer: str) -> bool:
         """Whether all that he has for an issuer is for extended cards."""
         own = self._of(issuer)
         return bool(own) and all(one.audience is not None for one in own)
 
-    def open(self, errand: Errand, payload: Mapping[str, Json]) -> Header | None:
-        """Have the errand's credential, in the form that the verified payload or his entry says.
+    def open(self, destination: Destination, payload: Mapping[str, Json]) -> Header | None:
+        """Have the destination's credential, in the form that the payload or the entry says.
 
         Raises:
             CredentialFault: ``credential.source``, ``credential.scheme``.
         """
-        if errand.credential is None:
+        if destination.credential is None:
             return None
-        manner = errand.credential.manner or manner_of(payload)
-        return Header.of(errand.credential, manner, self.environment)
+        form = destination.credential.form or header_form_of(payload)
+        return Header.of(destination.credential, form, self.environment)
 
     def _of(self, issuer: str) -> list[Credential]:
         return [one for one in self.credentials if one.issuer in (None, issuer)]
 
 
-def _errands(own: Iterable[Credential], endpoints: Iterable[Endpoint], issuer: str) -> list[Errand]:
+def _destinations(
+    own: Iterable[Credential], endpoints: Iterable[Endpoint], issuer: str
+) -> list[Destination]:
     """Every way to bring one of the credentials where it belongs, in the order of endpoints."""
     own, endpoints = tuple(own), tuple(endpoints)
     found = [
-        Errand(endpoint, one)
+        Destination(endpoint, one)
         for endpoint in endpoints
         for one in own
         if endpoint.url.origin == one.origin

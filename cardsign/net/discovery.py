@@ -1,6 +1,6 @@
 """Discovery a peer: his card, what the anchor's one source says today, and the verdict on both.
 
-(1) what is remembered says where his card was seen                 :meth:`Discoverer.meet`
+(1) what is remembered says where his card was seen                 :meth:`Discoverer.look_up`
 (2) the card is asked for, then whatever its anchor needs           ``_look``
 (3) the verdict; where copies of two ages met, all once more, fresh
 """
@@ -18,8 +18,8 @@ from typing import Final, TypeAlias
 from cardsign.errors import CardRefused, CardsignError, FetchFailed
 from cardsign.jose.jwks import MAX_JWKS_BYTES
 from cardsign.net.adoption import UnverifiedCard, unverified_card
-from cardsign.net.asker import Asker, SingleFlight
 from cardsign.net.fetch import PrivateAccess
+from cardsign.net.fetcher import DocumentFetcher, SingleFlight
 from cardsign.net.transport import Clock, Deadline, in_thread
 from cardsign.reasons import Reason
 from cardsign.trust.policy import (
@@ -150,7 +150,7 @@ REFRESH_SECONDS: Final = 30.0
 #: Seconds after which somebody who gave no answer is asked again; a failure takes up to ten.
 RETRY_INTERVAL: Final = 30
 #: Seconds. A verdict's time is fixed before its card is asked for, which takes two requests of ten
-#: seconds at most: if the last round is later by no more, its asker overtook this one, and no
+#: seconds at most: if the last round is later by no more, its fetcher overtook this one, and no
 #: clock has gone back.
 OVERTAKEN_SECONDS: Final = 20
 _OVERTAKEN: Final = timedelta(seconds=OVERTAKEN_SECONDS)
@@ -381,7 +381,7 @@ class Discoverer:
         policy: The verifier's enrolments.
         memory: What is remembered of issuers; a :class:`~cardsign.trust.state.DirectoryStates`
             outlasts the process. It is never held while a peer is asked.
-        asker: How documents are asked for, and kept.
+        fetcher: How documents are asked for, and kept.
         now: The time, aware.
         verdicts: Trusted verdicts of before; a new cache if None.
     """
@@ -391,17 +391,17 @@ class Discoverer:
         policy: Policy,
         memory: IssuerStates,
         *,
-        asker: Asker,
+        fetcher: DocumentFetcher,
         now: Callable[[], datetime],
         verdicts: VerdictCache | None = None,
     ) -> None:
         self._policy = policy
         self._memory = memory
-        self._asker = asker
+        self._fetcher = fetcher
         self._now = now
         self._verdicts = VerdictCache() if verdicts is None else verdicts
         self._refresher = Refresher(
-            lambda issuer: partial(asker.ask, access=PrivateAccess.of(issuer)), asker.clock
+            lambda issuer: partial(fetcher.fetch, access=PrivateAccess.of(issuer)), fetcher.clock
         )
 
     def examine(self, target: Target, *, expect: PublicSubject | None = None) -> Report:
@@ -422,7 +422,7 @@ class Discoverer:
             CardRefused: `expect` is outside the strict grammar of URLs.
             LocalFault: The memory is lost, corrupt or cannot be written: no verdict (rule V7).
         """
-        return self.meet(target, expect=expect).report
+        return self.look_up(target, expect=expect).report
 
     def discover(self, target: Target, *, expect: PublicSubject | None = None) -> VerifiedCard:
         """Return the card at a URL if it is trusted.
@@ -440,7 +440,7 @@ class Discoverer:
         """Do what :meth:`discover` does, in a thread of its own.
 
         However many peers are silent, nobody waits for them but those who asked. Whoever is
-        cancelled leaves at once; the work goes on to its own end, which the wire's deadlines set.
+        cancelled leaves at once; the work goes on to its own end, which the deadlines set.
         """
         return await in_thread(partial(self.discover, target, expect=expect), abandon=True)
 
@@ -459,7 +459,7 @@ class Discoverer:
                 verdict.
             CardRefused, LocalFault: As :meth:`examine`.
         """
-        found = self.meet(target, expect=expect)
+        found = self.look_up(target, expect=expect)
         if found.report.verdict != "trusted":
             issuer = self._owner(CardUrl(found.url))
             if expect is not None and self._owner(expect) is not issuer:
@@ -482,7 +482,7 @@ class Discoverer:
         """Do what :meth:`discover_or_warn` does, in a thread of its own; see :meth:`adiscover`."""
         return await in_thread(partial(self.discover_or_warn, target, expect=expect), abandon=True)
 
-    def meet(
+    def look_up(
         self,
         target: Target,
         *,
@@ -515,7 +515,7 @@ class Discoverer:
         try:
             found = self._look(question, question.url, fresh=fresh)
             is_known = found.report.issuer is not None
-            if is_known and ask_again(found.report) and not self._asker.is_cooling(found.url):
+            if is_known and ask_again(found.report) and not self._fetcher.is_cooling(found.url):
                 # Where the card was found: a 404 of the canonical path is not asked for twice.
                 found = self._look(question, found.url, fresh=True)
         except CardsignError:
@@ -530,7 +530,7 @@ class Discoverer:
         owner = self._owner(question.expect or CardUrl(canonical(url)))
         known, notes = self._recall(owner)
         seen = () if known is None else known.cards
-        answer = self._asker.ask_card(
+        answer = self._fetcher.fetch_card(
             url,
             fresh=fresh,
             legacy=canonical(url) not in seen,
@@ -569,7 +569,7 @@ class Discoverer:
         try:
             return self._policy.find(expect)
         except CardRefused:
-            if isinstance(expect, CardUrl):  # a URL that nobody asks; the asker says why
+            if isinstance(expect, CardUrl):  # a URL that nobody asks; the fetcher says why
                 return None
             raise
 

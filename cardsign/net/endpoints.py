@@ -18,7 +18,7 @@ from cardsign.errors import CallFailed, CardRefused
 from cardsign.trust.policy import Enrolment, Policy
 from cardsign.urls import Url, may_stand_at, parse_url
 
-Generation = Literal["1.0", "0.3", "0.2"]
+A2AVersion = Literal["1.0", "0.3", "0.2"]
 
 JSONRPC: Final = "JSONRPC"
 HTTP_JSON: Final = "HTTP+JSON"
@@ -29,10 +29,10 @@ MAX_TENANT: Final = 256  # characters; it goes into every request
 # HTTP+JSON puts the tenant into the path: it must be one segment of it, which leads nowhere.
 _TENANT: Final = re.compile(rf"(?!\.\.?\Z)[^/\\?#%]{{0,{MAX_TENANT}}}")
 
-GENERATIONS: Final[tuple[Generation, ...]] = ("1.0", "0.3", "0.2")
+A2A_VERSIONS: Final[tuple[A2AVersion, ...]] = ("1.0", "0.3", "0.2")
 
 _VERSION: Final = re.compile(r"(0\.2|0\.3|1)(?:\.[0-9]+)*")
-_BY_VERSION: Final[dict[str, Generation]] = {"0.2": "0.2", "0.3": "0.3", "1": "1.0"}
+_BY_VERSION: Final[dict[str, A2AVersion]] = {"0.2": "0.2", "0.3": "0.3", "1": "1.0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class Endpoint:
     Attributes:
         url: Where.
         binding: ``JSONRPC`` or ``HTTP+JSON``.
-        generation: Which A2A it speaks; 0.2 and 0.3 differ in the place of the extended card.
+        a2a_version: Which A2A it speaks; 0.2 and 0.3 differ in the place of the extended card.
         tenant: To be named in every request (A2A 1.0 8.3.2); empty where there is none.
         version: ``protocolVersion`` as the card has it.
     """
 
     url: Url
     binding: str
-    generation: Generation
+    a2a_version: A2AVersion
     tenant: str
     version: str
 
@@ -61,7 +61,7 @@ class Endpoint:
         """Where a message is sent."""
         if self.binding == JSONRPC:
             return self.url
-        if self.generation != "1.0":
+        if self.a2a_version != "1.0":
             return self.below("/v1/message:send")
         return self.below(f"{self.tenant_path}/message:send")
 
@@ -82,7 +82,7 @@ def is_outside(url: Url, policy: Policy, issuer: Enrolment) -> bool:
 
 
 def endpoints_of(
-    payload: Mapping[str, object], spoken: Collection[Generation] = GENERATIONS
+    payload: Mapping[str, object], spoken: Collection[A2AVersion] = A2A_VERSIONS
 ) -> tuple[Endpoint, ...]:
     """Every endpoint of a verified payload that we can speak to, in the card's own order.
 
@@ -102,9 +102,9 @@ def endpoints_of(
         for one in map(_readable, current_interfaces(cast(Mapping[str, Json], payload)))
         if one is not None
     ]
-    found = tuple(one for one in readable if one.generation in spoken)
+    found = tuple(one for one in readable if one.a2a_version in spoken)
     if not found:
-        older = ", ".join(sorted({one.generation for one in readable}))
+        older = ", ".join(sorted({one.a2a_version for one in readable}))
         what = f"the agent speaks A2A {older}" if older else "no endpoint of the card can be called"
         wanted = f"A2A {', '.join(spoken)} over {' or '.join(BINDINGS)}"
         raise CallFailed("call.no_interface", f"{what}; {wanted} is needed here")

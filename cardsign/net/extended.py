@@ -22,7 +22,7 @@ from cardsign.errors import CallFailed, CardRefused, CredentialFault, FetchFaile
 from cardsign.net.credentials import CredentialStore, Header, quotable, unlogged
 from cardsign.net.discovery import Discovery
 from cardsign.net.endpoints import HTTP_JSON, JSONRPC, Endpoint, endpoints_of, is_outside
-from cardsign.net.fetch import DEFAULT_WIRE, Wire, json_type, user_agent
+from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, json_type, user_agent
 from cardsign.net.guarded import GuardedTransport
 from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject
 from cardsign.trust.state import IssuerStates
@@ -153,7 +153,7 @@ class _Request:
 
 
 def ask_for_extended_card(
-    endpoint: Endpoint, header: Header | None, wire: Wire, *, call_id: str
+    endpoint: Endpoint, header: Header | None, settings: FetchSettings, *, call_id: str
 ) -> bytes:
     """Ask one endpoint for the extended card that a credential opens.
 
@@ -163,7 +163,7 @@ def ask_for_extended_card(
     Args:
         endpoint: One of the verified payload.
         header: The credential, for the endpoint's origin; None to ask without.
-        wire: How it is reached; its limits of time hold, and not that of bytes.
+        settings: How it is reached; its limits of time hold, and not that of bytes.
         call_id: Ties a JSON-RPC answer to its call; one of its own for each.
 
     Returns:
@@ -184,7 +184,7 @@ def ask_for_extended_card(
             )
         request.headers[header.name] = header.value
     with unlogged():
-        status, challenges, body = _exchange(request, wire)
+        status, challenges, body = _exchange(request, settings)
     _check(status, challenges, request.url, header)
     if not request.call_id:
         return body
@@ -205,12 +205,12 @@ def extended_url(endpoint: Endpoint) -> Url:
     Raises:
         CallFailed: ``call.no_interface``: a tenant's name would lead out of the endpoint's path.
     """
-    if endpoint.generation == "0.2":  # beside the endpoint's own path, whatever its binding
+    if endpoint.a2a_version == "0.2":  # beside the endpoint's own path, whatever its binding
         parent = endpoint.url.path.rstrip("/").rpartition("/")[0]
         return _parsed(f"{endpoint.url.origin}{parent}/agent/authenticatedExtendedCard")
     if endpoint.binding == JSONRPC:
         return endpoint.url
-    if endpoint.generation == "0.3":
+    if endpoint.a2a_version == "0.3":
         return _parsed(str(endpoint.below("/v1/card")))
     return _parsed(str(endpoint.below(f"{endpoint.tenant_path}{EXTENDED_PATH}")))
 
@@ -229,25 +229,25 @@ def _request(endpoint: Endpoint, call_id: str) -> _Request:
         "Accept": "application/json, application/*+json",
         "User-Agent": user_agent(),
     }
-    if endpoint.generation == "0.2":
+    if endpoint.a2a_version == "0.2":
         return _Request("GET", url, headers)
-    headers[_VERSION] = endpoint.generation
+    headers[_VERSION] = endpoint.a2a_version
     if endpoint.binding == HTTP_JSON:
         return _Request("GET", url, headers)
     headers["Content-Type"] = "application/json"
-    is_old = endpoint.generation == "0.3"
+    is_old = endpoint.a2a_version == "0.3"
     method = "agent/getAuthenticatedExtendedCard" if is_old else "GetExtendedAgentCard"
     params: dict[str, Json] = {"tenant": endpoint.tenant} if endpoint.tenant else {}
     return _Request("POST", url, headers, request_body(call_id, method, params), call_id)
 
 
-def _exchange(request: _Request, wire: Wire) -> tuple[int, list[str], bytes]:
+def _exchange(request: _Request, settings: FetchSettings) -> tuple[int, list[str], bytes]:
     """Status, challenges and body of the answer, which declares itself as JSON if it is one."""
     transport = GuardedTransport(
-        wire,
+        settings,
         origins={request.url.origin},
         max_bytes=MAX_ANSWER_BYTES,
-        total_timeout=wire.policy.total_timeout,
+        total_timeout=settings.total_timeout,
     )
     asked = httpx.Request(
         request.method, str(request.url), headers=request.headers, content=request.body or None
@@ -300,30 +300,16 @@ def _no_card(url: Url, how: str) -> CallFailed:
     return CallFailed("call.no_extended", f"{url} gives no extended card: it {how}")
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """What verdicts rest on, and how peers are reached.
-
-    Attributes:
-        policy: The verifier's enrolments.
-        memory: What is remembered of issuers.
-        now: The time, aware.
-        wire: How peers are reached.
-    """
-
-    policy: Policy
-    memory: IssuerStates
-    now: Callable[[], datetime]
-    wire: Wire = DEFAULT_WIRE
-
-
-def meet_extended(
+def discover_extended(
     public: Discovery,
-    ground: Ground,
     credentials: CredentialStore,
     *,
+    policy: Policy,
+    states: IssuerStates,
+    now: Callable[[], datetime],
     audience: str | None,
     call_id: str,
+    settings: FetchSettings = DEFAULT_SETTINGS,
     expect: PublicSubject | None = None,
     again: Callable[[], Discovery] | None = None,
 ) -> Discovery:
@@ -331,13 +317,17 @@ def meet_extended(
 
     Args:
         public: What came of meeting the peer.
-        ground: That on which the public card was judged.
         credentials: The user's.
+        policy: That by which the public card was judged.
+        states: What is remembered of issuers.
+        now: The time, aware.
         audience: The id that the issuer gave to this verifier; None: as in the user's entry.
         call_id: Random, for the one call; ties a JSON-RPC answer to it.
+        settings: How hosts are reached.
         expect: Whose card the public one should be, as it was judged.
-        again: Meets the peer once more, past every cache; called at most once, where copies of
-            two ages may explain the verdict (threat 15). The credential is not sent again.
+        again: Looks up the public card once more, past every cache; called at most once, where
+            copies of two ages may explain the verdict (threat 15). The credential is not sent
+            again.
 
     Raises:
         VerificationError: The public card is not trusted, or has no verdict; nothing was sent.
@@ -350,39 +340,41 @@ def meet_extended(
         FetchFailed: The peer could not be asked, or must not be.
         LocalFault: The memory, as for :func:`cardsign.examine_card`.
     """
-    payload = _payload(public, ground.now())
+    payload = _payload(public, now())
     subject = expect or CardUrl(public.url)
-    enrolment = ground.policy.find(subject)
+    enrolment = policy.find(subject)
     if enrolment is None:
         raise VerificationError.of(public.report)
     if not declares_extended_card(payload, any_spelling=True):
         raise CallFailed("call.no_extended", f"the card at {public.url} declares no extended card")
-    errand = credentials.for_extended(enrolment.name, endpoints_of(payload), audience)
-    url = extended_url(errand.endpoint)
-    if is_outside(url, ground.policy, enrolment):
+    destination = credentials.for_extended(enrolment.name, endpoints_of(payload), audience)
+    url = extended_url(destination.endpoint)
+    if is_outside(url, policy, enrolment):
         raise _outside(url, enrolment.name)
-    marked_for = audience or (errand.credential.audience if errand.credential else None) or ""
-    header = credentials.open(errand, payload)
+    marked_for = (
+        audience or (destination.credential.audience if destination.credential else None) or ""
+    )
+    header = credentials.open(destination, payload)
     untrusted_card = ask_for_extended_card(
-        errand.endpoint, header, ground.wire.for_issuer(enrolment), call_id=call_id
+        destination.endpoint, header, settings.for_issuer(enrolment), call_id=call_id
     )
     expected = Extended(subject, marked_for)
-    report = _judged(untrusted_card, expected, public, ground)
+
+    def judged(public: Discovery) -> Report:
+        report = examine_card(
+            untrusted_card,
+            expect=expected,
+            policy=policy,
+            now=now(),
+            evidence=public.evidence,
+            memory=states,
+        )
+        return beside_its_public_card(report, public.report)
+
+    report = judged(public)
     if again is not None and ask_again(report):
-        report = _judged(untrusted_card, expected, again(), ground)
+        report = judged(again())
     return Discovery(str(url), report, untrusted_card, public.evidence)
-
-
-def _judged(untrusted_card: bytes, expected: Extended, public: Discovery, ground: Ground) -> Report:
-    report = examine_card(
-        untrusted_card,
-        expect=expected,
-        policy=ground.policy,
-        now=ground.now(),
-        evidence=public.evidence,
-        memory=ground.memory,
-    )
-    return beside_its_public_card(report, public.report)
 
 
 def _payload(public: Discovery, now: datetime) -> dict[str, Json]:

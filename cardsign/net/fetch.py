@@ -1,7 +1,7 @@
-"""Asking a stranger for one JSON document, safely: the right host, in bounded time and size.
+"""Fetching one JSON document from a host that nobody vouches for, in bounded time and size.
 
-One GET, over https, to a public address, without redirects, proxies, cookies or credentials.
-What comes back is still the stranger's: nothing here looks into it.
+One GET over https, to a public address, without redirects, cookies or credentials. The document
+is not looked into here.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from cardsign.trust.policy import Enrolment, JwksAnchor
 from cardsign.trust.refresh import FetchResult
 from cardsign.urls import Origin, Url, parse_url
 
-# What is held of every request and answer, whoever asks: one set of rules for all of `net`.
-
+# Rules for every request and response.
 
 MAX_HOST_LENGTH: Final = 253  # characters; DNS knows no longer name (RFC 1035 2.3.4)
 
@@ -43,24 +42,6 @@ _Field: TypeAlias = tuple[bytes | str, bytes | str]
 
 _JSON_TYPE: Final = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]{1,120}\+)?json")
 _REDIRECT_HINT: Final = "Redirects are not followed; give the address at which it lies."
-
-
-def target(untrusted_url: str, *, insecure_loopback_http: bool) -> Url:
-    """Read a URL that may be asked at all.
-
-    Raises:
-        FetchFailed: ``fetch.url``.
-    """
-    try:
-        url = parse_url(untrusted_url)
-    except CardRefused as exc:
-        raise FetchFailed("fetch.url", exc.message) from exc
-    if len(url.origin.host) > MAX_HOST_LENGTH:
-        raise FetchFailed("fetch.url", f"the host is longer than {MAX_HOST_LENGTH} characters")
-    if url.origin.scheme == "http" and not insecure_loopback_http:
-        hint = "Use https; for a test server on this machine: --insecure-loopback-http."
-        raise FetchFailed("fetch.url", f"{url} would be asked over plain http", hint=hint)
-    return url
 
 
 def received(response: httpcore.Response) -> Headers:
@@ -180,27 +161,6 @@ _TLS_HINT: Final = "Look at the files that SSLKEYLOGFILE, SSL_CERT_FILE and SSL_
 
 
 @dataclass(frozen=True, slots=True)
-class FetchPolicy:
-    """What a fetch may cost, and the one exception for test servers.
-
-    Attributes:
-        connect_timeout: Seconds for each of: the name, one address, the TLS handshake.
-        total_timeout: Seconds for everything, the last byte of the body included.
-        max_bytes: Of the body.
-        insecure_loopback_http: Also ask this machine's own addresses, over plain http too.
-            No other private address becomes reachable.
-    """
-
-    connect_timeout: float = CONNECT_SECONDS
-    total_timeout: float = TOTAL_SECONDS
-    max_bytes: int = MAX_CARD_BYTES
-    insecure_loopback_http: bool = False
-
-
-DEFAULT_POLICY: Final = FetchPolicy()
-
-
-@dataclass(frozen=True, slots=True)
 class PrivateAccess:
     """How the operator's policy lets one issuer be reached on a company network (E13).
 
@@ -230,11 +190,15 @@ class PrivateAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
-    """How strangers are reached: one value, handed down to everything that asks.
+class FetchSettings:
+    """How hosts are reached: one value, handed down to everything that asks.
 
     Attributes:
-        policy: Limits.
+        connect_timeout: Seconds for each of: the name, one address, the TLS handshake.
+        total_timeout: Seconds for everything, the last byte of the body included.
+        max_bytes: Of the body.
+        insecure_loopback_http: Also ask this machine's own addresses, over plain http too.
+            No other private address becomes reachable.
         resolver: Turns a host's name into addresses; called at most once for a connection.
         clock: Monotonic seconds, for deadlines.
         ssl_context: Instead of the system's trust store; must check names.
@@ -242,14 +206,17 @@ class Wire:
         access: What the operator allows for the issuer that is asked; see :meth:`for_issuer`.
     """
 
-    policy: FetchPolicy = DEFAULT_POLICY
+    connect_timeout: float = CONNECT_SECONDS
+    total_timeout: float = TOTAL_SECONDS
+    max_bytes: int = MAX_CARD_BYTES
+    insecure_loopback_http: bool = False
     resolver: Resolver = system_resolver
     clock: Clock = time.monotonic
     ssl_context: ssl.SSLContext | None = None
     dial: Dial = tcp_dial
     access: PrivateAccess | None = None
 
-    def for_issuer(self, issuer: Enrolment | None) -> Wire:
+    def for_issuer(self, issuer: Enrolment | None) -> FetchSettings:
         """The same, for requests to this issuer of a policy and to no other."""
         return replace(self, access=PrivateAccess.of(issuer))
 
@@ -259,12 +226,16 @@ class Wire:
         Raises:
             FetchFailed: ``fetch.url``.
         """
-        lenient = self.policy.insecure_loopback_http
-        return target(untrusted_url, insecure_loopback_http=lenient)
-
-    def limited(self, max_bytes: int) -> Wire:
-        """The same wire, with another limit on bodies."""
-        return replace(self, policy=replace(self.policy, max_bytes=max_bytes))
+        try:
+            url = parse_url(untrusted_url)
+        except CardRefused as exc:
+            raise FetchFailed("fetch.url", exc.message) from exc
+        if len(url.origin.host) > MAX_HOST_LENGTH:
+            raise FetchFailed("fetch.url", f"the host is longer than {MAX_HOST_LENGTH} characters")
+        if url.origin.scheme == "http" and not self.insecure_loopback_http:
+            hint = "Use https; for a test server on this machine: --insecure-loopback-http."
+            raise FetchFailed("fetch.url", f"{url} would be asked over plain http", hint=hint)
+        return url
 
     def trust(self) -> ssl.SSLContext:
         """What certificates are held against; the system's trust store is read every time.
@@ -291,12 +262,12 @@ class Wire:
             FetchFailed: ``fetch.forbidden_address``, ``fetch.failed``.
             OSError: There is no address; ``TimeoutError`` where it took too long.
         """
-        limit = self.policy.connect_timeout
+        limit = self.connect_timeout
         access = self.access if self.access and url.origin in self.access.origins else None
         is_plain = url.origin.scheme == "http"
         if access and access.proxy and not is_plain:
             return self._by_proxy(access.proxy, end)
-        loopback: Loopback = "allowed" if self.policy.insecure_loopback_http else "refused"
+        loopback: Loopback = "allowed" if self.insecure_loopback_http else "refused"
         addresses = resolve(
             url.origin.host,
             resolver=self.resolver,
@@ -308,41 +279,41 @@ class Wire:
 
     def _by_proxy(self, proxy: Origin, end: Deadline) -> Route:
         """The way to the operator's proxy, which looks up the origin's host itself."""
-        limit = self.policy.connect_timeout
+        limit = self.connect_timeout
         addresses = look_up(proxy.host, resolver=self.resolver, timeout=end.remaining(limit))
         url = httpcore.URL(scheme=proxy.scheme, host=proxy.host.strip("[]"), port=proxy.port)
         by = httpcore.Proxy(url, ssl_context=self.trust() if proxy.scheme == "https" else None)
         return Route(addresses, dial=self.dial, connect_timeout=limit, end=end, proxy=by)
 
 
-DEFAULT_WIRE: Final = Wire()
+DEFAULT_SETTINGS: Final = FetchSettings()
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and its answer: what is held of both, whoever asks and whatever for.
+    """One request and its response, and the rules that hold for both.
 
     Attributes:
-        wire: How the host is reached.
+        settings: How the host is reached.
         url: What is asked.
         end: When everything must be over.
         limits: How long it may take, in words.
     """
 
-    wire: Wire
+    settings: FetchSettings
     url: Url
     end: Deadline
     limits: str
 
     @classmethod
-    def begin(cls, wire: Wire, url: Url, seconds: float) -> Exchange:
+    def begin(cls, settings: FetchSettings, url: Url, seconds: float) -> Exchange:
         """Start the clock: `seconds` for everything, the last byte of the body included."""
-        limits = f"{wire.policy.connect_timeout:g} s to connect, {seconds:g} s in all"
-        return cls(wire, url, Deadline(wire.clock, seconds), limits)
+        limits = f"{settings.connect_timeout:g} s to connect, {seconds:g} s in all"
+        return cls(settings, url, Deadline(settings.clock, seconds), limits)
 
     def route(self) -> Route:
-        """The way to the host; as :meth:`Wire.route`."""
-        return self.wire.route(self.url, self.end)
+        """The way to the host; as :meth:`FetchSettings.route`."""
+        return self.settings.route(self.url, self.end)
 
     def request(
         self, method: str, headers: Iterable[_Field], content: Any = None, timeouts: Any = None
@@ -423,13 +394,17 @@ class Absent(FetchFailed):
 
 
 def fetch_document(
-    url: str, wire: Wire = DEFAULT_WIRE, *, validators: Headers = (), reload: bool = False
+    url: str,
+    settings: FetchSettings = DEFAULT_SETTINGS,
+    *,
+    validators: Headers = (),
+    reload: bool = False,
 ) -> FetchResult:
     """Ask for exactly this URL: ``found``, or ``unchanged`` where validators were sent.
 
     Args:
         url: Inside the grammar of :func:`cardsign.urls.parse_url`.
-        wire: How it is reached.
+        settings: How it is reached.
         validators: ``If-None-Match`` and ``If-Modified-Since``, of an earlier answer of this URL.
         reload: Ask every cache on the way to look again (RFC 9111 5.2.1.4).
 
@@ -440,9 +415,9 @@ def fetch_document(
             ``fetch.content_type`` (not declared as JSON); ``fetch.encoding`` (compressed);
             ``fetch.too_large``.
     """
-    asked, policy = wire.target(url), wire.policy
-    context = wire.trust()
-    exchange = Exchange.begin(wire, asked, policy.total_timeout)
+    asked = settings.target(url)
+    context = settings.trust()
+    exchange = Exchange.begin(settings, asked, settings.total_timeout)
     request = exchange.request("GET", _headers(validators, reload))
     with exchange.errors(), contextlib.ExitStack() as held:
         response = exchange.send(request, context, held)
@@ -452,7 +427,7 @@ def fetch_document(
             return FetchResult(str(asked), "unchanged", headers=headers)
         check_identity(headers, asked)
         json_type(headers, asked)
-        ceiling = Ceiling(asked, policy.max_bytes)
+        ceiling = Ceiling(asked, settings.max_bytes)
         ceiling.declared(headers)
         body = b"".join(ceiling.bounded(response.iter_stream()))
     return FetchResult(str(asked), "found", body, headers=headers)

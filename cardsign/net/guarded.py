@@ -22,10 +22,10 @@ import httpx
 
 from cardsign.errors import FetchFailed
 from cardsign.net.fetch import (
-    DEFAULT_WIRE,
+    DEFAULT_SETTINGS,
     Ceiling,
     Exchange,
-    Wire,
+    FetchSettings,
     check_identity,
     media_types,
     received,
@@ -82,7 +82,7 @@ class GuardTimedOut(GuardRefused, httpx.TimeoutException):
 class _Guard:
     """The one set of checks that both transports make."""
 
-    wire: Wire
+    settings: FetchSettings
     origins: frozenset[Origin] | None
     max_bytes: int
     total_timeout: float
@@ -95,11 +95,11 @@ class _Guard:
         Raises:
             FetchFailed: ``fetch.url``, ``fetch.elsewhere``.
         """
-        url = self.wire.target(str(request.url))
+        url = self.settings.target(str(request.url))
         if self.origins is not None and url.origin not in self.origins:
             message = f"{url.origin} is none of the places that this client may ask"
             raise FetchFailed("fetch.elsewhere", message)
-        return _Admitted(self, request, Exchange.begin(self.wire, url, self.total_timeout))
+        return _Admitted(self, request, Exchange.begin(self.settings, url, self.total_timeout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class _Guarded:
     """What both transports are made with.
 
     Args:
-        wire: How hosts are reached. Of its policy, `total_timeout` and `max_bytes` do not count.
+        settings: How hosts are reached; its `total_timeout` and `max_bytes` do not count.
         origins: Where requests may go; None for anywhere.
         max_bytes: Of one answer's body, and of all of one stream of events.
         total_timeout: Seconds for a request and its answer, the last byte included.
@@ -182,12 +182,12 @@ class _Guarded:
         event_total_timeout: Seconds for such a stream, once it has begun.
 
     Raises:
-        FetchFailed: ``fetch.tls``; the wire's TLS context does not check names.
+        FetchFailed: ``fetch.tls``; the settings's TLS context does not check names.
     """
 
     def __init__(
         self,
-        wire: Wire = DEFAULT_WIRE,
+        settings: FetchSettings = DEFAULT_SETTINGS,
         *,
         origins: Collection[Origin] | None = None,
         max_bytes: int = MAX_ANSWER_BYTES,
@@ -195,9 +195,9 @@ class _Guarded:
         event_idle_timeout: float = EVENT_IDLE_SECONDS,
         event_total_timeout: float = EVENT_TOTAL_SECONDS,
     ) -> None:
-        self._context = wire.trust()
+        self._context = settings.trust()
         self._guard = _Guard(
-            wire,
+            settings,
             None if origins is None else frozenset(origins),
             max_bytes,
             total_timeout,

@@ -1,4 +1,4 @@
-"""The wire below httpcore: one deadline over all of it, and only to addresses checked before.
+"""The settings below httpcore: one deadline over all of it, and only to addresses checked before.
 
 httpcore's own timeouts are each for one read or write, so that a peer who sends a byte now
 and then could keep us for ever; here every step gets what is left of the whole.
@@ -172,7 +172,7 @@ class DeadlineStream(httpcore.NetworkStream):
         return DeadlineStream(secured, self._route)
 
 
-# The wire for event loops: the same route, the same deadline.
+# The settings for event loops: the same route, the same deadline.
 
 
 _Result = TypeVar("_Result")

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from cardsign.errors import LocalFault, UsageFault
 from cardsign.jose import JwkSet
-from cardsign.net import DEFAULT_POLICY, Asker, Discoverer, Wire
+from cardsign.net import DEFAULT_POLICY, Discoverer, DocumentFetcher, FetchSettings
 from cardsign.statements import KeysetId, read_keyset, read_release
 from cardsign.trust import (
     NO_STATES,
@@ -245,8 +245,8 @@ def play(
     certificates: Certificates,
     folder: Path,
     *,
-    rewire: Callable[[Wire], Wire] = lambda wire: wire,
-    asking: Callable[..., Asker] = Asker,
+    rewire: Callable[[FetchSettings], FetchSettings] = lambda settings: settings,
+    asking: Callable[..., DocumentFetcher] = DocumentFetcher,
 ) -> Iterator[Outcome]:
     """What cardsign does in a transcript, step by step.
 
@@ -254,8 +254,8 @@ def play(
         case: The transcript.
         certificates: For the servers, and for the verifier.
         folder: Where the verifier remembers.
-        rewire: Takes a safeguard out of the wire.
-        asking: Takes one out of the asker.
+        rewire: Takes a safeguard out of the settings.
+        asking: Takes one out of the fetcher.
     """
     try:
         policy = policy_of(case)
@@ -265,10 +265,10 @@ def play(
         return
     clocks = Clocks()
     world = World(case, certificates, clocks.skip)
-    wire = rewire(_wire(world, clocks, certificates))
+    settings = rewire(_settings(world, clocks, certificates))
 
     def start() -> Discoverer:
-        return Discoverer(policy, memory, asker=asking(wire, now=clocks.now), now=clocks.now)
+        return Discoverer(policy, memory, fetcher=asking(settings, now=clocks.now), now=clocks.now)
 
     verifier = start()
     for step in case.steps:
@@ -282,14 +282,14 @@ def play(
         yield replace(_in_common(told), traffic=world.traffic())
 
 
-def _wire(world: World, clocks: Clocks, certificates: Certificates) -> Wire:
+def _settings(world: World, clocks: Clocks, certificates: Certificates) -> FetchSettings:
     """The transcript's resolver, connections and clock, and our own limits, in its haste."""
     limits = replace(
         DEFAULT_POLICY,
         connect_timeout=DEFAULT_POLICY.connect_timeout / world.haste,
         total_timeout=DEFAULT_POLICY.total_timeout / world.haste,
     )
-    return Wire(limits, world.resolve, clocks.monotonic, certificates.client, world.dial)
+    return FetchSettings(limits, world.resolve, clocks.monotonic, certificates.client, world.dial)
 
 
 def _told(verifier: Discoverer, step: Mapping[str, Any], nth: int) -> Outcome:

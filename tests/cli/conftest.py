@@ -20,7 +20,7 @@ from cardsign.errors import FetchFailed
 from cardsign.jose import PrivateKey
 from cardsign.keys import ScryptCost, UnsafeScryptCost
 from cardsign.keys.stores import DirectoryStore
-from cardsign.net import Absent, Wire
+from cardsign.net import Absent, FetchSettings
 from cardsign.trust import FetchResult
 from tests.support import LAX, PORTABLE
 
@@ -134,7 +134,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     """What URLs answer: bytes, or the code of a failure."""
     answers: Network = {}
 
-    def fetch(url: str, wire: Wire, **conditions: object) -> FetchResult:
+    def fetch(url: str, settings: FetchSettings, **conditions: object) -> FetchResult:
         answer = answers.get(url)
         if isinstance(answer, bytes):
             return FetchResult(url, "found", answer)
@@ -142,5 +142,5 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
             raise Absent("fetch.status", f"{url} answered 404 instead of 200")
         raise FetchFailed(answer, f"{url} did not answer")
 
-    monkeypatch.setattr("cardsign.net.asker.fetch_document", fetch)
+    monkeypatch.setattr("cardsign.net.fetcher.fetch_document", fetch)
     return answers

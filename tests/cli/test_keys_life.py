@@ -21,7 +21,7 @@ from cardsign.errors import PassphraseFault
 from cardsign.jose import PrivateKey
 from cardsign.keys import UnsafeScryptCost, envelope
 from cardsign.keys.stores import DirectoryStore, base
-from cardsign.net import Wire
+from cardsign.net import FetchSettings
 from cardsign.net import fetch as fetching
 from cardsign.trust import FetchResult
 from tests.cli.conftest import PASSPHRASE, Cardsign
@@ -474,7 +474,7 @@ def test_what_is_live_counts_like_what_was_published(
     bodies = {"https://x/jwks": json.dumps(live).encode()}
     bodies["https://x/card"] = Path("signed.json").read_bytes()
 
-    def fetched(url: str, wire: Wire) -> FetchResult:
+    def fetched(url: str, settings: FetchSettings) -> FetchResult:
         return FetchResult(url, "found", bodies[url])
 
     monkeypatch.setattr(fetching, "fetch_document", fetched)
@@ -497,7 +497,7 @@ def test_another_key_under_our_kid_was_not_seen(
     monkeypatch.setattr(
         fetching,
         "fetch_document",
-        lambda url, wire: FetchResult(url, "found", bodies[url]),
+        lambda url, settings: FetchResult(url, "found", bodies[url]),
     )
 
     ended = at_once("keys", "look", "https://x/card", "--jwks", "https://x/jwks")

@@ -15,7 +15,7 @@ import pytest
 from cardsign.cli.peers import age
 from cardsign.errors import FetchFailed, FileFault
 from cardsign.jose import JwkSet
-from cardsign.net import Discoverer, Wire
+from cardsign.net import Discoverer, FetchSettings
 from cardsign.statements import read_keyset
 from cardsign.trust import (
     CardUrl,
@@ -467,7 +467,7 @@ def test_cards_are_asked_for_together(
     barrier = threading.Barrier(3, timeout=120)
     together = threading.Event()
 
-    def fetch(url: str, wire: Wire, **conditions: object) -> FetchResult:
+    def fetch(url: str, settings: FetchSettings, **conditions: object) -> FetchResult:
         if url.startswith(SHORE) or url.endswith("b.json"):
             try:
                 barrier.wait()
@@ -476,7 +476,7 @@ def test_cards_are_asked_for_together(
                 pass
         raise FetchFailed("fetch.timeout", f"{url} did not answer")
 
-    monkeypatch.setattr("cardsign.net.asker.fetch_document", fetch)
+    monkeypatch.setattr("cardsign.net.fetcher.fetch_document", fetch)
     cardsign("peers", "verify")
     assert together.is_set()
     together.clear()
@@ -512,14 +512,14 @@ def test_a_bug_in_one_check_hides_no_other(
     cardsign: Cardsign, four: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is a line like any other, and exit status 2."""
-    meet = Discoverer.meet
+    look_up = Discoverer.look_up
 
     def crash(self: Discoverer, url: str, **more: Any) -> Any:
         if url.endswith("b.json"):
             raise ZeroDivisionError
-        return meet(self, url, **more)
+        return look_up(self, url, **more)
 
-    monkeypatch.setattr(Discoverer, "meet", crash)
+    monkeypatch.setattr(Discoverer, "look_up", crash)
     ended = cardsign("peers", "verify")
     assert (ended.status, len(ended.text.splitlines())) == (2, 4)
     assert "internal.bug" in ended.err

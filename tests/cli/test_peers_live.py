@@ -110,9 +110,9 @@ def test_a_silent_peer(cardsign: Cardsign, home: str) -> None:
 PATIENT = """
 from cardsign.net import fetch
 
-limits = fetch.FetchPolicy.__init__.__defaults__
+limits = fetch.FetchSettings.__init__.__defaults__
 hour = [3600.0 if limit == fetch.TOTAL_SECONDS else limit for limit in limits]
-fetch.FetchPolicy.__init__.__defaults__ = tuple(hour)
+fetch.FetchSettings.__init__.__defaults__ = tuple(hour)
 from cardsign.cli import main
 
 main()

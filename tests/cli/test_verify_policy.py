@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import FileFault
-from cardsign.net import Absent, Wire
+from cardsign.net import Absent, FetchSettings
 from cardsign.statements import read_keyset
 from cardsign.trust import (
     DirectoryStates,
@@ -134,12 +134,12 @@ def network(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """What URLs answer, in place of the network."""
     answers: dict[str, bytes] = {}
 
-    def fetch(url: str, wire: Wire, **conditions: object) -> FetchResult:
+    def fetch(url: str, settings: FetchSettings, **conditions: object) -> FetchResult:
         if url not in answers:
             raise Absent("fetch.status", "the peer answered 404")
         return FetchResult(url, "found", answers[url])
 
-    monkeypatch.setattr("cardsign.net.asker.fetch_document", fetch)
+    monkeypatch.setattr("cardsign.net.fetcher.fetch_document", fetch)
     return answers
 
 

@@ -52,7 +52,9 @@ def call(network: Network, card: dict[str, Any] = CARD, timeout: float = PATIENC
     credential = Credential("tides", parse_origin(HOST), CredentialSource.parse("env:T"))
     header = Header.of(credential, BEARER, {"T": TOKEN})
     endpoint = endpoints_of(card)[0]
-    work = send_text(card, endpoint, header, "when?", wire=network.wire(), total_timeout=timeout)
+    work = send_text(
+        card, endpoint, header, "when?", settings=network.settings(), total_timeout=timeout
+    )
     return asyncio.run(work)
 
 
@@ -243,7 +245,10 @@ def test_the_sdk_has_no_choice_of_endpoints(network: Network) -> None:
     first = {**CARD["supportedInterfaces"][0], "url": "https://cdn.example/a2a"}
     card = {**CARD, "supportedInterfaces": [first, *CARD["supportedInterfaces"]]}
     chosen = endpoints_of(card)[1]
-    assert asyncio.run(send_text(card, chosen, None, "x", wire=network.wire())).text == "at noon"
+    assert (
+        asyncio.run(send_text(card, chosen, None, "x", settings=network.settings())).text
+        == "at noon"
+    )
     assert network.names == ["tides.example"]
 
 
@@ -271,11 +276,11 @@ def test_nothing_is_sent_out_of_the_endpoints_own_path(tenant: str, network: Net
     good = endpoints_of(card)[0]
     evil = replace(good, tenant=tenant)
     with pytest.raises(CardsignError) as caught:
-        asyncio.run(send_text(card, evil, None, "x", wire=network.wire()))
+        asyncio.run(send_text(card, evil, None, "x", settings=network.settings()))
     assert caught.value.code == "fetch.elsewhere"
     assert host.requests == []
     for fine in (good, replace(good, tenant="t1")):
-        answer = asyncio.run(send_text(card, fine, None, "x", wire=network.wire()))
+        answer = asyncio.run(send_text(card, fine, None, "x", settings=network.settings()))
         assert answer.text == "at noon"
     assert [one.partition("?")[0] for one in host.targets] == [
         "POST /agents/a/message:stream",

@@ -16,7 +16,7 @@ from peers import http
 from cardsign import verify_card
 from cardsign.card import Card
 from cardsign.jose import JwkSet
-from cardsign.net import Asker, Discoverer
+from cardsign.net import Discoverer, DocumentFetcher
 from cardsign.trust import CardUrl, Enrolment, Extended, Issuer, KeysAnchor, Policy, TransientStates
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
@@ -45,8 +45,8 @@ def resolve(network: Network, policy: Policy, base: str = HOST, **how: Any) -> A
     """Ask our resolver as a user of the SDK's would."""
     from cardsign.integrations import TrustedCardResolver
 
-    asker = Asker(network.wire(), now=now)
-    discoverer = Discoverer(policy, TransientStates(), asker=asker, now=now)
+    fetcher = DocumentFetcher(network.settings(), now=now)
+    discoverer = Discoverer(policy, TransientStates(), fetcher=fetcher, now=now)
     making = {name: how.pop(name) for name in ("agent_card_path", "expect") if name in how}
 
     async def ask() -> Any:
@@ -343,8 +343,8 @@ def test_the_resolver_gives_an_unverified_card_only_where_both_say_so(
     warned = Policy((replace(policy.enrolments[0], enforce="warn"),))
 
     def resolver(by: Policy, or_warn: bool) -> TrustedCardResolver:
-        asker = Asker(network.wire(), now=now)
-        found = Discoverer(by, TransientStates(), asker=asker, now=now)
+        fetcher = DocumentFetcher(network.settings(), now=now)
+        found = Discoverer(by, TransientStates(), fetcher=fetcher, now=now)
         return TrustedCardResolver(client, HOST, discoverer=found, or_warn=or_warn)
 
     client = httpx.AsyncClient()

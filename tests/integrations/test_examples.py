@@ -16,7 +16,7 @@ from internet import Network, Request
 from peers import http
 
 from cardsign import CardsignError, Discoverer, JwkSet, NotTrusted, Policy
-from cardsign.net import Asker
+from cardsign.net import DocumentFetcher
 from cardsign.trust import Enrolment, KeysAnchor, TransientStates
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
@@ -66,18 +66,18 @@ JWKS = JwkSet.of([key("card").public]).to_bytes()
 def test_the_httpx_example(peer: Any, network: Network) -> None:
     """A trusted agent is called; of any other the card alone is asked for."""
     ask = example("httpx_client").ask
-    answer = ask(HOST, JWKS, "when?", network.wire())
+    answer = ask(HOST, JWKS, "when?", network.settings())
     assert answer == {"method": "SendMessage", "version": "1.0"}
 
     network.forget()
     strangers = JwkSet.of([key("mallory").public]).to_bytes()
     with pytest.raises(NotTrusted):
-        ask(HOST, strangers, "when?", network.wire())
+        ask(HOST, strangers, "when?", network.settings())
     assert peer.targets == [f"GET {PATH}"]
 
     peer.answers = {**peer.answers, "/a2a": redirect}
     with pytest.raises(httpx.TransportError, match="307"):
-        ask(HOST, JWKS, "when?", network.wire())
+        ask(HOST, JWKS, "when?", network.settings())
     assert "evil.example" not in network.names
 
 
@@ -103,7 +103,7 @@ def test_the_httpx_example_and_a_peer_who(name: str, peer: Any, network: Network
     card, answer = PEERS[name]
     peer.answers = {PATH: http(card), "/a2a": answer}
     with pytest.raises((CardsignError, httpx.HTTPError, ValueError)):
-        example("httpx_client").ask(HOST, JWKS, "when?", network.wire())
+        example("httpx_client").ask(HOST, JWKS, "when?", network.settings())
 
 
 @pytest.mark.needs_a2a
@@ -114,10 +114,10 @@ def test_the_fastapi_example_and_a_peer_who(name: str, peer: Any, network: Netwo
     peer.answers = {PATH: http(card), "/a2a": answer}
     anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
     enrolment = Enrolment("tides", anchor, places=(parse_place(HOST),), freshness="waived")
-    wire = network.wire()
-    asker = Asker(wire, now=now)
-    discoverer = Discoverer(Policy((enrolment,)), TransientStates(), asker=asker, now=now)
-    app = example("fastapi_app").create_app(b"{}", HOST, discoverer, wire)
+    settings = network.settings()
+    fetcher = DocumentFetcher(settings, now=now)
+    discoverer = Discoverer(Policy((enrolment,)), TransientStates(), fetcher=fetcher, now=now)
+    app = example("fastapi_app").create_app(b"{}", HOST, discoverer, settings)
 
     async def visit() -> httpx.Response:
         transport = httpx.ASGITransport(app)
@@ -134,10 +134,12 @@ def test_the_fastapi_example(peer: Any, network: Network) -> None:
     anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
     places = (parse_place(HOST),)
     policy = Policy((Enrolment("tides", anchor, places=places, freshness="waived"),))
-    wire = network.wire()
-    discoverer = Discoverer(policy, TransientStates(), asker=Asker(wire, now=now), now=now)
+    settings = network.settings()
+    discoverer = Discoverer(
+        policy, TransientStates(), fetcher=DocumentFetcher(settings, now=now), now=now
+    )
     own = sign(PUBLIC, key("card"))
-    app = example("fastapi_app").create_app(own, HOST, discoverer, wire)
+    app = example("fastapi_app").create_app(own, HOST, discoverer, settings)
 
     async def visit() -> None:
         transport = httpx.ASGITransport(app)
@@ -153,9 +155,9 @@ def test_the_fastapi_example(peer: Any, network: Network) -> None:
 
             peer.answers = {PATH: http(sign(PUBLIC, key("mallory"))), "/a2a": agent}
             discoverer_of_today = Discoverer(
-                policy, TransientStates(), asker=Asker(wire, now=now), now=now
+                policy, TransientStates(), fetcher=DocumentFetcher(settings, now=now), now=now
             )
-            changed = example("fastapi_app").create_app(own, HOST, discoverer_of_today, wire)
+            changed = example("fastapi_app").create_app(own, HOST, discoverer_of_today, settings)
             transport = httpx.ASGITransport(changed)
             async with httpx.AsyncClient(transport=transport, base_url=HOST) as other:
                 refused = await other.get("/peer")

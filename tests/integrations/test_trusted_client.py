@@ -67,7 +67,7 @@ def talk(network: Network, use: Any = told, **how: Any) -> Any:
     from cardsign.integrations import trusted_client
 
     async def run() -> Any:
-        given = {"policy": policy(), "wire": network.wire(), **how}
+        given = {"policy": policy(), "settings": network.settings(), **how}
         async with trusted_client(HOST, **given) as client:
             return await use(client)
 
@@ -106,7 +106,7 @@ def test_a_real_agent_of_the_sdk() -> None:
         return {**PUBLIC, "supportedInterfaces": [one], "capabilities": {"streaming": True}}
 
     async def run(origin: str) -> tuple[str, str]:
-        async with trusted_client(origin, policy=policy(origin), wire=LOCAL) as client:
+        async with trusted_client(origin, policy=policy(origin), settings=LOCAL) as client:
             said = await told(client, "hello")
             request = SendMessageRequest(message=new_text_message("work", role=Role.ROLE_USER))
             states = [

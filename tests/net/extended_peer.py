@@ -19,14 +19,13 @@ from peers import http
 from cardsign.card import ExtendedMarker, with_marker
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.net import (
-    Asker,
     Credential,
     CredentialSource,
     CredentialStore,
     Discoverer,
     Discovery,
-    Ground,
-    meet_extended,
+    DocumentFetcher,
+    discover_extended,
 )
 from cardsign.publish import publish_generation
 from cardsign.server import ServerConfig, TokenTable, create_app, create_token
@@ -145,27 +144,27 @@ class Partner:
     """Somebody who enrolled the peer, and was given a token."""
 
     peer: Tides
-    ground: Ground
+    how: dict[str, Any]
     discoverer: Discoverer
-    wallet: CredentialStore
+    credentials: CredentialStore
 
-    def meet(self, url: str = HOST) -> Discovery:
-        return self.discoverer.meet(url)
+    def look_up(self, url: str = HOST) -> Discovery:
+        return self.discoverer.look_up(url)
 
     def ask(self, audience: str | None = AUDIENCE) -> Discovery:
         """Meet the peer, and ask for the extended card."""
-        return meet_extended(
-            self.meet(),
-            self.ground,
-            self.wallet,
+        return discover_extended(
+            self.look_up(),
+            self.credentials,
+            **self.how,
             audience=audience,
             call_id="c0ffee",
-            again=self.meet_again,
+            again=self.look_up_again,
         )
 
-    def meet_again(self) -> Discovery:
+    def look_up_again(self) -> Discovery:
         """Past every cache on the way."""
-        return self.discoverer.meet(HOST, fresh=True)
+        return self.discoverer.look_up(HOST, fresh=True)
 
 
 def partner(
@@ -175,11 +174,13 @@ def partner(
     pinned = read_keyset(one.statement)
     anchor = KeysetAnchor(pinned.id)
     enrolment = Enrolment("tides", anchor, places=tuple(parse_place(each) for each in places))
-    ground = Ground(Policy((enrolment,)), TransientStates(), now, one.network.wire())
-    asker = Asker(ground.wire, now=now)
-    discoverer = Discoverer(ground.policy, ground.memory, asker=asker, now=now)
+    policy, states = Policy((enrolment,)), TransientStates()
+    settings = one.network.settings()
+    fetcher = DocumentFetcher(settings, now=now)
+    discoverer = Discoverer(policy, states, fetcher=fetcher, now=now)
+    how = {"policy": policy, "states": states, "now": now, "settings": settings}
     fields = {"audience": AUDIENCE, **changes}
     credential = Credential(
         "tides", parse_origin(origin), CredentialSource.parse("env:TOKEN"), **fields
     )
-    return Partner(one, ground, discoverer, CredentialStore((credential,), {"TOKEN": one.token}))
+    return Partner(one, how, discoverer, CredentialStore((credential,), {"TOKEN": one.token}))

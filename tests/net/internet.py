@@ -4,15 +4,15 @@
 
     network = Network(authority)                       # the fixture of tests/net/conftest.py
     peer = network.host("agent.example", {"/.well-known/agent-card.json": http(card)})
-    asker = Asker(network.wire(), now=lambda: NOW)
-    asker.ask_card("https://agent.example")
+    fetcher = DocumentFetcher(network.settings(), now=lambda: NOW)
+    fetcher.fetch_card("https://agent.example")
 
     assert network.names == ["agent.example"]          # each name that was looked up
     assert network.dialled == ["agent.example:443"]    # each connection, by name or address
     assert peer.targets == ["GET /.well-known/agent-card.json"]
     assert network.told(b"secret") == set()            # hosts that were sent these bytes
 
-The wire's policy is the one for strangers: https, with certificates of the test's own authority, to
+The settings are those for strangers: https, with certificates of the test's own authority, to
 addresses that look public. Nothing leaves this process: what is dialled is one end of a socket pair
 whose other end a thread serves. Connections are kept alive unless an answer says otherwise.
 
@@ -31,16 +31,16 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 
 from authorities import Authority
 from peers import PATIENCE, http, read_head
 from peers import headers as header_fields
 
-from cardsign.net import FetchPolicy, IPAddress, Wire
+from cardsign.net import FetchSettings, IPAddress
 
-PATIENT = FetchPolicy(connect_timeout=PATIENCE, total_timeout=PATIENCE)
+PATIENT = FetchSettings(connect_timeout=PATIENCE, total_timeout=PATIENCE)
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,10 @@ class Network:
         self._numbers = itertools.count(1)
         self._aliases: dict[str, list[IPAddress]] = {}
 
-    def wire(self, policy: FetchPolicy = PATIENT) -> Wire:
+    def settings(self, limits: FetchSettings = PATIENT) -> FetchSettings:
         """The only way to this internet; `latency` seconds pass on each connection."""
-        return Wire(
-            policy,
+        return replace(
+            limits,
             resolver=self._resolve,
             ssl_context=self._authority.client(),
             dial=self._dial,

@@ -12,16 +12,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from cardsign.net import FetchPolicy, IPAddress, Wire
+from cardsign.net import FetchSettings, IPAddress
 
 #: Seconds, for what takes none on an idle machine: nothing fails since a machine is busy.
 PATIENCE = 120.0
 #: For peers on this machine; nothing is slower than this unless a test means it.
-LOCAL = Wire(
-    FetchPolicy(connect_timeout=PATIENCE, total_timeout=PATIENCE, insecure_loopback_http=True)
+LOCAL = FetchSettings(
+    connect_timeout=PATIENCE,
+    total_timeout=PATIENCE,
+    insecure_loopback_http=True,
 )
 #: For peers that never come to an end.
-IMPATIENT = Wire(FetchPolicy(insecure_loopback_http=True, connect_timeout=0.3, total_timeout=0.3))
+IMPATIENT = FetchSettings(
+    insecure_loopback_http=True,
+    connect_timeout=0.3,
+    total_timeout=0.3,
+)
 
 CARD = b'{"name": "Tide tables"}'
 

@@ -19,7 +19,7 @@ from typing import Any
 from authorities import Authority
 from peers import PATIENCE, http, read_head, speaking
 
-from cardsign.net import Asker, Discoverer, FetchPolicy, IPAddress, Wire
+from cardsign.net import Discoverer, DocumentFetcher, FetchSettings, IPAddress
 from cardsign.reasons import Reason
 from cardsign.statements import read_keyset
 from cardsign.trust import (
@@ -87,7 +87,7 @@ class Site:
             else:
                 connection.sendall(http(body, **fields))
 
-    def wire(self) -> Wire:
+    def settings(self) -> FetchSettings:
         """How it is reached, and nobody else."""
 
         def resolve(host: str) -> list[IPAddress]:
@@ -97,8 +97,13 @@ class Site:
         def dial(address: IPAddress, port: int, timeout: float) -> socket.socket:
             return socket.create_connection(("127.0.0.1", self.port), timeout)
 
-        policy = FetchPolicy(connect_timeout=PATIENCE, total_timeout=PATIENCE)
-        return Wire(policy, resolve, ssl_context=self.authority.client(), dial=dial)
+        return FetchSettings(
+            connect_timeout=PATIENCE,
+            total_timeout=PATIENCE,
+            resolver=resolve,
+            ssl_context=self.authority.client(),
+            dial=dial,
+        )
 
     def publish(self, *keysets: bytes, release: bytes | None = None) -> None:
         """Put statements where they belong."""
@@ -194,8 +199,8 @@ def verifier(
     clock = clock or Clock()
     memory = memory or TransientStates()
     enrolled = enrolment(anchor, **changes)
-    asker = Asker(served.wire(), now=clock)
-    found = Discoverer(Policy((enrolled,)), memory, asker=asker, now=clock, verdicts=verdicts)
+    fetcher = DocumentFetcher(served.settings(), now=clock)
+    found = Discoverer(Policy((enrolled,)), memory, fetcher=fetcher, now=clock, verdicts=verdicts)
     return Verifier(found, memory, enrolled, clock)
 
 

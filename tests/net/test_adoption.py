@@ -16,7 +16,7 @@ from peers import http
 import cardsign
 from cardsign.card import ExtendedMarker, with_marker
 from cardsign.jose import JwkSet
-from cardsign.net import Asker, Discoverer, UnverifiedCard, endpoints_of
+from cardsign.net import Discoverer, DocumentFetcher, UnverifiedCard, endpoints_of
 from cardsign.statements import KeysetId, read_keyset
 from cardsign.trust import (
     NO_STATES,
@@ -66,7 +66,7 @@ def discoverer(
     return Discoverer(
         Policy((one or issuer(),)),
         states or TransientStates(),
-        asker=Asker(network.wire(), now=lambda: NOW),
+        fetcher=DocumentFetcher(network.settings(), now=lambda: NOW),
         now=lambda: NOW,
     )
 

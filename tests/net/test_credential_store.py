@@ -10,8 +10,8 @@ from cardsign.net import (
     Credential,
     CredentialSource,
     CredentialStore,
+    Destination,
     Endpoint,
-    Errand,
     demands_credentials,
 )
 from cardsign.urls import parse_origin, parse_url
@@ -36,22 +36,22 @@ HERE, THERE, THERE_TOO = at(f"{TIDES}/a2a"), at(f"{CDN}/a2a"), at(f"{CDN}/b")
 def test_the_entry_of_the_audience_goes_first() -> None:
     """One without audience serves all of them, where there is none of its own."""
     plain, own = has(), has(audience=A)
-    wallet = CredentialStore((plain, own))
-    assert wallet.for_extended("tides", (HERE,), A) == Errand(HERE, own)
-    assert wallet.for_extended("tides", (HERE,), B) == Errand(HERE, plain)
-    assert wallet.for_extended("tides", (HERE,), None) == Errand(HERE, own)
-    assert wallet.for_call("tides", (HERE,)) == Errand(HERE, plain)
+    store = CredentialStore((plain, own))
+    assert store.for_extended("tides", (HERE,), A) == Destination(HERE, own)
+    assert store.for_extended("tides", (HERE,), B) == Destination(HERE, plain)
+    assert store.for_extended("tides", (HERE,), None) == Destination(HERE, own)
+    assert store.for_call("tides", (HERE,)) == Destination(HERE, plain)
 
 
 def test_what_opens_an_extended_card_is_not_shown_to_the_agent_itself() -> None:
     """Whatever the order of the file; an entry without audience is, and so is --credential."""
     own, plain, given = has(audience=A), has(), has(issuer=None)
-    assert CredentialStore((own,)).for_call("tides", (HERE,)) == Errand(HERE, None)
-    assert CredentialStore((own, has(audience=B))).for_call("tides", (THERE,)) == Errand(
+    assert CredentialStore((own,)).for_call("tides", (HERE,)) == Destination(HERE, None)
+    assert CredentialStore((own, has(audience=B))).for_call("tides", (THERE,)) == Destination(
         THERE, None
     )
-    assert CredentialStore((own, plain)).for_call("tides", (HERE,)) == Errand(HERE, plain)
-    assert CredentialStore((given,)).for_call("tides", (HERE,)) == Errand(HERE, given)
+    assert CredentialStore((own, plain)).for_call("tides", (HERE,)) == Destination(HERE, plain)
+    assert CredentialStore((given,)).for_call("tides", (HERE,)) == Destination(HERE, given)
     assert CredentialStore((own,)).is_for_extended_alone("tides")
     assert not CredentialStore((own, plain)).is_for_extended_alone("tides")
     assert not CredentialStore().is_for_extended_alone("tides")
@@ -59,16 +59,16 @@ def test_what_opens_an_extended_card_is_not_shown_to_the_agent_itself() -> None:
 
 def test_the_first_endpoint_at_which_a_credential_belongs() -> None:
     """The card's order among those; others are not asked."""
-    wallet = CredentialStore((has(CDN, audience=A),))
-    assert wallet.for_extended("tides", (HERE, THERE, THERE_TOO), A).endpoint == THERE
+    store = CredentialStore((has(CDN, audience=A),))
+    assert store.for_extended("tides", (HERE, THERE, THERE_TOO), A).endpoint == THERE
     assert CredentialStore((has(CDN),)).for_call("tides", (HERE, THERE)).endpoint == THERE
-    assert CredentialStore().for_call("tides", (HERE, THERE)) == Errand(HERE, None)
+    assert CredentialStore().for_call("tides", (HERE, THERE)) == Destination(HERE, None)
 
 
 def test_the_credential_of_the_command_line_is_for_whom_it_names() -> None:
     """It has no issuer, and one origin all the same."""
     given = has(issuer=None)
-    assert CredentialStore((given,)).for_extended("anybody", (THERE, HERE), A) == Errand(
+    assert CredentialStore((given,)).for_extended("anybody", (THERE, HERE), A) == Destination(
         HERE, given
     )
 
@@ -103,10 +103,10 @@ def test_no_errand(
 def test_an_entry_may_say_how_it_is_shown() -> None:
     """The user's word goes before the card's, also where the card says nothing."""
     basic = Credential("tides", parse_origin(TIDES), CredentialSource.parse("env:T"), None, BASIC)
-    header = CredentialStore((basic,), {"T": "me:pass"}).open(Errand(HERE, basic), {})
+    header = CredentialStore((basic,), {"T": "me:pass"}).open(Destination(HERE, basic), {})
     assert header is not None
     assert header.value == "Basic bWU6cGFzcw=="
-    assert CredentialStore().open(Errand(HERE, None), {}) is None
+    assert CredentialStore().open(Destination(HERE, None), {}) is None
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_an_entry_may_say_how_it_is_shown() -> None:
 def test_a_password_that_is_repeated(secret: str, told: str, shown: bool) -> None:
     """By itself, with its user, or as it was sent; one of two letters stands in many words."""
     basic = Credential("tides", parse_origin(TIDES), CredentialSource.parse("env:T"), None, BASIC)
-    header = CredentialStore((basic,), {"T": secret}).open(Errand(HERE, basic), {})
+    header = CredentialStore((basic,), {"T": secret}).open(Destination(HERE, basic), {})
     assert header is not None
     assert (header.quotable(f"so {told}!") == "(it repeats the credential)") is shown
     assert header.masked(f"so {told}!") == ("so (the credential)!" if shown else f"so {told}!")

@@ -20,10 +20,10 @@ from cardsign.net import (
     Credential,
     CredentialSource,
     Header,
-    Manner,
+    HeaderForm,
     credentials,
-    manner_of,
-    parse_manner,
+    header_form_of,
+    parse_header_form,
     read_credentials,
 )
 from cardsign.urls import parse_origin
@@ -155,13 +155,13 @@ ECHOES = {
 }
 
 
-@pytest.mark.parametrize(("manner", "secret", "words"), ECHOES.values(), ids=ECHOES)
+@pytest.mark.parametrize(("form", "secret", "words"), ECHOES.values(), ids=ECHOES)
 def test_words_that_repeat_a_credential_are_not_quoted(
-    manner: Manner, secret: str, words: str
+    form: HeaderForm, secret: str, words: str
 ) -> None:
     """A server may answer with what it was sent; other words of it are shown, harmlessly."""
     header = Header.of(
-        Credential("t", ORIGIN, CredentialSource.parse("env:T")), manner, {"T": secret}
+        Credential("t", ORIGIN, CredentialSource.parse("env:T")), form, {"T": secret}
     )
 
     assert header.quotable(words) == "(it repeats the credential)"
@@ -201,16 +201,16 @@ def api_key(name: str = "X-Api-Key", location: str = "header") -> dict[str, Any]
     return {"apiKeySecurityScheme": {"location": location, "name": name}}
 
 
-MANNERS: dict[str, tuple[dict[str, Any], Manner]] = {
+HEADER_FORMS: dict[str, tuple[dict[str, Any], HeaderForm]] = {
     "HTTP bearer": (requires(("a",), a=HTTP_BEARER), BEARER),
     "HTTP basic": (requires(("a",), a=HTTP_BASIC), BASIC),
     "OAuth 2": (requires(("a",), a=OAUTH), BEARER),
     "OpenID Connect": (requires(("a",), a=OIDC), BEARER),
-    "a key in a header": (requires(("a",), a=api_key()), Manner("X-Api-Key")),
+    "a key in a header": (requires(("a",), a=api_key()), HeaderForm("X-Api-Key")),
     "the first alternative that a header holds": (
         requires(("m",), ("a", "b"), ("q",), ("k",), ("b",), a=OAUTH, b=HTTP_BEARER, m=MTLS,
                  q=api_key(location="query"), k=api_key()),
-        Manner("X-Api-Key"),
+        HeaderForm("X-Api-Key"),
     ),
     "anonymous or bearer": (requires((), ("a",), a=HTTP_BEARER), BEARER),
     "nothing required, one declared": (requires(m=MTLS, a=HTTP_BEARER), BEARER),
@@ -218,7 +218,7 @@ MANNERS: dict[str, tuple[dict[str, Any], Manner]] = {
     "0.3, OAuth 2": (old(("a",), a={"type": "oauth2", "flows": {}}), BEARER),
     "0.3, a key": (
         old(("a",), a={"type": "apiKey", "in": "header", "name": "X-Key"}),
-        Manner("X-Key"),
+        HeaderForm("X-Key"),
     ),
     "0.3 in the words of its proto": (
         {"security": [{"schemes": {"a": {"list": []}}}], "securitySchemes": {"a": HTTP_BEARER}},
@@ -227,10 +227,10 @@ MANNERS: dict[str, tuple[dict[str, Any], Manner]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("payload", "manner"), MANNERS.values(), ids=MANNERS)
-def test_a_card_says_how_it_wants_a_credential(payload: dict[str, Any], manner: Manner) -> None:
+@pytest.mark.parametrize(("payload", "form"), HEADER_FORMS.values(), ids=HEADER_FORMS)
+def test_a_card_says_how_it_wants_a_credential(payload: dict[str, Any], form: HeaderForm) -> None:
     """Of either generation; what takes two credentials together is passed over."""
-    assert manner_of(payload) == manner
+    assert header_form_of(payload) == form
 
 
 NO_MANNERS: dict[str, dict[str, Any]] = {
@@ -254,18 +254,18 @@ NO_MANNERS: dict[str, dict[str, Any]] = {
 def test_nothing_is_guessed(payload: dict[str, Any]) -> None:
     """A card that wants what no single header holds gets none."""
     with pytest.raises(CredentialFault) as caught:
-        manner_of(payload)
+        header_form_of(payload)
     assert caught.value.code == "credential.scheme"
 
 
 def test_the_users_word_about_the_manner() -> None:
     """`send` in his file, in three forms and no other."""
-    assert parse_manner("bearer") == BEARER
-    assert parse_manner("basic") == BASIC
-    assert parse_manner("header:X-Key") == Manner("X-Key")
-    assert [parse_manner(text) for text in ("Bearer", "header:", "header:Host", "query:k")] == [
-        None
-    ] * 4
+    assert parse_header_form("bearer") == BEARER
+    assert parse_header_form("basic") == BASIC
+    assert parse_header_form("header:X-Key") == HeaderForm("X-Key")
+    assert [
+        parse_header_form(text) for text in ("Bearer", "header:", "header:Host", "query:k")
+    ] == [None] * 4
 
 
 MISFITS = {
@@ -275,11 +275,11 @@ MISFITS = {
 }
 
 
-@pytest.mark.parametrize(("manner", "secret"), MISFITS.values(), ids=MISFITS)
-def test_a_credential_of_another_form_is_not_sent(manner: Manner, secret: str) -> None:
+@pytest.mark.parametrize(("form", "secret"), MISFITS.values(), ids=MISFITS)
+def test_a_credential_of_another_form_is_not_sent(form: HeaderForm, secret: str) -> None:
     """And not shown."""
     with pytest.raises(CredentialFault) as caught:
-        manner.value(secret)
+        form.value(secret)
     assert caught.value.code == "credential.source"
     assert secret not in str(caught.value)
 
@@ -288,7 +288,7 @@ def test_each_manner_has_its_form() -> None:
     """RFC 6750 2.1, RFC 7617 2; a key stands by itself."""
     assert BEARER.value("abc.def=") == "Bearer abc.def="
     assert BASIC.value("me:pass") == "Basic bWU6cGFzcw=="
-    assert Manner("X-Key").value("two words") == "two words"
+    assert HeaderForm("X-Key").value("two words") == "two words"
 
 
 # ------------------------------------------------------------------ the user's file
@@ -330,7 +330,7 @@ def test_the_file_says_whose_and_where(written: Callable[..., Path]) -> None:
             ORIGIN,
             CredentialSource.parse("exec:/usr/local/bin/token?arg=--for&arg=tides"),
             None,
-            Manner("X-Api-Key"),
+            HeaderForm("X-Api-Key"),
         ),
     )
 
@@ -365,7 +365,7 @@ MALFORMED = {
     "the secret itself": FILE.replace("env:TIDES_TOKEN", SECRET),
     "a number": FILE.replace('"9f2c61d07be84a15"', "9"),
     "an audience that is none": FILE.replace("9f2c61d07be84a15", "Late Payers"),
-    "a manner that is none": FILE.replace("header:X-Api-Key", "query:key"),
+    "a form that is none": FILE.replace("header:X-Api-Key", "query:key"),
     "one entry twice": FILE.replace('audience = "9f2c61d07be84a15"', ""),
     "one entry": 'format = 1\ncredential = "env:X"',
 }

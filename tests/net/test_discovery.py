@@ -597,7 +597,7 @@ def test_what_was_handed_over_makes_no_first_contact(tides: Site) -> None:
     rotated(tides)
     forged = peer.keyset(issuer="tides.example", exp=peer.T0 + 91 * DAY)
     one = verifier(tides, TofuAnchor())
-    met = one.discoverer.meet(HOST, evidence=Evidence((forged,)))
+    met = one.discoverer.look_up(HOST, evidence=Evidence((forged,)))
     assert codes(met.report.reasons)[0] == "trust.no_first_contact"
     assert one.known().first_contact is None
     assert looked(one).verdict == "trusted"
@@ -609,7 +609,7 @@ def test_statements_at_hand_go_along(tides: Site) -> None:
     del tides.documents[at(1, 2)]
     one = verifier(tides)
     assert looked(one).verdict == "indeterminate"
-    met = one.discoverer.meet(HOST, evidence=Evidence((second,)))
+    met = one.discoverer.look_up(HOST, evidence=Evidence((second,)))
     assert met.report.verdict == "trusted"
 
 
@@ -667,7 +667,12 @@ def test_only_a_trusted_card_is_returned(tides: Site) -> None:
     """Synchronously and otherwise, by one call or by many."""
     one = verifier(tides)
     policy, now = Policy((one.enrolment,)), Clock().now
-    given = {"policy": policy, "states": TransientStates(), "now": now, "wire": tides.wire()}
+    given = {
+        "policy": policy,
+        "states": TransientStates(),
+        "now": now,
+        "settings": tides.settings(),
+    }
     cards = [
         one.discoverer.discover(HOST),
         asyncio.run(one.discoverer.adiscover(HOST)),
@@ -685,7 +690,7 @@ def test_only_a_trusted_card_is_returned(tides: Site) -> None:
 
 def test_a_meeting_tells_what_was_received(tides: Site) -> None:
     """The bytes and the statements, for who needs more than the verdict."""
-    met = verifier(tides).discoverer.meet(HOST)
+    met = verifier(tides).discoverer.look_up(HOST)
     assert (met.url, met.untrusted_card) == (CARD, tides.documents[CANONICAL])
     assert met.evidence.untrusted_keysets == (tides.documents[at(1, 1)],)
     assert met.report.verdict == "trusted"
@@ -694,7 +699,7 @@ def test_a_meeting_tells_what_was_received(tides: Site) -> None:
 def test_a_time_of_one_s_choice_keeps_nothing(tides: Site) -> None:
     """Not even where the card was found."""
     one = verifier(tides)
-    met = one.discoverer.meet(HOST, historic=True)
+    met = one.discoverer.look_up(HOST, historic=True)
     assert (met.report.verdict, met.report.historic) == ("indeterminate", True)
     assert one.known() == replace(one.known(), keyset=None, release=None, cards=())
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sites import CANONICAL, HOST, OTHER, Clock, enrolment, pinned
 
 from cardsign.errors import FetchFailed
-from cardsign.net import Absent, Asker, Discoverer, Wire
+from cardsign.net import Absent, Discoverer, DocumentFetcher, FetchSettings
 from cardsign.trust import CardUrl, FetchResult, IssuerState, Policy, TransientStates
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from cardsign.verify import examine_card
@@ -60,7 +60,7 @@ class Served:
     caching: str | None = None
     is_silent: bool = False
 
-    def fetch(self, url: str, wire: Wire, **conditions: object) -> FetchResult:
+    def fetch(self, url: str, settings: FetchSettings, **conditions: object) -> FetchResult:
         if self.is_silent:
             raise FetchFailed("fetch.timeout", f"{url} did not answer")
         body = self.documents.get(url.removeprefix(HOST))
@@ -83,9 +83,9 @@ def test_caches_change_no_verdict(steps: list[object]) -> None:
     served, clock = Served(), Clock()
     enrolled = enrolment(pinned(FIRST))
     policy, memory = Policy((enrolled,)), Remembering()
-    one = Discoverer(policy, memory, asker=Asker(now=clock), now=clock)
+    one = Discoverer(policy, memory, fetcher=DocumentFetcher(now=clock), now=clock)
     held = (0, 0, 0)
-    with mock.patch("cardsign.net.asker.fetch_document", served.fetch):
+    with mock.patch("cardsign.net.fetcher.fetch_document", served.fetch):
         for step in [*steps, 0]:
             match step:
                 case bool():
@@ -96,7 +96,7 @@ def test_caches_change_no_verdict(steps: list[object]) -> None:
                     served.documents[path] = served_there
                 case _:
                     served.caching = step  # type: ignore[assignment]
-            met = one.meet(HOST)
+            met = one.look_up(HOST)
             if met.untrusted_card:
                 alone = examine_card(
                     met.untrusted_card,
@@ -124,8 +124,8 @@ def test_the_world_has_something_of_everything() -> None:
     """The property above sees trusted cards and others."""
     served, clock = Served(), Clock()
     policy = Policy((enrolment(pinned(FIRST)),))
-    with mock.patch("cardsign.net.asker.fetch_document", served.fetch):
-        one = Discoverer(policy, Remembering(), asker=Asker(now=clock), now=clock)
+    with mock.patch("cardsign.net.fetcher.fetch_document", served.fetch):
+        one = Discoverer(policy, Remembering(), fetcher=DocumentFetcher(now=clock), now=clock)
         assert one.examine(HOST).verdict == "trusted"
         served.documents[RELEASE_PATH] = WORLD[RELEASE_PATH][3]
         clock.pass_by(301)

@@ -16,7 +16,7 @@ import pytest
 from authorities import Authority
 from sites import CANONICAL, HOST, Clock, Site, enrolment, pinned, plain_site, site, verifier
 
-from cardsign.net import Asker, Discoverer
+from cardsign.net import Discoverer, DocumentFetcher
 from cardsign.statements import read_keyset
 from cardsign.trust import DirectoryStates, Enrolment, IssuerState, Policy
 from cardsign.urls import KEYSET_PATH, parse_place
@@ -67,8 +67,8 @@ def test_fifty_verifiers_of_one_memory_never_go_back(tides: Site, tmp_path: Path
     def look(turn: int) -> tuple[int, int]:
         if turn % 8 == 0:
             publish(tides, history[turn // 8], seq=43 + turn)
-        asker = Asker(tides.wire(), now=clock)
-        report = Discoverer(policy, memory, asker=asker, now=clock).examine(HOST)
+        fetcher = DocumentFetcher(tides.settings(), now=clock)
+        report = Discoverer(policy, memory, fetcher=fetcher, now=clock).examine(HOST)
         assert report.keyset is not None
         known = memory.find("", "tides")
         assert known is not None
@@ -101,9 +101,9 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from cardsign.statements import KeysetId
-from cardsign.net.asker import Asker
+from cardsign.net.fetcher import DocumentFetcher
 from cardsign.net.discovery import Discoverer
-from cardsign.net.fetch import FetchPolicy, Wire
+from cardsign.net.fetch import FetchSettings, FetchSettings
 from cardsign.trust.policy import KeysetAnchor
 from cardsign.urls import parse_place
 from cardsign.trust.policy import Enrolment, Policy
@@ -114,9 +114,10 @@ places = (parse_place(home), parse_place("https://tides.example"))
 enrolled = Enrolment("tides", KeysetAnchor(KeysetId(1, 1, digest)), places)
 memory = DirectoryStates(Path(folder), patience=60)
 now = lambda: datetime.now(UTC)
-wire = Wire(FetchPolicy(insecure_loopback_http=True))
+settings = FetchSettings(insecure_loopback_http=True)
 for _ in sys.stdin:
-    discoverer = Discoverer(Policy((enrolled,)), memory, asker=Asker(wire, now=now), now=now)
+    fetcher = DocumentFetcher(settings, now=now)
+    discoverer = Discoverer(Policy((enrolled,)), memory, fetcher=fetcher, now=now)
     report = discoverer.examine(home)
     print(report.verdict, report.keyset.number, report.release.number, flush=True)
 """

@@ -6,7 +6,6 @@ import json
 import logging
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,8 @@ from cardsign.net import (
     Header,
     PeerError,
     ask_for_extended_card,
+    discover_extended,
     endpoints_of,
-    meet_extended,
 )
 from cardsign.urls import RELEASE_PATH
 from cardsign.verify import NotTrusted, Report, VerificationError
@@ -260,13 +259,13 @@ def test_a_release_that_lagged_behind_in_a_cache(site: Tides, seq: int, verdict:
 def test_a_public_card_that_is_no_longer_trusted(site: Tides, network: Network) -> None:
     """Where all is asked for once more, the extended card stands and falls with the public one."""
     own = partner(site)
-    public = own.meet()
+    public = own.look_up()
     site.overrides["/a2a"] = answering(sign(extended(seq=SEQ + 1), key("card")))
     release = peer.release(site.statement, PUBLIC, seq=SEQ + 1, floor={URL: SEQ + 1})
     site.overrides[RELEASE_PATH] = http(release)
     site.serve(sign(PUBLIC, key("mallory")))
-    how = {"audience": AUDIENCE, "call_id": "c0ffee", "again": own.meet_again}
-    met = meet_extended(public, own.ground, own.wallet, **how)
+    how = {"audience": AUDIENCE, "call_id": "c0ffee", "again": own.look_up_again}
+    met = discover_extended(public, own.credentials, **own.how, **how)
     assert met.report.verdict != "trusted"
     assert "extended.public_untrusted" in codes(met.report)
 
@@ -274,11 +273,11 @@ def test_a_public_card_that_is_no_longer_trusted(site: Tides, network: Network) 
 def test_a_header_goes_to_its_own_origin_alone(site: Tides, network: Network) -> None:
     """Whoever made it: the request that shows it is refused before a name is looked up."""
     own = partner(site)
-    (credential,) = own.wallet.credentials
+    (credential,) = own.credentials.credentials
     header = Header.of(credential, BEARER, {"TOKEN": site.token})
     (elsewhere,) = endpoints_of({"url": "https://evil.example/a2a"})
     with pytest.raises(CredentialFault) as caught:
-        ask_for_extended_card(elsewhere, header, own.ground.wire, call_id="c0ffee")
+        ask_for_extended_card(elsewhere, header, own.how["settings"], call_id="c0ffee")
     assert caught.value.code == "credential.elsewhere"
     assert network.names == []
 
@@ -296,16 +295,16 @@ def test_an_extended_card_of_another_agent(site: Tides) -> None:
 def test_a_verdict_that_is_over(site: Tides, seconds: int, code: str | None) -> None:
     """On its word no credential is sent; a second before, it is."""
     one = partner(site)
-    public = one.meet()
+    public = one.look_up()
     assert public.report.valid_until is not None
     end = public.report.valid_until + timedelta(seconds=seconds)
-    ground = replace(one.ground, now=lambda: end)
+    how = {**one.how, "now": lambda: end, "audience": AUDIENCE, "call_id": "c"}
     if code is None:
-        meet_extended(public, ground, one.wallet, audience=AUDIENCE, call_id="c")
+        discover_extended(public, one.credentials, **how)
         assert site.secret_told() == {"tides.example"}
         return
     with pytest.raises(CallFailed) as caught:
-        meet_extended(public, ground, one.wallet, audience=AUDIENCE, call_id="c")
+        discover_extended(public, one.credentials, **how)
     assert caught.value.code == code
     assert site.secret_told() == set()
 
@@ -569,7 +568,7 @@ def test_the_name_is_looked_up_and_checked_again(
     """DNS rebinding between the card and the token brings neither to a stranger."""
     network.host("evil.example", http(b"{}"))
     own = partner(site)
-    assert own.meet().report.verdict == "trusted"
+    assert own.look_up().report.verdict == "trusted"
     change(site, network)
     with pytest.raises(FetchFailed) as caught:
         own.ask()
@@ -661,7 +660,7 @@ def test_where_there_is_no_way_nothing_is_sent(
     site.serve(sign(card, key("card")))
 
     own = partner(site)
-    assert own.meet().report.verdict == "trusted"
+    assert own.look_up().report.verdict == "trusted"
     with pytest.raises((CallFailed, CredentialFault)) as caught:
         own.ask()
     assert caught.value.code == code

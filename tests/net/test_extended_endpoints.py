@@ -30,11 +30,11 @@ def one(
 def endpoint(
     path: str = "/a2a",
     binding: str = "JSONRPC",
-    generation: Any = "1.0",
+    a2a_version: Any = "1.0",
     tenant: str = "",
     version: str = "1.0",
 ) -> Endpoint:
-    return Endpoint(parse_url(f"{HOST}{path}"), binding, generation, tenant, version)
+    return Endpoint(parse_url(f"{HOST}{path}"), binding, a2a_version, tenant, version)
 
 
 OFFERS: dict[str, tuple[dict[str, Any], list[Endpoint]]] = {
@@ -48,7 +48,7 @@ OFFERS: dict[str, tuple[dict[str, Any], list[Endpoint]]] = {
     "no version": (new({"url": f"{HOST}/a2a", "protocolBinding": "JSONRPC"}), [endpoint()]),
     "0.3 among 1.0": (
         new(one(version="0.3"), one("/new")),
-        [endpoint(generation="0.3", version="0.3"), endpoint("/new")],
+        [endpoint(a2a_version="0.3", version="0.3"), endpoint("/new")],
     ),
     "gRPC is passed over": (
         new({"url": "tides.example:443", "protocolBinding": "GRPC"}, one()),
@@ -68,7 +68,7 @@ OFFERS: dict[str, tuple[dict[str, Any], list[Endpoint]]] = {
             "additionalInterfaces": [{"url": f"{HOST}/rest", "transport": "HTTP+JSON"}],
         },
         [
-            endpoint("/old", generation="0.3", version="0.3.0"),
+            endpoint("/old", a2a_version="0.3", version="0.3.0"),
             endpoint("/rest", "HTTP+JSON", "0.3", version="0.3.0"),
         ],
     ),
@@ -78,7 +78,7 @@ OFFERS: dict[str, tuple[dict[str, Any], list[Endpoint]]] = {
     ),
     "0.2": (
         {"url": f"{HOST}/old", "protocolVersion": "0.2.6"},
-        [endpoint("/old", generation="0.2", version="0.2.6")],
+        [endpoint("/old", a2a_version="0.2", version="0.2.6")],
     ),
 }
 
@@ -134,7 +134,7 @@ def test_generations_can_be_narrowed() -> None:
 
 
 def test_where_a_message_is_sent() -> None:
-    """As HTTP+JSON of each generation has it; over JSON-RPC the endpoint is all there is."""
+    """As HTTP+JSON of each a2a_version has it; over JSON-RPC the endpoint is all there is."""
     assert str(endpoint(tenant="t1").for_messages()) == f"{HOST}/a2a"
     rest = endpoint("/a2a", "HTTP+JSON", tenant="a b")
     assert str(rest.for_messages()) == f"{HOST}/a2a/a%20b/message:send"

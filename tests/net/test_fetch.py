@@ -20,7 +20,7 @@ from peers import CARD, IMPATIENT, LOCAL, Answer, Names, Scripted, chunks, heade
 import cardsign
 from cardsign.card import MAX_CARD_BYTES
 from cardsign.errors import EXIT_NO_VERDICT, FetchFailed
-from cardsign.net import FetchPolicy, Wire, fetch_document, user_agent
+from cardsign.net import FetchSettings, fetch_document, user_agent
 from cardsign.reasons import REASONS
 
 SECRET = "said-by-the-peer"
@@ -250,9 +250,9 @@ ENDLESS: dict[str, tuple[str, Answer]] = {
 @pytest.mark.parametrize(("code", "answer"), ENDLESS.values(), ids=ENDLESS)
 def test_endless(code: str, answer: Answer) -> None:
     """Nobody keeps us longer than the deadline, whatever trickles or pours in."""
-    wire = IMPATIENT if code == "fetch.timeout" else LOCAL
+    settings = IMPATIENT if code == "fetch.timeout" else LOCAL
     with serving(answer) as peer, pytest.raises(FetchFailed) as refused:
-        fetch_document(peer.url(), wire)
+        fetch_document(peer.url(), settings)
 
     assert refused.value.code == code
 
@@ -268,9 +268,9 @@ def test_the_clock_is_an_argument() -> None:
     """The deadline is counted on the clock that was given."""
     ticks = itertools.count(0.0, 4.0)  # four seconds pass between two looks at it
     late = r"fetch\.timeout: .*5 s to connect, 10 s in all"
-    policy = FetchPolicy(insecure_loopback_http=True)
+    settings = FetchSettings(insecure_loopback_http=True, clock=lambda: next(ticks))
     with serving(http()) as peer, pytest.raises(FetchFailed, match=late):
-        fetch_document(peer.url(), Wire(policy, clock=lambda: next(ticks)))
+        fetch_document(peer.url(), settings)
 
 
 def test_a_slow_resolver_is_a_timeout() -> None:
@@ -294,7 +294,7 @@ def test_an_unknown_name() -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     with pytest.raises(FetchFailed, match=r"fetch\.failed: .*agent\.example.*not known"):
-        fetch_document("https://agent.example/", Wire(resolver=unknown))
+        fetch_document("https://agent.example/", FetchSettings(resolver=unknown))
 
 
 def test_nobody_listens() -> None:
@@ -359,8 +359,8 @@ PIECES = [
 def test_any_bytes(pieces: list[bytes]) -> None:
     """Whatever a peer sends ends in an answer or in our own error."""
     peer = Scripted(b"".join(pieces))
-    wire = replace(LOCAL, ssl_context=CONTEXT, dial=peer).limited(9)
+    settings = replace(LOCAL, ssl_context=CONTEXT, dial=peer, max_bytes=9)
     with contextlib.suppress(FetchFailed):
-        fetched = fetch_document("http://127.0.0.1/", wire)
+        fetched = fetch_document("http://127.0.0.1/", settings)
         assert len(fetched.untrusted_body) <= 9
     assert peer.requests().startswith(b"GET / HTTP/1.1\r\n")

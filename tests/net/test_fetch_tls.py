@@ -14,7 +14,7 @@ from authorities import Authority
 from peers import CARD, IMPATIENT, LOCAL, Names, http, serving, speaking
 
 from cardsign.errors import FetchFailed
-from cardsign.net import IPAddress, Wire, fetch_document, tcp_dial
+from cardsign.net import FetchSettings, IPAddress, fetch_document, tcp_dial
 
 HERE = Names(["127.0.0.1"])
 
@@ -107,7 +107,7 @@ CARELESS = {
 def test_careless_contexts(context: ssl.SSLContext) -> None:
     """A context that checks too little is not used."""
     with pytest.raises(FetchFailed, match=r"fetch\.tls: the TLS context does not check"):
-        fetch_document("https://agent.example/", Wire(ssl_context=context))
+        fetch_document("https://agent.example/", FetchSettings(ssl_context=context))
 
 
 def in_the_clear(connection: socket.socket) -> None:
@@ -131,9 +131,9 @@ def drip_a_record(connection: socket.socket) -> None:
 
 def test_a_handshake_byte_by_byte() -> None:
     """The limit holds over the whole handshake, not over each byte of it."""
-    policy = replace(LOCAL.policy, connect_timeout=0.3)
+    settings = replace(LOCAL, connect_timeout=0.3)
     with speaking(drip_a_record) as port, pytest.raises(FetchFailed, match=r"fetch\.timeout"):
-        fetch_document(f"https://127.0.0.1:{port}/", Wire(policy))
+        fetch_document(f"https://127.0.0.1:{port}/", settings)
 
 
 def drip_within_tls(connection: socket.socket) -> None:

@@ -8,7 +8,7 @@ import pytest
 from peers import LOCAL, Names, NoDial
 
 from cardsign.errors import FetchFailed
-from cardsign.net import DEFAULT_WIRE, Wire, fetch_document
+from cardsign.net import DEFAULT_SETTINGS, FetchSettings, fetch_document
 
 PUBLIC = "93.184.215.14"
 
@@ -93,7 +93,7 @@ def test_good_urls(url: str, host: str, port: int) -> None:
     """The honest twins get as far as the connection."""
     names, dial = Names([PUBLIC]), NoDial()
     with pytest.raises(FetchFailed, match=r"fetch\.failed: .*Connection refused"):
-        fetch_document(url, Wire(resolver=names, dial=dial))
+        fetch_document(url, FetchSettings(resolver=names, dial=dial))
 
     assert (names.asked, dial.asked) == ([host], [(PUBLIC, port)])
 
@@ -103,7 +103,7 @@ def test_plain_http(host: str) -> None:
     """Plain http is refused before anything is resolved."""
     names, dial = Names(["127.0.0.1"]), NoDial()
     with pytest.raises(FetchFailed, match=r"fetch\.url: .* over plain http") as refused:
-        fetch_document(f"http://{host}/", Wire(resolver=names, dial=dial))
+        fetch_document(f"http://{host}/", FetchSettings(resolver=names, dial=dial))
 
     assert "--insecure-loopback-http" in refused.value.hint
     assert (names.asked, dial.asked) == ([], [])
@@ -114,11 +114,15 @@ def answers(*texts: str) -> Names:
 
 
 FORBIDDEN = {
-    "a private literal": ("https://10.0.0.1/", answers(), DEFAULT_WIRE),
-    "loopback over https": ("https://127.0.0.1/", answers(), DEFAULT_WIRE),
-    "a name for loopback": ("https://agent.example/", answers("127.0.0.1"), DEFAULT_WIRE),
-    "a name for metadata": ("https://a.example/", answers("169.254.169.254"), DEFAULT_WIRE),
-    "one private among public": ("https://a.example/", answers(PUBLIC, "10.0.0.1"), DEFAULT_WIRE),
+    "a private literal": ("https://10.0.0.1/", answers(), DEFAULT_SETTINGS),
+    "loopback over https": ("https://127.0.0.1/", answers(), DEFAULT_SETTINGS),
+    "a name for loopback": ("https://agent.example/", answers("127.0.0.1"), DEFAULT_SETTINGS),
+    "a name for metadata": ("https://a.example/", answers("169.254.169.254"), DEFAULT_SETTINGS),
+    "one private among public": (
+        "https://a.example/",
+        answers(PUBLIC, "10.0.0.1"),
+        DEFAULT_SETTINGS,
+    ),
     "private for a test": ("https://a.example/", answers("10.0.0.1"), LOCAL),
     "metadata for a test": ("http://169.254.169.254/", answers(), LOCAL),
     "plain http to a public name": ("http://a.example/", answers(PUBLIC), LOCAL),
@@ -126,12 +130,12 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.parametrize(("url", "names", "wire"), FORBIDDEN.values(), ids=FORBIDDEN)
-def test_forbidden_addresses(url: str, names: Names, wire: Wire) -> None:
+@pytest.mark.parametrize(("url", "names", "settings"), FORBIDDEN.values(), ids=FORBIDDEN)
+def test_forbidden_addresses(url: str, names: Names, settings: FetchSettings) -> None:
     """A forbidden address is refused before any connection is made."""
     dial = NoDial()
     with pytest.raises(FetchFailed) as refused:
-        fetch_document(url, replace(wire, resolver=names, dial=dial))
+        fetch_document(url, replace(settings, resolver=names, dial=dial))
 
     assert refused.value.code == "fetch.forbidden_address"
     assert dial.asked == []
@@ -141,7 +145,7 @@ def test_rebinding() -> None:
     """A name that turns to loopback after its first answer is not asked a second time."""
     names, dial = Names([PUBLIC], ["127.0.0.1"]), NoDial()
     with pytest.raises(FetchFailed, match=r"fetch\.failed"):
-        fetch_document("https://agent.example/", Wire(resolver=names, dial=dial))
+        fetch_document("https://agent.example/", FetchSettings(resolver=names, dial=dial))
 
     assert names.asked == ["agent.example"]
     assert dial.asked == [(PUBLIC, 443)]
@@ -152,7 +156,9 @@ def test_every_address_is_tried() -> None:
     addresses = ["2606:2800:21f:cb07:6820:80da:af6b:8b2c", PUBLIC]
     dial = NoDial()
     with pytest.raises(FetchFailed, match=r"fetch\.failed"):
-        fetch_document("https://agent.example/", Wire(resolver=Names(addresses), dial=dial))
+        fetch_document(
+            "https://agent.example/", FetchSettings(resolver=Names(addresses), dial=dial)
+        )
 
     assert dial.asked == [(address, 443) for address in addresses]
 
@@ -166,4 +172,4 @@ def test_loopback_hint() -> None:
         hints[host] = refused.value.hint
 
     assert hints["127.0.0.1"] == ""  # the registry's, which names the option
-    assert "public" in hints["10.0.0.1"]
+    assert "networks" in hints["10.0.0.1"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cardsign import urls
-from cardsign.net import asker, cache, discovery, fetch, guarded
+from cardsign.net import cache, discovery, fetch, fetcher, guarded
 from cardsign.reasons import REASONS
 from cardsign.trust import refresh
 
@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "fetching.md"
 MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
-        *(asker, cache, fetch, fetch, cache, guarded, discovery, discovery),
+        *(fetcher, cache, fetch, fetch, cache, guarded, discovery, discovery),
         *(urls, refresh),
     )
 }

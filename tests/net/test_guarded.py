@@ -16,25 +16,24 @@ import anyio
 import anyio.to_thread
 import httpx
 import pytest
-from askers import CALLERS, SOON, Call, called
 from authorities import Authority
 from internet import Host, Network, Request, Takeover
 from peers import CARD, LOCAL, PATIENCE, Names, NoDial, http, serving
+from ways_to_ask import CALLERS, SOON, Call, called
 
 from cardsign.errors import FetchFailed
 from cardsign.net import (
     ANSWER_SECONDS,
-    DEFAULT_WIRE,
+    DEFAULT_SETTINGS,
     EVENT_IDLE_SECONDS,
     EVENT_TOTAL_SECONDS,
     AsyncGuardedTransport,
     Deadline,
-    FetchPolicy,
+    FetchSettings,
     GuardedTransport,
     GuardRefused,
     GuardTimedOut,
     IPAddress,
-    Wire,
 )
 from cardsign.urls import parse_origin
 
@@ -65,7 +64,9 @@ def refused(call: Call, *args: Any, **options: Any) -> GuardRefused:
 def test_an_honest_call(call: Call, network: Network, peer: Host) -> None:
     """What was sent arrives, and so does the answer, whatever its status and type."""
     peer.answers = http(b"busy", status="503 Later", content_type="text/plain", retry_after="9")
-    response = call("POST", URL + "?a=b", network.wire(), content=b"hello", headers={"X-A": "c"})
+    response = call(
+        "POST", URL + "?a=b", network.settings(), content=b"hello", headers={"X-A": "c"}
+    )
 
     assert (response.status_code, response.content) == (503, b"busy")
     assert response.headers["retry-after"] == "9"
@@ -82,7 +83,7 @@ def test_methods(call: Call, method: str, network: Network, peer: Host) -> None:
     peer.answers = http(b"" if method == "HEAD" else b"{}", content_length="9" * 9)
     if method != "HEAD":
         peer.answers = http(b"{}")
-    assert call(method, URL, network.wire()).status_code == 200
+    assert call(method, URL, network.settings()).status_code == 200
     assert peer.requests[0].method == method
 
 
@@ -90,7 +91,7 @@ def test_methods(call: Call, method: str, network: Network, peer: Host) -> None:
 def test_headers_in_any_bytes(call: Call, network: Network, peer: Host) -> None:
     """A header beyond ASCII is handed on, not tripped over."""
     peer.answers = http().replace(b"content-length", b"x-name: \xe9\r\ncontent-length")
-    assert call("GET", URL, network.wire()).headers["x-name"] == "\xe9"
+    assert call("GET", URL, network.settings()).headers["x-name"] == "\xe9"
 
 
 # ------------------------------------------------------------------------ elsewhere
@@ -106,7 +107,7 @@ def test_redirects(call: Call, status: int, network: Network, peer: Host) -> Non
     other = network.host("other.example", http())
     peer.answers = http(status=f"{status} There", location="https://other.example/")
     secret = {"Authorization": "Bearer s3cret"}
-    error = refused(call, "POST", URL, network.wire(), headers=secret, content=b"{}")
+    error = refused(call, "POST", URL, network.settings(), headers=secret, content=b"{}")
 
     assert error.reason == "fetch.status"
     assert "Redirects are not followed" in error.__cause__.hint
@@ -137,17 +138,22 @@ def test_elsewhere(call: Call, url: str, network: Network, peer: Host) -> None:
     """A request to any other place than the given ones is refused before a name is looked up."""
     other = network.host("other.example", http())
     error = refused(
-        call, "POST", url, network.wire(), origins=[HOME], headers={"Authorization": "Bearer s3"}
+        call,
+        "POST",
+        url,
+        network.settings(),
+        origins=[HOME],
+        headers={"Authorization": "Bearer s3"},
     )
     assert error.reason == "fetch.elsewhere"
     assert (network.names, network.dialled, other.streams) == ([], [], [])
-    assert call("GET", URL, network.wire(), origins=[HOME]).status_code == 200
+    assert call("GET", URL, network.settings(), origins=[HOME]).status_code == 200
 
 
 @pytest.mark.parametrize("call", CALLERS)
 def test_nowhere(call: Call, network: Network, peer: Host) -> None:
     """No place given is none, not any."""
-    assert refused(call, "GET", URL, network.wire(), origins=[]).reason == "fetch.elsewhere"
+    assert refused(call, "GET", URL, network.settings(), origins=[]).reason == "fetch.elsewhere"
 
 
 ODD_URLS = {
@@ -166,7 +172,7 @@ ODD_URLS = {
 @pytest.mark.parametrize("url", ODD_URLS.values(), ids=ODD_URLS)
 def test_odd_urls(call: Call, url: str, network: Network, peer: Host) -> None:
     """The grammar is the one for everything else."""
-    assert refused(call, "GET", url, network.wire()).reason == "fetch.url"
+    assert refused(call, "GET", url, network.settings()).reason == "fetch.url"
     assert network.names == []
 
 
@@ -179,8 +185,8 @@ def test_inside(call: Call, address: str) -> None:
     """A name that leads inside is not connected, nor is one that leads there only in part."""
     for addresses in ([address], ["93.184.215.14", address]):
         dial = NoDial()
-        wire = Wire(resolver=Names(addresses), dial=dial)
-        assert refused(call, "GET", URL, wire).reason == "fetch.forbidden_address"
+        settings = FetchSettings(resolver=Names(addresses), dial=dial)
+        assert refused(call, "GET", URL, settings).reason == "fetch.forbidden_address"
         assert dial.asked == []
 
 
@@ -198,7 +204,7 @@ def test_the_second_request_is_checked_as_the_first(
         ends.append(one)
 
     if kind == "sync":
-        with httpx.Client(transport=GuardedTransport(network.wire())) as client:
+        with httpx.Client(transport=GuardedTransport(network.settings())) as client:
             outcome(client.get(URL).status_code)
             turn("127.0.0.1")
             outcome(refused(client.get, URL).reason)
@@ -210,7 +216,7 @@ def test_the_second_request_is_checked_as_the_first(
 
 
 async def _twice(network: Network, turn: Any, outcome: Any) -> None:
-    transport = AsyncGuardedTransport(network.wire())
+    transport = AsyncGuardedTransport(network.settings())
     async with httpx.AsyncClient(transport=transport) as client:
         outcome((await client.get(URL)).status_code)
         turn("127.0.0.1")
@@ -226,7 +232,7 @@ def test_proxies_of_the_environment(
 ) -> None:
     """They are not used, by a client that believes the environment."""
     monkeypatch.setenv(variable, "http://proxy.example:3128")
-    assert call("GET", URL, network.wire()).content == CARD
+    assert call("GET", URL, network.settings()).content == CARD
     assert network.names == ["agent.example"]
 
 
@@ -243,7 +249,7 @@ def test_what_a_client_does_not_decide(call: Call, network: Network, peer: Host)
     call(
         "GET",
         URL,
-        network.wire(),
+        network.settings(),
         headers={
             "Host": "evil.example",
             "Accept-Encoding": "gzip",
@@ -266,7 +272,7 @@ def test_what_a_client_does_not_decide(call: Call, network: Network, peer: Host)
 def test_switching_protocols(call: Call, network: Network, peer: Host) -> None:
     """No peer gets the bare connection."""
     peer.answers = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
-    assert refused(call, "GET", URL, network.wire()).reason == "fetch.failed"
+    assert refused(call, "GET", URL, network.settings()).reason == "fetch.failed"
 
 
 # ----------------------------------------------------------------------- remembering
@@ -288,13 +294,13 @@ def test_nothing_to_remember(kind: str, name: str, network: Network, peer: Host)
     peer.answers = http(x_kept="yes", **{name: TO_REMEMBER[name]})
     seen: list[httpx.Response] = []
     if kind == "sync":
-        with httpx.Client(transport=GuardedTransport(network.wire())) as client:
+        with httpx.Client(transport=GuardedTransport(network.settings())) as client:
             seen += [client.get(URL), client.get(URL)]
             assert not client.cookies
     else:
 
         async def both() -> None:
-            transport = AsyncGuardedTransport(network.wire())
+            transport = AsyncGuardedTransport(network.settings())
             async with httpx.AsyncClient(transport=transport) as client:
                 seen.extend([await client.get(URL), await client.get(URL)])
                 assert not client.cookies
@@ -347,8 +353,8 @@ def test_events_beyond_the_time_for_an_answer(
 
     monkeypatch.setattr(Deadline, "prolong", noted)
     peer.answers = Takeover(speak)
-    wire = replace(network.wire(), clock=lambda: time.monotonic() + passed[0])
-    assert call("POST", URL, wire, headers=LISTENING).content == b"data: {}\n\n"
+    settings = replace(network.settings(), clock=lambda: time.monotonic() + passed[0])
+    assert call("POST", URL, settings, headers=LISTENING).content == b"data: {}\n\n"
 
 
 @pytest.mark.parametrize("call", CALLERS)
@@ -357,7 +363,7 @@ def test_events_that_nobody_asked_for(call: Call, network: Network, peer: Host) 
     peer.answers = events(*[0.1] * 600)
     events_may = {"event_idle_timeout": PATIENCE, "event_total_timeout": PATIENCE}
     options = {"total_timeout": SOON, **events_may}
-    error = refused(call, "POST", URL, network.wire(), **options)
+    error = refused(call, "POST", URL, network.settings(), **options)
     assert isinstance(error, GuardTimedOut)
 
 
@@ -377,7 +383,7 @@ def test_events_without_an_end(
 ) -> None:
     """Neither silence nor endless talk keeps a client."""
     peer.answers = stream
-    error = refused(call, "POST", URL, network.wire(), headers=LISTENING, **limits)
+    error = refused(call, "POST", URL, network.settings(), headers=LISTENING, **limits)
     assert error.reason == "fetch.timeout"
 
 
@@ -385,9 +391,9 @@ def test_events_without_an_end(
 def test_too_many_events(call: Call, network: Network, peer: Host) -> None:
     """The limit on bytes is for all of a stream."""
     peer.answers = events(*[0.0] * 100, body=b"data: " + b"x" * 994)
-    fits = call("POST", URL, network.wire(), headers=LISTENING, max_bytes=100_000)
+    fits = call("POST", URL, network.settings(), headers=LISTENING, max_bytes=100_000)
     assert len(fits.content) == 100_000
-    error = refused(call, "POST", URL, network.wire(), headers=LISTENING, max_bytes=99_999)
+    error = refused(call, "POST", URL, network.settings(), headers=LISTENING, max_bytes=99_999)
     assert error.reason == "fetch.too_large"
 
 
@@ -403,7 +409,7 @@ def test_events_arrive_one_by_one(network: Network, peer: Host) -> None:
     peer.answers = Takeover(speak)
     seen: list[str] = []
     with (
-        httpx.Client(transport=GuardedTransport(network.wire())) as client,
+        httpx.Client(transport=GuardedTransport(network.settings())) as client,
         client.stream("GET", URL, headers=LISTENING) as response,
     ):
         for line in response.iter_lines():
@@ -425,14 +431,14 @@ def test_limits_are_in_order() -> None:
 def test_the_clients_own_time_limit(call: Call, network: Network, peer: Host) -> None:
     """A shorter one holds too."""
     peer.answers = Takeover(lambda connection: connection.recv(1))
-    error = refused(call, "GET", URL, network.wire(), timeout=0.1)
+    error = refused(call, "GET", URL, network.settings(), timeout=0.1)
     assert isinstance(error, GuardTimedOut)
 
 
 @pytest.mark.parametrize("call", CALLERS)
 def test_a_request_that_is_no_http(call: Call, network: Network, peer: Host) -> None:
     """What a client gets wrong is said to be its own, and nobody is sent it."""
-    error = refused(call, "GET", URL, network.wire(), headers={"X-A": "a\nb"})
+    error = refused(call, "GET", URL, network.settings(), headers={"X-A": "a\nb"})
     assert (error.reason, "the request to" in str(error)) == ("fetch.failed", True)
     assert error.request.url == URL
     assert peer.requests == []
@@ -444,7 +450,7 @@ def test_a_careless_context() -> None:
     context.check_hostname = False
     for kind in (GuardedTransport, AsyncGuardedTransport):
         with pytest.raises(FetchFailed, match=r"fetch\.tls"):
-            kind(replace(DEFAULT_WIRE, ssl_context=context))
+            kind(replace(DEFAULT_SETTINGS, ssl_context=context))
 
 
 @pytest.mark.parametrize("call", CALLERS)
@@ -452,7 +458,7 @@ def test_servers_of_this_machine(call: Call) -> None:
     """Only by leave, and then over plain http too."""
     with serving(http()) as served:
         assert call("GET", served.url(), LOCAL).content == CARD
-        assert refused(call, "GET", served.url(), Wire()).reason == "fetch.url"
+        assert refused(call, "GET", served.url(), FetchSettings()).reason == "fetch.url"
     assert len(served.requests) == 1
 
 
@@ -460,7 +466,7 @@ def test_one_client_for_many_threads(network: Network, peer: Host) -> None:
     """Each gets its own answer."""
     peer.answers = lambda request: http(request.target.encode())
     with (
-        httpx.Client(transport=GuardedTransport(network.wire()), timeout=PATIENCE) as client,
+        httpx.Client(transport=GuardedTransport(network.settings()), timeout=PATIENCE) as client,
         ThreadPoolExecutor(20) as threads,
     ):
         urls = [f"https://agent.example/{number}" for number in range(60)]
@@ -483,7 +489,7 @@ def test_many_tasks_at_once(network: Network, peer: Host) -> None:
         bodies[number] = (await client.get(f"https://agent.example/{number}")).text
 
     async def all_of_them() -> None:
-        transport = AsyncGuardedTransport(network.wire())
+        transport = AsyncGuardedTransport(network.settings())
         async with (
             httpx.AsyncClient(transport=transport, timeout=PATIENCE) as client,
             anyio.create_task_group() as tasks,
@@ -514,7 +520,7 @@ def test_a_cancelled_task_closes_its_connection(network: Network, peer: Host) ->
         gone.set()
 
     async def ask() -> None:
-        transport = AsyncGuardedTransport(network.wire())
+        transport = AsyncGuardedTransport(network.settings())
         async with httpx.AsyncClient(transport=transport, timeout=None) as client:
             await client.get(URL)
 
@@ -533,7 +539,7 @@ def test_a_cancelled_task_does_not_wait_for_a_name(network: Network) -> None:
         return []
 
     async def ask() -> None:
-        transport = AsyncGuardedTransport(replace(network.wire(), resolver=slow))
+        transport = AsyncGuardedTransport(replace(network.settings(), resolver=slow))
         async with httpx.AsyncClient(transport=transport, timeout=None) as client:
             await client.get(URL)
 
@@ -565,7 +571,7 @@ def test_a_cancelled_handshake_closes_its_connection(network: Network, peer: Hos
         return ours
 
     async def ask() -> None:
-        transport = AsyncGuardedTransport(replace(network.wire(), dial=silent))
+        transport = AsyncGuardedTransport(replace(network.settings(), dial=silent))
         async with httpx.AsyncClient(transport=transport, timeout=None) as client:
             await client.get(URL)
 
@@ -587,7 +593,7 @@ def test_an_answer_that_is_not_read(call: Call, network: Network, peer: Host) ->
     peer.answers = Takeover(speak)
     if call is called:
         with (
-            httpx.Client(transport=GuardedTransport(network.wire())) as client,
+            httpx.Client(transport=GuardedTransport(network.settings())) as client,
             client.stream("GET", URL) as response,
         ):
             assert next(response.iter_bytes(9)) == b" " * 9
@@ -597,7 +603,7 @@ def test_an_answer_that_is_not_read(call: Call, network: Network, peer: Host) ->
 
 
 async def _peek(network: Network) -> None:
-    transport = AsyncGuardedTransport(network.wire())
+    transport = AsyncGuardedTransport(network.settings())
     async with (
         httpx.AsyncClient(transport=transport) as client,
         client.stream("GET", URL) as response,
@@ -616,9 +622,9 @@ def test_a_slow_resolver(call: Call) -> None:
         never.wait(PATIENCE)
         return []
 
-    wire = Wire(FetchPolicy(connect_timeout=SOON), resolver=slow)
+    settings = FetchSettings(connect_timeout=SOON, resolver=slow)
     try:
-        assert refused(call, "GET", URL, wire).reason == "fetch.timeout"
+        assert refused(call, "GET", URL, settings).reason == "fetch.timeout"
     finally:
         never.set()
 
@@ -626,5 +632,5 @@ def test_a_slow_resolver(call: Call) -> None:
 def test_an_upload_without_an_end(network: Network, peer: Host) -> None:
     """The deadline holds for what is sent as well."""
     endless = itertools.repeat(b"x" * 65536)
-    error = refused(called, "POST", URL, network.wire(), content=endless, total_timeout=SOON)
+    error = refused(called, "POST", URL, network.settings(), content=endless, total_timeout=SOON)
     assert error.reason == "fetch.timeout"

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
-from askers import ASKERS, SOON, Ask, Refused, answer_or_refusal
 from authorities import Authority
 from peers import CARD, LOCAL, PATIENCE, Answer, Names, chunks, http, read_head, serving, speaking
+from ways_to_ask import ASKERS, SOON, Ask, Refused, answer_or_refusal
 
 from cardsign.reasons import REASONS
 
@@ -217,16 +217,16 @@ def test_certificates(
     ask: Ask, name: str, made: dict[str, object], words: str, authority: Authority
 ) -> None:
     """One that does not fit ends it before anything is asked; one that does is connected."""
-    wire = replace(LOCAL, resolver=Names(["127.0.0.1"]), ssl_context=authority.client())
+    settings = replace(LOCAL, resolver=Names(["127.0.0.1"]), ssl_context=authority.client())
     with serving(http(), authority.server(name, **made)) as peer:
-        refused = answer_or_refusal(ask, peer.url(scheme="https", host="agent.example"), wire)
+        refused = answer_or_refusal(ask, peer.url(scheme="https", host="agent.example"), settings)
     assert isinstance(refused, Refused)
     assert (refused.code, words in refused.words) == ("fetch.tls", True)
     assert peer.requests == []
 
     with serving(http(), authority.server("agent.example")) as peer:
         url = peer.url(scheme="https", host="agent.example")
-        assert answer_or_refusal(ask, url, wire) == CARD
+        assert answer_or_refusal(ask, url, settings) == CARD
     assert peer.server_names == ["agent.example"]
 
 
@@ -256,9 +256,9 @@ HANDSHAKES: dict[str, tuple[set[str], Callable[[socket.socket], None]]] = {
 @pytest.mark.parametrize(("codes", "speak"), HANDSHAKES.values(), ids=HANDSHAKES)
 def test_handshakes(ask: Ask, codes: set[str], speak: Callable[[socket.socket], None]) -> None:
     """A handshake that does not come about is refused, in time."""
-    wire = replace(LOCAL, policy=replace(LOCAL.policy, connect_timeout=SOON))
+    settings = replace(LOCAL, connect_timeout=SOON)
     with speaking(speak) as port:
-        refused = answer_or_refusal(ask, f"https://127.0.0.1:{port}/", wire)
+        refused = answer_or_refusal(ask, f"https://127.0.0.1:{port}/", settings)
     assert isinstance(refused, Refused)
     assert refused.code in codes
     assert SAID not in refused.words
@@ -267,11 +267,11 @@ def test_handshakes(ask: Ask, codes: set[str], speak: Callable[[socket.socket], 
 @pytest.mark.parametrize("ask", ASKERS.values(), ids=ASKERS)
 def test_a_dribble_within_tls(ask: Ask, authority: Authority) -> None:
     """The deadline holds within TLS as well, and an honest body arrives."""
-    wire = replace(LOCAL, ssl_context=authority.client())
+    settings = replace(LOCAL, ssl_context=authority.client())
     endless = paced(head(content_length="9999"), itertools.repeat(b" "))
     with serving(endless, authority.server("127.0.0.1")) as peer:
-        refused = answer_or_refusal(ask, peer.url(scheme="https"), wire, seconds=SOON)
+        refused = answer_or_refusal(ask, peer.url(scheme="https"), settings, seconds=SOON)
     assert isinstance(refused, Refused)
     assert refused.code == "fetch.timeout"
     with serving(http(FULL), authority.server("127.0.0.1")) as peer:
-        assert answer_or_refusal(ask, peer.url(scheme="https"), wire) == FULL
+        assert answer_or_refusal(ask, peer.url(scheme="https"), settings) == FULL

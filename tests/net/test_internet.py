@@ -19,7 +19,9 @@ def test_what_was_asked_is_written_down(authority: Authority) -> None:
     peer = network.host("agent.example", {"/card.json": http()})
     other = network.host("other.example", http())
 
-    assert fetch_document("https://agent.example/card.json", network.wire()).untrusted_body == CARD
+    assert (
+        fetch_document("https://agent.example/card.json", network.settings()).untrusted_body == CARD
+    )
 
     assert network.names == ["agent.example"]
     assert network.dialled == ["agent.example:443"]
@@ -42,7 +44,7 @@ def test_unknown_paths_hosts_and_addresses(authority: Authority) -> None:
         ("https://moved.example/", "fetch.failed"),
     ):
         with pytest.raises(FetchFailed) as refused:
-            fetch_document(url, network.wire())
+            fetch_document(url, network.settings())
         assert refused.value.code == code
     assert network.names == ["agent.example", "nobody.example", "moved.example"]
     assert network.dialled == ["agent.example:443", "93.185.1.1:443"]
@@ -60,10 +62,10 @@ def test_answers_made_on_the_way(authority: Authority) -> None:
 
     network.host("agent.example", {"/echo": echo, "/speak": Takeover(speak)})
     assert (
-        fetch_document("https://agent.example/echo", network.wire()).untrusted_body
+        fetch_document("https://agent.example/echo", network.settings()).untrusted_body
         == b"agent.example"
     )
-    assert fetch_document("https://agent.example/speak", network.wire()).untrusted_body == b"{}"
+    assert fetch_document("https://agent.example/speak", network.settings()).untrusted_body == b"{}"
 
 
 def test_a_relayed_server(authority: Authority) -> None:
@@ -72,7 +74,8 @@ def test_a_relayed_server(authority: Authority) -> None:
     with serving(http()) as plain:
         network.relay("agent.example", plain.port)
         assert (
-            fetch_document("https://agent.example/card.json", network.wire()).untrusted_body == CARD
+            fetch_document("https://agent.example/card.json", network.settings()).untrusted_body
+            == CARD
         )
     assert network.told(b"GET /card.json HTTP/1.1") == {"agent.example"}
     assert plain.requests[0].startswith(b"GET /card.json")

@@ -86,7 +86,7 @@ def blank(anchor: Anchor, **changes: Any) -> IssuerState:
 
 
 def brought(anchor: Anchor, ask: Answers, *, contact: str = HOME, **changes: Any) -> Refreshed:
-    """What comes home from one errand."""
+    """What comes home from one destination."""
     known = blank(anchor, **changes)
     return gather(enrolled(anchor), LIMITS, known, ask, contact=contact, now=NOW)
 
@@ -284,7 +284,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
             waiting.release()
             return super().result(timeout)
 
-    monkeypatch.setattr("cardsign.net.asker.Future", Watched)
+    monkeypatch.setattr("cardsign.net.fetcher.Future", Watched)
     return waiting
 
 

@@ -23,14 +23,13 @@ from peers import LOCAL, http, read_head, speaking
 from cardsign.errors import FetchFailed
 from cardsign.jose import JwkSet
 from cardsign.net import (
-    Asker,
     AsyncGuardedTransport,
     Discoverer,
-    FetchPolicy,
+    DocumentFetcher,
+    FetchSettings,
     GuardedTransport,
     GuardRefused,
     IPAddress,
-    Wire,
     check_address,
     tcp_dial,
 )
@@ -64,17 +63,20 @@ def issuer(name: str = "tides", origin: str = INSIDE, **how: Any) -> Enrolment:
     return Enrolment(name, places=(parse_place(origin),), **how)
 
 
-def discoverer(wire: Wire, *issuers: Enrolment) -> Discoverer:
+def discoverer(settings: FetchSettings, *issuers: Enrolment) -> Discoverer:
     return Discoverer(
-        Policy(issuers), TransientStates(), asker=Asker(wire, now=lambda: NOW), now=lambda: NOW
+        Policy(issuers),
+        TransientStates(),
+        fetcher=DocumentFetcher(settings, now=lambda: NOW),
+        now=lambda: NOW,
     )
 
 
 def verdict(
-    wire: Wire, *issuers: Enrolment, url: str = INSIDE, **how: Any
+    settings: FetchSettings, *issuers: Enrolment, url: str = INSIDE, **how: Any
 ) -> tuple[str, list[str]]:
     """Verdict and codes of what is at a URL."""
-    report = discoverer(wire, *issuers).examine(url, **how)
+    report = discoverer(settings, *issuers).examine(url, **how)
     return report.verdict, codes(report)
 
 
@@ -104,9 +106,9 @@ def office(network: Network) -> Network:
 
 def test_an_enrolled_peer_is_reached_where_the_operator_says(office: Network) -> None:
     """Without that line it is not even dialled; the hint names the line."""
-    assert verdict(office.wire(), issuer(networks=(OFFICE,)))[0] == "trusted"
+    assert verdict(office.settings(), issuer(networks=(OFFICE,)))[0] == "trusted"
     office.forget()
-    report = discoverer(office.wire(), issuer()).examine(INSIDE)
+    report = discoverer(office.settings(), issuer()).examine(INSIDE)
     assert codes(report) == ["fetch.forbidden_address"]
     assert "networks = " in (report.reasons[0].hint or "")
     assert office.dialled == []
@@ -131,7 +133,7 @@ def test_only_the_network_that_is_named(
     """Of all addresses of the name, each is checked, whatever the resolver says."""
     move(network, "tides.example", addresses[0], {CARD_PATH: http(CARD)})
     network.resolves("tides.example", addresses)
-    verdict_, found = verdict(network.wire(), issuer(networks=(OFFICE,)))
+    verdict_, found = verdict(network.settings(), issuer(networks=(OFFICE,)))
     assert (verdict_, bool(network.dialled)) == (
         ("trusted", True) if asked else ("indeterminate", False)
     )
@@ -147,14 +149,14 @@ def test_real_sockets(authority: Authority) -> None:
             read_head(secured)
             secured.sendall(http(sign(card, key("card"))))
 
-    wire = replace(LOCAL, policy=FetchPolicy(), ssl_context=authority.client())
+    settings = replace(LOCAL, insecure_loopback_http=False, ssl_context=authority.client())
     with speaking(speak) as port:
         origin = f"https://localhost:{port}"
         interface = {**PUBLIC["supportedInterfaces"][0], "url": origin}
         card = {**PUBLIC, "supportedInterfaces": [interface]}
         here = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
-        assert verdict(wire, issuer(origin=origin, networks=here), url=origin)[0] == "trusted"
-        assert verdict(wire, issuer(origin=origin), url=origin) == (
+        assert verdict(settings, issuer(origin=origin, networks=here), url=origin)[0] == "trusted"
+        assert verdict(settings, issuer(origin=origin), url=origin) == (
             "indeterminate",
             ["fetch.forbidden_address"],
         )
@@ -168,11 +170,11 @@ def test_another_issuer_has_no_such_leave(office: Network) -> None:
     office.resolves("other.example", ["10.1.2.3"])
     inside = issuer(networks=(OFFICE,))
     other = issuer("other", "https://other.example")
-    assert verdict(office.wire(), inside, other, url="https://other.example") == (
+    assert verdict(office.settings(), inside, other, url="https://other.example") == (
         "indeterminate",
         ["fetch.forbidden_address"],
     )
-    both = discoverer(office.wire(), inside, other)
+    both = discoverer(office.settings(), inside, other)
     assert both.examine(INSIDE).verdict == "trusted"
     office.forget()
     report = both.examine(INSIDE, expect=Issuer("other"))
@@ -183,7 +185,7 @@ def test_a_url_that_nobody_enrolled(office: Network) -> None:
     """The leave is for the issuer's origins, whoever is named; a subject adds none."""
     inside = issuer(networks=(OFFICE,))
     for how in ({}, {"expect": Issuer("tides")}):
-        assert verdict(office.wire(), inside, url=f"{VAULT}/secret", **how) == (
+        assert verdict(office.settings(), inside, url=f"{VAULT}/secret", **how) == (
             "indeterminate",
             ["fetch.forbidden_address"],
         )
@@ -195,7 +197,7 @@ def test_a_redirect_leads_nowhere(office: Network) -> None:
     for location in (f"{VAULT}/secret", f"{INSIDE}/secret", "//10.1.9.9/secret"):
         office.hosts["tides.example"].answers = http(b"", status="302 There", location=location)
         office.forget()
-        assert verdict(office.wire(), issuer(networks=(OFFICE,)))[1] == ["fetch.status"]
+        assert verdict(office.settings(), issuer(networks=(OFFICE,)))[1] == ["fetch.status"]
         assert office.dialled == ["tides.example:443"]
 
 
@@ -205,7 +207,7 @@ def test_a_card_cannot_name_a_private_endpoint(office: Network) -> None:
         card = sign(put(PUBLIC, "/supportedInterfaces/0/url", url), key("card"))
         office.hosts["tides.example"].answers = {CARD_PATH: http(card)}
         office.forget()
-        found = verdict(office.wire(), issuer(networks=(OFFICE,)))
+        found = verdict(office.settings(), issuer(networks=(OFFICE,)))
         assert found[0] == "untrusted"
         assert "card.origin_mismatch" in found[1]
         assert set(office.dialled) == {"tides.example:443"}
@@ -215,12 +217,12 @@ def test_a_public_card_cannot_name_a_private_peer(office: Network) -> None:
     """A public issuer, whom the policy lets stand anywhere, is not called inside by its card."""
     public = Enrolment("public", KEYS, None, freshness="waived")
     inside = issuer(networks=(OFFICE,))
-    transport = GuardedTransport(office.wire().for_issuer(public))
+    transport = GuardedTransport(office.settings().for_issuer(public))
     with httpx.Client(transport=transport) as client, pytest.raises(GuardRefused) as caught:
         client.get(f"{INSIDE}/a2a")
     assert caught.value.reason == "fetch.forbidden_address"
     assert office.dialled == []
-    with httpx.Client(transport=GuardedTransport(office.wire().for_issuer(inside))) as client:
+    with httpx.Client(transport=GuardedTransport(office.settings().for_issuer(inside))) as client:
         assert client.get(f"{INSIDE}{CARD_PATH}").status_code == 200
         with pytest.raises(GuardRefused):
             client.get(f"{VAULT}/secret")
@@ -231,7 +233,7 @@ def test_a_statement_cannot_send_us_inside(office: Network) -> None:
     """An issuer whose statements name other origins is asked at its own alone."""
     first = keyset("ann", "bob", origins=[INSIDE, VAULT])
     anchor = KeysetAnchor(KeysetId(1, 1, read_keyset(first).digest))
-    verdict(office.wire(), issuer(anchor=anchor, freshness="required", networks=(OFFICE,)))
+    verdict(office.settings(), issuer(anchor=anchor, freshness="required", networks=(OFFICE,)))
     assert set(office.dialled) == {"tides.example:443"}
 
 
@@ -240,18 +242,18 @@ def test_the_jwks_url_is_the_operators_too(office: Network) -> None:
     jwks = http(JwkSet.of([key("card").public]).to_bytes())
     office.hosts["vault.example"].answers = {JWKS_PATH: jwks}
     keyed = issuer(anchor=JwksAnchor(VAULT + JWKS_PATH), networks=(OFFICE,))
-    assert verdict(office.wire(), keyed)[0] == "trusted"
+    assert verdict(office.settings(), keyed)[0] == "trusted"
     assert office.dialled == ["tides.example:443", "vault.example:443"]
     bare = issuer(anchor=JwksAnchor(VAULT + JWKS_PATH))
-    assert verdict(office.wire(), bare)[0] == "indeterminate"
+    assert verdict(office.settings(), bare)[0] == "indeterminate"
 
 
 def test_plain_http_stays_on_this_machine(office: Network) -> None:
     """Neither a network nor a proxy of the policy carries it."""
-    wire = replace(office.wire(), policy=FetchPolicy(insecure_loopback_http=True))
+    settings = replace(office.settings(), insecure_loopback_http=True)
     for how in ({"networks": (OFFICE,)}, {"proxy": parse_origin("http://10.1.0.1:3128")}):
         plain = issuer(origin="http://tides.example", **how)
-        assert verdict(wire, plain, url="http://tides.example") == (
+        assert verdict(settings, plain, url="http://tides.example") == (
             "indeterminate",
             ["fetch.forbidden_address"],
         )
@@ -309,7 +311,7 @@ def proxy(office: Network) -> Iterator[Proxy]:
         yield one
 
 
-def outside(network: Network) -> Wire:
+def outside(network: Network) -> FetchSettings:
     """A machine that cannot resolve the office's names, and reaches the proxy by real sockets."""
 
     def resolve(host: str) -> list[IPAddress]:
@@ -319,7 +321,7 @@ def outside(network: Network) -> Wire:
         assert address.is_loopback, f"{address} was dialled directly"
         return tcp_dial(address, port, timeout)
 
-    return replace(network.wire(), resolver=resolve, dial=dial)
+    return replace(network.settings(), resolver=resolve, dial=dial)
 
 
 def test_an_enrolled_peer_is_reached_by_the_proxy(office: Network, proxy: Proxy) -> None:
@@ -332,14 +334,14 @@ def test_an_enrolled_peer_is_reached_by_the_proxy(office: Network, proxy: Proxy)
 
 def test_clients_go_by_the_proxy(office: Network, proxy: Proxy) -> None:
     """Of httpx, with and without an event loop; a secret header is for the peer alone."""
-    wire = outside(office).for_issuer(issuer(proxy=proxy.origin))
+    settings = outside(office).for_issuer(issuer(proxy=proxy.origin))
     secret = {"Authorization": "Bearer tok-5a1d"}
     url = f"{INSIDE}{CARD_PATH}"
-    with httpx.Client(transport=GuardedTransport(wire)) as client:
+    with httpx.Client(transport=GuardedTransport(settings)) as client:
         assert client.get(url, headers=secret).content == CARD
 
     async def get() -> bytes:
-        async with httpx.AsyncClient(transport=AsyncGuardedTransport(wire)) as asynchronous:
+        async with httpx.AsyncClient(transport=AsyncGuardedTransport(settings)) as asynchronous:
             return (await asynchronous.get(url, headers=secret)).content
 
     assert asyncio.run(get()) == CARD
@@ -358,7 +360,7 @@ def test_others_do_not_go_by_the_proxy(network: Network, proxy: Proxy) -> None:
         ("https://public.example", {"expect": Issuer("tides")}),
         (f"{VAULT}/secret", {"expect": Issuer("tides")}),
     ):
-        verdict(network.wire(), inside, public, url=url, **how)
+        verdict(network.settings(), inside, public, url=url, **how)
     assert proxy.asked == []
     assert set(network.dialled) == {"public.example:443"}
 
@@ -373,8 +375,8 @@ def test_a_variable_is_no_leave(
             monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
         monkeypatch.setenv("no_proxy", "tides.example")
         assert verdict(outside(office), issuer(proxy=proxy.origin))[0] == "trusted"
-        assert verdict(office.wire(), issuer(networks=(OFFICE,)))[0] == "trusted"
-        assert verdict(office.wire(), issuer())[1] == ["fetch.forbidden_address"]
+        assert verdict(office.settings(), issuer(networks=(OFFICE,)))[0] == "trusted"
+        assert verdict(office.settings(), issuer())[1] == ["fetch.forbidden_address"]
         assert tried == []
 
 
@@ -426,8 +428,8 @@ def test_a_silent_proxy(office: Network) -> None:
     done = threading.Event()
     with speaking(lambda connection: done.wait(60)) as port:
         silent = parse_origin(f"http://127.0.0.1:{port}")
-        wire = replace(outside(office), policy=FetchPolicy(connect_timeout=0.3, total_timeout=0.3))
-        found = verdict(wire, issuer(proxy=silent))
+        settings = replace(outside(office), connect_timeout=0.3, total_timeout=0.3)
+        found = verdict(settings, issuer(proxy=silent))
         done.set()
     assert found == ("indeterminate", ["fetch.timeout"])
 
@@ -444,9 +446,9 @@ def test_a_proxy_over_tls(office: Network, authority: Authority) -> None:
 
     with speaking(speak) as port:
         by = parse_origin(f"https://localhost:{port}")
-        wire = replace(outside(office), resolver=lambda host: [ip_address("127.0.0.1")])
-        assert verdict(wire, issuer(proxy=by))[1] == ["fetch.failed"]
+        settings = replace(outside(office), resolver=lambda host: [ip_address("127.0.0.1")])
+        assert verdict(settings, issuer(proxy=by))[1] == ["fetch.failed"]
         assert asked[0].startswith(b"CONNECT tides.example:443 ")
-        stranger = replace(wire, ssl_context=ssl.create_default_context())
+        stranger = replace(settings, ssl_context=ssl.create_default_context())
         assert verdict(stranger, issuer(proxy=by))[1] == ["fetch.tls"]
     assert len(asked) == 1

@@ -138,7 +138,7 @@ def over_the_border(trees: Trees) -> list[str]:
     ]
 
 
-#: Where one broad handler stands: :meth:`cardsign.net.discovery.Discoverer.meet`.
+#: Where one broad handler stands: :meth:`cardsign.net.discovery.Discoverer.look_up`.
 BOUNDARIES = ("cardsign.batch", "cardsign.net.discovery")
 
 

@@ -282,17 +282,17 @@ def look(
     Needed if you do not publish with cardsign publish, or deploy long after it: the waits of a
     key rotation then begin with what was seen.
     """
-    from cardsign.net.fetch import FetchPolicy, Wire, fetch_document
+    from cardsign.net.fetch import FetchSettings, fetch_document
 
-    wire = Wire(FetchPolicy(insecure_loopback_http=insecure_loopback_http))
+    settings = FetchSettings(insecure_loopback_http=insecure_loopback_http)
     for option, url in (("--jwks", jwks_url), ("CARD_URL", card_url)):
         try:
-            wire.target(url)
+            settings.target(url)
         except FetchFailed as exc:
             raise UsageFault("usage.invalid", f"{option}: {exc.message}", path=url) from exc
     store = keystore.open()
-    untrusted_jwks = fetch_document(jwks_url, wire).untrusted_body
-    untrusted_card = fetch_document(card_url, wire).untrusted_body
+    untrusted_jwks = fetch_document(jwks_url, settings).untrusted_body
+    untrusted_card = fetch_document(card_url, settings).untrusted_body
     jwks, now = JwkSet.from_bytes(untrusted_jwks), datetime.now(UTC)
     ours = [key.public for key in store.state.keys]
     seen = Publication(

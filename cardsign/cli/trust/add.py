@@ -14,7 +14,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import json_option, option_group
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
-from cardsign.cli.inquiry import is_url, loopback_option, make_asker
+from cardsign.cli.inquiry import is_url, loopback_option, make_fetcher
 from cardsign.cli.policy import TrustOptions, accept_option, edit_options
 from cardsign.cli.talk import ask_first, print_json, safe, say
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
@@ -96,9 +96,9 @@ class AnchorOptions:
             with of_the_user("--jwks-url"):
                 return propose_jwks_url(self.jwks_url)
         if url is not None and not self.tofu:
-            asker = make_asker(lambda: now, self.insecure_loopback_http)
+            fetcher = make_fetcher(lambda: now, self.insecure_loopback_http)
             return propose_published(
-                url.origin, asker.ask, limits=limits, roots=self.roots, now=now
+                url.origin, fetcher.fetch, limits=limits, roots=self.roots, now=now
             )
         return propose_first_contact()
 

@@ -12,7 +12,13 @@ import pytest
 from peers import PATIENCE
 
 from cardsign.errors import FetchFailed
-from cardsign.net import AsyncGuardedTransport, GuardedTransport, GuardRefused, Wire, fetch_document
+from cardsign.net import (
+    AsyncGuardedTransport,
+    FetchSettings,
+    GuardedTransport,
+    GuardRefused,
+    fetch_document,
+)
 
 #: Seconds for askers who meet somebody who never comes to an end.
 SOON = 0.3
@@ -26,20 +32,20 @@ class Refused:
     words: str
 
 
-def by_fetch(url: str, wire: Wire, seconds: float, max_bytes: int) -> bytes:
-    policy = replace(wire.policy, total_timeout=seconds, max_bytes=max_bytes)
-    return fetch_document(url, replace(wire, policy=policy)).untrusted_body
+def by_fetch(url: str, settings: FetchSettings, seconds: float, max_bytes: int) -> bytes:
+    limited = replace(settings, total_timeout=seconds, max_bytes=max_bytes)
+    return fetch_document(url, limited).untrusted_body
 
 
-def by_client(url: str, wire: Wire, seconds: float, max_bytes: int) -> bytes:
-    return called("GET", url, wire, total_timeout=seconds, max_bytes=max_bytes).content
+def by_client(url: str, settings: FetchSettings, seconds: float, max_bytes: int) -> bytes:
+    return called("GET", url, settings, total_timeout=seconds, max_bytes=max_bytes).content
 
 
-def by_async_client(url: str, wire: Wire, seconds: float, max_bytes: int) -> bytes:
-    return acalled("GET", url, wire, total_timeout=seconds, max_bytes=max_bytes).content
+def by_async_client(url: str, settings: FetchSettings, seconds: float, max_bytes: int) -> bytes:
+    return acalled("GET", url, settings, total_timeout=seconds, max_bytes=max_bytes).content
 
 
-Ask = Callable[[str, Wire, float, int], bytes]
+Ask = Callable[[str, FetchSettings, float, int], bytes]
 ASKERS: dict[str, Ask] = {
     "fetch": by_fetch,
     "an httpx client": by_client,
@@ -48,11 +54,16 @@ ASKERS: dict[str, Ask] = {
 
 
 def answer_or_refusal(
-    ask: Ask, url: str, wire: Wire, *, seconds: float = PATIENCE, max_bytes: int = 2**18
+    ask: Ask,
+    url: str,
+    settings: FetchSettings,
+    *,
+    seconds: float = PATIENCE,
+    max_bytes: int = 2**18,
 ) -> bytes | Refused:
     """What came of it; any error but our own ones ends the test."""
     try:
-        return ask(url, wire, seconds, max_bytes)
+        return ask(url, settings, seconds, max_bytes)
     except FetchFailed as failure:
         return Refused(failure.code, f"{failure} {failure.hint}")
     except GuardRefused as refused:
@@ -68,20 +79,20 @@ def _checked(refused: GuardRefused) -> Refused:
     return Refused(cause.code, f"{refused} {cause.hint}")
 
 
-def called(method: str, url: str, wire: Wire, **options: Any) -> httpx.Response:
+def called(method: str, url: str, settings: FetchSettings, **options: Any) -> httpx.Response:
     """One call by a client who follows redirects and believes the environment."""
     request, guard = _split(options)
-    transport = GuardedTransport(wire, **guard)
+    transport = GuardedTransport(settings, **guard)
     with httpx.Client(transport=transport, follow_redirects=True, timeout=None) as client:
         return client.request(method, url, **request)
 
 
-def acalled(method: str, url: str, wire: Wire, **options: Any) -> httpx.Response:
+def acalled(method: str, url: str, settings: FetchSettings, **options: Any) -> httpx.Response:
     """The same in an event loop."""
     request, guard = _split(options)
 
     async def call() -> httpx.Response:
-        transport = AsyncGuardedTransport(wire, **guard)
+        transport = AsyncGuardedTransport(settings, **guard)
         async with httpx.AsyncClient(
             transport=transport, follow_redirects=True, timeout=None
         ) as client:

@@ -1,9 +1,8 @@
-"""Asking for documents that are asked for often, by many threads: once for all of them.
+"""Fetching documents that many threads want again and again.
 
-An :class:`Asker` keeps what it was given for as long as HTTP and its own ceiling allow, asks
-afterwards whether it has changed, and asks out of turn only once in a while, so that no stranger
-who shows us unknown keys can make us hammer an issuer. What could not be had never takes the
-place of what could.
+A :class:`DocumentFetcher` keeps an answer for as long as HTTP and its own ceiling allow, and then
+asks whether it has changed. It asks out of turn only once in a while, so that nobody who shows us
+unknown keys can make us flood an issuer. A failure never replaces a good answer.
 """
 
 from __future__ import annotations
@@ -27,7 +26,13 @@ from cardsign.net.cache import (
     stored,
     validators,
 )
-from cardsign.net.fetch import DEFAULT_WIRE, Absent, PrivateAccess, Wire, fetch_document
+from cardsign.net.fetch import (
+    DEFAULT_SETTINGS,
+    Absent,
+    FetchSettings,
+    PrivateAccess,
+    fetch_document,
+)
 from cardsign.net.transport import Clock
 from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, Url
@@ -108,27 +113,27 @@ class SingleFlight(Generic[_Key, _Value]):
         return result
 
 
-class Asker:
-    """Asks strangers for documents, for any number of threads. Raises nothing of its own.
+class DocumentFetcher:
+    """Fetches documents for any number of threads. Its methods raise nothing of their own.
 
     Args:
-        wire: How they are reached; `policy.max_bytes` is the limit for cards.
+        settings: How they are reached; `max_bytes` is the limit for cards.
         cache: Where good answers are kept; a new one if None.
-        now: The time, aware; for caching only, deadlines run on the wire's own clock.
+        now: The time, aware; for caching only, deadlines run on the settings's own clock.
         ceiling: Seconds for which an answer is used without asking, whatever HTTP says.
         cooldown: Seconds between two requests out of turn for one URL.
     """
 
     def __init__(
         self,
-        wire: Wire = DEFAULT_WIRE,
+        settings: FetchSettings = DEFAULT_SETTINGS,
         *,
         cache: AnswerCache | None = None,
         now: Callable[[], datetime],
         ceiling: int = REFRESH_INTERVAL,
         cooldown: float = COOLDOWN,
     ) -> None:
-        self._given_wire = wire
+        self._given = settings
         self._cache = AnswerCache() if cache is None else cache
         self._now = now
         self._ceiling = ceiling
@@ -137,17 +142,17 @@ class Asker:
 
     @property
     def clock(self) -> Clock:
-        """The monotonic clock of the wire."""
-        return self._given_wire.clock
+        """The monotonic clock of the settings."""
+        return self._given.clock
 
     def is_cooling(self, url: str) -> bool:
         """Whether asking out of turn for this URL would ask nobody; so it is for no URL."""
         try:
-            return self._cooldown.is_cooling(self._given_wire.target(url))
+            return self._cooldown.is_cooling(self._given.target(url))
         except FetchFailed:
             return True
 
-    def ask(
+    def fetch(
         self,
         url: str,
         *,
@@ -165,7 +170,7 @@ class Asker:
             access: What the operator allows for the issuer that is asked.
         """
         try:
-            asked = self._given_wire.target(url)
+            asked = self._given.target(url)
         except FetchFailed as failure:
             return FetchResult(url, "failed", failure=failure)
         key = (asked, access)  # what one issuer may reach is not shown to another
@@ -181,7 +186,7 @@ class Asker:
             lost=_failed(asked, FetchFailed("fetch.failed", f"asking for {url} was interrupted")),
         )
 
-    def ask_card(
+    def fetch_card(
         self,
         url: str,
         *,
@@ -195,15 +200,15 @@ class Asker:
         and only if nothing is there for the legacy one.
 
         Args:
-            url: As for :meth:`ask`.
-            fresh: As for :meth:`ask`.
+            url: As for :meth:`fetch`.
+            fresh: As for :meth:`fetch`.
             legacy: Whether the legacy path may be asked at all.
-            access: As for :meth:`ask`.
+            access: As for :meth:`fetch`.
         """
-        limit = self._given_wire.policy.max_bytes
-        ask = partial(self.ask, max_bytes=limit, fresh=fresh, access=access)
+        limit = self._given.max_bytes
+        ask = partial(self.fetch, max_bytes=limit, fresh=fresh, access=access)
         try:
-            host = self._given_wire.target(url)
+            host = self._given.target(url)
         except FetchFailed as failure:
             return FetchResult(url, "failed", failure=failure)
         if host.path != "/" or host.query:
@@ -214,8 +219,8 @@ class Asker:
         return ask(str(replace(host, path=LEGACY_CARD_PATH)))
 
     @cached_property
-    def _wire(self) -> Wire:
-        return replace(self._given_wire, ssl_context=self._given_wire.trust())
+    def _settings(self) -> FetchSettings:
+        return replace(self._given, ssl_context=self._given.trust())
 
     def _kept(self, key: CacheKey, max_bytes: int) -> FetchResult | None:
         """What may be used without asking."""
@@ -234,7 +239,7 @@ class Asker:
         try:
             fetched = fetch_document(
                 str(url),
-                replace(self._wire.limited(max_bytes), access=access),
+                replace(self._settings, max_bytes=max_bytes, access=access),
                 validators=entry.validators if entry else (),
                 reload=fresh,
             )

@@ -16,7 +16,7 @@ from internet import Host, Network, Request
 from peers import CARD, LOCAL, PATIENCE, http, serving
 
 from cardsign.errors import FetchFailed
-from cardsign.net import MAX_COOLING, AnswerCache, Asker
+from cardsign.net import MAX_COOLING, AnswerCache, DocumentFetcher
 from cardsign.trust import REFRESH_INTERVAL, Fetcher, FetchResult
 
 START = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -54,12 +54,12 @@ def peer(network: Network) -> Host:
 
 
 @pytest.fixture
-def asker(network: Network, clock: Clock) -> Asker:
-    return Asker(network.wire(), now=clock)
+def fetcher(network: Network, clock: Clock) -> DocumentFetcher:
+    return DocumentFetcher(network.settings(), now=clock)
 
 
-def ask(asker: Asker, url: str = URL, *, fresh: bool = False) -> FetchResult:
-    return asker.ask(url, max_bytes=LIMIT, fresh=fresh)
+def ask(fetcher: DocumentFetcher, url: str = URL, *, fresh: bool = False) -> FetchResult:
+    return fetcher.fetch(url, max_bytes=LIMIT, fresh=fresh)
 
 
 def conditions(host: Host) -> list[str | None]:
@@ -74,61 +74,61 @@ def not_modified(**headers: str) -> bytes:
 # --------------------------------------------------------------------- what is kept
 
 
-def test_within_its_time(asker: Asker, peer: Host, clock: Clock) -> None:
+def test_within_its_time(fetcher: DocumentFetcher, peer: Host, clock: Clock) -> None:
     """What is fresh is used without a request, and says for how long."""
-    assert ask(asker) == FetchResult(URL, "found", CARD, max_age=300)
+    assert ask(fetcher) == FetchResult(URL, "found", CARD, max_age=300)
     clock.passes(299)
-    assert ask(asker) == FetchResult(URL, "found", CARD, max_age=1)
+    assert ask(fetcher) == FetchResult(URL, "found", CARD, max_age=1)
     assert len(peer.requests) == 1
     clock.passes(1)
-    ask(asker)
+    ask(fetcher)
     assert len(peer.requests) == 2
 
 
-def test_http_never_lengthens(asker: Asker, peer: Host, clock: Clock) -> None:
+def test_http_never_lengthens(fetcher: DocumentFetcher, peer: Host, clock: Clock) -> None:
     """A year of a content network's is our 300 seconds, and no date makes it more."""
     far = format_datetime(START + timedelta(days=365), usegmt=True)
     peer.answers = http(cache_control="public, max-age=31536000, immutable", expires=far)
-    assert ask(asker).max_age == REFRESH_INTERVAL
+    assert ask(fetcher).max_age == REFRESH_INTERVAL
     clock.passes(REFRESH_INTERVAL)
     peer.answers = http(NEWER)
-    assert ask(asker).untrusted_body == NEWER
+    assert ask(fetcher).untrusted_body == NEWER
 
 
-def test_http_shortens(asker: Asker, peer: Host, clock: Clock) -> None:
+def test_http_shortens(fetcher: DocumentFetcher, peer: Host, clock: Clock) -> None:
     """Five seconds are five seconds, less what the answer has lain elsewhere."""
     peer.answers = http(cache_control="max-age=9", age="4")
-    assert ask(asker).max_age == 5
+    assert ask(fetcher).max_age == 5
     clock.passes(5)
-    ask(asker)
+    ask(fetcher)
     assert len(peer.requests) == 2
 
 
 def test_no_store(network: Network, clock: Clock, peer: Host) -> None:
     """What must not be stored is not, and takes the place of what was."""
     cache = AnswerCache()
-    asker = Asker(network.wire(), cache=cache, now=clock)
-    ask(asker)
+    fetcher = DocumentFetcher(network.settings(), cache=cache, now=clock)
+    ask(fetcher)
     assert len(cache) == 1
     clock.passes(300)
     peer.answers = http(NEWER, cache_control="no-store")
-    assert ask(asker) == FetchResult(URL, "found", NEWER, max_age=0)
+    assert ask(fetcher) == FetchResult(URL, "found", NEWER, max_age=0)
     assert len(cache) == 0
 
 
-def test_the_clock_goes_back(asker: Asker, peer: Host, clock: Clock) -> None:
+def test_the_clock_goes_back(fetcher: DocumentFetcher, peer: Host, clock: Clock) -> None:
     """It makes us ask, not wait."""
-    ask(asker)
+    ask(fetcher)
     clock.passes(-3600)
-    ask(asker)
+    ask(fetcher)
     assert len(peer.requests) == 2
     assert len(peer.requests) == 2
 
 
-def test_a_smaller_limit(asker: Asker, peer: Host) -> None:
+def test_a_smaller_limit(fetcher: DocumentFetcher, peer: Host) -> None:
     """What was kept under a larger limit is not handed out under a smaller one."""
-    ask(asker)
-    answer = asker.ask(URL, max_bytes=len(CARD) - 1)
+    ask(fetcher)
+    answer = fetcher.fetch(URL, max_bytes=len(CARD) - 1)
     assert (answer.outcome, answer.untrusted_body) == ("failed", b"")
     assert answer.failure is not None
     assert answer.failure.code == "fetch.too_large"
@@ -138,16 +138,16 @@ def test_a_smaller_limit(asker: Asker, peer: Host) -> None:
 # ------------------------------------------------------------------- asking again
 
 
-def test_unchanged(asker: Asker, peer: Host, clock: Clock) -> None:
+def test_unchanged(fetcher: DocumentFetcher, peer: Host, clock: Clock) -> None:
     """A 304 keeps the body and begins its time anew."""
-    ask(asker)
+    ask(fetcher)
     clock.passes(300)
     peer.answers = not_modified(cache_control="max-age=60")
-    assert ask(asker) == FetchResult(URL, "found", CARD, max_age=60)
+    assert ask(fetcher) == FetchResult(URL, "found", CARD, max_age=60)
     clock.passes(59)
-    assert ask(asker) == FetchResult(URL, "found", CARD, max_age=1)
+    assert ask(fetcher) == FetchResult(URL, "found", CARD, max_age=1)
     clock.passes(1)
-    ask(asker)
+    ask(fetcher)
     assert conditions(peer) == [None, '"1"', '"1"']
 
 
@@ -173,7 +173,7 @@ def test_unchanged(asker: Asker, peer: Host, clock: Clock) -> None:
     ],
 )
 def test_unchanged_without_a_word_about_time(
-    asker: Asker,
+    fetcher: DocumentFetcher,
     peer: Host,
     clock: Clock,
     first: dict[str, str],
@@ -182,57 +182,59 @@ def test_unchanged_without_a_word_about_time(
 ) -> None:
     """What was said of the body holds as long as the body does (RFC 9111 4.3.4)."""
     peer.answers = http(etag='"1"', **first)
-    ask(asker)
+    ask(fetcher)
     peer.answers = not_modified(etag='"1"', **later)
     for _ in range(2):
         clock.passes(300)
-        assert ask(asker) == FetchResult(URL, "found", CARD, max_age=lasts)
+        assert ask(fetcher) == FetchResult(URL, "found", CARD, max_age=lasts)
     peer.answers = http(status="500 Oh")
     clock.passes(300)
     asked_every_time = "must-revalidate" in first.get("cache_control", "")
-    assert ask(asker).is_stale is not asked_every_time
+    assert ask(fetcher).is_stale is not asked_every_time
 
 
-def test_changed(asker: Asker, peer: Host, clock: Clock) -> None:
+def test_changed(fetcher: DocumentFetcher, peer: Host, clock: Clock) -> None:
     """A new body takes the old one's place, and so does its validator."""
-    ask(asker)
+    ask(fetcher)
     clock.passes(300)
     peer.answers = http(NEWER, etag='"2"')
-    assert ask(asker).untrusted_body == NEWER
+    assert ask(fetcher).untrusted_body == NEWER
     clock.passes(300)
     peer.answers = not_modified()
-    assert ask(asker).untrusted_body == NEWER
+    assert ask(fetcher).untrusted_body == NEWER
     assert conditions(peer) == [None, '"1"', '"2"']
 
 
-def test_validators_belong_to_one_url(asker: Asker, network: Network, peer: Host) -> None:
+def test_validators_belong_to_one_url(
+    fetcher: DocumentFetcher, network: Network, peer: Host
+) -> None:
     """No other URL gets them, neither of the host nor of another."""
     other = network.host("other.example", http())
-    ask(asker)
+    ask(fetcher)
     for url in (URL + "?v=2", "https://agent.example/CARD.json", "https://other.example/card.json"):
-        ask(asker, url)
+        ask(fetcher, url)
     assert conditions(peer) == [None, None, None]
     assert conditions(other) == [None]
 
 
-def test_a_304_about_another_version(asker: Asker, peer: Host, clock: Clock) -> None:
+def test_a_304_about_another_version(fetcher: DocumentFetcher, peer: Host, clock: Clock) -> None:
     """It is a failure, and the next question is without a condition, so that it heals."""
-    ask(asker)
+    ask(fetcher)
     clock.passes(300)
     peer.answers = not_modified(etag='"2"')
-    answer = ask(asker)
+    answer = ask(fetcher)
     assert (answer.outcome, answer.is_stale, answer.untrusted_body) == ("failed", True, CARD)
     assert answer.failure is not None
     assert "another version" in answer.failure.message
     peer.answers = http(NEWER, etag='"2"')
-    assert ask(asker).untrusted_body == NEWER
+    assert ask(fetcher).untrusted_body == NEWER
     assert conditions(peer) == [None, '"1"', None]
 
 
-def test_a_304_that_nobody_asked_for(asker: Asker, peer: Host) -> None:
+def test_a_304_that_nobody_asked_for(fetcher: DocumentFetcher, peer: Host) -> None:
     """Without a condition there is nothing that could be unchanged."""
     peer.answers = not_modified(etag='"1"')
-    answer = ask(asker)
+    answer = ask(fetcher)
     assert (answer.outcome, answer.untrusted_body, answer.is_stale) == ("failed", b"", False)
 
 
@@ -252,62 +254,62 @@ FAILURES: dict[str, tuple[str, bytes]] = {
 
 @pytest.mark.parametrize(("code", "answer"), FAILURES.values(), ids=FAILURES)
 def test_a_failure_evicts_nothing(
-    asker: Asker, peer: Host, clock: Clock, code: str, answer: bytes
+    fetcher: DocumentFetcher, peer: Host, clock: Clock, code: str, answer: bytes
 ) -> None:
     """What was good is still there, called stale, and is found unchanged when all is well."""
-    ask(asker)
+    ask(fetcher)
     clock.passes(300)
     peer.answers = answer
-    failed = ask(asker)
+    failed = ask(fetcher)
     assert (failed.outcome, failed.untrusted_body, failed.is_stale) == ("failed", CARD, True)
     assert failed.max_age is None
     assert failed.failure is not None
     assert failed.failure.code == code
     peer.answers = not_modified()
-    assert ask(asker).untrusted_body == CARD
+    assert ask(fetcher).untrusted_body == CARD
 
 
-def test_a_failure_is_not_kept(asker: Asker, peer: Host) -> None:
+def test_a_failure_is_not_kept(fetcher: DocumentFetcher, peer: Host) -> None:
     """It is no answer for the next one who asks."""
     peer.answers = http(status="500 Oh", cache_control="max-age=300")
-    assert ask(asker).outcome == "failed"
+    assert ask(fetcher).outcome == "failed"
     peer.answers = http()
-    assert ask(asker).outcome == "found"
+    assert ask(fetcher).outcome == "found"
 
 
 @pytest.mark.parametrize("said", ["must-revalidate", "no-cache"])
 def test_stale_answers_that_must_not_be_used(
-    asker: Asker, peer: Host, clock: Clock, said: str
+    fetcher: DocumentFetcher, peer: Host, clock: Clock, said: str
 ) -> None:
     """They are not handed out after a failure, and yet not forgotten."""
     peer.answers = http(etag='"1"', cache_control=said)
-    ask(asker)
+    ask(fetcher)
     clock.passes(300)
     peer.answers = http(status="500 Oh")
-    failed = ask(asker)
+    failed = ask(fetcher)
     assert (failed.outcome, failed.untrusted_body, failed.is_stale) == ("failed", b"", False)
     peer.answers = not_modified()
-    assert ask(asker).untrusted_body == CARD
+    assert ask(fetcher).untrusted_body == CARD
 
 
 @pytest.mark.parametrize("status", ["404 Not Found", "410 Gone"])
-def test_absent(asker: Asker, peer: Host, clock: Clock, status: str) -> None:
+def test_absent(fetcher: DocumentFetcher, peer: Host, clock: Clock, status: str) -> None:
     """Only 404 and 410 say so, and what was there is not forgotten for it."""
-    ask(asker)
+    ask(fetcher)
     clock.passes(300)
     peer.answers = http(status=status, cache_control="max-age=300")
-    absent = ask(asker)
+    absent = ask(fetcher)
     assert (absent.outcome, absent.untrusted_body, absent.is_stale) == ("absent", b"", False)
     assert absent.failure is not None
     assert absent.failure.code == "fetch.status"
     peer.answers = not_modified()
-    assert ask(asker).untrusted_body == CARD
+    assert ask(fetcher).untrusted_body == CARD
     assert conditions(peer) == [None, '"1"', '"1"']
 
 
-def test_what_is_no_url(asker: Asker, network: Network) -> None:
+def test_what_is_no_url(fetcher: DocumentFetcher, network: Network) -> None:
     """It fails as anything else does, and nobody is asked."""
-    answer = ask(asker, "https://agent.example\\@evil.example/")
+    answer = ask(fetcher, "https://agent.example\\@evil.example/")
     assert answer.failure is not None
     assert (answer.outcome, answer.failure.code) == ("failed", "fetch.url")
     assert network.names == []
@@ -316,47 +318,49 @@ def test_what_is_no_url(asker: Asker, network: Network) -> None:
 # ------------------------------------------------------------------- out of turn
 
 
-def test_out_of_turn(asker: Asker, peer: Host, clock: Clock) -> None:
+def test_out_of_turn(fetcher: DocumentFetcher, peer: Host, clock: Clock) -> None:
     """It passes our cache and those on the way, and is still a conditional request."""
-    ask(asker)
+    ask(fetcher)
     peer.answers = http(NEWER, etag='"2"')
-    assert ask(asker).untrusted_body == CARD
-    assert ask(asker, fresh=True).untrusted_body == NEWER
+    assert ask(fetcher).untrusted_body == CARD
+    assert ask(fetcher, fresh=True).untrusted_body == NEWER
     assert conditions(peer) == [None, '"1"']
     assert [request.headers.get("cache-control") for request in peer.requests] == [None, "no-cache"]
 
 
-def test_a_thousand_unknown_kids(asker: Asker, peer: Host, clock: Clock) -> None:
+def test_a_thousand_unknown_kids(fetcher: DocumentFetcher, peer: Host, clock: Clock) -> None:
     """Each of them asks out of turn, and one does within a cooldown; then one more."""
-    ask(asker)
+    ask(fetcher)
     for _ in range(2):
-        answers = [ask(asker, fresh=True) for _ in range(1000)]
+        answers = [ask(fetcher, fresh=True) for _ in range(1000)]
         assert all(answer.untrusted_body == CARD for answer in answers)
         clock.passes(60)
     assert len(peer.requests) == 3
 
 
-def test_a_cooldown_after_a_failure(asker: Asker, peer: Host) -> None:
+def test_a_cooldown_after_a_failure(fetcher: DocumentFetcher, peer: Host) -> None:
     """Who does not answer is not asked all the more."""
-    ask(asker)
+    ask(fetcher)
     peer.answers = http(status="500 Oh")
-    outcomes = [ask(asker, fresh=True).outcome for _ in range(9)]
+    outcomes = [ask(fetcher, fresh=True).outcome for _ in range(9)]
     assert outcomes == ["failed"] + ["found"] * 8  # what is kept has not run out
     assert len(peer.requests) == 2
 
 
-def test_each_url_has_its_own_cooldown(asker: Asker, peer: Host) -> None:
+def test_each_url_has_its_own_cooldown(fetcher: DocumentFetcher, peer: Host) -> None:
     """One peer's strange kids do not keep another's news away."""
     for url in (URL, URL, URL + "?v=2"):
-        ask(asker, url, fresh=True)
+        ask(fetcher, url, fresh=True)
     assert [request.target for request in peer.requests] == ["/card.json", "/card.json?v=2"]
 
 
-def test_the_clock_goes_back_in_a_cooldown(asker: Asker, peer: Host, clock: Clock) -> None:
+def test_the_clock_goes_back_in_a_cooldown(
+    fetcher: DocumentFetcher, peer: Host, clock: Clock
+) -> None:
     """It does not lengthen it."""
-    ask(asker, fresh=True)
+    ask(fetcher, fresh=True)
     clock.passes(-3600)
-    ask(asker, fresh=True)
+    ask(fetcher, fresh=True)
     said = [request.headers.get("cache-control") for request in peer.requests]
     assert said == ["no-cache", "no-cache"]
 
@@ -365,10 +369,10 @@ def test_cooldowns_are_bounded(
     network: Network, peer: Host, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of so many URLs it is known when they were asked, and the oldest is forgotten."""
-    monkeypatch.setattr("cardsign.net.asker.MAX_COOLING", 2)
-    asker = Asker(network.wire(), now=clock)
+    monkeypatch.setattr("cardsign.net.fetcher.MAX_COOLING", 2)
+    fetcher = DocumentFetcher(network.settings(), now=clock)
     for number in (1, 2, 3, 2, 3, 1):
-        ask(asker, f"{URL}?v={number}", fresh=True)
+        ask(fetcher, f"{URL}?v={number}", fresh=True)
     assert [request.target[-1] for request in peer.requests] == ["1", "2", "3", "1"]
     assert MAX_COOLING >= 1000
 
@@ -399,7 +403,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
             waiting.release()
             return super().result(timeout)
 
-    monkeypatch.setattr("cardsign.net.asker.Future", Watched)
+    monkeypatch.setattr("cardsign.net.fetcher.Future", Watched)
     return waiting
 
 
@@ -408,12 +412,14 @@ def all_of(semaphore: threading.Semaphore, number: int) -> bool:
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["in turn", "out of turn"])
-def test_fifty_threads(asker: Asker, peer: Host, waiting: threading.Semaphore, fresh: bool) -> None:
+def test_fifty_threads(
+    fetcher: DocumentFetcher, peer: Host, waiting: threading.Semaphore, fresh: bool
+) -> None:
     """All of them get the answer to one request, also one that must not be stored."""
     go, entered = threading.Event(), threading.Semaphore(0)
     peer.answers = held(entered, go, lambda _: http(cache_control="no-store"))
     with ThreadPoolExecutor(50) as threads:
-        answers = [threads.submit(ask, asker, fresh=fresh) for _ in range(50)]
+        answers = [threads.submit(ask, fetcher, fresh=fresh) for _ in range(50)]
         try:
             assert all_of(entered, 1)
             assert all_of(waiting, 49)
@@ -423,22 +429,24 @@ def test_fifty_threads(asker: Asker, peer: Host, waiting: threading.Semaphore, f
     assert len(peer.requests) == 1
 
 
-def test_fifty_threads_and_a_cache(asker: Asker, peer: Host) -> None:
+def test_fifty_threads_and_a_cache(fetcher: DocumentFetcher, peer: Host) -> None:
     """However late one of them comes, it finds a flight or what that has brought."""
     with ThreadPoolExecutor(50) as threads:
-        answers = list(threads.map(lambda _: ask(asker), range(500)))
+        answers = list(threads.map(lambda _: ask(fetcher), range(500)))
     assert {answer.untrusted_body for answer in answers} == {CARD}
     assert len(peer.requests) == 1
 
 
-def test_who_is_in_a_hurry_does_not_wait_for_who_is_not(asker: Asker, peer: Host) -> None:
+def test_who_is_in_a_hurry_does_not_wait_for_who_is_not(
+    fetcher: DocumentFetcher, peer: Host
+) -> None:
     """An answer from some cache on the way is not what was asked for."""
     go, entered = threading.Event(), threading.Semaphore(0)
     peer.answers = held(entered, go, lambda _: http())
     with ThreadPoolExecutor(2) as threads:
-        slow = threads.submit(ask, asker)
+        slow = threads.submit(ask, fetcher)
         assert entered.acquire(timeout=PATIENCE)
-        urgent = threads.submit(ask, asker, fresh=True)
+        urgent = threads.submit(ask, fetcher, fresh=True)
         assert entered.acquire(timeout=PATIENCE)
         go.set()
         assert {slow.result(PATIENCE).outcome, urgent.result(PATIENCE).outcome} == {"found"}
@@ -450,7 +458,10 @@ class Interrupted(BaseException):
 
 
 def test_an_interrupted_flight(
-    asker: Asker, peer: Host, waiting: threading.Semaphore, monkeypatch: pytest.MonkeyPatch
+    fetcher: DocumentFetcher,
+    peer: Host,
+    waiting: threading.Semaphore,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever waited for it is told, and the next one may try."""
 
@@ -459,22 +470,22 @@ def test_an_interrupted_flight(
         raise Interrupted
 
     with ThreadPoolExecutor(2) as threads, monkeypatch.context() as patch:
-        patch.setattr("cardsign.net.asker.fetch_document", interrupted)
-        both = [threads.submit(ask, asker) for _ in range(2)]
+        patch.setattr("cardsign.net.fetcher.fetch_document", interrupted)
+        both = [threads.submit(ask, fetcher) for _ in range(2)]
         ends = {type(one.exception(20)): one for one in both}
     waited = ends[type(None)].result().failure
     assert waited is not None
     assert "interrupted" in waited.message
     assert Interrupted in ends
-    assert ask(asker).outcome == "found"
+    assert ask(fetcher).outcome == "found"
 
 
 def test_over_plain_loopback(clock: Clock) -> None:
     """The same with a server of this machine and the system's own sockets."""
     with serving(http()) as served:
-        asker = Asker(LOCAL, now=clock)
+        fetcher = DocumentFetcher(LOCAL, now=clock)
         with ThreadPoolExecutor(50) as threads:
-            answers = list(threads.map(lambda _: ask(asker, served.url()), range(50)))
+            answers = list(threads.map(lambda _: ask(fetcher, served.url()), range(50)))
     assert {answer.untrusted_body for answer in answers} == {CARD}
     assert len(served.requests) == 1
 
@@ -485,65 +496,65 @@ HOST = "https://agent.example"
 CANONICAL, LEGACY = "/.well-known/agent-card.json", "/.well-known/agent.json"
 
 
-def test_the_canonical_card(asker: Asker, peer: Host) -> None:
+def test_the_canonical_card(fetcher: DocumentFetcher, peer: Host) -> None:
     """A host is asked for its canonical card and then for nothing else."""
-    answer = asker.ask_card(HOST)
+    answer = fetcher.fetch_card(HOST)
     assert (answer.outcome, answer.url) == ("found", HOST + CANONICAL)
     assert peer.targets == [f"GET {CANONICAL}"]
 
 
 @pytest.mark.parametrize("status", ["404 Not Found", "410 Gone"])
-def test_the_legacy_card(asker: Asker, peer: Host, status: str) -> None:
+def test_the_legacy_card(fetcher: DocumentFetcher, peer: Host, status: str) -> None:
     """Where nothing is at the canonical path the legacy one is asked, and the answer says so."""
     peer.answers = {CANONICAL: http(status=status), LEGACY: http()}
-    answer = asker.ask_card(HOST)
+    answer = fetcher.fetch_card(HOST)
     assert (answer.outcome, answer.url) == ("found", HOST + LEGACY)
     assert peer.targets == [f"GET {CANONICAL}", f"GET {LEGACY}"]
 
 
-def test_the_legacy_card_is_not_wanted(asker: Asker, peer: Host) -> None:
+def test_the_legacy_card_is_not_wanted(fetcher: DocumentFetcher, peer: Host) -> None:
     """Whoever has seen the canonical one does not read the other."""
     peer.answers = {LEGACY: http()}
-    answer = asker.ask_card(HOST, legacy=False)
+    answer = fetcher.fetch_card(HOST, legacy=False)
     assert (answer.url, answer.outcome) == (HOST + CANONICAL, "absent")
     assert peer.targets == [f"GET {CANONICAL}"]
 
 
 @pytest.mark.parametrize(("code", "bad"), FAILURES.values(), ids=FAILURES)
 def test_a_failure_does_not_lead_to_the_legacy_card(
-    asker: Asker, peer: Host, code: str, bad: bytes
+    fetcher: DocumentFetcher, peer: Host, code: str, bad: bytes
 ) -> None:
     """Nothing but its absence does, or whoever can break one path chooses the other."""
     peer.answers = {CANONICAL: http(b" " * 2**18 + b" ") if code == "fetch.too_large" else bad}
     peer.answers |= {LEGACY: http()}
-    answer = asker.ask_card(HOST)
+    answer = fetcher.fetch_card(HOST)
     assert (answer.url, answer.outcome) == (HOST + CANONICAL, "failed")
     assert answer.failure is not None
     assert answer.failure.code == code
     assert peer.targets == [f"GET {CANONICAL}"]
 
 
-def test_no_card_at_all(asker: Asker, peer: Host) -> None:
+def test_no_card_at_all(fetcher: DocumentFetcher, peer: Host) -> None:
     """Neither path has one."""
     peer.answers = {}
-    answer = asker.ask_card(HOST)
+    answer = fetcher.fetch_card(HOST)
     assert (answer.url, answer.outcome) == (HOST + LEGACY, "absent")
 
 
 @pytest.mark.parametrize("path", ["/agents/tides.json", "/?agent=tides", CANONICAL, LEGACY])
-def test_a_given_url(asker: Asker, peer: Host, path: str) -> None:
+def test_a_given_url(fetcher: DocumentFetcher, peer: Host, path: str) -> None:
     """It is asked as it is, also if nothing is there."""
     peer.answers = {path: http()}
-    assert asker.ask_card(HOST + path).url == HOST + path
+    assert fetcher.fetch_card(HOST + path).url == HOST + path
     peer.answers = {}
-    absent = asker.ask_card(HOST + path, fresh=True)
+    absent = fetcher.fetch_card(HOST + path, fresh=True)
     assert absent.outcome == "absent"
     assert {request.target for request in peer.requests} == {path}
 
 
-def test_a_card_at_no_url(asker: Asker) -> None:
+def test_a_card_at_no_url(fetcher: DocumentFetcher) -> None:
     """It fails as anything else does."""
-    answer = asker.ask_card("http://agent.example")
+    answer = fetcher.fetch_card("http://agent.example")
     assert answer.failure is not None
     assert (answer.outcome, answer.failure.code) == ("failed", "fetch.url")
 
@@ -551,9 +562,9 @@ def test_a_card_at_no_url(asker: Asker) -> None:
 # ---------------------------------------------------------------------- as a fetcher
 
 
-def test_as_the_fetcher_of_a_refresh(asker: Asker, peer: Host, clock: Clock) -> None:
+def test_as_the_fetcher_of_a_refresh(fetcher: DocumentFetcher, peer: Host, clock: Clock) -> None:
     """It says what was found, what is absent, and nothing stale."""
-    fetcher: Fetcher = asker.ask
+    fetcher: Fetcher = fetcher.fetch
 
     def fetched() -> FetchResult:
         return fetcher(URL, max_bytes=LIMIT, fresh=False)
@@ -573,15 +584,15 @@ def test_a_trust_store_that_cannot_be_had(
     network: Network, peer: Host, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also that is an answer, and what to do about it is said; it heals by itself."""
-    asker = Asker(replace(network.wire(), ssl_context=None), now=clock)
+    fetcher = DocumentFetcher(replace(network.settings(), ssl_context=None), now=clock)
     monkeypatch.setenv("SSLKEYLOGFILE", "/nowhere/keys.log")
-    failure = ask(asker).failure
+    failure = ask(fetcher).failure
     assert isinstance(failure, FetchFailed)
     assert (failure.code, network.dialled) == ("fetch.tls", [])
     assert "No such file or directory" in failure.message
     assert "SSLKEYLOGFILE" in failure.hint
     monkeypatch.delenv("SSLKEYLOGFILE")
-    ask(asker)
+    ask(fetcher)
     assert network.dialled == ["agent.example:443"]
 
 
@@ -590,8 +601,8 @@ def test_a_careless_context(network: Network, clock: Clock) -> None:
 
     context = ssl.create_default_context()
     context.check_hostname = False
-    asker = Asker(replace(network.wire(), ssl_context=context), now=clock)
-    answer = ask(asker)
+    fetcher = DocumentFetcher(replace(network.settings(), ssl_context=context), now=clock)
+    answer = ask(fetcher)
     assert isinstance(answer.failure, FetchFailed)
     assert answer.failure.code == "fetch.tls"
     assert network.dialled == []
