@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from cardsign.errors import FileMissing, StoreFault, UsageFault
-from cardsign.files import read_bytes, read_toml
+from cardsign.files import bad_settings, read_bytes, read_settings
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
 
 CONFIG_FILE: Final = "cardsign.toml"
 FORMAT: Final = 1
 MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
-_MEMBERS: Final = ("format", "issuer", "keystore", "publish", "timeline")
-_TYPES: Final = {"format": int, "timeline": dict}  # the others are text
+_MEMBERS: Final = {"format": int, "issuer": str, "keystore": str, "publish": str, "timeline": dict}
 _TIMELINE: Final = tuple(field.name for field in fields(TimelineSettings))
 MAX_SECONDS: Final = 10 * 365 * 24 * 3600  # of one setting; more is a slip of the pen
 
@@ -59,18 +58,10 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         FileFault: It is there but cannot be read.
     """
     try:
-        members = read_toml(read_bytes(path, max_bytes=MAX_CONFIG_BYTES))
+        data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES)
     except FileMissing:
         return ProjectConfig()
-    except ValueError as exc:
-        raise _malformed(path, f"not TOML: {exc}") from exc
-    for name, value in members.items():
-        if name not in _MEMBERS:
-            raise _malformed(path, f"unknown member {name!r}; known are {', '.join(_MEMBERS)}")
-        if not isinstance(value, _TYPES.get(name, str)) or isinstance(value, bool):
-            raise _malformed(path, f"{name!r} has the wrong type")
-    if members.get("format") != FORMAT:
-        raise _malformed(path, f"expected format = {FORMAT}, found {members.get('format')!r}")
+    members = read_settings(data, path, members=_MEMBERS, format=FORMAT)
     return ProjectConfig(
         issuer=members.get("issuer"),
         keystore=_keystore(members["keystore"], path, allowed) if "keystore" in members else None,
@@ -94,7 +85,7 @@ def leads_outside(folder: Path, place: Path, allowed: Collection[Path] = ()) -> 
 def _inside(text: str, name: str, path: Path, allowed: Collection[Path]) -> Path:
     place = path.parent / text
     if not text.isprintable():
-        raise _malformed(path, f"{name!r} has control characters")
+        raise bad_settings(path, f"{name!r} has control characters")
     if leads_outside(path.parent, place, allowed):
         raise outside(place, f"{name!r} names {text!r},", path)
     return place
@@ -118,7 +109,7 @@ def _keystore(text: str, path: Path, allowed: Collection[Path]) -> Path | Databa
     try:
         url = parse_database_url(text)
     except StoreFault as fault:
-        raise _malformed(path, f"'keystore': {fault.message}") from fault
+        raise bad_settings(path, f"'keystore': {fault.message}") from fault
     if url.password is not None:
         raise UsageFault(
             "config.secret",
@@ -128,7 +119,7 @@ def _keystore(text: str, path: Path, allowed: Collection[Path]) -> Path | Databa
     if url.uncommitted:
         refused = ", ".join(url.uncommitted)
         known = ", ".join(f"{name}={value}" if value else name for name, value in COMMITTED.items())
-        raise _malformed(path, f"'keystore' may not say {refused} here; it may say {known}")
+        raise bad_settings(path, f"'keystore' may not say {refused} here; it may say {known}")
     return url
 
 
@@ -136,9 +127,9 @@ def _timeline(table: dict[str, Any], path: Path) -> TimelineSettings:
     for name, value in table.items():
         if name not in _TIMELINE:
             known = ", ".join(_TIMELINE)
-            raise _malformed(path, f"unknown member 'timeline.{name}'; known are {known}")
+            raise bad_settings(path, f"unknown member 'timeline.{name}'; known are {known}")
         if type(value) is not int or not 0 <= value <= MAX_SECONDS:
-            raise _malformed(path, f"'timeline.{name}' is not 0 to {MAX_SECONDS} seconds")
+            raise bad_settings(path, f"'timeline.{name}' is not 0 to {MAX_SECONDS} seconds")
     return TimelineSettings(**table)
 
 
@@ -151,7 +142,3 @@ def render_config(*, issuer: str | None, keystore: str, publish: str) -> bytes:
     lines.append(f"keystore = {json.dumps(keystore)}")
     lines.append(f"publish = {json.dumps(publish)}")
     return "\n".join(lines).encode() + b"\n"
-
-
-def _malformed(path: Path, problem: str) -> UsageFault:
-    return UsageFault("config.malformed", problem, path=str(path))

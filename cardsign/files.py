@@ -17,11 +17,11 @@ import shlex
 import stat
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.errors import FileFault, FileMissing, LocalFault
+from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault
 
 PUBLIC_MODE: Final = 0o644
 PRIVATE_MODE: Final = 0o600
@@ -398,3 +398,38 @@ def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
             what = "Values are nested too deeply" if depth > MAX_TOML_DEPTH else parts
             raise ValueError(f"{what} (at line {line}, column {column})")
     return tomllib.loads(text)
+
+
+def read_settings(
+    untrusted_bytes: bytes, path: Path, *, members: Mapping[str, type], format: int
+) -> dict[str, Any]:
+    """Read a settings file: TOML whose members and their types are known.
+
+    Not checked: what is inside a list or table.
+
+    Args:
+        untrusted_bytes: The content of the file.
+        path: The file, for errors.
+        members: The type of each member that may be there, ``format`` among them.
+        format: What the member ``format`` must be.
+
+    Raises:
+        UsageFault: ``config.malformed``.
+    """
+    try:
+        found = read_toml(untrusted_bytes)
+    except ValueError as exc:
+        raise bad_settings(path, f"not TOML: {exc}") from exc
+    for name, value in found.items():
+        if name not in members:
+            raise bad_settings(path, f"unknown member {name!r}; known are {', '.join(members)}")
+        if type(value) is not members[name]:
+            raise bad_settings(path, f"{name!r} has the wrong type")
+    if found.get("format") != format:
+        raise bad_settings(path, f"expected format = {format}, found {found.get('format')!r}")
+    return found
+
+
+def bad_settings(path: Path, problem: str) -> UsageFault:
+    """The error for a settings file that cannot be understood."""
+    return UsageFault("config.malformed", problem, path=str(path))

@@ -27,7 +27,7 @@ from cardsign.errors import (
     SignerFault,
     UsageFault,
 )
-from cardsign.files import read_private, read_toml
+from cardsign.files import bad_settings, read_private, read_settings
 from cardsign.keys.signers.uri import SignerUri, parse_uri
 from cardsign.net.endpoints import Endpoint
 from cardsign.urls import Origin, parse_origin
@@ -335,50 +335,39 @@ def read_credentials(path: Path) -> tuple[Credential, ...]:
             ``file.unreadable``.
     """
     try:
-        members = read_toml(read_private(path, max_bytes=MAX_FILE_BYTES))
+        data = read_private(path, max_bytes=MAX_FILE_BYTES)
     except FileMissing:
         return ()
-    except ValueError as exc:
-        raise _malformed(path, f"not TOML: {exc}") from exc
-    entries = members.get("credential", [])
-    number = members.get("format")
-    if type(number) is not int or number != FORMAT or not isinstance(entries, list):
-        raise _malformed(path, f"expected format = {FORMAT} and a list of [[credential]]")
-    if others := sorted(set(members) - {"format", "credential"}):
-        raise _malformed(path, f"unknown member {others[0]!r}")
+    types = {"format": int, "credential": list}
+    entries = read_settings(data, path, members=types, format=FORMAT).get("credential", [])
     found: dict[tuple[object, ...], Credential] = {}
     for number, entry in enumerate(entries, start=1):
         one = _read_entry(entry, path, f"[[credential]] number {number}")
         if found.setdefault((one.issuer, one.origin, one.audience), one) is not one:
-            raise _malformed(path, f"[[credential]] number {number} is there twice")
+            raise bad_settings(path, f"[[credential]] number {number} is there twice")
     return tuple(found.values())
 
 
 def _read_entry(entry: Any, path: Path, which: str) -> Credential:
     if not isinstance(entry, dict) or not all(isinstance(one, str) for one in entry.values()):
-        raise _malformed(path, f"{which}: every member is a text")
+        raise bad_settings(path, f"{which}: every member is a text")
     for name in sorted(set(entry) - set(_MEMBERS)):
-        raise _malformed(path, f"{which}: unknown member {name!r}")
+        raise bad_settings(path, f"{which}: unknown member {name!r}")
     for name in ("issuer", "origin", "source"):
         if not entry.get(name):
-            raise _malformed(path, f"{which}: {name!r} is missing")
+            raise bad_settings(path, f"{which}: {name!r} is missing")
     form = parse_header_form(entry["send"]) if "send" in entry else None
     if "send" in entry and form is None:
-        raise _malformed(path, f"{which}: expected send to be one of {', '.join(HEADER_FORMS)}")
+        raise bad_settings(path, f"{which}: expected send to be one of {', '.join(HEADER_FORMS)}")
     if not AUDIENCE.fullmatch(entry.get("audience", "x")):
-        raise _malformed(path, f"{which}: expected audience to be {AUDIENCE.pattern}")
+        raise bad_settings(path, f"{which}: expected audience to be {AUDIENCE.pattern}")
     try:
         origin, source = parse_origin(entry["origin"]), CredentialSource.parse(entry["source"])
     except CardRefused as exc:
-        raise _malformed(path, f"{which}: origin: {exc.message}") from exc
+        raise bad_settings(path, f"{which}: origin: {exc.message}") from exc
     except CredentialFault as exc:
-        raise _malformed(path, f"{which}: source: {exc.message}") from exc
+        raise bad_settings(path, f"{which}: source: {exc.message}") from exc
     return Credential(entry["issuer"], origin, source, entry.get("audience"), form)
-
-
-def _malformed(path: Path, problem: str) -> UsageFault:
-    hint = "Mend the member named; docs/guides/call.md lists them all."
-    return UsageFault("config.malformed", problem, path=str(path), hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,18 +137,23 @@ def test_the_passphrase_may_come_from_a_private_file_or_a_descriptor(
     assert (refused.status, "file.permissions" in refused.err) == (2, True)
 
 
-def test_an_unreadable_key_signs_nothing(cardsign: Cardsign, keystore: DirectoryStore) -> None:
-    """A private half that others may read is refused, as ssh does."""
+def test_a_checkout_by_git_signs_and_doctor_tells(
+    cardsign: Cardsign, keystore: DirectoryStore
+) -> None:
+    """git keeps no mode 0600; the key file is encrypted. What others could write is an alarm."""
     Path("card.json").write_text(json.dumps(PORTABLE))
     (private,) = (keystore.path / "private").iterdir()
     private.chmod(0o644)
-    ended = cardsign("sign", "card.json", "-o", "out.json")
-    assert (ended.status, "file.permissions" in ended.err) == (2, True)
-    private.chmod(0o600)
     assert cardsign("sign", "card.json", "-o", "out.json").status == 0
+    told = cardsign("keys", "doctor")
+    assert (told.status, "doctor.permissions" in told.err) == (0, True)
+    private.chmod(0o666)
+    assert cardsign("keys", "doctor").status == 1
+    assert cardsign("keys", "doctor", "--fix").status == 0
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
 
 
-def test_private_halves_are_made_private(cardsign: Cardsign, keystore: DirectoryStore) -> None:
+def test_private_keys_are_made_private(cardsign: Cardsign, keystore: DirectoryStore) -> None:
     """0600 in a folder of 0700, whatever the umask."""
     for private in (keystore.path / "private").iterdir():
         assert stat.S_IMODE(private.stat().st_mode) == 0o600

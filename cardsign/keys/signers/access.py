@@ -17,8 +17,8 @@ from typing import Any, Final, Literal, NoReturn, Protocol
 
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from cardsign.errors import FileMissing, PassphraseFault, SignerFault, UsageFault
-from cardsign.files import read_private, read_toml
+from cardsign.errors import FileMissing, PassphraseFault, SignerFault
+from cardsign.files import bad_settings, read_private, read_settings
 from cardsign.jose.keys import PublicKey, raw_from_der
 from cardsign.keys.passphrase import PassphraseSource, read_passphrase
 
@@ -298,34 +298,22 @@ def read_signer_policy(path: Path) -> SignerPolicy:
             ``file.unreadable``.
     """
     try:
-        members = read_toml(read_private(path, max_bytes=MAX_BYTES))
+        data = read_private(path, max_bytes=MAX_BYTES)
     except FileMissing:
         return NOTHING_ALLOWED
-    except ValueError as exc:
-        raise _malformed(path, f"not TOML: {exc}") from exc
-    for name, value in members.items():
-        if name not in _MEMBERS:
-            raise _malformed(path, f"unknown member {name!r}; known are {', '.join(_MEMBERS)}")
-        if type(value) is not _MEMBERS[name]:
-            raise _malformed(path, f"{name!r} has the wrong type")
-    if members.get("format") != FORMAT:
-        raise _malformed(path, f"expected format = {FORMAT}, found {members.get('format')!r}")
-    return _policy(path, members)
-
-
-def _policy(path: Path, members: dict[str, Any]) -> SignerPolicy:
+    members = read_settings(data, path, members=_MEMBERS, format=FORMAT)
     uris = members.get("allow", [])
     if not all(isinstance(uri, str) for uri in uris):
-        raise _malformed(path, "'allow' is not a list of URIs")
+        raise bad_settings(path, "'allow' is not a list of URIs")
     module = Path(members["pkcs11_module"]) if "pkcs11_module" in members else None
     if module is not None and not module.is_absolute():
-        raise _malformed(path, "'pkcs11_module' is no absolute path")
+        raise bad_settings(path, "'pkcs11_module' is no absolute path")
     servers = members.get("databases", [])
     if not all(isinstance(one, str) and _SERVER.fullmatch(one) for one in servers):
-        raise _malformed(path, "'databases' is not a list of HOST:PORT, in lower case")
+        raise bad_settings(path, "'databases' is not a list of HOST:PORT, in lower case")
     folders = members.get("folders", [])
     if not all(isinstance(one, str) and Path(one).is_absolute() for one in folders):
-        raise _malformed(path, "'folders' is not a list of absolute paths")
+        raise bad_settings(path, "'folders' is not a list of absolute paths")
     return SignerPolicy(
         frozenset(uris),
         module,
@@ -333,7 +321,3 @@ def _policy(path: Path, members: dict[str, Any]) -> SignerPolicy:
         frozenset(servers),
         frozenset(map(Path, folders)),
     )
-
-
-def _malformed(path: Path, problem: str) -> UsageFault:
-    return UsageFault("config.malformed", problem, path=str(path))
