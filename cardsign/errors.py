@@ -26,9 +26,8 @@
     │   ├── SignerFault          a signer that fails or answers wrongly      signer.*
     │   ├── CredentialFault      no credential for a peer, or none to send   credential.*
     │   └── ServeFault           a server that cannot start                  serve.*
-    └── Unavailable              a peer gave nothing to judge                exit 3
-        ├── FetchFailed          a peer that cannot be asked safely          fetch.*
-        └── CallFailed           a trusted peer that gives no answer         call.*
+    ├── FetchFailed              a peer that cannot be asked safely          fetch.*, exit 3
+    └── CallFailed               a trusted peer that gives no answer         call.*, exit 3
 
 The class says whose fault it is, the code what it is about: what users hand over themselves
 (a key set, a publication directory) is refused under the same code, as a local fault.
@@ -177,18 +176,16 @@ class ServeFault(LocalFault):
     """A server that cannot start: port, publication directory, token file."""
 
 
-class Unavailable(CardsignError):
-    """A peer gave nothing to judge; nothing was accepted or refused."""
+class FetchFailed(CardsignError):
+    """A peer that could not be asked, or must not be."""
 
     exit_status = EXIT_NO_VERDICT
 
 
-class FetchFailed(Unavailable):
-    """A peer that could not be asked, or must not be."""
-
-
-class CallFailed(Unavailable):
+class CallFailed(CardsignError):
     """A trusted peer that cannot be called, or gives no answer."""
+
+    exit_status = EXIT_NO_VERDICT
 
 
 _Kind = TypeVar("_Kind", bound="CardsignError")

@@ -252,8 +252,7 @@ class Received:
         shown = name if name != STDIO else "(stdin)"
         if not is_bundle(untrusted_bytes):
             return cls(shown, untrusted_bytes, untrusted_file=untrusted_bytes)
-        bundle = read_bundle(untrusted_bytes)
-        return cls(shown, bundle.untrusted_card, bundle.evidence)
+        return cls(shown, *read_bundle(untrusted_bytes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,7 @@ def draft(
     write_output(file, drafted.data)
     say_differences(drafted.changes)
     if as_json:
-        told = list(map(str, drafted.changes))
+        told = list(drafted.changes)
         print_json({"draft": file, **keyset_json(drafted.statement), "changes": told})
     elif file == STDIO:
         say(f"its digest, to be told to each who signs it: {drafted.statement.digest}")
@@ -436,7 +436,7 @@ def show(file: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
     click.echo(f"digest {statement.digest}")
     click.echo(f"words  {digest_words(statement.digest)}")
     for change in differences(None, statement)[1:]:
-        click.echo(f"  {whole(change.text)}")
+        click.echo(f"  {whole(change[2:])}")
     for line in signing_lines(shown):
         click.echo(f"signed by {line}")
 

@@ -36,7 +36,7 @@ from cardsign.errors import (
 from cardsign.reasons import Reason
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import Enrolment
-from cardsign.trust.resolve import Outlook, outlook
+from cardsign.trust.resolve import outlook
 from cardsign.trust.state import IssuerState
 
 # ``cardsign peers status``: what is known of issuers, without asking them.
@@ -55,7 +55,7 @@ class _Seen:
 
     enrolment: Enrolment
     known: IssuerState | None
-    outlook: Outlook | None
+    until: int | None
     alarms: tuple[Reason, ...]
     checks: Mapping[str, LastCheck]
     now: datetime
@@ -82,7 +82,7 @@ class _Seen:
             else {"number": f"{keyset.epoch}.{keyset.version}", "exp": keyset.exp},
             "release": None if release is None else {"seq": release.seq, "exp": release.exp},
             "last_signed": signed or None,
-            "until": self.outlook.until if self.outlook else None,
+            "until": self.until,
             "cards": list(self.enrolment.cards),
             "seen": list(self.known.cards) if self.known else [],
             "checks": [
@@ -171,8 +171,9 @@ def _seen(
         known = trust.stored.recall(enrolment)
     except StateFault as fault:  # what is wrong with a memory is part of the answer
         return _Seen(enrolment, None, None, (Reason.from_error(fault),), own, now)
-    ahead = outlook(enrolment, loaded.policy.limits, known, now=now)
-    return _Seen(enrolment, known, ahead, (*known.notes, *ahead.alarms), own, now)
+    found, alarms = outlook(enrolment, loaded.policy.limits, known, now=now)
+    until = min(found.deadlines, default=None)
+    return _Seen(enrolment, known, until, (*known.notes, *alarms), own, now)
 
 
 def _has_below(url: str, seen: list[str]) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
     from cardsign.issuer.release import TakenUp
     from cardsign.keys.audit import AuditLine
     from cardsign.keys.doctor import Finding
-    from cardsign.keys.keysets import Difference, KeysetDue, QuorumSignatures
+    from cardsign.keys.keysets import KeysetDue, QuorumSignatures
     from cardsign.keys.model import KeyRecord
     from cardsign.keys.rotation import Step
 
@@ -186,10 +186,10 @@ def release_json(statement: ReleaseStatement) -> dict[str, Any]:
     }
 
 
-def say_differences(changes: Iterable[Difference]) -> None:
+def say_differences(changes: Iterable[str]) -> None:
     """Each change on a line of its own; whole, since it is what a holder signs."""
     for change in changes:
-        say(f"  {whole(str(change))}")
+        say(f"  {whole(change)}")
 
 
 def signing_lines(draft: KeysetDraft) -> list[str]:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from cardsign.issuer.ending import revoke_key as revoke_key
     from cardsign.issuer.keyset import KeysetChanges as KeysetChanges
     from cardsign.issuer.keyset import KeysetDraft as KeysetDraft
-    from cardsign.issuer.keyset import PublishedKeyset as PublishedKeyset
-    from cardsign.issuer.keyset import Recovery as Recovery
     from cardsign.issuer.keyset import draft_keyset as draft_keyset
     from cardsign.issuer.keyset import find_public as find_public
     from cardsign.issuer.keyset import publish_keyset as publish_keyset
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from cardsign.issuer.recovery import make_recovery_key as make_recovery_key
     from cardsign.issuer.recovery import open_recovery_key as open_recovery_key
     from cardsign.issuer.release import ReleaseChanges as ReleaseChanges
-    from cardsign.issuer.release import RenewedRelease as RenewedRelease
     from cardsign.issuer.release import TakenUp as TakenUp
     from cardsign.issuer.release import is_release_due as is_release_due
     from cardsign.issuer.release import needed_keyset as needed_keyset
@@ -46,12 +43,12 @@ _NAMES = {
     "beginning": "IssuerPassphrases NewIssuer init_issuer init_keys",
     "ending": "Revocation destroy_key retire_key revoke_key",
     "keyset": (
-        "KeysetChanges KeysetDraft PublishedKeyset Recovery draft_keyset find_public "
+        "KeysetChanges KeysetDraft draft_keyset find_public "
         "publish_keyset recover review_keyset show_keyset sign_keyset verify_keysets"
     ),
     "publishing": "Published publish_cards",
     "recovery": "make_recovery_key open_recovery_key",
-    "release": "ReleaseChanges RenewedRelease TakenUp is_release_due needed_keyset renew_release",
+    "release": "ReleaseChanges TakenUp is_release_due needed_keyset renew_release",
     "rotation": "Rotation WaitingDraft rotate_keys",
     "signers": "CardSigners card_signers named_signers",
 }

@@ -36,7 +36,6 @@ from cardsign.keys.history import StatementHistory, note_keyset
 from cardsign.keys.keysets import (
     KEY_LIFETIME,
     KEYSET_LIFETIME,
-    Difference,
     KeysetPlan,
     QuorumSignatures,
     check_draft,
@@ -113,8 +112,8 @@ class KeysetDraft:
         return write_draft(self.statement)
 
     @property
-    def changes(self) -> tuple[Difference, ...]:
-        """What it changes of the newest statement, the gravest first."""
+    def changes(self) -> tuple[str, ...]:
+        """What it changes of the newest statement, the gravest first; see `differences`."""
         return differences(self.previous, self.statement)
 
     @property
@@ -287,7 +286,7 @@ def review_keyset(
     previous = StatementHistory.of(store).newest_keyset()
     check_draft(draft, previous)
     with of_the_user(name):
-        check_times(draft, now=now, skew=SKEW)
+        check_times(draft.iat, draft.exp, now=now, skew=SKEW)
     return KeysetDraft(draft, previous)
 
 
@@ -382,7 +381,7 @@ def publish_keyset(
     if statement.digest not in {one.digest for one in history.keysets()}:
         check_step(statement, history.newest_keyset())
         with of_the_user(name):
-            check_times(statement, now=now, skew=SKEW)
+            check_times(statement.iat, statement.exp, now=now, skew=SKEW)
         if not is_only_kept:
             check_publishable(store, directory, keyset=data, now=now)
     signers: Sequence[Signer] = ()

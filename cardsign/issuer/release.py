@@ -192,7 +192,7 @@ def draft_release(
     history = StatementHistory.of(store)
     previous = history.newest_release()
     with of_the_user("the newest keyset statement"):
-        check_times(keyset, now=now, skew=SKEW)
+        check_times(keyset.iat, keyset.exp, now=now, skew=SKEW)
     plan = _plan(store, keyset, previous, changes or ReleaseChanges(), settings, now)
     seq = max(previous.seq if previous else 0, history.held.release_seq) + 1
     with of_the_user("the release"):

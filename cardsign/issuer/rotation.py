@@ -21,7 +21,6 @@ from cardsign.jose.algorithms import Alg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset
 from cardsign.keys.keysets import (
-    Difference,
     KeysetDue,
     draft_if_due,
     keyset_due,
@@ -48,7 +47,7 @@ class WaitingDraft:
 
     file: Path
     draft: KeysetDraft
-    additions: tuple[Difference, ...]
+    additions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

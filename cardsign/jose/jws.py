@@ -238,7 +238,9 @@ def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
     key.check(_signing_input(entry.protected, payload), signature)
 
 
-def sign_payload(payload: bytes, signer: Signer, *, typ: str) -> dict[str, str]:
+def sign_payload(
+    payload: bytes, signer: Signer, *, typ: str, kid: str | None = None
+) -> dict[str, str]:
     """Sign `payload`; returned is what goes into ``signatures`` (A2A 1.0 8.4.2).
 
     The protected header is exactly ``alg``, ``kid`` and ``typ``. The signature is verified
@@ -248,6 +250,7 @@ def sign_payload(payload: bytes, signer: Signer, *, typ: str) -> dict[str, str]:
         payload: The bytes that a profile gives, before base64url.
         signer: Holds the private half of a key for ES256 or RS256.
         typ: What the payload is; each kind of document has its own.
+        kid: What the header calls the key; by default as it is published.
 
     Raises:
         KeyRefused: ``key.unsupported``: the key is for an algorithm that we only verify.
@@ -261,7 +264,7 @@ def sign_payload(payload: bytes, signer: Signer, *, typ: str) -> dict[str, str]:
             f"the key {key.kid!r} is for {key.alg}, expected {' or '.join(DEFAULT_ALGORITHMS)}",
             path="/alg",
         )
-    header = {"alg": key.alg, "kid": key.kid, "typ": typ}
+    header = {"alg": key.alg, "kid": kid or key.kid, "typ": typ}
     text = json.dumps(header, sort_keys=True, separators=(",", ":"))
     protected = base64url.encode(text.encode("ascii"))
     if len(protected) > MAX_EMITTED_HEADER_CHARS:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import Final
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, StoreFault
@@ -48,22 +48,10 @@ _KIDS_SHOWN: Final = 4  # kids in a sentence
 # What a keyset statement changes, in sentences for those who are asked to sign it.
 
 
-Sign = Literal["+", "-", "~", "="]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One line: what is added, removed, changed, or (``=``) only to be known."""
-
-    sign: Sign
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.sign} {self.text}"
-
-
-def differences(before: KeysetStatement | None, after: KeysetStatement) -> tuple[Difference, ...]:
+def differences(before: KeysetStatement | None, after: KeysetStatement) -> tuple[str, ...]:
     """Say what changes from one statement to another, the gravest first.
+
+    Each line begins with ``+`` added, ``-`` removed, ``~`` changed, or ``=`` only to be known.
 
     Args:
         before: The signer's own; None if they have none, so that all of it is new.
@@ -72,29 +60,29 @@ def differences(before: KeysetStatement | None, after: KeysetStatement) -> tuple
     return tuple(_differences(before, after))
 
 
-def _differences(before: KeysetStatement | None, after: KeysetStatement) -> Iterator[Difference]:
+def _differences(before: KeysetStatement | None, after: KeysetStatement) -> Iterator[str]:
     what = f"keyset {after.epoch}.{after.version} of {after.issuer}"
     if before is None:
-        yield Difference("+", f"{what}: nothing is held here to compare it with")
+        yield f"+ {what}: nothing is held here to compare it with"
     elif after.epoch != before.epoch:
         held = f"{before.epoch}.{before.version}"
-        yield Difference("~", f"{what} opens a new epoch and ends everything after {held}")
+        yield f"~ {what} opens a new epoch and ends everything after {held}"
     else:
-        yield Difference("=", f"{what} follows {before.epoch}.{before.version}, held here")
+        yield f"= {what} follows {before.epoch}.{before.version}, held here"
     yield from _quorum("root", before.root if before else None, after.root)
     yield from _quorum("recovery", before.recovery if before else None, after.recovery)
     if after.recovery is None:
-        yield Difference("=", "recovery: none; the theft of the root is final")
+        yield "= recovery: none; the theft of the root is final"
     yield from _texts("origin", before.origins if before else (), after.origins)
     yield from _keys(before.keys if before else (), after.keys)
     yield from _texts("revoked", sorted(before.revoked) if before else (), sorted(after.revoked))
-    yield Difference("~", f"believed from {_day(after.iat)} until {_day(after.exp)}")
+    yield f"~ believed from {_day(after.iat)} until {_day(after.exp)}"
 
 
-def _quorum(name: str, before: Quorum | None, after: Quorum | None) -> Iterator[Difference]:
+def _quorum(name: str, before: Quorum | None, after: Quorum | None) -> Iterator[str]:
     if before == after:
         return
-    yield Difference("~", f"{name}: {_size(before)} -> {_size(after)}")
+    yield f"~ {name}: {_size(before)} -> {_size(after)}"
     old, new = _members(before), _members(after)
     yield from _texts(name, [one for one in old if one not in new], [])
     yield from _texts(name, [], [one for one in new if one not in old])
@@ -111,20 +99,18 @@ def _members(quorum: Quorum | None) -> list[str]:
     return [f"{key.public.alg} {key.public.thumbprint} held by {key.holder}" for key in keys]
 
 
-def _keys(
-    before: tuple[StatementKey, ...], after: tuple[StatementKey, ...]
-) -> Iterator[Difference]:
+def _keys(before: tuple[StatementKey, ...], after: tuple[StatementKey, ...]) -> Iterator[str]:
     old = {key.public.thumbprint: key for key in before}
     new = {key.public.thumbprint: key for key in after}
     for name, key in old.items():
         if name not in new:
-            yield Difference("-", f"key {_key(key)}")
+            yield f"- key {_key(key)}"
     for name, key in new.items():
         if name not in old:
-            yield Difference("+", f"key {_key(key)}")
+            yield f"+ key {_key(key)}"
         elif key != old[name]:
-            yield Difference("~", f"key before: {_key(old[name])}")
-            yield Difference("~", f"key after: {_key(key)}")
+            yield f"~ key before: {_key(old[name])}"
+            yield f"~ key after: {_key(key)}"
 
 
 def _key(key: StatementKey) -> str:
@@ -139,13 +125,13 @@ def _key(key: StatementKey) -> str:
 
 def _texts(
     name: str, before: list[str] | tuple[str, ...], after: list[str] | tuple[str, ...]
-) -> Iterator[Difference]:
+) -> Iterator[str]:
     for text in before:
         if text not in after:
-            yield Difference("-", f"{name} {text}")
+            yield f"- {name} {text}"
     for text in after:
         if text not in before:
-            yield Difference("+", f"{name} {text}")
+            yield f"+ {name} {text}"
 
 
 def _day(seconds: int) -> str:
@@ -533,7 +519,7 @@ def says_more(
     *,
     now: datetime,
     lifetime: timedelta = KEYSET_LIFETIME,
-) -> tuple[Difference, ...]:
+) -> tuple[str, ...]:
     """Return what a draft changes besides what the key store has to say; nobody vouches for it.
 
     A person may have drafted it so, `cardsign keyset draft --add-root`, or a stranger may have
@@ -553,7 +539,7 @@ def says_more(
     except StatementRefused:  # such as too few roots: only a person can fix that
         ours = previous
     *content, times = differences(ours, draft)
-    said = [change for change in content if change.sign != "="]
+    said = [change for change in content if not change.startswith("=")]
     if draft.exp > ours.exp or moment > now:
         said.append(times)
     return tuple(said)

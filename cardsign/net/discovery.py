@@ -181,20 +181,18 @@ class _Last:
         return bool(wait) and -_OVERTAKEN <= now - self.asked_at < wait
 
 
-@dataclass(frozen=True, slots=True)
-class _Hurried:
-    """Asks until the time for one refresh is over; everything after that has no answer."""
+def _hurried(ask: Fetcher, end: Deadline) -> Fetcher:
+    """Ask until the time for one refresh is over; everything after that has no answer."""
 
-    ask: Fetcher
-    end: Deadline
-
-    def __call__(self, url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
+    def asked(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
         try:
-            self.end.remaining()
+            end.remaining()
         except TimeoutError:
             why = f"{url} was not asked any more: a refresh ends after {REFRESH_SECONDS:g} s"
             return FetchResult(url, "failed", failure=FetchFailed("fetch.timeout", why))
-        return self.ask(url, max_bytes=max_bytes, fresh=fresh)
+        return ask(url, max_bytes=max_bytes, fresh=fresh)
+
+    return asked
 
 
 class Refresher:
@@ -233,7 +231,7 @@ class Refresher:
             return last.refreshed if last and not fresh and last.lasts(known, now) else None
 
         def refreshed() -> Refreshed:
-            ask = _Hurried(self._ask_for(enrolment), Deadline(self._clock, REFRESH_SECONDS))
+            ask = _hurried(self._ask_for(enrolment), Deadline(self._clock, REFRESH_SECONDS))
             found = gather(enrolment, limits, known, ask, contact=contact, now=now, fresh=fresh)
             return self._keep(issuer, found, known, now)
 

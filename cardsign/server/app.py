@@ -83,7 +83,7 @@ def create_app(
     # The card decides the paths and a newer one may change them, so none is a rule of Flask's.
     app.before_request(_Site(live, config.tokens).answer)
     app.register_error_handler(HTTPException, _http_error)
-    app.wsgi_app = _PublicDocuments(app.wsgi_app, live, now)  # type: ignore[method-assign]
+    app.wsgi_app = _public_first(app.wsgi_app, live, now)  # type: ignore[assignment, method-assign]
     return app
 
 
@@ -106,23 +106,20 @@ def _warnings(snapshot: Snapshot, tokens: TokenTable | None) -> Iterator[str]:
         )
 
 
-class _PublicDocuments:
-    """Answers GET, HEAD and preflights of public documents before Flask is entered."""
+def _public_first(
+    application: WSGIApplication, live: LiveGeneration, now: Callable[[], float]
+) -> WSGIApplication:
+    """Answer GET, HEAD and preflights of public documents before Flask is entered."""
 
-    def __init__(
-        self, application: WSGIApplication, live: LiveGeneration, now: Callable[[], float]
-    ) -> None:
-        self._application = application
-        self._live = live
-        self._now = now
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        document = self._live.snapshot().public.get(environ["PATH_INFO"])
+    def answered(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        document = live.snapshot().public.get(environ["PATH_INFO"])
         if document is None:
-            return self._application(environ, start_response)
-        answer = _public_answer(document, environ, self._now())
+            return application(environ, start_response)
+        answer = _public_answer(document, environ, now())
         start_response(answer.status, answer.headers)
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else answer.body]
+
+    return answered
 
 
 def _public_answer(document: Document, environ: WSGIEnvironment, now: float) -> Answer:

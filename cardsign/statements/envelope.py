@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
-from typing import Final, Literal, Protocol, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, read_fast
@@ -128,20 +128,6 @@ class Envelope:
         return json.dumps(document, separators=(",", ":")).encode("ascii")
 
 
-class Timed(Protocol):
-    """What has a time of issue and an end, both in seconds since 1970 UTC."""
-
-    @property
-    def iat(self) -> int:
-        """Not to be believed before."""
-        ...
-
-    @property
-    def exp(self) -> int:
-        """Not to be believed from then on."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Counted:
     """What became of each signature of a statement (K5).
@@ -216,38 +202,39 @@ def count(envelope: Envelope, keys: Iterable[PublicKey]) -> Counted:
     return Counted(frozenset(good), tuple(bad), tuple(unknown))
 
 
-def check_times(statement: Timed, *, now: datetime, skew: timedelta) -> None:
+def check_times(iat: int, exp: int, *, now: datetime, skew: timedelta) -> None:
     """Check ``iat - skew <= now < exp`` (K9); of a chain only the last statement is asked.
 
     Args:
-        statement: A keyset or release statement.
+        iat: When the statement was issued, Unix seconds.
+        exp: When it ends, by itself or by the policy.
         now: Aware; fixed when the verdict began.
         skew: How far the issuer's clock may be ahead of ours.
 
     Raises:
         StatementRefused: ``statement.not_yet`` or ``statement.expired``.
     """
-    check_past(statement, now, skew)
+    check_past(iat, now, skew)
     seconds = now.timestamp()
-    if seconds >= statement.exp:
+    if seconds >= exp:
         raise StatementRefused(
             "statement.expired",
-            f"expired at {_utc(statement.exp)}, {seconds - statement.exp:.0f} s ago",
+            f"expired at {_utc(exp)}, {seconds - exp:.0f} s ago",
             path="/exp",
         )
 
 
-def check_past(statement: Timed, now: datetime, skew: timedelta) -> None:
+def check_past(iat: int, now: datetime, skew: timedelta) -> None:
     """Check ``iat - skew <= now`` alone: that a statement has been issued already.
 
     Raises:
         StatementRefused: ``statement.not_yet``.
     """
-    ahead = statement.iat - now.timestamp()
+    ahead = iat - now.timestamp()
     if ahead > skew.total_seconds():
         raise StatementRefused(
             "statement.not_yet",
-            f"issued at {_utc(statement.iat)}, which is {ahead:.0f} s from now",
+            f"issued at {_utc(iat)}, which is {ahead:.0f} s from now",
             path="/iat",
         )
 

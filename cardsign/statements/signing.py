@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Final
 
 from cardsign.errors import SigningRefused
 from cardsign.jose import base64url
 from cardsign.jose.jws import Signer, sign_payload
-from cardsign.jose.keys import PublicKey
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, Envelope, Typ, read_envelope
 from cardsign.statements.keyset import keyset_of
 from cardsign.statements.release import release_of
@@ -20,20 +18,6 @@ _READERS: Final[Mapping[Typ, Callable[[Envelope], object]]] = {
     TYP_KEYSET: keyset_of,
     TYP_RELEASE: release_of,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _UnderItsThumbprint:
-    """A signer that names its key as statements do, whatever its kid is elsewhere."""
-
-    signer: Signer
-
-    @property
-    def public(self) -> PublicKey:
-        return replace(self.signer.public, kid=self.signer.public.thumbprint)
-
-    def sign(self, signing_input: bytes) -> bytes:
-        return self.signer.sign(signing_input)
 
 
 def sign_statement(payload: bytes, signers: Iterable[Signer], typ: Typ) -> bytes:
@@ -75,7 +59,7 @@ def add_signature(untrusted_statement: bytes, signer: Signer, typ: Typ) -> bytes
 
 
 def _entry(payload: bytes, signer: Signer, typ: Typ) -> Mapping[str, object]:
-    return sign_payload(payload, _UnderItsThumbprint(signer), typ=typ)
+    return sign_payload(payload, signer, typ=typ, kid=signer.public.thumbprint)
 
 
 def _written(payload: bytes, entries: list[Mapping[str, object]], typ: Typ) -> bytes:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from cardsign.trust.policy import ACCEPTED as ACCEPTED
     from cardsign.trust.policy import MAX_CARDS as MAX_CARDS
     from cardsign.trust.policy import MAX_SKEW as MAX_SKEW
-    from cardsign.trust.policy import PRIVATE_NETWORKS as PRIVATE_NETWORKS
     from cardsign.trust.policy import Accept as Accept
     from cardsign.trust.policy import Anchor as Anchor
     from cardsign.trust.policy import AtOrigin as AtOrigin
@@ -84,8 +83,6 @@ if TYPE_CHECKING:
     from cardsign.trust.resolve import KEYSET_NOTICE as KEYSET_NOTICE
     from cardsign.trust.resolve import AcceptedKey as AcceptedKey
     from cardsign.trust.resolve import IssuerTrust as IssuerTrust
-    from cardsign.trust.resolve import Outlook as Outlook
-    from cardsign.trust.resolve import WeighedReason as WeighedReason
     from cardsign.trust.resolve import Weight as Weight
     from cardsign.trust.resolve import end_of as end_of
     from cardsign.trust.resolve import outlook as outlook
@@ -123,7 +120,7 @@ _NAMES = {
     "policy": (
         "ACCEPTED Accept Anchor AtOrigin CardUrl Enrolment Expectation Extended Holder Issuer "
         "JwksAnchor KeysAnchor KeysetAnchor Limits MAX_CARDS MAX_SKEW Policy PublicSubject "
-        "PRIVATE_NETWORKS TofuAnchor public_subject"
+        "TofuAnchor public_subject"
     ),
     "policyedit": (
         "EMPTY_POLICY anchor_members anchor_text anchored edit_policy minus plus with_anchor "
@@ -132,10 +129,7 @@ _NAMES = {
     "policyfile": "identity_of parse_policy read_policy",
     "policylines": "Lines Location",
     "refresh": "FetchResult Fetcher REFRESH_INTERVAL Refreshed refresh_issuer",
-    "resolve": (
-        "AcceptedKey IssuerTrust KEYSET_NOTICE Outlook WeighedReason Weight end_of outlook "
-        "resolve_issuer"
-    ),
+    "resolve": ("AcceptedKey IssuerTrust KEYSET_NOTICE Weight end_of outlook resolve_issuer"),
     "state": (
         "DirectoryStates IssuerState IssuerStates MAX_PASSED NO_STATES TransientStates "
         "read_state rollback_floor state_bytes"

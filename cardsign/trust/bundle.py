@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -53,19 +52,6 @@ _MAX_TEXTS: Final = 4 * MAX_STEPS
 _MAX_MARKS: Final = 4 * _MAX_TEXTS  # bytes between the texts, without white space
 #: Escapes in texts. Beyond, a fault in the JSON has no place: the reader that finds it is slow.
 _MAX_ESCAPES: Final = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """What a bundle holds; nothing of it has been checked.
-
-    Attributes:
-        untrusted_card: The card as its publisher served it.
-        evidence: The statements that came along.
-    """
-
-    untrusted_card: bytes
-    evidence: Evidence
 
 
 def write_bundle(card: bytes, keysets: Iterable[bytes], release: bytes | None) -> bytes:
@@ -117,10 +103,13 @@ def is_bundle(untrusted_bytes: bytes) -> bool:
     return members is not None and str(members.get("format")).startswith(_ANY_VERSION)
 
 
-def read_bundle(untrusted_bytes: bytes) -> Bundle:
+def read_bundle(untrusted_bytes: bytes) -> tuple[bytes, Evidence]:
     """Take a bundle apart.
 
-    What is in it is looked at by whoever uses it, as if it had come by itself.
+    Nothing in it has been checked: the card and the statements are as if they had come alone.
+
+    Returns:
+        The card as its publisher served it, and the statements that came along.
 
     Raises:
         BundleRefused: ``bundle.malformed``: it is not as `docs/reference/formats.md` has it.
@@ -137,7 +126,7 @@ def read_bundle(untrusted_bytes: bytes) -> Bundle:
     _check_bounds(chain)
     releases = () if release is None else (_text(release, "/release", MAX_STATEMENT_BYTES),)
     card = _text(members["card"], "/card", MAX_CARD_BYTES)
-    return Bundle(card, Evidence(tuple(chain), releases))
+    return card, Evidence(tuple(chain), releases)
 
 
 def _parsed(untrusted_bytes: bytes) -> dict[str, Json]:
@@ -237,7 +226,7 @@ def _of_folder(folder: Path, tell: Callable[[str], object]) -> Evidence:
 def _of_file(path: Path) -> Evidence:
     untrusted_bytes = read_bytes(path, max_bytes=MAX_BUNDLE_BYTES)
     if is_bundle(untrusted_bytes):
-        return read_bundle(untrusted_bytes).evidence
+        return read_bundle(untrusted_bytes)[1]
     if _typ(untrusted_bytes) == TYP_KEYSET:
         return Evidence((untrusted_bytes,))
     return Evidence((), (untrusted_bytes,))

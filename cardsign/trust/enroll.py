@@ -14,7 +14,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from cardsign.errors import Unavailable, UsageFault
+from cardsign.errors import FetchFailed, UsageFault
 from cardsign.files import write_atomic
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.envelope import check_past
@@ -92,7 +92,7 @@ def newest_keyset(
         else:
             check_recovery(held, statement)
         held = statement
-    check_past(held, now, skew)
+    check_past(held.iat, now, skew)
     return held
 
 
@@ -112,7 +112,7 @@ def newest_release(
     held = None
     for release in sorted(releases, key=lambda one: one.order):
         check_release(release, keyset, held, now=now, skew=skew)
-        check_past(release, now, skew)
+        check_past(release.iat, now, skew)
         held = release
     return held
 
@@ -138,7 +138,7 @@ def propose_published(
     Whether it is genuine, a person has to say.
 
     Raises:
-        Unavailable: ``trust.no_keys``: it publishes none that could be pinned.
+        FetchFailed: ``trust.no_keys``: it publishes none that could be pinned.
     """
     brought = refresh_issuer(limits, None, None, fetch, home=str(origin), now=now)
     stranger = Enrolment("stranger", TofuAnchor(), (Place(origin),))
@@ -146,7 +146,7 @@ def propose_published(
     trust = resolve_issuer(stranger, limits, brought.evidence, state, now=now)
     if trust.keyset is None:
         why = next((reason.message for reason in (*brought.reasons, *trust.notes)), "")
-        raise Unavailable(
+        raise FetchFailed(
             "trust.no_keys",
             f"{origin} publishes no keyset statement that could be pinned" + (why and f": {why}"),
             hint="Add it by keys instead: --jwks FILE, --jwks-url URL or --tofu. None of them "

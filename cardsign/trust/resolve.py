@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -35,7 +35,6 @@ from cardsign.trust.statements import (
     NO_EVIDENCE,
     Chosen,
     Evidence,
-    Received,
     Walk,
     check_release_floor,
     choose_release,
@@ -73,14 +72,6 @@ Weight: TypeAlias = Literal["blocks", "hinders", "notes"]
 
 
 @dataclass(frozen=True, slots=True)
-class WeighedReason:
-    """A reason, and what it does to a verdict."""
-
-    weight: Weight
-    reason: Reason
-
-
-@dataclass(frozen=True, slots=True)
 class IssuerTrust:
     """Who may speak for one issuer at one time, by what right, and why not.
 
@@ -115,14 +106,14 @@ class IssuerTrust:
     keyset: KeysetStatement | None = None
     release: ReleaseStatement | None = None
     release_ends: int | None = None
-    weighed: tuple[WeighedReason, ...] = ()
+    weighed: tuple[tuple[Weight, Reason], ...] = ()
     signed_before: bool = False
     reserved: tuple[Place, ...] = ()
     state: IssuerState | None = None
 
     def reasons(self, weight: Weight) -> tuple[Reason, ...]:
         """The reasons of one weight, in the order of finding."""
-        return tuple(one.reason for one in self.weighed if one.weight == weight)
+        return tuple(reason for its_weight, reason in self.weighed if its_weight == weight)
 
     @property
     def blocks(self) -> tuple[Reason, ...]:
@@ -180,7 +171,7 @@ class IssuerTrust:
             self.revoked,
             self.keyset.digest if self.keyset else None,
             self.release.digest if self.release else None,
-            tuple((one.weight, one.reason.code) for one in self.weighed if one.weight != "notes"),
+            tuple((weight, one.code) for weight, one in self.weighed if weight != "notes"),
             self.notes,
         )
 
@@ -198,21 +189,6 @@ def end_of(statement: KeysetStatement | ReleaseStatement, most: int | None) -> i
 # First contact: what is kept of an issuer of whom nothing was known (threat 20).
 
 
-@dataclass(frozen=True, slots=True)
-class FirstContact:
-    """What a first contact came to.
-
-    Attributes:
-        pin: The first keyset statement that the issuer himself has signed, or None.
-        jwks: His bare keys, where he has no keyset at all; or None.
-        reasons: What is to be reported.
-    """
-
-    pin: KeysetId | None = None
-    jwks: JwkSet | None = None
-    reasons: tuple[Reason, ...] = ()
-
-
 def make_contact(
     evidence: Evidence,
     offered: JwkSet | None,
@@ -220,7 +196,7 @@ def make_contact(
     *,
     now: datetime,
     skew: timedelta,
-) -> FirstContact:
+) -> tuple[KeysetId | None, JwkSet | None, tuple[Reason, ...]]:
     """Learn from the card's own origin over TLS, and from nobody else.
 
     Args:
@@ -229,17 +205,21 @@ def make_contact(
         places: Where the policy says that the issuer is at home.
         now: Aware.
         skew: How far the issuer's clock may be ahead of ours.
+
+    Returns:
+        The first keyset statement that the issuer itself has signed, or None; its bare keys,
+        where it has no keyset at all, or None; and what is to be reported.
     """
     home = evidence.contact
     if home is None or not _is_at_home(home, places):
-        return FirstContact()
-    received = receive(evidence.untrusted_keysets, ())
+        return None, None, ()
+    keysets, _, _ = receive(evidence.untrusted_keysets, ())
     reasons = []
     firsts = []
-    for statement in sorted(received.keysets, key=attrgetter("number")):
+    for statement in sorted(keysets, key=attrgetter("number")):
         try:
             check_first(statement, RootPin.of(statement.root))
-            check_past(statement, now, skew)
+            check_past(statement.iat, now, skew)
         except StatementRefused as refusal:
             reasons.append(Reason.of(refusal.code, refusal.message))
         else:
@@ -249,15 +229,15 @@ def make_contact(
         if any(one.number == first.number and one.digest != first.digest for one in firsts):
             both = f"{home} gives two keyset statements {first.epoch}.{first.version}"
             reasons.append(Reason.of("statement.fork", f"{both}; neither is believed"))
-            return FirstContact(reasons=tuple(reasons))
+            return None, None, tuple(reasons)
         pin = first.id
         met = f"first contact with {home}, keyset {pin.epoch}.{pin.version}: {pin.digest}"
-        return FirstContact(pin, None, (*reasons, Reason.of("trust.tofu_first", met)))
+        return pin, None, (*reasons, Reason.of("trust.tofu_first", met))
     if offered is None or not offered.keys or evidence.untrusted_keysets:
-        return FirstContact(reasons=tuple(reasons))
+        return None, None, tuple(reasons)
     bare = f"first contact with {home}: it has no keyset, so its bare keys are kept; "
     bare += "a rotation will need a person"
-    return FirstContact(None, offered, (Reason.of("trust.tofu_first", bare),))
+    return None, offered, (Reason.of("trust.tofu_first", bare),)
 
 
 def _is_at_home(contact: str, places: tuple[Place, ...]) -> bool:
@@ -329,7 +309,7 @@ class _Resolution:
         self.state = state or IssuerState.begin(issuer)
         self.floor = rollback_floor(issuer, state)
         self.write = keep
-        self.weighed: list[WeighedReason] = []
+        self.weighed: list[tuple[Weight, Reason]] = []
 
     def result(self) -> IssuerTrust:
         """Everything, from top to bottom."""
@@ -350,15 +330,15 @@ class _Resolution:
 
     def block(self, *reasons: Reason) -> None:
         """Nothing can be trusted."""
-        self.weighed.extend(WeighedReason("blocks", reason) for reason in reasons)
+        self.weighed.extend(("blocks", reason) for reason in reasons)
 
     def hinder(self, *reasons: Reason) -> None:
         """Nobody can say that a card is current."""
-        self.weighed.extend(WeighedReason("hinders", reason) for reason in reasons)
+        self.weighed.extend(("hinders", reason) for reason in reasons)
 
     def note(self, *reasons: Reason) -> None:
         """Found, and decides nothing."""
-        self.weighed.extend(WeighedReason("notes", reason) for reason in reasons)
+        self.weighed.extend(("notes", reason) for reason in reasons)
 
     # -------------------------------------------------------------- sources
 
@@ -379,12 +359,15 @@ class _Resolution:
 
     def by_keyset(self, pin: KeysetId | RootPin, issuer: str | None) -> IssuerTrust:
         """The newest keyset statement that can be reached from the anchor, and its release."""
-        received = receive(self.supplied.untrusted_keysets, self.supplied.untrusted_releases)
-        self.note(*received.reasons)
-        keyset = self._walk(pin, issuer, received)
+        supplied = self.supplied
+        keysets, releases, reasons = receive(
+            supplied.untrusted_keysets, supplied.untrusted_releases
+        )
+        self.note(*reasons)
+        keyset = self._walk(pin, issuer, keysets)
         if keyset is None:
             return self._without_source("trust.no_keys", "no keyset statement can be believed")
-        chosen = self._choose(keyset, received)
+        chosen = self._choose(keyset, releases)
         revoked = self._revoked(keyset, chosen)
         origins = self._origins(keyset)
         if origins is None:
@@ -408,15 +391,14 @@ class _Resolution:
         """What was found at first contact; or this is it (threat 20)."""
         if self.state.first_contact is None and self.state.jwks is None and self.has_state:
             places = self.issuer.places or ()
-            contact = make_contact(
+            pin, jwks, reasons = make_contact(
                 self.supplied, self._offered_jwks(), places, now=self.now, skew=self.skew
             )
-            if contact.pin or contact.jwks:
-                pin = contact.pin
+            if pin or jwks:
                 found = f"keyset {pin.epoch}.{pin.version}" if pin else "a key set"
                 self._tell("first contact with %s: %s found there is trusted from now on", found)
-                self._keep(replace(self.state, first_contact=contact.pin, jwks=contact.jwks))
-            self.note(*contact.reasons)
+                self._keep(replace(self.state, first_contact=pin, jwks=jwks))
+            self.note(*reasons)
         if self.state.first_contact is not None:
             return self.by_keyset(self.state.first_contact, None)
         if self.state.jwks is not None:
@@ -427,25 +409,25 @@ class _Resolution:
     # -------------------------------------------------------------- statements
 
     def _walk(
-        self, pin: KeysetId | RootPin, issuer: str | None, received: Received
+        self, pin: KeysetId | RootPin, issuer: str | None, keysets: Sequence[KeysetStatement]
     ) -> KeysetStatement | None:
         walk = Walk(self.now, self.skew, self._keep_keyset, self.floor)
         held = self.state.keyset
         try:
             if held is None:
-                held = walk.from_anchor(pin, issuer, received.keysets)
+                held = walk.from_anchor(pin, issuer, keysets)
             if held is not None:
-                held = walk.onwards(held, received.keysets)
+                held = walk.onwards(held, keysets)
         except StatementRefused as refusal:
             self.block(Reason.of(refusal.code, refusal.message, hint=refusal.hint))
         self.note(*walk.reasons)
         return self.state.keyset or held
 
-    def _choose(self, keyset: KeysetStatement, received: Received) -> Chosen:
+    def _choose(self, keyset: KeysetStatement, releases: Sequence[ReleaseStatement]) -> Chosen:
         """The newest release; a new one is kept."""
         chosen = choose_release(
             self.state.release,
-            received.releases,
+            releases,
             keyset,
             self.floor,
             now=self.now,
@@ -468,9 +450,9 @@ class _Resolution:
 
     def _holds_now(self, keyset: KeysetStatement) -> bool:
         """A keyset past its end is believed no more, whatever is waived (threat 5)."""
-        ending = _Ending(keyset.iat, end_of(keyset, self.limits.keyset_age))
+        exp = end_of(keyset, self.limits.keyset_age)
         try:
-            check_times(ending, now=self.now, skew=self.skew)
+            check_times(keyset.iat, exp, now=self.now, skew=self.skew)
         except StatementRefused as refusal:
             message = f"the newest keyset statement {refusal.message}"
             self.block(Reason.of(refusal.code, message))
@@ -488,7 +470,6 @@ class _Resolution:
             missing = "there is no release statement, so nobody says which cards are current"
             self.hinder(Reason.of("trust.freshness_unknown", missing))
             return None
-        ending = _Ending(release.iat, end_of(release, self.limits.release_age))
         try:
             check_release_floor(release, self.floor)
         except StatementRefused as refusal:  # evidence against it, which nobody can waive
@@ -499,7 +480,8 @@ class _Resolution:
             signers = counted.good - revoked
             if not signers:
                 raise StatementRefused("statement.revoked", "its signer has been revoked")
-            check_times(ending, now=self.now, skew=self.skew)
+            exp = end_of(release, self.limits.release_age)
+            check_times(release.iat, exp, now=self.now, skew=self.skew)
         except StatementRefused as refusal:
             self.hinder(Reason.of(refusal.code, f"newest release: {refusal.message}"))
             return None
@@ -599,12 +581,6 @@ class _Resolution:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    iat: int
-    exp: int
-
-
 # How an issuer stands by what is remembered of him alone, and what will need a person soon.
 
 
@@ -612,22 +588,9 @@ class _Ending:
 KEYSET_NOTICE: Final = 14 * 24 * 3600
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """What would be said of an issuer's cards now if nobody answered.
-
-    Attributes:
-        trust: Who may speak for him, by what is remembered.
-        alarms: What keeps every card of his from being trusted, then what soon will.
-        until: When the first of what is remembered ends, Unix seconds; None where nothing does.
-    """
-
-    trust: IssuerTrust
-    alarms: tuple[Reason, ...]
-    until: int | None
-
-
-def outlook(issuer: Enrolment, limits: Limits, state: IssuerState, *, now: datetime) -> Outlook:
+def outlook(
+    issuer: Enrolment, limits: Limits, state: IssuerState, *, now: datetime
+) -> tuple[IssuerTrust, tuple[Reason, ...]]:
     """Look at what is remembered of an issuer; nothing is asked and nothing kept.
 
     Args:
@@ -635,6 +598,10 @@ def outlook(issuer: Enrolment, limits: Limits, state: IssuerState, *, now: datet
         limits: The policy's.
         state: What is remembered.
         now: Aware.
+
+    Returns:
+        Who may speak for it, by what is remembered; and what keeps every card of it from being
+        trusted, then what soon will.
     """
     trust = resolve_issuer(issuer, limits, NO_EVIDENCE, state, now=now)
     alarms = list(trust.blocks)
@@ -650,4 +617,4 @@ def outlook(issuer: Enrolment, limits: Limits, state: IssuerState, *, now: datet
         if 0 < left <= KEYSET_NOTICE:
             ends = f"keyset {keyset.epoch}.{keyset.version} ends in {left / 86400:.1f} days"
             alarms.append(Reason.of("peer.keyset_ends", ends))
-    return Outlook(trust, tuple(dict.fromkeys(alarms)), min(trust.deadlines, default=None))
+    return trust, tuple(dict.fromkeys(alarms))

@@ -84,25 +84,21 @@ _LEAST_BYTES: Final = 1024
 _Statement = TypeVar("_Statement", KeysetStatement, ReleaseStatement)
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """Well-formed statements as received, each once, and why others were left out."""
-
-    keysets: tuple[KeysetStatement, ...] = ()
-    releases: tuple[ReleaseStatement, ...] = ()
-    reasons: tuple[Reason, ...] = ()
-
-
-def receive(untrusted_keysets: Iterable[bytes], untrusted_releases: Iterable[bytes]) -> Received:
+def receive(
+    untrusted_keysets: Iterable[bytes], untrusted_releases: Iterable[bytes]
+) -> tuple[tuple[KeysetStatement, ...], tuple[ReleaseStatement, ...], tuple[Reason, ...]]:
     """Read statements as they came.
 
     Nothing in them raises; what is malformed is reported and left out, and so is what lies
     beyond the bounds. One that comes again, or is too large to be any, takes no room.
+
+    Returns:
+        The well-formed keysets and releases, each once, and why others were left out.
     """
     reasons: list[Reason] = []
     keysets = tuple(_read(untrusted_keysets, read_keyset, reasons))
     releases = tuple(_read(untrusted_releases, read_release, reasons))
-    return Received(
+    return (
         tuple({one.envelope: one for one in keysets}.values()),
         tuple({one.envelope: one for one in releases}.values()),
         tuple(reasons),
@@ -280,7 +276,7 @@ class Walk:
 
     def _check_believable(self, statement: KeysetStatement) -> None:
         """What is issued in the future, or was another when it was seen, is not kept (K8, K9)."""
-        check_past(statement, self.now, self.skew)
+        check_past(statement.iat, self.now, self.skew)
         _check_no_fork(statement, self.floor)
 
     def _report_forks(self, held: KeysetStatement, statements: Iterable[KeysetStatement]) -> None:
@@ -416,7 +412,7 @@ def _rightful(
     rightful: dict[ReleaseStatement, frozenset[str]] = {}
     for release in sorted(offered, key=attrgetter("order")):
         try:
-            check_past(release, now, skew)
+            check_past(release.iat, now, skew)
             signers = check_release(release, keyset, None, now=now, skew=skew).good - revoked
             if not signers:
                 raise StatementRefused("statement.revoked", "its signer has been revoked")

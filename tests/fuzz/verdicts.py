@@ -137,18 +137,18 @@ def check_walk(data: bytes) -> str:
     """A walk keeps what it accepts, in an order that only rises, and explains the rest."""
     records = data.split(SEPARATOR)
     bodies = {kind: tuple(one[1:] for one in records if one[:1] == kind) for kind in (b"k", b"r")}
-    received = receive(bodies[b"k"], bodies[b"r"])
+    keysets, _, reasons = receive(bodies[b"k"], bodies[b"r"])
     kept: list[KeysetStatement] = []
     walk = Walk(NOW, timedelta(seconds=300), kept.append)
     try:
-        held = walk.from_anchor(seeds.roots(), ISSUER, received.keysets)
+        held = walk.from_anchor(seeds.roots(), ISSUER, keysets)
         if held is not None:
-            walk.onwards(held, received.keysets)
+            walk.onwards(held, keysets)
     finally:
         numbers = [one.number for one in kept]
         assert numbers == sorted(set(numbers))
         assert all(one.issuer == ISSUER for one in kept)
-        _check_reasons((*received.reasons, *walk.reasons))
+        _check_reasons((*reasons, *walk.reasons))
     return f"{len(kept)} steps"
 
 

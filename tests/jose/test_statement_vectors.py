@@ -96,7 +96,7 @@ def _check_keyset(vector: Vector, held: KeysetStatement | None, text: bytes) -> 
         check_recovery(held, offered)
     else:
         check_successor(held, offered)
-    check_past(offered, _now(vector), _skew(vector))
+    check_past(offered.iat, _now(vector), _skew(vector))
     return offered
 
 
@@ -118,7 +118,7 @@ def test_each_step_is_accepted_or_refused_as_the_vector_says(path: Path) -> None
                 offered = read_release(text)
                 assert keyset is not None
                 check_release(offered, keyset, release, now=now, skew=skew)
-                check_past(offered, now, skew)
+                check_past(offered.iat, now, skew)
                 release = offered
                 said.append({"accepted": _release(release)})
         except StatementRefused as refusal:
@@ -131,7 +131,7 @@ def test_each_step_is_accepted_or_refused_as_the_vector_says(path: Path) -> None
     times = None
     if keyset is not None:
         try:
-            check_times(keyset, now=now, skew=skew)
+            check_times(keyset.iat, keyset.exp, now=now, skew=skew)
         except StatementRefused as refusal:
             times = refusal.code
     assert vector["end"] == {
@@ -147,14 +147,14 @@ def test_each_step_is_accepted_or_refused_as_the_vector_says(path: Path) -> None
 
 def _walk(vector: Vector, statements: list[bytes], held: KeysetStatement | None) -> tuple[Any, ...]:
     """What is held after a refresh, its refusal, and the steps that were kept on the way."""
-    received = receive(statements, ())
+    keysets, _, _ = receive(statements, ())
     kept: list[KeysetStatement] = []
     walk = Walk(_now(vector), _skew(vector), kept.append)
     try:
         if held is None:
-            held = walk.from_anchor(_anchor(vector), None, received.keysets)
+            held = walk.from_anchor(_anchor(vector), None, keysets)
         if held is not None:
-            held = walk.onwards(held, received.keysets)
+            held = walk.onwards(held, keysets)
     except StatementRefused as refusal:
         return (kept[-1] if kept else None), refusal.code, kept
     return held, None, kept
@@ -190,7 +190,7 @@ def test_a_walk_that_gets_all_at_once_ends_there_in_any_order(path: Path) -> Non
         keyset, refusal, kept = _walk(vector, [*keysets, *keysets[:3]], None)
         release = None
         if keyset is not None:
-            offered = receive((), releases).releases
+            offered = receive((), releases)[1]
             release = choose_release(
                 None, offered, keyset, RollbackFloor(), now=_now(vector), skew=_skew(vector)
             ).release

@@ -423,7 +423,7 @@ def test_times(offset: int, code: str) -> None:
 
     def check() -> None:
         now = NOW + timedelta(seconds=offset)
-        check_times(statement, now=now, skew=timedelta(seconds=300))
+        check_times(statement.iat, statement.exp, now=now, skew=timedelta(seconds=300))
 
     if code:
         assert refusal(check) == code

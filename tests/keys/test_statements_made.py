@@ -375,4 +375,4 @@ def test_a_renewal_changes_nothing_but_its_time() -> None:
     """The negative twin: two lines, and none of them adds or removes."""
     before = first()
     lines = differences(before, draft_next(KeysetPlan.of(before), before, now=NOW + DAY))
-    assert [one.sign for one in lines] == ["=", "~"]
+    assert [one[0] for one in lines] == ["=", "~"]

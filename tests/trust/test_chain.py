@@ -70,7 +70,7 @@ class Trip:
         self.kept: list[KeysetStatement] = []
         self.held = held
         self.refused: str | None = None
-        keysets = receive(statements, ()).keysets
+        keysets = receive(statements, ())[0]
         walk = Walk(NOW, SKEW, self.kept.append, floor or RollbackFloor())
         try:
             if self.held is None:
@@ -321,7 +321,7 @@ def test_each_step_is_kept_before_the_next_is_made(one: bytes, two: bytes, three
         kept.append(statement)
 
     walk = Walk(NOW, SKEW, keep)
-    statements = receive([three, two, one, after(three)], ()).keysets
+    statements = receive([three, two, one, after(three)], ())[0]
     first = walk.from_anchor(pin_of(one), None, statements)
     assert first is not None
     with pytest.raises(FileFault):
@@ -403,11 +403,11 @@ def test_junk_is_reported_and_left(one: bytes, two: bytes) -> None:
     """Nothing that is no statement ends a reading."""
     junk = [b"", b"{}", b"\xff", two[:-9], release(one), one.replace(b"payload", b"PAYLOAD")]
 
-    received = receive([*junk, one, two, one], [release(one), one, b"[]"])
-    assert received.keysets == (read_keyset(one), read_keyset(two))
-    assert received.releases == (read_release(release(one)),)
-    assert {"statement.shape", "statement.typ"} == set(codes(received.reasons))
-    assert len(received.reasons) == len(junk) + 2
+    keysets, releases, reasons = receive([*junk, one, two, one], [release(one), one, b"[]"])
+    assert keysets == (read_keyset(one), read_keyset(two))
+    assert releases == (read_release(release(one)),)
+    assert {"statement.shape", "statement.typ"} == set(codes(reasons))
+    assert len(reasons) == len(junk) + 2
 
 
 ROOM = MAX_CHAIN_BYTES // 1024 - 1  # statements of the least size beside one, in one refresh
@@ -423,10 +423,10 @@ CROWDS = {
 @pytest.mark.parametrize(("crowd", "beyond"), CROWDS.values(), ids=CROWDS)
 def test_so_much_is_read(one: bytes, crowd: list[bytes], beyond: bool) -> None:
     """K9: 2 MiB in one refresh; what comes twice, or can be no statement, takes no room."""
-    received = receive([*crowd, one], ())
+    keysets, _, reasons = receive([*crowd, one], ())
 
-    assert (len(received.keysets) == 0) == beyond
-    assert ("statement.too_many" in codes(received.reasons)) == beyond
+    assert (len(keysets) == 0) == beyond
+    assert ("statement.too_many" in codes(reasons)) == beyond
 
 
 def test_so_many_steps_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -466,7 +466,7 @@ def test_junk_costs_a_bounded_number_of_verifications(monkeypatch: pytest.Monkey
         with_entries(opened(history.newest, revoked=[thumbprint(f"x{number}")]), [bad] * 64)
         for number in range(88)
     ]
-    assert len(receive(junk, ()).keysets) == len(junk)  # all within the bounds
+    assert len(receive(junk, ())[0]) == len(junk)  # all within the bounds
     monkeypatch.setattr(PublicKey, "check", counted)
 
     trip = Trip(pin_of(history.statements[0]), [*history.statements, *junk])
@@ -666,7 +666,7 @@ def test_a_statement_withheld_ends_the_walk_before_it(
     received = data.draw(st.permutations([*rest, *junk]))
 
     trip = Trip(anchor, received)
-    readable = list(receive(received, ()).keysets)
+    readable = list(receive(received, ())[0])
     lawful = reachable(anchor, readable)
     ends = [number_of(one) for one in readable if one.digest in lawful]
     assert trip.refused is None

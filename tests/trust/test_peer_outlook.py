@@ -55,19 +55,19 @@ def test_what_needs_a_person(
     enrolled = Enrolment("tides", anchor(), (parse_place("https://tides.example"),), **changes)
     newest = T0 if release is RELEASE else 0
     known = replace(IssuerState.begin(enrolled, KEYSET, release), newest_iat=newest)
-    seen = outlook(enrolled, Limits(), known, now=NOW + timedelta(days=days))
-    assert codes(seen.alarms)[: len(expected)] == expected
-    assert bool(seen.alarms) is bool(expected)
+    _, alarms = outlook(enrolled, Limits(), known, now=NOW + timedelta(days=days))
+    assert codes(alarms)[: len(expected)] == expected
+    assert bool(alarms) is bool(expected)
 
 
 def test_until_when() -> None:
     """The least of all deadlines, of which a policy may set an earlier one."""
     enrolled = Enrolment("tides", anchor(), None)
     known = IssuerState.begin(enrolled, KEYSET, RELEASE)
-    assert outlook(enrolled, Limits(), known, now=NOW).until == RELEASE.exp
+    assert min(outlook(enrolled, Limits(), known, now=NOW)[0].deadlines) == RELEASE.exp
     strict = Limits(keyset_age=DAY)
-    seen = outlook(enrolled, strict, known, now=NOW)
-    assert (seen.until, codes(seen.alarms)) == (T0 + DAY, ["peer.keyset_ends"])
+    trust, alarms = outlook(enrolled, strict, known, now=NOW)
+    assert (min(trust.deadlines), codes(alarms)) == (T0 + DAY, ["peer.keyset_ends"])
     assert DAY < KEYSET_NOTICE
 
 
@@ -75,8 +75,8 @@ def test_who_was_never_met() -> None:
     """Nothing is known of him, and that is said; of pinned keys there is nothing to know."""
     for one, expected in ((anchor(), "trust.no_keys"), (TofuAnchor(), "trust.no_first_contact")):
         enrolled = Enrolment("tides", one, ())
-        seen = outlook(enrolled, Limits(), IssuerState.begin(enrolled), now=NOW)
-        assert (codes(seen.alarms), seen.until) == ([expected], None)
+        trust, alarms = outlook(enrolled, Limits(), IssuerState.begin(enrolled), now=NOW)
+        assert (codes(alarms), trust.deadlines) == ([expected], ())
     keys = KeysAnchor(JwkSet.of([KEYSET.keys[0].public]))
     pinned = Enrolment("tides", keys, (), freshness="waived")
-    assert outlook(pinned, Limits(), IssuerState.begin(pinned), now=NOW).alarms == ()
+    assert outlook(pinned, Limits(), IssuerState.begin(pinned), now=NOW)[1] == ()

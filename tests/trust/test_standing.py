@@ -16,7 +16,6 @@ from cardsign.trust import (
     IssuerTrust,
     KeysAnchor,
     Limits,
-    WeighedReason,
     Weight,
     end_of,
 )
@@ -49,7 +48,7 @@ def test_the_skew_is_the_policy_s() -> None:
 def test_only_a_clock_behind_is_one() -> None:
     """Other blocks say nothing about the clock."""
     codes = ("time.historic", "time.clock_behind")
-    behind = tuple(WeighedReason("blocks", Reason.of(code, "x")) for code in codes)
+    behind = tuple(("blocks", Reason.of(code, "x")) for code in codes)
 
     assert replace(PLAIN, weighed=behind).clock_is_behind
     assert not replace(PLAIN, weighed=behind[:1]).clock_is_behind
@@ -83,7 +82,7 @@ def test_deadlines_are_those_of_the_statements() -> None:
 
 def weighed(weight: Weight, code: str, message: str = "x") -> dict[str, Any]:
     """One reason of this weight."""
-    return {"weighed": (WeighedReason(weight, Reason.of(code, message)),)}
+    return {"weighed": ((weight, Reason.of(code, message)),)}
 
 
 DIFFERENCES: dict[str, dict[str, Any]] = {

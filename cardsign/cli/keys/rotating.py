@@ -156,7 +156,7 @@ def _draft_json(waiting: WaitingDraft, renewal: KeysetDue) -> dict[str, Any]:
         "draft": str(waiting.file),
         "number": waiting.draft.number,
         "digest": None if waiting.additions else waiting.draft.statement.digest,
-        "says_more": [str(change) for change in waiting.additions],
+        "says_more": list(waiting.additions),
         "signed_by": signing_lines(waiting.draft),
         "why": renewal.why,
     }

@@ -82,7 +82,7 @@ class AnchorOptions:
 
         Raises:
             UsageFault: ``usage.conflict``, or what a file that was named is refused for.
-            Unavailable: ``trust.no_keys``: there is no keyset statement at the URL.
+            FetchFailed: ``trust.no_keys``: there is no keyset statement at the URL.
         """
         self._check(url)
         if self.keysets:

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, Protocol
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from cryptography.exceptions import UnsupportedAlgorithm
 
@@ -29,12 +29,9 @@ Ask = Callable[[bytes], bytes]
 for ES256 r and s, 32 bytes each; for RS256 PKCS #1 v1.5. Nobody has verified it yet."""
 
 
-class Secrets(Protocol):
-    """Gives secrets, each when it is needed; raises :class:`PassphraseFault` where it has none."""
-
-    def __call__(self, kind: SecretKind, of: str) -> bytes:
-        """Return the passphrase, the PIN or the access token of what is called `of`."""
-        ...
+Secrets: TypeAlias = Callable[[SecretKind, str], bytes]
+"""Gives the passphrase, the PIN or the access token of what is named, when it is needed; raises
+:class:`PassphraseFault` where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +207,7 @@ _OTHERS: Final[dict[SecretKind, tuple[tuple[str, ...], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class UserSecrets:
-    """Satisfies :class:`Secrets`: the environment, then a terminal; passphrases from `source`.
+    """Is a :data:`Secrets`: the environment, then a terminal; passphrases from `source`.
 
     Attributes:
         source: Where the passphrase of key files comes from; its environment and prompt serve
