@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from cardsign.errors import LocalFault, UsageFault
 from cardsign.jose import JwkSet
-from cardsign.net import DEFAULT_POLICY, Discoverer, DocumentFetcher, FetchSettings
+from cardsign.net import DEFAULT_SETTINGS, Discoverer, DocumentFetcher, FetchSettings
 from cardsign.statements import KeysetId, read_keyset, read_release
 from cardsign.trust import (
     NO_STATES,
@@ -285,9 +285,9 @@ def play(
 def _settings(world: World, clocks: Clocks, certificates: Certificates) -> FetchSettings:
     """The transcript's resolver, connections and clock, and our own limits, in its haste."""
     limits = replace(
-        DEFAULT_POLICY,
-        connect_timeout=DEFAULT_POLICY.connect_timeout / world.haste,
-        total_timeout=DEFAULT_POLICY.total_timeout / world.haste,
+        DEFAULT_SETTINGS,
+        connect_timeout=DEFAULT_SETTINGS.connect_timeout / world.haste,
+        total_timeout=DEFAULT_SETTINGS.total_timeout / world.haste,
     )
     return FetchSettings(limits, world.resolve, clocks.monotonic, certificates.client, world.dial)
 

@@ -17,7 +17,6 @@ from cardsign.jose import JwkSet
 from cardsign.net import Credential, CredentialSource, CredentialStore
 from cardsign.trust import Enrolment, KeysAnchor, Policy, TransientStates
 from cardsign.urls import parse_origin, parse_place
-from tests.integrations.sdk_agent import sdk_agent
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, sign
 from tests.support import put
@@ -115,6 +114,8 @@ def test_a_real_agent_of_the_sdk() -> None:
                 if event.HasField("status_update")
             ]
             return said, TaskState.Name(states[-1])
+
+    from tests.integrations.sdk_agent import sdk_agent
 
     with sdk_agent(card_at, lambda card: sign(card, key("card"))) as agent:
         said = asyncio.run(run(f"http://127.0.0.1:{agent.port}"))

@@ -23,7 +23,8 @@ from support import DUAL, LAX, OLD, PORTABLE, dump, one_signature, put, under_he
 
 from cardsign import CanonicalizationError, JwkSet, PrivateKey
 from cardsign.card import PROFILES
-from cardsign.explain import VERIFIERS, explain_card, repairs
+from cardsign.card.profiles import VERIFIERS
+from cardsign.explain import explain_card, repairs
 
 RANDOM_CARDS: Final = 60
 
