@@ -166,7 +166,7 @@ def test_a_policy_by_url_or_first_contact_names_its_issuer() -> None:
 
 
 def test_a_folder_that_was_lost_is_no_first_contact(tmp_path: Path) -> None:
-    """Neither the whole folder nor one issuer's file is begun anew in silence (threats.md 18)."""
+    """Neither the whole folder nor one issuer's file is begun anew in silence (threat 18)."""
     folder = tmp_path / "state"
     with pytest.raises(LocalFault) as absent:
         IssuerStates.at(folder)

@@ -80,7 +80,7 @@ class PolicyFile:
         return found
 
     def raise_lock(self, states: IssuerStates) -> tuple[str, ...]:
-        """Write to the lock how far keyset statements were followed (threats.md 2).
+        """Write to the lock how far keyset statements were followed (threat 2).
 
         Only of issuers that it names already, and by statements that were verified here; issuer
         state holds everything besides.

@@ -227,7 +227,7 @@ def test_a_store_may_keep_the_public_key_of_a_variable(card: str, cardsign: Card
 
 
 def test_the_roots_must_list_the_key(card: str, cardsign: Cardsign) -> None:
-    """Beside a keyset statement a variable is no way round it (threats.md 22)."""
+    """Beside a keyset statement a variable is no way round it (threat 22)."""
     made = cardsign(
         *("init", "--issuer", "https://tides.example", "--recovery-out", "recovery.key"),
         CARDSIGN_RECOVERY_PASSPHRASE="another horse entirely",

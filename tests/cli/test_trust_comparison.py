@@ -1,4 +1,4 @@
-"""`trust add` compares before it writes (E14), and proposes what a partner's card needs (R1)."""
+"""`trust add` compares before it writes (E14), and proposes what a partner's card needs."""
 
 from __future__ import annotations
 

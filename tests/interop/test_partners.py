@@ -1,4 +1,4 @@
-"""Partners who sign with an SDK are trusted by one word, or get the one sentence they need (R1)."""
+"""Partners who sign with an SDK are trusted by one word, or get the one sentence they need."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ import pytest
 ROWS = {
     "docs/reference/formats.md": r"^\| (K\d+) \|",
     "docs/concepts/verdicts.md": r"^\| (V\d+) \|",
-    "docs/contributing/decisions.md": r"^\| ([CDEIPRSTW]\d+) \|",
+    "docs/contributing/decisions.md": r"^\| ([CDES]\d+) \|",
     "docs/concepts/threat-model.md": r"^### (\d+)\. ",
 }
 RULE = re.compile(r"(?<![\w./\"'-])([KV]\d{1,2})(?![\w\"'-])")
-DECISION = re.compile(r"(?:\(|decisions? )([CDEIPRSTW]\d{1,2})(?=[):,;. ])")
+DECISION = re.compile(r"(?:\(|decisions? )([CDES]\d{1,2})(?=[):,;. ])")
 THREATS = re.compile(r"\bthreats? (\d+(?:(?:, and |, | and )\d+)*)")
 DECIDED = re.compile(r'^decision = "(\w+)"$', re.MULTILINE)
 

@@ -45,7 +45,7 @@ BLOCK = re.compile(
 LANGUAGES = {"console", "python", "toml", "json", "text", "sh", "yaml"}
 FILE = re.compile(r"# (?P<name>[\w./~-]+\.toml)\n")
 INSTALLED = re.compile(r"make [a-z-]+|pip install '?(\.|cardsign)(\[[a-z0-9]+\])?'?")
-SECONDS = 240  # for all blocks of a page; a command that waits for input gets end of file
+SECONDS = 600  # for all blocks of a page, on any machine; waiting for input gets end of file
 MARK = "=== command {} of the page ==="
 
 
