@@ -27,9 +27,9 @@ class ProjectConfig:
     """The settings; options on the command line override them.
 
     Attributes:
-        issuer: The https origin that the project's cards speak for.
+        issuer: The https origin of the project's cards.
         keystore: The key store's directory, inside the folder or allowed by the user; or the URL
-            of its database, which is a stranger's word until the user has allowed that server
+            of its database, which is not used before the user has allowed that server
             (``keystore.not_allowed``).
         publish: The publication directory, inside the folder or allowed by the user.
         timeline: What key rotation assumes of caches, table ``[timeline]``, in seconds.
@@ -134,11 +134,11 @@ def _timeline(table: dict[str, Any], path: Path) -> TimelineSettings:
 
 
 def render_config(*, issuer: str | None, keystore: str, publish: str) -> bytes:
-    """The file that ``cardsign init`` writes; `keystore` as it is to stand there."""
+    """The file that ``cardsign init`` writes, with `keystore` as given."""
     lines = ["# Settings for every cardsign command run in this folder; options override them."]
     lines.append(f"format = {FORMAT}")
     if issuer is not None:
-        lines.append(f"issuer = {json.dumps(issuer)}  # the https origin that the cards speak for")
+        lines.append(f"issuer = {json.dumps(issuer)}  # the https origin of the cards")
     lines.append(f"keystore = {json.dumps(keystore)}")
     lines.append(f"publish = {json.dumps(publish)}")
     return "\n".join(lines).encode() + b"\n"

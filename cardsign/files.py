@@ -34,7 +34,7 @@ def read_bytes(path: Path, *, max_bytes: int, only_end: bool = False, plain: boo
     """Return the whole content of the file at `path`, which may be a pipe or a link.
 
     Or with `only_end` the last `max_bytes` of a plain file, however long it is. With `plain`
-    links, devices and pipes are refused: somebody else may have put them there.
+    links, devices and pipes are refused: another user may have put them there.
 
     Raises:
         FileFault: ``file.not_found``, ``file.is_directory``, ``file.not_plain``, or
@@ -50,7 +50,7 @@ def read_bytes(path: Path, *, max_bytes: int, only_end: bool = False, plain: boo
 def read_secret(
     path: Path, *, max_bytes: int, is_encrypted: Callable[[bytes], bool] | None = None
 ) -> bytes:
-    """Return the content of a file, pipe or link's target that nobody else may access.
+    """Return the content of a file, pipe or link's target that no other user may access.
 
     Args:
         path: Where it is.
@@ -82,7 +82,7 @@ def read_descriptor(descriptor: int, *, max_bytes: int) -> bytes:
 
 
 def read_private(path: Path, *, max_bytes: int) -> bytes:
-    """Return the content of a plain file of this user's own that nobody else may access.
+    """Return the content of a plain file of this user's own that no other user may access.
 
     What is checked is the opened file, so that it cannot be swapped between check and use.
 
@@ -242,7 +242,7 @@ def list_names(path: Path) -> list[str]:
 
 @contextlib.contextmanager
 def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
-    """Hold the lock file at `path`, which is created if need be, alone among processes.
+    """Hold the lock file at `path`, which is created if needed, alone among processes.
 
     An advisory ``flock``: it ends with the process, however that ends; not reliable on
     network file systems. A directory can be held too, for files that have no lock file.

@@ -30,10 +30,9 @@ from cardsign.trust.bundle import write_bundle
 def bundle(card: str, statements: tuple[Path, ...], output: str, as_json: bool) -> None:
     """Put CARD ('-' for stdin) and its issuer's statements into one file.
 
-    For a verifier without a network: `cardsign verify BUNDLE --issuer NAME` judges the card with
-    the statements beside it. A bundle brings no trust. It is worth what the verifier's own policy
-    makes of it, so name all keyset statements from the one that he pins on, and the newest
-    release.
+    It is for a verifier without a network: cardsign verify BUNDLE --issuer NAME. A bundle brings
+    no trust; the verifier's own policy decides. Name the newest release, and all keyset statements
+    from the one that the verifier has pinned.
     """
     refuse_two_documents(output, as_json)
     if not statements:
@@ -52,4 +51,4 @@ def bundle(card: str, statements: tuple[Path, ...], output: str, as_json: bool) 
         keysets = len(evidence.untrusted_keysets)
         print_json({"output": output, "keysets": keysets, "release": release is not None})
         return
-    say("bundled; it brings no trust, the verifier's own policy does")
+    say("wrote the bundle; it brings no trust, the verifier's own policy decides")

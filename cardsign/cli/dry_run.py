@@ -94,4 +94,4 @@ def confirm(yes: bool, warning: str) -> None:
         UsageFault: ``usage.unanswered``: the answer is no, or there is no terminal.
     """
     if not yes and not is_dry_run():
-        ask_first(warning)
+        ask_first(warning, hint="Add --yes if you are sure.")

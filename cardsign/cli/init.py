@@ -1,4 +1,4 @@
-"""``cardsign init``: everything that an issuer needs to sign his first card."""
+"""``cardsign init``: everything that an issuer needs to sign its first card."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _FILE = click.Path(path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class FullOptions:
-    """Who holds the keys of the full form, and which passphrases they get besides the usual one."""
+    """Who holds the keys of the full form, and the passphrases of their own that they get."""
 
     holder: str
     root_keystore: StorePlace | None
@@ -107,29 +107,31 @@ _full_options = option_group(
         "--root-keystore",
         type=read_place,
         metavar="DIR",
-        help="Where the root key will lie, such as on a stick [default: as the rest].",
+        help="Where the root key is kept, such as on a USB stick [default: with the others].",
     ),
     click.option(
         "--root-passphrase-file",
         type=_FILE,
         metavar="FILE",
-        help="Another passphrase for the root key.",
+        help="A passphrase of its own for the root key.",
     ),
     click.option(
         "--release-passphrase-file",
         type=_FILE,
         metavar="FILE",
-        help="Another passphrase for the release key, which cron has to open.",
+        help="A passphrase of its own for the release key, which cron has to open.",
     ),
     click.option(
         "--recovery-out",
         metavar="FILE",
         default=STDIO,
-        help="Where the recovery key goes, encrypted [default: printed once, on stdout].",
+        help="Write the encrypted recovery key here [default: print it once, on stdout].",
     ),
     recovery_passphrase_option,
     click.option(
-        "--no-recovery", is_flag=True, help="Make no recovery key: the theft of the root is final."
+        "--no-recovery",
+        is_flag=True,
+        help="Make no recovery key. Then a stolen root key cannot be replaced.",
     ),
 )
 _unlock_options = option_group(
@@ -140,7 +142,7 @@ _unlock_options = option_group(
         "place",
         type=read_place,
         metavar="DIR",
-        help="Where the keys will lie, or the URL of a database for them "
+        help="The folder for the keys, or the URL of a database "
         f"[default: {KEYSTORE_VARIABLE}, then keys].",
     ),
     *passphrase_options,
@@ -151,7 +153,7 @@ _unlock_options = option_group(
 @click.option(
     "--issuer",
     metavar="ORIGIN",
-    help="The https origin that the cards will speak for; needed unless --simple.",
+    help="The https origin of the cards, such as https://a.example; needed unless --simple.",
 )
 @click.option(
     "--publish",
@@ -159,9 +161,13 @@ _unlock_options = option_group(
     default="public",
     show_default=True,
     metavar="DIR",
-    help="Where publications will lie.",
+    help="The folder for publications.",
 )
-@click.option("--simple", is_flag=True, help="Only a card key: no statements, no revocation.")
+@click.option(
+    "--simple",
+    is_flag=True,
+    help="Make only a card key: no statements, and no revocation that verifiers can see.",
+)
 @_full_options
 @alg_option
 @_unlock_options
@@ -178,9 +184,9 @@ def init(
 ) -> None:
     """Set up this folder: cardsign.toml, a key store, and the first signed statements.
 
-    Made are a root key, which says by a keyset statement what keys count; a card key; a release
-    key, with which cron says which cards are current; and a recovery key, of which no copy is
-    kept. --simple makes a card key and nothing else.
+    It makes four keys. The root key signs the keyset statement, which says which keys count. The
+    card key signs cards. The release key signs, from cron, which cards are current. The recovery
+    key replaces a stolen root key; no copy of it is kept. --simple makes a card key only.
     """
     place = keystore.place or read_place(os.environ.get(KEYSTORE_VARIABLE) or DEFAULT_DIRECTORY)
     usual: dict[str, Any] = {"now": moment(), "publish": publish_dir, "alg": alg}
@@ -195,7 +201,12 @@ def init(
         made = init_keys(Path(), place, keystore.new_passphrase, origin=issuer, **usual)
     elif issuer is None:
         check_new_folder(Path(), None)
-        raise UsageFault("usage.conflict", "name the origin, --issuer https://HOST, or --simple")
+        raise UsageFault(
+            "usage.conflict",
+            "no issuer is named",
+            hint="Name its origin: cardsign init --issuer https://HOST; or make a card key only: "
+            "cardsign init --simple.",
+        )
     else:
         made = init_issuer(
             Path(),
@@ -246,7 +257,7 @@ def _made_json(made: NewIssuer) -> dict[str, Any]:
 def _say_outside(place: Path) -> None:
     """Say how a committed file is allowed to name a place that is not in its folder."""
     if leads_outside(Path(), place, user_policy(os.environ).folders):
-        say(f"{place} lies outside this folder; {CONFIG_FILE} may name it once you allow that:")
+        say(f"{place} is outside this folder; {CONFIG_FILE} may name it once you allow that:")
         say(f"  {leave(place)}")
 
 
@@ -270,17 +281,17 @@ def _say_custody(made: NewIssuer, full: FullOptions, keystore: StorePlace) -> No
         say("  --release-passphrase-file keeps cron from signing cards; --root-keystore DIR keeps")
         say("  the root key offline; docs/guides/issue-and-rotate.md")
     if full.no_recovery:
-        say("there is no recovery key: the theft of the root key is final")
+        say("there is no recovery key: a stolen root key cannot be replaced")
     else:
         where = f"in {full.recovery_file}" if full.recovery_file else "above"
         say(f"the recovery key is {where}, encrypted; no copy is kept here")
-        say("  print it or put it where none of the other keys is: it alone outlasts their theft")
+        say("  print it, or keep it apart from the other keys: it is what helps if they are stolen")
         if "recovery" in made.shared:
             say(
                 "  it has the passphrase of the card key, as no other was given; keep it well apart"
             )
             say("  --recovery-passphrase-file FILE gives it one that a thief of the keys lacks")
     if made.keyset is not None:
-        say("tell your verifiers the digest of keyset 1.1, over a channel that they trust:")
+        say("tell your verifiers the digest of keyset 1.1 over a channel that they trust:")
         say(f"  {made.keyset.digest}")
         say(f"  or as words: {digest_words(made.keyset.digest)}")

@@ -24,6 +24,7 @@ from cardsign.cli.policy import (
     supplied_statements,
     trust_options,
 )
+from cardsign.cli.talk import counted
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
     EXIT_NO_VERDICT,
@@ -221,7 +222,7 @@ def summary(statuses: Sequence[int], of: str = "") -> str:
     """How many cards came to what, in one line."""
     counts = ((statuses.count(status), words) for status, words in _OUTCOMES.items())
     said = ", ".join(f"{count:,} {words}" for count, words in counts if count)
-    return f"{len(statuses):,} card{'' if len(statuses) == 1 else 's'}{of}: {said}"
+    return f"{counted(len(statuses), 'card')}{of}: {said}"
 
 
 @dataclass(frozen=True, slots=True)

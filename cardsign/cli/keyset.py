@@ -1,4 +1,4 @@
-"""``cardsign keyset``: who may sign for the issuer, said by its roots."""
+"""``cardsign keyset``: the statement of the root keys on which keys may sign for the issuer."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def keyset() -> None:
     """Draft, sign and publish the statement of which keys may sign for the issuer.
 
     A draft is the statement itself with too few signatures. It goes from holder to holder of
-    the root keys; whoever has the last one publishes it.
+    the root keys. Once enough have signed it, one of them publishes it.
     """
 
 
@@ -79,7 +79,7 @@ def read_statement(name: str) -> KeysetStatement:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """What a keyset is to say besides, as it was typed; keys as HOLDER=KEY."""
+    """Changes to the next keyset as they were typed; keys as HOLDER=KEY."""
 
     issuer: str | None
     origins: tuple[str, ...]
@@ -96,7 +96,7 @@ class ChangeOptions:
 
     @property
     def lifetime(self) -> timedelta:
-        """How long it is believed."""
+        """How long it is valid."""
         return timedelta(days=self.days or KEYSET_LIFETIME.days)
 
     def read(self, store: KeyStore) -> KeysetChanges:
@@ -139,19 +139,20 @@ _change_options = option_group(
         "origins",
         multiple=True,
         metavar="ORIGIN",
-        help="Where interfaces may lie, instead of what is said now. May be repeated.",
+        help="An origin for interfaces; replaces all origins of before. May be repeated.",
     ),
-    click.option(
-        "--days", type=click.IntRange(1, 400), help="How long it is believed [default: 90]."
-    ),
+    click.option("--days", type=click.IntRange(1, 400), help="How long it is valid [default: 90]."),
     click.option(
         "--add-root",
         multiple=True,
         metavar="HOLDER=KEY",
-        help="A root key more: a kid of the key store, or a file with a JWK.",
+        help="Add a root key: a kid of the key store, or a file with a JWK.",
     ),
     click.option(
-        "--remove-root", multiple=True, metavar="HOLDER", help="A holder whose root keys go."
+        "--remove-root",
+        multiple=True,
+        metavar="HOLDER",
+        help="Remove the root keys of this holder.",
     ),
     click.option(
         "--threshold", type=click.IntRange(min=1), help="How many root holders must sign."
@@ -160,7 +161,7 @@ _change_options = option_group(
         "--recovery",
         multiple=True,
         metavar="HOLDER=KEY",
-        help="The recovery keys, instead of those before, which must sign this.",
+        help="A recovery key; replaces all earlier ones, and those must sign this too.",
     ),
     click.option(
         "--recovery-threshold", type=click.IntRange(min=1), help="How many of them [default: 1]."
@@ -181,14 +182,14 @@ _change_options = option_group(
         "--drop",
         multiple=True,
         metavar="KID",
-        help="A key of others that is listed no longer; those of the key store go by their lives.",
+        help="A key outside this key store that is no longer listed. The key store's own keys are "
+        "listed by their state.",
     ),
     click.option(
         "--revoke",
         multiple=True,
         metavar="KID",
-        help="A key of others that is revoked; those of the key store are so by cardsign keys "
-        "revoke.",
+        help="A key outside this key store that is revoked. For others use cardsign keys revoke.",
     ),
 )
 
@@ -203,9 +204,9 @@ _change_options = option_group(
 def draft(
     output: str | None, changes: ChangeOptions, keystore: KeystoreOptions, as_json: bool
 ) -> None:
-    """Draft the next statement: the key store's keys as they are now, and what options change.
+    """Draft the next statement from the key store's keys and the options.
 
-    Nothing but the draft is written. Without any change it renews the one before.
+    Only the draft is written. A draft without changes renews the statement before it.
     """
     refuse_two_documents(output, as_json)
     store = keystore.open()
@@ -240,7 +241,8 @@ def draft(
 @click.option(
     "--digest",
     metavar="SHA-256",
-    help="What whoever drafted it has told you, over another channel; asked for on a terminal.",
+    help="The draft's digest, as its author told you over another channel [default: asked for on a "
+    "terminal].",
 )
 @click.option("--key", "kids", multiple=True, metavar="KID", help="Only this key of the store.")
 @recovery_options
@@ -258,8 +260,8 @@ def sign(
 ) -> None:
     """Add the signature of this key store's holder to DRAFT.
 
-    Shown is what it changes of the newest statement that is kept here, not what its author says
-    of it. Then the digest is asked for; it belongs to the holder to hear it from a person.
+    First it shows what the draft changes, compared with the newest statement of this key store.
+    Then it asks for the digest. Get the digest from the author of the draft, not with the draft.
     """
     refuse_two_documents(output or draft, as_json)
     store = keystore.open()
@@ -300,13 +302,13 @@ def _told_digest(told: str | None) -> str:
 @click.option(
     "--root-holder",
     metavar="HOLDER",
-    help="Who holds the new root key [default: who held the first of the old ones].",
+    help="Who holds the new root key [default: the holder of the first old one].",
 )
 @click.option(
     "--new-recovery-out",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Make a new recovery key too, encrypted, for the old one has been used.",
+    help="Make a new recovery key too, encrypted, because the old one has been used.",
 )
 @click.option(
     "--drop", multiple=True, metavar="KID", help="An online key that is listed no longer."
@@ -328,9 +330,9 @@ def recover(
 ) -> None:
     """Open the next epoch with the recovery key: for when root keys were stolen or lost.
 
-    A new root key is made in this key store, and every old one ends. Revoke stolen card and
-    release keys first (cardsign keys revoke), or --drop them. What is written has the signatures
-    of the new root and of --recovery-file; where recovery needs more holders, it goes to them
+    It makes a new root key in this key store, and every old root key ends. Revoke stolen card and
+    release keys first (cardsign keys revoke), or --drop them. The draft has the signatures of the
+    new root and of --recovery-file. If recovery needs more holders, send it to them
     (cardsign keyset sign).
     """
     refuse_two_documents(output, as_json)
@@ -357,7 +359,7 @@ def recover(
     say(f"  next: cardsign keyset publish {file}")
 
 
-# ``cardsign keyset publish``: a statement and the release that speaks of it, at once.
+# ``cardsign keyset publish``: a statement and the release that names it, at once.
 
 
 @keyset.command(
@@ -368,7 +370,7 @@ def recover(
 @click.option(
     "--without-release",
     is_flag=True,
-    help="Publish it even if no release speaks of it yet: until one does, nobody trusts a card.",
+    help="Publish it even if no release names it yet. Until one does, no verifier trusts a card.",
 )
 @publication_option
 @unlock_options
@@ -381,12 +383,12 @@ def publish(
     keystore: UnlockOptions,
     as_json: bool,
 ) -> None:
-    """Keep STATEMENT as the newest, if enough have signed it, and publish it.
+    """Keep STATEMENT as the newest keyset, if enough holders have signed it, and publish it.
 
-    A release that speaks of it is signed and published with it, for which the passphrase of the
-    release key is needed; without it the statement is withheld until cardsign release renew.
-    Where nothing is published from this machine, or KEYSTORE has neither a release nor a release
-    key, it is only kept, as each holder of a root key should: he compares the next draft with it.
+    A release that names it is signed and published with it, which needs the passphrase of the
+    release key. Without the passphrase it is published by the next cardsign release renew.
+    It is only kept if nothing is published from this machine, or if KEYSTORE has neither a release
+    nor a release key. Each holder of a root key should keep it, to compare the next draft with it.
     """
     config = project_config()
     directory = publication or config.publish
@@ -405,7 +407,7 @@ def publish(
         f"keyset {number} is the newest now" if told.is_new else f"keyset {number} was kept already"
     )
     if told.release is not None:
-        say(f"release {told.release.seq} speaks of it")
+        say(f"release {told.release.seq} names it")
     if told.is_only_kept:
         say("this key store has no release and no release key, so it is kept and not published")
         say(f"  next: cardsign keyset publish {file}, with the key store that has them")
@@ -432,7 +434,7 @@ def show(file: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
         print_json(keyset_json(statement))
         return
     number = f"keyset {shown.number} of {safe(statement.issuer)}"
-    click.echo(f"{number}, believed until {day(statement.exp)}")
+    click.echo(f"{number}, valid until {day(statement.exp)}")
     click.echo(f"digest {statement.digest}")
     click.echo(f"words  {digest_words(statement.digest)}")
     for change in differences(None, statement)[1:]:
@@ -449,9 +451,9 @@ def show(file: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
 @keystore_options
 @json_option
 def verify(files: tuple[str, ...], keystore: KeystoreOptions, as_json: bool) -> None:
-    """Check statements by the ones kept here, each by the one before; nothing is kept.
+    """Check statements by the ones in the key store, each by the one before it. Nothing is kept.
 
-    Exit status 1: one does not follow, is a fork, or too few have signed it.
+    Exit status 1: one does not follow from the one before, is a fork, or has too few signatures.
     """
     given = verify_keysets(keystore.open(), map(read_statement, files))
     if as_json:

@@ -223,7 +223,7 @@ unlock_options: Final = option_group(UnlockOptions, "keystore", _KEYSTORE, *pass
 
 @dataclass(frozen=True, slots=True)
 class RecoveryOptions:
-    """A recovery key that lies in a file, under a passphrase of its own.
+    """A recovery key in a file, with a passphrase of its own.
 
     Attributes:
         recovery_file: The key; None for none.
@@ -337,7 +337,7 @@ def user_heads() -> UserHeads | None:
 
 
 def actor() -> str:
-    """Who the audit log shall say it was: the account and the machine."""
+    """The actor for the audit log: the account and the machine."""
     try:
         account = getpass.getuser()
     except (KeyError, OSError):  # a container's user has often no name

@@ -22,7 +22,7 @@ from cardsign.cli.inquiry import (
 )
 from cardsign.cli.policy import TrustOptions, edit_options, raise_lock, trust_options
 from cardsign.cli.progress import Progress
-from cardsign.cli.talk import complain, is_quiet, print_json, safe, say
+from cardsign.cli.talk import complain, counted, is_quiet, print_json, safe, say
 from cardsign.cli.views import day, kind_of
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
@@ -123,7 +123,7 @@ def age(span: timedelta) -> str:
     seconds = max(0, int(span.total_seconds()))
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if count := seconds // length:
-            return f"{count} {unit}{'' if count == 1 else 's'}"
+            return counted(count, unit)
     return "less than a minute"
 
 
@@ -187,8 +187,8 @@ CONCURRENCY: Final = 24
 #: More threads than these wait for one another, not for peers.
 MAX_CONCURRENCY: Final = 256
 
-#: What needs a person though the card is trusted: the issuer's roots may be stolen, or somebody
-#: takes away what was seen, and what is remembered ends.
+#: What needs a person though the card is trusted: the issuer's roots may be stolen, or a
+#: statement that was seen is withheld, and what is remembered ends.
 _ALARMS: Final = frozenset({"statement.fork", "statement.vanished"})
 #: What only says that something is missing; why it is, another reason may say.
 _MISSING: Final = frozenset({"trust.freshness_unknown", "trust.no_keys"})
@@ -241,7 +241,7 @@ class _Checked:
         result, why = self.outcome.result, []
         card, skills = self.card
         if card is not None:
-            why.append(f'"{safe(card)}", {skills} skill{"" if skills == 1 else "s"}')
+            why.append(f'"{safe(card)}", {counted(skills or 0, "skill")}')
         if not isinstance(result, LocalFault) and result.valid_until is not None:
             why.append(f"until {result.valid_until:%Y-%m-%d %H:%M} UTC")
         why += [f"{one.code}: {safe(one.message)}" for one in self._told(self.verdict == "trusted")]
@@ -333,7 +333,7 @@ def verify(
         CheckLog(trust.stored.path, loaded.identity).add(log)
     issuers = len({one.enrolment.name for one in found})
     alarmed = sum(1 for one in found if one.alarms)
-    of = f" of {issuers} issuer{'' if issuers == 1 else 's'}"
+    of = f" of {counted(issuers, 'issuer')}"
     told = summary([one.outcome.exit_status for one in found], of)
     say(f"{told}, {alarmed} with an alarm" if alarmed else told)
     required = [one for one in found if one.is_required]
@@ -352,7 +352,7 @@ def _print_checked(one: _Checked, as_json: bool) -> None:
 
 
 def _checks(loaded: PolicyFile, names: tuple[str, ...]) -> list[_Check]:
-    """What there is to look at; nothing at all would be a check that cannot fail."""
+    """The cards to check; none at all would be a check that cannot fail."""
     chosen = [loaded.issuer(name) for name in dict.fromkeys(names)]
     enrolments = chosen or list(loaded.policy.enrolments)
     checks = [(one, url) for one in enrolments for url in one.cards]
@@ -360,9 +360,9 @@ def _checks(loaded: PolicyFile, names: tuple[str, ...]) -> list[_Check]:
     if not checks or (chosen and without):
         raise UsageFault(
             "policy.no_cards",
-            f"no card is listed of {', '.join(without) or 'anybody'}",
+            f"trust.toml lists no card of {', '.join(without) or 'any issuer'}",
             path=str(loaded.path),
         )
     if without:
-        say(f"no card is listed of {', '.join(without)}")
+        say(f"trust.toml lists no card of {', '.join(without)}")
     return checks

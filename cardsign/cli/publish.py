@@ -43,7 +43,7 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE
 @click.option(
     "--not-live",
     is_flag=True,
-    help="It is deployed later, by other means: put nothing on record; see cardsign keys look.",
+    help="Do not record it as live: it is deployed later by other means; see cardsign keys look.",
 )
 @keystore_options
 @dry_run_option
@@ -59,12 +59,12 @@ def publish(
 ) -> None:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
-    Refused unless every card verifies with the keys that are published beside it, and unless
-    each extended card, but not CARD, is marked as one (cardsign sign --extended). A running
-    server takes the new generation up within seconds. The same content makes no new one.
-    Where there is a keyset statement, only the keys that it lists are published, and the newest
-    release must list the card. A keyset of which no release speaks yet is withheld.
-    The key store notes what was published, since all waits of a key rotation run from there.
+    Every card must verify with the keys that are published with it. Each extended card must be
+    marked as one (cardsign sign --extended), and CARD must not. A running server serves the new
+    generation within seconds. The same content makes no new generation.
+    If there is a keyset statement, only the keys that it lists are published, and the newest
+    release must list the card. A keyset that no release names yet is not published.
+    The key store records what was published, because key rotation waits for caches from then on.
     """
     config = project_config()
     directory = output or config.publish

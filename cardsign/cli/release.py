@@ -1,4 +1,4 @@
-"""``cardsign release``: which cards are current, said by an online key from cron."""
+"""``cardsign release``: say which cards are current, with an online key and from cron."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cardsign.cli.options import (
     publication_option,
     unlock_options,
 )
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.talk import counted, print_json, safe, say
 from cardsign.cli.views import day, release_json, say_taken_up, say_updated
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, of_the_user
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
@@ -31,7 +31,7 @@ from cardsign.urls import CARD_PATH, parse_url
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """What a release is to say besides, as it was typed."""
+    """Changes to the next release as they were typed."""
 
     cards: tuple[str, ...]
     withdraw: tuple[str, ...]
@@ -71,32 +71,32 @@ _change_options = option_group(
         f"{CARD_PATH}]. May be repeated.",
     ),
     click.option(
-        "--withdraw", multiple=True, metavar="URL", help="No card is current there any more."
+        "--withdraw", multiple=True, metavar="URL", help="No card at this URL is current any more."
     ),
     click.option(
         "--raise-floor",
         is_flag=True,
-        help="Let older cards of each --card end now, not when caches are rid of them.",
+        help="End older cards at the URL of each --card now, before caches have dropped them.",
     ),
     click.option(
         "--extended-floor",
         type=click.IntRange(min=1),
         metavar="SEQ",
-        help="Extended cards that were made for an earlier release end.",
+        help="End extended cards that were made for an earlier release.",
     ),
     click.option(
         "--revoke",
         multiple=True,
         metavar="KID",
-        help="A card or release key that is not in "
-        "this key store; those that are, are revoked by cardsign keys revoke.",
+        help="Revoke a card or release key that is not in this key store. For the others use "
+        "cardsign keys revoke.",
     ),
 )
 
 
 @group()
 def release() -> None:
-    """Say which cards are current, daily: a card that no fresh release lists is not trusted."""
+    """Say which cards are current, daily. A card that no fresh release lists is not trusted."""
 
 
 @release.command(
@@ -109,9 +109,9 @@ def release() -> None:
     type=click.IntRange(1, 14),
     default=RELEASE_LIFETIME.days,
     show_default=True,
-    help="How long it is believed.",
+    help="How long it is valid.",
 )
-@click.option("--force", is_flag=True, help="Sign one even if nothing is new.")
+@click.option("--force", is_flag=True, help="Sign a release even if nothing is new.")
 @publication_option
 @unlock_options
 @dry_run_option
@@ -126,9 +126,9 @@ def renew(
 ) -> None:
     """Sign and publish the next release with the release key; for cron, daily.
 
-    Nothing is done while nothing is new and more than half of the newest one's life is left.
-    Cards that are listed stay so. Once the published card is the only one that caches can hold,
-    the floor rises to it. Keys of the key store that were revoked are revoked here at once.
+    It does nothing if nothing is new and the newest release is in the first half of its time.
+    Cards stay listed. Once caches can hold no older card than the published one, older ones end.
+    A key that was revoked in the key store is revoked by this release.
     """
     config = project_config()
     directory = publication or config.publish
@@ -148,7 +148,8 @@ def renew(
     if as_json:
         print_json({"created": renewed.is_new, **release_json(newest)})
     elif renewed.is_new:
-        say(f"release {newest.seq} lists {len(newest.cards)} card(s) until {day(newest.exp)}")
+        cards = counted(len(newest.cards), "card")
+        say(f"release {newest.seq} lists {cards} until {day(newest.exp)}")
     else:
         say(f"release {newest.seq} says the same until {day(newest.exp)}; nothing changed")
 
@@ -159,8 +160,8 @@ def renew(
 def show(keystore: KeystoreOptions, as_json: bool) -> int:
     """Show the newest release. Exit status 1 if it is time for another one.
 
-    That is: half of its life is over, it speaks of an older keyset statement, or a clock that was
-    ahead has signed it.
+    That is so if half of its time is over, if it names an older keyset statement, or if it was
+    signed by a clock that was ahead.
     """
     store = keystore.open()
     keyset, newest = needed_keyset(store), StatementHistory.of(store).newest_release()

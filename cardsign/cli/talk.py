@@ -1,4 +1,4 @@
-"""What goes where: stdout is data, stderr is talk, and no card's words reach a terminal raw."""
+"""What goes where: data to stdout, notes to stderr, and no text of a card unescaped."""
 
 from __future__ import annotations
 
@@ -74,20 +74,28 @@ def _tell(line: str) -> None:
         click.echo(f"cardsign: {line}" if not line.startswith(" ") else line, err=True)
 
 
-def ask_first(warning: str) -> None:
-    """Ask the person at the terminal before something is believed that nothing vouches for.
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: ``1 card``, ``1,000 cards``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def ask_first(warning: str, *, hint: str = "") -> None:
+    """Ask the person at the terminal before something final or unverified is done.
 
     Args:
         warning: What is about to happen, as the beginning of a sentence.
+        hint: What to do without a terminal; empty for that of the registry.
 
     Raises:
-        UsageFault: ``usage.unanswered``: the answer is no, or nobody sits there.
+        UsageFault: ``usage.unanswered``: the answer is no, or there is no terminal.
     """
     if sys.stdin.isatty() and sys.stderr.isatty():
         if click.confirm(f"cardsign: {warning}. Go on?", err=True):
             return
         raise UsageFault("usage.unanswered", f"{warning}; the answer was no")
-    raise UsageFault("usage.unanswered", f"{warning}; and there is no terminal to ask at")
+    raise UsageFault(
+        "usage.unanswered", f"{warning}; and there is no terminal to ask at", hint=hint
+    )
 
 
 def say_notes(notes: Iterable[Reason]) -> None:
@@ -132,7 +140,7 @@ def run(command: Callable[[], object], *, as_json: bool = False) -> int:
     """
     if sys.stdout is None:  # closed by the caller; a file that is opened next would take its place
         _tell("file.unwritable: standard output is closed; nothing was done")
-        _tell("  send it to /dev/null if nobody is to hear it")
+        _tell("  send it to /dev/null if you do not need it")
         return EXIT_LOCAL_FAULT
     try:
         status = command()
@@ -176,8 +184,8 @@ def _failed(error: CardsignError, as_json: bool) -> int:
 
 
 def _unwritten(fault: OSError) -> int:
-    """The verdict was not heard, so the exit status must not be taken for one."""
-    if fault.errno != errno.EPIPE:  # whoever has left, as head does, need not be told
+    """The output was not read, so the exit status must not look like a verdict."""
+    if fault.errno != errno.EPIPE:  # a reader that has left, as head does, is not told
         _tell(f"file.unwritable: standard output cannot be written: {fault.strerror}")
     # What is still buffered would fail again when the interpreter ends, with a status of its own.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -209,12 +209,12 @@ def _signing_text(one: QuorumSignatures) -> str:
 def say_taken_up(taken: TakenUp) -> None:
     """What was kept of published statements."""
     for number in taken.keysets:
-        say(f"took up keyset {number} from what is published")
+        say(f"took keyset {number} from what is published")
     if taken.release is not None:
-        say(f"took up release {taken.release} from what is published")
+        say(f"took release {taken.release} from what is published")
     if taken.refusal is not None:
         refusal = taken.refusal
-        say(f"what is published is not taken up: {refusal.code}: {safe(refusal.message)}")
+        say(f"the published statements were not taken: {refusal.code}: {safe(refusal.message)}")
 
 
 def say_updated(published: Published | None, directory: object) -> None:
@@ -242,10 +242,7 @@ def say_updated(published: Published | None, directory: object) -> None:
 def say_withheld(published: Published) -> None:
     """Which keyset statement is not published yet, and what it waits for."""
     if published.withheld:
-        say(
-            f"keyset {published.withheld} is withheld from what is published until a release "
-            "speaks of it"
-        )
+        say(f"keyset {published.withheld} is not published until a release names it")
         say("  next: cardsign release renew")
 
 

@@ -29,7 +29,7 @@ from cardsign.statements.release import read_release
 from cardsign.statements.signing import sign_statement
 from cardsign.urls import parse_origin
 
-#: Where a trial on one machine speaks for itself without a certificate.
+#: Origins of a trial on one machine, which has no certificate.
 _LOOPBACK: Final = ("http://127.0.0.1:", "http://[::1]:", "http://localhost:")
 
 _MADE: Final[tuple[Role, ...]] = ("root", "card", "release")
@@ -108,7 +108,7 @@ def init_keys(
         keystore: Where the key store will be.
         passphrase: Gives the passphrase of the card key; asked once all else is checked.
         now: The time, with its zone, in whole seconds.
-        origin: The https origin that the cards speak for, if the settings are to name it.
+        origin: The https origin of the cards, if the settings are to name it.
         publish: The publication directory, relative to the folder.
         alg: Of the card key.
         actor: Who the audit log says it was.

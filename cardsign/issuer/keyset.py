@@ -67,11 +67,11 @@ from cardsign.urls import parse_origin
 
 @dataclass(frozen=True, slots=True)
 class KeysetChanges:
-    """What a keyset is to say besides what the key store knows.
+    """What a keyset says beyond what the key store knows.
 
     Attributes:
         issuer: The issuer's name; None: as before, at first the host of the first origin.
-        origins: Where interfaces may lie; empty: as before.
+        origins: Where interfaces may be; empty: as before.
         add_roots: Root keys more.
         remove_roots: Holders whose root keys go.
         threshold: How many root holders must sign; None: as before.
@@ -139,7 +139,7 @@ class PublishedKeyset:
     Attributes:
         statement: The statement.
         is_new: Whether this call kept it.
-        release: The release that speaks of it, if one was signed.
+        release: The release that names it, if one was signed.
         is_only_kept: Nothing was published: the key store has neither a release nor a release
             key, as that of a root's holder.
         published: What is published now; None where nothing is published.
@@ -172,7 +172,7 @@ def draft_keyset(
         now: The time, with its zone, in whole seconds.
         changes: What else it says.
         origin: That of a first statement, if the changes name none.
-        lifetime: How long it is believed.
+        lifetime: How long it is valid.
 
     Raises:
         UsageFault: The changes do not fit, or no verifier would take the statement;
@@ -356,7 +356,7 @@ def publish_keyset(
     without_release: bool = False,
     name: str = "the statement",
 ) -> PublishedKeyset:
-    """Keep a statement as the newest, and publish it with a release that speaks of it.
+    """Keep a statement as the newest, and publish it with a release that names it.
 
     Without a passphrase for the release key it is withheld until :func:`renew_release`.
 
@@ -367,7 +367,7 @@ def publish_keyset(
         now: The time, with its zone, in whole seconds.
         directory: The publication directory; None for none.
         settings: What is assumed of caches.
-        without_release: Publish it even if no release speaks of it yet.
+        without_release: Publish it even if no release names it yet.
         name: Where the statement came from, for messages.
 
     Raises:
@@ -487,7 +487,7 @@ def recover(
     """Open the next epoch with a recovery key, after root keys were stolen or lost.
 
     A new root key is made in the key store, and every old one ends. The list of revoked keys
-    starts anew with the old roots and what is dropped.
+    starts with the old roots and what is dropped.
 
     Args:
         store: The key store.
@@ -495,7 +495,7 @@ def recover(
             encrypts a new one too.
         passphrase: Gives the passphrase of the new root key; asked once all else is checked.
         now: The time, with its zone, in whole seconds.
-        root_holder: Who holds the new root [default: who held the first of the old ones].
+        root_holder: Who holds the new root [default: the holder of the first old one].
         new_recovery_out: Make a new recovery key too, into this new file.
         drop: Kids or thumbprints of online keys that are listed no longer.
         new_key: Makes a key.
@@ -535,7 +535,7 @@ def recover(
 def _recovering(
     previous: KeysetStatement, root: RootKey, renewed: PrivateKey | None, drop: Sequence[str]
 ) -> KeysetPlan:
-    """The plan of a new epoch: one new root, and a list of revoked keys that starts anew."""
+    """The plan of a new epoch: one new root, and an empty list of revoked keys."""
     held = previous.recovery
     if renewed is not None and held is not None:
         held = Quorum(1, (RootKey(renewed.public, held.keys[0].holder),))

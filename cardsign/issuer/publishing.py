@@ -85,7 +85,7 @@ def publish_cards(
         extended: The signed extended cards by audience.
         max_age: Seconds for which caches may keep what is served.
         settings: What is assumed of caches, to say when the keys are to change next.
-        issuer: The origin that the cards speak for; a directory of another issuer is refused.
+        issuer: The origin of the cards; a directory of another issuer is refused.
         is_live: Note the publication in the key store. False where it is deployed later.
 
     Raises:
@@ -116,13 +116,13 @@ def update_publication(
     """Put the newest statements into what is published.
 
     The cards stay as they are. The key store notes the new generation if it has noted the one
-    before: else nobody knows whether that is live.
+    before: otherwise it is unknown whether that is live.
 
     Args:
         store: Whose statements go along.
         directory: The publication directory; None for none.
         now: The time, with its zone.
-        without_release: Publish a keyset of which no release speaks yet.
+        without_release: Publish a keyset that no release names yet.
 
     Returns:
         What is published now; None where nothing is published yet.
@@ -178,7 +178,7 @@ def record_publication(store: KeyStore, generation: Generation, *, now: datetime
             fault.code,
             f"generation {generation.number} is published, but not on record: {fault.message}",
             path=fault.path,
-            hint="Mend this and publish the same again; no key rotation goes on before.",
+            hint="Fix this and publish the same again; key rotation waits for it.",
         ) from fault
 
 

@@ -44,7 +44,7 @@ ATTEMPTS: Final = 5  # at one release; each that fails is one that another proce
 
 @dataclass(frozen=True, slots=True)
 class ReleaseChanges:
-    """What a release is to say besides what the key store knows.
+    """What a release says beyond what the key store knows.
 
     Attributes:
         cards: Signed cards to list, each with its URL; None: the issuer's usual one.
@@ -95,7 +95,7 @@ class RenewedRelease:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseDraft:
-    """A release to be signed, the keyset under which it speaks, and the release before it."""
+    """A release to be signed, the keyset that it names, and the release before it."""
 
     release: ReleaseStatement
     keyset: KeysetStatement
@@ -124,8 +124,8 @@ def renew_release(
         now: The time, with its zone, in whole seconds.
         directory: The publication directory; None for none.
         settings: What is assumed of caches.
-        changes: What the release is to say besides.
-        lifetime: How long it is believed.
+        changes: What the release says beyond the key store.
+        lifetime: How long it is valid.
         force: Sign one even if nothing is new.
 
     Raises:
@@ -153,7 +153,7 @@ def renew_release(
 def is_release_due(release: ReleaseStatement, keyset: KeysetStatement, *, now: datetime) -> bool:
     """Whether it is time for another release.
 
-    Half of its life is over, it speaks of an older keyset, or a clock that was ahead signed it.
+    Half of its time is over, it names an older keyset, or a clock that was ahead signed it.
     """
     outdated = release.keyset.digest != keyset.digest
     return outdated or past_half_life(release, now=now) or is_early(release, now=now)
@@ -184,7 +184,7 @@ def draft_release(
     changes: ReleaseChanges | None = None,
     lifetime: timedelta = RELEASE_LIFETIME,
 ) -> ReleaseDraft:
-    """Draft the next release of a store, to speak of `keyset`.
+    """Draft the next release of a store under `keyset`.
 
     Raises:
         UsageFault: The changes do not fit, or the keyset has expired.

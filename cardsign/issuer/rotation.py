@@ -1,4 +1,4 @@
-"""Rotating keys: the next lawful step of a key store, read from top to bottom in one function."""
+"""Rotating keys: the next allowed step of a key store, read from top to bottom in one function."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WaitingDraft:
     Attributes:
         file: Where it is.
         draft: The statement, beside the newest one.
-        additions: What it says besides what the key store has to say; nobody here drafted that.
+        additions: What it says beyond what the key store says; that was not drafted here.
     """
 
     file: Path
@@ -58,8 +58,8 @@ class Rotation:
         taken: The step of a key's lifecycle that was taken.
         made: The successor that was made.
         draft: The draft of a keyset statement that is due.
-        elsewhere: Successors that are due and must be made where the active key lies.
-        needs_passphrase: A successor is due, and nobody gave a passphrase for it.
+        elsewhere: Successors that are due and must be made where the active key is kept.
+        needs_passphrase: A successor is due, and its passphrase is missing.
         ahead: Every step ahead, the next one first.
         cards_to_sign: Published cards that a new key has to sign.
         renewal: When the roots have to sign next; None where there is no keyset.
@@ -87,7 +87,7 @@ def rotate_keys(
     new_key: Callable[[Alg], PrivateKey] = PrivateKey.generate,
     random: Callable[[int], bytes] = os.urandom,
 ) -> Rotation:
-    """Take the next lawful step of the key rotation, and say what lies ahead.
+    """Take the next allowed step of the key rotation, and say which follow.
 
     Any number of hosts may call; a step is taken once.
 
@@ -97,7 +97,7 @@ def rotate_keys(
         now: The time, with its zone, in whole seconds.
         draft: Where a draft goes. One that is there and still right stays. None: make none.
         settings: What is assumed of caches.
-        asked: Rotate as soon as that is lawful; False: only what is due, as from cron.
+        asked: Rotate as soon as that is allowed; False: only what is due, as from cron.
         withdrawn: First forget the publications of the card with this endpoint.
         new_key: Makes a key for an algorithm.
         random: Gives that many fresh bytes.
@@ -140,7 +140,7 @@ def rotate_keys(
 def _successors_due(
     store: KeyStore, settings: TimelineSettings, now: datetime, asked: bool
 ) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """The successors that are to be made: in this key store, and where else an active key lies."""
+    """The successors to make: in this key store, and wherever else an active key is kept."""
     state = store.state
     here: list[Step] = []
     elsewhere: list[Step] = []

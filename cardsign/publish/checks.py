@@ -1,8 +1,8 @@
-"""What an issuer's statements allow him to publish, judged as his verifiers will judge it.
+"""What an issuer's statements allow it to publish, judged as its verifiers will judge it.
 
 Pure. Statements go along with a card in a generation, and one that was published never vanishes
 from it. The card, its keys and its extended cards are held against them before anything is
-written: a slip is found here and not by whoever relies on them.
+written, so that a mistake is found here and not by verifiers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import examine_card
 
-# What may be published: cards that whoever has nothing but the published keys will trust.
+# What may be published: cards that a verifier with nothing but the published keys trusts.
 
 
 _SHOWN_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
@@ -140,7 +140,7 @@ def _content(document: Mapping[str, Json]) -> bytes:
     return jcs({name: value for name, value in document.items() if name != "signatures"})
 
 
-#: The issuer's own statements may be as old as the clocks of his hosts differ.
+#: The issuer's own statements may be as old as the clocks of its hosts differ.
 SKEW: Final = timedelta(minutes=5)
 
 _NAME: Final = "issuer"
@@ -149,7 +149,7 @@ _UNLISTED: Final = frozenset({"card.digest_unlisted", "card.rollback", "card.lis
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """An issuer's statements: all of the history of his keyset, and the newest release.
+    """An issuer's statements: the whole history of its keyset, and the newest release.
 
     Attributes:
         keysets: As published, oldest first; at least one.
@@ -172,7 +172,7 @@ class Issued:
         Args:
             now: Aware; the newest may not be of later.
             before: What is published: a release that it holds is taken as one of its own time,
-                so that one of a clock that was ahead does not keep out what shall replace it.
+                so that one of a clock that was ahead does not keep out its replacement.
 
         Raises:
             PublishRefused: ``publish.statements``: they are no history, or the release does not
@@ -234,9 +234,9 @@ class CheckedIssued:
         return files if self.release_bytes is None else {**files, RELEASE_FILE: self.release_bytes}
 
     def withholding(self, before: CheckedIssued | None) -> CheckedIssued:
-        """These without the newest keysets of which no release speaks yet.
+        """These without the newest keysets that no release names yet.
 
-        Whoever has a keyset and no release that names it reaches no verdict, so the two are
+        A verifier with a keyset and no release that names it reaches no verdict, so the two are
         published together. What was published `before` stays.
         """
         kept = {one.digest for one in before.keysets} if before else set()
@@ -274,22 +274,22 @@ class CheckedIssued:
         return self.listed(jwks)
 
     def listed(self, jwks: JwkSet) -> JwkSet:
-        """The keys of a set that the roots have listed to sign cards, and nobody has revoked."""
+        """The keys of a set that the roots list for cards and that are not revoked."""
         listed = {key.public.thumbprint for key in self.newest.keys if "card" in key.roles}
         if self.release is not None:
             listed -= self.release.revoked
         return JwkSet.of([key for key in jwks.keys if key.thumbprint in listed])
 
     def check_spoken_for(self) -> None:
-        """Check that the release speaks of the newest keyset.
+        """Check that the release names the newest keyset.
 
         Raises:
             PublishRefused: ``publish.release_behind``.
         """
         if self.release is None or self.release.keyset.digest != self.newest.digest:
-            spoken = "no release speaks of it"
+            spoken = "no release names it"
             if self.release is not None:
-                spoken = f"release {self.release.seq} speaks of an older one"
+                spoken = f"release {self.release.seq} names an older one"
             raise PublishRefused(
                 "publish.release_behind", f"keyset {self._number} is the newest, and {spoken}"
             )

@@ -65,7 +65,7 @@ class Publisher:
 
     Attributes:
         keystore: What tells a key store from any other: the SHA-256 of its audit log's first line.
-        issuer: The origin that the cards speak for; None where the settings name none.
+        issuer: The origin of the cards; None where the settings name none.
     """
 
     keystore: str
@@ -89,8 +89,8 @@ class Generation:
         created: Whether this call of :func:`cardsign.publish.publish` made it; False where
             it was there already.
         changes_at: Aware UTC in whole seconds: when the published keys are to change next, as
-            far as that was known; caches are to hold nothing much longer. None if nobody knows.
-        publisher: Whose it is; None if nobody has said.
+            far as that was known; caches must hold nothing much longer. None if unknown.
+        publisher: Whose it is; None if unknown.
     """
 
     number: int

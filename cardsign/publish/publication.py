@@ -51,7 +51,7 @@ from cardsign.verify.signature import matching_payload
 #: bounds how long a withdrawn card or key lives on; asking again costs only a 304.
 DEFAULT_MAX_AGE: Final = 300
 
-#: When the published keys are to change next, once a generation is published; None: nobody knows.
+#: When the published keys change next, once a generation is published; None: unknown.
 NextChange: TypeAlias = Callable[[Generation], datetime | None]
 
 _LOCK: Final = ".lock"
@@ -86,8 +86,8 @@ def publish_generation(
         now: Aware UTC; recorded as the time of publication. No marker may have expired then.
         max_age: Seconds, 0 to :data:`cardsign.publish.generation.MAX_MAX_AGE`.
         issued: The issuer's statements. With them, or where the newest generation carries some,
-            which stay then, whoever has come to the newest must trust the cards, and keys that
-            it does not list are left out. A keyset of which no release speaks yet is withheld.
+            which stay then, a verifier that has the newest must trust the cards, and keys that
+            it does not list are left out. A keyset that no release names yet is withheld.
         sequence: How often `jwks` has changed, if that is known; it is published with it.
         next_change: When the published keys are to change next, once a generation is published.
         publisher: Whose publication it is.
@@ -131,15 +131,15 @@ def publish_statements(
     """Make the next generation of what is published already and of newer statements.
 
     This is how a release comes before the card that needs it. The published cards are not judged
-    again: a revocation must not wait for a card that is signed anew. A keyset of which no
-    release speaks yet is withheld, unless it was published before.
+    again: a revocation must not wait until a card is signed again. A keyset that no
+    release names yet is withheld, unless it was published before.
 
     Args:
         issued: The issuer's statements.
         directory: The publication directory.
         now: Aware UTC; recorded as the time of publication.
-        without_release: Withhold nothing. Nobody who asks trusts a card then until a release
-            speaks of the newest keyset; better so where keys were stolen.
+        without_release: Withhold nothing. Then no verifier that asks trusts a card until a release
+            names the newest keyset, which is better where keys were stolen.
         publisher: Whose statements these are. Where statements are published, only their history
             counts; where none are, a directory that holds another's cards is refused.
 
@@ -177,7 +177,7 @@ def _check_publisher(
 ) -> None:
     """Refuse a directory that holds the publications of another key store, or another issuer.
 
-    A project folder may come from a stranger, and name the directory of somebody else.
+    A project folder may come from a stranger, and name another publisher's directory.
     """
     held = newest.publisher if newest else None
     if held is None:
@@ -208,7 +208,7 @@ def _published(newest: Generation | None) -> CheckedIssued | None:
 def _following(
     issued: Issued, before: CheckedIssued | None, now: datetime, *, withhold: bool = True
 ) -> CheckedIssued:
-    """What of newer statements is to be published after the published ones."""
+    """The newer statements that follow the published ones."""
     statements = issued.checked(now=now, before=before)
     if withhold:
         statements = statements.withholding(before)

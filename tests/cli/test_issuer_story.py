@@ -349,7 +349,7 @@ def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) 
     )
     run(opened)
     early = run(issuer("keyset", "publish", "keyset-2.1.json"))
-    assert "keyset 2.1 is withheld" in early.err  # for there is no release key that signs yet
+    assert "keyset 2.1 is not published until a release names it" in early.err  # for there is no release key that signs yet
     for key in DirectoryStore.open(Path("keys")).state.keys:
         if key.state == "prepublished":
             run(issuer("keys", "activate", key.kid, "--same-custody-accepted"))
@@ -365,7 +365,7 @@ def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) 
 def test_no_recovery_is_final(cardsign: Cardsign) -> None:
     """Who wanted none is told so, and told again when he needs it."""
     done = run(cardsign("init", "--issuer", ISSUER, "--no-recovery"))
-    assert "theft of the root key is final" in done.err
+    assert "a stolen root key cannot be replaced" in done.err
     Path("r.key").write_bytes(make_recovery_key(b"another horse entirely")[1])
     ended = cardsign("keyset", "recover", "--yes", "--recovery-file", "r.key", **RECOVERY)
     assert (ended.status, "statement.recovery" in ended.err) == (2, True)
@@ -530,7 +530,7 @@ def _signed_too_early(cardsign: Cardsign) -> None:
     digest = run(cardsign("keyset", "draft")).text.strip()
     run(cardsign("keyset", "sign", "keyset-1.2.json", "--digest", digest))
     kept = cardsign("keyset", "publish", "keyset-1.2.json", CARDSIGN_PASSPHRASE=None)
-    assert "keyset 1.2 is withheld" in run(kept).err
+    assert "keyset 1.2 is not published until a release names it" in run(kept).err
     run(cardsign("keys", "revoke", "--yes", key_of("card"), "--reason", "superseded"))
     _signed_card(cardsign)
 

@@ -356,7 +356,7 @@ def test_a_good_day(cardsign: Cardsign, four: Network) -> None:
         Path("trust.toml").write_text(text.replace(f', "{url}"', "").replace(f'"{url}"', ""))
     ended = cardsign("peers", "verify")
     assert (ended.status, len(ended.text.splitlines())) == (0, 1)
-    assert "no card is listed of shore" in ended.err
+    assert "trust.toml lists no card of shore" in ended.err
 
 
 def test_O10_optional_peers_are_told_and_change_nothing(cardsign: Cardsign, four: Network) -> None:

@@ -112,7 +112,7 @@ def test_a_keyset_waits_where_the_release_key_cannot_be_opened(issuer: Cardsign)
     draft = signed_keyset(issuer, "1.2")
     kept = run(issuer("keyset", "publish", draft, "--json", CARDSIGN_PASSPHRASE=None))
     assert (kept.json["created"], kept.json["published"]) == (True, False)
-    assert "keyset 1.2 is withheld" in kept.err
+    assert "keyset 1.2 is not published until a release names it" in kept.err
     assert published() == before
     again = run(issuer("publish", "signed.json", "--max-age", "60", "--json"))
     standby = state().keys[-1].kid
@@ -345,12 +345,12 @@ def test_a_restored_key_store_takes_up_what_is_published(issuer: Cardsign) -> No
     ended = issuer("publish", "signed.json", "--max-age", "60")
     assert (ended.status, "release renew" in ended.err) == (1, True)
     renewed = run(issuer("release", "renew", "--force"))
-    assert f"took up release {newest.seq}" in renewed.err
+    assert f"took release {newest.seq}" in renewed.err
     assert (release().seq, release().cards) == (newest.seq + 1, newest.cards)
     held = state().statements
     assert (held.release_seq, held.keyset and held.keyset.version) == (newest.seq + 1, 2)
     run(issuer("publish", "signed.json", "--max-age", "60"))
-    assert "took up" not in run(issuer("release", "renew", "--force")).err
+    assert "took release" not in run(issuer("release", "renew", "--force")).err
 
 
 def test_a_published_release_of_a_revoked_key_is_not_taken_up(issuer: Cardsign) -> None:

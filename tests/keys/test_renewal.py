@@ -174,7 +174,7 @@ MORE: dict[str, tuple[dict[str, Any], timedelta, str]] = {
     "a key less": ({"keys": (online("card", "card"),)}, DAY, "- key ES256"),
     "no recovery": ({"recovery": None}, DAY, "~ recovery: 1 of 1 -> none"),
     "a revocation": ({"revoked": frozenset({thumbprint("zoe")})}, DAY, "+ revoked"),
-    "a longer life": ({}, 100 * DAY, "~ believed from"),
+    "a longer life": ({}, 100 * DAY, "~ valid from"),
 }
 
 
@@ -200,7 +200,7 @@ def test_a_draft_from_the_future_is_told() -> None:
 
     (only,) = says_more(state, keyset, draft, now=NOW)
 
-    assert "believed from" in only.text
+    assert "valid from" in only.text
 
 
 def test_a_draft_that_mends_what_the_store_cannot_is_told_whole() -> None:

@@ -14,7 +14,7 @@ from cardsign.cli.options import (
     keystore_options,
     user_heads,
 )
-from cardsign.cli.talk import print_json, say
+from cardsign.cli.talk import counted, print_json, say
 from cardsign.files import create_private, read_bytes, read_secret
 from cardsign.keys.backup import MAX_BACKUP_BYTES, decrypt, encrypt, pack, restore, unpack
 
@@ -52,7 +52,10 @@ def backup(
     if as_json:
         print_json({"output": output, "keys": len(store.state.keys)})
         return
-    say(f"wrote {len(store.state.keys)} key(s) to {output}, for {len(recipients)} recipient(s)")
+    say(
+        f"wrote {counted(len(store.state.keys), 'key')} to {output}, "
+        f"for {counted(len(recipients), 'recipient')}"
+    )
 
 
 @command("restore", example="cardsign keys restore keys.age -i identity.txt")
@@ -81,4 +84,4 @@ def restore_(file: Path, identity: Path, keystore: KeystoreOptions, as_json: boo
     if as_json:
         print_json({"keystore": str(place), "keys": len(restored.state.keys)})
         return
-    say(f"restored {len(restored.state.keys)} key(s) to {place}")
+    say(f"restored {counted(len(restored.state.keys), 'key')} to {place}")

@@ -13,7 +13,7 @@ import click
 from cardsign.cli.arguments import json_option
 from cardsign.cli.commands import command, group
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.talk import counted, print_json, safe, say
 from cardsign.cli.views import audit_json, finding_json, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.keys.audit import AuditLine, check_witnessed, verify_chain
@@ -126,7 +126,7 @@ def verify(keystore: KeystoreOptions, as_json: bool) -> None:
     if as_json:
         print_json(report)
     else:
-        say(f"{len(lines)} line(s), unbroken; the head is {report['head']}")
+        say(f"{counted(len(lines), 'line')}, unbroken; the head is {report['head']}")
 
 
 def _verified(keystore: KeystoreOptions) -> tuple[tuple[AuditLine, ...], dict[str, Any]]:

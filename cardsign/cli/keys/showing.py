@@ -10,7 +10,7 @@ from cardsign.cli.arguments import STDIO, json_option, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import confirm, dry_run_option, yes_option
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.talk import counted, print_json, safe, say
 from cardsign.cli.views import key_json
 from cardsign.errors import FetchFailed, UsageFault
 from cardsign.issuer.ending import Revocation, destroy_key, retire_key, revoke_key
@@ -80,7 +80,7 @@ def jwks(output: str, keystore: KeystoreOptions, as_json: bool) -> None:
         if key not in listed:
             say(f"{key.kid} is left out: the newest keyset statement does not list it")
     if output != STDIO:
-        say(f"wrote {len(listed)} public key(s) to {output}")
+        say(f"wrote {counted(len(listed), 'public key')} to {output}")
 
 
 # ``cardsign keys activate|retire|revoke|destroy|look``: the steps of a key's lifecycle.
