@@ -349,7 +349,8 @@ def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) 
     )
     run(opened)
     early = run(issuer("keyset", "publish", "keyset-2.1.json"))
-    assert "keyset 2.1 is not published until a release names it" in early.err  # for there is no release key that signs yet
+    # there is no release key that signs yet
+    assert "keyset 2.1 is not published until a release names it" in early.err
     for key in DirectoryStore.open(Path("keys")).state.keys:
         if key.state == "prepublished":
             run(issuer("keys", "activate", key.kid, "--same-custody-accepted"))
