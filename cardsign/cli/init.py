@@ -191,15 +191,7 @@ def init(
     place = keystore.place or read_place(os.environ.get(KEYSTORE_VARIABLE) or DEFAULT_DIRECTORY)
     usual: dict[str, Any] = {"now": moment(), "publish": publish_dir, "alg": alg}
     usual |= {"actor": actor(), "heads": user_heads()}
-    if is_dry_run():
-        check_new_folder(Path(), issuer)
-        if is_taken(place):
-            raise FileFault("file.exists", "a key store is here already", path=str(place))
-        say(f"would write {CONFIG_FILE} and make the key store {place}")
-        return
-    if simple:
-        made = init_keys(Path(), place, keystore.new_passphrase, origin=issuer, **usual)
-    elif issuer is None:
+    if not simple and issuer is None:
         check_new_folder(Path(), None)
         raise UsageFault(
             "usage.conflict",
@@ -207,6 +199,11 @@ def init(
             hint="Name its origin: cardsign init --issuer https://HOST; or make a card key only: "
             "cardsign init --simple.",
         )
+    if is_dry_run():
+        _try(issuer, place)
+        return
+    if simple or issuer is None:
+        made = init_keys(Path(), place, keystore.new_passphrase, origin=issuer, **usual)
     else:
         made = init_issuer(
             Path(),
@@ -228,12 +225,25 @@ def init(
         settings = {"config": CONFIG_FILE, "keystore": str(place), "alg": alg}
         print_json({**settings, **_made_json(made)})
         return
+    _say_made(made, place, alg)
+
+
+def _try(issuer: str | None, place: StorePlace) -> None:
+    """What a dry run does: check the folder and the key store's place."""
+    check_new_folder(Path(), issuer)
+    if is_taken(place):
+        raise FileFault("file.exists", "a key store is here already", path=str(place))
+    say(f"would write {CONFIG_FILE} and make the key store {place}")
+
+
+def _say_made(made: NewIssuer, place: StorePlace, alg: Alg) -> None:
+    """Say what is there now, and what comes next."""
     if made.recovery_text is not None:
         click.echo(made.recovery_text, nl=False)
     say(f"wrote {CONFIG_FILE} and the key store {place} with the {alg} card key")
     say(f"  {made.kids['card']}")
     say("  next: cardsign sign card.json -o signed.json")
-    if not simple:
+    if made.keyset is not None:
         say("  then: cardsign release renew --card signed.json; cardsign publish signed.json")
         say("  and from cron, daily: cardsign release renew")
 
