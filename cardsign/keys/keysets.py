@@ -72,11 +72,11 @@ def _differences(before: KeysetStatement | None, after: KeysetStatement) -> Iter
     yield from _quorum("root", before.root if before else None, after.root)
     yield from _quorum("recovery", before.recovery if before else None, after.recovery)
     if after.recovery is None:
-        yield "= recovery: none; the theft of the root is final"
+        yield "= recovery: none; a stolen root key cannot be replaced"
     yield from _texts("origin", before.origins if before else (), after.origins)
     yield from _keys(before.keys if before else (), after.keys)
     yield from _texts("revoked", sorted(before.revoked) if before else (), sorted(after.revoked))
-    yield f"~ believed from {_day(after.iat)} until {_day(after.exp)}"
+    yield f"~ valid from {_day(after.iat)} until {_day(after.exp)}"
 
 
 def _quorum(name: str, before: Quorum | None, after: Quorum | None) -> Iterator[str]:

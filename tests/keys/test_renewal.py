@@ -200,7 +200,7 @@ def test_a_draft_from_the_future_is_told() -> None:
 
     (only,) = says_more(state, keyset, draft, now=NOW)
 
-    assert "valid from" in only.text
+    assert "valid from" in only
 
 
 def test_a_draft_that_mends_what_the_store_cannot_is_told_whole() -> None:
