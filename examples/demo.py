@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 from rotation import keys_that_change
-from telling import REFUSAL, cardsign, console, expect, say, serving, tell
+from telling import cardsign, console, expect, say, serving, tell
 
 from cardsign import Policy, verify_card
 from cardsign.trust import Extended, Holder
@@ -106,7 +106,7 @@ def ask_for_the_extended_card(address: str) -> None:
     verify_card(answer.content, policy=policy, expect=Extended(Holder(), PARTNERS))
     say("verified in Python: trusted as the extended card of the partners")
     tell("   It does not pass for the public card")
-    cardsign("verify", "received-extended.json", "--jwks", "jwks.json", status=1, only=REFUSAL)
+    cardsign("verify", "received-extended.json", "--jwks", "jwks.json", status=1)
 
 
 def attack(address: str) -> None:
@@ -115,11 +115,11 @@ def attack(address: str) -> None:
     tell("5. An attacker deletes the login requirement from the card")
     del card["securityRequirements"]
     Path("no-login.json").write_text(json.dumps(card))
-    cardsign("verify", "no-login.json", "--jwks", "jwks.json", status=1, only=REFUSAL)
+    cardsign("verify", "no-login.json", "--jwks", "jwks.json", status=1)
     tell("6. An attacker changes one byte of the agent's URL")
     changed = Path("weather.json").read_bytes().replace(b"weather.example", b"weathen.example", 1)
     Path("one-byte.json").write_bytes(changed)
-    cardsign("verify", "one-byte.json", "--jwks", "jwks.json", status=1, only=REFUSAL)
+    cardsign("verify", "one-byte.json", "--jwks", "jwks.json", status=1)
 
 
 def let_the_official_sdk_verify() -> None:

@@ -16,9 +16,8 @@ from cardsign.cli import run_words
 
 console = Console(highlight=False, soft_wrap=True)
 
-#: The lines of a verdict that matter where it is about time, and where about a changed card.
-VERDICT = ("trusted:", "untrusted:", "current", "statements", "key.revoked")
-REFUSAL = ("untrusted:", "invalid:", "integrity", "authorised", "sig.bad", "extended.")
+#: The lines of a verdict that matter where it is about time.
+VERDICT = ("trusted:", "untrusted:", "current", "statements")
 #: Stands for lines that are not shown.
 CUT = "[...]"
 
