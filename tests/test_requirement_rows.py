@@ -223,7 +223,7 @@ def peer() -> Iterator[Peer]:
 
 def ask_card(url: str, settings: FetchSettings = TRYING) -> FetchResult:
     """What a host's card is, asked without any memory."""
-    return DocumentFetcher(settings, now=lambda: datetime.now(UTC)).ask_card(url)
+    return DocumentFetcher(settings, now=lambda: datetime.now(UTC)).fetch_card(url)
 
 
 def refusal(answer: FetchResult) -> str:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import httpx
@@ -19,12 +20,12 @@ import httpx
 from cardsign.card.extended import declares_extended_card
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, Json, parse_object
 from cardsign.errors import CallFailed, CardRefused, CredentialFault, FetchFailed, JsonRefused
-from cardsign.net.credentials import CredentialStore, Header, quotable, unlogged
+from cardsign.net.credentials import CredentialStore, Destination, Header, quotable, unlogged
 from cardsign.net.discovery import Discovery
 from cardsign.net.endpoints import HTTP_JSON, JSONRPC, Endpoint, endpoints_of, is_outside
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, json_type, user_agent
 from cardsign.net.guarded import GuardedTransport
-from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject
+from cardsign.trust.policy import CardUrl, Enrolment, Extended, Policy, PublicSubject
 from cardsign.trust.state import IssuerStates
 from cardsign.urls import EXTENDED_PATH, Url, parse_url
 from cardsign.verify.extended import beside_its_public_card
@@ -316,7 +317,7 @@ def discover_extended(
     """Ask for the extended card beside a public one, and reach a verdict about it.
 
     Args:
-        public: What came of meeting the peer.
+        public: What came of looking up the public card.
         credentials: The user's.
         policy: That by which the public card was judged.
         states: What is remembered of issuers.
@@ -325,9 +326,8 @@ def discover_extended(
         call_id: Random, for the one call; ties a JSON-RPC answer to it.
         settings: How hosts are reached.
         expect: Whose card the public one should be, as it was judged.
-        again: Looks up the public card once more, past every cache; called at most once, where
-            copies of two ages may explain the verdict (threat 15). The credential is not sent
-            again.
+        again: Looks up the public card once more, past every cache; called where copies of two
+            ages may explain the verdict (threat 15). The credential is not sent again.
 
     Raises:
         VerificationError: The public card is not trusted, or has no verdict; nothing was sent.
@@ -342,39 +342,73 @@ def discover_extended(
     """
     payload = _payload(public, now())
     subject = expect or CardUrl(public.url)
-    enrolment = policy.find(subject)
-    if enrolment is None:
+    issuer = policy.find(subject)
+    if issuer is None:
         raise VerificationError.of(public.report)
-    if not declares_extended_card(payload, any_spelling=True):
-        raise CallFailed("call.no_extended", f"the card at {public.url} declares no extended card")
-    destination = credentials.for_extended(enrolment.name, endpoints_of(payload), audience)
-    url = extended_url(destination.endpoint)
-    if is_outside(url, policy, enrolment):
-        raise _outside(url, enrolment.name)
-    marked_for = (
-        audience or (destination.credential.audience if destination.credential else None) or ""
-    )
+    destination = _destination(public.url, payload, issuer, policy, credentials, audience)
     header = credentials.open(destination, payload)
     untrusted_card = ask_for_extended_card(
-        destination.endpoint, header, settings.for_issuer(enrolment), call_id=call_id
+        destination.endpoint, header, settings.for_issuer(issuer), call_id=call_id
     )
-    expected = Extended(subject, marked_for)
+    of_the_entry = destination.credential.audience if destination.credential else None
+    expected = Extended(subject, audience or of_the_entry or "")
 
-    def judged(public: Discovery) -> Report:
-        report = examine_card(
-            untrusted_card,
-            expect=expected,
-            policy=policy,
-            now=now(),
-            evidence=public.evidence,
-            memory=states,
-        )
-        return beside_its_public_card(report, public.report)
-
+    judged = partial(
+        _judged, untrusted_card, expect=expected, policy=policy, now=now, states=states
+    )
     report = judged(public)
     if again is not None and ask_again(report):
         report = judged(again())
-    return Discovery(str(url), report, untrusted_card, public.evidence)
+    where = str(extended_url(destination.endpoint))
+    return Discovery(where, report, untrusted_card, public.evidence)
+
+
+def _judged(
+    untrusted_card: bytes,
+    public: Discovery,
+    *,
+    expect: Extended,
+    policy: Policy,
+    now: Callable[[], datetime],
+    states: IssuerStates,
+) -> Report:
+    """The verdict on an extended card beside its public one."""
+    report = examine_card(
+        untrusted_card,
+        expect=expect,
+        policy=policy,
+        now=now(),
+        evidence=public.evidence,
+        memory=states,
+    )
+    return beside_its_public_card(report, public.report)
+
+
+def _destination(
+    where: str,
+    payload: Mapping[str, Json],
+    issuer: Enrolment,
+    policy: Policy,
+    credentials: CredentialStore,
+    audience: str | None,
+) -> Destination:
+    """Which endpoint of the public card is asked for the extended one, and with what.
+
+    Raises:
+        CallFailed: ``call.no_extended``, ``call.no_interface``.
+        CredentialFault: ``credential.none``, ``credential.elsewhere``.
+        UsageFault: ``usage.conflict``.
+    """
+    if not declares_extended_card(payload, any_spelling=True):
+        raise CallFailed("call.no_extended", f"the card at {where} declares no extended card")
+    found = credentials.for_extended(issuer.name, endpoints_of(payload), audience)
+    url = extended_url(found.endpoint)
+    if is_outside(url, policy, issuer):
+        raise CredentialFault(
+            "credential.elsewhere",
+            f"{url} lies outside the origins of {issuer.name}; nothing was sent",
+        )
+    return found
 
 
 def _payload(public: Discovery, now: datetime) -> dict[str, Json]:
@@ -388,9 +422,3 @@ def _payload(public: Discovery, now: datetime) -> dict[str, Json]:
             "nothing was sent",
         )
     return public.report.card
-
-
-def _outside(url: Url, issuer: str) -> CredentialFault:
-    return CredentialFault(
-        "credential.elsewhere", f"{url} lies outside the places of {issuer}; nothing was sent"
-    )
