@@ -176,8 +176,8 @@ HEAD: Final = """\
 
 Each row is a card that a library signed by its documentation's own example, and what `verify`
 makes of it. `accept = "full"` is the default. Where no word of a policy trusts the card, the row
-has the sentence for the partner's engineer. `cardsign trust add NAME --like CARD --jwks FILE` prints
-that sentence too.
+has the sentence for the partner's engineer. `cardsign trust add NAME --like CARD --jwks FILE`
+prints it too.
 
 The table is made by `python tests/interop/partners.py`. A test holds it against the libraries.
 
