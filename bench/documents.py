@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from cardsign.statements import KeysetId
 from cardsign.testing import FakeIssuer, digest_of
-from cardsign.trust import Enrolment, KeysetAnchor
+from cardsign.trust import KeysetAnchor, TrustedIssuer
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -52,12 +52,12 @@ class Issuer:
     Attributes:
         origin: Where he is.
         served: His card, first keyset and newest release, by path.
-        enrolment: What a verifier has pinned: the keyset statement.
+        issuer: What a verifier has pinned: the keyset statement.
     """
 
     origin: str
     served: dict[str, bytes]
-    enrolment: Enrolment
+    issuer: TrustedIssuer
 
 
 def issuer_at(origin: str, name: str, now: datetime) -> Issuer:
@@ -71,4 +71,4 @@ def issuer_at(origin: str, name: str, now: datetime) -> Issuer:
         RELEASE_PATH: issuer.release(keyset, **issuer.listing(card, seq=1)),
     }
     pin = KeysetAnchor(KeysetId(1, 1, digest_of(keyset)))
-    return Issuer(origin, served, Enrolment(name, pin, (parse_place(origin),)))
+    return Issuer(origin, served, TrustedIssuer(name, pin, (parse_place(origin),)))

@@ -126,18 +126,18 @@ class Verifier:
 @contextmanager
 def cold_verifier(issuers: Sequence[Issuer]) -> Iterator[Verifier]:
     """One who is cold, as long as the context lasts; only one at a time."""
-    enrolments = tuple(issuer.enrolment for issuer in issuers)
+    issuers = tuple(issuer.issuer for issuer in issuers)
     with TemporaryDirectory(prefix="cardsign-bench-") as folder, ExitStack() as stack:
         memory = DirectoryStates(Path(folder) / "state")
-        for enrolment in enrolments:
-            memory.begin(enrolment, IssuerState.begin(enrolment))
+        for entry in issuers:
+            memory.begin(entry, IssuerState.begin(entry))
         verifier: Verifier
 
         def now() -> datetime:
             return verifier.now
 
         fetcher = DocumentFetcher(_WIRE, now=now)
-        discoverer = Discoverer(Policy(enrolments), memory, fetcher=fetcher, now=now)
+        discoverer = Discoverer(Policy(issuers), memory, fetcher=fetcher, now=now)
         verifier = Verifier(issuers, discoverer, datetime.now(UTC))
         counted = _counting(verifier.checks)
         stack.enter_context(patch.object(envelope, "_GOOD", GoodSignatures()))

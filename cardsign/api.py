@@ -29,7 +29,7 @@ from cardsign.trust.policy import (
     public_subject,
 )
 from cardsign.trust.state import NO_STATES, IssuerStates, NoStates
-from cardsign.trust.statements import NO_EVIDENCE, Evidence
+from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
 from cardsign.verify.report import Report, VerifiedCard, trusted_card
 from cardsign.verify.verdict import examine_card as _examine
 
@@ -54,7 +54,7 @@ def verify_card(
     issuer: str | None = None,
     url: str | None = None,
     expect: Expectation | None = None,
-    statements: Evidence = NO_EVIDENCE,
+    statements: SuppliedStatements = NO_STATEMENTS,
     states: IssuerStates = NO_STATES,
     now: datetime | None = None,
 ) -> VerifiedCard:
@@ -108,7 +108,7 @@ def examine_card(
     issuer: str | None = None,
     url: str | None = None,
     expect: Expectation | None = None,
-    statements: Evidence = NO_EVIDENCE,
+    statements: SuppliedStatements = NO_STATEMENTS,
     states: IssuerStates = NO_STATES,
     now: datetime | None = None,
 ) -> Report:
@@ -148,7 +148,7 @@ def examine_card(
         expect=subject,
         policy=policy,
         now=_time(now),
-        evidence=statements,
+        supplied=statements,
         memory=states,
     )
 
@@ -379,7 +379,7 @@ def _subject(issuer: str | None, url: str | None) -> PublicSubject:
 
 def _names_a_holder_alone(policy: Policy) -> bool:
     """Whether there is but one subject, so that it need not be named."""
-    return len(policy.enrolments) == 1 and policy.enrolments[0].is_holder
+    return len(policy.issuers) == 1 and policy.issuers[0].is_holder
 
 
 def _check_states(policy: Policy, subject: Expectation, states: IssuerStates) -> None:

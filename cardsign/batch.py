@@ -28,7 +28,7 @@ from cardsign.errors import FileMissing, InputRefused, LocalFault, StateFault
 from cardsign.files import PRIVATE_MODE, make_directory, read_bytes, write_atomic
 from cardsign.trust.policy import CardUrl, Issuer, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
-from cardsign.trust.statements import NO_EVIDENCE, Evidence
+from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import examine_card
 
@@ -66,7 +66,7 @@ def verify_many(
     policy: Policy,
     now: datetime,
     expect: PublicSubject | None = None,
-    evidence: Evidence = NO_EVIDENCE,
+    supplied: SuppliedStatements = NO_STATEMENTS,
     memory: IssuerStates = NO_STATES,
     jobs: int = 1,
 ) -> Iterator[BatchResult]:
@@ -78,13 +78,13 @@ def verify_many(
         now: The time of all verdicts, aware.
         expect: Whose cards they all should be. None: each file is judged as a card of the issuer
             that the policy trusts for the card's first interface; see :func:`subject_by_origin`.
-        evidence: Statements that came along.
+        supplied: Statements that came along.
         memory: What is remembered of the issuers.
         jobs: Worker processes; 1 verifies in this process.
     """
     files = list(paths)
     examine = partial(
-        _examine_file, policy=policy, now=now, expect=expect, evidence=evidence, memory=memory
+        _examine_file, policy=policy, now=now, expect=expect, supplied=supplied, memory=memory
     )
     for path, result in zip(files, in_processes(examine, files, jobs), strict=True):
         yield BatchResult(path, result)
@@ -96,13 +96,13 @@ def _examine_file(
     policy: Policy,
     now: datetime,
     expect: PublicSubject | None,
-    evidence: Evidence,
+    supplied: SuppliedStatements,
     memory: IssuerStates,
 ) -> Report:
     untrusted_bytes = read_bytes(path, max_bytes=MAX_CARD_BYTES)
     subject = expect or subject_by_origin(untrusted_bytes, policy)
     return examine_card(
-        untrusted_bytes, expect=subject, policy=policy, now=now, evidence=evidence, memory=memory
+        untrusted_bytes, expect=subject, policy=policy, now=now, supplied=supplied, memory=memory
     )
 
 

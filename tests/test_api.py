@@ -30,11 +30,11 @@ from cardsign import (
 from cardsign.testing import FakeIssuer
 from cardsign.trust import (
     DirectoryStates,
-    Evidence,
     Holder,
     JwksAnchor,
     KeysetAnchor,
     RollbackFloor,
+    SuppliedStatements,
     TransientStates,
     raise_floors,
 )
@@ -115,7 +115,7 @@ def test_a_keyset_is_followed_and_remembered(tmp_path: Path) -> None:
     states = IssuerStates.create(tmp_path / "state")
 
     def verify(release: bytes) -> cardsign.VerifiedCard:
-        came = Evidence((first,), (release,))
+        came = SuppliedStatements((first,), (release,))
         return cardsign.verify_card(
             SIGNED, policy=policy, issuer="tides", statements=came, states=states, now=NOW
         )
@@ -126,10 +126,10 @@ def test_a_keyset_is_followed_and_remembered(tmp_path: Path) -> None:
 
 def issuer(anchor: Any) -> Any:
     """An issuer at tides.example."""
-    from cardsign.trust import Enrolment
+    from cardsign.trust import TrustedIssuer
     from cardsign.urls import parse_place
 
-    return Enrolment("tides", anchor, (parse_place("https://tides.example"),))
+    return TrustedIssuer("tides", anchor, (parse_place("https://tides.example"),))
 
 
 def cardsign_keyset_id(keyset: bytes) -> Any:
@@ -157,9 +157,9 @@ def test_a_policy_by_url_or_first_contact_names_its_issuer() -> None:
     """By the host, where no name is given."""
     by_url = Policy.from_jwks_url("https://keys.example/jwks.json", origin="https://tides.example")
     contact = Policy.first_contact("https://tides.example:8443")
-    assert [one.enrolments[0].name for one in (by_url, contact)] == ["tides.example"] * 2
-    assert by_url.enrolments[0].freshness == "waived"
-    assert contact.enrolments[0].freshness == "required"
+    assert [one.issuers[0].name for one in (by_url, contact)] == ["tides.example"] * 2
+    assert by_url.issuers[0].freshness == "waived"
+    assert contact.issuers[0].freshness == "required"
 
 
 # ------------------------------------------------------------------ states
@@ -336,7 +336,7 @@ def test_a_later_time_is_an_argument() -> None:
 def test_what_is_remembered_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A new issuer, a first contact, a followed keyset and a raised floor; nothing else."""
     first = TIDES.keyset()
-    came = Evidence((first,), (TIDES.release(first, **TIDES.listing(CARD, seq=6)),))
+    came = SuppliedStatements((first,), (TIDES.release(first, **TIDES.listing(CARD, seq=6)),))
     came = replace(came, contact="https://tides.example")
     states = IssuerStates.create(tmp_path / "state")
 
@@ -361,7 +361,9 @@ def test_without_states_nothing_is_said_to_be_remembered(caplog: pytest.LogCaptu
     first = TIDES.keyset()
     policy = Policy((issuer(KeysetAnchor(cardsign_keyset_id(first))),))
     with caplog.at_level(logging.DEBUG, logger="cardsign"):
-        cardsign.examine_card(SIGNED, policy=policy, issuer="tides", statements=Evidence((first,)))
+        cardsign.examine_card(
+            SIGNED, policy=policy, issuer="tides", statements=SuppliedStatements((first,))
+        )
     assert caplog.records == []
 
 

@@ -16,7 +16,7 @@ from cardsign import batch
 from cardsign.batch import in_processes, in_threads, subject_by_origin, verify_many
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.jose import JwkSet, PrivateKey
-from cardsign.trust import Enrolment, Issuer, KeysAnchor, Policy
+from cardsign.trust import Issuer, KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place
 from cardsign.verify import Report
 from tests.support import PORTABLE, signed
@@ -35,7 +35,7 @@ def policy_of(names: Iterable[str]) -> Policy:
     """A policy that trusts issuers at their own origins, by one key each."""
     return Policy(
         tuple(
-            Enrolment(
+            TrustedIssuer(
                 name=name,
                 places=(parse_place(f"https://{name}.example"),),
                 anchor=KeysAnchor(JwkSet.of([KEYS[name].public])),

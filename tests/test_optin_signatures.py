@@ -24,7 +24,7 @@ from cardsign.card import DEFAULT_PROFILES, OPT_IN_PROFILES, canonicalize
 from cardsign.errors import UsageFault
 from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, read_entry
 from cardsign.sign import COMPAT_PROFILES, SignedCard, SigningOptions, sign_with_notes
-from cardsign.trust import Enrolment, KeysAnchor
+from cardsign.trust import KeysAnchor, TrustedIssuer
 from cardsign.verify import MAX_EXPLAINED_VALUES
 
 #: Cards whose payload under the profile is that of no other.
@@ -130,13 +130,13 @@ def test_it_does_not_hide_that_a_full_signature_broke(
 
 @pytest.mark.parametrize("profile", OPT_IN_PROFILES)
 def test_no_policy_accepts_it(profile: str, alice: PrivateKey) -> None:
-    """By neither way to an enrolment, nor beside others."""
+    """By neither way to a trusted issuer, nor beside others."""
     for profiles in ((profile,), ("served-as-is", profile)):
         with pytest.raises(UsageFault, match=f"{profile} cannot be accepted"):
             trusting(alice, profiles=profiles)
         anchor = KeysAnchor(JwkSet.of([alice.public]))
         with pytest.raises(UsageFault, match=f"{profile} cannot be accepted"):
-            Enrolment("x", anchor, None, accept="sdk", only=profiles)
+            TrustedIssuer("x", anchor, None, accept="sdk", only=profiles)
 
 
 # ------------------------------------------------------------------ signing

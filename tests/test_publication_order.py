@@ -44,12 +44,12 @@ from cardsign.publish import (
 from cardsign.server import Snapshot
 from cardsign.trust import (
     CardUrl,
-    Enrolment,
     FetchResult,
     KeysetAnchor,
     Limits,
     Policy,
     TransientStates,
+    TrustedIssuer,
     refresh_issuer,
 )
 from cardsign.urls import CARD_PATH, parse_place
@@ -193,7 +193,9 @@ class Verifier:
         one = issuer.keysets[0]
         self.pin = one.id
         anchor = KeysetAnchor(self.pin, one.issuer)
-        self.policy = Policy((Enrolment("tides", anchor, (parse_place(HOME),)),), Limits(skew=1))
+        self.policy = Policy(
+            (TrustedIssuer("tides", anchor, (parse_place(HOME),)),), Limits(skew=1)
+        )
         self.memory = TransientStates()
 
     def verify(self) -> Report:
@@ -206,7 +208,7 @@ class Verifier:
             got = self.copies.get(url.removeprefix(HOME), fresh=fresh)
             return FetchResult(url, "absent") if got is None else FetchResult(url, "found", *got)
 
-        with self.memory.of(self.policy.enrolments[0]) as known:
+        with self.memory.of(self.policy.issuers[0]) as known:
             pass
         now, limits = self.issuer.now, self.policy.limits
         brought = refresh_issuer(limits, known, self.pin, fetch, home=HOME, now=now, fresh=fresh)
@@ -217,7 +219,7 @@ class Verifier:
             expect=CardUrl(URL),
             policy=self.policy,
             now=now,
-            evidence=brought.evidence,
+            supplied=brought.supplied,
             memory=self.memory,
         )
 

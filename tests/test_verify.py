@@ -33,12 +33,12 @@ from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, base64url
 from cardsign.trust import (
     AtOrigin,
     CardUrl,
-    Enrolment,
     Expectation,
     Holder,
     Issuer,
     KeysAnchor,
     Policy,
+    TrustedIssuer,
 )
 from cardsign.urls import parse_place
 from cardsign.verify import NotTrusted, NoVerdict, Report, VerifiedCard, examine_card
@@ -320,12 +320,12 @@ def test_the_answers_are_those_of_one_signature(alice: PrivateKey, bob: PrivateK
     merged = signed(PORTABLE, alice, bob)
     policy = Policy(
         (
-            Enrolment(
+            TrustedIssuer(
                 "tides",
                 KeysAnchor(JwkSet.of([alice.public])),
                 (parse_place("https://tides.example"),),
             ),
-            Enrolment(
+            TrustedIssuer(
                 "winds",
                 KeysAnchor(JwkSet.of([bob.public])),
                 (parse_place("https://winds.example"),),
@@ -506,8 +506,8 @@ def policy_for(
     """The harbour is enrolled with these keys at these origins, the lighthouse with none."""
     parsed = None if origins is None else tuple(parse_place(one) for one in origins)
     jwks = JwkSet.of(key.public for key in keys)
-    harbour = Enrolment("harbour", KeysAnchor(jwks), parsed, freshness=freshness)
-    lamp = Enrolment("lamp", KeysAnchor(JwkSet.of([])), (parse_place("https://lamp.example"),))
+    harbour = TrustedIssuer("harbour", KeysAnchor(jwks), parsed, freshness=freshness)
+    lamp = TrustedIssuer("lamp", KeysAnchor(JwkSet.of([])), (parse_place("https://lamp.example"),))
     return Policy((harbour, lamp))
 
 
@@ -521,7 +521,7 @@ SUBJECTS = {
 
 @pytest.mark.parametrize("expect", SUBJECTS.values(), ids=SUBJECTS)
 def test_the_subject_that_was_meant(expect: Expectation, alice: PrivateKey) -> None:
-    """However the subject is named, the enrolment that speaks for it decides."""
+    """However the subject is named, the entry that speaks for it decides."""
     document = dump(signed(PORTABLE, alice))
 
     report = examine_card(document, expect=expect, policy=policy_for(alice), now=NOW)
@@ -637,9 +637,9 @@ def test_a_narrower_place_of_another_issuer_is_his(alice: PrivateKey, bob: Priva
     """On a shared host who may stand anywhere may not stand where another is at home."""
     lodger = replace_interface(f"{TIDES}/agents/geo/a2a")
 
-    def of(name: str, key: PrivateKey, place: str) -> Enrolment:
+    def of(name: str, key: PrivateKey, place: str) -> TrustedIssuer:
         anchor = KeysAnchor(JwkSet.of([key.public]))
-        return Enrolment(name, anchor, (parse_place(place),), freshness="waived")
+        return TrustedIssuer(name, anchor, (parse_place(place),), freshness="waived")
 
     landlord = of("landlord", alice, TIDES)
     shared = Policy((landlord, of("lodger", bob, f"{TIDES}/agents/geo/")))
@@ -664,7 +664,7 @@ def replace_interface(url: str) -> dict[str, Any]:
 def test_without_evidence_of_freshness_there_is_no_verdict(alice: PrivateKey) -> None:
     """A pinned key cannot show that the card is current, and a policy demands it by default."""
     jwks = JwkSet.of([alice.public])
-    policy = Policy((Enrolment("harbour", KeysAnchor(jwks), (parse_place(TIDES),)),))
+    policy = Policy((TrustedIssuer("harbour", KeysAnchor(jwks), (parse_place(TIDES),)),))
 
     report = examine_card(
         dump(signed(PORTABLE, alice)), expect=Issuer("harbour"), policy=policy, now=NOW
@@ -760,7 +760,7 @@ def test_the_failing_reason_goes_first(alice: PrivateKey) -> None:
     """An interface elsewhere outweighs what an accepted profile merely leaves open."""
     card = {**LAX, "supportedInterfaces": [{"url": "https://evil.example"}]}
     card = by_another_sdk(without(card, "/x-berth"), alice, "prune-empty")
-    enrolment = Enrolment(
+    issuer = TrustedIssuer(
         "harbour",
         KeysAnchor(JwkSet.of([alice.public])),
         (parse_place(TIDES),),
@@ -768,9 +768,7 @@ def test_the_failing_reason_goes_first(alice: PrivateKey) -> None:
         freshness="waived",
     )
 
-    report = examine_card(
-        dump(card), expect=Issuer("harbour"), policy=Policy((enrolment,)), now=NOW
-    )
+    report = examine_card(dump(card), expect=Issuer("harbour"), policy=Policy((issuer,)), now=NOW)
 
     assert codes(report)[0] == "card.origin_mismatch"
     assert "coverage.requirement_unsigned" in codes(report)

@@ -37,8 +37,8 @@ def bundle(card: str, statements: tuple[Path, ...], output: str, as_json: bool) 
     refuse_two_documents(output, as_json)
     if not statements:
         raise UsageFault("usage.conflict", "a bundle needs --statements: keyset and release")
-    evidence = supplied_statements(statements)
-    releases = set(evidence.untrusted_releases)
+    supplied = supplied_statements(statements)
+    releases = set(supplied.untrusted_releases)
     if len(releases) > 1:
         raise UsageFault(
             "usage.conflict",
@@ -46,9 +46,9 @@ def bundle(card: str, statements: tuple[Path, ...], output: str, as_json: bool) 
             hint="Name the newest one.",
         )
     release = next(iter(releases), None)
-    write_output(output, write_bundle(read_input(card), evidence.untrusted_keysets, release))
+    write_output(output, write_bundle(read_input(card), supplied.untrusted_keysets, release))
     if as_json:
-        keysets = len(evidence.untrusted_keysets)
+        keysets = len(supplied.untrusted_keysets)
         print_json({"output": output, "keysets": keysets, "release": release is not None})
         return
     say("wrote the bundle; it brings no trust, the verifier's own policy decides")

@@ -29,7 +29,7 @@ from cardsign.explain.report import (
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.trust.resolve import resolve_issuer
-from cardsign.trust.statements import NO_EVIDENCE
+from cardsign.trust.statements import NO_STATEMENTS
 
 _MAX_POINTERS: Final = 4  # of one line; --json has them all
 _MAX_PARTINGS: Final = 8  # of a text; likewise
@@ -101,7 +101,7 @@ def _keys_of(name: str, options: TrustOptions) -> JwkSet:
     issuer = loaded.issuer(name)
     with options.states(loaded).of(issuer) as state:
         now = datetime.now(UTC)
-        resolved = resolve_issuer(issuer, loaded.policy.limits, NO_EVIDENCE, state, now=now)
+        resolved = resolve_issuer(issuer, loaded.policy.limits, NO_STATEMENTS, state, now=now)
     if not resolved.has_source:
         unknown = f"the keys of {name!r} are not known here yet"
         raise UsageFault(

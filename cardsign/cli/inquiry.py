@@ -48,15 +48,15 @@ from cardsign.trust.policy import (
     Accept,
     AtOrigin,
     CardUrl,
-    Enrolment,
     Holder,
     Issuer,
     JwksAnchor,
     Policy,
     PublicSubject,
+    TrustedIssuer,
 )
 from cardsign.trust.state import NO_STATES, IssuerStates
-from cardsign.trust.statements import NO_EVIDENCE, Evidence
+from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import parse_origin, parse_url
 from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report
@@ -232,13 +232,13 @@ class Received:
     Attributes:
         name: What verdicts call it.
         untrusted_card: The card.
-        evidence: The statements in its bundle.
+        supplied: The statements in its bundle.
         untrusted_file: What was read, if that is the card itself; empty for a bundle.
     """
 
     name: str
     untrusted_card: bytes
-    evidence: Evidence = NO_EVIDENCE
+    supplied: SuppliedStatements = NO_STATEMENTS
     untrusted_file: bytes = b""
 
     @classmethod
@@ -264,7 +264,7 @@ class Inquiry:
         named: What the command line names.
         policy: Of the policy file or of ``--jwks``; empty where there is neither.
         memory: What is remembered of issuers.
-        evidence: What ``--statements`` name.
+        supplied: What ``--statements`` name.
         untrusted_jwks: What ``--jwks`` names, where an anchor is to read it.
         loaded: The policy file, if that is where the policy is from.
     """
@@ -272,7 +272,7 @@ class Inquiry:
     named: Named
     policy: Policy
     memory: IssuerStates
-    evidence: Evidence
+    supplied: SuppliedStatements
     untrusted_jwks: bytes | None
     loaded: PolicyFile | None
     _discoverers: dict[str, Discoverer] = field(default_factory=dict, compare=False)
@@ -291,7 +291,7 @@ class Inquiry:
             with of_the_user(named.jwks):
                 jwks = JwkSet.from_bytes(keys)
             if named.pins_keys:
-                return cls(named, _pinning(jwks, named), NO_STATES, NO_EVIDENCE, None, None)
+                return cls(named, _pinning(jwks, named), NO_STATES, NO_STATEMENTS, None, None)
         loaded = named.trust.load()
         if loaded is not None and named.issuer is not None:
             loaded.issuer(named.issuer)
@@ -324,20 +324,20 @@ class Inquiry:
         return None if url is None else CardUrl(url)
 
     def examine(
-        self, untrusted_bytes: bytes, subject: PublicSubject | None, bundled: Evidence
+        self, untrusted_bytes: bytes, subject: PublicSubject | None, bundled: SuppliedStatements
     ) -> Report:
         """The verdict on one card.
 
         Raises:
             LocalFault: The memory, or an option that the policy does not go with.
         """
-        policy, evidence = self._for(subject, bundled)
+        policy, supplied = self._for(subject, bundled)
         report = examine_card(
             untrusted_bytes,
             expect=subject,
             policy=policy,
             now=self.now(),
-            evidence=evidence,
+            supplied=supplied,
             memory=self.memory,
             historic=self.named.at is not None,
         )
@@ -363,7 +363,7 @@ class Inquiry:
             return Outcome(name, _or_a_host(fault, name))
         if by_origin and subject is None:
             subject = subject_by_origin(received.untrusted_card, self.policy)
-        report = self.examine(received.untrusted_card, subject, received.evidence)
+        report = self.examine(received.untrusted_card, subject, received.supplied)
         return Outcome(received.name, report, received.untrusted_file)
 
     def look_up(self, url: str, *, fresh: bool = False) -> Discovery:
@@ -374,7 +374,7 @@ class Inquiry:
         """
         from cardsign.net.discovery import Discoverer, canonical
 
-        policy, evidence = self._for(self.subject(canonical(url)), NO_EVIDENCE)
+        policy, supplied = self._for(self.subject(canonical(url)), NO_STATEMENTS)
         discoverer = self._discoverers.get(policy.digest)
         if discoverer is None:
             fetcher = make_fetcher(self.now, self.named.insecure_loopback_http)
@@ -383,7 +383,7 @@ class Inquiry:
         met = discoverer.look_up(
             url,
             expect=self.subject(None),
-            evidence=evidence,
+            supplied=supplied,
             historic=self.named.at is not None,
             fresh=fresh,
         )
@@ -401,7 +401,7 @@ class Inquiry:
         Raises:
             LocalFault: As :meth:`examine`.
         """
-        policy, evidence = self._for(subject, received.evidence)
+        policy, supplied = self._for(subject, received.supplied)
         public, extended = examine_extended(
             received.untrusted_card,
             untrusted_extended,
@@ -409,7 +409,7 @@ class Inquiry:
             audience=audience,
             policy=policy,
             now=self.now(),
-            evidence=evidence,
+            supplied=supplied,
             memory=self.memory,
             historic=self.named.at is not None,
         )
@@ -419,32 +419,34 @@ class Inquiry:
         self, refusal: InputRefused, name: str, subject: PublicSubject | None
     ) -> Report:
         """The verdict where there is no card to look at, for its bundle cannot be opened."""
-        enrolment = self._enrolment(subject)
+        entry = self._issuer(subject)
         report = Report.unread(
             refusal,
-            enrolment.name if enrolment else self.named.issuer or self.named.origin or name,
+            entry.name if entry else self.named.issuer or self.named.origin or name,
             self.now(),
         )
-        issuer = enrolment.name if enrolment and not enrolment.is_holder else None
+        issuer = entry.name if entry and not entry.is_holder else None
         return replace(report, issuer=issuer, historic=self.named.at is not None)
 
-    def _enrolment(self, subject: PublicSubject | None) -> Enrolment | None:
+    def _issuer(self, subject: PublicSubject | None) -> TrustedIssuer | None:
         try:
             return self.policy.find(subject)
         except CardRefused:  # a URL that nobody may ask is nobody's
             return None
 
-    def _for(self, subject: PublicSubject | None, bundled: Evidence) -> tuple[Policy, Evidence]:
+    def _for(
+        self, subject: PublicSubject | None, bundled: SuppliedStatements
+    ) -> tuple[Policy, SuppliedStatements]:
         """The policy as narrowed, and what came along."""
-        enrolment = self._enrolment(subject)
-        evidence = self.evidence.beside(bundled)
+        issuer = self._issuer(subject)
+        supplied = self.supplied.beside(bundled)
         policy = self.policy
-        if enrolment is not None and not enrolment.is_holder:
+        if issuer is not None and not issuer.is_holder:
             if self.untrusted_jwks is not None:
-                evidence = _answered(enrolment, self.untrusted_jwks, evidence)
+                supplied = _answered(issuer, self.untrusted_jwks, supplied)
             if self.named.accept or self.named.profiles:
-                policy = _accepting(policy, enrolment, self.named)
-        return policy, evidence
+                policy = _accepting(policy, issuer, self.named)
+        return policy, supplied
 
     def _explained(self, report: Report) -> Report:
         """Without a policy, say first that this is what is missing."""
@@ -492,26 +494,28 @@ def _pinning(jwks: JwkSet, named: Named) -> Policy:
     return Policy.from_jwks(jwks, name=name, origin=named.origin, accept=accept, only=only)
 
 
-def _answered(enrolment: Enrolment, untrusted_jwks: bytes, evidence: Evidence) -> Evidence:
-    if not isinstance(enrolment.anchor, JwksAnchor):
+def _answered(
+    issuer: TrustedIssuer, untrusted_jwks: bytes, supplied: SuppliedStatements
+) -> SuppliedStatements:
+    if not isinstance(issuer.anchor, JwksAnchor):
         raise UsageFault(
             "usage.conflict",
-            f"--jwks: {enrolment.name!r} has another anchor than `jwks`, and an anchor names one "
+            f"--jwks: {issuer.name!r} has another anchor than `jwks`, and an anchor names one "
             "source",
             hint="Leave --jwks out; or leave the policy out, and judge the holder of these keys.",
         )
-    url = enrolment.anchor.url
-    return replace(evidence, untrusted_jwks=untrusted_jwks, jwks_url=url)
+    url = issuer.anchor.url
+    return replace(supplied, untrusted_jwks=untrusted_jwks, jwks_url=url)
 
 
-def _accepting(policy: Policy, enrolment: Enrolment, named: Named) -> Policy:
+def _accepting(policy: Policy, issuer: TrustedIssuer, named: Named) -> Policy:
     """The policy with what the command line accepts of one issuer."""
-    accept = named.accept or enrolment.accept
-    only = _only(named.profiles, accept, f"the policy says so of {enrolment.name!r}")
-    changed = replace(enrolment, accept=accept, only=only)
+    accept = named.accept or issuer.accept
+    only = _only(named.profiles, accept, f"the policy says so of {issuer.name!r}")
+    changed = replace(issuer, accept=accept, only=only)
     return replace(
         policy,
-        enrolments=tuple(changed if one is enrolment else one for one in policy.enrolments),
+        issuers=tuple(changed if one is issuer else one for one in policy.issuers),
     )
 
 

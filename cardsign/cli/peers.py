@@ -35,7 +35,7 @@ from cardsign.errors import (
 )
 from cardsign.reasons import Reason
 from cardsign.trust.disk import PolicyFile
-from cardsign.trust.policy import Enrolment
+from cardsign.trust.policy import TrustedIssuer
 from cardsign.trust.resolve import outlook
 from cardsign.trust.state import IssuerState
 
@@ -53,7 +53,7 @@ _VERDICTS: Final = {
 class _Seen:
     """One issuer, as this machine remembers it."""
 
-    enrolment: Enrolment
+    issuer: TrustedIssuer
     known: IssuerState | None
     until: int | None
     alarms: tuple[Reason, ...]
@@ -63,7 +63,7 @@ class _Seen:
     @property
     def exit_status(self) -> int:
         """The heaviest of its alarms and of the last verdicts on its cards."""
-        if self.enrolment.peer == "optional":
+        if self.issuer.peer == "optional":
             return EXIT_OK
         alarm = EXIT_LOCAL_FAULT if self.known is None else EXIT_NOT_TRUSTED
         found = [_VERDICTS.get(one.verdict, EXIT_LOCAL_FAULT) for one in self.checks.values()]
@@ -74,16 +74,16 @@ class _Seen:
         release = self.known.release if self.known else None
         signed = self.known.newest_iat if self.known else 0
         return {
-            "name": self.enrolment.name,
-            "peer": self.enrolment.peer,
-            "anchor": kind_of(self.enrolment.anchor),
+            "name": self.issuer.name,
+            "peer": self.issuer.peer,
+            "anchor": kind_of(self.issuer.anchor),
             "keyset": None
             if keyset is None
             else {"number": f"{keyset.epoch}.{keyset.version}", "exp": keyset.exp},
             "release": None if release is None else {"seq": release.seq, "exp": release.exp},
             "last_signed": signed or None,
             "until": self.until,
-            "cards": list(self.enrolment.cards),
+            "cards": list(self.issuer.cards),
             "seen": list(self.known.cards) if self.known else [],
             "checks": [
                 {"url": url, "at": one.at.isoformat(), "verdict": one.verdict, "code": one.code}
@@ -94,15 +94,15 @@ class _Seen:
 
     def lines(self) -> Iterator[str]:
         said = self.to_json()
-        optional = "" if self.enrolment.peer == "required" else ", optional"
-        yield f"{self.enrolment.name}: by {said['anchor']}{optional}"
+        optional = "" if self.issuer.peer == "required" else ", optional"
+        yield f"{self.issuer.name}: by {said['anchor']}{optional}"
         if said["keyset"]:
             yield f"  keyset      {said['keyset']['number']}, until {day(said['keyset']['exp'])}"
         if said["release"]:
             yield f"  release     {said['release']['seq']}, until {day(said['release']['exp'])}"
         if said["last_signed"]:
             yield f"  last signed {day(said['last_signed'])}"
-        for url in self.enrolment.cards:
+        for url in self.issuer.cards:
             seen = "" if url in said["seen"] or _has_below(url, said["seen"]) else ", not seen yet"
             yield f"  card        {safe(url)}{seen}"
             yield f"  last check  {self._checked(url)}"
@@ -148,7 +148,7 @@ def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
     chosen = [loaded.issuer(name) for name in dict.fromkeys(names)]
     now = datetime.now(UTC)
     checks = CheckLog(trust.stored.path, loaded.identity).read()
-    found = [_seen(loaded, trust, one, now, checks) for one in chosen or loaded.policy.enrolments]
+    found = [_seen(loaded, trust, one, now, checks) for one in chosen or loaded.policy.issuers]
     if as_json:
         print_json([one.to_json() for one in found])
     else:
@@ -162,18 +162,18 @@ def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
 def _seen(
     loaded: PolicyFile,
     trust: TrustOptions,
-    enrolment: Enrolment,
+    issuer: TrustedIssuer,
     now: datetime,
     checks: Mapping[str, LastCheck],
 ) -> _Seen:
-    own = {url: checks[url] for url in enrolment.cards if url in checks}
+    own = {url: checks[url] for url in issuer.cards if url in checks}
     try:
-        known = trust.stored.recall(enrolment)
+        known = trust.stored.recall(issuer)
     except StateFault as fault:  # what is wrong with a memory is part of the answer
-        return _Seen(enrolment, None, None, (Reason.from_error(fault),), own, now)
-    found, alarms = outlook(enrolment, loaded.policy.limits, known, now=now)
+        return _Seen(issuer, None, None, (Reason.from_error(fault),), own, now)
+    found, alarms = outlook(issuer, loaded.policy.limits, known, now=now)
     until = min(found.deadlines, default=None)
-    return _Seen(enrolment, known, until, (*known.notes, *alarms), own, now)
+    return _Seen(issuer, known, until, (*known.notes, *alarms), own, now)
 
 
 def _has_below(url: str, seen: list[str]) -> bool:
@@ -193,22 +193,22 @@ _ALARMS: Final = frozenset({"statement.fork", "statement.vanished"})
 #: What only says that something is missing; why it is, another reason may say.
 _MISSING: Final = frozenset({"trust.freshness_unknown", "trust.no_keys"})
 
-_Check: TypeAlias = tuple[Enrolment, str]
+_Check: TypeAlias = tuple[TrustedIssuer, str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
     """One card of the policy and what came of it."""
 
-    enrolment: Enrolment
+    issuer: TrustedIssuer
     outcome: Outcome
 
     @property
     def is_required(self) -> bool:
-        return self.enrolment.peer == "required"
+        return self.issuer.peer == "required"
 
     def to_json(self) -> dict[str, Any]:
-        said = self.enrolment
+        said = self.issuer
         card, skills = self.card
         about = {"card_name": card, "skills": skills}
         return {"name": said.name, "peer": said.peer, **about, **self.outcome.to_json()}
@@ -246,7 +246,7 @@ class _Checked:
             why.append(f"until {result.valid_until:%Y-%m-%d %H:%M} UTC")
         why += [f"{one.code}: {safe(one.message)}" for one in self._told(self.verdict == "trusted")]
         optional = "" if self.is_required else " (optional)"
-        name, url = self.enrolment.name, safe(self.outcome.name)
+        name, url = self.issuer.name, safe(self.outcome.name)
         return f"{self.verdict:<13}  {name}{optional}  {url}  {'; '.join(why)}".rstrip()
 
     def _told(self, is_trusted: bool) -> tuple[Reason, ...]:
@@ -321,9 +321,9 @@ def verify(
     found: list[_Checked] = []
     log: dict[str, LastCheck] = {}
     with Progress(len(checks), "cards") as progress:
-        for (enrolment, url), result in in_threads(check, checks, concurrency):
+        for (issuer, url), result in in_threads(check, checks, concurrency):
             outcome = result if isinstance(result, Outcome) else Outcome(url, result)
-            one = _Checked(enrolment, outcome)
+            one = _Checked(issuer, outcome)
             found.append(one)
             log[url] = one.as_last_check(now())
             with progress.paused():
@@ -331,7 +331,7 @@ def verify(
     raise_lock(loaded, memory)
     if not trust.no_state:
         CheckLog(trust.stored.path, loaded.identity).add(log)
-    issuers = len({one.enrolment.name for one in found})
+    issuers = len({one.issuer.name for one in found})
     alarmed = sum(1 for one in found if one.alarms)
     of = f" of {counted(issuers, 'issuer')}"
     told = summary([one.outcome.exit_status for one in found], of)
@@ -354,9 +354,9 @@ def _print_checked(one: _Checked, as_json: bool) -> None:
 def _checks(loaded: PolicyFile, names: tuple[str, ...]) -> list[_Check]:
     """The cards to check; none at all would be a check that cannot fail."""
     chosen = [loaded.issuer(name) for name in dict.fromkeys(names)]
-    enrolments = chosen or list(loaded.policy.enrolments)
-    checks = [(one, url) for one in enrolments for url in one.cards]
-    without = [one.name for one in enrolments if not one.cards]
+    issuers = chosen or list(loaded.policy.issuers)
+    checks = [(one, url) for one in issuers for url in one.cards]
+    without = [one.name for one in issuers if not one.cards]
     if not checks or (chosen and without):
         raise UsageFault(
             "policy.no_cards",

@@ -18,7 +18,7 @@ from cardsign.trust.disk import PolicyFile
 from cardsign.trust.lock import POLICY_FILE, lock_of
 from cardsign.trust.policy import ACCEPTED
 from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerStates
-from cardsign.trust.statements import Evidence
+from cardsign.trust.statements import SuppliedStatements
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -168,7 +168,7 @@ def statements_option(command: _Command) -> _Command:
     )(command)
 
 
-def supplied_statements(paths: Iterable[Path]) -> Evidence:
+def supplied_statements(paths: Iterable[Path]) -> SuppliedStatements:
     """What ``--statements`` name; of a folder it is said how much is no statement.
 
     Raises:

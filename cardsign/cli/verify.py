@@ -346,7 +346,7 @@ def _beside(inquiry: Inquiry, public: str, extended: str, audience: str) -> Iter
         if not met.untrusted_card:
             yield Outcome(met.url, met.report)
             return
-        received = Received(met.url, met.untrusted_card, met.evidence, met.untrusted_card)
+        received = Received(met.url, met.untrusted_card, met.supplied, met.untrusted_card)
         subject = inquiry.subject(met.url) or subject
     else:
         try:

@@ -14,7 +14,7 @@ from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.statements.words import digest_words
 from cardsign.trust.lock import RollbackFloor
-from cardsign.trust.policy import Anchor, Enrolment
+from cardsign.trust.policy import Anchor, TrustedIssuer
 from cardsign.trust.state import IssuerState
 from cardsign.verify.report import Report, SignatureReport, StatementUsed
 
@@ -262,35 +262,35 @@ def kind_of(anchor: Anchor) -> str:
     return next(iter(anchor_members(anchor)))
 
 
-def enrolment_json(enrolment: Enrolment) -> dict[str, Any]:
+def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
     """What the policy says of an issuer, defaults included."""
     from cardsign.trust.policyedit import anchor_members
 
     return {
-        "name": enrolment.name,
-        "origins": [str(place) for place in enrolment.places or ()],
-        "anchor": dict(anchor_members(enrolment.anchor)),
-        "accept": enrolment.accept,
-        "algorithms": list(enrolment.algorithms),
-        "require": list(enrolment.require),
-        "unsigned": enrolment.unsigned,
-        "freshness": enrolment.freshness,
-        "cards": list(enrolment.cards),
-        "peer": enrolment.peer,
-        "enforce": enrolment.enforce,
-        "networks": [str(network) for network in enrolment.networks],
-        "proxy": None if enrolment.proxy is None else str(enrolment.proxy),
+        "name": issuer.name,
+        "origins": [str(place) for place in issuer.places or ()],
+        "anchor": dict(anchor_members(issuer.anchor)),
+        "accept": issuer.accept,
+        "algorithms": list(issuer.algorithms),
+        "require": list(issuer.require),
+        "unsigned": issuer.unsigned,
+        "freshness": issuer.freshness,
+        "cards": list(issuer.cards),
+        "peer": issuer.peer,
+        "enforce": issuer.enforce,
+        "networks": [str(network) for network in issuer.networks],
+        "proxy": None if issuer.proxy is None else str(issuer.proxy),
     }
 
 
-def enrolment_lines(enrolment: Enrolment) -> Iterator[str]:
+def issuer_lines(issuer: TrustedIssuer) -> Iterator[str]:
     """The same for a person; what is empty is left out."""
     from cardsign.trust.policyedit import anchor_text
 
-    for member, value in enrolment_json(enrolment).items():
+    for member, value in issuer_json(issuer).items():
         shown = ", ".join(value) if isinstance(value, list) else value
         if member == "anchor":
-            shown = " ".join(anchor_text(enrolment.anchor).split())
+            shown = " ".join(anchor_text(issuer.anchor).split())
         if shown:
             yield f"{member:<11} {safe(shown, limit=300)}"
 

@@ -43,9 +43,9 @@ from cardsign.explain.report import (
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import MAX_HEADER_BYTES, MAX_HEADER_DEPTH, decode_part, read_entry
 from cardsign.reasons import Reason, hint_for
-from cardsign.trust.policy import Enrolment, Holder, Limits, Policy
+from cardsign.trust.policy import Holder, Limits, Policy, TrustedIssuer
 from cardsign.trust.resolve import IssuerTrust, resolve_issuer
-from cardsign.trust.statements import NO_EVIDENCE
+from cardsign.trust.statements import NO_STATEMENTS
 from cardsign.verify.signature import examine_signature
 
 #: Entries of `signatures` that are explained; four times as many as a verifier looks at, so that
@@ -159,11 +159,11 @@ def _signatures(
         )
 
 
-def _trust_in(enrolment: Enrolment | None) -> IssuerTrust | None:
+def _trust_in(issuer: TrustedIssuer | None) -> IssuerTrust | None:
     """Pinned keys have no deadlines, so that the time decides nothing."""
-    if enrolment is None:
+    if issuer is None:
         return None
-    return resolve_issuer(enrolment, Limits(), NO_EVIDENCE, None, now=_ANY_TIME)
+    return resolve_issuer(issuer, Limits(), NO_STATEMENTS, None, now=_ANY_TIME)
 
 
 def _header(untrusted_entry: Json) -> dict[str, Json] | None:

@@ -24,7 +24,7 @@ from cardsign.net.discovery import Discoverer
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust.policy import Expectation, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
-from cardsign.trust.statements import NO_EVIDENCE, Evidence
+from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
 from cardsign.verify.report import Report, VerificationError, trusted_card
 from cardsign.verify.verdict import examine_card
 
@@ -152,7 +152,7 @@ def signature_verifier(
     expect: Expectation,
     policy: Policy,
     now: Callable[[], datetime],
-    evidence: Evidence = NO_EVIDENCE,
+    supplied: SuppliedStatements = NO_STATEMENTS,
     memory: IssuerStates = NO_STATES,
 ) -> Callable[[AgentCard], None]:
     """What the SDK calls as ``signature_verifier`` of its resolver or of an extended card.
@@ -162,13 +162,13 @@ def signature_verifier(
     portable cards do, and no other: a sound card of 0.3, or one with empty or unknown members, is
     refused. It does NOT see what the SDK dropped: `complete` is about what the SDK kept, not
     about what other readers of the same bytes would find. It fetches nothing: statements are
-    given along as `evidence`. :class:`TrustedCardResolver` has none of these limits.
+    given along as `supplied`. :class:`TrustedCardResolver` has none of these limits.
 
     Args:
         expect: Whose card; :class:`cardsign.Extended` for an extended one.
-        policy: The verifier's enrolments.
+        policy: The verifier's trusted issuers.
         now: The time, aware.
-        evidence: As for :func:`cardsign.verify_card`.
+        supplied: As for :func:`cardsign.verify_card`.
         memory: Likewise.
 
     Returns:
@@ -191,7 +191,7 @@ def signature_verifier(
                 expect=expect,
                 policy=policy,
                 now=now(),
-                evidence=evidence,
+                supplied=supplied,
                 memory=memory,
             )
             trusted_card(report)

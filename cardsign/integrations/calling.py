@@ -52,7 +52,7 @@ from cardsign.net.guarded import (
     GuardRefused,
 )
 from cardsign.net.transport import in_thread
-from cardsign.trust.policy import CardUrl, Enrolment, Issuer, Policy
+from cardsign.trust.policy import CardUrl, Issuer, Policy, TrustedIssuer
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.verify.report import VerificationError, VerifiedCard
 
@@ -205,7 +205,7 @@ async def trusted_client(
 
 def call_destination(
     payload: Mapping[str, Json],
-    issuer: Enrolment | None,
+    issuer: TrustedIssuer | None,
     policy: Policy,
     credentials: CredentialStore,
 ) -> Destination:

@@ -17,7 +17,7 @@ from cardsign.card.interfaces import check_interfaces
 from cardsign.card.members import check_is_agent_card
 from cardsign.card.strictjson import Json
 from cardsign.errors import InputRefused
-from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.policy import Policy, TrustedIssuer
 from cardsign.trust.state import IssuerState
 from cardsign.urls import parse_origin
 from cardsign.verify.report import Report
@@ -66,7 +66,7 @@ def unverified_card(
     untrusted_card: bytes,
     report: Report,
     *,
-    issuer: Enrolment | None,
+    issuer: TrustedIssuer | None,
     policy: Policy,
     state: IssuerState | None,
 ) -> UnverifiedCard | None:

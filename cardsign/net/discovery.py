@@ -25,7 +25,6 @@ from cardsign.reasons import Reason
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
-    Enrolment,
     Issuer,
     JwksAnchor,
     KeysetAnchor,
@@ -33,6 +32,7 @@ from cardsign.trust.policy import (
     Policy,
     PublicSubject,
     TofuAnchor,
+    TrustedIssuer,
 )
 from cardsign.trust.refresh import (
     REFRESH_INTERVAL,
@@ -43,7 +43,7 @@ from cardsign.trust.refresh import (
     refresh_issuer,
 )
 from cardsign.trust.state import IssuerState, IssuerStates
-from cardsign.trust.statements import NO_EVIDENCE, Evidence
+from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, Place, parse_origin, parse_url
 from cardsign.verify.cache import VerdictCache
 from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, trusted_card
@@ -56,11 +56,11 @@ _LOG: Final = logging.getLogger(__name__)
 
 #: Where bare keys are, below an origin; read where an issuer has no keyset, and nowhere else.
 
-NOTHING: Final = Refreshed(NO_EVIDENCE, (), REFRESH_INTERVAL)
+NOTHING: Final = Refreshed(NO_STATEMENTS, (), REFRESH_INTERVAL)
 
 
 def gather(
-    enrolment: Enrolment,
+    issuer: TrustedIssuer,
     limits: Limits,
     known: IssuerState | None,
     ask: Fetcher,
@@ -80,7 +80,7 @@ def gather(
     ========  ================================================================================
 
     Args:
-        enrolment: Whose card it is.
+        issuer: Whose card it is.
         limits: The policy's.
         known: What is remembered of him; None where nothing can be.
         ask: Asks one URL.
@@ -89,24 +89,24 @@ def gather(
         fresh: Ask every cache on the way to look again.
 
     Returns:
-        Evidence of which nothing has been checked, and what could not be had or has vanished.
+        Statements of which nothing was checked, and what could not be had or has vanished.
     """
-    anchor = enrolment.anchor
+    anchor = issuer.anchor
     if isinstance(anchor, JwksAnchor):
         return _ask_jwks(anchor.url, known, ask, fresh=fresh)
     if isinstance(anchor, KeysetAnchor):
-        home = home_of(enrolment.places, contact)
+        home = home_of(issuer.places, contact)
         return refresh_issuer(limits, known, anchor.pin, ask, home=home, now=now, fresh=fresh)
     if not isinstance(anchor, TofuAnchor) or known is None:
         return NOTHING
     if known.first_contact is not None:
-        home, pin = home_of(enrolment.places, contact), known.first_contact
+        home, pin = home_of(issuer.places, contact), known.first_contact
         return refresh_issuer(limits, known, pin, ask, home=home, now=now, fresh=fresh)
-    if contact not in {str(place.origin) for place in enrolment.places or ()}:
+    if contact not in {str(place.origin) for place in issuer.places or ()}:
         return NOTHING  # a mirror introduces nobody (threat 20)
     if known.jwks is None:
         met = refresh_issuer(limits, known, None, ask, home=contact, now=now, fresh=fresh)
-        if met.reasons or met.evidence != Evidence(contact=contact):
+        if met.reasons or met.supplied != SuppliedStatements(contact=contact):
             return met
     return _ask_jwks(contact + JWKS_PATH, known, ask, contact=contact, fresh=fresh)
 
@@ -131,13 +131,15 @@ def _ask_jwks(
     if answer.max_age is not None:
         again_after = min(again_after, max(answer.max_age, 0))
     if answer.outcome == "found":
-        keys = Evidence(untrusted_jwks=answer.untrusted_body, jwks_url=url, contact=contact)
+        keys = SuppliedStatements(
+            untrusted_jwks=answer.untrusted_body, jwks_url=url, contact=contact
+        )
         return Refreshed(keys, (), again_after)
     reason = no_answer(answer)
     if answer.outcome == "absent":
         code = "refresh.no_answer" if known is None or known.jwks is None else "statement.vanished"
         reason = Reason.of(code, f"there is no key set at {url}")
-    return Refreshed(NO_EVIDENCE, (reason,), again_after)
+    return Refreshed(NO_STATEMENTS, (reason,), again_after)
 
 
 # Who was asked when, and what he brought: each issuer is asked by one thread at a time.
@@ -170,7 +172,7 @@ class _Last:
     refreshed: Refreshed
     asked_at: datetime
     held: tuple[int, int]
-    whole: Evidence
+    whole: SuppliedStatements
 
     def lasts(self, known: IssuerState | None, now: datetime) -> bool:
         """Whether it is too early to ask again."""
@@ -203,7 +205,7 @@ class Refresher:
         clock: Monotonic seconds, by which a refresh ends.
     """
 
-    def __init__(self, ask_for: Callable[[Enrolment], Fetcher], clock: Clock) -> None:
+    def __init__(self, ask_for: Callable[[TrustedIssuer], Fetcher], clock: Clock) -> None:
         self._ask_for = ask_for
         self._clock = clock
         self._last: dict[tuple[str, str], _Last] = {}
@@ -212,7 +214,7 @@ class Refresher:
 
     def gather(
         self,
-        enrolment: Enrolment,
+        entry: TrustedIssuer,
         limits: Limits,
         known: IssuerState | None,
         *,
@@ -224,34 +226,34 @@ class Refresher:
 
         Whoever comes while another thread asks uses what that one brings.
         """
-        issuer = (enrolment.name, contact)
+        issuer = (entry.name, contact)
 
         def kept() -> Refreshed | None:
             last = self._last.get(issuer)
             return last.refreshed if last and not fresh and last.lasts(known, now) else None
 
         def refreshed() -> Refreshed:
-            ask = _hurried(self._ask_for(enrolment), Deadline(self._clock, REFRESH_SECONDS))
-            found = gather(enrolment, limits, known, ask, contact=contact, now=now, fresh=fresh)
+            ask = _hurried(self._ask_for(entry), Deadline(self._clock, REFRESH_SECONDS))
+            found = gather(entry, limits, known, ask, contact=contact, now=now, fresh=fresh)
             return self._keep(issuer, found, known, now)
 
         flight = (*issuer, _held(known))
-        why = f"asking {enrolment.name} was interrupted"
+        why = f"asking {entry.name} was interrupted"
         return self._flights.do(
             [(*flight, True)] if fresh else [(*flight, True), (*flight, False)],
             refreshed,
             kept=kept,
-            lost=Refreshed(NO_EVIDENCE, (Reason.of("refresh.no_answer", why),), 0),
+            lost=Refreshed(NO_STATEMENTS, (Reason.of("refresh.no_answer", why),), 0),
         )
 
     def _keep(
         self, issuer: tuple[str, str], found: Refreshed, known: IssuerState | None, now: datetime
     ) -> Refreshed:
         """Note what was brought; a failure takes nothing away."""
-        before, whole = self._last.get(issuer), found.evidence
+        before, whole = self._last.get(issuer), found.supplied
         if found.has_failed:
-            whole = before.whole if before else NO_EVIDENCE
-            found = replace(found, evidence=found.evidence.beside(whole))
+            whole = before.whole if before else NO_STATEMENTS
+            found = replace(found, supplied=found.supplied.beside(whole))
         self._last[issuer] = _Last(found, now, _held(known), whole)
         return found
 
@@ -273,13 +275,13 @@ class Discovery:
         report: The verdict; what could not be had stands at the end of its reasons. On an
             extended card it is given that on the public one.
         untrusted_card: The card as received; empty where there is none.
-        evidence: What was gathered besides it; of this nothing has been checked either.
+        supplied: What was gathered besides it; of this nothing has been checked either.
     """
 
     url: str
     report: Report
     untrusted_card: bytes = field(default=b"", repr=False)
-    evidence: Evidence = field(default=NO_EVIDENCE, repr=False)
+    supplied: SuppliedStatements = field(default=NO_STATEMENTS, repr=False)
 
 
 def canonical(url: str) -> str:
@@ -293,7 +295,7 @@ def canonical(url: str) -> str:
 
 
 def without_card(
-    answer: FetchResult, owner: Enrolment | None, *, seen: bool, now: datetime, historic: bool
+    answer: FetchResult, owner: TrustedIssuer | None, *, seen: bool, now: datetime, historic: bool
 ) -> Discovery:
     """The verdict where there is no card to look at.
 
@@ -359,7 +361,7 @@ class _Question:
 
     url: str
     expect: PublicSubject | None
-    evidence: Evidence
+    supplied: SuppliedStatements
     historic: bool
     now: datetime
 
@@ -376,7 +378,7 @@ class Discoverer:
     the policy names: no card and no statement can send a request anywhere.
 
     Args:
-        policy: The verifier's enrolments.
+        policy: The verifier's trusted issuers.
         memory: What is remembered of issuers; a :class:`~cardsign.trust.state.DirectoryStates`
             outlasts the process. It is never held while a peer is asked.
         fetcher: How documents are asked for, and kept.
@@ -485,7 +487,7 @@ class Discoverer:
         target: Target,
         *,
         expect: PublicSubject | None = None,
-        evidence: Evidence = NO_EVIDENCE,
+        supplied: SuppliedStatements = NO_STATEMENTS,
         historic: bool = False,
         fresh: bool = False,
     ) -> Discovery:
@@ -494,7 +496,7 @@ class Discoverer:
         Args:
             target: As for :meth:`examine`.
             expect: As for :meth:`examine`.
-            evidence: What is at hand besides; a key set in it stands for what a `jwks` anchor's
+            supplied: What is at hand besides; a key set in it stands for what a `jwks` anchor's
                 URL answers, which is then not asked.
             historic: The time is one of the caller's choice; nothing is kept.
             fresh: Ask every cache on the way to look again, at most once per cooldown.
@@ -508,7 +510,7 @@ class Discoverer:
         url = target if isinstance(target, str) else _url_of(target)
         if expect is None and isinstance(target, AtOrigin):
             expect = target
-        question = _Question(url, expect, evidence, historic, self._now())
+        question = _Question(url, expect, supplied, historic, self._now())
         self._owner(expect or CardUrl(canonical(url)))  # misuse is the caller's to hear of
         try:
             found = self._look(question, question.url, fresh=fresh)
@@ -544,13 +546,13 @@ class Discoverer:
             owner, (known, notes) = found, self._recall(found)
         expect = self._narrowed(expect, owner, answer.url)
         brought = self._gather(owner, known, answer.url, question, fresh=fresh)
-        evidence = brought.evidence.beside(question.evidence)
+        supplied = brought.supplied.beside(question.supplied)
         report = examine_card(
             answer.untrusted_body,
             expect=expect,
             policy=self._policy,
             now=question.now,
-            evidence=evidence,
+            supplied=supplied,
             memory=self._memory,
             cache=self._verdicts,
             historic=question.historic,
@@ -560,10 +562,10 @@ class Discoverer:
         notes = (*notes, *about(answer, question.url), *brought.reasons)
         reasons = tuple(dict.fromkeys((*report.reasons, *notes)))
         return Discovery(
-            answer.url, replace(report, reasons=reasons), answer.untrusted_body, evidence
+            answer.url, replace(report, reasons=reasons), answer.untrusted_body, supplied
         )
 
-    def _owner(self, expect: PublicSubject) -> Enrolment | None:
+    def _owner(self, expect: PublicSubject) -> TrustedIssuer | None:
         try:
             return self._policy.find(expect)
         except CardRefused:
@@ -571,7 +573,9 @@ class Discoverer:
                 return None
             raise
 
-    def _narrowed(self, expect: PublicSubject, owner: Enrolment | None, url: str) -> PublicSubject:
+    def _narrowed(
+        self, expect: PublicSubject, owner: TrustedIssuer | None, url: str
+    ) -> PublicSubject:
         """The subject, as narrow as the URL that answered where that is the issuer's own place.
 
         Whoever names an issuer or an origin as well wants more than the URL says and never less:
@@ -585,13 +589,13 @@ class Discoverer:
             return expect
         return here
 
-    def _recall(self, owner: Enrolment | None) -> tuple[IssuerState | None, tuple[Reason, ...]]:
+    def _recall(self, owner: TrustedIssuer | None) -> tuple[IssuerState | None, tuple[Reason, ...]]:
         if owner is None or owner.is_holder:
             return None, ()
         with self._memory.of(owner) as state:
             return state, () if state is None else state.notes
 
-    def _remember(self, owner: Enrolment, known: IssuerState | None, url: str) -> None:
+    def _remember(self, owner: TrustedIssuer, known: IssuerState | None, url: str) -> None:
         """Note where a trusted card was found; it may not vanish from there (threat 13)."""
         if known is None or url in known.cards:
             return
@@ -604,14 +608,14 @@ class Discoverer:
 
     def _gather(
         self,
-        owner: Enrolment | None,
+        owner: TrustedIssuer | None,
         known: IssuerState | None,
         url: str,
         question: _Question,
         *,
         fresh: bool,
     ) -> Refreshed:
-        handed = question.evidence.untrusted_jwks is not None
+        handed = question.supplied.untrusted_jwks is not None
         if owner is None or (handed and isinstance(owner.anchor, JwksAnchor)):
             return NOTHING
         return self._refresher.gather(

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.strictjson import Json
 from cardsign.errors import CallFailed, CardRefused
-from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.policy import Policy, TrustedIssuer
 from cardsign.urls import Url, may_stand_at, parse_url
 
 A2AVersion = Literal["1.0", "0.3", "0.2"]
@@ -71,7 +71,7 @@ class Endpoint:
         return f"/{quote(self.tenant, safe='')}" if self.tenant else ""
 
 
-def is_outside(url: Url, policy: Policy, issuer: Enrolment) -> bool:
+def is_outside(url: Url, policy: Policy, issuer: TrustedIssuer) -> bool:
     """Whether a URL that will be asked lies outside the issuer's places, as policy has them.
 
     Rule V4 has held the endpoint itself against them; a place of another's may lie below it.

@@ -25,7 +25,7 @@ from cardsign.net.discovery import Discovery
 from cardsign.net.endpoints import HTTP_JSON, JSONRPC, Endpoint, endpoints_of, is_outside
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, json_type, user_agent
 from cardsign.net.guarded import GuardedTransport
-from cardsign.trust.policy import CardUrl, Enrolment, Extended, Policy, PublicSubject
+from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject, TrustedIssuer
 from cardsign.trust.state import IssuerStates
 from cardsign.urls import EXTENDED_PATH, Url, parse_url
 from cardsign.verify.extended import beside_its_public_card
@@ -360,7 +360,7 @@ def discover_extended(
     if again is not None and ask_again(report):
         report = judged(again())
     where = str(extended_url(destination.endpoint))
-    return Discovery(where, report, untrusted_card, public.evidence)
+    return Discovery(where, report, untrusted_card, public.supplied)
 
 
 def _judged(
@@ -378,7 +378,7 @@ def _judged(
         expect=expect,
         policy=policy,
         now=now(),
-        evidence=public.evidence,
+        supplied=public.supplied,
         memory=states,
     )
     return beside_its_public_card(report, public.report)
@@ -387,7 +387,7 @@ def _judged(
 def _destination(
     where: str,
     payload: Mapping[str, Json],
-    issuer: Enrolment,
+    issuer: TrustedIssuer,
     policy: Policy,
     credentials: CredentialStore,
     audience: str | None,

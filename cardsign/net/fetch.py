@@ -30,7 +30,7 @@ from cardsign.net.addresses import (
 )
 from cardsign.net.cache import Headers
 from cardsign.net.transport import Clock, Deadline, Dial, PinnedBackend, Route, tcp_dial
-from cardsign.trust.policy import Enrolment, JwksAnchor
+from cardsign.trust.policy import JwksAnchor, TrustedIssuer
 from cardsign.trust.refresh import FetchResult
 from cardsign.urls import Origin, Url, parse_url
 
@@ -179,7 +179,7 @@ class PrivateAccess:
     proxy: Origin | None = None
 
     @classmethod
-    def of(cls, issuer: Enrolment | None) -> PrivateAccess | None:
+    def of(cls, issuer: TrustedIssuer | None) -> PrivateAccess | None:
         """What the policy says of an issuer; None where it says nothing of the kind."""
         if issuer is None or not (issuer.networks or issuer.proxy):
             return None
@@ -216,7 +216,7 @@ class FetchSettings:
     dial: Dial = tcp_dial
     access: PrivateAccess | None = None
 
-    def for_issuer(self, issuer: Enrolment | None) -> FetchSettings:
+    def for_issuer(self, issuer: TrustedIssuer | None) -> FetchSettings:
         """The same, for requests to this issuer of a policy and to no other."""
         return replace(self, access=PrivateAccess.of(issuer))
 

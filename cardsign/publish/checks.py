@@ -33,16 +33,16 @@ from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.trust.enroll import newest_keyset, newest_release
 from cardsign.trust.policy import (
-    Enrolment,
     Expectation,
     Extended,
     Holder,
     Issuer,
     KeysetAnchor,
     Policy,
+    TrustedIssuer,
 )
 from cardsign.trust.state import TransientStates
-from cardsign.trust.statements import Evidence
+from cardsign.trust.statements import SuppliedStatements
 from cardsign.urls import parse_place
 from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report
@@ -322,7 +322,7 @@ class CheckedIssued:
         report = examine_card(
             card,
             expect=Issuer(_NAME),
-            evidence=self._evidence(),
+            supplied=self._evidence(),
             memory=TransientStates(),
             policy=self._policy(),
             now=now,
@@ -334,7 +334,7 @@ class CheckedIssued:
                 data,
                 of=Issuer(_NAME),
                 audience=audience,
-                evidence=self._evidence(),
+                supplied=self._evidence(),
                 memory=TransientStates(),
                 policy=self._policy(),
                 now=now,
@@ -351,11 +351,11 @@ class CheckedIssued:
             places = tuple(parse_place(origin) for origin in self.newest.origins)
         except CardRefused as refusal:
             raise _unfit(f"the keyset's origins: {refusal.message}") from refusal
-        return Policy((Enrolment(_NAME, KeysetAnchor(pin), places),))
+        return Policy((TrustedIssuer(_NAME, KeysetAnchor(pin), places),))
 
-    def _evidence(self) -> Evidence:
+    def _evidence(self) -> SuppliedStatements:
         releases = () if self.release_bytes is None else (self.release_bytes,)
-        return Evidence((self.keyset_bytes[-1],), releases)
+        return SuppliedStatements((self.keyset_bytes[-1],), releases)
 
 
 def _by_audience(extended: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from cardsign.trust.policy import Anchor as Anchor
     from cardsign.trust.policy import AtOrigin as AtOrigin
     from cardsign.trust.policy import CardUrl as CardUrl
-    from cardsign.trust.policy import Enrolment as Enrolment
     from cardsign.trust.policy import Expectation as Expectation
     from cardsign.trust.policy import Extended as Extended
     from cardsign.trust.policy import Holder as Holder
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from cardsign.trust.policy import Policy as Policy
     from cardsign.trust.policy import PublicSubject as PublicSubject
     from cardsign.trust.policy import TofuAnchor as TofuAnchor
+    from cardsign.trust.policy import TrustedIssuer as TrustedIssuer
     from cardsign.trust.policy import public_subject as public_subject
     from cardsign.trust.policyedit import EMPTY_POLICY as EMPTY_POLICY
     from cardsign.trust.policyedit import anchor_members as anchor_members
@@ -98,9 +98,9 @@ if TYPE_CHECKING:
     from cardsign.trust.state import state_bytes as state_bytes
     from cardsign.trust.statements import MAX_CHAIN_BYTES as MAX_CHAIN_BYTES
     from cardsign.trust.statements import MAX_STEPS as MAX_STEPS
-    from cardsign.trust.statements import NO_EVIDENCE as NO_EVIDENCE
+    from cardsign.trust.statements import NO_STATEMENTS as NO_STATEMENTS
     from cardsign.trust.statements import Chosen as Chosen
-    from cardsign.trust.statements import Evidence as Evidence
+    from cardsign.trust.statements import SuppliedStatements as SuppliedStatements
     from cardsign.trust.statements import Walk as Walk
     from cardsign.trust.statements import choose_release as choose_release
     from cardsign.trust.statements import receive as receive
@@ -118,7 +118,7 @@ _NAMES = {
     ),
     "partners": "Likeness ListedAgent look_at read_agents",
     "policy": (
-        "ACCEPTED Accept Anchor AtOrigin CardUrl Enrolment Expectation Extended Holder Issuer "
+        "ACCEPTED Accept Anchor AtOrigin CardUrl TrustedIssuer Expectation Extended Holder Issuer "
         "JwksAnchor KeysAnchor KeysetAnchor Limits MAX_CARDS MAX_SKEW Policy PublicSubject "
         "TofuAnchor public_subject"
     ),
@@ -135,7 +135,8 @@ _NAMES = {
         "read_state rollback_floor state_bytes"
     ),
     "statements": (
-        "Chosen Evidence MAX_CHAIN_BYTES MAX_STEPS NO_EVIDENCE Walk choose_release receive"
+        "Chosen MAX_CHAIN_BYTES MAX_STEPS NO_STATEMENTS SuppliedStatements Walk choose_release "
+        "receive"
     ),
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

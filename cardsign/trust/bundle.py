@@ -33,7 +33,7 @@ from cardsign.statements.envelope import (
 )
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
-from cardsign.trust.statements import MAX_CHAIN_BYTES, MAX_STEPS, Evidence
+from cardsign.trust.statements import MAX_CHAIN_BYTES, MAX_STEPS, SuppliedStatements
 
 BUNDLE_FORMAT: Final = "cardsign-bundle/1"
 #: Bytes. JSON texts hold nothing that needs more than one backslash in a string, so that their
@@ -103,7 +103,7 @@ def is_bundle(untrusted_bytes: bytes) -> bool:
     return members is not None and str(members.get("format")).startswith(_ANY_VERSION)
 
 
-def read_bundle(untrusted_bytes: bytes) -> tuple[bytes, Evidence]:
+def read_bundle(untrusted_bytes: bytes) -> tuple[bytes, SuppliedStatements]:
     """Take a bundle apart.
 
     Nothing in it has been checked: the card and the statements are as if they had come alone.
@@ -126,7 +126,7 @@ def read_bundle(untrusted_bytes: bytes) -> tuple[bytes, Evidence]:
     _check_bounds(chain)
     releases = () if release is None else (_text(release, "/release", MAX_STATEMENT_BYTES),)
     card = _text(members["card"], "/card", MAX_CARD_BYTES)
-    return card, Evidence(tuple(chain), releases)
+    return card, SuppliedStatements(tuple(chain), releases)
 
 
 def _parsed(untrusted_bytes: bytes) -> dict[str, Json]:
@@ -178,7 +178,7 @@ def _malformed(path: str, expected: str) -> BundleRefused:
 # Statements from files, sorted by what they say they are, and believed by nobody yet.
 
 
-def read_statements(paths: Iterable[Path], tell: Callable[[str], object]) -> Evidence:
+def read_statements(paths: Iterable[Path], tell: Callable[[str], object]) -> SuppliedStatements:
     """Read keyset and release statements from files, bundles, and the folders among them.
 
     What else lies in a folder, such as the card itself, is left out.
@@ -193,7 +193,7 @@ def read_statements(paths: Iterable[Path], tell: Callable[[str], object]) -> Evi
             ``usage.conflict``: a folder holds too many files, or no statement.
         FileFault: A file cannot be read.
     """
-    found = Evidence()
+    found = SuppliedStatements()
     for path in paths:
         if path.is_dir():
             found = found.beside(_of_folder(path, tell))
@@ -203,9 +203,9 @@ def read_statements(paths: Iterable[Path], tell: Callable[[str], object]) -> Evi
     return found
 
 
-def _of_folder(folder: Path, tell: Callable[[str], object]) -> Evidence:
+def _of_folder(folder: Path, tell: Callable[[str], object]) -> SuppliedStatements:
     files = sorted(folder.rglob("*.json"))
-    found, others = Evidence(), 0
+    found, others = SuppliedStatements(), 0
     for file in files[: MAX_FILES + 1]:
         try:
             found = found.beside(_of_file(file))
@@ -223,13 +223,13 @@ def _of_folder(folder: Path, tell: Callable[[str], object]) -> Evidence:
     return found
 
 
-def _of_file(path: Path) -> Evidence:
+def _of_file(path: Path) -> SuppliedStatements:
     untrusted_bytes = read_bytes(path, max_bytes=MAX_BUNDLE_BYTES)
     if is_bundle(untrusted_bytes):
         return read_bundle(untrusted_bytes)[1]
     if _typ(untrusted_bytes) == TYP_KEYSET:
-        return Evidence((untrusted_bytes,))
-    return Evidence((), (untrusted_bytes,))
+        return SuppliedStatements((untrusted_bytes,))
+    return SuppliedStatements((), (untrusted_bytes,))
 
 
 def _typ(untrusted_bytes: bytes) -> Typ:

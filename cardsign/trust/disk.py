@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cardsign.errors import UsageFault
 from cardsign.trust.lock import POLICY_FILE, RollbackFloor, lock_of, raise_floors, read_lock
-from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.policy import Policy, TrustedIssuer
 from cardsign.trust.state import DirectoryStates, IssuerStates
 
 
@@ -66,13 +66,13 @@ class PolicyFile:
 
         return identity_of(self.path)
 
-    def issuer(self, name: str) -> Enrolment:
+    def issuer(self, name: str) -> TrustedIssuer:
         """The trusted issuer of that name.
 
         Raises:
             UsageFault: ``policy.unknown_issuer``.
         """
-        found = next((one for one in self.policy.enrolments if one.name == name), None)
+        found = next((one for one in self.policy.issuers if one.name == name), None)
         if found is None:
             raise UsageFault(
                 "policy.unknown_issuer", f"the policy has no issuer {name!r}", path=str(self.path)

@@ -27,19 +27,19 @@ from cardsign.trust.disk import PolicyFile
 from cardsign.trust.lock import ISSUER_NAME, lock_of, raise_floors
 from cardsign.trust.policy import (
     Anchor,
-    Enrolment,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Limits,
     TofuAnchor,
+    TrustedIssuer,
 )
 from cardsign.trust.policyedit import anchored, edit_policy, plus, with_anchor, with_issuer
 from cardsign.trust.policyfile import check_jwks_url, parse_policy
 from cardsign.trust.refresh import Fetcher, refresh_issuer
 from cardsign.trust.resolve import resolve_issuer
 from cardsign.trust.state import DirectoryStates, IssuerState
-from cardsign.trust.statements import Evidence
+from cardsign.trust.statements import SuppliedStatements
 from cardsign.urls import Origin, Place
 
 
@@ -141,9 +141,9 @@ def propose_published(
         FetchFailed: ``trust.no_keys``: it publishes none that could be pinned.
     """
     brought = refresh_issuer(limits, None, None, fetch, home=str(origin), now=now)
-    stranger = Enrolment("stranger", TofuAnchor(), (Place(origin),))
+    stranger = TrustedIssuer("stranger", TofuAnchor(), (Place(origin),))
     state = IssuerState.begin(stranger)
-    trust = resolve_issuer(stranger, limits, brought.evidence, state, now=now)
+    trust = resolve_issuer(stranger, limits, brought.supplied, state, now=now)
     if trust.keyset is None:
         why = next((reason.message for reason in (*brought.reasons, *trust.notes)), "")
         raise FetchFailed(
@@ -239,7 +239,7 @@ def check_new_name(file: PolicyFile, name: str) -> None:
             f"{name!r} is no name for an issuer; expected 1 to 64 of a-z, 0-9, '.', '_' and '-', "
             "a letter or digit first",
         )
-    if any(one.name == name for one in file.policy.enrolments):
+    if any(one.name == name for one in file.policy.issuers):
         raise UsageFault(
             "usage.conflict",
             f"the policy has an issuer {name!r} already",
@@ -291,7 +291,7 @@ def add_issuer(
     is_own = not file.was_found_here
     parse_policy(with_issuer(file.text, members, anchor), source=str(file.path), is_own=is_own)
     compare()
-    (issuer,) = new.known_as(file.identity).enrolments
+    (issuer,) = new.known_as(file.identity).issuers
     state = IssuerState.begin(issuer, proposal.keyset, proposal.release)
     before = states.find(issuer.policy, issuer.name)
     if dry_run:
@@ -308,7 +308,7 @@ def add_issuer(
     return () if before is None else (_said_of(before, issuer),)
 
 
-def _said_of(before: IssuerState, issuer: Enrolment) -> str:
+def _said_of(before: IssuerState, issuer: TrustedIssuer) -> str:
     """What goes on to hold of an issuer that is remembered from before."""
     said = f"{issuer.name} is remembered from before, and what is remembered goes on to hold"
     if isinstance(issuer.anchor, TofuAnchor):
@@ -339,7 +339,7 @@ class MovedPin:
 def move_pin(
     file: PolicyFile,
     name: str,
-    supplied: Evidence,
+    supplied: SuppliedStatements,
     states: DirectoryStates,
     *,
     now: datetime,
@@ -429,7 +429,7 @@ def begin_states(
     Raises:
         StateFault, FileFault: State cannot be read or written; and what `ask` raises.
     """
-    issuers = file.policy.enrolments
+    issuers = file.policy.issuers
     missing = [one for one in issuers if states.find(file.identity, one.name) is None]
     met = [one for one in missing if isinstance(one.anchor, TofuAnchor)]
     if met and file.was_found_here:

@@ -241,7 +241,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Enrolment:
+class TrustedIssuer:
     """What the verifier says of one issuer.
 
     Attributes:
@@ -255,7 +255,7 @@ class Enrolment:
         require: Holders who must all have signed the same payload.
         unsigned: What an unsigned card gets: ``refuse`` (untrusted), or ``unknown``
             (indeterminate) for as long as no signed card was seen.
-        is_holder: The enrolment is nothing but "the holder of these keys".
+        is_holder: The entry is nothing but "the holder of these keys".
         enforce: ``warn`` lets a caller who asks for it use an unverified card during adoption. It
             changes no verdict.
         networks: Private networks in which the issuer's own origins may be reached.
@@ -323,9 +323,9 @@ class Enrolment:
 
 @dataclass(frozen=True)  # without slots: its digest is made once
 class Policy:
-    """All enrolments of one verifier. What no enrolment allows is denied."""
+    """All trusted issuers of one verifier. What no entry allows is denied."""
 
-    enrolments: tuple[Enrolment, ...] = ()
+    issuers: tuple[TrustedIssuer, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     @classmethod
@@ -346,16 +346,18 @@ class Policy:
             jwks: The keys: a JWK Set (RFC 7517) as bytes, text, dict or JwkSet.
             name: How verdicts call the holder.
             origin: Narrows the holder to interfaces of this origin.
-            accept: Whose signatures count, as for :class:`Enrolment`.
+            accept: Whose signatures count, as for :class:`TrustedIssuer`.
             only: The only profiles that count, likewise.
 
         Raises:
             CardRefused: `origin` is outside the strict grammar.
-            UsageFault: As for :class:`Enrolment`.
+            UsageFault: As for :class:`TrustedIssuer`.
         """
         places = None if origin is None else (Place(parse_origin(origin)),)
         anchor = KeysAnchor(JwkSet.read(jwks))
-        return cls((Enrolment(name, anchor, places, accept, "waived", is_holder=True, only=only),))
+        return cls(
+            (TrustedIssuer(name, anchor, places, accept, "waived", is_holder=True, only=only),)
+        )
 
     @classmethod
     def from_jwks_url(
@@ -370,7 +372,7 @@ class Policy:
             url: Where the JWK Set is.
             origin: Where the issuer's cards and interfaces are, such as ``https://a.example``.
             name: How verdicts call the issuer; the host of `origin` if None.
-            accept: Whose signatures count, as for :class:`Enrolment`.
+            accept: Whose signatures count, as for :class:`TrustedIssuer`.
 
         Raises:
             CardRefused: `url` or `origin` is outside the strict grammar.
@@ -398,7 +400,7 @@ class Policy:
             name: How verdicts call the issuer; the host of `origin` if None.
             freshness: ``waived`` also trusts an issuer that has a JWK Set and no keyset, which
                 cannot show that a card is current.
-            accept: Whose signatures count, as for :class:`Enrolment`.
+            accept: Whose signatures count, as for :class:`TrustedIssuer`.
 
         Raises:
             CardRefused: `origin` is outside the strict grammar.
@@ -425,10 +427,10 @@ class Policy:
         return read_policy(file)[0].known_as(identity_of(file), read_lock(lock_of(file)))
 
     def __post_init__(self) -> None:
-        given: object = self.enrolments
-        if not (isinstance(given, tuple) and all(isinstance(one, Enrolment) for one in given)):
+        given: object = self.issuers
+        if not (isinstance(given, tuple) and all(isinstance(one, TrustedIssuer) for one in given)):
             raise TypeError(
-                "Policy takes a tuple of Enrolment; for one issuer use Policy.from_jwks(keys), "
+                "Policy takes a tuple of TrustedIssuer; for one issuer use Policy.from_jwks(keys), "
                 "Policy.from_jwks_url(url, origin=...), Policy.first_contact(origin) or "
                 "Policy.load(path)"
             )
@@ -445,15 +447,15 @@ class Policy:
         named = floors or {}
         return replace(
             self,
-            enrolments=tuple(
-                replace(one, policy=identity, floor=named.get(one.name)) for one in self.enrolments
+            issuers=tuple(
+                replace(one, policy=identity, floor=named.get(one.name)) for one in self.issuers
             ),
         )
 
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hex, of all that the policy says."""
-        enrolments: list[Json] = [one.to_json() for one in self.enrolments]
+        issuers: list[Json] = [one.to_json() for one in self.issuers]
         limits = [
             self.limits.card_bytes,
             self.limits.signatures,
@@ -461,19 +463,19 @@ class Policy:
             self.limits.keyset_age,
             self.limits.release_age,
         ]
-        return hashlib.sha256(jcs({"issuers": enrolments, "limits": [*limits]})).hexdigest()
+        return hashlib.sha256(jcs({"issuers": issuers, "limits": [*limits]})).hexdigest()
 
-    def find(self, expect: Expectation | None) -> Enrolment | None:
-        """The enrolment that speaks for a subject, or None if the policy has none.
+    def find(self, expect: Expectation | None) -> TrustedIssuer | None:
+        """The entry that speaks for a subject, or None if the policy has none.
 
         Raises:
             CardRefused: The expectation's own origin or URL is outside the strict grammar.
         """
         match public_subject(expect):
             case Holder():
-                return next((one for one in self.enrolments if one.is_holder), None)
+                return next((one for one in self.issuers if one.is_holder), None)
             case Issuer(name):
-                return next((one for one in self.enrolments if one.name == name), None)
+                return next((one for one in self.issuers if one.name == name), None)
             case AtOrigin(origin):
                 whole = Url(parse_origin(origin), "/", "")
                 return self._at(whole)
@@ -486,8 +488,8 @@ class Policy:
             f"Extended(one of these, audience), not {expect!r}"
         )
 
-    def _at(self, url: Url) -> Enrolment | None:
-        """The enrolment with the longest prefix that holds the URL."""
+    def _at(self, url: Url) -> TrustedIssuer | None:
+        """The entry with the longest prefix that holds the URL."""
         path = url.path if url.path.endswith("/") else f"{url.path}/"
         while path:
             if (found := self._owners.get(Place(url.origin, path))) is not None:
@@ -496,22 +498,22 @@ class Policy:
         return None
 
     @cached_property
-    def _owners(self) -> dict[Place, Enrolment]:
+    def _owners(self) -> dict[Place, TrustedIssuer]:
         """Whose each place is; the first one's, where two have it."""
-        pairs = [(place, one) for one in self.enrolments for place in one.places or ()]
+        pairs = [(place, one) for one in self.issuers for place in one.places or ()]
         return dict(reversed(pairs))
 
-    def reserved_from(self, subject: Enrolment) -> tuple[Place, ...]:
+    def reserved_from(self, subject: TrustedIssuer) -> tuple[Place, ...]:
         """The places of all others; where one is narrower than the subject's own, it is theirs."""
         return tuple(
-            place for one in self.enrolments if one is not subject for place in one.places or ()
+            place for one in self.issuers if one is not subject for place in one.places or ()
         )
 
-    def pinned_elsewhere(self, kid: str, subject: Enrolment | None) -> bool:
-        """Whether another enrolment pins a key of that kid; it has no say about `subject`."""
+    def pinned_elsewhere(self, kid: str, subject: TrustedIssuer | None) -> bool:
+        """Whether another entry pins a key of that kid; it has no say about `subject`."""
         return any(
             one.anchor.keys.find(kid) is not None
-            for one in self.enrolments
+            for one in self.issuers
             if one is not subject and isinstance(one.anchor, KeysAnchor)
         )
 
@@ -522,11 +524,11 @@ def _issuer_at(
     name: str | None,
     accept: Accept,
     freshness: Literal["required", "waived"],
-) -> Enrolment:
+) -> TrustedIssuer:
     """One issuer that has an origin to itself."""
     place = Place(parse_origin(origin))
     named = name or re.sub("[^a-z0-9._-]+", "-", place.origin.host).strip("-")
-    return Enrolment(named, anchor, (place,), accept, freshness)
+    return TrustedIssuer(named, anchor, (place,), accept, freshness)
 
 
 def _check_names(what: str, named: tuple[str, ...], allowed: tuple[str, ...]) -> None:

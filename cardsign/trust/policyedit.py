@@ -131,22 +131,20 @@ def edit_policy(
 
 
 def plus(policy: Policy, enrolled: Policy) -> Policy:
-    """A policy with the enrolments of another at its end."""
-    return replace(policy, enrolments=(*policy.enrolments, *enrolled.enrolments))
+    """A policy with the trusted issuers of another at its end."""
+    return replace(policy, issuers=(*policy.issuers, *enrolled.issuers))
 
 
 def minus(policy: Policy, name: str) -> Policy:
-    """A policy without the enrolment of that name."""
-    kept = tuple(one for one in policy.enrolments if one.name != name)
-    return replace(policy, enrolments=kept)
+    """A policy without the entry of that name."""
+    kept = tuple(one for one in policy.issuers if one.name != name)
+    return replace(policy, issuers=kept)
 
 
 def anchored(policy: Policy, name: str, anchor: Anchor) -> Policy:
     """A policy with another anchor for that name."""
-    enrolments = (
-        replace(one, anchor=anchor) if one.name == name else one for one in policy.enrolments
-    )
-    return replace(policy, enrolments=tuple(enrolments))
+    issuers = (replace(one, anchor=anchor) if one.name == name else one for one in policy.issuers)
+    return replace(policy, issuers=tuple(issuers))
 
 
 def _pin_members(pin: KeysetId | RootPin, issuer: dict[str, str]) -> Members:
@@ -167,7 +165,7 @@ def _keys_members(keys: JwkSet, holders: Mapping[str, str]) -> list[Members]:
 
 
 def _index(policy: Policy, name: str) -> int:
-    return [one.name for one in policy.enrolments].index(name)
+    return [one.name for one in policy.issuers].index(name)
 
 
 def _says_nothing(line: str) -> bool:

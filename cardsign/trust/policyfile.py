@@ -38,13 +38,13 @@ from cardsign.trust.policy import (
     Accept,
     Anchor,
     CardUrl,
-    Enrolment,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Limits,
     Policy,
     TofuAnchor,
+    TrustedIssuer,
     parse_network,
 )
 from cardsign.trust.policylines import Lines, Location
@@ -407,7 +407,7 @@ def identity_of(path: Path) -> str:
 
 
 def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -> Policy:
-    """Read the text of a policy; its enrolments stand in the order of the text.
+    """Read the text of a policy; its trusted issuers stand in the order of the text.
 
     Args:
         text: TOML 1.0.
@@ -448,12 +448,10 @@ def _check_not_own(file: TrustFile) -> None:
 
 
 def _policy(file: TrustFile) -> Policy:
-    enrolments = tuple(
-        _enrolment(table, ("issuer", index)) for index, table in enumerate(file.issuer)
-    )
+    issuers = tuple(_issuer(table, ("issuer", index)) for index, table in enumerate(file.issuer))
     named: dict[str, int] = {}
     placed: dict[Place, str] = {}
-    for index, one in enumerate(enrolments):
+    for index, one in enumerate(issuers):
         if one.name in named:
             _misplace(("issuer", index, "name"), f"two issuers have the name {one.name!r}")
         named[one.name] = index
@@ -466,25 +464,25 @@ def _policy(file: TrustFile) -> Policy:
                     '"https://host/agents/name/".',
                 )
             placed[place] = one.name
-    policy = Policy(enrolments, Limits(**file.limits.model_dump()))
-    for index, one in enumerate(enrolments):
+    policy = Policy(issuers, Limits(**file.limits.model_dump()))
+    for index, one in enumerate(issuers):
         _check_cards(policy, one, ("issuer", index, "cards"))
     return policy
 
 
-def _check_cards(policy: Policy, enrolment: Enrolment, at: Location) -> None:
+def _check_cards(policy: Policy, issuer: TrustedIssuer, at: Location) -> None:
     """Each card is this issuer's, so that looking at it says something about him."""
-    for index, url in enumerate(enrolment.cards):
-        if url in enrolment.cards[:index]:
+    for index, url in enumerate(issuer.cards):
+        if url in issuer.cards[:index]:
             _misplace((*at, index), f"{url!r} stands here twice")
         with _placed((*at, index)):
             owner = policy.find(CardUrl(url))
-        if owner is not enrolment:
+        if owner is not issuer:
             whose = "nobody's `origins` hold it" if owner is None else f"{owner.name!r} holds it"
-            _misplace((*at, index), f"{url!r} is no card of {enrolment.name!r}: {whose}")
+            _misplace((*at, index), f"{url!r} is no card of {issuer.name!r}: {whose}")
 
 
-def _enrolment(table: IssuerTable, at: Location) -> Enrolment:
+def _issuer(table: IssuerTable, at: Location) -> TrustedIssuer:
     places = []
     for index, text in enumerate(table.origins):
         with _placed((*at, "origins", index)):
@@ -508,7 +506,7 @@ def _enrolment(table: IssuerTable, at: Location) -> Enrolment:
                 f"{text!r} is no private network",
                 f"Write a part of {private}, such as 10.1.0.0/16.",
             )
-    return Enrolment(
+    return TrustedIssuer(
         table.name,
         anchor,
         tuple(places),

@@ -24,7 +24,7 @@ from cardsign.statements.release import read_release
 from cardsign.statements.succession import RootPin
 from cardsign.trust.policy import Limits
 from cardsign.trust.state import IssuerState
-from cardsign.trust.statements import MAX_CHAIN_BYTES, MAX_STEPS, Evidence, Walk
+from cardsign.trust.statements import MAX_CHAIN_BYTES, MAX_STEPS, SuppliedStatements, Walk
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 
 #: Seconds after which an issuer is asked again; HTTP may shorten it and never lengthen it.
@@ -70,12 +70,12 @@ class Refreshed:
     """What came of asking an issuer for its statements.
 
     Attributes:
-        evidence: The statements, as received.
+        supplied: The statements, as received.
         reasons: What could not be had, or has vanished.
         again_after: Seconds after which it is time to ask again.
     """
 
-    evidence: Evidence
+    supplied: SuppliedStatements
     reasons: tuple[Reason, ...]
     again_after: int
 
@@ -181,7 +181,7 @@ def refresh_issuer(
         _vouch(refresh, known, _onwards(refresh, walk, held), release)
     bodies = (release.untrusted_body,) if release.outcome == "found" else ()
     return Refreshed(
-        Evidence(tuple(refresh.keysets), bodies, contact=home),
+        SuppliedStatements(tuple(refresh.keysets), bodies, contact=home),
         tuple(dict.fromkeys(refresh.reasons)),
         refresh.again_after,
     )

@@ -23,18 +23,18 @@ from cardsign.statements.keyset import KeysetId, KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
 from cardsign.statements.succession import RootPin, check_first
 from cardsign.trust.policy import (
-    Enrolment,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Limits,
     TofuAnchor,
+    TrustedIssuer,
 )
 from cardsign.trust.state import IssuerState, pin_of, rollback_floor
 from cardsign.trust.statements import (
-    NO_EVIDENCE,
+    NO_STATEMENTS,
     Chosen,
-    Evidence,
+    SuppliedStatements,
     Walk,
     check_release_floor,
     choose_release,
@@ -94,7 +94,7 @@ class IssuerTrust:
         state: What is remembered of the issuer now; None where nothing can be.
     """
 
-    issuer: Enrolment
+    issuer: TrustedIssuer
     now: datetime
     limits: Limits
     keys: tuple[AcceptedKey, ...] = ()
@@ -190,7 +190,7 @@ def end_of(statement: KeysetStatement | ReleaseStatement, most: int | None) -> i
 
 
 def make_contact(
-    evidence: Evidence,
+    supplied: SuppliedStatements,
     offered: JwkSet | None,
     places: tuple[Place, ...],
     *,
@@ -200,7 +200,7 @@ def make_contact(
     """Learn from the card's own origin over TLS, and from nobody else.
 
     Args:
-        evidence: What came along, and from where.
+        supplied: What came along, and from where.
         offered: The key set in it, if it holds one that can be read.
         places: Where the policy says that the issuer is at home.
         now: Aware.
@@ -210,10 +210,10 @@ def make_contact(
         The first keyset statement that the issuer itself has signed, or None; its bare keys,
         where it has no keyset at all, or None; and what is to be reported.
     """
-    home = evidence.contact
+    home = supplied.contact
     if home is None or not _is_at_home(home, places):
         return None, None, ()
-    keysets, _, _ = receive(evidence.untrusted_keysets, ())
+    keysets, _, _ = receive(supplied.untrusted_keysets, ())
     reasons = []
     firsts = []
     for statement in sorted(keysets, key=attrgetter("number")):
@@ -233,7 +233,7 @@ def make_contact(
         pin = first.id
         met = f"first contact with {home}, keyset {pin.epoch}.{pin.version}: {pin.digest}"
         return pin, None, (*reasons, Reason.of("trust.tofu_first", met))
-    if offered is None or not offered.keys or evidence.untrusted_keysets:
+    if offered is None or not offered.keys or supplied.untrusted_keysets:
         return None, None, tuple(reasons)
     bare = f"first contact with {home}: it has no keyset, so its bare keys are kept; "
     bare += "a rotation will need a person"
@@ -252,9 +252,9 @@ def _is_at_home(contact: str, places: tuple[Place, ...]) -> bool:
 
 
 def resolve_issuer(
-    issuer: Enrolment,
+    issuer: TrustedIssuer,
     limits: Limits,
-    supplied: Evidence,
+    supplied: SuppliedStatements,
     state: IssuerState | None,
     *,
     now: datetime,
@@ -290,9 +290,9 @@ class _Resolution:
 
     def __init__(
         self,
-        issuer: Enrolment,
+        issuer: TrustedIssuer,
         limits: Limits,
-        supplied: Evidence,
+        supplied: SuppliedStatements,
         state: IssuerState | None,
         now: datetime,
         keep: Callable[[IssuerState], None],
@@ -589,7 +589,7 @@ KEYSET_NOTICE: Final = 14 * 24 * 3600
 
 
 def outlook(
-    issuer: Enrolment, limits: Limits, state: IssuerState, *, now: datetime
+    issuer: TrustedIssuer, limits: Limits, state: IssuerState, *, now: datetime
 ) -> tuple[IssuerTrust, tuple[Reason, ...]]:
     """Look at what is remembered of an issuer; nothing is asked and nothing kept.
 
@@ -603,7 +603,7 @@ def outlook(
         Who may speak for it, by what is remembered; and what keeps every card of it from being
         trusted, then what soon will.
     """
-    trust = resolve_issuer(issuer, limits, NO_EVIDENCE, state, now=now)
+    trust = resolve_issuer(issuer, limits, NO_STATEMENTS, state, now=now)
     alarms = list(trust.blocks)
     if issuer.freshness == "required":
         alarms.extend(trust.hindrances)

@@ -43,7 +43,7 @@ from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id, rea
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.statements.succession import RootPin
 from cardsign.trust.lock import ISSUER_NAME, ReleaseFloor, RollbackFloor, raise_floor, time_of
-from cardsign.trust.policy import MAX_CARDS, Anchor, Enrolment, KeysetAnchor, TofuAnchor
+from cardsign.trust.policy import MAX_CARDS, Anchor, KeysetAnchor, TofuAnchor, TrustedIssuer
 from cardsign.urls import parse_url
 
 _LOG: Final = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class IssuerState:
     @classmethod
     def begin(
         cls,
-        issuer: Enrolment,
+        issuer: TrustedIssuer,
         keyset: KeysetStatement | None = None,
         release: ReleaseStatement | None = None,
     ) -> IssuerState:
@@ -109,7 +109,7 @@ class IssuerState:
         named = () if held.prev is None else (KeysetId(held.epoch, held.version - 1, held.prev),)
         return *self.passed, *named, held.id
 
-    def is_of(self, issuer: Enrolment) -> bool:
+    def is_of(self, issuer: TrustedIssuer) -> bool:
         """Whether this was learned under the same policy, anchor and origins."""
         own = IssuerState.begin(issuer)
         return (self.policy, self.anchor, self.origins) == (own.policy, own.anchor, own.origins)
@@ -149,7 +149,7 @@ class IssuerState:
         )
 
 
-def rollback_floor(issuer: Enrolment, state: IssuerState | None) -> RollbackFloor:
+def rollback_floor(issuer: TrustedIssuer, state: IssuerState | None) -> RollbackFloor:
     """The lock's floor, and a pin that was moved ahead: nothing below is believed."""
     floor = issuer.floor or RollbackFloor()
     pin, held = pin_of(issuer.anchor), state.keyset if state else None
@@ -158,7 +158,7 @@ def rollback_floor(issuer: Enrolment, state: IssuerState | None) -> RollbackFloo
     return floor
 
 
-def check_history(issuer: Enrolment, state: IssuerState) -> None:
+def check_history(issuer: TrustedIssuer, state: IssuerState) -> None:
     """Check that the lock, the pin, what is held and what led to it are of one history.
 
     Raises:
@@ -223,7 +223,7 @@ class IssuerStates(ABC):
         return DirectoryStates.opened_at(Path(path))
 
     @abstractmethod
-    def of(self, issuer: Enrolment) -> AbstractContextManager[IssuerState | None]:
+    def of(self, issuer: TrustedIssuer) -> AbstractContextManager[IssuerState | None]:
         """What is remembered, which nobody else changes for as long as the context lasts.
 
         None where this store remembers nothing at all.
@@ -234,7 +234,7 @@ class IssuerStates(ABC):
         """
 
     @abstractmethod
-    def keep(self, issuer: Enrolment, state: IssuerState) -> None:
+    def keep(self, issuer: TrustedIssuer, state: IssuerState) -> None:
         """Remember durably before returning; only inside the context of :meth:`of`.
 
         Raises:
@@ -248,11 +248,11 @@ class NoStates(IssuerStates):
     lasting = False
 
     @contextmanager
-    def of(self, issuer: Enrolment) -> Iterator[IssuerState | None]:
+    def of(self, issuer: TrustedIssuer) -> Iterator[IssuerState | None]:
         """See :class:`IssuerStates`."""
         yield None
 
-    def keep(self, issuer: Enrolment, state: IssuerState) -> None:
+    def keep(self, issuer: TrustedIssuer, state: IssuerState) -> None:
         """See :class:`IssuerStates`."""
 
 
@@ -273,7 +273,7 @@ class TransientStates(IssuerStates):
         self._alone = defaultdict[tuple[str, str], Lock](Lock)
 
     @contextmanager
-    def of(self, issuer: Enrolment) -> Iterator[IssuerState]:
+    def of(self, issuer: TrustedIssuer) -> Iterator[IssuerState]:
         """See :class:`IssuerStates`.
 
         Raises:
@@ -286,7 +286,7 @@ class TransientStates(IssuerStates):
                 raise StateFault("state.other_anchor", _other(issuer.name, state, issuer))
             yield state
 
-    def keep(self, issuer: Enrolment, state: IssuerState) -> None:
+    def keep(self, issuer: TrustedIssuer, state: IssuerState) -> None:
         """See :class:`IssuerStates`."""
         self._states[issuer.policy, issuer.name] = state
 
@@ -344,7 +344,7 @@ class DirectoryStates(IssuerStates):
             )
         return cls(path, begins=(path / _BEGUN).exists())
 
-    def _note_begun(self, issuer: Enrolment) -> None:
+    def _note_begun(self, issuer: TrustedIssuer) -> None:
         """Begin to remember an issuer that the folder never knew."""
         file = self.file(issuer.policy, issuer.name)
         if file.name in self._begun_names():
@@ -362,7 +362,7 @@ class DirectoryStates(IssuerStates):
         return data.decode("ascii", "replace").split()
 
     @contextmanager
-    def of(self, issuer: Enrolment) -> Iterator[IssuerState]:
+    def of(self, issuer: TrustedIssuer) -> Iterator[IssuerState]:
         """See :class:`IssuerStates`; that it can be written is certain.
 
         Raises:
@@ -379,7 +379,7 @@ class DirectoryStates(IssuerStates):
                 self.keep(issuer, state)
             yield state
 
-    def keep(self, issuer: Enrolment, state: IssuerState) -> None:
+    def keep(self, issuer: TrustedIssuer, state: IssuerState) -> None:
         """See :class:`IssuerStates`; only the file's user can read it.
 
         Raises:
@@ -391,7 +391,7 @@ class DirectoryStates(IssuerStates):
             mode=PRIVATE_MODE,
         )
 
-    def recall(self, issuer: Enrolment) -> IssuerState:
+    def recall(self, issuer: TrustedIssuer) -> IssuerState:
         """What is remembered of an issuer; nothing is written.
 
         Raises:
@@ -435,7 +435,7 @@ class DirectoryStates(IssuerStates):
             raise StateFault("state.corrupt", "it is of another policy", path=str(file))
         return state
 
-    def begin(self, issuer: Enrolment, state: IssuerState) -> None:
+    def begin(self, issuer: TrustedIssuer, state: IssuerState) -> None:
         """Begin to remember an issuer; what is remembered under the same anchor stays.
 
         Raises:
@@ -448,7 +448,7 @@ class DirectoryStates(IssuerStates):
             else:
                 self.recall(issuer)
 
-    def adopt(self, issuer: Enrolment) -> bool:
+    def adopt(self, issuer: TrustedIssuer) -> bool:
         """Go on under changed origins, where a keyset anchor vouches for what is remembered.
 
         All of it was reached from the anchor by lawful steps, wherever it was fetched. After a
@@ -505,7 +505,7 @@ class DirectoryStates(IssuerStates):
             raise StateFault("state.missing", f"no issuer can be called {name!r}")
         return self.path / f"{name}.{hashlib.sha256(policy.encode()).hexdigest()[:16]}{_ENDING}"
 
-    def _begun(self, issuer: Enrolment) -> IssuerState:
+    def _begun(self, issuer: TrustedIssuer) -> IssuerState:
         # Under `tofu` empty state would be another first contact, with whoever answers now.
         if issuer.floor is None or isinstance(issuer.anchor, TofuAnchor):
             missing = f"nothing is remembered of {issuer.name!r} under this policy"
@@ -513,7 +513,7 @@ class DirectoryStates(IssuerStates):
         begun = f"the state of {issuer.name!r} was begun anew; trust.lock names him"
         return replace(IssuerState.begin(issuer), notes=(Reason.of("state.created", begun),))
 
-    def _held(self, issuer: Enrolment) -> AbstractContextManager[None]:
+    def _held(self, issuer: TrustedIssuer) -> AbstractContextManager[None]:
         make_directory(self.path, mode=_DIRECTORY_MODE)
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise FileFault("file.unwritable", "the folder is read-only", path=str(self.path))
@@ -524,7 +524,7 @@ class DirectoryStates(IssuerStates):
         busy = StateFault("state.busy", message, path=str(file))
         return locked(file.with_suffix(".lock"), patience=self._patience, busy=busy)
 
-    def _fault(self, code: str, issuer: Enrolment, message: str) -> StateFault:
+    def _fault(self, code: str, issuer: TrustedIssuer, message: str) -> StateFault:
         return StateFault(
             code,
             message,
@@ -550,7 +550,7 @@ _WAYS_OUT: Final = (
 _HINTS: Final = {"state.other_anchor": _WAYS_OUT, "state.missing": _TO_BEGIN}
 
 
-def _other(name: str, state: IssuerState, issuer: Enrolment) -> str:
+def _other(name: str, state: IssuerState, issuer: TrustedIssuer) -> str:
     if state.origins != IssuerState.begin(issuer).origins:
         return f"{name!r} is remembered at other origins: {', '.join(state.origins) or 'any'}"
     return f"{name!r} is remembered under another anchor"

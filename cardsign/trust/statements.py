@@ -31,7 +31,7 @@ from cardsign.trust.lock import RollbackFloor
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class SuppliedStatements:
     """Statements and key sets as received: from a bundle, from files, from the issuer's server.
 
     Attributes:
@@ -51,17 +51,17 @@ class Evidence:
     jwks_url: str | None = None
     contact: str | None = None
 
-    def beside(self, other: Evidence) -> Evidence:
+    def beside(self, other: SuppliedStatements) -> SuppliedStatements:
         """What both hold; neither vouches for the other. A key set is the other's first.
 
         Together they were fetched from nowhere unless both were from the same origin: what lies
         in a file makes no first contact because something else came from the issuer.
         """
-        empty = Evidence()
+        empty = SuppliedStatements()
         if empty in (self, other):
             return other if self == empty else self
         jwks = other if other.untrusted_jwks is not None else self
-        return Evidence(
+        return SuppliedStatements(
             (*self.untrusted_keysets, *other.untrusted_keysets),
             (*self.untrusted_releases, *other.untrusted_releases),
             jwks.untrusted_jwks,
@@ -70,7 +70,7 @@ class Evidence:
         )
 
 
-NO_EVIDENCE: Final = Evidence()
+NO_STATEMENTS: Final = SuppliedStatements()
 
 
 # Reading statements as they came, within the bounds of one refresh (K9).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.policy import Policy, TrustedIssuer
 from cardsign.trust.policyedit import anchor_members
 from cardsign.trust.policylines import Lines, Location
 from cardsign.verify.report import Report
@@ -59,27 +59,27 @@ class Decision:
     is_set: bool
 
 
-def decided_by(report: Report, policy: Policy, text: str, enrolment: Enrolment) -> Decision | None:
+def decided_by(report: Report, policy: Policy, text: str, issuer: TrustedIssuer) -> Decision | None:
     """The line of a policy that a verdict goes back to; None if it is the card's own fault.
 
     Args:
         report: The verdict.
         policy: The policy by which it was reached.
         text: The policy's file, from which it was read.
-        enrolment: The entry that the verdict is about.
+        issuer: The entry that the verdict is about.
     """
     trusted = report.verdict == "trusted"
     code = "" if trusted or not report.reasons else report.reasons[0].code
     prefix = max((one for one in _MEMBERS if code.startswith(one)), key=len, default=None)
     place = (
-        ("anchor", next(iter(anchor_members(enrolment.anchor))))
+        ("anchor", next(iter(anchor_members(issuer.anchor))))
         if prefix is None
         else _MEMBERS[prefix]
     )
     if place is None:
         return None
     if place[0] != "limits":
-        place = ("issuer", policy.enrolments.index(enrolment), *place)
+        place = ("issuer", policy.issuers.index(issuer), *place)
     lines = Lines.of(text)
     line = lines.line_of(place)
     return Decision(str(place[-1]), line, lines.shown(line), lines.holds(place))

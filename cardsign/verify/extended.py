@@ -12,7 +12,7 @@ from cardsign.errors import CardRefused
 from cardsign.reasons import Reason
 from cardsign.trust.policy import Extended, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
-from cardsign.trust.statements import NO_EVIDENCE, Evidence
+from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import interface_url
 from cardsign.verify.cache import VerdictCache
 from cardsign.verify.report import Report
@@ -27,7 +27,7 @@ def examine_extended(
     audience: str,
     policy: Policy,
     now: datetime,
-    evidence: Evidence = NO_EVIDENCE,
+    supplied: SuppliedStatements = NO_STATEMENTS,
     memory: IssuerStates = NO_STATES,
     cache: VerdictCache | None = None,
     historic: bool = False,
@@ -44,7 +44,7 @@ def examine_extended(
         audience: The id of the audience, as the issuer gave it to this verifier.
         policy: As for :func:`examine_card`.
         now: The time of both verdicts.
-        evidence: As for :func:`examine_card`, of both.
+        supplied: As for :func:`examine_card`, of both.
         memory: Likewise.
         cache: Likewise.
         historic: Likewise.
@@ -61,7 +61,7 @@ def examine_extended(
             expect=expect,
             policy=policy,
             now=now,
-            evidence=evidence,
+            supplied=supplied,
             memory=memory,
             cache=cache,
             historic=historic,

@@ -30,7 +30,7 @@ from cardsign.jose.algorithms import DEFAULT_ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
-from cardsign.trust.policy import ACCEPTED, Enrolment, Expectation, Policy
+from cardsign.trust.policy import ACCEPTED, Expectation, Policy, TrustedIssuer
 from cardsign.trust.resolve import AcceptedKey, IssuerTrust
 from cardsign.verify.freshness import currency, may_sign_now, read_marker
 from cardsign.verify.report import Answers, SignatureReport, SignatureVerdict, some_of
@@ -194,8 +194,8 @@ def _judge(
     trust: IssuerTrust,
 ) -> SignatureReport:
     path = f"/signatures/{index}"
-    enrolment = trust.issuer
-    allowed = _may_count(header, payload, enrolment)  # (4)
+    issuer = trust.issuer
+    allowed = _may_count(header, payload, issuer)  # (4)
     left_open = payloads.left_open(payload, accept_lossy=allowed)
     marker, other_kind = read_marker(payload.value, expect)  # (5)
     refusals = [
@@ -213,7 +213,7 @@ def _judge(
         verdict, current = "revoked", "no"
         reasons.insert(0, Reason.of("key.revoked", f"the key {header.kid!r} is revoked", path))
     elif not allowed:
-        verdict, why_not = _why_not(header, payload, payloads, enrolment, path)
+        verdict, why_not = _why_not(header, payload, payloads, issuer, path)
         reasons.insert(0, why_not)
     counts = allowed and verdict == "valid"
     reasons.extend(_coverage_reasons(left_open, payload.profile))
@@ -249,9 +249,9 @@ def _ends(key: AcceptedKey, marker: ExtendedMarker | None, trust: IssuerTrust) -
     return datetime.fromtimestamp(min(ends), UTC) if ends else None
 
 
-def _may_count(header: ProtectedHeader, payload: Payload, enrolment: Enrolment) -> bool:
+def _may_count(header: ProtectedHeader, payload: Payload, issuer: TrustedIssuer) -> bool:
     """Rule V3: a compat typ never counts, and JWT only for a payload without a token's claims."""
-    if payload.profile not in enrolment.profiles or header.kind == "compat":
+    if payload.profile not in issuer.profiles or header.kind == "compat":
         return False
     return header.kind == "full" or not token_claims(payload.value)
 
@@ -260,7 +260,7 @@ def _why_not(
     header: ProtectedHeader,
     payload: Payload,
     payloads: Payloads,
-    enrolment: Enrolment,
+    issuer: TrustedIssuer,
     path: str,
 ) -> tuple[SignatureVerdict, Reason]:
     profile = payload.profile
@@ -273,12 +273,12 @@ def _why_not(
     if profile in OPT_IN_PROFILES:
         never = f"the signature fits {profile}, which no verifier of ours accepts"
         return "other-profile", Reason.of("sig.other_profile", never, path, _ASK_FOR_A_FULL_ONE)
-    return "other-profile", _not_accepted(payload, payloads, enrolment, path)
+    return "other-profile", _not_accepted(payload, payloads, issuer, path)
 
 
-def _not_accepted(payload: Payload, payloads: Payloads, enrolment: Enrolment, path: str) -> Reason:
+def _not_accepted(payload: Payload, payloads: Payloads, issuer: TrustedIssuer, path: str) -> Reason:
     """What a good signature leaves unsigned, and what the verifier or the issuer can do."""
-    if payload.profile in ACCEPTED[enrolment.accept]:
+    if payload.profile in ACCEPTED[issuer.accept]:
         profile = payload.profile
         narrowed = f"the signature is good, but made by the rule {profile}, which is left out here"
         return Reason.of("sig.other_profile", narrowed, path, f"Add --profile {profile}.")

@@ -26,16 +26,16 @@ from cardsign.reasons import Reason
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,
-    Enrolment,
     Expectation,
     Extended,
     Issuer,
     Policy,
+    TrustedIssuer,
     public_subject,
 )
 from cardsign.trust.resolve import IssuerTrust, end_of, resolve_issuer
 from cardsign.trust.state import NO_STATES, IssuerState, IssuerStates
-from cardsign.trust.statements import NO_EVIDENCE, Evidence
+from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
 from cardsign.verify.cache import VerdictCache, matter_of
 from cardsign.verify.report import (
     Answers,
@@ -53,7 +53,7 @@ def examine_card(
     expect: Expectation | None,
     policy: Policy,
     now: datetime,
-    evidence: Evidence = NO_EVIDENCE,
+    supplied: SuppliedStatements = NO_STATEMENTS,
     memory: IssuerStates = NO_STATES,
     cache: VerdictCache | None = None,
     historic: bool = False,
@@ -65,9 +65,9 @@ def examine_card(
         expect: Whose card it should be, and of which kind; there is no default. None never
             gives ``trusted``. Of an :class:`Extended` one the public card is not looked at; see
             :func:`cardsign.verify.extended.examine_extended`.
-        policy: The verifier's enrolments.
+        policy: The verifier's trusted issuers.
         now: The time of the verdict, aware, fixed at the start (rule V1).
-        evidence: Statements that came along; they bring no trust by themselves.
+        supplied: Statements that came along; they bring no trust by themselves.
         memory: What is remembered of the issuer; what is new and lawful is kept there. Without
             one a rollback cannot be seen, and `current` is unknown.
         cache: Trusted verdicts of before.
@@ -84,19 +84,19 @@ def examine_card(
     if now.tzinfo is None:
         raise ValueError("now must be an aware datetime")
     # (1) whose card it should be
-    enrolment = policy.find(expect)
-    if enrolment is None:
+    issuer = policy.find(expect)
+    if issuer is None:
         report = _judged(untrusted_bytes, expect, policy, None, now)
         return replace(report, historic=historic)
-    if enrolment.is_holder:
+    if issuer.is_holder:
         memory = NO_STATES
-    keep = partial(memory.keep, enrolment)
-    with memory.of(enrolment) as state:
+    keep = partial(memory.keep, issuer)
+    with memory.of(issuer) as state:
         # (2) who may speak for that issuer now
         trust = resolve_issuer(
-            enrolment, policy.limits, evidence, state, now=now, keep=keep, historic=historic
+            issuer, policy.limits, supplied, state, now=now, keep=keep, historic=historic
         )
-        trust = replace(trust, reserved=policy.reserved_from(enrolment))
+        trust = replace(trust, reserved=policy.reserved_from(issuer))
         # (3) to (5) the verdict, or one of before in the same matter
         matter = matter_of(untrusted_bytes, expect, policy, trust)
         known = cache.get(matter, now) if cache else None
@@ -161,11 +161,11 @@ def _examined(
     )
 
 
-def _subject(expect: Expectation | None, enrolment: Enrolment | None) -> str | None:
+def _subject(expect: Expectation | None, issuer: TrustedIssuer | None) -> str | None:
     asked = public_subject(expect)
     match asked:
-        case _ if enrolment is not None:
-            name: str | None = enrolment.name
+        case _ if issuer is not None:
+            name: str | None = issuer.name
         case Issuer(named) | AtOrigin(named) | CardUrl(named):
             name = named
         case _:
@@ -201,7 +201,7 @@ def _concluded(
         signatures = tuple(_with_required(one, signatures, trust) for one in signatures)
     best = max(signatures, key=lambda one: one.rank, default=None)
     verdict = _verdict(signatures, best, trust)
-    enrolment = trust.issuer if trust else None
+    issuer = trust.issuer if trust else None
     trusted = best if verdict == "trusted" else None
     return Report(
         verdict=verdict,
@@ -213,7 +213,7 @@ def _concluded(
         profile=best.profile if best else None,
         uncovered=best.uncovered if best else (),
         uncovered_count=best.uncovered_count if best else 0,
-        issuer=enrolment.name if enrolment and not enrolment.is_holder else None,
+        issuer=issuer.name if issuer and not issuer.is_holder else None,
         valid_until=trusted.ends if trusted else None,
         checked_at=now,
         keyset=_keyset_used(trust),

@@ -151,7 +151,7 @@ class Attack:
         name: str,
         subject: Mapping[str, str] = SUBJECT,
         now: int = NOW,
-        evidence: Json | None = None,
+        supplied: Json | None = None,
         jwks: Any = None,
         jwks_url: str = JWKS_URL,
         public: Any = None,
@@ -161,7 +161,7 @@ class Attack:
         said: Json = {"card": self.input(f"{name}.card", card)}
         if public is not None:
             said["public"] = self.input(f"{name}.public.card", public)
-        brought = dict(evidence or {})
+        brought = dict(supplied or {})
         if jwks is not None:
             brought |= {"jwks": self.input(f"{name}.jwks", jwks), "jwks_url": jwks_url}
         said |= {"subject": dict(subject), "now": now}

@@ -292,7 +292,7 @@ class Bench(Attack):
         """Put a lock there that has seen these."""
         return str(self.input(f"{name}.lock", lock(keyset, release)))
 
-    def evidence(self, *statements: Statement, **more: Any) -> Json:
+    def supplied(self, *statements: Statement, **more: Any) -> Json:
         """What is brought along, in this order."""
         found: Json = dict(more)
         for one in statements:
@@ -304,9 +304,9 @@ class Bench(Attack):
     ) -> Json:
         """One step with statements; the card is the house's, signed by `by`, or another."""
         name = more.pop("name", f"by-{by}")
-        brought = self.evidence(*statements, **more.pop("evidence", {}))
+        brought = self.supplied(*statements, **more.pop("evidence", {}))
         content = self.house.card(by) if card is None else card
-        return self.step(content, expect, name=name, evidence=brought, **more)
+        return self.step(content, expect, name=name, supplied=brought, **more)
 
     def refused(
         self,

@@ -222,15 +222,15 @@ def named_inputs(members: Mapping[str, Any]) -> Iterator[tuple[str, str | Descri
 
 
 def _of_step(step: Mapping[str, Any]) -> Iterator[tuple[str, str | Description]]:
-    evidence = step.get("evidence", {})
+    supplied = step.get("evidence", {})
     for role in ("card", "public"):
         if role in step:
             yield role, step[role]
     for role in ("keysets", "releases"):
-        for number, one in enumerate(evidence.get(role, ())):
+        for number, one in enumerate(supplied.get(role, ())):
             yield f"{role} {number}", one
-    if "jwks" in evidence:
-        yield "jwks", evidence["jwks"]
+    if "jwks" in supplied:
+        yield "jwks", supplied["jwks"]
     for url, said in step.get("answers", {}).items():
         for number, answer in enumerate((said or {}).get("turns", [said or {}])):
             then = answer.get("then")

@@ -26,8 +26,6 @@ from cardsign.trust import (
     AtOrigin,
     CardUrl,
     DirectoryStates,
-    Enrolment,
-    Evidence,
     Extended,
     Holder,
     Issuer,
@@ -36,7 +34,9 @@ from cardsign.trust import (
     Policy,
     PublicSubject,
     RollbackFloor,
+    SuppliedStatements,
     TransientStates,
+    TrustedIssuer,
     read_lock,
     read_policy,
 )
@@ -144,7 +144,7 @@ def _examine(case: Case, step: Mapping[str, Any], **held: Any) -> Report:
 
 def _circumstances(case: Case, step: Mapping[str, Any]) -> dict[str, Any]:
     brought = step.get("evidence", {})
-    evidence = Evidence(
+    supplied = SuppliedStatements(
         untrusted_keysets=tuple(map(case.input, brought.get("keysets", ()))),
         untrusted_releases=tuple(map(case.input, brought.get("releases", ()))),
         untrusted_jwks=case.input(brought["jwks"]) if "jwks" in brought else None,
@@ -152,7 +152,7 @@ def _circumstances(case: Case, step: Mapping[str, Any]) -> dict[str, Any]:
         contact=brought.get("contact"),
     )
     now = datetime.fromtimestamp(step["now"], UTC)
-    return {"evidence": evidence, "now": now, "historic": step.get("historic", False)}
+    return {"supplied": supplied, "now": now, "historic": step.get("historic", False)}
 
 
 def subject_of(members: Mapping[str, str]) -> PublicSubject | None:
@@ -177,16 +177,16 @@ def _memory(case: Case, policy: Policy, folder: Path | None = None) -> IssuerSta
         return NO_STATES
     if remembered == "fresh" and folder is not None:
         memory = DirectoryStates(folder)
-        for one in policy.enrolments:  # as `trust init` begins it
+        for one in policy.issuers:  # as `trust init` begins it
             memory.begin(one, IssuerState.begin(one))
         return memory
     described = {} if remembered == "fresh" else remembered
     return TransientStates(
-        {one.name: _state(case, described.get(one.name, {}), one) for one in policy.enrolments}
+        {one.name: _state(case, described.get(one.name, {}), one) for one in policy.issuers}
     )
 
 
-def _state(case: Case, members: Mapping[str, Any], issuer: Enrolment) -> IssuerState:
+def _state(case: Case, members: Mapping[str, Any], issuer: TrustedIssuer) -> IssuerState:
     keyset = read_keyset(case.input(members["keyset"])) if "keyset" in members else None
     release = read_release(case.input(members["release"])) if "release" in members else None
     begun = IssuerState.begin(issuer, keyset, release)

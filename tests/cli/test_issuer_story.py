@@ -67,9 +67,9 @@ def served(publication: str = "public") -> Path:
 def judged(cardsign: Cardsign, card: str | None = None, folder: Path | None = None) -> Ended:
     """What a verifier says of a card, by default the served one, with what is served now."""
     folder = folder or served()
-    evidence = ["--statements", folder / "keyset", "--statements", folder / "release.json"]
+    supplied = ["--statements", folder / "keyset", "--statements", folder / "release.json"]
     chosen = card or folder / "agent-card.json"
-    return cardsign("verify", chosen, "--origin", ISSUER, *evidence, "--json")
+    return cardsign("verify", chosen, "--origin", ISSUER, *supplied, "--json")
 
 
 def tree() -> dict[str, bytes]:

@@ -103,9 +103,9 @@ def judged(cardsign: Cardsign) -> str:
     """What a verifier says of what is served."""
     number = json.loads(Path("public/current").read_bytes())["generation"]
     served = Path("public", f"{number:06d}")
-    evidence = ["--statements", served / "keyset", "--statements", served / "release.json"]
+    supplied = ["--statements", served / "keyset", "--statements", served / "release.json"]
     card = served / "agent-card.json"
-    ended = cardsign("verify", card, "--origin", ISSUER, *evidence, "--json")
+    ended = cardsign("verify", card, "--origin", ISSUER, *supplied, "--json")
     return str(ended.json["verdict"])
 
 
@@ -117,8 +117,8 @@ def test_an_issuer_lives_in_a_database(issuer: Cardsign, postgres: Server) -> No
     well(issuer("publish", "signed.json", "--max-age", "0"))
     served = Path("public/000001")
     well(issuer("trust", "init"))
-    evidence = ["--keyset", served / "keyset/1.1.json", "--release", served / "release.json"]
-    well(issuer("trust", "add", "tides", "--origin", ISSUER, *evidence))
+    supplied = ["--keyset", served / "keyset/1.1.json", "--release", served / "release.json"]
+    well(issuer("trust", "add", "tides", "--origin", ISSUER, *supplied))
     assert judged(issuer) == "trusted"
     well(issuer("keys", "generate"))
     digest = well(issuer("keyset", "draft")).text.strip()

@@ -118,7 +118,7 @@ def test_a_fresh_folder(cardsign: Cardsign) -> None:
         assert "trust.no_anchor" in ended.err
         assert "cardsign trust init" in ended.err
     assert cardsign("trust", "init").status == 0
-    assert read_policy(TRUST)[0].enrolments == ()
+    assert read_policy(TRUST)[0].issuers == ()
     assert cardsign("trust", "list", "--json").json == []
     assert cardsign("trust", "known", "list", "--json").json == []
 
@@ -216,7 +216,7 @@ def test_what_is_compared_over_another_channel(enrolled: Ended, peer: Path) -> N
 
 def test_what_enrolling_writes(cardsign: Cardsign, enrolled: Ended, home: Path, peer: Path) -> None:
     """The pin in the policy, floors in the lock, the statements in the memory."""
-    one = read_policy(TRUST)[0].enrolments[0]
+    one = read_policy(TRUST)[0].issuers[0]
     keyset = read_keyset((peer / "k1.json").read_bytes())
     shown = cardsign("trust", "show", "tides", "--json").json
 
@@ -314,9 +314,9 @@ def test_comments_stay(cardsign: Cardsign, peer: Path) -> None:
 
     cardsign("trust", "remove", "tides")
     assert [one for one in comments if one not in TRUST.read_text()] == []
-    assert [one.name for one in read_policy(TRUST)[0].enrolments] == ["lamps"]
+    assert [one.name for one in read_policy(TRUST)[0].issuers] == ["lamps"]
     cardsign("trust", "remove", "lamps")
-    assert read_policy(TRUST)[0].enrolments == ()
+    assert read_policy(TRUST)[0].issuers == ()
     assert "[[issuer]]" not in TRUST.read_text()
 
 
@@ -421,7 +421,7 @@ def test_several_people_enrol_at_once(cardsign: Cardsign, tmp_path: Path) -> Non
         for name in names
     ]
     assert [one.wait() for one in adding] == [0, 0, 0, 0]
-    assert sorted(one.name for one in read_policy(TRUST)[0].enrolments) == names
+    assert sorted(one.name for one in read_policy(TRUST)[0].issuers) == names
     assert sorted(json.loads(LOCK.read_bytes())["issuers"]) == names
 
 

@@ -1,4 +1,4 @@
-"""Whose state it is, what a lock may do, and what is compared before an enrolment is written."""
+"""Whose state it is, what a lock may do, and what is compared before an entry is written."""
 
 from __future__ import annotations
 

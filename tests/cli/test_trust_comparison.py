@@ -161,7 +161,7 @@ def test_a_person_is_shown_the_digest_and_asked(
         assert nothing_is_written(tmp_path)
     else:
         policy, _ = read_policy(tmp_path / "trust.toml")
-        assert [one.name for one in policy.enrolments] == ["tides"]
+        assert [one.name for one in policy.issuers] == ["tides"]
 
 
 # ------------------------------------------------------------------ like a card

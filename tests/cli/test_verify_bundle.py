@@ -76,8 +76,8 @@ def test_a_bundle_that_is_none_is_an_invalid_card(cardsign: Cardsign, bundled: P
     assert (verdict.status, verdict.json["verdict"]) == (1, "invalid")
     assert peer.codes(verdict) == ["bundle.malformed"]
     assert verdict.json["subject"] == "tides"
-    evidence = cardsign("verify", "signed.json", "--statements", "broken.json")
-    assert (evidence.status, "bundle.malformed" in evidence.err) == (2, True)
+    supplied = cardsign("verify", "signed.json", "--statements", "broken.json")
+    assert (supplied.status, "bundle.malformed" in supplied.err) == (2, True)
 
 
 def test_a_card_cannot_pass_for_a_bundle_nor_a_bundle_for_a_card(

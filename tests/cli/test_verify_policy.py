@@ -366,10 +366,10 @@ def test_a_memory_that_another_process_holds_is_a_fault(
     cardsign: Cardsign, enrolled: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Waited for, then exit 2."""
-    enrolment = read_policy(Path("trust.toml"))[0].enrolments[0]
+    issuer = read_policy(Path("trust.toml"))[0].issuers[0]
     patience = {**DirectoryStates.__init__.__kwdefaults__, "patience": 0.05}
     monkeypatch.setattr(DirectoryStates.__init__, "__kwdefaults__", patience)
-    with DirectoryStates(peer.STATE).of(enrolment):
+    with DirectoryStates(peer.STATE).of(issuer):
         ended = verify(cardsign, *WHOLE)
     assert (ended.status, "state.busy" in ended.err, ended.results) == (2, True, b"")
 

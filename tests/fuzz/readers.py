@@ -107,20 +107,20 @@ def check_marker(data: bytes) -> None:
 
 def check_bundle(data: bytes) -> None:
     """A bundle is known for one; what can be bundled again is the same evidence."""
-    card, evidence = read_bundle(data)
+    card, supplied = read_bundle(data)
     assert is_bundle(data)
     try:
         again = write_bundle(
             card,
-            evidence.untrusted_keysets,
-            next(iter(evidence.untrusted_releases), None),
+            supplied.untrusted_keysets,
+            next(iter(supplied.untrusted_releases), None),
         )
     except InputRefused:  # reading takes a bundle apart; only writing looks at what is in it
         return
     found, came = read_bundle(again)
     assert found == card
-    assert came.untrusted_releases == evidence.untrusted_releases
-    assert set(came.untrusted_keysets) == set(evidence.untrusted_keysets)
+    assert came.untrusted_releases == supplied.untrusted_releases
+    assert set(came.untrusted_keysets) == set(supplied.untrusted_keysets)
 
 
 def check_policy(data: bytes) -> None:

@@ -20,16 +20,16 @@ from cardsign.trust import (
     NO_STATES,
     AtOrigin,
     CardUrl,
-    Enrolment,
-    Evidence,
     Expectation,
     Extended,
     Issuer,
     KeysAnchor,
     KeysetAnchor,
     Policy,
+    SuppliedStatements,
     TofuAnchor,
     TransientStates,
+    TrustedIssuer,
     Walk,
     read_state,
     receive,
@@ -65,8 +65,8 @@ def check_pinned(data: bytes) -> str:
     anchor = KeysAnchor(_BY_RIGHT)
     every = ("served-as-is", "rule-1-as-written", "prune-empty", "prune-empty-upgraded")
     for profiles in (every[:2], every):
-        enrolment = Enrolment("tides", anchor, _PLACES, profiles, "waived", unsigned="unknown")
-        report = examine_card(data, expect=CardUrl(URL), policy=Policy((enrolment,)), now=NOW)
+        issuer = TrustedIssuer("tides", anchor, _PLACES, profiles, "waived", unsigned="unknown")
+        report = examine_card(data, expect=CardUrl(URL), policy=Policy((issuer,)), now=NOW)
         _check_report(report, data)
     return report.verdict
 
@@ -74,24 +74,24 @@ def check_pinned(data: bytes) -> str:
 def check_refresh(data: bytes) -> str:
     """A card with its issuer's statements, in instalments; what is remembered only rises."""
     asked = _Refresh(data)
-    policy = Policy((asked.enrolment,))
+    policy = Policy((asked.issuer,))
     memory = TransientStates()
-    held = [_number(memory, asked.enrolment)]
-    for evidence in (asked.evidence[0], asked.evidence[1], Evidence()):
+    held = [_number(memory, asked.issuer)]
+    for supplied in (asked.supplied[0], asked.supplied[1], SuppliedStatements()):
         for card in asked.cards:
             report = examine_card(
                 card,
                 expect=asked.expect,
                 policy=policy,
                 now=asked.now,
-                evidence=evidence,
+                supplied=supplied,
                 memory=memory if asked.remembers else NO_STATES,
                 historic=asked.historic,
             )
             _check_report(report, card)
-            held.append(_number(memory, asked.enrolment))
+            held.append(_number(memory, asked.issuer))
     assert held == sorted(held)
-    _check_memory(memory, asked.enrolment)
+    _check_memory(memory, asked.issuer)
     if len(asked.cards) > 1 and asked.expect is not None:
         of = CardUrl(URL)
         pair = examine_extended(
@@ -100,7 +100,7 @@ def check_refresh(data: bytes) -> str:
             audience=AUDIENCE,
             policy=policy,
             now=asked.now,
-            evidence=asked.evidence[1],
+            supplied=asked.supplied[1],
             memory=memory,
         )
         for report, card in zip(pair, asked.cards, strict=False):
@@ -121,15 +121,15 @@ class _Refresh:
         self.now = _NOWS[options[3] % len(_NOWS)]
         self.historic = options[4] % 4 == 3
         freshness = "waived" if options[4] % 2 else "required"
-        self.enrolment = Enrolment("tides", anchor, _PLACES, freshness=freshness)
+        self.issuer = TrustedIssuer("tides", anchor, _PLACES, freshness=freshness)
         self.cards = [body for kind, body in records if kind == b"c"] or [b""]
         keysets = tuple(body for kind, body in records if kind == b"k")
         releases = tuple(body for kind, body in records if kind == b"r")
         jwks = next((body for kind, body in records if kind == b"j"), None)
         contact = "https://tides.example"
-        self.evidence = (
-            Evidence(keysets[:1], releases[:1], jwks, contact=contact),
-            Evidence(keysets, releases, jwks, contact=contact),
+        self.supplied = (
+            SuppliedStatements(keysets[:1], releases[:1], jwks, contact=contact),
+            SuppliedStatements(keysets, releases, jwks, contact=contact),
         )
 
 
@@ -190,9 +190,9 @@ def _check_reasons(reasons: tuple[Reason, ...]) -> None:
         assert reason.code in REASONS, reason.code
 
 
-def _number(memory: TransientStates, enrolment: Enrolment) -> tuple[int, ...]:
+def _number(memory: TransientStates, issuer: TrustedIssuer) -> tuple[int, ...]:
     """The newest keyset and release that a memory holds, as one number that never falls."""
-    with memory.of(enrolment) as known:
+    with memory.of(issuer) as known:
         pass
     assert known is not None
     floor = known.as_floor()
@@ -200,9 +200,9 @@ def _number(memory: TransientStates, enrolment: Enrolment) -> tuple[int, ...]:
     return *keyset, *(floor.release.order if floor.release else (0, 0, 0)), floor.newest_iat
 
 
-def _check_memory(memory: TransientStates, enrolment: Enrolment) -> None:
+def _check_memory(memory: TransientStates, issuer: TrustedIssuer) -> None:
     """Whatever was learned can be written, and read as the same."""
-    with memory.of(enrolment) as known:
+    with memory.of(issuer) as known:
         pass
     assert known is not None
     assert read_state(state_bytes("tides", known), "tides") == known

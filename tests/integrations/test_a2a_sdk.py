@@ -17,7 +17,15 @@ from cardsign import verify_card
 from cardsign.card import Card
 from cardsign.jose import JwkSet
 from cardsign.net import Discoverer, DocumentFetcher
-from cardsign.trust import CardUrl, Enrolment, Extended, Issuer, KeysAnchor, Policy, TransientStates
+from cardsign.trust import (
+    CardUrl,
+    Extended,
+    Issuer,
+    KeysAnchor,
+    Policy,
+    TransientStates,
+    TrustedIssuer,
+)
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign
@@ -38,7 +46,7 @@ def policy() -> Policy:
     """The peer, by his key."""
     anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
     places = (parse_place(HOST),)
-    return Policy((Enrolment("tides", anchor, places=places, freshness="waived"),))
+    return Policy((TrustedIssuer("tides", anchor, places=places, freshness="waived"),))
 
 
 def resolve(network: Network, policy: Policy, base: str = HOST, **how: Any) -> Any:
@@ -340,7 +348,7 @@ def test_the_resolver_gives_an_unverified_card_only_where_both_say_so(
     from cardsign.integrations import CardNotTrusted, TrustedCardResolver
 
     network.host("tides.example", {PATH: http(json.dumps(PUBLIC).encode())})
-    warned = Policy((replace(policy.enrolments[0], enforce="warn"),))
+    warned = Policy((replace(policy.issuers[0], enforce="warn"),))
 
     def resolver(by: Policy, or_warn: bool) -> TrustedCardResolver:
         fetcher = DocumentFetcher(network.settings(), now=now)

@@ -17,7 +17,7 @@ from peers import http
 
 from cardsign import CardsignError, Discoverer, JwkSet, NotTrusted, Policy
 from cardsign.net import DocumentFetcher
-from cardsign.trust import Enrolment, KeysAnchor, TransientStates
+from cardsign.trust import KeysAnchor, TransientStates, TrustedIssuer
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign
@@ -113,10 +113,10 @@ def test_the_fastapi_example_and_a_peer_who(name: str, peer: Any, network: Netwo
     card, answer = PEERS[name]
     peer.answers = {PATH: http(card), "/a2a": answer}
     anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
-    enrolment = Enrolment("tides", anchor, places=(parse_place(HOST),), freshness="waived")
+    issuer = TrustedIssuer("tides", anchor, places=(parse_place(HOST),), freshness="waived")
     settings = network.settings()
     fetcher = DocumentFetcher(settings, now=now)
-    discoverer = Discoverer(Policy((enrolment,)), TransientStates(), fetcher=fetcher, now=now)
+    discoverer = Discoverer(Policy((issuer,)), TransientStates(), fetcher=fetcher, now=now)
     app = example("fastapi_app").create_app(b"{}", HOST, discoverer, settings)
 
     async def visit() -> httpx.Response:
@@ -133,7 +133,7 @@ def test_the_fastapi_example(peer: Any, network: Network) -> None:
     """It serves its card as it was signed, and asks its peer once the peer is trusted."""
     anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
     places = (parse_place(HOST),)
-    policy = Policy((Enrolment("tides", anchor, places=places, freshness="waived"),))
+    policy = Policy((TrustedIssuer("tides", anchor, places=places, freshness="waived"),))
     settings = network.settings()
     discoverer = Discoverer(
         policy, TransientStates(), fetcher=DocumentFetcher(settings, now=now), now=now

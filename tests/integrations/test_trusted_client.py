@@ -15,7 +15,7 @@ from peers import LOCAL, http
 from cardsign.errors import CallFailed, CredentialFault, UsageFault
 from cardsign.jose import JwkSet
 from cardsign.net import Credential, CredentialSource, CredentialStore
-from cardsign.trust import Enrolment, KeysAnchor, Policy, TransientStates
+from cardsign.trust import KeysAnchor, Policy, TransientStates, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, sign
@@ -37,7 +37,7 @@ SECURED = {
 def policy(place: str = HOST) -> Policy:
     """The agent, by its key."""
     anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
-    return Policy((Enrolment("tides", anchor, (parse_place(place),), freshness="waived"),))
+    return Policy((TrustedIssuer("tides", anchor, (parse_place(place),), freshness="waived"),))
 
 
 def answer(request: Request) -> bytes:
@@ -225,7 +225,7 @@ def test_a_policy_that_only_warns_changes_nothing_here(network: Network) -> None
     from cardsign.integrations import CardNotTrusted
 
     host = serve(network, json.dumps(SECURED).encode())
-    warned = Policy((replace(policy().enrolments[0], enforce="warn"),))
+    warned = Policy((replace(policy().issuers[0], enforce="warn"),))
     with pytest.raises(CardNotTrusted):
         talk(network, policy=warned, states=TransientStates(), credentials=store(HOST))
     assert host.targets == [f"GET {PATH}"]

@@ -181,19 +181,19 @@ def _enrolled(case: Case, step: dict[str, Any]) -> dict[str, Any] | None:
     """The table of the policy that speaks for the subject."""
     named = {name: step["subject"][name] for name in step["subject"] if name in _NAMED}
     subject = subject_of(named)
-    enrolment = None if subject is None else policy_alone(case).find(subject)
+    issuer = None if subject is None else policy_alone(case).find(subject)
     tables = tomllib.loads(case.policy.decode())["issuer"]
-    return next((one for one in tables if enrolment and one["name"] == enrolment.name), None)
+    return next((one for one in tables if issuer and one["name"] == issuer.name), None)
 
 
 def _keys(case: Case, step: dict[str, Any], enrolled: dict[str, Any]) -> dict[str, Any] | None:
     """The JWK Set that the policy's anchor means; None if a judge cannot be handed it."""
-    anchor, evidence = enrolled["anchor"], step.get("evidence", {})
+    anchor, supplied = enrolled["anchor"], step.get("evidence", {})
     if "keys" in anchor:
         return {"keys": [one["public"] for one in anchor["keys"]]}
-    if anchor.get("jwks", "") != evidence.get("jwks_url") or "jwks" not in evidence:
+    if anchor.get("jwks", "") != supplied.get("jwks_url") or "jwks" not in supplied:
         return None
-    data = case.input(evidence["jwks"])
+    data = case.input(supplied["jwks"])
     try:
         jwks = json.loads(data)
     except (ValueError, RecursionError):

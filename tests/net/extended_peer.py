@@ -30,7 +30,7 @@ from cardsign.net import (
 from cardsign.publish import publish_generation
 from cardsign.server import ServerConfig, TokenTable, create_app, create_token
 from cardsign.statements import read_keyset
-from cardsign.trust import Enrolment, KeysetAnchor, Policy, TransientStates
+from cardsign.trust import KeysetAnchor, Policy, TransientStates, TrustedIssuer
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_origin, parse_place
 from tests.cli import peer
 from tests.jose.statement_making import DAY, URL, key
@@ -173,8 +173,8 @@ def partner(
     """Who trusts the peer by his first statement, and keeps a token for one origin of his."""
     pinned = read_keyset(one.statement)
     anchor = KeysetAnchor(pinned.id)
-    enrolment = Enrolment("tides", anchor, places=tuple(parse_place(each) for each in places))
-    policy, states = Policy((enrolment,)), TransientStates()
+    issuer = TrustedIssuer("tides", anchor, places=tuple(parse_place(each) for each in places))
+    policy, states = Policy((issuer,)), TransientStates()
     settings = one.network.settings()
     fetcher = DocumentFetcher(settings, now=now)
     discoverer = Discoverer(policy, states, fetcher=fetcher, now=now)

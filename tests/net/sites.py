@@ -24,12 +24,12 @@ from cardsign.reasons import Reason
 from cardsign.statements import read_keyset
 from cardsign.trust import (
     Anchor,
-    Enrolment,
     IssuerState,
     IssuerStates,
     KeysetAnchor,
     Policy,
     TransientStates,
+    TrustedIssuer,
 )
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify import VerdictCache
@@ -158,9 +158,9 @@ class Clock:
         self.now += timedelta(seconds=seconds)
 
 
-def enrolment(anchor: Anchor, **changes: Any) -> Enrolment:
+def issuer(anchor: Anchor, **changes: Any) -> TrustedIssuer:
     """The peer as the verifier's policy has him."""
-    return Enrolment("tides", anchor, **{"places": (parse_place(HOST),), **changes})
+    return TrustedIssuer("tides", anchor, **{"places": (parse_place(HOST),), **changes})
 
 
 def pinned(statement: bytes) -> KeysetAnchor:
@@ -175,12 +175,12 @@ class Verifier:
 
     discoverer: Discoverer
     memory: IssuerStates
-    enrolment: Enrolment
+    issuer: TrustedIssuer
     clock: Clock
 
     def known(self) -> IssuerState:
         """What is remembered of the peer."""
-        with self.memory.of(self.enrolment) as state:
+        with self.memory.of(self.issuer) as state:
             assert state is not None
             return state
 
@@ -198,7 +198,7 @@ def verifier(
     anchor = anchor or pinned(served.documents[KEYSET_PATH.format(epoch=1, version=1)])
     clock = clock or Clock()
     memory = memory or TransientStates()
-    enrolled = enrolment(anchor, **changes)
+    enrolled = issuer(anchor, **changes)
     fetcher = DocumentFetcher(served.settings(), now=clock)
     found = Discoverer(Policy((enrolled,)), memory, fetcher=fetcher, now=clock, verdicts=verdicts)
     return Verifier(found, memory, enrolled, clock)

@@ -21,7 +21,6 @@ from cardsign.statements import KeysetId, read_keyset
 from cardsign.trust import (
     NO_STATES,
     Anchor,
-    Enrolment,
     Issuer,
     IssuerStates,
     JwksAnchor,
@@ -31,6 +30,7 @@ from cardsign.trust import (
     RollbackFloor,
     TofuAnchor,
     TransientStates,
+    TrustedIssuer,
 )
 from cardsign.urls import CARD_PATH, JWKS_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify import VerificationError, VerifiedCard
@@ -54,14 +54,16 @@ def network(authority: Authority) -> Network:
     return Network(authority)
 
 
-def issuer(anchor: Anchor = KEYS, **how: Any) -> Enrolment:
+def issuer(anchor: Anchor = KEYS, **how: Any) -> TrustedIssuer:
     """The issuer, which the operator only warns about."""
     places = (parse_place(HOST),)
-    return Enrolment("tides", anchor, places, **{"freshness": "waived", "enforce": "warn", **how})
+    return TrustedIssuer(
+        "tides", anchor, places, **{"freshness": "waived", "enforce": "warn", **how}
+    )
 
 
 def discoverer(
-    network: Network, one: Enrolment | None = None, states: IssuerStates | None = None
+    network: Network, one: TrustedIssuer | None = None, states: IssuerStates | None = None
 ) -> Discoverer:
     return Discoverer(
         Policy((one or issuer(),)),
@@ -71,7 +73,7 @@ def discoverer(
     )
 
 
-SOFTENED: dict[str, tuple[bytes, Enrolment, str]] = {
+SOFTENED: dict[str, tuple[bytes, TrustedIssuer, str]] = {
     "unsigned": (UNSIGNED, issuer(), "sig.none"),
     "unsigned, and without a verdict": (UNSIGNED, issuer(unsigned="unknown"), "sig.none"),
     "an unknown key": (UNKNOWN, issuer(), "key.unknown"),
@@ -130,7 +132,7 @@ ELSEWHERE = put(PUBLIC, "/supportedInterfaces/0/url", "https://evil.example/a2a"
 LEGACY_URL = {**PUBLIC, "url": "https://evil.example/a2a"}
 TWICE = UNSIGNED.replace(b"{", b'{"name": "Tide tables", ', 1)
 EXTENDED = with_marker(PUBLIC, ExtendedMarker("9f2c61d07be84a15", 1, T0 + DAY))
-REFUSED: dict[str, tuple[Callable[[], bytes], Enrolment]] = {
+REFUSED: dict[str, tuple[Callable[[], bytes], TrustedIssuer]] = {
     "strict": (lambda: UNSIGNED, issuer(enforce="strict")),
     "an edited card": (lambda: changed(GOOD, description="Send money."), issuer()),
     "an edited card beside an unknown key": (
@@ -156,7 +158,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], Enrolment]] = {
     "no JSON": (lambda: b"<html>", issuer()),
     "an issuer without origins": (
         lambda: UNSIGNED,
-        Enrolment("tides", KEYS, None, freshness="waived", enforce="warn"),
+        TrustedIssuer("tides", KEYS, None, freshness="waived", enforce="warn"),
     ),
 }
 
@@ -204,7 +206,7 @@ def test_not_where_the_lock_says_that_the_issuer_signs(network: Network) -> None
     floors = {"tides": RollbackFloor(read_keyset(FIRST).id)}
     policy = Policy((one,)).known_as("policy", floors)
     with pytest.raises(VerificationError):
-        discoverer(network, policy.enrolments[0]).discover_or_warn(HOST)
+        discoverer(network, policy.issuers[0]).discover_or_warn(HOST)
 
 
 def test_not_without_a_memory(network: Network) -> None:
@@ -280,7 +282,7 @@ def test_a_policy_of_the_working_directory_cannot_say_it(tmp_path: Path) -> None
         f'format = 1\n[[issuer]]\nname = "tides"\norigins = ["{HOST}"]\nenforce = "warn"\n'
         f"[issuer.anchor]\nkeys = [{{ public = {{ {public} }} }}]\n"
     )
-    assert read_policy(file)[0].enrolments[0].enforce == "warn"
+    assert read_policy(file)[0].issuers[0].enforce == "warn"
     with pytest.raises(UsageFault, match="enforce"):
         read_policy(file, is_own=False)
 

@@ -21,7 +21,7 @@ from sites import (
     Site,
     Verifier,
     codes,
-    enrolment,
+    issuer,
     pinned,
     site,
     verifier,
@@ -36,15 +36,15 @@ from cardsign.trust import (
     AtOrigin,
     CardUrl,
     DirectoryStates,
-    Enrolment,
-    Evidence,
     Issuer,
     IssuerState,
     JwksAnchor,
     KeysAnchor,
     Policy,
+    SuppliedStatements,
     TofuAnchor,
     TransientStates,
+    TrustedIssuer,
 )
 from cardsign.urls import JWKS_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify import NotTrusted, Report, VerdictCache, examine_card
@@ -597,7 +597,7 @@ def test_what_was_handed_over_makes_no_first_contact(tides: Site) -> None:
     rotated(tides)
     forged = peer.keyset(issuer="tides.example", exp=peer.T0 + 91 * DAY)
     one = verifier(tides, TofuAnchor())
-    met = one.discoverer.look_up(HOST, evidence=Evidence((forged,)))
+    met = one.discoverer.look_up(HOST, supplied=SuppliedStatements((forged,)))
     assert codes(met.report.reasons)[0] == "trust.no_first_contact"
     assert one.known().first_contact is None
     assert looked(one).verdict == "trusted"
@@ -609,7 +609,7 @@ def test_statements_at_hand_go_along(tides: Site) -> None:
     del tides.documents[at(1, 2)]
     one = verifier(tides)
     assert looked(one).verdict == "indeterminate"
-    met = one.discoverer.look_up(HOST, evidence=Evidence((second,)))
+    met = one.discoverer.look_up(HOST, supplied=SuppliedStatements((second,)))
     assert met.report.verdict == "trusted"
 
 
@@ -666,7 +666,7 @@ def test_a_verdict_of_before_is_no_verdict_of_now(
 def test_only_a_trusted_card_is_returned(tides: Site) -> None:
     """Synchronously and otherwise, by one call or by many."""
     one = verifier(tides)
-    policy, now = Policy((one.enrolment,)), Clock().now
+    policy, now = Policy((one.issuer,)), Clock().now
     given = {
         "policy": policy,
         "states": TransientStates(),
@@ -692,7 +692,7 @@ def test_a_meeting_tells_what_was_received(tides: Site) -> None:
     """The bytes and the statements, for who needs more than the verdict."""
     met = verifier(tides).discoverer.look_up(HOST)
     assert (met.url, met.untrusted_card) == (CARD, tides.documents[CANONICAL])
-    assert met.evidence.untrusted_keysets == (tides.documents[at(1, 1)],)
+    assert met.supplied.untrusted_keysets == (tides.documents[at(1, 1)],)
     assert met.report.verdict == "trusted"
 
 
@@ -716,7 +716,7 @@ def test_another_pin_is_refused(tides: Site) -> None:
 @pytest.fixture
 def disk(tides: Site, tmp_path: Path) -> DirectoryStates:
     """Where the peer was enrolled a moment ago."""
-    enrolled = enrolment(pinned(tides.documents[at(1, 1)]))
+    enrolled = issuer(pinned(tides.documents[at(1, 1)]))
     memory = DirectoryStates(tmp_path / "state")
     memory.begin(enrolled, IssuerState.begin(enrolled))
     return memory
@@ -754,7 +754,7 @@ def test_a_full_disk_is_a_fault_wherever_it_ends(
     steps: list[object] = []
     write = DirectoryStates.keep
 
-    def filling(self: DirectoryStates, issuer: Enrolment, known: IssuerState) -> None:
+    def filling(self: DirectoryStates, issuer: TrustedIssuer, known: IssuerState) -> None:
         if len(steps) >= kept:
             raise FileFault("file.unwritable", "no space left on device")
         steps.append(known)
@@ -765,7 +765,7 @@ def test_a_full_disk_is_a_fault_wherever_it_ends(
         with pytest.raises(FileFault):
             looked(verifier(tides, memory=disk))
     known = disk.find("", "tides")
-    assert known == (steps[-1] if steps else IssuerState.begin(verifier(tides).enrolment))
+    assert known == (steps[-1] if steps else IssuerState.begin(verifier(tides).issuer))
     assert looked(verifier(tides, memory=disk)).verdict == "trusted"
 
 

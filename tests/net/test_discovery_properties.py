@@ -7,7 +7,7 @@ from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
-from sites import CANONICAL, HOST, OTHER, Clock, enrolment, pinned
+from sites import CANONICAL, HOST, OTHER, Clock, issuer, pinned
 
 from cardsign.errors import FetchFailed
 from cardsign.net import Absent, Discoverer, DocumentFetcher, FetchSettings
@@ -81,7 +81,7 @@ class Remembering(TransientStates):
 def test_caches_change_no_verdict(steps: list[object]) -> None:
     """What is said of the bytes received is what a verifier without any cache says of them."""
     served, clock = Served(), Clock()
-    enrolled = enrolment(pinned(FIRST))
+    enrolled = issuer(pinned(FIRST))
     policy, memory = Policy((enrolled,)), Remembering()
     one = Discoverer(policy, memory, fetcher=DocumentFetcher(now=clock), now=clock)
     held = (0, 0, 0)
@@ -103,7 +103,7 @@ def test_caches_change_no_verdict(steps: list[object]) -> None:
                     expect=CardUrl(met.url),
                     policy=policy,
                     now=clock.now,
-                    evidence=met.evidence,
+                    supplied=met.supplied,
                     memory=TransientStates(memory.known()),
                 )
                 assert (met.report.verdict, met.report.card) == (alone.verdict, alone.card)
@@ -123,7 +123,7 @@ def test_caches_change_no_verdict(steps: list[object]) -> None:
 def test_the_world_has_something_of_everything() -> None:
     """The property above sees trusted cards and others."""
     served, clock = Served(), Clock()
-    policy = Policy((enrolment(pinned(FIRST)),))
+    policy = Policy((issuer(pinned(FIRST)),))
     with mock.patch("cardsign.net.fetcher.fetch_document", served.fetch):
         one = Discoverer(policy, Remembering(), fetcher=DocumentFetcher(now=clock), now=clock)
         assert one.examine(HOST).verdict == "trusted"

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from authorities import Authority
-from sites import CANONICAL, HOST, Clock, Site, enrolment, pinned, plain_site, site, verifier
+from sites import CANONICAL, HOST, Clock, Site, issuer, pinned, plain_site, site, verifier
 
 from cardsign.net import Discoverer, DocumentFetcher
 from cardsign.statements import read_keyset
-from cardsign.trust import DirectoryStates, Enrolment, IssuerState, Policy
+from cardsign.trust import DirectoryStates, IssuerState, Policy, TrustedIssuer
 from cardsign.urls import KEYSET_PATH, parse_place
 from tests.cli import peer
 from tests.support import PORTABLE
@@ -34,7 +34,7 @@ def tides(authority: Authority) -> Iterator[Site]:
         yield served
 
 
-def remembering(folder: Path, enrolled: Enrolment) -> DirectoryStates:
+def remembering(folder: Path, enrolled: TrustedIssuer) -> DirectoryStates:
     """A memory on the disk that has just begun."""
     memory = DirectoryStates(folder, patience=60)
     memory.begin(enrolled, IssuerState.begin(enrolled))
@@ -43,7 +43,7 @@ def remembering(folder: Path, enrolled: Enrolment) -> DirectoryStates:
 
 def test_fifty_threads_ask_once(tides: Site, tmp_path: Path) -> None:
     """One flight for each URL, one refresh, one verdict."""
-    enrolled = enrolment(pinned(tides.documents[KEYSET_PATH.format(epoch=1, version=1)]))
+    enrolled = issuer(pinned(tides.documents[KEYSET_PATH.format(epoch=1, version=1)]))
     memory = remembering(tmp_path / "state", enrolled)
     one = verifier(tides, memory=memory)
     with ThreadPoolExecutor(THREADS) as pool:
@@ -59,7 +59,7 @@ def test_fifty_threads_ask_once(tides: Site, tmp_path: Path) -> None:
 def test_fifty_verifiers_of_one_memory_never_go_back(tides: Site, tmp_path: Path) -> None:
     """The issuer moves on while they look; what is remembered only rises."""
     first = tides.documents[KEYSET_PATH.format(epoch=1, version=1)]
-    enrolled = enrolment(pinned(first))
+    enrolled = issuer(pinned(first))
     memory = remembering(tmp_path / "state", enrolled)
     clock, policy = Clock(), Policy((enrolled,))
     history = chain(first, 6)
@@ -106,12 +106,12 @@ from cardsign.net.discovery import Discoverer
 from cardsign.net.fetch import FetchSettings, FetchSettings
 from cardsign.trust.policy import KeysetAnchor
 from cardsign.urls import parse_place
-from cardsign.trust.policy import Enrolment, Policy
+from cardsign.trust.policy import TrustedIssuer, Policy
 from cardsign.trust.state import DirectoryStates
 
 folder, home, digest = sys.argv[1:]
 places = (parse_place(home), parse_place("https://tides.example"))
-enrolled = Enrolment("tides", KeysetAnchor(KeysetId(1, 1, digest)), places)
+enrolled = TrustedIssuer("tides", KeysetAnchor(KeysetId(1, 1, digest)), places)
 memory = DirectoryStates(Path(folder), patience=60)
 now = lambda: datetime.now(UTC)
 settings = FetchSettings(insecure_loopback_http=True)
@@ -135,7 +135,7 @@ def test_processes_that_meet_a_moving_issuer_lose_nothing(
         pin = pinned(history[0])
         publish(served, history[0], seq=42, cards=listed, floor={})
         places = (parse_place(home), parse_place("https://tides.example"))
-        memory = remembering(tmp_path / "state", enrolment(pin, places=places))
+        memory = remembering(tmp_path / "state", issuer(pin, places=places))
         digest = read_keyset(history[0]).digest
         command = [sys.executable, "-c", PROCESS, str(memory.path), home, digest]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}

@@ -9,7 +9,7 @@ import pytest
 from cardsign.errors import CallFailed
 from cardsign.jose import JwkSet
 from cardsign.net import Endpoint, endpoints_of, is_outside
-from cardsign.trust import Enrolment, KeysAnchor, Policy
+from cardsign.trust import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place, parse_url
 
 HOST = "https://tides.example"
@@ -145,15 +145,15 @@ def test_where_a_message_is_sent() -> None:
 def test_a_place_of_anothers_below_an_endpoint() -> None:
     """What is asked there is his; the endpoint itself, and its other paths, are not."""
     anchor = KeysAnchor(JwkSet.of([]), {})
-    tides = Enrolment("tides", anchor, places=(parse_place(HOST),))
-    other = Enrolment("other", anchor, places=(parse_place(f"{HOST}/a2a/t1/"),))
+    tides = TrustedIssuer("tides", anchor, places=(parse_place(HOST),))
+    other = TrustedIssuer("other", anchor, places=(parse_place(f"{HOST}/a2a/t1/"),))
     policy = Policy((tides, other))
     theirs = endpoint("/a2a", "HTTP+JSON", tenant="t1").for_messages()
     own = endpoint("/a2a", "HTTP+JSON", tenant="t2").for_messages()
     assert is_outside(theirs, policy, tides)
     assert not is_outside(own, policy, tides)
     assert not is_outside(theirs, Policy((tides,)), tides)
-    assert not is_outside(theirs, policy, Enrolment("anywhere", anchor, places=None))
+    assert not is_outside(theirs, policy, TrustedIssuer("anywhere", anchor, places=None))
 
 
 def test_a_path_below() -> None:

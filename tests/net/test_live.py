@@ -26,7 +26,6 @@ from cardsign.statements import KeysetId, read_keyset
 from cardsign.trust import (
     REFRESH_INTERVAL,
     Anchor,
-    Enrolment,
     Fetcher,
     FetchResult,
     IssuerState,
@@ -36,6 +35,7 @@ from cardsign.trust import (
     Limits,
     Refreshed,
     TofuAnchor,
+    TrustedIssuer,
 )
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from tests.jose.statement_making import NOW, key
@@ -75,9 +75,9 @@ def statements() -> dict[str, bytes | str]:
     }
 
 
-def enrolled(anchor: Anchor, *places: str) -> Enrolment:
+def enrolled(anchor: Anchor, *places: str) -> TrustedIssuer:
     """The issuer at these places."""
-    return Enrolment("tides", anchor, tuple(map(parse_place, places or (HOME,))))
+    return TrustedIssuer("tides", anchor, tuple(map(parse_place, places or (HOME,))))
 
 
 def blank(anchor: Anchor, **changes: Any) -> IssuerState:
@@ -134,8 +134,8 @@ def test_a_key_set_is_evidence_for_its_own_url() -> None:
     """Nothing of it has been checked, and HTTP says for how long."""
     ask = Answers({f"{HOME}/keys": KEYS.to_bytes()})
     found = brought(JwksAnchor(f"{HOME}/keys"), ask)
-    assert (found.evidence.jwks_url, found.again_after) == (f"{HOME}/keys", 60)
-    assert (found.evidence.untrusted_jwks, found.reasons) == (KEYS.to_bytes(), ())
+    assert (found.supplied.jwks_url, found.again_after) == (f"{HOME}/keys", 60)
+    assert (found.supplied.untrusted_jwks, found.reasons) == (KEYS.to_bytes(), ())
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_key_set_that_is_not_had(
     ask = Answers({} if answer is None else {f"{HOME}/keys": answer})
     found = brought(JwksAnchor(f"{HOME}/keys"), ask, jwks=remembered)
     assert [reason.code for reason in found.reasons] == [code]
-    assert found.evidence.untrusted_jwks is None
+    assert found.supplied.untrusted_jwks is None
 
 
 FIRST_CONTACTS: dict[str, tuple[dict[str, bytes | str], str, bool]] = {
@@ -177,7 +177,7 @@ def test_bare_keys_are_met_where_there_is_no_keyset(
     """And where that was said by the card's own origin (threat 20)."""
     ask = Answers({**site, f"{HOME}/.well-known/jwks.json": KEYS.to_bytes()})
     found = brought(TofuAnchor(), ask, contact=contact)
-    assert (found.evidence.untrusted_jwks is not None) is bare
+    assert (found.supplied.untrusted_jwks is not None) is bare
     assert (f"{HOME}/.well-known/jwks.json" in ask.asked) is bare
 
 
@@ -185,9 +185,9 @@ def test_who_was_met_is_asked_as_he_was_met() -> None:
     """By his keyset from then on; bare keys are asked for to see whether they changed."""
     pin = KeysetId(1, 1, read_keyset(FIRST).digest)
     ask = Answers(statements())
-    assert brought(TofuAnchor(), ask, first_contact=pin).evidence.untrusted_keysets == (FIRST,)
+    assert brought(TofuAnchor(), ask, first_contact=pin).supplied.untrusted_keysets == (FIRST,)
     bare = Answers({**statements(), f"{HOME}/.well-known/jwks.json": KEYS.to_bytes()})
-    assert brought(TofuAnchor(), bare, jwks=KEYS).evidence.untrusted_keysets == ()
+    assert brought(TofuAnchor(), bare, jwks=KEYS).supplied.untrusted_keysets == ()
     assert bare.asked == [f"{HOME}/.well-known/jwks.json"]
 
 
@@ -324,7 +324,7 @@ def test_who_waited_for_a_round_uses_it(
             assert all(waiting.acquire(timeout=PATIENCE) for _ in range(10 - rounds))
         finally:
             gate.set()
-        assert len({each.result(PATIENCE).evidence for each in found}) == 1
+        assert len({each.result(PATIENCE).supplied for each in found}) == 1
     assert len(site.asked) == 4 * rounds
 
 
@@ -349,8 +349,8 @@ def test_who_has_less_in_memory_asks_himself() -> None:
             behind = threads.submit(gathered, blank(ANCHOR))
         finally:
             gate.set()
-        assert ahead.result(PATIENCE).evidence.untrusted_keysets == ()
-        assert behind.result(PATIENCE).evidence.untrusted_keysets == (FIRST,)
+        assert ahead.result(PATIENCE).supplied.untrusted_keysets == ()
+        assert behind.result(PATIENCE).supplied.untrusted_keysets == (FIRST,)
 
 
 def test_a_memory_that_was_begun_anew_is_taught_anew() -> None:
@@ -358,21 +358,21 @@ def test_a_memory_that_was_begun_anew_is_taught_anew() -> None:
     ask = Answers(statements())
     again = rounds_of(ask)
     held = blank(ANCHOR, keyset=read_keyset(FIRST))
-    assert again(0, held).evidence.untrusted_keysets == ()
-    assert again(1, held).evidence.untrusted_keysets == ()
-    assert again(2, blank(ANCHOR)).evidence.untrusted_keysets == (FIRST,)
+    assert again(0, held).supplied.untrusted_keysets == ()
+    assert again(1, held).supplied.untrusted_keysets == ()
+    assert again(2, blank(ANCHOR)).supplied.untrusted_keysets == (FIRST,)
 
 
 def test_a_failure_takes_nothing_away_and_grows_nothing() -> None:
     """The last good round's evidence goes along, once."""
     ask = Answers(statements())
     again = rounds_of(ask)
-    good = again(0).evidence
+    good = again(0).supplied
     ask.answers = dict.fromkeys(ask.answers, "503")
     for nth in range(1, 5):
         found = again(nth * 1000)
-        assert found.evidence.untrusted_releases == good.untrusted_releases
-        assert found.evidence.untrusted_keysets == good.untrusted_keysets
+        assert found.supplied.untrusted_releases == good.untrusted_releases
+        assert found.supplied.untrusted_keysets == good.untrusted_keysets
         assert {reason.code for reason in found.reasons} == {"refresh.no_answer"}
 
 
@@ -395,7 +395,7 @@ def test_a_refresh_ends(each: float, codes: set[str], requests: int) -> None:
     found = rounds.gather(enrolled(ANCHOR), LIMITS, None, contact=HOME, now=NOW)
     assert {reason.code for reason in found.reasons} == codes
     assert len(site.asked) == requests
-    assert len(found.evidence.untrusted_releases) == 1
+    assert len(found.supplied.untrusted_releases) == 1
 
 
 def test_one_issuer_s_silence_keeps_nobody_else_waiting() -> None:
@@ -408,7 +408,7 @@ def test_one_issuer_s_silence_keeps_nobody_else_waiting() -> None:
         return FetchResult(url, "absent")
 
     rounds = Refresher(lambda _: ask, lambda: 0.0)
-    other = Enrolment("shore", ANCHOR, (parse_place("https://shore.example"),))
+    other = TrustedIssuer("shore", ANCHOR, (parse_place("https://shore.example"),))
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(rounds.gather, enrolled(ANCHOR), LIMITS, None, contact=HOME, now=NOW)
         rounds.gather(other, LIMITS, None, contact="https://shore.example", now=NOW)
@@ -421,4 +421,4 @@ def test_a_successor_is_brought() -> None:
     """The twin of all that brings nothing."""
     second = after(FIRST)
     ask = Answers({**statements(), HOME + KEYSET_PATH.format(epoch=1, version=2): second})
-    assert brought(ANCHOR, ask).evidence.untrusted_keysets == (FIRST, second)
+    assert brought(ANCHOR, ask).supplied.untrusted_keysets == (FIRST, second)

@@ -35,13 +35,13 @@ from cardsign.net import (
 )
 from cardsign.statements import KeysetId, read_keyset
 from cardsign.trust import (
-    Enrolment,
     Issuer,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Policy,
     TransientStates,
+    TrustedIssuer,
 )
 from cardsign.urls import CARD_PATH, JWKS_PATH, parse_origin, parse_place
 from tests.jose.statement_making import NOW, key
@@ -57,13 +57,13 @@ KEYS = KeysAnchor(JwkSet.of([key("card").public]), {})
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
-def issuer(name: str = "tides", origin: str = INSIDE, **how: Any) -> Enrolment:
+def issuer(name: str = "tides", origin: str = INSIDE, **how: Any) -> TrustedIssuer:
     """An issuer whose key is pinned."""
     how = {"anchor": KEYS, "freshness": "waived", **how}
-    return Enrolment(name, places=(parse_place(origin),), **how)
+    return TrustedIssuer(name, places=(parse_place(origin),), **how)
 
 
-def discoverer(settings: FetchSettings, *issuers: Enrolment) -> Discoverer:
+def discoverer(settings: FetchSettings, *issuers: TrustedIssuer) -> Discoverer:
     return Discoverer(
         Policy(issuers),
         TransientStates(),
@@ -73,7 +73,7 @@ def discoverer(settings: FetchSettings, *issuers: Enrolment) -> Discoverer:
 
 
 def verdict(
-    settings: FetchSettings, *issuers: Enrolment, url: str = INSIDE, **how: Any
+    settings: FetchSettings, *issuers: TrustedIssuer, url: str = INSIDE, **how: Any
 ) -> tuple[str, list[str]]:
     """Verdict and codes of what is at a URL."""
     report = discoverer(settings, *issuers).examine(url, **how)
@@ -215,7 +215,7 @@ def test_a_card_cannot_name_a_private_endpoint(office: Network) -> None:
 
 def test_a_public_card_cannot_name_a_private_peer(office: Network) -> None:
     """A public issuer, whom the policy lets stand anywhere, is not called inside by its card."""
-    public = Enrolment("public", KEYS, None, freshness="waived")
+    public = TrustedIssuer("public", KEYS, None, freshness="waived")
     inside = issuer(networks=(OFFICE,))
     transport = GuardedTransport(office.settings().for_issuer(public))
     with httpx.Client(transport=transport) as client, pytest.raises(GuardRefused) as caught:

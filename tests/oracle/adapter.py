@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import cardsign
 from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, OPT_IN_PROFILES, Card
-from cardsign.trust import NO_STATES, Evidence, Holder, IssuerState, TransientStates
+from cardsign.trust import NO_STATES, Holder, IssuerState, SuppliedStatements, TransientStates
 from cardsign.verify import examine_card, examine_extended
 from tests.attack_runner.corpus import Case, load_cases
 from tests.attack_runner.outcome import Outcome
@@ -173,7 +173,7 @@ def _by_policy(
     base: Mapping[str, Any], policy: cardsign.Policy, now: datetime, card: bytes
 ) -> cardsign.Report:
     brought = base["evidence"]
-    evidence = Evidence(
+    supplied = SuppliedStatements(
         untrusted_keysets=tuple(base64.b64decode(one) for one in brought.get("keysets", ())),
         untrusted_releases=tuple(base64.b64decode(one) for one in brought.get("releases", ())),
         untrusted_jwks=base64.b64decode(brought["jwks"]) if "jwks" in brought else None,
@@ -182,8 +182,8 @@ def _by_policy(
     )
     memory: cardsign.IssuerStates = NO_STATES
     if base["memory"] == "fresh":
-        memory = TransientStates({one.name: IssuerState.begin(one) for one in policy.enrolments})
-    held: dict[str, Any] = {"policy": policy, "memory": memory, "now": now, "evidence": evidence}
+        memory = TransientStates({one.name: IssuerState.begin(one) for one in policy.issuers})
+    held: dict[str, Any] = {"policy": policy, "memory": memory, "now": now, "supplied": supplied}
     subject = subject_of(base["subject"])
     if "public" in base:
         assert subject is not None

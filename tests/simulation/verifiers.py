@@ -21,17 +21,17 @@ from cardsign.statements import (
     read_release,
 )
 from cardsign.trust import (
-    NO_EVIDENCE,
+    NO_STATEMENTS,
     REFRESH_INTERVAL,
     CardUrl,
-    Enrolment,
-    Evidence,
     FetchResult,
     IssuerState,
     KeysetAnchor,
     Limits,
     Policy,
+    SuppliedStatements,
     TransientStates,
+    TrustedIssuer,
     raise_floor,
     refresh_issuer,
 )
@@ -115,7 +115,7 @@ class Rooted:
         self.anchor = KeysetAnchor(self.pin, "tides.example")
         self.limits = Limits(skew=world.setting.timeline.skew)
         self.policy = Policy(
-            (Enrolment(NAME, self.anchor, (parse_place(HOME),)),), limits=self.limits
+            (TrustedIssuer(NAME, self.anchor, (parse_place(HOME),)),), limits=self.limits
         )
         self.memory = TransientStates()
         self.verdicts = VerdictCache() if random.random() < 0.5 else None
@@ -124,7 +124,7 @@ class Rooted:
     def lose_state(self, *, lock: bool) -> None:
         """Begin anew from the anchor, with or without the floors of a lock file."""
         known = self._known()
-        (issuer,) = self.policy.enrolments
+        (issuer,) = self.policy.issuers
         floor = raise_floor(NAME, issuer.floor, known.as_floor())
         self.policy = self.policy.known_as("", {NAME: floor} if lock else {})
         self.memory = TransientStates()
@@ -152,20 +152,20 @@ class Rooted:
         return release.seq if release else 0
 
     def _examine(self, t: int, card: bytes, *, fresh: bool) -> Report:
-        evidence = self._refresh(t, fresh=fresh)
+        supplied = self._refresh(t, fresh=fresh)
         return examine_card(
             card,
             expect=CardUrl(URL),
             policy=self.policy,
             now=at(t + self.offset),
-            evidence=evidence,
+            supplied=supplied,
             memory=self.memory,
             cache=self.verdicts,
         )
 
-    def _refresh(self, t: int, *, fresh: bool) -> Evidence:
+    def _refresh(self, t: int, *, fresh: bool) -> SuppliedStatements:
         if not fresh and self._asked >= 0 and t < self._asked + self._again_after:
-            return NO_EVIDENCE
+            return NO_STATEMENTS
 
         def fetch(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
             assert max_bytes <= MAX_STATEMENT_BYTES
@@ -188,10 +188,10 @@ class Rooted:
             self.limits, known, self.pin, fetch, home=HOME, now=now, fresh=fresh
         )
         self._asked, self._again_after = t, min(brought.again_after, REFRESH_INTERVAL)
-        return brought.evidence
+        return brought.supplied
 
     def _known(self) -> IssuerState:
-        with self.memory.of(self.policy.enrolments[0]) as state:
+        with self.memory.of(self.policy.issuers[0]) as state:
             assert state is not None
             return state
 

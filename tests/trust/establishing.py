@@ -14,13 +14,13 @@ from cardsign.reasons import Reason
 from cardsign.statements import KeysetId
 from cardsign.trust import (
     Anchor,
-    Enrolment,
-    Evidence,
     IssuerState,
     IssuerTrust,
     KeysetAnchor,
     Limits,
     RollbackFloor,
+    SuppliedStatements,
+    TrustedIssuer,
     resolve_issuer,
 )
 from cardsign.urls import parse_place
@@ -42,9 +42,9 @@ def anchored(statement: bytes) -> KeysetAnchor:
     return KeysetAnchor(pin_of(statement), "tides.example")
 
 
-def enrolled(anchor: Anchor, **changes: Any) -> Enrolment:
+def enrolled(anchor: Anchor, **changes: Any) -> TrustedIssuer:
     """The issuer at his origin."""
-    return Enrolment("tides", anchor, **{"places": (parse_place(ORIGIN),), **changes})
+    return TrustedIssuer("tides", anchor, **{"places": (parse_place(ORIGIN),), **changes})
 
 
 def payload_digest(card: Mapping[str, Any] = PORTABLE) -> str:
@@ -111,11 +111,11 @@ def stand(
     state = memo.known
     if state is not None and places != ORIGIN:
         state = replace(state, origins=IssuerState.begin(issuer).origins)
-    evidence = Evidence(tuple(keysets), tuple(releases), **came_along)
+    supplied = SuppliedStatements(tuple(keysets), tuple(releases), **came_along)
     return resolve_issuer(
         issuer,
         limits or Limits(),
-        evidence,
+        supplied,
         state,
         now=now,
         keep=memo.keep,

@@ -11,12 +11,12 @@ from cardsign.jose import JwkSet
 from cardsign.statements import KeysetId, RootPin
 from cardsign.trust import (
     Anchor,
-    Enrolment,
     IssuerState,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     TofuAnchor,
+    TrustedIssuer,
 )
 from tests.jose.statement_making import key
 
@@ -25,7 +25,7 @@ DIGEST = "0" * 64
 
 def digest_of(anchor: Anchor) -> str:
     """By what state is bound to an anchor."""
-    return IssuerState.begin(Enrolment("tides", anchor, None)).anchor
+    return IssuerState.begin(TrustedIssuer("tides", anchor, None)).anchor
 
 
 PIN = KeysetId(1, 1, DIGEST)

@@ -67,24 +67,24 @@ def test_texts_are_carried_exactly() -> None:
     """White space and line ends too: what is read is what was written, once each, in order."""
     written = write_bundle(CARD, [SECOND, FIRST, SECOND], RELEASE)
     assert is_bundle(written)
-    card, evidence = read_bundle(written)
+    card, supplied = read_bundle(written)
     assert card == CARD
-    assert evidence.untrusted_keysets == (FIRST, SECOND)
-    assert evidence.untrusted_releases == (RELEASE,)
+    assert supplied.untrusted_keysets == (FIRST, SECOND)
+    assert supplied.untrusted_releases == (RELEASE,)
     assert write_bundle(CARD, [FIRST, SECOND], RELEASE) == written
 
 
 def test_nothing_but_statements_comes_out() -> None:
     """No key set and no place of first contact: a bundle brings no trust."""
-    _, evidence = read_bundle(a_bundle())
-    assert (evidence.untrusted_jwks, evidence.jwks_url, evidence.contact) == (None, None, None)
+    _, supplied = read_bundle(a_bundle())
+    assert (supplied.untrusted_jwks, supplied.jwks_url, supplied.contact) == (None, None, None)
 
 
 def test_a_card_may_travel_with_few_statements_or_none() -> None:
     """What the recipient lacks is for the caller to know."""
-    card, evidence = read_bundle(write_bundle(CARD, [], None))
+    card, supplied = read_bundle(write_bundle(CARD, [], None))
     assert card == CARD
-    assert evidence.untrusted_keysets == evidence.untrusted_releases == ()
+    assert supplied.untrusted_keysets == supplied.untrusted_releases == ()
 
 
 NOT_BUNDLED = {
@@ -148,8 +148,8 @@ def test_the_bounds_themselves_are_kept() -> None:
     """What is as large as it may be is read."""
     chain = [" " * (MAX_CHAIN_BYTES // MAX_STEPS)] * MAX_STEPS
     largest = a_bundle(card=" " * (256 * 1024), keysets=chain, release=" " * MAX_STATEMENT_BYTES)
-    _, evidence = read_bundle(largest)
-    assert sum(map(len, evidence.untrusted_keysets)) == MAX_CHAIN_BYTES
+    _, supplied = read_bundle(largest)
+    assert sum(map(len, supplied.untrusted_keysets)) == MAX_CHAIN_BYTES
 
 
 RECOGNISED = {

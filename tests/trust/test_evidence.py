@@ -1,14 +1,14 @@
-"""Evidence from two places: everything of both, and of where it is from only what both say."""
+"""Statements from two places: everything of both, and of where they are from what both say."""
 
 from __future__ import annotations
 
 import pytest
 
-from cardsign.trust import NO_EVIDENCE, Evidence
+from cardsign.trust import NO_STATEMENTS, SuppliedStatements
 
 HOME, MIRROR = "https://tides.example", "https://mirror.example"
-FETCHED = Evidence((b"k1",), (b"r1",), b"jwks", f"{HOME}/jwks", HOME)
-HANDED = Evidence((b"k2",), (b"r2",))
+FETCHED = SuppliedStatements((b"k1",), (b"r1",), b"jwks", f"{HOME}/jwks", HOME)
+HANDED = SuppliedStatements((b"k2",), (b"r2",))
 
 
 def test_statements_of_both() -> None:
@@ -16,20 +16,20 @@ def test_statements_of_both() -> None:
     both = FETCHED.beside(HANDED)
     assert (both.untrusted_keysets, both.untrusted_releases) == ((b"k1", b"k2"), (b"r1", b"r2"))
     assert (both.untrusted_jwks, both.jwks_url) == (b"jwks", f"{HOME}/jwks")
-    other = FETCHED.beside(Evidence(untrusted_jwks=b"other"))
+    other = FETCHED.beside(SuppliedStatements(untrusted_jwks=b"other"))
     assert (other.untrusted_jwks, other.jwks_url) == (b"other", None)
 
 
 CONTACTS = {
-    "both from there": (Evidence((b"k2",), contact=HOME), HOME),
-    "one from a mirror": (Evidence((b"k2",), contact=MIRROR), None),
+    "both from there": (SuppliedStatements((b"k2",), contact=HOME), HOME),
+    "one from a mirror": (SuppliedStatements((b"k2",), contact=MIRROR), None),
     "one from a file": (HANDED, None),
-    "nothing else": (NO_EVIDENCE, HOME),
+    "nothing else": (NO_STATEMENTS, HOME),
 }
 
 
 @pytest.mark.parametrize(("other", "contact"), CONTACTS.values(), ids=CONTACTS)
-def test_where_it_is_from(other: Evidence, contact: str | None) -> None:
+def test_where_it_is_from(other: SuppliedStatements, contact: str | None) -> None:
     """First contact needs an origin from which all of it came (threat 20)."""
     assert FETCHED.beside(other).contact == contact
     assert other.beside(FETCHED).contact == contact
@@ -37,4 +37,4 @@ def test_where_it_is_from(other: Evidence, contact: str | None) -> None:
 
 def test_nothing_beside_something_is_something() -> None:
     """From either side."""
-    assert FETCHED.beside(NO_EVIDENCE) == NO_EVIDENCE.beside(FETCHED) == FETCHED
+    assert FETCHED.beside(NO_STATEMENTS) == NO_STATEMENTS.beside(FETCHED) == FETCHED

@@ -15,7 +15,6 @@ from cardsign.trust import (
     MAX_SKEW,
     AtOrigin,
     CardUrl,
-    Enrolment,
     Expectation,
     Extended,
     Holder,
@@ -25,6 +24,7 @@ from cardsign.trust import (
     Limits,
     Policy,
     TofuAnchor,
+    TrustedIssuer,
 )
 from cardsign.urls import parse_origin, parse_place
 from tests.jose.statement_making import key
@@ -78,7 +78,7 @@ def test_limits_that_no_policy_may_set(limits: dict[str, Any]) -> None:
 
 def test_every_word_of_a_policy_is_in_its_digest() -> None:
     """A verdict under one policy is none under another."""
-    plain = Enrolment("tides", TofuAnchor(), (parse_place("https://tides.example"),))
+    plain = TrustedIssuer("tides", TofuAnchor(), (parse_place("https://tides.example"),))
     changes: list[dict[str, Any]] = [
         {"name": "lamp"},
         {"anchor": JwksAnchor("https://tides.example/jwks.json")},
@@ -116,7 +116,7 @@ def harbour() -> Policy:
     }
     return Policy(
         tuple(
-            Enrolment(name, anchor, tuple(map(parse_place, where)))
+            TrustedIssuer(name, anchor, tuple(map(parse_place, where)))
             for name, where in places.items()
         )
     )
@@ -156,15 +156,15 @@ def test_the_longest_prefix_speaks(
 def test_algorithms_that_nobody_may_accept(algorithms: tuple[str, ...]) -> None:
     """HS* never, whatever the policy says."""
     with pytest.raises(UsageFault, match="ES256"):
-        Enrolment("tides", TofuAnchor(), None, algorithms=algorithms)
+        TrustedIssuer("tides", TofuAnchor(), None, algorithms=algorithms)
 
 
 def test_algorithms_that_are_named_may_count() -> None:
     """By name only."""
-    named = Enrolment("tides", TofuAnchor(), None, algorithms=("ES256", "EdDSA"))
+    named = TrustedIssuer("tides", TofuAnchor(), None, algorithms=("ES256", "EdDSA"))
 
     assert named.algorithms == ("ES256", "EdDSA")
-    assert Enrolment("tides", TofuAnchor(), None).algorithms == ("ES256", "RS256")
+    assert TrustedIssuer("tides", TofuAnchor(), None).algorithms == ("ES256", "RS256")
 
 
 def test_only_pinned_keys_are_pinned_elsewhere(harbour: Policy) -> None:
@@ -172,4 +172,4 @@ def test_only_pinned_keys_are_pinned_elsewhere(harbour: Policy) -> None:
     kid = key("ann").public.kid
 
     assert harbour.pinned_elsewhere(kid, None)
-    assert not Policy((Enrolment("tides", TofuAnchor(), None),)).pinned_elsewhere(kid, None)
+    assert not Policy((TrustedIssuer("tides", TofuAnchor(), None),)).pinned_elsewhere(kid, None)

@@ -12,12 +12,12 @@ from cardsign.jose import JwkSet
 from cardsign.statements import KeysetId
 from cardsign.trust import (
     KEYSET_NOTICE,
-    Enrolment,
     IssuerState,
     KeysAnchor,
     KeysetAnchor,
     Limits,
     TofuAnchor,
+    TrustedIssuer,
     outlook,
 )
 from cardsign.urls import parse_place
@@ -52,7 +52,7 @@ def test_what_needs_a_person(
     release: Any, days: float, changes: dict[str, Any], expected: list[str]
 ) -> None:
     """What keeps cards from being trusted comes first, then what soon will."""
-    enrolled = Enrolment("tides", anchor(), (parse_place("https://tides.example"),), **changes)
+    enrolled = TrustedIssuer("tides", anchor(), (parse_place("https://tides.example"),), **changes)
     newest = T0 if release is RELEASE else 0
     known = replace(IssuerState.begin(enrolled, KEYSET, release), newest_iat=newest)
     _, alarms = outlook(enrolled, Limits(), known, now=NOW + timedelta(days=days))
@@ -62,7 +62,7 @@ def test_what_needs_a_person(
 
 def test_until_when() -> None:
     """The least of all deadlines, of which a policy may set an earlier one."""
-    enrolled = Enrolment("tides", anchor(), None)
+    enrolled = TrustedIssuer("tides", anchor(), None)
     known = IssuerState.begin(enrolled, KEYSET, RELEASE)
     assert min(outlook(enrolled, Limits(), known, now=NOW)[0].deadlines) == RELEASE.exp
     strict = Limits(keyset_age=DAY)
@@ -74,9 +74,9 @@ def test_until_when() -> None:
 def test_who_was_never_met() -> None:
     """Nothing is known of him, and that is said; of pinned keys there is nothing to know."""
     for one, expected in ((anchor(), "trust.no_keys"), (TofuAnchor(), "trust.no_first_contact")):
-        enrolled = Enrolment("tides", one, ())
+        enrolled = TrustedIssuer("tides", one, ())
         trust, alarms = outlook(enrolled, Limits(), IssuerState.begin(enrolled), now=NOW)
         assert (codes(alarms), trust.deadlines) == ([expected], ())
     keys = KeysAnchor(JwkSet.of([KEYSET.keys[0].public]))
-    pinned = Enrolment("tides", keys, (), freshness="waived")
+    pinned = TrustedIssuer("tides", keys, (), freshness="waived")
     assert outlook(pinned, Limits(), IssuerState.begin(pinned), now=NOW)[1] == ()

@@ -1,4 +1,4 @@
-"""The policy: which enrolment speaks for whom, and that nobody speaks by default."""
+"""The policy: which entry speaks for whom, and that nobody speaks by default."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cardsign.trust import (
     ACCEPTED,
     AtOrigin,
     CardUrl,
-    Enrolment,
     Expectation,
     Holder,
     Issuer,
     KeysAnchor,
     Policy,
     TofuAnchor,
+    TrustedIssuer,
 )
 from cardsign.urls import Place, parse_place
 
@@ -31,15 +31,15 @@ def policy(alice: PrivateKey, bob: PrivateKey) -> Policy:
     """The harbour with two origins, the lamp with one, and a mast that may stand anywhere."""
     return Policy(
         (
-            Enrolment(
+            TrustedIssuer(
                 "harbour",
                 KeysAnchor(JwkSet.of([alice.public])),
                 (parse_place("https://a.example"), parse_place("https://a.example:8443")),
             ),
-            Enrolment(
+            TrustedIssuer(
                 "lamp", KeysAnchor(JwkSet.of([bob.public])), (parse_place("https://b.example"),)
             ),
-            Enrolment("mast", KeysAnchor(JwkSet.of([])), None),
+            TrustedIssuer("mast", KeysAnchor(JwkSet.of([])), None),
         )
     )
 
@@ -60,7 +60,7 @@ FOUND: dict[str, tuple[Expectation | None, str | None]] = {
 
 @pytest.mark.parametrize(("expect", "name"), FOUND.values(), ids=FOUND)
 def test_find(policy: Policy, expect: Expectation | None, name: str | None) -> None:
-    """Exactly the enrolment that was meant; one without origins is asked for by name alone."""
+    """Exactly the entry that was meant; one without origins is asked for by name alone."""
     found = policy.find(expect)
 
     assert (found.name if found else None) == name
@@ -77,8 +77,8 @@ def test_denies_by_default() -> None:
     """An empty policy has nothing to say about anybody, and freshness is required."""
     for expect in (Holder(), Issuer("x"), AtOrigin("https://a.example"), None):
         assert Policy().find(expect) is None
-    enrolment = Enrolment("x", KeysAnchor(JwkSet.of([])), None)
-    assert (enrolment.freshness, enrolment.profiles) == ("required", FULL_PROFILES)
+    issuer = TrustedIssuer("x", KeysAnchor(JwkSet.of([])), None)
+    assert (issuer.freshness, issuer.profiles) == ("required", FULL_PROFILES)
 
 
 def test_the_from_jwks(alice: PrivateKey) -> None:
@@ -137,7 +137,7 @@ ACCEPTED_IN_VAIN: dict[str, dict[str, Any]] = {
 def test_no_enrolment_accepts_what_is_none(said: dict[str, Any]) -> None:
     """An opt-in profile never counts, and narrowing never widens."""
     with pytest.raises(UsageFault):
-        Enrolment("x", KeysAnchor(JwkSet.of([])), None, **said)
+        TrustedIssuer("x", KeysAnchor(JwkSet.of([])), None, **said)
 
 
 def test_full_profiles_are_always_accepted() -> None:
@@ -146,9 +146,9 @@ def test_full_profiles_are_always_accepted() -> None:
 
 
 def test_a_policy_is_digested_once(policy: Policy) -> None:
-    """A verdict asks for the digest; two hundred enrolments are not read anew for each card."""
+    """A verdict asks for the digest; two hundred issuers are not read anew for each card."""
     assert policy.digest is policy.digest
-    assert replace(policy, enrolments=policy.enrolments[1:]).digest != policy.digest
+    assert replace(policy, issuers=policy.issuers[1:]).digest != policy.digest
 
 
 def test_whose_a_place_is_costs_the_same_however_many_there_are() -> None:
@@ -156,7 +156,8 @@ def test_whose_a_place_is_costs_the_same_however_many_there_are() -> None:
     ids = range(2000)
     policy = Policy(
         tuple(
-            Enrolment(f"n{n}", TofuAnchor(), (parse_place(f"https://a.example/{n}/"),)) for n in ids
+            TrustedIssuer(f"n{n}", TofuAnchor(), (parse_place(f"https://a.example/{n}/"),))
+            for n in ids
         )
     )
     with mock.patch.object(Place, "holds", side_effect=AssertionError("places were walked")):

@@ -20,7 +20,6 @@ from cardsign.statements import KeysetId, RootPin
 from cardsign.trust import (
     ACCEPTED,
     Accept,
-    Enrolment,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
@@ -28,6 +27,7 @@ from cardsign.trust import (
     Lines,
     Policy,
     TofuAnchor,
+    TrustedIssuer,
     parse_policy,
 )
 from tests.trust.policies import DIGEST, policy_text, public
@@ -35,10 +35,10 @@ from tests.trust.policies import DIGEST, policy_text, public
 THUMBPRINTS = ("A" * 43, "B" * 42 + "E")
 
 
-def only(text: str) -> Enrolment:
-    """The one enrolment of a policy."""
-    (enrolment,) = parse_policy(text).enrolments
-    return enrolment
+def only(text: str) -> TrustedIssuer:
+    """The one entry of a policy."""
+    (issuer,) = parse_policy(text).issuers
+    return issuer
 
 
 def test_an_empty_policy_trusts_nobody() -> None:
@@ -280,7 +280,7 @@ OPERATORS = {
 def test_what_only_the_operators_own_policy_may_say(member: str) -> None:
     """A policy that was merely found is refused with the line and the way out (E6, E12, E13)."""
     text = policy_text(member)
-    assert parse_policy(text).enrolments
+    assert parse_policy(text).issuers
 
     with pytest.raises(UsageFault) as refused:
         parse_policy(text, source="trust.toml", is_own=False)
@@ -369,7 +369,7 @@ def test_a_longer_prefix_may_belong_to_another() -> None:
     """A shared host is divided by paths; the same path is not divided."""
     text = policy_text(origins='["https://a.example/x/"]')
     text += policy_text(name="other").replace("format = 1\n", "")
-    assert len(parse_policy(text).enrolments) == 2
+    assert len(parse_policy(text).issuers) == 2
 
 
 def test_the_tables_follow_the_registries() -> None:
@@ -487,10 +487,10 @@ def test_any_text_is_a_policy_or_refused(text: str) -> None:
 def test_the_cards_of_an_issuer() -> None:
     """What is looked at day by day; whether it may fail is said by issuer."""
     text = policy_text('cards = ["https://a.example/", "https://a.example/b"]', 'peer = "optional"')
-    (one,) = parse_policy(text).enrolments
+    (one,) = parse_policy(text).issuers
     assert one.cards == ("https://a.example/", "https://a.example/b")
     assert one.peer == "optional"
-    (plain,) = parse_policy(policy_text()).enrolments
+    (plain,) = parse_policy(policy_text()).issuers
     assert (plain.cards, plain.peer) == ((), "required")
 
 

@@ -29,13 +29,13 @@ from cardsign.trust import (
     MAX_CHAIN_BYTES,
     MAX_STEPS,
     REFRESH_INTERVAL,
-    Enrolment,
     FetchResult,
     IssuerState,
     KeysetAnchor,
     Limits,
     Refreshed,
     TransientStates,
+    TrustedIssuer,
     refresh_issuer,
     resolve_issuer,
 )
@@ -142,16 +142,16 @@ def ask(site: Site, pin: Any, known: IssuerState | None = None, **changes: Any) 
 
 def held(brought: Refreshed, pin: Any, memory: TransientStates | None = None) -> str:
     """What a verifier holds who has this anchor and gets what was brought."""
-    enrolment = Enrolment("tides", KeysetAnchor(pin, "tides.example"), (parse_place(HOME),))
+    issuer = TrustedIssuer("tides", KeysetAnchor(pin, "tides.example"), (parse_place(HOME),))
     memory = memory or TransientStates()
-    with memory.of(enrolment) as state:
+    with memory.of(issuer) as state:
         standing = resolve_issuer(
-            enrolment,
+            issuer,
             LIMITS,
-            brought.evidence,
+            brought.supplied,
             state,
             now=NOW,
-            keep=partial(memory.keep, enrolment),
+            keep=partial(memory.keep, issuer),
         )
     return "" if standing.keyset is None else f"{standing.keyset.epoch}.{standing.keyset.version}"
 
@@ -159,8 +159,8 @@ def held(brought: Refreshed, pin: Any, memory: TransientStates | None = None) ->
 def knowing(pin: KeysetId, data: bytes, listed: bytes | None = None) -> IssuerState:
     """What is remembered of an issuer."""
     newest: ReleaseStatement | None = None if listed is None else read_release(listed)
-    enrolment = Enrolment("tides", KeysetAnchor(pin, "tides.example"), (parse_place(HOME),))
-    return replace(IssuerState.begin(enrolment, read_keyset(data), newest), newest_iat=0)
+    issuer = TrustedIssuer("tides", KeysetAnchor(pin, "tides.example"), (parse_place(HOME),))
+    return replace(IssuerState.begin(issuer, read_keyset(data), newest), newest_iat=0)
 
 
 def codes(brought: Refreshed) -> set[str]:
@@ -175,8 +175,8 @@ def test_everything_after_the_pin_is_brought_home() -> None:
     site.publish(*chain, release(read_keyset(chain[-1])))
     brought = ask(site, pin_of(chain[0]))
     assert held(brought, pin_of(chain[0])) == "1.4"
-    assert len(brought.evidence.untrusted_releases) == 1
-    assert brought.evidence.contact == HOME
+    assert len(brought.supplied.untrusted_releases) == 1
+    assert brought.supplied.contact == HOME
     assert (brought.reasons, brought.again_after) == ((), REFRESH_INTERVAL)
 
 
@@ -187,7 +187,7 @@ def test_who_holds_the_newest_asks_for_three_things() -> None:
     site.publish(*chain, release(read_keyset(chain[1])))
     brought = ask(site, pin_of(chain[0]), knowing(pin_of(chain[0]), chain[1]))
     assert site.asked == [RELEASE_PATH, path_of(2, 1), path_of(1, 3)]
-    assert brought.evidence.untrusted_keysets == ()
+    assert brought.supplied.untrusted_keysets == ()
 
 
 def test_a_root_set_is_looked_for_in_every_version() -> None:
@@ -209,7 +209,7 @@ def test_first_contact_begins_where_the_release_points() -> None:
     site = Site()
     site.publish(*chain, release(read_keyset(chain[1])))
     brought = ask(site, None)
-    assert brought.evidence.untrusted_keysets == (chain[1], chain[2])
+    assert brought.supplied.untrusted_keysets == (chain[1], chain[2])
 
 
 # ------------------------------------------------------------------ recovery
@@ -304,7 +304,7 @@ def test_a_chain_without_end_is_left_at_the_bounds() -> None:
     site = Site()
     site.publish(*chain, recovered("rita", "dan"))
     brought = ask(site, pin_of(chain[0]))
-    keysets = brought.evidence.untrusted_keysets
+    keysets = brought.supplied.untrusted_keysets
     assert len(keysets) <= MAX_STEPS
     assert sum(map(len, keysets)) <= MAX_CHAIN_BYTES
     assert codes(brought) == {"statement.too_many"}
@@ -391,7 +391,7 @@ def test_what_took_the_place_of_a_statement_is_brought_home() -> None:
     site = Site()
     site.publish(other, release(read_keyset(other)))
     brought = ask(site, pin_of(first), knowing(pin_of(first), first))
-    assert brought.evidence.untrusted_keysets == (other,)
+    assert brought.supplied.untrusted_keysets == (other,)
     memory = TransientStates({"tides": knowing(pin_of(first), first)})
     assert held(brought, pin_of(first), memory) == "1.1"
 
@@ -459,8 +459,8 @@ def test_keys_are_listed_anew_at_each_step() -> None:
     site = Site()
     site.publish(first, without)
     brought = ask(site, pin_of(first))
-    enrolment = Enrolment("tides", KeysetAnchor(pin_of(first)), (parse_place(HOME),))
-    with TransientStates().of(enrolment) as state:
-        standing = resolve_issuer(enrolment, LIMITS, brought.evidence, state, now=NOW)
+    issuer = TrustedIssuer("tides", KeysetAnchor(pin_of(first)), (parse_place(HOME),))
+    with TransientStates().of(issuer) as state:
+        standing = resolve_issuer(issuer, LIMITS, brought.supplied, state, now=NOW)
     assert standing.keyset is not None
     assert [one.public for one in standing.keyset.keys] == [key("rel").public]

@@ -23,15 +23,15 @@ from cardsign.statements import KeysetId, KeysetStatement, RootPin
 from cardsign.trust import (
     MAX_PASSED,
     DirectoryStates,
-    Enrolment,
-    Evidence,
     IssuerState,
     KeysAnchor,
     KeysetAnchor,
     Limits,
     Policy,
     RollbackFloor,
+    SuppliedStatements,
     TofuAnchor,
+    TrustedIssuer,
     resolve_issuer,
     rollback_floor,
 )
@@ -60,9 +60,9 @@ def pin_of(keyset: KeysetStatement) -> KeysetId:
 
 
 @pytest.fixture(scope="module")
-def tides(first: KeysetStatement) -> Enrolment:
+def tides(first: KeysetStatement) -> TrustedIssuer:
     """Pinned to version 1."""
-    return Enrolment("tides", KeysetAnchor(pin_of(first)), PLACES)
+    return TrustedIssuer("tides", KeysetAnchor(pin_of(first)), PLACES)
 
 
 @pytest.fixture
@@ -71,21 +71,21 @@ def memory(tmp_path: Path) -> DirectoryStates:
     return DirectoryStates(tmp_path / "state")
 
 
-def blank(enrolment: Enrolment, **changes: Any) -> IssuerState:
+def blank(issuer: TrustedIssuer, /, **changes: Any) -> IssuerState:
     """What is known of somebody who was just enrolled."""
-    return replace(IssuerState.begin(enrolment), **changes)
+    return replace(IssuerState.begin(issuer), **changes)
 
 
-def locked_at(enrolment: Enrolment, floor: RollbackFloor) -> Enrolment:
+def locked_at(issuer: TrustedIssuer, floor: RollbackFloor) -> TrustedIssuer:
     """The same issuer under a lock."""
-    return replace(enrolment, floor=floor)
+    return replace(issuer, floor=floor)
 
 
-def refusal(memory: DirectoryStates, enrolment: Enrolment) -> LocalFault:
+def refusal(memory: DirectoryStates, issuer: TrustedIssuer) -> LocalFault:
     """What keeps the memory from being opened; dry and wet say the same."""
     with pytest.raises(LocalFault) as dry:
-        memory.recall(enrolment)
-    with pytest.raises(LocalFault) as wet, memory.of(enrolment):
+        memory.recall(issuer)
+    with pytest.raises(LocalFault) as wet, memory.of(issuer):
         pass
     assert (wet.value.code, wet.value.exit_status) == (dry.value.code, 2)
     return wet.value
@@ -93,7 +93,7 @@ def refusal(memory: DirectoryStates, enrolment: Enrolment) -> LocalFault:
 
 def test_everything_comes_back(
     memory: DirectoryStates,
-    tides: Enrolment,
+    tides: TrustedIssuer,
     first: KeysetStatement,
     alice: PrivateKey,
     bob: PrivateKey,
@@ -128,7 +128,7 @@ def test_everything_comes_back(
     assert memory.names() == (("tides", ""),)
 
 
-def test_only_its_user_can_read_it(memory: DirectoryStates, tides: Enrolment) -> None:
+def test_only_its_user_can_read_it(memory: DirectoryStates, tides: TrustedIssuer) -> None:
     """Folder 0700, file 0600."""
     memory.begin(tides, blank(tides))
 
@@ -137,7 +137,7 @@ def test_only_its_user_can_read_it(memory: DirectoryStates, tides: Enrolment) ->
 
 
 def test_what_is_kept_is_there_at_once(
-    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
+    memory: DirectoryStates, tides: TrustedIssuer, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """Each step is on the disk before the next."""
     memory.begin(tides, blank(tides))
@@ -154,7 +154,7 @@ def test_what_is_kept_is_there_at_once(
 # ------------------------------------------------------------------ what is lost
 
 
-def test_what_is_lost_is_not_new(memory: DirectoryStates, tides: Enrolment) -> None:
+def test_what_is_lost_is_not_new(memory: DirectoryStates, tides: TrustedIssuer) -> None:
     """No file and no floor: a fault, and no folder is made for it."""
     fault = refusal(memory, tides)
 
@@ -163,7 +163,7 @@ def test_what_is_lost_is_not_new(memory: DirectoryStates, tides: Enrolment) -> N
 
 
 def test_a_lock_begins_a_memory(
-    memory: DirectoryStates, tides: Enrolment, second: KeysetStatement
+    memory: DirectoryStates, tides: TrustedIssuer, second: KeysetStatement
 ) -> None:
     """On the disk, and reported once; the lock's floors are not stored with it (S3)."""
     locked_tides = locked_at(tides, RollbackFloor(pin_of(second), None, T0))
@@ -180,7 +180,7 @@ def test_a_lock_begins_a_memory(
 
 def test_first_contact_is_made_once(tmp_path: Path) -> None:
     """Under `tofu` a lock begins nothing: whoever answers now would be believed."""
-    met = Enrolment("tides", TofuAnchor(), PLACES)
+    met = TrustedIssuer("tides", TofuAnchor(), PLACES)
     memory = DirectoryStates(tmp_path / "state")
 
     assert refusal(memory, locked_at(met, RollbackFloor())).code == "state.missing"
@@ -189,7 +189,7 @@ def test_first_contact_is_made_once(tmp_path: Path) -> None:
         assert state == blank(met)
 
 
-def test_forgetting(memory: DirectoryStates, tides: Enrolment) -> None:
+def test_forgetting(memory: DirectoryStates, tides: TrustedIssuer) -> None:
     """Afterwards it is missing; there is nothing to forget twice."""
     memory.begin(tides, blank(tides))
 
@@ -200,7 +200,7 @@ def test_forgetting(memory: DirectoryStates, tides: Enrolment) -> None:
 
 
 def test_creating_keeps_what_is_known(
-    memory: DirectoryStates, tides: Enrolment, second: KeysetStatement
+    memory: DirectoryStates, tides: TrustedIssuer, second: KeysetStatement
 ) -> None:
     """Who was removed and is enrolled again cannot be rolled back meanwhile."""
     known = blank(tides, keyset=second)
@@ -212,10 +212,10 @@ def test_creating_keeps_what_is_known(
 # ------------------------------------------------------------- what is not ours
 
 
-def spoilt(memory: DirectoryStates, enrolment: Enrolment, **changes: Any) -> Path:
+def spoilt(memory: DirectoryStates, issuer: TrustedIssuer, /, **changes: Any) -> Path:
     """A file in which members are other ones."""
-    memory.begin(enrolment, blank(enrolment))
-    file = memory.file("", enrolment.name)
+    memory.begin(issuer, blank(issuer))
+    file = memory.file("", issuer.name)
     file.write_text(json.dumps({**json.loads(file.read_bytes()), **changes}))
     return file
 
@@ -247,7 +247,7 @@ CORRUPT: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("changes", CORRUPT.values(), ids=CORRUPT)
 def test_what_cannot_be_read_is_no_first_contact(
-    memory: DirectoryStates, tides: Enrolment, changes: dict[str, Any]
+    memory: DirectoryStates, tides: TrustedIssuer, changes: dict[str, Any]
 ) -> None:
     """A fault that names the file, which stays; a lock does not help."""
     file = spoilt(memory, tides, **changes)
@@ -261,26 +261,28 @@ def test_what_cannot_be_read_is_no_first_contact(
     assert file.read_bytes() == before
 
 
-def test_the_twin_of_these_is_read(memory: DirectoryStates, tides: Enrolment) -> None:
+def test_the_twin_of_these_is_read(memory: DirectoryStates, tides: TrustedIssuer) -> None:
     """A file written again with the same members is as good as ours."""
     spoilt(memory, tides, signed_before=True)
     assert memory.recall(tides) == blank(tides, signed_before=True)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b'{"a": 1, "a": 1}', b"{}" * 600_000])
-def test_bytes_that_are_no_state(memory: DirectoryStates, tides: Enrolment, data: bytes) -> None:
+def test_bytes_that_are_no_state(
+    memory: DirectoryStates, tides: TrustedIssuer, data: bytes
+) -> None:
     """Cut off, garbled, doubled or too long."""
     spoilt(memory, tides).write_bytes(data)
     assert refusal(memory, tides).code == "state.corrupt"
 
 
-def test_a_folder_where_the_file_belongs(memory: DirectoryStates, tides: Enrolment) -> None:
+def test_a_folder_where_the_file_belongs(memory: DirectoryStates, tides: TrustedIssuer) -> None:
     """It is something, so nothing is missing."""
     memory.file("", "tides").mkdir(parents=True)
     assert refusal(memory, tides).code == "state.corrupt"
 
 
-def test_a_file_where_the_folder_belongs(tmp_path: Path, tides: Enrolment) -> None:
+def test_a_file_where_the_folder_belongs(tmp_path: Path, tides: TrustedIssuer) -> None:
     """There can be no memory there."""
     (tmp_path / "state").touch()
     assert refusal(DirectoryStates(tmp_path / "state"), tides).code == "state.missing"
@@ -292,8 +294,8 @@ NAMES = ["../tides", "/tides", "", ".tides", "Tides", "tides/x", "tides\n", "a" 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_no_path(memory: DirectoryStates, tides: Enrolment, name: str) -> None:
-    """However an enrolment came by its name, nothing outside the folder is touched."""
+def test_a_name_is_no_path(memory: DirectoryStates, tides: TrustedIssuer, name: str) -> None:
+    """However a trusted issuer came by its name, nothing outside the folder is touched."""
     stranger = replace(tides, name=name)
     assert refusal(memory, stranger).code == "state.missing"
     for use in (memory.find, memory.forget):
@@ -301,7 +303,7 @@ def test_a_name_is_no_path(memory: DirectoryStates, tides: Enrolment, name: str)
             use("", name)
 
 
-def test_names_that_look_like_files(memory: DirectoryStates, tides: Enrolment) -> None:
+def test_names_that_look_like_files(memory: DirectoryStates, tides: TrustedIssuer) -> None:
     """Each has a file of its own, and a lock is no memory."""
     names = ["a", "a.json", "a.json.lock", "a.lock", "b..c"]
     for name in names:
@@ -316,7 +318,7 @@ def test_names_that_look_like_files(memory: DirectoryStates, tides: Enrolment) -
 # ------------------------------------------------------------------- histories
 
 
-def test_another_anchor(memory: DirectoryStates, tides: Enrolment, alice: PrivateKey) -> None:
+def test_another_anchor(memory: DirectoryStates, tides: TrustedIssuer, alice: PrivateKey) -> None:
     """What was learned under one anchor says nothing under another."""
     memory.begin(tides, blank(tides))
     other = replace(tides, anchor=KeysAnchor(JwkSet.of([alice.public])))
@@ -329,7 +331,7 @@ def test_another_anchor(memory: DirectoryStates, tides: Enrolment, alice: Privat
 
 
 def test_a_pin_that_was_moved_to_what_is_held(
-    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
+    memory: DirectoryStates, tides: TrustedIssuer, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """The new anchor names just the statement held, so all else still holds."""
     memory.begin(tides, blank(tides, keyset=second, signed_before=True))
@@ -354,7 +356,7 @@ def test_a_pin_that_was_moved_to_what_is_held(
 @pytest.mark.parametrize("walked", [True, False], ids=["walked here", "named as prev alone"])
 def test_a_pin_that_was_moved_to_what_was_passed(
     memory: DirectoryStates,
-    tides: Enrolment,
+    tides: TrustedIssuer,
     first: KeysetStatement,
     second: KeysetStatement,
     walked: bool,
@@ -373,7 +375,7 @@ def test_a_pin_that_was_moved_to_what_was_passed(
 
 
 def test_a_pin_that_was_moved_ahead_is_a_floor(
-    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
+    memory: DirectoryStates, tides: TrustedIssuer, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """The walk from what is held has to come through it, and no recovery leads past it."""
     memory.begin(tides, blank(tides, keyset=first))
@@ -395,18 +397,18 @@ def test_a_pin_that_was_moved_ahead_is_a_floor(
 
 
 def resolved(
-    issuer: Enrolment,
+    issuer: TrustedIssuer,
     state: IssuerState,
     keep: Callable[[IssuerState], None],
     *keysets: KeysetStatement,
 ) -> None:
     """One verification with these statements."""
-    supplied = Evidence(tuple(one.envelope.to_bytes() for one in keysets))
+    supplied = SuppliedStatements(tuple(one.envelope.to_bytes() for one in keysets))
     resolve_issuer(issuer, Limits(), supplied, state, now=NOW, keep=keep)
 
 
 def test_no_more_is_remembered_of_the_way_than_there_is_room_for(
-    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
+    memory: DirectoryStates, tides: TrustedIssuer, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """The oldest is forgotten first, and the file stays within its limit."""
     long = tuple(KeysetId(1, version, "0" * 64) for version in range(1, MAX_PASSED + 1))
@@ -419,7 +421,7 @@ def test_no_more_is_remembered_of_the_way_than_there_is_room_for(
 
 
 def test_the_lock_holds_for_one_verification(
-    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
+    memory: DirectoryStates, tides: TrustedIssuer, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """A lock that others have raised is a floor, and gone with the lock (S3)."""
     memory.begin(tides, blank(tides, keyset=first))
@@ -435,7 +437,7 @@ def test_the_lock_holds_for_one_verification(
 
 
 def test_lock_and_memory_of_two_histories(
-    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement
+    memory: DirectoryStates, tides: TrustedIssuer, first: KeysetStatement
 ) -> None:
     """One number with two digests is a fault that names both."""
     memory.begin(tides, blank(tides, keyset=first))
@@ -447,7 +449,7 @@ def test_lock_and_memory_of_two_histories(
 
 
 def test_a_lock_of_another_history_than_what_led_here(
-    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, second: KeysetStatement
+    memory: DirectoryStates, tides: TrustedIssuer, first: KeysetStatement, second: KeysetStatement
 ) -> None:
     """Branches that were merged: the lock is behind, and names what was never passed."""
     memory.begin(tides, blank(tides, keyset=second, passed=(KeysetId(1, 7, "7" * 64),)))
@@ -461,10 +463,10 @@ def test_a_lock_of_another_history_than_what_led_here(
 # --------------------------------------------------------------------- whose it is
 
 
-def test_another_policy_has_state_of_its_own(memory: DirectoryStates, tides: Enrolment) -> None:
+def test_another_policy_has_state_of_its_own(memory: DirectoryStates, tides: TrustedIssuer) -> None:
     """What a cloned folder calls `tides` is not what this user calls so (S1, R13)."""
     memory.begin(tides, blank(tides, signed_before=True))
-    (clone,) = Policy((tides,)).known_as("/srv/clone/trust.toml").enrolments
+    (clone,) = Policy((tides,)).known_as("/srv/clone/trust.toml").issuers
 
     assert refusal(memory, clone).code == "state.missing"
     memory.begin(clone, blank(clone, newest_iat=T0))
@@ -476,7 +478,7 @@ def test_another_policy_has_state_of_its_own(memory: DirectoryStates, tides: Enr
 
 @pytest.mark.parametrize("pinned", [True, False], ids=["pinned", "first contact"])
 def test_other_origins_inherit_nothing(
-    memory: DirectoryStates, tides: Enrolment, first: KeysetStatement, pinned: bool
+    memory: DirectoryStates, tides: TrustedIssuer, first: KeysetStatement, pinned: bool
 ) -> None:
     """Whoever was met elsewhere is nobody here; the place is all that vouched for him (S1)."""
     met = tides if pinned else replace(tides, anchor=TofuAnchor())
@@ -501,7 +503,7 @@ def test_other_origins_inherit_nothing(
 # -------------------------------------------------------------------- processes
 
 
-def test_another_process_holds_it(memory: DirectoryStates, tides: Enrolment) -> None:
+def test_another_process_holds_it(memory: DirectoryStates, tides: TrustedIssuer) -> None:
     """Patience ends with a fault; another issuer is not held up."""
     memory.begin(tides, blank(tides))
     lamps = replace(tides, name="lamps")
@@ -529,7 +531,7 @@ def test_a_lock_is_held_alone(tmp_path: Path, what: str) -> None:
 
 
 def test_what_cannot_be_written_is_found_out_first(
-    memory: DirectoryStates, tides: Enrolment, monkeypatch: pytest.MonkeyPatch
+    memory: DirectoryStates, tides: TrustedIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A read-only folder is a fault before there is a verdict to remember."""
     memory.begin(tides, blank(tides))
@@ -541,7 +543,7 @@ def test_what_cannot_be_written_is_found_out_first(
 
 def test_a_failed_write_changes_nothing(
     memory: DirectoryStates,
-    tides: Enrolment,
+    tides: TrustedIssuer,
     first: KeysetStatement,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -564,23 +566,23 @@ RACER = """
 import sys
 from pathlib import Path
 from cardsign.statements import KeysetId
-from cardsign.trust import DirectoryStates, Enrolment, TofuAnchor
+from cardsign.trust import DirectoryStates, TrustedIssuer, TofuAnchor
 from dataclasses import replace
 
 memory = DirectoryStates(Path(sys.argv[1]), patience=60)
-enrolment = Enrolment("tides", TofuAnchor(), ())
+entry = TrustedIssuer("tides", TofuAnchor(), ())
 for _ in range(int(sys.argv[2])):
-    with memory.of(enrolment) as state:
+    with memory.of(entry) as state:
         version = state.newest_iat + 1
         pin = KeysetId(1, version, "0" * 64)
-        memory.keep(enrolment, replace(state, newest_iat=version, first_contact=pin))
+        memory.keep(entry, replace(state, newest_iat=version, first_contact=pin))
         print(version)
 """
 
 
 def test_racing_processes_lose_nothing(memory: DirectoryStates) -> None:
     """Each sees what the one before has kept: no number is given out twice, none is lower."""
-    met = Enrolment("tides", TofuAnchor(), ())
+    met = TrustedIssuer("tides", TofuAnchor(), ())
     memory.begin(met, blank(met))
     command = [sys.executable, "-c", RACER, str(memory.path), "15"]
     racers = [

@@ -73,7 +73,7 @@ def test_transient_state_is_of_one_policy_anchor_and_origin() -> None:
     """Another policy has state of its own; other origins under one policy are a fault (S1)."""
     states = TransientStates()
     states.keep(TIDES, replace(BLANK, signed_before=True))
-    (elsewhere,) = Policy((TIDES,)).known_as("another").enrolments
+    (elsewhere,) = Policy((TIDES,)).known_as("another").issuers
     with states.of(elsewhere) as state:
         assert not state.signed_before
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.trust import AtOrigin, CardUrl, Evidence, Issuer, PublicSubject
+from cardsign.trust import AtOrigin, CardUrl, Issuer, PublicSubject, SuppliedStatements
 from cardsign.verify import Report, examine_extended
 from tests.jose.statement_making import DAY, T0, URL, entry, thumbprint
 from tests.support import PORTABLE, codes, dump
@@ -42,7 +42,7 @@ def beside(
         audience=audience,
         policy=tides.policy,
         now=later(0),
-        evidence=Evidence((tides.one,), (current(tides.one, **changes),)),
+        supplied=SuppliedStatements((tides.one,), (current(tides.one, **changes),)),
         memory=tides.memory,
     )
 

@@ -94,7 +94,7 @@ OTHER_POLICIES: dict[str, Callable[[bytes], Tides]] = {
 
 
 def _with_entry_more(tides: Tides) -> Tides:
-    (entry,) = tides.policy.enrolments
+    (entry,) = tides.policy.issuers
     tides.policy = Policy((entry, replace(entry, name="lamp", places=None)))
     return tides
 

@@ -15,13 +15,13 @@ from cardsign.trust import (
     NO_STATES,
     AtOrigin,
     CardUrl,
-    Evidence,
     Extended,
     Issuer,
     JwksAnchor,
     KeysAnchor,
     Limits,
     RollbackFloor,
+    SuppliedStatements,
     TofuAnchor,
     TransientStates,
 )
@@ -500,7 +500,7 @@ def test_a_verified_card_says_until_when() -> None:
     known = {
         "policy": tides.policy,
         "now": later(0),
-        "statements": Evidence((tides.one,), (current(tides.one),)),
+        "statements": SuppliedStatements((tides.one,), (current(tides.one),)),
         "states": tides.memory,
     }
     card = verify_card(card_of(), expect=AtOrigin(ORIGIN), **known)

@@ -175,9 +175,7 @@ def test_a_key_counts_by_its_role_in_its_time(public: Members, code: str | None)
 def test_a_clock_that_is_behind_accuses_no_key() -> None:
     """It is the clock that is wrong, so there is no verdict at all."""
     tides = Tides(keyset("ann", "bob", keys=[entry("card", "card", nbf=T0 - 10)]))
-    tides.memory = TransientStates(
-        {"tides": blank(tides.policy.enrolments[0].anchor, newest_iat=T0)}
-    )
+    tides.memory = TransientStates({"tides": blank(tides.policy.issuers[0].anchor, newest_iat=T0)})
 
     report = tides.says(releases=[], now=later(-DAY))
     assert (report.verdict, codes(report)[0]) == ("indeterminate", "time.clock_behind")

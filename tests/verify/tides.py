@@ -9,11 +9,11 @@ from typing import Any
 from cardsign.trust import (
     Anchor,
     CardUrl,
-    Evidence,
     Expectation,
     IssuerStates,
     Limits,
     Policy,
+    SuppliedStatements,
     TransientStates,
 )
 from cardsign.verify import Report, examine_card
@@ -62,8 +62,8 @@ class Tides:
         **entry: Any,
     ) -> None:
         self.one = one or keyset("ann", "bob")
-        enrolment = enrolled(anchor or anchored(self.one), **entry)
-        self.policy = Policy((enrolment,), limits or Limits())
+        issuer = enrolled(anchor or anchored(self.one), **entry)
+        self.policy = Policy((issuer,), limits or Limits())
         self.memory: IssuerStates = TransientStates()
 
     def says(
@@ -78,7 +78,7 @@ class Tides:
         **circumstances: Any,
     ) -> Report:
         """The verdict on a card, with all evidence that there is if none is named."""
-        evidence = Evidence(
+        supplied = SuppliedStatements(
             tuple((self.one,) if keysets is None else keysets),
             tuple((current(self.one),) if releases is None else releases),
             **(more or {}),
@@ -87,6 +87,6 @@ class Tides:
             card_of() if card is None else card,
             expect=expect or CardUrl(URL),
             now=now,
-            evidence=evidence,
+            supplied=supplied,
             **{"memory": self.memory, "policy": self.policy, **circumstances},
         )

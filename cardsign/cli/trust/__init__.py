@@ -21,9 +21,9 @@ from cardsign.cli.talk import ask_first, print_json, safe, say
 from cardsign.cli.trust.add import add, import_
 from cardsign.cli.trust.test import test
 from cardsign.cli.views import (
-    enrolment_json,
-    enrolment_lines,
     floor_text,
+    issuer_json,
+    issuer_lines,
     keyset_lines,
     kind_of,
     pin_json,
@@ -242,12 +242,12 @@ def list_(trust: TrustOptions, as_json: bool) -> None:
     """List the issuers: name, anchor, freshness, and where they may stand."""
     loaded = trust.needed()
     if as_json:
-        print_json([enrolment_json(one) for one in loaded.policy.enrolments])
+        print_json([issuer_json(one) for one in loaded.policy.issuers])
         return
-    for one in loaded.policy.enrolments:
+    for one in loaded.policy.issuers:
         places = ", ".join(map(str, one.places or ()))
         click.echo(f"{one.name:<16}  {kind_of(one.anchor):<6}  {one.freshness:<8}  {places}")
-    if not loaded.policy.enrolments:
+    if not loaded.policy.issuers:
         say(f"{loaded.path} trusts nobody")
 
 
@@ -260,10 +260,10 @@ def list_(trust: TrustOptions, as_json: bool) -> None:
 def show(name: str, trust: TrustOptions, as_json: bool) -> None:
     """Show what the policy says of NAME, the floors of the lock, and what is remembered."""
     loaded = trust.needed()
-    enrolment = loaded.issuer(name)
+    issuer = loaded.issuer(name)
     floor = loaded.floors.get(name)
     try:
-        remembered, fault = trust.stored.recall(enrolment), None
+        remembered, fault = trust.stored.recall(issuer), None
         say_if_old(remembered.keyset, datetime.now(UTC))
     except StateFault as caught:  # what is wrong with the memory is part of the answer
         remembered, fault = None, caught
@@ -271,11 +271,9 @@ def show(name: str, trust: TrustOptions, as_json: bool) -> None:
         lock = None if floor is None else floor_to_json(floor)
         state = None if remembered is None else state_json(remembered)
         error = None if fault is None else fault.code
-        print_json(
-            {**enrolment_json(enrolment), "lock": lock, "state": state, "state_fault": error}
-        )
+        print_json({**issuer_json(issuer), "lock": lock, "state": state, "state_fault": error})
         return
-    click.echo("\n".join(enrolment_lines(enrolment)))
+    click.echo("\n".join(issuer_lines(issuer)))
     click.echo(f"lock        {'no floors' if floor is None else floor_text(floor)}")
     if fault is not None:
         click.echo(f"state       {fault.code}: {safe(fault.message)}")

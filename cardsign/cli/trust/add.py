@@ -510,7 +510,7 @@ def import_(listing: Path, yes: bool, trust: TrustOptions, as_json: bool) -> Non
 
 
 def _is_known(file: PolicyFile, agent: ListedAgent) -> bool:
-    return any(one.name == agent.name for one in file.policy.enrolments)
+    return any(one.name == agent.name for one in file.policy.issuers)
 
 
 def _members_of(agent: ListedAgent) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from cardsign.cli.talk import print_json, safe
 from cardsign.cli.views import render_verdict, say_if_old
 from cardsign.errors import LocalFault
 from cardsign.trust.disk import PolicyFile
-from cardsign.trust.policy import Enrolment, PublicSubject
+from cardsign.trust.policy import PublicSubject, TrustedIssuer
 from cardsign.trust.state import TransientStates
 from cardsign.verify.decision import Decision, decided_by
 
@@ -51,23 +51,21 @@ def test(card: str, named: Named, as_json: bool) -> int:
     trust = replace(named.trust, trust_file=loaded.path)
     inquiry = Inquiry.prepare(replace(named, trust=trust))
     subject = inquiry.subject(None)
-    enrolment = loaded.policy.find(subject)
-    if enrolment is not None and not trust.no_state:
-        remembered = trust.stored.recall(enrolment)
+    issuer = loaded.policy.find(subject)
+    if issuer is not None and not trust.no_state:
+        remembered = trust.stored.recall(issuer)
         say_if_old(remembered.keyset, datetime.now(UTC))
-        inquiry = replace(inquiry, memory=TransientStates({enrolment.name: remembered}))
+        inquiry = replace(inquiry, memory=TransientStates({issuer.name: remembered}))
     outcome = inquiry.examine_file(card)
     if isinstance(outcome.result, LocalFault):
         raise outcome.result
     report = outcome.result
-    decision = (
-        None if enrolment is None else decided_by(report, loaded.policy, loaded.text, enrolment)
-    )
+    decision = None if issuer is None else decided_by(report, loaded.policy, loaded.text, issuer)
     if as_json:
         print_json({"input": card, **report.to_json(), "decided_by": _members(loaded, decision)})
     else:
         click.echo(render_verdict(card, report, inquiry.unnamed_policy, verbose=True))
-        click.echo(f"  decided by: {_shown(loaded, subject, enrolment, decision)}")
+        click.echo(f"  decided by: {_shown(loaded, subject, issuer, decision)}")
     return report.exit_status
 
 
@@ -86,12 +84,12 @@ def _members(loaded: PolicyFile, decision: Decision | None) -> dict[str, Any] | 
 def _shown(
     loaded: PolicyFile,
     subject: PublicSubject | None,
-    enrolment: Enrolment | None,
+    issuer: TrustedIssuer | None,
     decision: Decision | None,
 ) -> str:
     if subject is None:
         return "nothing; name a subject with --issuer or --origin"
-    if enrolment is None:
+    if issuer is None:
         return f"{loaded.path}, which enrols nobody for this subject"
     if decision is None:
         return "the card itself; no policy could accept it"
