@@ -113,7 +113,7 @@ class Waiting:
             StoreFault: `code`.
         """
         if not self.is_over(now):
-            when = "" if self.until is None else f", until {self.until:{SHOWN_TIME}}"
+            when = "" if self.until is None else f"; wait until {self.until:{SHOWN_TIME}}"
             raise StoreFault(self.code, f"key {kid!r} cannot be {step} yet: {self.what}{when}")
 
 
@@ -144,7 +144,7 @@ def until_activation(
     if key.rotates and "card" not in key.roles:  # no JWK Set has it, and statements come at once
         return _NOTHING
     if key.times.seen is None:
-        return Waiting("keystore.not_seen", "it is not published yet: run cardsign publish", None)
+        return Waiting("keystore.not_seen", "it is not published yet: run cardsign publish CARD", None)
     until = key.times.seen + settings.as_published(state).propagation
     return Waiting("keystore.too_early", "caches may not have it yet", until)
 

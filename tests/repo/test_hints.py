@@ -17,10 +17,12 @@ NAMED = re.compile(r"\bcardsign((?: +[^\s;.,:()`]+)+)")
 OPTION = re.compile(r"(--?[a-z][a-z-]*)")
 #: Where a sentence speaks of the program, and names no command.
 PROSE = frozenset(
-    ["a", "alone", "and", "calls", "can", "cannot", "checks", "command", "counted", "counts", "did"]
-    + ["does", "first", "for", "handles", "has", "have", "is", "itself", "knows", "may", "never"]
-    + ["of", "or", "reads", "remembers", "reports", "saw", "says", "shows", "signs", "to", "writes"]
-    + ["wrote"]
+    {
+        *("a", "alone", "and", "calls", "can", "cannot", "checks", "command", "counted", "counts"),
+        *("did", "does", "first", "for", "handles", "has", "have", "is", "itself", "knows", "may"),
+        *("never", "of", "or", "reads", "remembers", "reports", "saw", "says", "shows", "signs"),
+        *("to", "writes", "wrote"),
+    }
 )
 #: Where another program of the command line begins, or prose goes on.
 END = frozenset({"and", "cardsign", "or", "then", "in", "on", "for", "with", "where", "if"})
