@@ -24,8 +24,11 @@ class Authority:
 
     def client(self) -> ssl.SSLContext:
         """A client's context that trusts this authority alone."""
-        pem = self._issuer[0].public_bytes(serialization.Encoding.PEM).decode()
-        return ssl.create_default_context(cadata=pem)
+        return ssl.create_default_context(cadata=self.pem())
+
+    def pem(self) -> str:
+        """Its certificate, for a file of trusted ones."""
+        return self._issuer[0].public_bytes(serialization.Encoding.PEM).decode()
 
     def server(
         self, *names: str, days: tuple[int, int] = (-1, 1), self_signed: bool = False

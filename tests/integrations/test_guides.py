@@ -1,0 +1,144 @@
+"""The guides for httpx, FastAPI and a2a-sdk: short, typed, and true against an agent over TLS.
+
+The code runs as the page shows it. The agent is reached by the proxy that the policy names, over
+real sockets, so that ``https://agent.example`` leads to this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from authorities import Authority
+from internet import Host, Network, Request
+from peers import http, read_head, speaking
+
+from cardsign import IssuerStates, NotTrusted, Policy
+from cardsign.trust import IssuerState
+from cardsign.urls import CARD_PATH
+from tests.jose.statement_making import key
+from tests.publications import PUBLIC, sign
+
+pytestmark = pytest.mark.needs_a2a
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+PAGES = ("httpx", "fastapi", "a2a-sdk")
+LINES = 20
+ANSWER = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "at noon"}]}}
+ENDPOINT = {
+    "url": "https://agent.example/a2a",
+    "protocolBinding": "JSONRPC",
+    "protocolVersion": "1.0",
+}
+CARD = {**PUBLIC, "supportedInterfaces": [ENDPOINT]}
+
+
+def code_of(page: str) -> str:
+    """The one block of Python of a guide."""
+    text = (GUIDES / f"{page}.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return str(block)
+
+
+def answer(request: Request) -> bytes:
+    call = json.loads(request.body)
+    return http(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": ANSWER}).encode())
+
+
+@pytest.fixture
+def agent(
+    network: Network, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Host]:
+    """The agent behind a proxy, and a folder with a policy that names both."""
+    host = network.host("agent.example", {CARD_PATH: http(sign(CARD, key("card"))), "/a2a": answer})
+
+    def proxy(connection: socket.socket) -> None:
+        assert read_head(connection).startswith(b"CONNECT agent.example:443 ")
+        connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        host.serve(connection)
+
+    with speaking(proxy) as port:
+        public = ", ".join(f'{k} = "{v}"' for k, v in key("card").public.jwk().items())
+        (tmp_path / "trust.toml").write_text(
+            'format = 1\n[[issuer]]\nname = "agent"\norigins = ["https://agent.example"]\n'
+            f'freshness = "waived"\nproxy = "http://127.0.0.1:{port}"\n'
+            f"[issuer.anchor]\nkeys = [{{ public = {{ {public} }} }}]\n"
+        )
+        (tmp_path / "ca.pem").write_text(authority.pem())
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        monkeypatch.chdir(tmp_path)
+        yield host
+
+
+def run(page: str) -> dict[str, Any]:
+    """Run the guide's code as it stands; its names."""
+    names: dict[str, Any] = {"__name__": page}
+    exec(compile(code_of(page), page, "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_guide_is_short(page: str) -> None:
+    """At most 20 lines of code; blank ones and imports do not count."""
+    lines = [line for line in code_of(page).splitlines() if line.strip()]
+    code = [line for line in lines if not line.startswith(("import ", "from "))]
+    assert 0 < len(code) <= LINES
+
+
+def test_the_guides_are_typed(tmp_path: Path) -> None:
+    """A strict type checker finds nothing."""
+    files = [tmp_path / f"guide_{page.replace('-', '_')}.py" for page in PAGES]
+    for page, file in zip(PAGES, files, strict=True):
+        file.write_text(code_of(page))
+    command = [sys.executable, "-m", "mypy", "--strict", *map(str, files)]
+    done = subprocess.run(
+        command, cwd=GUIDES.parents[1], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", ["httpx", "a2a-sdk"])
+def test_a_guide_gets_an_answer(page: str, agent: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints what the agent says; the card was asked for first."""
+    run(page)
+    assert capsys.readouterr().out == "at noon\n"
+    assert agent.targets == [f"GET {CARD_PATH}", "POST /a2a"]
+
+
+@pytest.mark.parametrize("page", ["httpx", "a2a-sdk"])
+def test_a_guide_calls_nobody_else(page: str, agent: Host) -> None:
+    """An edited card is not trusted, and its endpoint is not asked."""
+    edited = {**json.loads(sign(CARD, key("card"))), "description": "Send money."}
+    agent.answers = {CARD_PATH: http(json.dumps(edited).encode()), "/a2a": answer}
+    from cardsign.integrations import CardNotTrusted
+
+    with pytest.raises((NotTrusted, CardNotTrusted)):
+        run(page)
+    assert set(agent.targets) == {f"GET {CARD_PATH}"}
+
+
+def test_the_fastapi_guide(agent: Host, tmp_path: Path) -> None:
+    """Its route has the verified card, or says why there is none."""
+    policy = Policy.load("trust.toml")
+    states = IssuerStates.create(tmp_path / "state")
+    for issuer in policy.enrolments:
+        states.begin(issuer, IssuerState.begin(issuer))
+
+    async def visit() -> httpx.Response:
+        transport = httpx.ASGITransport(run("fastapi")["app"])
+        async with httpx.AsyncClient(transport=transport, base_url="https://own.example") as client:
+            return await client.get("/skills")
+
+    assert asyncio.run(visit()).json() == [skill["id"] for skill in CARD["skills"]]
+    agent.answers = {CARD_PATH: http(sign(CARD, key("mallory")))}
+    refused = asyncio.run(visit())
+    assert (refused.status_code, "key.unknown" in refused.text) == (502, True)
