@@ -40,7 +40,7 @@ _COMMANDS: Final = {
     ),
     "trust": (
         "cardsign.cli.trust:trust_commands",
-        "Say whose cards to believe, and by which keys.",
+        "Say which issuers to trust, and by which keys.",
     ),
     "peers": ("cardsign.cli.peers:peers", "Verify the cards of all issuers, and show their state."),
     "inspect": ("cardsign.cli.inspect:inspect", "Show what a card holds."),

@@ -142,7 +142,7 @@ def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
 
     Exit status: 0 no required peer needs action; 1 the last verdict on a card was not trusted, or
     something needs action now or soon; 3 the last check of a card gave no verdict; 2 the state of
-    an issuer is missing or cannot be read. Optional peers change nothing of it.
+    an issuer is missing or cannot be read. Optional peers do not change it.
     """
     loaded = trust.needed()
     chosen = [loaded.issuer(name) for name in dict.fromkeys(names)]
@@ -265,7 +265,7 @@ class _Checked:
 def peers() -> None:
     """Verify the cards of the issuers in the policy, and show their state.
 
-    Which cards an issuer has is said by `cards` in trust.toml; see cardsign trust add --card.
+    `cards` in trust.toml lists the cards of an issuer; see cardsign trust add --card.
     """
 
 
@@ -298,9 +298,9 @@ def verify(
     hides no other. Each is one line on stdout as it is done, with --json an object; with --quiet
     trusted cards are left out. The summary, and progress on a terminal, go to stderr.
 
-    Exit status: 0 all required cards are trusted; 1 one is not, or one of its issuer's statements
-    has vanished or is another than it was; 3 none of this, and of one card no verdict could be
-    reached; 2 a fault of this machine. Optional peers change nothing of it.
+    Exit status: 0 all required cards are trusted; 1 one is not, or a statement of its issuer has
+    vanished or was replaced by another of the same number; 3 none of this, but one card got no
+    verdict; 2 a fault of this machine. Optional peers do not change it.
     """
     loaded = trust.needed()
     checks = _checks(loaded, names)
