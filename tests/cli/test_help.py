@@ -199,30 +199,10 @@ MENTION = re.compile(r"\bcardsign((?: [a-z]+)+)((?: (?:--?[a-z][\w-]*|[A-Z][\w|/
 
 
 #: What follows the program's name where a sentence is about the program.
-NO_COMMANDS = set(
-    [
-        "accepts",
-        "alone",
-        "and",
-        "checks",
-        "command",
-        "counts",
-        "did",
-        "does",
-        "has",
-        "import",
-        "itself",
-        "knows",
-        "may",
-        "never",
-        "raises",
-        "reads",
-        "signs",
-        "that",
-        "writes",
-        "wrote",
-    ]
-)
+NO_COMMANDS = {
+    *("accepts", "alone", "and", "checks", "command", "counts", "did", "does", "has", "import"),
+    *("itself", "knows", "may", "never", "raises", "reads", "signs", "that", "writes", "wrote"),
+}
 
 
 def misnamed(text: str) -> list[str]:
