@@ -85,7 +85,7 @@ lint: $(VENV)/.dev  ## ruff: rules and format
 types: $(VENV)/.dev  ## mypy --strict
 	@$(BIN)/mypy --strict
 
-format: $(VENV)/.dev  ## let ruff mend what it can
+format: $(VENV)/.dev  ## let ruff fix what it can
 	@$(BIN)/ruff check --fix --exit-zero .
 	@$(BIN)/ruff format .
 

@@ -30,19 +30,17 @@ DOCS = Path(__file__).parent
 NOTE = "<!-- Written by `make reference`; change the program instead. -->"
 WIDTH = 96  # columns of the help texts, whatever terminal this runs in
 LINT_INTRODUCTION = (
-    "`cardsign lint CARD --for TARGET` finds what parts the readers of a card: readers that sign "
-    "and verify it by different [profiles](../concepts/profiles.md). The rules are exact. A card "
-    "has no finding if and only if all readings that its target names make the same bytes of it; "
-    "random cards test that in both directions. What the strict reader refuses anyway, such as a "
-    "member that is there twice or 2^53, needs no rule. Whether a card is complete or true is "
-    "not asked.",
-    "`--fix -o OUT` mends what loses nothing: a null or default outside everything about who may "
-    "call goes, a protobuf spelling becomes the camelCase one. The payloads of `prune-empty` and "
-    "`prune-empty-upgraded` stay what they were where there is one, and that of "
-    "`rule-1-as-written` but for members in protobuf spelling and nulls of 0.3. Unknown members, "
-    "members of 0.3 that say something, "
-    "empty REQUIRED members and every requirement are left to you. Signatures come off a card that "
-    "is mended, for they were made over other bytes.",
+    "`cardsign lint CARD --for TARGET` finds what SDKs read differently, because they sign and "
+    "verify by different [profiles](../concepts/profiles.md). The rules are exact. A card has no "
+    "finding if and only if all profiles of its target make the same bytes of it. Random cards "
+    "test that in both directions. What the strict reader refuses anyway needs no rule. Whether a "
+    "card is complete or true is not checked.",
+    "`--fix -o OUT` fixes what loses nothing. Nulls and defaults outside security members go, and "
+    "a protobuf spelling becomes the camelCase one. The payloads of `prune-empty` and "
+    "`prune-empty-upgraded` stay the same; that of `rule-1-as-written` changes only for protobuf "
+    "spellings and nulls of 0.3. Unknown members, members of 0.3 that say something, empty "
+    "REQUIRED members and every requirement are left to you. Signatures come off a fixed card, "
+    "because they were made over other bytes.",
 )
 
 
