@@ -198,8 +198,8 @@ async def adiscover(
 ) -> VerifiedCard:
     """Do what :func:`discover` does, in a thread of its own.
 
-    A task that is cancelled returns at once. The work goes on to its own end, which the settings's
-    deadlines set. Args and errors are those of :func:`discover`.
+    A task that is cancelled returns at once. The work goes on to its own end, which the
+    deadlines of `settings` set. Args and errors are those of :func:`discover`.
     """
     from cardsign.net.transport import in_thread
 

@@ -15,7 +15,7 @@ import click
 
 from cardsign.cli.arguments import STDIO, json_option, option_group
 from cardsign.cli.commands import command
-from cardsign.cli.inquiry import Visit, VisitOptions, visit_options
+from cardsign.cli.inquiry import Named, Visit, visit_options
 from cardsign.cli.talk import complain, print_json, safe, say
 from cardsign.cli.views import render_verdict
 from cardsign.errors import CallFailed, UsageFault
@@ -104,7 +104,7 @@ def call(
     text: str | None,
     about: TaskOptions,
     timeout: float,
-    whom: VisitOptions,
+    named: Named,
     as_json: bool,
 ) -> int:
     """Send TEXT ('-': standard input) to the agent at URL, and print what it answers.
@@ -124,7 +124,7 @@ def call(
         raise UsageFault("usage.invalid", f"TEXT has 1 to {MAX_TEXT} characters")
     if math.isnan(timeout):
         raise UsageFault("usage.invalid", "--timeout is no number of seconds")
-    visit = Visit.to(url, whom)
+    visit = Visit.to(url, named)
     report = visit.public.report
     if report.card is None:
         if as_json:

@@ -10,7 +10,7 @@ from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
 from cardsign.cli.arguments import STDIO, json_option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.inquiry import Visit, VisitOptions, visit_options
+from cardsign.cli.inquiry import Named, Visit, visit_options
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import render_verdict
 from cardsign.errors import UsageFault
@@ -45,7 +45,7 @@ def fetch(
     output: str,
     extended: bool,
     audience: str | None,
-    whom: VisitOptions,
+    named: Named,
     as_json: bool,
 ) -> int:
     """Fetch a card, verify it, and write its verified payload.
@@ -62,7 +62,7 @@ def fetch(
         raise UsageFault("usage.conflict", "--audience is about the extended card: add --extended")
     if audience is not None and not AUDIENCE.fullmatch(audience):
         raise UsageFault("usage.invalid", f"--audience {audience!r} is not {AUDIENCE.pattern}")
-    visit = Visit.to(url, whom)
+    visit = Visit.to(url, named)
     name, report = visit.public.url, visit.public.report
     if extended and report.verdict == "trusted":
         name, report = _extended(visit, audience)

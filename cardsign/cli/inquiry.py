@@ -111,6 +111,7 @@ class Named:
         profiles: ``--profile``.
         at: ``--at``, in UTC; None for now.
         insecure_loopback_http: Ask this machine, and without TLS.
+        credential: ``--credential``; of commands that visit a peer.
     """
 
     issuer: str | None = None
@@ -122,6 +123,7 @@ class Named:
     profiles: tuple[ProfileName, ...] = ()
     at: datetime | None = None
     insecure_loopback_http: bool = False
+    credential: str | None = None
 
     @property
     def pins_keys(self) -> bool:
@@ -531,42 +533,25 @@ def _only(profiles: tuple[ProfileName, ...], accept: Accept, why: str) -> tuple[
     return profiles
 
 
-@dataclass(frozen=True, slots=True)
-class VisitOptions:
-    """Whom a command is about, and with which credential it comes.
-
-    Attributes:
-        named: Whom and what the command line names.
-        credential: ``--credential``.
-    """
-
-    named: Named
-    credential: str | None = None
-
-
-#: Whom a command visits, as `whom`.
+#: Whom a command visits, and with which credential it comes, as `named`.
 visit_options: Final = option_group(
-    VisitOptions,
-    "whom",
-    option_group(
-        Named,
-        "named",
-        click.option(
-            "--issuer",
-            metavar="NAME",
-            help="Whose card it must be, by the policy's own name [default: whoever the policy "
-            "enrols for the URL].",
-        ),
-        click.option(
-            "--jwks",
-            metavar="FILE|URL",
-            help="Whose card it must be: the holder of these keys. No policy is read, and "
-            "revocation is not seen.",
-        ),
-        accept_option,
-        trust_options,
-        loopback_option,
+    Named,
+    "named",
+    click.option(
+        "--issuer",
+        metavar="NAME",
+        help="Whose card it must be, by the policy's own name [default: whoever the policy "
+        "enrols for the URL].",
     ),
+    click.option(
+        "--jwks",
+        metavar="FILE|URL",
+        help="Whose card it must be: the holder of these keys. No policy is read, and "
+        "revocation is not seen.",
+    ),
+    accept_option,
+    trust_options,
+    loopback_option,
     click.option(
         "--credential",
         metavar="SOURCE",
@@ -595,7 +580,7 @@ class Visit:
     again: Callable[[], Discovery]
 
     @classmethod
-    def to(cls, url: str, whom: VisitOptions) -> Visit:
+    def to(cls, url: str, named: Named) -> Visit:
         """Meet the peer at a URL.
 
         Raises:
@@ -605,12 +590,12 @@ class Visit:
             raise UsageFault("usage.invalid", f"{url!r} is no URL", hint="Give https://HOST/.")
         from cardsign.net.fetch import FetchSettings
 
-        inquiry = Inquiry.prepare(whom.named)
-        credentials = _credential_store(whom.credential, url)
+        inquiry = Inquiry.prepare(named)
+        credentials = _credential_store(named.credential, url)
         public = inquiry.look_up(url)
         if inquiry.loaded is not None:
             raise_lock(inquiry.loaded, inquiry.memory)
-        settings = FetchSettings(insecure_loopback_http=whom.named.insecure_loopback_http)
+        settings = FetchSettings(insecure_loopback_http=named.insecure_loopback_http)
         again = partial(inquiry.look_up, url, fresh=True)
         return cls(inquiry, public, settings, credentials, again)
 

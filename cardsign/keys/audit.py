@@ -67,21 +67,6 @@ class AuditLine:
     details: Mapping[str, Json] = field(hash=False)
 
 
-@dataclass(frozen=True, slots=True)
-class AuditReport:
-    """A log whose chain is whole.
-
-    Attributes:
-        lines: Those that the head reaches, oldest first.
-        raw: The same as they are written.
-        aborted: How many others there are: attempts that were never committed.
-    """
-
-    lines: tuple[AuditLine, ...]
-    raw: bytes = field(repr=False)
-    aborted: int
-
-
 def extend(
     state: StoreState,
     events: Iterable[AuditEvent],
@@ -121,13 +106,19 @@ def extend(
     return replace(state, audit=head), bytes(lines)
 
 
-def verify_chain(untrusted_log: bytes, head: AuditHead, *, where: str) -> AuditReport:
+def verify_chain(
+    untrusted_log: bytes, head: AuditHead, *, where: str
+) -> tuple[tuple[AuditLine, ...], bytes, int]:
     """Check the log from the head back to its first line.
 
     Args:
         untrusted_log: The whole log.
         head: What the state says of it.
         where: The log's path, for errors.
+
+    Returns:
+        The lines that the head reaches, oldest first; the same as they are written; and how many
+        others there are: attempts that were never committed.
 
     Raises:
         StoreFault: ``keystore.audit_broken``: a line that counts is missing or was changed.
@@ -150,7 +141,7 @@ def verify_chain(untrusted_log: bytes, head: AuditHead, *, where: str) -> AuditR
         digest, seq = prev if isinstance(prev, str) else None, seq - 1
     if seq:
         raise _broken(f"it begins with line {seq + 1}", where)
-    return AuditReport(tuple(reversed(found)), b"".join(reversed(raw)), aborted=total - len(found))
+    return tuple(reversed(found)), b"".join(reversed(raw)), total - len(found)
 
 
 def check_not_put_back(untrusted_end: bytes, state: StoreState, *, where: str) -> None:

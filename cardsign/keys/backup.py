@@ -93,7 +93,7 @@ def unpack(untrusted_bytes: bytes) -> Contents:
         case _:
             raise _malformed(f"it is not of the format {FORMAT}")
     state = load_state(state_text.encode(), where=_WHERE)
-    audit = verify_chain(audit_text.encode(), state.audit, where=_WHERE).raw
+    _, audit, _ = verify_chain(audit_text.encode(), state.audit, where=_WHERE)
     check_vouched(audit, state, where=_WHERE)
     envelopes = {name: str(text).encode() for name, text in private.items()}
     for key in state.keys:

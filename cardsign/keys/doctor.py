@@ -386,7 +386,7 @@ def _log(store: KeyStore, known: Examined) -> Iterator[Finding]:
     path, release = store.log_place, known.release
     try:
         log = store.read_audit()
-        report = verify_chain(log, known.state.audit, where=path)
+        _, _, aborted = verify_chain(log, known.state.audit, where=path)
         if release is not None and release.audit_head is not None:
             witness = f"release {release.seq}"
             check_witnessed(log, release.audit_head, witness=witness, where=path)
@@ -397,8 +397,8 @@ def _log(store: KeyStore, known: Examined) -> Iterator[Finding]:
         store.load()
     except (StoreFault, FileFault) as fault:
         yield Finding(fault.code, "alarm", fault.message, fault.path)
-    if report.aborted:
-        message = f"{report.aborted} line(s) of the log are of attempts that came to nothing"
+    if aborted:
+        message = f"{aborted} line(s) of the log are of attempts that came to nothing"
         yield Finding("doctor.audit_aborted", "note", message, path)
 
 

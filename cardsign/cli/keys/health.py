@@ -132,10 +132,10 @@ def verify(keystore: KeystoreOptions, as_json: bool) -> None:
 def _verified(keystore: KeystoreOptions) -> tuple[tuple[AuditLine, ...], dict[str, Any]]:
     store = keystore.open()
     log = store.read_audit()
-    report = verify_chain(log, store.state.audit, where=store.log_place)
+    lines, _, aborted = verify_chain(log, store.state.audit, where=store.log_place)
     release = StatementHistory.of(store).newest_release()
     if release is not None and release.audit_head is not None:
         witness = f"release {release.seq}"
         check_witnessed(log, release.audit_head, witness=witness, where=store.log_place)
     head = store.state.audit.digest
-    return report.lines, {"lines": len(report.lines), "aborted": report.aborted, "head": head}
+    return lines, {"lines": len(lines), "aborted": aborted, "head": head}
