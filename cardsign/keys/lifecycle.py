@@ -144,7 +144,9 @@ def until_activation(
     if key.rotates and "card" not in key.roles:  # no JWK Set has it, and statements come at once
         return _NOTHING
     if key.times.seen is None:
-        return Waiting("keystore.not_seen", "it is not published yet: run cardsign publish CARD", None)
+        return Waiting(
+            "keystore.not_seen", "it is not published yet: run cardsign publish CARD", None
+        )
     until = key.times.seen + settings.as_published(state).propagation
     return Waiting("keystore.too_early", "caches may not have it yet", until)
 
