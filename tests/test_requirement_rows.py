@@ -171,8 +171,13 @@ def test_G14_inspect_shows_capabilities_skills_and_security(tmp_path: Path) -> N
     path.write_text(json.dumps(PUBLIC))
     shown = json.loads(CliRunner().invoke(cli, ["inspect", str(path), "--json"]).stdout)
     assert shown["extended_card"]
-    assert shown["skills"] == ["tides"]
-    assert (shown["schemes"], shown["requirements"]) == (["harbour"], 1)
+    (skill,) = shown["skills"]
+    assert (skill["id"], skill["name"], bool(skill["description"])) == ("tides", "Tides", True)
+    (scheme,) = shown["schemes"]
+    assert (scheme["name"], scheme["type"]) == ("harbour", "http")
+    (requirement,) = shown["requirements"]
+    assert requirement == {"harbour": ["read"]}
+    assert "extendedAgentCard" in shown["capabilities"]
 
 
 # -------------------------------------------------------------------- asking a peer

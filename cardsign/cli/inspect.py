@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -14,7 +14,7 @@ from cardsign.card.document import Card
 from cardsign.card.extended import declares_extended_card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.members import check_members
-from cardsign.card.security import schemes_of
+from cardsign.card.security import Scheme, schemes_of
 from cardsign.card.strictjson import Json
 from cardsign.cli.arguments import json_option, read_input
 from cardsign.cli.commands import command
@@ -33,13 +33,24 @@ def inspect(card: str, as_json: bool) -> None:
         print_json(described)
         return
     click.echo("nothing here is verified; these are the card's own words")
+    if described.pop("signature_block"):
+        click.echo("  a `signature` block is there: it is no signature of A2A; sign the card again")
     for name, value in described.items():
         if not isinstance(value, list):
             click.echo(f"  {name:<15} {safe(str(value)) if value is not None else '-'}")
             continue
         click.echo(f"  {name:<15} {len(value)}")
         for element in value:
-            click.echo(f"    {_line(element)}")
+            click.echo(f"    {_together(element) if name == 'requirements' else _line(element)}")
+
+
+def _together(requirement: dict[str, list[Json]]) -> str:
+    """The schemes that a requirement takes together, with their scopes."""
+    named = [
+        f"{name} ({', '.join(map(str, scopes))})" if scopes else name
+        for name, scopes in requirement.items()
+    ]
+    return safe(" and ".join(named) or "none: anybody may call")
 
 
 def _line(element: Any) -> str:
@@ -51,7 +62,7 @@ def _line(element: Any) -> str:
 def describe(card: Card) -> dict[str, Any]:
     """The card's own words and its signatures' headers, as one JSON object."""
     document = card.document
-    skills = document.get("skills")
+    schemes = schemes_of(document)
     return {
         "name": document.get("name"),
         "version": document.get("version"),
@@ -61,9 +72,13 @@ def describe(card: Card) -> dict[str, Any]:
             for one in interfaces_of(document, any_spelling=True)
         ],
         "extended_card": declares_extended_card(document, any_spelling=True),
-        "schemes": sorted(schemes_of(document)),
-        "requirements": len(_list(document.get("securityRequirements", document.get("security")))),
-        "skills": [s.get("id") for s in _list(skills) if isinstance(s, dict)],
+        "capabilities": _capabilities(document),
+        "schemes": [_scheme(schemes[name]) for name in sorted(schemes)],
+        "requirements": [
+            {name: _scopes(one[name]) for name in sorted(one)} for one in _requirements(document)
+        ],
+        "skills": [_skill(one) for one in _list(document.get("skills")) if isinstance(one, dict)],
+        "signature_block": "signature" in document,
         "signatures": [_signature(index, one) for index, one in enumerate(card.signatures)],
         "profiles": list(_profiles(card)),
         "schema": [
@@ -71,6 +86,49 @@ def describe(card: Card) -> dict[str, Any]:
             for p in check_members(document, card.generation)
         ],
     }
+
+
+def _capabilities(document: Mapping[str, Json]) -> list[str]:
+    """The capabilities that the card says it has; extensions by their URI."""
+    said = document.get("capabilities")
+    if not isinstance(said, dict):
+        return []
+    found = sorted(name for name, value in said.items() if value is True)
+    extensions = [one.get("uri") for one in _list(said.get("extensions")) if isinstance(one, dict)]
+    return [*found, *(f"extension {uri}" for uri in extensions)]
+
+
+def _scheme(scheme: Scheme) -> dict[str, Any]:
+    """A scheme, with what its type says of how a credential is shown."""
+    shown = {"scheme": "scheme", "in": "in", "name": "parameter", "openIdConnectUrl": "url"}
+    members = {
+        shown[name]: value
+        for name, value in scheme.members.items()
+        if name in shown and isinstance(value, str)
+    }
+    return {"name": scheme.name, "type": scheme.type, **members}
+
+
+def _requirements(document: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+    """Each alternative: the schemes that it takes together, with their scopes."""
+    for member in ("securityRequirements", "security"):
+        for one in _list(document.get(member)):
+            taken = (
+                one.get("schemes", one if member == "security" else {})
+                if isinstance(one, dict)
+                else {}
+            )
+            if isinstance(taken, dict):
+                yield taken
+
+
+def _scopes(said: Json) -> list[Json]:
+    """Scopes, as A2A 1.0 or 0.3 writes them."""
+    return _list(said.get("list") if isinstance(said, dict) else said)
+
+
+def _skill(skill: Mapping[str, Json]) -> dict[str, Any]:
+    return {name: skill.get(name) for name in ("id", "name", "description", "tags")}
 
 
 def _signature(index: int, untrusted_entry: Json) -> dict[str, Any]:

@@ -202,9 +202,21 @@ def test_every_spelling_of_the_extended_flag_is_read(
 def test_a_client_sees_capabilities_skills_and_security(cardsign: Cardsign) -> None:
     """What a developer looks at before calling a peer."""
     described = cardsign("inspect", "-", "--json", stdin=json.dumps(PORTABLE).encode()).json
-    assert described["skills"] == ["tides"]
-    assert described["schemes"] == ["harbour"]
-    assert described["requirements"] == 1
+    assert [one["id"] for one in described["skills"]] == ["tides"]
+    assert [one["name"] for one in described["schemes"]] == ["harbour"]
+    assert [list(one) for one in described["requirements"]] == [["harbour"]]
+    assert not described["signature_block"]
+    text = cardsign("inspect", "-", stdin=json.dumps(PORTABLE).encode()).text
+    for shown in ("name=Tides", "type=http", "harbour (read)"):
+        assert shown in text
+
+
+def test_a_signature_block_is_named(cardsign: Cardsign) -> None:
+    """It is no signature, and what to do is said first."""
+    block = {"algorithm": "ES256", "keyId": "k", "value": "x"}
+    card = json.dumps({**PORTABLE, "signature": block}).encode()
+    assert cardsign("inspect", "-", "--json", stdin=card).json["signature_block"] is True
+    assert "sign the card again" in cardsign("inspect", "-", stdin=card).text.splitlines()[1]
 
 
 def test_keys_are_imported_listed_and_shown(cardsign: Cardsign, keystore: DirectoryStore) -> None:
