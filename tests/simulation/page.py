@@ -65,8 +65,8 @@ Counted from when the revocation is live, or from when a verifier is cut off.
 {beliefs}
 
 The bounds differ from world to world: a release lasts 2 to 7 days here, a keyset 20 to 40, W is 1
-to 24 hours, M is 0 s to 4 hours. In worlds with a thief one verifier is cut off; he must believe
-the thief in the last second before his bound, and must not in the next. Statements end by the
+to 24 hours, M is 0 s to 4 hours. In worlds with a thief one verifier is cut off; it must believe
+the thief in the last second before its bound, and must not in the next. Statements end by the
 verifier's clock, so seen by the issuer's they last up to `skew` longer.
 
 ## Rotations that are wrong
