@@ -155,7 +155,7 @@ def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
             {
                 "code": "trust.freshness_waived",
                 "severity": "note",
-                "message": "there is no evidence that the card is current",
+                "message": "revocation and rollback were not checked",
                 "path": "",
                 "hint": hint,
             }

@@ -852,7 +852,7 @@ def test_a_card_with_countless_open_places_has_a_verdict_of_bounded_size(
     assert codes(report).count("coverage.uncovered") == 101
     for one in report.signatures:
         assert len(one.reasons) == 102
-        assert one.reasons[-1].message == "4900 more places are not covered under prune-empty"
+        assert one.reasons[-1].message == "4900 more places are not signed"
 
 
 def test_modes_cannot_be_taken_from_a_skill(alice: PrivateKey) -> None:

@@ -289,7 +289,7 @@ def _say_custody(made: NewIssuer, full: FullOptions, keystore: StorePlace) -> No
             "same passphrase: anyone who steals one of these keys has them all"
         )
         say("  --release-passphrase-file keeps cron from signing cards; --root-keystore DIR keeps")
-        say("  the root key offline; docs/guides/issue-and-rotate.md")
+        say("  the root key offline")
     if full.no_recovery:
         say("there is no recovery key: a stolen root key cannot be replaced")
     else:

@@ -454,7 +454,7 @@ class Inquiry:
         """Without a policy, say first that this is what is missing."""
         if self.loaded or self.named.pins_keys or report.verdict != "indeterminate":
             return report
-        missing = Reason.of("trust.no_anchor", "there is no policy that says whose keys to accept")
+        missing = Reason.of("trust.no_anchor", "there is no policy, so no issuer is trusted")
         others = (one for one in report.reasons if one.code != missing.code)
         return replace(report, reasons=(missing, *others))
 

@@ -264,7 +264,7 @@ def read_card(untrusted_bytes: bytes) -> Reading:
     generation, refusals = _generation(document)
     problems.extend(problem_of(refusal) for refusal in refusals)
     if "signature" in document and not document.get("signatures"):
-        message = "the `signature` member is no A2A signature and is not looked at"
+        message = "the `signature` member is not an A2A signature and is ignored"
         code = "card.single_signature_block"
         problems.append(Problem(code, message, "/signature", hint=hint_for(code)))
     entries = document.get("signatures")

@@ -85,7 +85,7 @@ def beside_its_public_card(extended: Report, public: Report) -> Report:
     both_are_trusted = public.card is not None and extended.card is not None
     own = set(_endpoints(public.card or {}))
     if both_are_trusted and own.isdisjoint(_endpoints(extended.card or {})):
-        why = "it shares no endpoint with the public card beside it"
+        why = "the extended card shares no endpoint with the public card beside it"
         return _refused(extended, Reason.of("extended.other_agent", why))
     if public.verdict == "trusted":
         ends = [one for one in (extended.valid_until, public.valid_until) if one is not None]

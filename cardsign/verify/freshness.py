@@ -7,6 +7,7 @@ card is "no"; where nobody who may speak has spoken, it is "unknown".
 from __future__ import annotations
 
 import hashlib
+from datetime import UTC, datetime
 
 from cardsign.card.extended import ExtendedMarker, find_marker
 from cardsign.card.strictjson import Json
@@ -49,12 +50,14 @@ def may_sign_now(key: AcceptedKey, trust: IssuerTrust) -> Reason | None:
     """Why a key may not sign cards now (rule V4), or None if it may."""
     kid, seconds = key.public.kid, trust.now.timestamp()
     if not key.signs_cards:
-        return Reason.of("key.role", f"the key {kid!r} has not the role card")
+        return Reason.of("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
     early = key.nbf is not None and seconds < key.nbf - trust.skew.total_seconds()
-    if early and not trust.clock_is_behind:  # else nothing is trusted in any case
-        return Reason.of("key.not_yet_valid", f"the key {kid!r} counts from {key.nbf} on")
+    if (
+        key.nbf is not None and early and not trust.clock_is_behind
+    ):  # else nothing is trusted in any case
+        return Reason.of("key.not_yet_valid", f"the key {kid!r} is valid from {_day(key.nbf)} on")
     if key.exp is not None and seconds >= key.exp:
-        return Reason.of("key.expired", f"the key {kid!r} has not counted since {key.exp}")
+        return Reason.of("key.expired", f"the key {kid!r} expired at {_day(key.exp)}")
     return None
 
 
@@ -73,7 +76,7 @@ def currency(
         expect: What was asked for.
     """
     if marker is not None and trust.now.timestamp() >= marker.exp:
-        expired = f"the card says that it expired at {marker.exp}"
+        expired = f"the extended card expired at {_day(marker.exp)}"
         return "no", Reason.of("extended.expired", expired)
     release = trust.release
     if release is None:
@@ -87,6 +90,10 @@ def currency(
     return ("unknown", None) if trust.hindrances else ("yes", None)
 
 
+def _day(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
 def _public(
     served_as_is: bytes | None,
     release: ReleaseStatement,
@@ -96,16 +103,19 @@ def _public(
     digest = hashlib.sha256(served_as_is or b"").hexdigest()
     listed = [card for card in release.cards if card.payload_sha256 == digest]
     if not listed:
-        missing = f"release {release.seq} does not list a card with the payload {digest}"
+        missing = f"release {release.seq} does not list this card (payload {digest})"
         return Reason.of("card.digest_unlisted", missing)
     here = [card for card in listed if _is_at(card, trust, expect)]
     if not here:
-        elsewhere = f"release {release.seq} lists it for {', '.join(card.url for card in listed)}"
+        elsewhere = (
+            f"release {release.seq} lists this card for {', '.join(card.url for card in listed)}"
+        )
         return Reason.of("card.listed_elsewhere", elsewhere)
     if all(card.seq < release.floor.get(card.url, 0) for card in here):
         newest = max(here, key=lambda card: card.seq)
-        old = f"it was listed first by release {newest.seq}, and release {release.seq} wants "
-        return Reason.of("card.rollback", f"{old}{release.floor[newest.url]} at least")
+        floor = release.floor[newest.url]
+        old = f"the card is of release {newest.seq}, and the oldest still accepted is {floor}"
+        return Reason.of("card.rollback", old)
     return None
 
 
@@ -126,9 +136,9 @@ def _is_at(card: ListedCard, trust: IssuerTrust, expect: Expectation | None) -> 
 def _extended(marker: ExtendedMarker, release: ReleaseStatement) -> Reason | None:
     least = release.floor.get(FLOOR_EXTENDED, 0)
     if marker.seq < least:
-        old = f"it was made for release {marker.seq}, and release {release.seq} wants {least}"
-        return Reason.of("extended.rollback", f"{old} at least")
+        old = f"the card is of release {marker.seq}, and the oldest still accepted is {least}"
+        return Reason.of("extended.rollback", old)
     if marker.seq > release.seq:
-        ahead = f"it was made for release {marker.seq}, and {release.seq} is the newest"
+        ahead = f"the card is of release {marker.seq}, and the newest is {release.seq}"
         return Reason.of("extended.ahead", ahead)
     return None

@@ -87,7 +87,8 @@ def examine_signature(
         reason = Reason.from_error(refusal, path + refusal.path)
         return _worthless(index, entry.header, "refused", reason, Answers("no"))
     if payload is None:
-        bad = Reason.of("sig.bad", "the signature fits no payload of this card", path)
+        changed = "the card was changed after it was signed, or this signature is another card's"
+        bad = Reason.of("sig.bad", changed, path)
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
     # (4), (5) whether it may count, and its answers
     return _judge(index, entry.header, key, payload, payloads, expect, trust)
@@ -118,21 +119,37 @@ def _without_key(
     kid = entry.header.kid
     verdict: SignatureVerdict = "unknown-key"
     answers = Answers()
-    code, message = "key.unknown", f"no accepted key has the kid {kid!r}"
+    code, message = "key.unknown", f"no accepted key has the kid {kid!r}{_without_kids(trust)}"
     if trust is not None and kid in trust.revoked:
         verdict, answers = "revoked", Answers(current="no")
         code, message = "key.revoked", f"the key {kid!r} is revoked"
     elif trust is not None and kid in trust.unsupported:
-        code, message = "key.unsupported", f"the key {kid!r} is of a type that is not supported"
+        code, message = (
+            "key.unsupported",
+            f"the key {kid!r} has a type, curve or use that is not supported",
+        )
     elif trust is not None and trust.offered and trust.offered.find(kid) is not None:
         answers = Answers(authorised="no")
         code = "trust.key_changed"
-        message = f"the key {kid!r} is published, and nothing that you trust endorses it"
+        message = f"the key {kid!r} is new, and nothing that you trust endorses it"
     elif policy.pinned_elsewhere(kid, trust.issuer if trust else None):
         verdict = "not-enrolled"
-        code, message = "key.not_enrolled", f"the key {kid!r} is enrolled, but not for this subject"
+        code, message = (
+            "key.not_enrolled",
+            f"the key {kid!r} belongs to another issuer of your policy",
+        )
     reason = Reason.of(code, message, f"/signatures/{index}")
     return _worthless(index, entry.header, verdict, reason, answers)
+
+
+def _without_kids(trust: IssuerTrust | None) -> str:
+    """Said where a key set gives no kids: each key is then known by its thumbprint alone."""
+    unnamed = (
+        trust is not None
+        and trust.keys
+        and all(key.public.kid == key.public.thumbprint for key in trust.keys)
+    )
+    return "; your keys are named by their thumbprints only" if unnamed else ""
 
 
 def matching_payload(
@@ -271,7 +288,7 @@ def _why_not(
         jwt = f"typ JWT with {', '.join(claims)} in the payload: that is a token, not a card"
         return "refused", Reason.of("sig.typ_forbidden", jwt, path)
     if profile in OPT_IN_PROFILES:
-        never = f"the signature fits {profile}, which no verifier of ours accepts"
+        never = f"the signature is good, but made by the rule {profile}, which never counts"
         return "other-profile", Reason.of("sig.other_profile", never, path, _ASK_FOR_A_FULL_ONE)
     return "other-profile", _not_accepted(payload, payloads, issuer, path)
 
@@ -319,13 +336,15 @@ def _coverage_reasons(left_open: LeftOpen, profile: str) -> Iterator[Reason]:
     """What is left open: first what fails the card, then what the policy puts up with."""
     yield from (_reason(part, profile) for part in left_open.first)
     if left_open.listed.left_out:
-        more = f"{left_open.listed.left_out} more places are not covered under {profile}"
+        more = f"{left_open.listed.left_out} more places are not signed"
         yield Reason.of("coverage.uncovered", more)
 
 
 def _reason(part: Uncovered, profile: str) -> Reason:
     where = part.source.shown
     if part.security:
-        message = f"{where} says who may call, and {profile} does not cover it"
+        message = f"{where} says who may call, and it is not signed ({profile} leaves it out)"
         return Reason.of("coverage.requirement_unsigned", message, where)
-    return Reason.of("coverage.uncovered", f"{where} is not covered under {profile}", where)
+    return Reason.of(
+        "coverage.uncovered", f"{where} is not signed ({profile} leaves it out)", where
+    )

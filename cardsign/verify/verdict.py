@@ -329,9 +329,9 @@ def _reasons(
     if best is None:
         yield from _unsigned_reasons(card, trust)
     if expect is None:
-        yield Reason.of("trust.no_expectation", "nobody was named whose card this should be")
+        yield Reason.of("trust.no_expectation", "nothing says whose card this should be")
     elif trust is None:
-        yield Reason.of("trust.no_anchor", "the policy names no keys for this subject")
+        yield Reason.of("trust.no_anchor", "the policy has no trusted issuer for this subject")
     if best is not None:
         yield from _signed_reasons(payloads, signatures, best, trust)
     if trust is not None:
@@ -349,7 +349,7 @@ def _signed_reasons(
     for one in bad:
         yield from one.reasons
     if bad and best.profile is not None and not _is_whole(best, payloads):
-        reduced = "a signature that covers more no longer fits; the one left covers less"
+        reduced = "a signature that covers more is bad, and the good one covers less"
         yield Reason.of("sig.coverage_reduced", reduced, f"/signatures/{bad[0].index}")
     # Without a source of keys nothing else can be said.
     if trust is not None and not trust.has_source:
@@ -386,20 +386,24 @@ def _about_currency(best: SignatureReport, trust: IssuerTrust) -> Iterator[Reaso
         if not waived:
             yield from trust.hindrances
         if waived or not trust.hindrances:
-            code = "trust.freshness_waived" if waived else "trust.freshness_unknown"
-            yield Reason.of(code, "there is no evidence that the card is current")
+            if waived:
+                unseen = "revocation and rollback were not checked"
+                yield Reason.of("trust.freshness_waived", unseen)
+            else:
+                nothing = "nothing shows that the card is current"
+                yield Reason.of("trust.freshness_unknown", nothing)
         if waived:
             yield from trust.hindrances
     if best.profile not in FULL_PROFILES:
-        pruned = f"{best.profile} drops empty values, so it cannot prove an absence"
+        pruned = f"{best.profile} leaves out empty values, so removing one would not be seen"
         yield Reason.of("coverage.absence_unprovable", pruned)
 
 
 def _unsigned_reasons(card: Card, trust: IssuerTrust | None) -> Iterator[Reason]:
     if trust is not None and trust.signed_before:
-        before = "cards of this issuer were signed before, and this one is not"
+        before = "earlier cards of this issuer were signed, and this one is not"
         yield Reason.of("card.signature_vanished", before)
     yield Reason.of("sig.none", "the card has no `signatures`")
     if "signature" in card.document:
-        block = "the `signature` member is no A2A signature and was not looked at"
+        block = "the `signature` member is not an A2A signature and was ignored"
         yield Reason.of("card.single_signature_block", block, "/signature")

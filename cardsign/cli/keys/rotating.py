@@ -85,7 +85,7 @@ def rotate(
     for step in rotation.elsewhere:
         say(
             f"the next {step.alg} {step.role} key has to be made where the active one lies: "
-            "cardsign keys import --custody"
+            "cardsign keys import --custody URI"
         )
     if rotation.needs_passphrase:
         say("the next key needs a passphrase: cardsign keys rotate on a terminal")
@@ -109,7 +109,7 @@ def _say_rotation(rotation: Rotation, now: datetime) -> None:
     else:
         say("nothing is to be done now")
     if rotation.cards_to_sign:
-        listing = "" if renewal is None else "list them (cardsign release renew --card) "
+        listing = "" if renewal is None else "list them (cardsign release renew --card FILE) "
         say(f"  next: sign these cards again, {listing}and publish them")
         for card in rotation.cards_to_sign:
             say(f"    {safe(card.url or card.name)}")
