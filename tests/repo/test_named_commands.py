@@ -63,7 +63,8 @@ def commands_in(text: str) -> Iterator[list[str]]:
 def fault(words: list[str]) -> str | None:
     """Why the command line does not take these words, or None if it does."""
     command: click.Command = command_line
-    context = click.Context(command, info_name="cardsign")
+    # With its settings: click keeps the help option of the first context that asks.
+    context = click.Context(command, info_name="cardsign", **command.context_settings)
     rest = list(words)
     while isinstance(command, click.Group) and rest:
         inner = command.get_command(context, rest[0])
