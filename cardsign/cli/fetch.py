@@ -1,4 +1,4 @@
-"""``cardsign fetch``: the verified payload of a live peer's card, or of his extended one."""
+"""``cardsign fetch``: the verified payload of a live peer's card, or of its extended one."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _extended(visit: Visit, audience: str | None) -> tuple[str, Report]:
     from cardsign.net.extended import discover_extended
 
     inquiry = visit.inquiry
-    met = discover_extended(
+    found = discover_extended(
         visit.public,
         visit.credentials,
         policy=inquiry.policy,
@@ -95,4 +95,4 @@ def _extended(visit: Visit, audience: str | None) -> tuple[str, Report]:
         expect=visit.subject,
         again=visit.again,
     )
-    return met.url, met.report
+    return found.url, found.report

@@ -1,4 +1,4 @@
-"""What commands share that meet one peer and then ask him for something."""
+"""What commands share that look up a peer's card and then ask the peer for something."""
 
 from __future__ import annotations
 
@@ -382,14 +382,16 @@ class Inquiry:
             fetcher = make_fetcher(self.now, self.named.insecure_loopback_http)
             discoverer = Discoverer(policy, self.memory, fetcher=fetcher, now=self.now)
             self._discoverers[policy.digest] = discoverer
-        met = discoverer.look_up(
+        found = discoverer.look_up(
             url,
             expect=self.subject(None),
             supplied=supplied,
             historic=self.named.at is not None,
             fresh=fresh,
         )
-        return replace(met, report=self._explained(met.report)) if met.untrusted_card else met
+        return (
+            replace(found, report=self._explained(found.report)) if found.untrusted_card else found
+        )
 
     def examine_beside(
         self,
@@ -563,14 +565,14 @@ visit_options: Final = option_group(
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A peer who was met, and what the user brought along.
+    """A peer whose card was looked up, and what the user has for it.
 
     Attributes:
         inquiry: On what verdicts rest.
-        public: What came of meeting him.
-        settings: How he is reached.
+        public: The public card and the verdict on it.
+        settings: How hosts are reached.
         credentials: The user's credentials.
-        again: Meets him once more, past every cache on the way.
+        again: Looks up the card once more, past every cache on the way.
     """
 
     inquiry: Inquiry
@@ -581,7 +583,7 @@ class Visit:
 
     @classmethod
     def to(cls, url: str, named: Named) -> Visit:
-        """Meet the peer at a URL.
+        """Look up the card at a URL.
 
         Raises:
             LocalFault: The command line contradicts itself; a file cannot be had or understood.

@@ -1,8 +1,8 @@
 """For users of a2a-sdk (extra ``a2a``): a resolver, and functions for its signature hooks.
 
 :class:`TrustedCardResolver` stands in for ``A2ACardResolver`` and gives trusted cards alone.
-:func:`signature_verifier` and :func:`card_signer` are for who has to keep the SDK's own: a hook
-sees what the SDK has made of a card and never the bytes that came, so prefer the resolver.
+:func:`signature_verifier` and :func:`card_signer` are for programs that keep the SDK's own
+resolver. A hook sees what the SDK has made of a card and not the bytes that came, so prefer ours.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         base_url: Likewise.
         agent_card_path: Likewise; asked as it is, so that no legacy path is tried.
         discoverer: What verifies; one for all peers of a process.
-        expect: Whose card it must be; None: whoever the policy enrols for the URL.
+        expect: Whose card it must be; None: the issuer that the policy has for the URL.
         or_warn: Give what :meth:`cardsign.Discoverer.discover_or_warn` gives.
     """
 
@@ -110,7 +110,7 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
                 signatures any more.
 
         Raises:
-            CardNotTrusted: The verdict is anything but ``trusted``, or nobody answered.
+            CardNotTrusted: The verdict is anything but ``trusted``, or the peer gave no answer.
             AgentCardResolutionError: The card is trusted, and the SDK cannot read it.
             LocalFault: The memory is lost, corrupt or cannot be written: no verdict.
             ValueError: `http_kwargs` or `signature_verifier` is given.

@@ -169,7 +169,7 @@ async def trusted_client(
     Args:
         url: Of the card, or of its host.
         policy: The verifier's trusted issuers.
-        issuer: The policy's own name of the issuer; whoever the policy has for `url` if None.
+        issuer: The policy's own name of the issuer; the one that it has for `url` if None.
         states: What is remembered of issuers; a policy with first contact needs lasting ones.
         credentials: The user's. One without an audience that belongs to the endpoint's origin is
             sent there, as the verified card wants it.
@@ -486,7 +486,7 @@ class _AtEndpoint(AsyncGuardedTransport):
 
 
 class _Bound(httpx.Auth):
-    """Puts a credential on requests to its own origin, whoever makes them, and on no other."""
+    """Adds a credential to requests to its own origin, and to no others."""
 
     def __init__(self, header: Header) -> None:
         self._header = header

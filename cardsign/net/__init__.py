@@ -1,4 +1,4 @@
-"""Asking strangers: the only room of the library that opens a connection to one."""
+"""Fetching from hosts that nobody vouches for; no other room opens a connection to one."""
 
 from typing import TYPE_CHECKING
 

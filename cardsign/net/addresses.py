@@ -3,7 +3,7 @@
 A URL that a stranger chose must not reach what only this machine can reach: its own services,
 its network, a cloud's metadata. What decides is the address that the connection is then made
 to, never the text of the URL. NOT seen: a translation prefix (RFC 6052) that the network's
-operator chose from his own addresses, and what stands behind a public address.
+operator chose from its own addresses, and what stands behind a public address.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from cardsign.verify.report import Report
 _LOG: Final = logging.getLogger(__name__)
 
 # Nobody vouches for the card. Not softened once a signed card of the issuer was seen, since
-# whoever stands between could take a signature away, or sign with a key of their own.
+# anybody in between could take a signature away, or sign with a key of their own.
 _UNVOUCHED: Final = frozenset({"sig.none", "key.unknown", "trust.no_keys"})
 # A good signature, and nothing that says whether the card is current.
 _NO_EVIDENCE: Final = frozenset({"trust.freshness_unknown", "refresh.no_answer"})

@@ -1,7 +1,7 @@
-"""Answers of before, in memory only: bounded, and each for exactly the URL that was asked.
+"""A bounded cache of answers, in memory only, each for exactly the URL that was asked.
 
-What is kept is as untrusted as it was on arrival. How long it is good for is decided once, when
-it comes.
+A cached answer is as untrusted as it was on arrival. How long it may be used is decided once,
+when it arrives (RFC 9111).
 """
 
 from __future__ import annotations
@@ -15,13 +15,10 @@ from email.utils import parsedate_to_datetime
 from threading import Lock
 from typing import Final, TypeAlias
 
-# For how long an answer may be used without asking again: RFC 9111, as far as we are concerned.
-
-
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 """Names in lower case, values without the space around them, in the order received."""
 
-# Of the answer that is stored, and not of the one message that brought it, as Age and Date are.
+# Headers of the stored answer; Age and Date are only of the message that carried it.
 _STORED: Final = frozenset({"cache-control", "expires", "vary"})
 MAX_SAID: Final = 4096  # characters of all that says how to keep an answer; servers send some 100
 
@@ -149,7 +146,7 @@ MAX_ENTRIES: Final = 4096  # a thousand peers with card, release, keyset and JWK
 MAX_BYTES: Final = 64 * 1024 * 1024  # of bodies: a thousand peers with 64 KiB each
 ENTRY_COST: Final = 1024  # bytes counted for a URL and its validators, beside the body
 
-# RFC 9110 8.8.3, bounded: what we store of a peer's choice we also send back to him.
+# RFC 9110 8.8.3, bounded: what we store of a peer's choice we also send back to it.
 _ETAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,256}"')
 
 

@@ -118,7 +118,7 @@ def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
 
 
 def demands_credentials(payload: Mapping[str, Json]) -> bool:
-    """Whether a card lets nobody in without any credential."""
+    """Whether every requirement of a card wants a credential."""
     alternatives = list(requirements_of(payload))
     return bool(alternatives) and all(alternatives)
 
@@ -321,7 +321,7 @@ logging.getLogger("httpcore.http11").addFilter(_may_be_logged)
 
 
 def quotable(untrusted_words: str) -> str:
-    """A stranger's words as one harmless line of at most :data:`MAX_WORDS` characters."""
+    """Untrusted words as one harmless line of at most :data:`MAX_WORDS` characters."""
     start = untrusted_words[:MAX_WORDS]
     return "".join(char if char.isprintable() else "?" for char in start)
 
@@ -388,7 +388,7 @@ class CredentialStore:
     """A user's credentials for peers.
 
     Attributes:
-        credentials: What he has; may be empty.
+        credentials: The user's; may be empty.
         environment: Where their sources are looked up.
     """
 
@@ -398,7 +398,7 @@ class CredentialStore:
     def for_extended(
         self, issuer: str, endpoints: tuple[Endpoint, ...], audience: str | None
     ) -> Destination:
-        """Where to ask for the extended card of an audience; None: the one his entry names.
+        """Where to ask for the extended card of an audience; None: the one the entry names.
 
         Of several endpoints the card's first decides, of several entries the one that names the
         audience.
@@ -427,20 +427,20 @@ class CredentialStore:
         return Destination(first, (named or here)[0])
 
     def for_call(self, issuer: str, endpoints: tuple[Endpoint, ...]) -> Destination:
-        """Where to call, with his credential if he has one, else without.
+        """Where to call, with the user's credential if there is one, else without.
 
-        Of his entries only those without audience: what opens an extended card is not shown to
+        Only entries without an audience count: what opens an extended card is not shown to
         the agent itself, which may be somebody else's.
 
         Raises:
-            CredentialFault: ``credential.elsewhere``: he has one, and none of the endpoints stands
+            CredentialFault: ``credential.elsewhere``: there is one, and no endpoint stands
                 where it belongs; the peer is not called without it either.
         """
         own = [one for one in self._of(issuer) if one.audience is None]
         return _destinations(own, endpoints, issuer)[0] if own else Destination(endpoints[0], None)
 
     def is_for_extended_alone(self, issuer: str) -> bool:
-        """Whether all that he has for an issuer is for extended cards."""
+        """Whether every credential for an issuer is for extended cards."""
         own = self._of(issuer)
         return bool(own) and all(one.audience is not None for one in own)
 

@@ -1,8 +1,8 @@
-"""Discovery a peer: his card, what the anchor's one source says today, and the verdict on both.
+"""Discovering a peer: its card, what the anchor's source says today, and the verdict on both.
 
-(1) what is remembered says where his card was seen                 :meth:`Discoverer.look_up`
+(1) the issuer state says where the card was seen                   :meth:`Discoverer.look_up`
 (2) the card is asked for, then whatever its anchor needs           ``_look``
-(3) the verdict; where copies of two ages met, all once more, fresh
+(3) the verdict; where copies of two ages may explain it, all is asked once more, fresh
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ def gather(
     `keyset`  release, recovery and every step from the one held, at the issuer's home
     `jwks`    its URL
     `tofu`    the same as `keyset`, at the card's own origin; at first contact with an issuer
-              who has no statement at all, and from then on, his bare keys
+              without any statement, and from then on, its bare keys
     `keys`    nothing
     ========  ================================================================================
 
     Args:
         issuer: Whose card it is.
         limits: The policy's.
-        known: What is remembered of him; None where nothing can be.
+        known: What is remembered of the issuer; None where nothing can be.
         ask: Asks one URL.
         contact: The origin that the card was asked from, over TLS or on this very machine.
         now: Aware.
@@ -103,7 +103,7 @@ def gather(
         home, pin = home_of(issuer.places, contact), known.first_contact
         return refresh_issuer(limits, known, pin, ask, home=home, now=now, fresh=fresh)
     if contact not in {str(place.origin) for place in issuer.places or ()}:
-        return NOTHING  # a mirror introduces nobody (threat 20)
+        return NOTHING  # a copy elsewhere is no first contact (threat 20)
     if known.jwks is None:
         met = refresh_issuer(limits, known, None, ask, home=contact, now=now, fresh=fresh)
         if met.reasons or met.supplied != SuppliedStatements(contact=contact):
@@ -114,8 +114,8 @@ def gather(
 def home_of(places: Iterable[Place] | None, contact: str) -> str:
     """The origin at which an issuer's statements lie.
 
-    The card's own if the policy gives it to him whole; else the first one that it does. Somebody
-    whom it gives but paths of shared origins is asked at the card's, or the first of them.
+    It is the card's own if the policy gives the issuer that whole origin, else the first whole
+    one. An issuer with paths of shared origins only is asked at the card's, or the first of them.
     """
     places = tuple(places or ())
     whole = [str(place.origin) for place in places if place.is_whole_origin]
@@ -142,14 +142,14 @@ def _ask_jwks(
     return Refreshed(NO_STATEMENTS, (reason,), again_after)
 
 
-# Who was asked when, and what he brought: each issuer is asked by one thread at a time.
+# Refreshes: each issuer is asked by one thread at a time, and not again too soon.
 
 
 #: Seconds for all requests of one refresh. A host without any key can show unsigned statements
-#: one after the other, each as slowly as one request may be: hundreds, in most of an hour. Who
-#: has more to show than goes into this is followed further by the next refresh.
+#: one after the other, each as slowly as one request may be: hundreds, in most of an hour. What
+#: does not fit into this time is left to the next refresh.
 REFRESH_SECONDS: Final = 30.0
-#: Seconds after which somebody who gave no answer is asked again; a failure takes up to ten.
+#: Seconds after which an issuer that gave no answer is asked again; a failure takes up to ten.
 RETRY_INTERVAL: Final = 30
 #: Seconds. A verdict's time is fixed before its card is asked for, which takes two requests of ten
 #: seconds at most: if the last round is later by no more, its fetcher overtook this one, and no
@@ -159,14 +159,14 @@ _OVERTAKEN: Final = timedelta(seconds=OVERTAKEN_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
-class _Last:
+class _LastRefresh:
     """The last refresh of one issuer.
 
     Attributes:
         refreshed: What came of it.
         asked_at: When.
         held: What was remembered then.
-        whole: What the last refresh without a failure brought.
+        whole: The statements of the last refresh without a failure.
     """
 
     refreshed: Refreshed
@@ -208,7 +208,7 @@ class Refresher:
     def __init__(self, ask_for: Callable[[TrustedIssuer], Fetcher], clock: Clock) -> None:
         self._ask_for = ask_for
         self._clock = clock
-        self._last: dict[tuple[str, str], _Last] = {}
+        self._last: dict[tuple[str, str], _LastRefresh] = {}
         self._flights: SingleFlight[tuple[str, str, tuple[int, int], bool], Refreshed]
         self._flights = SingleFlight()
 
@@ -222,9 +222,9 @@ class Refresher:
         now: datetime,
         fresh: bool = False,
     ) -> Refreshed:
-        """What :func:`gather` brings, or brought a short while ago.
+        """What :func:`gather` returns, or returned a short while ago.
 
-        Whoever comes while another thread asks uses what that one brings.
+        Threads that come while another one asks share its result.
         """
         issuer = (entry.name, contact)
 
@@ -249,12 +249,12 @@ class Refresher:
     def _keep(
         self, issuer: tuple[str, str], found: Refreshed, known: IssuerState | None, now: datetime
     ) -> Refreshed:
-        """Note what was brought; a failure takes nothing away."""
+        """Keep the result of a refresh; a failure does not replace what was had before."""
         before, whole = self._last.get(issuer), found.supplied
         if found.has_failed:
             whole = before.whole if before else NO_STATEMENTS
             found = replace(found, supplied=found.supplied.beside(whole))
-        self._last[issuer] = _Last(found, now, _held(known), whole)
+        self._last[issuer] = _LastRefresh(found, now, _held(known), whole)
         return found
 
 
@@ -263,7 +263,7 @@ def _held(known: IssuerState | None) -> tuple[int, int]:
     return (keyset.epoch, keyset.version) if keyset else (0, 0)
 
 
-# What came of meeting a peer, and what is to be said of how his card was had. Data only.
+# The result of looking up a card, and what is said of how it was had. Data only.
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ def without_card(
 
 
 def _crashed(question: _Question, crash: Exception) -> Discovery:
-    """No verdict, for looking at this peer ended in a way that nobody foresaw."""
+    """No verdict: looking at this peer ended with an unforeseen error."""
     _LOG.error("looking at %s ended with %s", question.url, type(crash).__name__, exc_info=crash)
     what = f"looking at {question.url} ended with {type(crash).__name__}"
     reason = Reason.of("peer.not_examined", what)
@@ -372,7 +372,7 @@ class Discoverer:
     A card and the statements about it are asked for at most as often as HTTP and
     :data:`cardsign.trust.refresh.REFRESH_INTERVAL` allow. An unchanged card costs one conditional
     request once it is stale, and no signature check. Where a peer gives no answer, the verdict
-    rests on what he gave before and what is remembered, until that ends.
+    rests on its last answer and the issuer state, until these end.
 
     Nothing is asked but the URLs that are handed in, and for statements the origins and URLs that
     the policy names: no card and no statement can send a request anywhere.
@@ -410,7 +410,7 @@ class Discoverer:
         Args:
             target: The card's URL, or a host's, whose canonical path is asked and, where there
                 never was a card there, the legacy one (A2A 1.0 8.2).
-            expect: Whose card it should be; None: whoever the policy enrols for the URL that
+            expect: Whose card it should be; None: the issuer that the policy has for the URL that
                 answers. Where that URL is a place of an issuer or origin that is named here, the
                 card has to be listed for it all the same; anywhere else it is a copy, and any
                 card of the one who was named will do.
@@ -439,8 +439,8 @@ class Discoverer:
     ) -> VerifiedCard:
         """Do what :meth:`discover` does, in a thread of its own.
 
-        However many peers are silent, nobody waits for them but those who asked. Whoever is
-        cancelled leaves at once; the work goes on to its own end, which the deadlines set.
+        A silent peer delays only those who asked for it. A task that is cancelled returns at
+        once; the work goes on until its deadline.
         """
         return await in_thread(partial(self.discover, target, expect=expect), abandon=True)
 
@@ -545,8 +545,8 @@ class Discoverer:
         if (found := self._owner(expect)) is not owner:
             owner, (known, notes) = found, self._recall(found)
         expect = self._narrowed(expect, owner, answer.url)
-        brought = self._gather(owner, known, answer.url, question, fresh=fresh)
-        supplied = brought.supplied.beside(question.supplied)
+        refreshed = self._gather(owner, known, answer.url, question, fresh=fresh)
+        supplied = refreshed.supplied.beside(question.supplied)
         report = examine_card(
             answer.untrusted_body,
             expect=expect,
@@ -559,7 +559,7 @@ class Discoverer:
         )
         if report.verdict == "trusted" and owner is not None and expect == CardUrl(answer.url):
             self._remember(owner, known, answer.url)
-        notes = (*notes, *about(answer, question.url), *brought.reasons)
+        notes = (*notes, *about(answer, question.url), *refreshed.reasons)
         reasons = tuple(dict.fromkeys((*report.reasons, *notes)))
         return Discovery(
             answer.url, replace(report, reasons=reasons), answer.untrusted_body, supplied
@@ -569,7 +569,7 @@ class Discoverer:
         try:
             return self._policy.find(expect)
         except CardRefused:
-            if isinstance(expect, CardUrl):  # a URL that nobody asks; the fetcher says why
+            if isinstance(expect, CardUrl):  # a URL that may not be asked; the fetcher says why
                 return None
             raise
 
@@ -578,9 +578,9 @@ class Discoverer:
     ) -> PublicSubject:
         """The subject, as narrow as the URL that answered where that is the issuer's own place.
 
-        Whoever names an issuer or an origin as well wants more than the URL says and never less:
+        A caller that names an issuer or an origin as well wants more than the URL says, not less:
         one agent's card is not to pass for another's of the same issuer (threat 3). Anywhere
-        else it is a copy, which is the card of whoever was named.
+        else it is a copy, which is the card of the issuer that was named.
         """
         here = CardUrl(url)
         if not isinstance(expect, Issuer | AtOrigin) or self._owner(here) is not owner:

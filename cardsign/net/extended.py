@@ -1,6 +1,6 @@
-"""The extended card of a peer: asked for on the word of his trusted public card, and verified.
+"""The extended card of a peer: asked for as its trusted public card says, and verified.
 
-(1) the public card was met and is trusted             :class:`cardsign.net.discovery.Discoverer`
+(1) the public card was looked up and is trusted       :class:`cardsign.net.discovery.Discoverer`
 (2) its payload says where and how; the user's entries say whether   :mod:`cardsign.net.credentials`
 (3) the one request that shows the credential          :func:`ask_for_extended_card`
 (4) the verdict: of this audience, current, of this issuer, beside this public card

@@ -47,7 +47,7 @@ _Value = TypeVar("_Value")
 
 
 class Cooldown(Generic[_Key]):
-    """When each of many things was last done out of turn, for any number of threads."""
+    """When each of many things was last done out of turn; for any number of threads."""
 
     def __init__(self, seconds: float, now: Callable[[], datetime]) -> None:
         self._wait = timedelta(seconds=seconds)
@@ -87,11 +87,11 @@ class SingleFlight(Generic[_Key, _Value]):
         kept: Callable[[], _Value | None],
         lost: _Value,
     ) -> _Value:
-        """Wait for who is at it already, or use what is kept, or do it.
+        """Wait for a thread that is doing it, or use what is kept, or do it.
 
         Args:
             keys: Of the flights that will do, best first; a flight of one's own has the last.
-            work: Keeps what it finds before it returns, so that nobody misses both.
+            work: Keeps what it finds before it returns, so that no thread misses both.
             kept: What is kept, if it will do.
             lost: What those who wait get if `work` raises.
         """
@@ -146,7 +146,7 @@ class DocumentFetcher:
         return self._given.clock
 
     def is_cooling(self, url: str) -> bool:
-        """Whether asking out of turn for this URL would ask nobody; so it is for no URL."""
+        """Whether this URL was asked out of turn a short while ago; True for no URL at all."""
         try:
             return self._cooldown.is_cooling(self._given.target(url))
         except FetchFailed:

@@ -42,7 +42,7 @@ class ServerConfig:
 
     Attributes:
         directory: The publication directory.
-        tokens: Who gets the extended card; None if nobody does.
+        tokens: What opens the extended card; None if nothing does.
     """
 
     directory: Path
@@ -96,7 +96,7 @@ def _warnings(snapshot: Snapshot, tokens: TokenTable | None) -> Iterator[str]:
     if not snapshot.extended:
         yield "the public card declares an extended card, but none was published"
     if tokens is None or not tokens.entries:
-        yield "there is no token, so nobody can have the extended card"
+        yield "there is no token, so the extended card cannot be asked for"
     elif problem := tokens.without_card(snapshot.extended):
         yield problem
     if not snapshot.bearer_schemes:

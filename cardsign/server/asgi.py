@@ -1,7 +1,7 @@
 """The application under ASGI: a request is handed on once its body is there.
 
-A body that arrives slowly holds no thread here, and its time is limited: however many are silent,
-everybody else is answered.
+A body that arrives slowly holds no thread here, and its time is limited, so that silent clients
+delay no others.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def _load(
 def _watch(live: LiveGeneration, address: tuple[str, int], parent: int, as_json: bool) -> None:
     """Say when requests are accepted; then end this worker if its parent was killed.
 
-    A worker left alone would go on answering at the port, with nobody to stop it.
+    A worker left alone would go on answering at the port, and nothing would stop it.
     """
     deadline = time.monotonic() + _START_SECONDS
     while not _accepts(address) and time.monotonic() < deadline:
@@ -110,7 +110,7 @@ def _accepts(address: tuple[str, int]) -> bool:
 
 @contextlib.contextmanager
 def _reserved(host: str, port: int) -> Iterator[tuple[str, int]]:
-    """Hold an address that nobody else listens on, for granian to listen on.
+    """Hold an address that no other process listens on, for granian to listen on.
 
     granian binds with SO_REUSEPORT, by which a second server would start without a word and
     get a share of the requests. This socket is bound without it, so that it fails beside

@@ -51,7 +51,7 @@ class Lifetime:
 
     Attributes:
         max_age: Seconds, at most.
-        changes_at: Unix seconds: when it is to change; None if nobody knows.
+        changes_at: Unix seconds: when it is to change; None if that is unknown.
     """
 
     max_age: int
