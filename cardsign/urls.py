@@ -139,7 +139,11 @@ def _host(host: str, text: str) -> str:
 def _refused(text: str) -> CardRefused:
     shown = re.sub(r"//[^/]*@", "//...@", text)  # userinfo may hold a password
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
-    return CardRefused("card.interface_url", f"{shown!r} does not fit the strict URL grammar")
+    return CardRefused(
+        "card.interface_url",
+        f"{shown!r} is not written as https://host, https://host:port or https://host/path in "
+        "lower case",
+    )
 
 
 # Where an issuer's cards and interfaces may stand: an origin, or a path below one.

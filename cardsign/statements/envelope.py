@@ -219,9 +219,18 @@ def check_times(iat: int, exp: int, *, now: datetime, skew: timedelta) -> None:
     if seconds >= exp:
         raise StatementRefused(
             "statement.expired",
-            f"expired at {_utc(exp)}, {seconds - exp:.0f} s ago",
+            f"it expired {_span(seconds - exp)} ago ({_utc(exp)})",
             path="/exp",
         )
+
+
+def _span(seconds: float) -> str:
+    """A time in its largest unit, for people."""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            count = int(seconds // length)
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return f"{seconds:.0f} s"
 
 
 def check_past(iat: int, now: datetime, skew: timedelta) -> None:
@@ -234,7 +243,7 @@ def check_past(iat: int, now: datetime, skew: timedelta) -> None:
     if ahead > skew.total_seconds():
         raise StatementRefused(
             "statement.not_yet",
-            f"issued at {_utc(iat)}, which is {ahead:.0f} s from now",
+            f"it is issued for {_utc(iat)}, {_span(ahead)} from now",
             path="/iat",
         )
 

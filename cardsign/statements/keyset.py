@@ -51,7 +51,7 @@ class RootKey:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """So many holders of these keys have to sign; each counts once, whatever he holds.
+    """So many holders of these keys have to sign; each counts once, whatever they hold.
 
     Attributes:
         threshold: 1 to the number of holders.

@@ -224,9 +224,15 @@ def _check_signer(
             "signed by no key that now has the role release in the keyset",
             path="/signatures",
         )
-    if counted.good <= release.revoked:  # a thief may add his signature to what revokes him
+    if counted.good <= release.revoked:  # a thief of the key may sign its revocation
         raise StatementRefused("statement.revoked", "it revokes its own signer", path="/revoked")
     return counted
+
+
+def _number(release: ReleaseStatement) -> str:
+    """Of a release, with the keyset whose epoch and version come first in its order."""
+    epoch, version, seq = release.order
+    return f"{seq} under keyset {epoch}.{version}"
 
 
 def _check_order(release: ReleaseStatement, previous: ReleaseStatement) -> None:
@@ -234,7 +240,9 @@ def _check_order(release: ReleaseStatement, previous: ReleaseStatement) -> None:
         raise StatementRefused("statement.issuer", f"expected {previous.issuer!r}", path="/issuer")
     if release.order < previous.order:
         raise StatementRefused(
-            "statement.rollback", f"{release.order}, where {previous.order} is held", path="/seq"
+            "statement.rollback",
+            f"release {_number(release)} is older than {_number(previous)}, which was already seen",
+            path="/seq",
         )
     if release.order == previous.order and release.digest != previous.digest:
         raise StatementRefused(

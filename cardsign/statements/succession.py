@@ -135,13 +135,14 @@ def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
     if offered == held and following.digest != current.digest:
         raise StatementRefused(
             "statement.fork",
-            f"version {held[1]} of epoch {held[0]} is {current.digest} here and "
-            f"{following.digest} there",
+            f"there are two keysets {held[0]}.{held[1]}: {current.digest}, which was already seen, "
+            f"and {following.digest}",
         )
     if offered <= held:
         raise StatementRefused(
             "statement.rollback",
-            f"version {offered[1]} of epoch {offered[0]}, where {held[1]} of {held[0]} is held",
+            f"keyset {offered[0]}.{offered[1]} is older than keyset {held[0]}.{held[1]}, which was "
+            "already seen",
             path="/version",
         )
 

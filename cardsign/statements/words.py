@@ -2,7 +2,7 @@
 
 The words are those of BIP-39's English list, which was made to be heard and typed: 2,048 words, no
 two with the same first four letters. Eight of them say the first 88 bits of the digest, 11 bits
-each. Whoever wants another keyset with the same words has to try 2^88 of them.
+each. To make another keyset with the same words an attacker has to try 2^88 of them.
 """
 
 from __future__ import annotations

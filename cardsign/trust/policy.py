@@ -149,7 +149,7 @@ def parse_network(text: str) -> Network:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of the keys that the policy pins, whoever that is, at any origin."""
+    """The holder of the keys that the policy pins, at any origin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +161,14 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True)
 class AtOrigin:
-    """Whoever the policy enrols for this whole origin, such as ``https://agent.example``."""
+    """The trusted issuer of this whole origin, such as ``https://agent.example``."""
 
     origin: str
 
 
 @dataclass(frozen=True, slots=True)
 class CardUrl:
-    """Whoever the policy enrols for the place of the URL that the card was asked from."""
+    """The trusted issuer of the place of the URL that the card was asked from."""
 
     url: str
 
@@ -264,7 +264,7 @@ class TrustedIssuer:
             them if it is empty.
         cards: The URLs of the cards that are looked at day by day, inside `places`. They decide
             no verdict.
-        peer: ``optional``: whoever looks at these cards is told of them, and fails by none.
+        peer: ``optional``: `peers verify` tells of these cards and fails by none of them.
         policy: The identity of the policy in which this stands; state is bound to it.
         floor: What the lock beside that policy says of the issuer; None where it says nothing.
 

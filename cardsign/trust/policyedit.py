@@ -130,9 +130,9 @@ def edit_policy(
     return after
 
 
-def plus(policy: Policy, enrolled: Policy) -> Policy:
+def plus(policy: Policy, added: Policy) -> Policy:
     """A policy with the trusted issuers of another at its end."""
-    return replace(policy, issuers=(*policy.issuers, *enrolled.issuers))
+    return replace(policy, issuers=(*policy.issuers, *added.issuers))
 
 
 def minus(policy: Policy, name: str) -> Policy:

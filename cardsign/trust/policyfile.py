@@ -471,7 +471,7 @@ def _policy(file: TrustFile) -> Policy:
 
 
 def _check_cards(policy: Policy, issuer: TrustedIssuer, at: Location) -> None:
-    """Each card is this issuer's, so that looking at it says something about him."""
+    """Each card is this issuer's, so that looking at it says something about it."""
     for index, url in enumerate(issuer.cards):
         if url in issuer.cards[:index]:
             _misplace((*at, index), f"{url!r} stands here twice")
@@ -585,7 +585,7 @@ def _roots(table: RootSet, at: Location) -> RootPin:
         _misplace(
             (*at, "threshold"),
             f"{table.threshold} of {holders} holders can never sign",
-            "A holder counts once, however many keys he has.",
+            "A holder counts once, however many keys they have.",
         )
     return RootPin(table.threshold, frozenset((key.thumbprint, key.holder) for key in table.keys))
 

@@ -127,7 +127,7 @@ class _Refresh:
             self.reasons.append(Reason.of("statement.too_many", most))
             return None
         answer = self.ask(KEYSET_PATH.format(epoch=epoch, version=version))
-        if answer.outcome == "absent" and is_pinned:  # whoever has pinned it has seen it
+        if answer.outcome == "absent" and is_pinned:  # it was seen when it was pinned
             self.vanished(f"keyset {epoch}.{version}")
         if answer.outcome != "found":
             return None

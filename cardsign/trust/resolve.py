@@ -581,7 +581,7 @@ class _Resolution:
         )
 
 
-# How an issuer stands by what is remembered of him alone, and what will need a person soon.
+# How an issuer stands by what is remembered of it alone, and what will need a person soon.
 
 
 #: Seconds before a keyset statement ends: roots are offline, and their holders may be away.

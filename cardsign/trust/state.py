@@ -3,8 +3,8 @@
 State belongs to one policy, and in it to one issuer with its anchor and its origins. What another
 policy calls by the same name, or the same policy with other origins, has state of its own: else a
 stranger's file could decide whom a name means. A file that is missing, unreadable or of another
-history is a fault of this machine and never first contact, because whoever can remove a file could
-reopen rollback otherwise (threat 18). Only a lock that names the issuer lets a missing file be
+history is a fault of this machine and never first contact, since anyone who can remove a file could reopen
+rollback otherwise (threat 18). Only a lock that names the issuer lets a missing file be
 made anew. Rollback floors of a lock are never stored here.
 """
 
@@ -94,7 +94,7 @@ class IssuerState:
         keyset: KeysetStatement | None = None,
         release: ReleaseStatement | None = None,
     ) -> IssuerState:
-        """What is remembered of an issuer who was just enrolled, by statements in hand if any."""
+        """What is remembered of an issuer that was just added, by statements in hand if any."""
         origins = tuple(sorted(str(place) for place in issuer.places or ()))
         anchor = hashlib.sha256(jcs(issuer.anchor.to_json())).hexdigest()
         newest = max((one.iat for one in (keyset, release) if one is not None), default=0)
@@ -506,11 +506,11 @@ class DirectoryStates(IssuerStates):
         return self.path / f"{name}.{hashlib.sha256(policy.encode()).hexdigest()[:16]}{_ENDING}"
 
     def _begun(self, issuer: TrustedIssuer) -> IssuerState:
-        # Under `tofu` empty state would be another first contact, with whoever answers now.
+        # Under `tofu` empty state would be another first contact, with anyone who answers now.
         if issuer.floor is None or isinstance(issuer.anchor, TofuAnchor):
             missing = f"nothing is remembered of {issuer.name!r} under this policy"
             raise self._fault("state.missing", issuer, missing)
-        begun = f"the state of {issuer.name!r} was begun anew; trust.lock names him"
+        begun = f"the state of {issuer.name!r} was begun anew; trust.lock names it"
         return replace(IssuerState.begin(issuer), notes=(Reason.of("state.created", begun),))
 
     def _held(self, issuer: TrustedIssuer) -> AbstractContextManager[None]:

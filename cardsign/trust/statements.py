@@ -196,8 +196,7 @@ class Walk:
         if lawful:
             return self._kept(_only(lawful, "statements that the anchor means"))
         if strangers:
-            none = f"none of {len(statements)} statements is the one that the anchor means"
-            self._findings.append(Reason.of("statement.anchor", none))
+            self._findings.append(Reason.of("statement.anchor", _another(pin, statements)))
         return None
 
     def onwards(
@@ -291,8 +290,18 @@ class Walk:
                 both = f"{name_of(held)} is {held.digest} here and {statement.digest} there"
                 self._findings.append(Reason.of("statement.fork", f"{both}; the one held stays"))
             else:
-                forged = f"{name_of(held)} is held, and the root has not signed the other one"
+                forged = f"another {name_of(held)} is not signed by the root that is trusted"
                 self._refused[statement.envelope] = Reason.of("statement.unsigned", forged)
+
+
+def _another(pin: KeysetId | RootPin, statements: Sequence[KeysetStatement]) -> str:
+    """That statements came, and not the one that the policy pins."""
+    first = min(statements, key=attrgetter("number"))
+    got = f"keyset {first.epoch}.{first.version} ({first.digest[:4]}...)"
+    got = got if len(statements) == 1 else f"{len(statements)} keysets, the oldest {got}"
+    if isinstance(pin, RootPin):
+        return f"the policy pins a root set, but no keyset with it came: got {got}"
+    return f"pinned keyset {pin.epoch}.{pin.version} ({pin.digest[:4]}...), but got {got}"
 
 
 def _check_not_below(keyset: KeysetStatement, floor: RollbackFloor) -> None:

@@ -292,7 +292,7 @@ def show(name: str, trust: TrustOptions, as_json: bool) -> None:
 def remove(name: str, forget: bool, trust: TrustOptions, as_json: bool) -> None:
     """Take NAME out of the policy and its lock; its cards are trusted no more.
 
-    What is remembered is kept, so that an issuer enrolled again cannot be rolled back
+    What is remembered is kept, so that an issuer added again cannot be rolled back
     meanwhile; --forget gives that up. It counts only for the same anchor and origins.
     """
     loaded = trust.needed()

@@ -90,7 +90,7 @@ def _shown(
     if subject is None:
         return "nothing; name a subject with --issuer or --origin"
     if issuer is None:
-        return f"{loaded.path}, which enrols nobody for this subject"
+        return f"{loaded.path}, which names no issuer for this subject"
     if decision is None:
         return "the card itself; no policy could accept it"
     unset = "" if decision.is_set else f"  ({decision.member} is not set: its default)"
