@@ -3,8 +3,8 @@
 State belongs to one policy, and in it to one issuer with its anchor and its origins. What another
 policy calls by the same name, or the same policy with other origins, has state of its own: else a
 stranger's file could decide whom a name means. A file that is missing, unreadable or of another
-history is a fault of this machine and never first contact, since anyone who can remove a file could reopen
-rollback otherwise (threat 18). Only a lock that names the issuer lets a missing file be
+history is a fault of this machine and never first contact: anyone who removes a file could
+reopen rollback otherwise (threat 18). Only a lock that names the issuer lets a missing file be
 made anew. Rollback floors of a lock are never stored here.
 """
 
