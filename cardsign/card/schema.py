@@ -195,28 +195,23 @@ class AgentCardSignature(TypedDict, total=False):
     header: Struct
 
 
-class _CardOfBothVersions(TypedDict, total=False):
-    """The members of a card that 0.3 and 1.0 define alike."""
+class AgentCard10(TypedDict, total=False):
+    """A2A 1.0 4.4.1."""
 
     name: Required[str]
     description: Required[str]
+    supportedInterfaces: Required[list[AgentInterface]]
     provider: AgentProvider
     version: Required[str]
     documentationUrl: _Url
-    iconUrl: _Url
-    defaultInputModes: Required[list[str]]
-    defaultOutputModes: Required[list[str]]
-    signatures: list[AgentCardSignature]
-
-
-class AgentCard10(_CardOfBothVersions, total=False):
-    """A2A 1.0 4.4.1."""
-
-    supportedInterfaces: Required[list[AgentInterface]]
     capabilities: Required[AgentCapabilities]
     securitySchemes: Annotated[dict[str, SecurityScheme], SECURITY]
     securityRequirements: Annotated[list[SecurityRequirement], SECURITY]
+    defaultInputModes: Required[list[str]]
+    defaultOutputModes: Required[list[str]]
     skills: Required[list[AgentSkill]]
+    signatures: list[AgentCardSignature]
+    iconUrl: _Url
 
 
 class AgentInterface03(TypedDict, total=False):
@@ -284,18 +279,27 @@ SecurityScheme03 = TypedDict(
 )
 
 
-class AgentCard03(_CardOfBothVersions, total=False):
+class AgentCard03(TypedDict, total=False):
     """A2A 0.3.0 5.5."""
 
+    name: Required[str]
+    description: Required[str]
     url: Required[str]
     preferredTransport: str
     additionalInterfaces: list[AgentInterface03]
+    provider: AgentProvider
+    version: Required[str]
     protocolVersion: Required[str]
+    documentationUrl: _Url
+    iconUrl: _Url
     capabilities: Required[AgentCapabilities03]
     supportsAuthenticatedExtendedCard: _Flag
     securitySchemes: Annotated[dict[str, SecurityScheme03], SECURITY]
     security: Annotated[list[dict[str, Any]], SECURITY]
+    defaultInputModes: Required[list[str]]
+    defaultOutputModes: Required[list[str]]
     skills: Required[list[AgentSkill03]]
+    signatures: list[AgentCardSignature]
 
 
 class AnyCapabilities(AgentCapabilities, total=False):
@@ -314,13 +318,22 @@ class AnySecurityScheme(SecurityScheme, SecurityScheme03, total=False):
     """A security scheme of a card of any A2A version: wrapped (1.0) or flat (0.3)."""
 
 
-class AgentCard(_CardOfBothVersions, total=False):
+class AgentCard(TypedDict, total=False):
     """A card of any A2A version, for readers: ``card["skills"][0]["id"]`` needs no cast.
 
     It describes what the schemas name. A card may have more members, and a signature does not
     say that a member has its type.
     """
 
+    name: str
+    description: str
+    version: str
+    provider: AgentProvider
+    documentationUrl: str
+    iconUrl: str
+    defaultInputModes: list[str]
+    defaultOutputModes: list[str]
+    signatures: list[AgentCardSignature]
     supportedInterfaces: list[AgentInterface]
     capabilities: AnyCapabilities
     securitySchemes: dict[str, AnySecurityScheme]

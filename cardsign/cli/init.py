@@ -36,7 +36,7 @@ from cardsign.issuer.beginning import (
     init_issuer,
     init_keys,
 )
-from cardsign.jose.algorithms import Alg
+from cardsign.jose.algorithms import SigningAlg
 from cardsign.keys.passphrase import PassphraseSource, new_passphrase, terminal_prompt
 from cardsign.keys.signers.access import user_policy
 from cardsign.keys.stores.address import DatabaseUrl
@@ -178,7 +178,7 @@ def init(
     publish_dir: str,
     simple: bool,
     full: FullOptions,
-    alg: Alg,
+    alg: SigningAlg,
     keystore: UnlockOptions,
     as_json: bool,
 ) -> None:
@@ -236,7 +236,7 @@ def _try(issuer: str | None, place: StorePlace) -> None:
     say(f"would write {CONFIG_FILE} and make the key store {place}")
 
 
-def _say_made(made: NewIssuer, place: StorePlace, alg: Alg) -> None:
+def _say_made(made: NewIssuer, place: StorePlace, alg: SigningAlg) -> None:
     """Say what is there now, and what comes next."""
     if made.recovery_text is not None:
         click.echo(made.recovery_text, nl=False)

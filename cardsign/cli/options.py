@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -21,7 +21,7 @@ from cardsign.cli.talk import say
 from cardsign.config import CONFIG_FILE, ProjectConfig, leads_outside, outside, read_config
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.issuer.recovery import open_recovery_key
-from cardsign.jose.algorithms import Alg
+from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.heads import UserHeads
 from cardsign.keys.passphrase import VARIABLE as PASSPHRASE_VARIABLE
@@ -46,7 +46,6 @@ from cardsign.keys.stores.opening import StorePlace, is_taken, open_store
 from cardsign.keys.transfer import MAX_KEY_FILE_BYTES, import_public_key
 
 RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
-ALGORITHMS: Final[tuple[Alg, ...]] = get_args(Alg)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -55,10 +54,11 @@ def alg_option(command: _Command) -> _Command:
     """``--alg``: what a new key is for."""
     return click.option(
         "--alg",
-        type=click.Choice(ALGORITHMS),
+        type=click.Choice(SIGNING_ALGORITHMS),
         default="ES256",
         show_default=True,
-        help="ES256: P-256, small and fast; RS256: RSA, where a verifier knows nothing else.",
+        help="ES256: P-256, small and fast; RS256: RSA, where a verifier knows nothing else; "
+        "EdDSA: Ed25519, for card keys alone, which few SDKs verify.",
     )(command)
 
 

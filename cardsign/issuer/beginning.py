@@ -13,7 +13,7 @@ from cardsign.config import CONFIG_FILE, render_config
 from cardsign.errors import FileFault, PassphraseFault, UsageFault, of_the_user
 from cardsign.files import create_private, write_atomic
 from cardsign.issuer.recovery import make_recovery_key
-from cardsign.jose.algorithms import Alg
+from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.heads import UserHeads
 from cardsign.keys.history import StatementHistory, note_keyset, note_release
@@ -96,7 +96,7 @@ def init_keys(
     now: datetime,
     origin: str | None = None,
     publish: str = "public",
-    alg: Alg = "ES256",
+    alg: SigningAlg = "ES256",
     actor: str = "",
     heads: UserHeads | None = None,
     random: Callable[[int], bytes] = os.urandom,
@@ -135,7 +135,7 @@ def init_issuer(
     origin: str,
     now: datetime,
     publish: str = "public",
-    alg: Alg = "ES256",
+    alg: SigningAlg = "ES256",
     holder: str = "owner",
     root_keystore: StorePlace | None = None,
     recovery_out: Path | None = None,

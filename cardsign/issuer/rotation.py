@@ -17,7 +17,7 @@ from cardsign.errors import (
 )
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.keyset import KeysetDraft
-from cardsign.jose.algorithms import Alg
+from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset
 from cardsign.keys.keysets import (
@@ -84,7 +84,7 @@ def rotate_keys(
     settings: TimelineSettings = DEFAULT_SETTINGS,
     asked: bool = True,
     withdrawn: str | None = None,
-    new_key: Callable[[Alg], PrivateKey] = PrivateKey.generate,
+    new_key: Callable[[SigningAlg], PrivateKey] = PrivateKey.generate,
     random: Callable[[int], bytes] = os.urandom,
 ) -> Rotation:
     """Take the next allowed step of the key rotation, and say which follow.
@@ -157,11 +157,12 @@ def _make_successor(
     step: Step,
     passphrase: bytes,
     now: datetime,
-    new_key: Callable[[Alg], PrivateKey],
+    new_key: Callable[[SigningAlg], PrivateKey],
     random: Callable[[int], bytes],
 ) -> KeyRecord | None:
     """Make the key that a step asks for; None if another process was faster."""
-    private = new_key("RS256" if step.alg == "RS256" else "ES256")
+    alg = next(one for one in SIGNING_ALGORITHMS if one == step.alg)
+    private = new_key(alg)
     try:
         return store.add_key(
             private,

@@ -6,8 +6,8 @@ from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
     from cardsign.jose.algorithms import ALGORITHMS as ALGORITHMS
-    from cardsign.jose.algorithms import DEFAULT_ALGORITHMS as DEFAULT_ALGORITHMS
-    from cardsign.jose.algorithms import EXPLICIT_ALGORITHMS as EXPLICIT_ALGORITHMS
+    from cardsign.jose.algorithms import SIGNING_ALGORITHMS as SIGNING_ALGORITHMS
+    from cardsign.jose.algorithms import STATEMENT_ALGORITHMS as STATEMENT_ALGORITHMS
     from cardsign.jose.algorithms import VerifyAlg as VerifyAlg
     from cardsign.jose.base64url import Base64urlError as Base64urlError
     from cardsign.jose.base64url import decode as decode
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cardsign.jose.keys import raw_from_der as raw_from_der
 
 _NAMES = {
-    "algorithms": "ALGORITHMS DEFAULT_ALGORITHMS EXPLICIT_ALGORITHMS VerifyAlg",
+    "algorithms": "ALGORITHMS SIGNING_ALGORITHMS STATEMENT_ALGORITHMS VerifyAlg",
     "base64url": "Base64urlError decode encode encoded_length",
     "jwk": "EXPONENT refuse_shared_primes refuse_weak",
     "jwks": "JwkSet MAX_JWKS_BYTES SkippedKey",

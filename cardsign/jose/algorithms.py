@@ -1,9 +1,8 @@
 """The algorithms of signatures, in one table (RFC 7518 3.1, RFC 8037 3.1, RFC 9864 2.2).
 
-ES256 and RS256 are what cardsign signs with, what statements are signed with, and what a card
-may be signed with unless a policy says otherwise. The others verify a card's signature where
-its policy names them, and nothing else. HMAC and ``none`` are not here, so no policy can name
-them.
+A card may be signed with any of them, unless a policy narrows the list. cardsign signs cards with
+ES256, RS256 and EdDSA, and statements with ES256 and RS256. HMAC and ``none`` are not here, so no
+policy can name them.
 """
 
 from __future__ import annotations
@@ -18,11 +17,13 @@ from joserfc.jws import JWSRegistry
 
 from cardsign.errors import UsageFault
 
-#: What cardsign makes keys for and signs with.
-Alg: TypeAlias = Literal["ES256", "RS256"]
+#: What statements are signed with, hence the keys of the roles root, release and recovery.
+StatementAlg: TypeAlias = Literal["ES256", "RS256"]
+#: What cardsign makes keys for and signs cards with.
+SigningAlg: TypeAlias = Literal["ES256", "RS256", "EdDSA"]
 #: What a card's signature can be verified by.
 VerifyAlg: TypeAlias = Literal[
-    "ES256", "RS256", "EdDSA", "ES384", "ES512", "PS256", "RS384", "RS512"
+    "ES256", "ES384", "ES512", "EdDSA", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512"
 ]
 
 _KEY_TYPES: Final[dict[str, Any]] = {"EC": ECKey, "OKP": OKPKey, "RSA": RSAKey}
@@ -68,21 +69,19 @@ ALGORITHMS: Final[dict[str, Algorithm]] = {
     one.name: one
     for one in (
         Algorithm("ES256", "EC", "P-256"),
-        Algorithm("RS256", "RSA"),
-        Algorithm("EdDSA", "OKP", "Ed25519", alias="Ed25519"),
         Algorithm("ES384", "EC", "P-384"),
         Algorithm("ES512", "EC", "P-521"),
-        Algorithm("PS256", "RSA"),
+        Algorithm("EdDSA", "OKP", "Ed25519", alias="Ed25519"),
+        Algorithm("RS256", "RSA"),
         Algorithm("RS384", "RSA"),
         Algorithm("RS512", "RSA"),
+        Algorithm("PS256", "RSA"),
+        Algorithm("PS384", "RSA"),
+        Algorithm("PS512", "RSA"),
     )
 }
-#: What counts where nobody has said otherwise: what we sign with.
-DEFAULT_ALGORITHMS: Final[tuple[str, ...]] = get_args(Alg)
-#: What counts only where it is named.
-EXPLICIT_ALGORITHMS: Final[tuple[str, ...]] = tuple(
-    name for name in ALGORITHMS if name not in DEFAULT_ALGORITHMS
-)
+STATEMENT_ALGORITHMS: Final[tuple[StatementAlg, ...]] = get_args(StatementAlg)
+SIGNING_ALGORITHMS: Final[tuple[SigningAlg, ...]] = get_args(SigningAlg)
 
 
 def choose(names: Collection[str]) -> tuple[Algorithm, ...]:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NoReturn, TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from cardsign.card.strictjson import Json
 from cardsign.errors import KeyRefused
@@ -160,7 +160,7 @@ def _refused(fault: str) -> KeyRefused:
 
 
 NativePublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | Ed25519PublicKey
-NativePrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+NativePrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | Ed25519PrivateKey
 
 _CURVES: Final[dict[str, ec.EllipticCurve]] = {
     "P-256": ec.SECP256R1(),
@@ -251,7 +251,7 @@ def native_public_key(untrusted_jwk: Mapping[str, Json]) -> NativePublicKey:
 
 
 def native_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
-    """The key that the numbers of a private EC or RSA JWK make.
+    """The key that the numbers of a private EC, OKP or RSA JWK make.
 
     An RSA key may lack its primes; if it has them, it must have all that goes with them
     (RFC 7518 6.3.2).
@@ -265,6 +265,11 @@ def native_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
             point = _ec_key(jwk).public_numbers()
             scalar = scalar_member(jwk, "d", point.curve)
             return ec.EllipticCurvePrivateNumbers(scalar, point).private_key()
+        if jwk["kty"] == "OKP":
+            private = Ed25519PrivateKey.from_private_bytes(_decoded(jwk, "d"))
+            if private.public_key().public_bytes_raw() != _decoded(jwk, "x"):
+                raise ValueError
+            return private
         public = _rsa_key(jwk).public_numbers()
         if "oth" in jwk:
             raise KeyRefused("key.unsupported", "expected an RSA key of two primes", path="/oth")

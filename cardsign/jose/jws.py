@@ -16,7 +16,14 @@ from typing import Final, Literal, Protocol, TypeAlias
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, KeyRefused, SignatureRefused, SigningRefused
 from cardsign.jose import base64url
-from cardsign.jose.algorithms import DEFAULT_ALGORITHMS, Algorithm, VerifyAlg, choose, named
+from cardsign.jose.algorithms import (
+    ALGORITHMS,
+    SIGNING_ALGORITHMS,
+    Algorithm,
+    VerifyAlg,
+    choose,
+    named,
+)
 from cardsign.jose.keys import KID_FORM, PublicKey, check_answer
 
 # The headers of one signature: what they may say, and what makes a signature refused.
@@ -183,11 +190,12 @@ class Signer(Protocol):
         ...
 
     def sign(self, signing_input: bytes) -> bytes:
-        """Sign ``protected.payload``: ES256 gives r and s, 32 bytes each; RS256 PKCS #1 v1.5."""
+        """Sign ``protected.payload``: ES256 gives r and s, 32 bytes each; RS256 PKCS #1 v1.5;
+        EdDSA R and S."""
         ...
 
 
-def read_entry(untrusted_entry: Json, *, algorithms: Collection[str] = DEFAULT_ALGORITHMS) -> Entry:
+def read_entry(untrusted_entry: Json, *, algorithms: Collection[str] = tuple(ALGORITHMS)) -> Entry:
     """Read one member of a card's ``signatures`` (RFC 7515 7.2.1, A2A 1.0 8.4.2).
 
     Of the entry, members besides ``protected``, ``signature`` and ``header`` are not read;
@@ -248,7 +256,7 @@ def sign_payload(
 
     Args:
         payload: The bytes that a profile gives, before base64url.
-        signer: Holds the private half of a key for ES256 or RS256.
+        signer: Holds a private key for ES256, RS256 or EdDSA.
         typ: What the payload is; each kind of document has its own.
         kid: What the header calls the key; by default as it is published.
 
@@ -258,10 +266,10 @@ def sign_payload(
         SignerFault: ``signer.wrong_key``, or what the signer itself raises.
     """
     key = signer.public
-    if key.alg not in DEFAULT_ALGORITHMS:
+    if key.alg not in SIGNING_ALGORITHMS:
         raise KeyRefused(
             "key.unsupported",
-            f"the key {key.kid!r} is for {key.alg}, expected {' or '.join(DEFAULT_ALGORITHMS)}",
+            f"the key {key.kid!r} is for {key.alg}, expected {' or '.join(SIGNING_ALGORITHMS)}",
             path="/alg",
         )
     header = {"alg": key.alg, "kid": kid or key.kid, "typ": typ}

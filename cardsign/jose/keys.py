@@ -1,7 +1,7 @@
-"""Keys, each of one algorithm: public ones to verify with, and private ones of ES256 and RS256.
+"""Keys, each of one algorithm: public ones, and private ones for ES256, RS256 and EdDSA.
 
 Everything that is said about a key is computed from its numbers, never copied from the
-document it came in; and a private half is shown nowhere but in :meth:`PrivateKey.to_pkcs8_der`.
+document it came in; and a private key is shown nowhere but in :meth:`PrivateKey.to_pkcs8_der`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS, PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.asymmetric.utils import (
@@ -26,7 +27,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from cardsign.card.strictjson import Json
 from cardsign.errors import KeyRefused, PassphraseFault, SignatureRefused, SignerFault
-from cardsign.jose.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS, Alg, VerifyAlg, choose
+from cardsign.jose.algorithms import (
+    ALGORITHMS,
+    SIGNING_ALGORITHMS,
+    SigningAlg,
+    VerifyAlg,
+    choose,
+)
 from cardsign.jose.jwk import (
     EXPONENT,
     NEW_MODULUS_BITS,
@@ -38,6 +45,7 @@ from cardsign.jose.jwk import (
     native_private_key,
     native_public_key,
     public_numbers,
+    read_key,
     refuse_private_members,
     refuse_weak,
     text_member,
@@ -97,7 +105,7 @@ class PublicKey:
         untrusted_jwk: Mapping[str, Json],
         *,
         kid: str | None = None,
-        algorithms: Collection[str] = DEFAULT_ALGORITHMS,
+        algorithms: Collection[str] = SIGNING_ALGORITHMS,
     ) -> PublicKey:
         """Read one JWK (RFC 7517); unknown members, certificates among them, are ignored.
 
@@ -117,11 +125,18 @@ class PublicKey:
         return cls._of(native_public_key(untrusted_jwk), algorithm.name, _kid(untrusted_jwk, kid))
 
     @classmethod
-    def from_cryptography(cls, public_key: object, *, kid: str | None = None) -> PublicKey:
-        """Take over a key object of `cryptography`, for ES256 or RS256.
+    def from_cryptography(
+        cls,
+        public_key: object,
+        *,
+        kid: str | None = None,
+        algorithms: Collection[str] = SIGNING_ALGORITHMS,
+    ) -> PublicKey:
+        """Take over a key object of `cryptography`, for one of `algorithms`.
 
         Raises:
-            KeyRefused: ``key.unsupported``, ``key.weak_rsa``, or ``key.malformed`` (the kid).
+            KeyRefused: ``key.unsupported``, ``key.weak_rsa``, or ``key.malformed`` (the kid, or
+                no sound point of Ed25519).
         """
         match public_key:
             case ec.EllipticCurvePublicKey(curve=ec.SECP256R1()):
@@ -129,7 +144,11 @@ class PublicKey:
             case rsa.RSAPublicKey():
                 refuse_weak(public_key.public_numbers().n, public_key.public_numbers().e)
                 return cls._of(public_key, "RS256", kid)
-        raise KeyRefused("key.unsupported", "expected a key on the curve P-256, or an RSA key")
+            case Ed25519PublicKey() if "EdDSA" in algorithms:
+                return cls._of(read_key(public_key.public_bytes_raw()), "EdDSA", kid)
+        ed25519 = ", an Ed25519 key" if "EdDSA" in algorithms else ""
+        expected = f"expected a key on the curve P-256{ed25519} or an RSA key"
+        raise KeyRefused("key.unsupported", expected)
 
     @classmethod
     def _of(cls, native: NativePublicKey, alg: VerifyAlg, kid: str | None) -> PublicKey:
@@ -207,16 +226,21 @@ class PrivateKey:
     _native: NativePrivateKey = field(repr=False, compare=False)
 
     @classmethod
-    def generate(cls, alg: Alg, *, kid: str | None = None) -> PrivateKey:
-        """Make a new key: P-256 for ES256, RSA of 3072 bits for RS256.
+    def generate(cls, alg: SigningAlg, *, kid: str | None = None) -> PrivateKey:
+        """Make a new key: P-256 for ES256, RSA of 3072 bits for RS256, Ed25519 for EdDSA.
 
         No thumbprint begins with a hyphen, for as a kid on a command line it would be an option.
         """
         while True:
-            if alg == "ES256":
-                made = cls._of(ec.generate_private_key(ec.SECP256R1()), kid)
-            else:
-                made = cls._of(rsa.generate_private_key(EXPONENT, NEW_MODULUS_BITS), kid)
+            native: NativePrivateKey
+            match alg:
+                case "ES256":
+                    native = ec.generate_private_key(ec.SECP256R1())
+                case "RS256":
+                    native = rsa.generate_private_key(EXPONENT, NEW_MODULUS_BITS)
+                case "EdDSA":
+                    native = Ed25519PrivateKey.generate()
+            made = cls._of(native, kid)
             if not made.public.thumbprint.startswith("-"):
                 return made
 
@@ -255,13 +279,17 @@ class PrivateKey:
             KeyRefused: As :meth:`PublicKey.from_jwk`; ``key.malformed`` also where ``d`` is
                 missing or does not belong to the public numbers.
         """
-        check_purpose(jwk, choose(DEFAULT_ALGORITHMS), operation="sign")
+        check_purpose(jwk, choose(SIGNING_ALGORITHMS), operation="sign")
         return cls._of(native_private_key(jwk), _kid(jwk, kid))
 
     @classmethod
     def _of(cls, native: object, kid: str | None) -> PrivateKey:
-        if not isinstance(native, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
-            raise KeyRefused("key.unsupported", "expected a key on the curve P-256, or an RSA key")
+        if not isinstance(
+            native, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | Ed25519PrivateKey
+        ):
+            raise KeyRefused(
+                "key.unsupported", "expected a key on the curve P-256, an Ed25519 key or an RSA key"
+            )
         return cls(PublicKey.from_cryptography(native.public_key(), kid=kid), native)
 
     def to_pkcs8_der(self) -> bytes:
@@ -273,16 +301,18 @@ class PrivateKey:
         )
 
     def sign(self, signing_input: bytes) -> bytes:
-        """Sign ``protected.payload``; the same input gives the same bytes with either algorithm.
+        """Sign ``protected.payload``; the same input gives the same bytes.
 
         Returns:
-            ES256: r and s, 32 bytes each, by RFC 6979. RS256: PKCS #1 v1.5.
+            ES256: r and s, 32 bytes each, by RFC 6979. RS256: PKCS #1 v1.5. EdDSA: R and S.
 
         Raises:
             SignerFault: ``signer.failed``: OpenSSL before 3.2 knows no RFC 6979.
         """
         if isinstance(self._native, rsa.RSAPrivateKey):
             return self._native.sign(signing_input, PKCS1v15(), SHA256())
+        if isinstance(self._native, Ed25519PrivateKey):
+            return self._native.sign(signing_input)
         try:
             der = self._native.sign(signing_input, ec.ECDSA(SHA256(), deterministic_signing=True))
         except UnsupportedAlgorithm as exc:
@@ -294,7 +324,7 @@ class PrivateKey:
         return raw_from_der(der, size=coordinate_bytes(self._native.curve))
 
     def __reduce__(self) -> NoReturn:
-        """Refuse: a pickle would carry the private half to wherever it is written."""
+        """Refuse: a pickle would carry the private key to wherever it is written."""
         raise TypeError("a private key is neither pickled nor copied")
 
 

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from cardsign.card.strictjson import Json
-from cardsign.errors import StoreFault
+from cardsign.errors import KeyRefused, StoreFault
+from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.audit import AuditEvent
 from cardsign.keys.model import (
@@ -258,8 +259,15 @@ def enter(
 
     Raises:
         StoreFault: ``keystore.duplicate_key``.
+        KeyRefused: ``key.unsupported``: it is to sign statements, and is not for ES256 or RS256.
     """
     now = _second(now)
+    if public.alg not in STATEMENT_ALGORITHMS and tuple(roles) != ("card",):
+        raise KeyRefused(
+            "key.unsupported",
+            f"a key for {public.alg} signs cards alone, not as {' and '.join(roles)}",
+            hint="Statements are signed with ES256 or RS256: cardsign keys generate --alg ES256.",
+        )
     custody = custody or file_custody(public.thumbprint)
     private: PrivateKeyState = "held" if custody.startswith(_HOLDS_FILE) else "elsewhere"
     times = KeyTimes(prepublished=now)

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 from cryptography.hazmat.primitives.padding import PKCS7
@@ -63,7 +64,8 @@ def export_private(
     if form == "pkcs8":
         return _pkcs8(key.to_pkcs8_der(), passphrase, random)
     native = serialization.load_der_private_key(key.to_pkcs8_der(), None)
-    assert isinstance(native, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey)  # noqa: S101
+    kinds = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | Ed25519PrivateKey
+    assert isinstance(native, kinds)  # noqa: S101
     how = (
         serialization.PrivateFormat.PKCS12.encryption_builder()
         .kdf_rounds(ROUNDS)
@@ -129,7 +131,7 @@ _OTHER_LABELS: Final = {
 def import_private_key(
     data: bytes, *, kid: str | None = None, password: Callable[[], bytes] | None = None
 ) -> PrivateKey:
-    """Read a private key for ES256 or RS256.
+    """Read a private key for ES256, RS256 or EdDSA.
 
     A JWK keeps its own kid, under which peers look the key up; otherwise the kid is the
     thumbprint.
@@ -170,7 +172,7 @@ def _from_jwk(data: bytes, kid: str | None) -> PrivateKey:
             path="/kty",
             hint=_MAKE,
         )
-    if jwk.get("kty") in ("EC", "RSA") and "d" not in jwk:
+    if jwk.get("kty") in ("EC", "OKP", "RSA") and "d" not in jwk:
         raise _refused("this JWK is a public key, expected the private key", _MAKE)
     return PrivateKey.from_jwk(jwk, kid=kid)
 

@@ -15,13 +15,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, read_fast
 from cardsign.errors import InputRefused, SignatureRefused
 from cardsign.jose import base64url
-from cardsign.jose.algorithms import Alg
+from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import KID_FORM, PublicKey
 
 # Signatures that were found good before: the same octets by the same key stay good.
@@ -71,7 +71,6 @@ MAX_STATEMENT_DEPTH: Final = 8
 #: Bytes of a protected header: a kid that is written in escapes, and the rest.
 _MAX_HEADER_BYTES: Final = 2 * 1024
 
-_ALGS: Final[tuple[str, ...]] = get_args(Alg)
 _GOOD: Final = GoodSignatures()
 
 
@@ -294,8 +293,10 @@ def _signature(entry: Json, typ: Typ, path: str) -> StatementSignature:
     if header["typ"] != typ:
         raise StatementRefused("statement.typ", f"expected the typ {typ}", path=at_header)
     alg, kid = header["alg"], header["kid"]
-    if alg not in _ALGS:
-        raise StatementRefused("statement.header", f"expected {' or '.join(_ALGS)}", path=at_header)
+    if alg not in STATEMENT_ALGORITHMS:
+        raise StatementRefused(
+            "statement.header", f"expected {' or '.join(STATEMENT_ALGORITHMS)}", path=at_header
+        )
     if not isinstance(kid, str) or not KID_FORM.fullmatch(kid):
         raise StatementRefused("statement.header", "expected a kid in ASCII", path=at_header)
     value = _decoded(entry["signature"], f"{path}/signature")

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json
 from cardsign.errors import KeyRefused
+from cardsign.jose.algorithms import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.statements import members as read
@@ -268,7 +269,9 @@ def _key(value: Json, path: str) -> StatementKey:
     if roles is None:
         raise read.refused(f"{path}/roles", '["card"], ["release"] or ["card", "release"]')
     nbf, exp = read.span(members, ("nbf", "exp"), path)
-    public = read.public_key(members["public"], f"{path}/public")
+    # A key that signs cards alone may be for any algorithm that cardsign signs cards with.
+    algorithms = SIGNING_ALGORITHMS if roles == ("card",) else STATEMENT_ALGORITHMS
+    public = read.public_key(members["public"], f"{path}/public", algorithms=algorithms)
     return StatementKey(public, roles, _holder(members["holder"], path), nbf, exp)
 
 

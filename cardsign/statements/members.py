@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
 from cardsign.card.strictjson import MAX_INTEGER, Json
 from cardsign.errors import CardRefused, KeyRefused
+from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.statements.envelope import StatementRefused
 from cardsign.urls import parse_origin, parse_url
@@ -151,8 +152,12 @@ def thumbprints(value: Json, path: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def public_key(value: Json, path: str) -> PublicKey:
+def public_key(
+    value: Json, path: str, *, algorithms: Collection[str] = STATEMENT_ALGORITHMS
+) -> PublicKey:
     """A public JWK in its one spelling: minimal numbers, kid, use and alg, nothing else (K4).
+
+    What signs statements is for ES256 or RS256.
 
     Raises:
         StatementRefused: ``statement.bad_key``.
@@ -160,7 +165,7 @@ def public_key(value: Json, path: str) -> PublicKey:
     if not isinstance(value, dict):
         raise StatementRefused("statement.bad_key", "expected a public JWK", path=path)
     try:
-        key = PublicKey.from_jwk(value)
+        key = PublicKey.from_jwk(value, algorithms=algorithms)
     except KeyRefused as exc:
         raise StatementRefused(
             "statement.bad_key", f"{exc.message} ({exc.code})", path=path + exc.path

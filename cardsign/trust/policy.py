@@ -19,7 +19,7 @@ from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json
 from cardsign.errors import UsageFault
-from cardsign.jose.algorithms import DEFAULT_ALGORITHMS, EXPLICIT_ALGORITHMS
+from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
@@ -278,7 +278,7 @@ class TrustedIssuer:
     places: tuple[Place, ...] | None
     accept: Accept = "full"
     freshness: Literal["required", "waived"] = "required"
-    algorithms: tuple[str, ...] = DEFAULT_ALGORITHMS
+    algorithms: tuple[str, ...] = tuple(ALGORITHMS)
     require: tuple[str, ...] = ()
     unsigned: Literal["refuse", "unknown"] = "refuse"
     is_holder: bool = False
@@ -297,7 +297,7 @@ class TrustedIssuer:
                 "policy.malformed", f"accept is {self.accept!r}, expected 'full' or 'sdk'"
             )
         _check_names("profile", self.profiles, ACCEPTED[self.accept])
-        _check_names("algorithm", self.algorithms, (*DEFAULT_ALGORITHMS, *EXPLICIT_ALGORITHMS))
+        _check_names("algorithm", self.algorithms, tuple(ALGORITHMS))
 
     @property
     def profiles(self) -> tuple[ProfileName, ...]:

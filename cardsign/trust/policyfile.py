@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails
@@ -215,7 +215,9 @@ class IssuerTable(Table):
         "the SDKs make, which may leave parts of it unsigned.",
     )
     algorithms: list[VerifyAlg] = Field(
-        default=["ES256", "RS256"], min_length=1, description="Whose signatures count."
+        default=list(get_args(VerifyAlg)),
+        min_length=1,
+        description="The algorithms whose signatures count; narrows the list of those accepted.",
     )
     require: list[Holder] = Field(default=[], description="Holders who must all have signed.")
     unsigned: Literal["refuse", "unknown"] = Field(

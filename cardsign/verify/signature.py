@@ -26,7 +26,7 @@ from cardsign.card.interfaces import check_interfaces
 from cardsign.card.members import check_is_agent_card, token_claims
 from cardsign.card.strictjson import Json
 from cardsign.errors import CardRefused, SignatureRefused
-from cardsign.jose.algorithms import DEFAULT_ALGORITHMS
+from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
@@ -66,7 +66,7 @@ def examine_signature(
     """
     path = f"/signatures/{index}"
     # (1) its shape and header
-    allowed = trust.issuer.algorithms if trust else DEFAULT_ALGORITHMS
+    allowed = trust.issuer.algorithms if trust else tuple(ALGORITHMS)
     try:
         entry = read_entry(untrusted_entry, algorithms=allowed)
     except SignatureRefused as refusal:

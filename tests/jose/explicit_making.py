@@ -13,7 +13,7 @@ from cardsign.card import Json
 from cardsign.jose import ALGORITHMS, PublicKey
 
 #: What headers say; Ed25519 is EdDSA by its newer name, of which alone joserfc does not warn.
-HEADER_ALGS = ("Ed25519", "ES384", "ES512", "PS256", "RS384", "RS512")
+HEADER_ALGS = ("Ed25519", "ES384", "ES512", "RS384", "RS512", "PS256", "PS384", "PS512")
 PAYLOAD = b'{"name":"Route planner"}'
 
 

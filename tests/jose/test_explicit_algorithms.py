@@ -1,4 +1,4 @@
-"""Algorithms beyond ES256 and RS256: nothing by default, and what a policy names and no more."""
+"""Algorithms beyond ES256 and RS256: accepted by default, or what a policy names and no more."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from cardsign.card import Json
 from cardsign.errors import SignatureRefused, UsageFault
 from cardsign.jose import (
     ALGORITHMS,
-    DEFAULT_ALGORITHMS,
-    EXPLICIT_ALGORITHMS,
+    SIGNING_ALGORITHMS,
+    STATEMENT_ALGORITHMS,
     PrivateKey,
     PublicKey,
     base64url,
@@ -36,6 +36,8 @@ HOW: dict[str, tuple[padding.AsymmetricPadding, HashAlgorithm]] = {
     "PS256": (padding.PSS(padding.MGF1(SHA256()), 32), SHA256()),
     "RS384": (padding.PKCS1v15(), SHA384()),
     "RS512": (padding.PKCS1v15(), SHA512()),
+    "PS384": (padding.PSS(padding.MGF1(SHA384()), 48), SHA384()),
+    "PS512": (padding.PSS(padding.MGF1(SHA512()), 64), SHA512()),
 }
 RSA_ALGS = tuple(HOW)
 
@@ -62,20 +64,21 @@ def respelt(key: Made, alg: str) -> PublicKey:
 
 
 def test_what_there_is() -> None:
-    """Every algorithm is accepted by default or by name, none both ways, and no secret is one."""
-    assert DEFAULT_ALGORITHMS == ("ES256", "RS256")
-    assert set(EXPLICIT_ALGORITHMS) == {made(alg).name for alg in HEADER_ALGS}
-    assert [*DEFAULT_ALGORITHMS, *EXPLICIT_ALGORITHMS] == list(ALGORITHMS)
+    """The closed list of decision E11; statements and what we sign with are parts of it."""
+    assert STATEMENT_ALGORITHMS == ("ES256", "RS256")
+    assert (*STATEMENT_ALGORITHMS, "EdDSA") == SIGNING_ALGORITHMS
+    assert set(ALGORITHMS) == {*STATEMENT_ALGORITHMS, *(made(alg).name for alg in HEADER_ALGS)}
 
 
 @pytest.mark.parametrize("alg", HEADER_ALGS)
 def test_only_where_it_is_named(alg: str) -> None:
-    """A good signature is forbidden by default, good where named, forbidden where others are."""
+    """A good signature counts by default and where named, and is forbidden where others are."""
     key = made(alg)
     entry = key.sign()
     assert key.joserfc_accepts(entry, PAYLOAD)
-    assert verdict(entry, key.public, DEFAULT_ALGORITHMS) == "sig.alg_forbidden"
-    assert verdict(entry, key.public, {key.name}) == "good"
+    assert verdict(entry, key.public) == verdict(entry, key.public, {key.name}) == "good"
+    assert read_entry(entry).header.alg == key.name
+    assert verdict(entry, key.public, STATEMENT_ALGORITHMS) == "sig.alg_forbidden"
     assert verdict(entry, key.public, set(ALGORITHMS) - {key.name}) == "sig.alg_forbidden"
 
 
@@ -145,7 +148,7 @@ def _as_secrets(key: PublicKey) -> list[bytes]:
 @pytest.mark.parametrize("alg", ["ES256", "RS256", *HEADER_ALGS])
 def test_a_public_key_is_no_secret(request: pytest.FixtureRequest, alg: str) -> None:
     """HS256 with any spelling of the public key is refused, whatever the caller names."""
-    if alg in DEFAULT_ALGORITHMS:
+    if alg in STATEMENT_ALGORITHMS:
         key = request.getfixturevalue(alg.lower()).public
     else:
         key = made(alg).public
@@ -154,7 +157,7 @@ def test_a_public_key_is_no_secret(request: pytest.FixtureRequest, alg: str) -> 
     for secret in _as_secrets(key):
         tag = base64url.encode(hmac.digest(secret, signing_input, "sha256"))
         entry: Json = {"protected": protected, "signature": tag}
-        assert verdict(entry, key, DEFAULT_ALGORITHMS) == "sig.alg_forbidden"
+        assert verdict(entry, key, STATEMENT_ALGORITHMS) == "sig.alg_forbidden"
         assert verdict(entry, key, ALGORITHMS) == "sig.alg_forbidden"
         with pytest.raises(UsageFault):
             verdict(entry, key, {"HS256"})

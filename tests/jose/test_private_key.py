@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
 from joserfc.jwk import ECKey, RSAKey
 
 from cardsign.card import Json
@@ -124,7 +124,7 @@ def test_encrypted_der(es256: PrivateKey) -> None:
         PrivateKey.from_pkcs8_der(native_of(es256).private_bytes(DER, PKCS8, LOCKED))
 
 
-def _pem(native: Native | ed25519.Ed25519PrivateKey) -> bytes:
+def _pem(native: Native | ed448.Ed448PrivateKey) -> bytes:
     return native.private_bytes(PEM, PKCS8, PLAIN)
 
 
@@ -145,7 +145,7 @@ REFUSED_PEM: dict[str, tuple[Callable[[], bytes], str]] = {
     "a public key": (_public_pem, "key.malformed"),
     "PEM around junk": (_cut_pem, "key.malformed"),
     "another curve": (lambda: _pem(ec.generate_private_key(ec.SECP384R1())), "key.unsupported"),
-    "Ed25519": (lambda: _pem(ed25519.Ed25519PrivateKey.generate()), "key.unsupported"),
+    "Ed448": (lambda: _pem(ed448.Ed448PrivateKey.generate()), "key.unsupported"),
     "RSA of 1024 bits": (
         lambda: _pem(rsa.generate_private_key(65537, 1024)),
         "key.weak_rsa",

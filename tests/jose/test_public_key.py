@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Mapping
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_der_private_key
@@ -14,7 +14,7 @@ from joserfc.jwk import ECKey, RSAKey
 
 from cardsign.card import Json
 from cardsign.errors import KeyRefused, SignatureRefused
-from cardsign.jose import PrivateKey, PublicKey, base64url
+from cardsign.jose import STATEMENT_ALGORITHMS, PrivateKey, PublicKey, base64url
 
 # The order of the P-256 group (SEC 2, section 2.4.2).
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -49,7 +49,8 @@ def padded(data: bytes) -> bytes:
 REFUSED_EC: dict[str, tuple[Change, str, str]] = {
     "no kty": (drop("kty"), "key.malformed", "/kty"),
     "kty is a list": (put(kty=["EC"]), "key.malformed", "/kty"),
-    "kty unknown": (put(kty="OKP"), "key.unsupported", "/kty"),
+    "kty unknown": (put(kty="AKP"), "key.unsupported", "/kty"),
+    "kty of another curve": (put(kty="OKP"), "key.unsupported", "/crv"),
     "kty in lower case": (put(kty="ec"), "key.unsupported", "/kty"),
     "kty is a secret": (put(kty="oct"), "key.private_material", "/kty"),
     "no curve": (drop("crv"), "key.malformed", "/crv"),
@@ -226,16 +227,24 @@ def test_pickle(key: PrivateKey) -> None:
     [
         pytest.param(ec.generate_private_key(ec.SECP384R1()).public_key(), id="P-384"),
         pytest.param(ec.generate_private_key(ec.SECP256K1()).public_key(), id="secp256k1"),
-        pytest.param(ed25519.Ed25519PrivateKey.generate().public_key(), id="Ed25519"),
+        pytest.param(ed448.Ed448PrivateKey.generate().public_key(), id="Ed448"),
         pytest.param(ec.generate_private_key(ec.SECP256R1()), id="a private key"),
         pytest.param(b"MFkw", id="bytes"),
     ],
 )
 def test_from_cryptography_unsupported(public_key: object) -> None:
-    """Only P-256 and RSA public keys are taken over."""
+    """Only P-256, Ed25519 and RSA public keys are taken over."""
     with pytest.raises(KeyRefused) as refusal:
         PublicKey.from_cryptography(public_key)
     assert refusal.value.code == "key.unsupported"
+
+
+def test_from_cryptography_ed25519() -> None:
+    """Where statements or key services are meant it is none."""
+    native = ed25519.Ed25519PrivateKey.generate().public_key()
+    assert PublicKey.from_cryptography(native).alg == "EdDSA"
+    with pytest.raises(KeyRefused, match=r"key\.unsupported"):
+        PublicKey.from_cryptography(native, algorithms=STATEMENT_ALGORITHMS)
 
 
 def test_confirms_its_own(key: PrivateKey) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -138,7 +138,7 @@ def test_a_kid_that_is_given_goes_before_any_other(written, private):
 def refused_pem(kind: str) -> bytes:
     """A private key that is none of ours."""
     keys = {
-        "Ed25519": lambda: ed25519.Ed25519PrivateKey.generate(),
+        "Ed448": lambda: ed448.Ed448PrivateKey.generate(),
         "P-384": lambda: ec.generate_private_key(ec.SECP384R1()),
         "secp256k1": lambda: ec.generate_private_key(ec.SECP256K1()),
         "RSA of 1024 bits": lambda: rsa.generate_private_key(65537, 1024),
@@ -151,7 +151,7 @@ def refused_pem(kind: str) -> bytes:
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
-        ("Ed25519", "key.unsupported"),
+        ("Ed448", "key.unsupported"),
         ("P-384", "key.unsupported"),
         ("secp256k1", "key.unsupported"),
         ("DSA", "key.unsupported"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES
 from cardsign.errors import UsageFault
-from cardsign.jose import ALGORITHMS, DEFAULT_ALGORITHMS, PrivateKey, VerifyAlg
+from cardsign.jose import ALGORITHMS, PrivateKey, VerifyAlg
 from cardsign.statements import KeysetId, RootPin
 from cardsign.trust import (
     ACCEPTED,
@@ -51,7 +51,7 @@ def test_what_an_entry_says_by_default() -> None:
     one = only(policy_text())
 
     assert (one.name, [str(place) for place in one.places or ()]) == ("acme", ["https://a.example"])
-    assert (one.profiles, one.algorithms) == (FULL_PROFILES, DEFAULT_ALGORITHMS)
+    assert (one.profiles, one.algorithms) == (FULL_PROFILES, tuple(ALGORITHMS))
     assert (one.freshness, one.unsigned, one.require) == ("required", "refuse", ())
     assert not one.is_holder
 

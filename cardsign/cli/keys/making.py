@@ -32,7 +32,7 @@ from cardsign.cli.talk import print_json, say
 from cardsign.cli.views import key_json
 from cardsign.errors import SignerFault, UsageFault, of_the_user
 from cardsign.files import create_private
-from cardsign.jose.algorithms import Alg
+from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import KID_FORM, PrivateKey, PublicKey
 from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody
 from cardsign.keys.passphrase import (
@@ -91,7 +91,7 @@ standby_option = click.option(
 @dry_run_option
 @json_option
 def generate(
-    alg: Alg,
+    alg: SigningAlg,
     kid: str | None,
     role: Role,
     standby: bool,

@@ -19,6 +19,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from cardsign.errors import FileMissing, PassphraseFault, SignerFault
 from cardsign.files import bad_settings, read_private, read_settings
+from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey, raw_from_der
 from cardsign.keys.passphrase import PassphraseSource, read_passphrase
 
@@ -156,7 +157,7 @@ class RemoteKey(ABC):
             raise SignerFault(
                 "signer.failed", "the answer is no public key", path=self.uri
             ) from exc
-        return PublicKey.from_cryptography(native, kid=kid)
+        return PublicKey.from_cryptography(native, kid=kid, algorithms=STATEMENT_ALGORITHMS)
 
     def from_der(self, public: PublicKey, answer: bytes) -> bytes:
         """The signature as JWS wants it, from a service that gives ES256 in DER.

@@ -16,6 +16,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from cardsign.errors import SignerFault
+from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.signers.access import Access, RemoteKey, refuse_uri, require
 from cardsign.keys.signers.uri import parse_uri
@@ -58,7 +59,7 @@ class AzureKey(RemoteKey):
         with _options(self) as options, keys.KeyClient(self.vault, **options) as client:
             shown = client.get_key(self.name, self.version).key
             native = _native(shown.kty, shown)
-        return PublicKey.from_cryptography(native, kid=kid)
+        return PublicKey.from_cryptography(native, kid=kid, algorithms=STATEMENT_ALGORITHMS)
 
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
         """Let the vault sign."""

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from cardsign.errors import SignerFault
 from cardsign.files import read_secret
+from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.signers.access import Access, Ask, RemoteKey, refuse_uri, require
 from cardsign.keys.signers.uri import attributes, check_characters
@@ -161,7 +162,7 @@ class TokenKey(RemoteKey):
         except (ValueError, UnsupportedAlgorithm) as exc:
             what = "expected a key on the curve P-256, or an RSA key"
             raise SignerFault("signer.no_key", what, path=self.custody) from exc
-        return PublicKey.from_cryptography(native, kid=kid)
+        return PublicKey.from_cryptography(native, kid=kid, algorithms=STATEMENT_ALGORITHMS)
 
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
         """Sign on the token.

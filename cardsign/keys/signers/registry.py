@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.errors import SignerFault
+from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey, check_answer
 from cardsign.keys.signers.access import Access, Ask, RemoteKey, SignerPolicy
@@ -110,6 +111,12 @@ def open_signer(
             path=uri,
             hint="Give the public key: --public FILE; or enrol it once in a key store: "
             f"cardsign keys import --custody '{uri}'.",
+        )
+    if public.alg not in STATEMENT_ALGORITHMS:
+        raise SignerFault(
+            "signer.unsupported",
+            f"a signer of this kind signs with ES256 or RS256, and this is a key for {public.alg}",
+            path=uri,
         )
     return BoundSigner(public, key.open(public, access))
 

@@ -20,6 +20,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from cardsign.errors import SignerFault
+from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.signers.access import Access, RemoteKey, refuse_uri, require
 from cardsign.keys.signers.uri import parse_uri
@@ -66,7 +67,7 @@ class VaultKey(RemoteKey):
         except (KeyError, TypeError, AttributeError, ValueError, UnsupportedAlgorithm) as exc:
             what = "the answer has no public key"
             raise SignerFault("signer.no_public", what, path=self.uri) from exc
-        return PublicKey.from_cryptography(native, kid=kid)
+        return PublicKey.from_cryptography(native, kid=kid, algorithms=STATEMENT_ALGORITHMS)
 
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
         """Let the server sign.
