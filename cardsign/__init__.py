@@ -25,17 +25,12 @@ if TYPE_CHECKING:
     from cardsign.card.canonical import ProfileName as ProfileName
     from cardsign.card.canonical import canonicalize as canonicalize
     from cardsign.card.schema import AgentCard as AgentCard
-    from cardsign.errors import CanonicalizationError as CanonicalizationError
     from cardsign.errors import CardRefused as CardRefused
     from cardsign.errors import CardsignError as CardsignError
     from cardsign.errors import FetchFailed as FetchFailed
     from cardsign.errors import InputRefused as InputRefused
-    from cardsign.errors import JsonRefused as JsonRefused
     from cardsign.errors import KeyRefused as KeyRefused
     from cardsign.errors import LocalFault as LocalFault
-    from cardsign.errors import SignatureRefused as SignatureRefused
-    from cardsign.errors import SigningRefused as SigningRefused
-    from cardsign.errors import UsageFault as UsageFault
     from cardsign.explain.report import Explanation as Explanation
     from cardsign.jose.jwks import JwkSet as JwkSet
     from cardsign.jose.jws import Signer as Signer
@@ -66,10 +61,7 @@ _NAMES = {
     ),
     "card.canonical": "ProfileName canonicalize",
     "card.schema": "AgentCard",
-    "errors": (
-        "CanonicalizationError CardRefused CardsignError FetchFailed InputRefused JsonRefused "
-        "KeyRefused LocalFault SignatureRefused SigningRefused UsageFault"
-    ),
+    "errors": "CardRefused CardsignError FetchFailed InputRefused KeyRefused LocalFault",
     "explain.report": "Explanation",
     "jose.jwks": "JwkSet",
     "jose.jws": "Signer",

@@ -27,6 +27,7 @@ from cardsign import (
     PrivateKey,
     VerificationError,
 )
+from cardsign.errors import SigningRefused
 from cardsign.testing import FakeIssuer
 from cardsign.trust import (
     DirectoryStates,
@@ -307,7 +308,7 @@ def test_a_store_needs_its_passphrase(tmp_path: Path) -> None:
     store = DirectoryStore.create(tmp_path / "keys")
     with pytest.raises(TypeError, match="needs its passphrase"):
         cardsign.sign_card(SIGNED, store)
-    with pytest.raises(cardsign.SigningRefused, match=r"sign\.no_key"):
+    with pytest.raises(SigningRefused, match=r"sign\.no_key"):
         cardsign.sign_card(SIGNED, tmp_path / "keys", passphrase=b"a long enough one")
 
 

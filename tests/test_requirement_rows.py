@@ -21,19 +21,10 @@ from click.testing import CliRunner
 from flask.testing import FlaskClient
 from publications import NOW, PUBLIC, publish_cards, with_skill
 
-from cardsign import (
-    CardRefused,
-    JsonRefused,
-    JwkSet,
-    Policy,
-    PrivateKey,
-    examine_card,
-    sign_card,
-    verify_card,
-)
+from cardsign import CardRefused, JwkSet, Policy, PrivateKey, examine_card, sign_card, verify_card
 from cardsign.card import MAX_CARD_BYTES, Card
 from cardsign.cli import command_line as cli
-from cardsign.errors import FetchFailed
+from cardsign.errors import FetchFailed, JsonRefused
 from cardsign.jose import read_entry
 from cardsign.net import DocumentFetcher, FetchSettings, fetch_document
 from cardsign.server import MAX_REQUEST_BYTES, ServerConfig, TokenTable, create_app, create_token

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 from typing import Any, Final
 
-from cardsign import CanonicalizationError, canonicalize
+from cardsign import canonicalize
 from cardsign.card import DEFAULT_PROFILES, OPT_IN_PROFILES, Json, Payload, ProfileName
+from cardsign.errors import CanonicalizationError
 from cardsign.verify import SignatureReport
 
 LOSSY: Final = ("prune-empty", "prune-empty-upgraded")

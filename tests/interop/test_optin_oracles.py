@@ -21,8 +21,9 @@ from random_cards import cards
 from samples import Sample
 from support import DUAL, LAX, OLD, PORTABLE, examine, put
 
-from cardsign import CanonicalizationError, CardsignError, JwkSet, PrivateKey, canonicalize
+from cardsign import CardsignError, JwkSet, PrivateKey, canonicalize
 from cardsign.card import CARD_0_3, Json, Message, parse_object
+from cardsign.errors import CanonicalizationError
 from cardsign.sign import SigningOptions, sign_with_notes
 
 

@@ -17,8 +17,9 @@ from judges import Judge
 from random_cards import cards
 from samples import Sample
 
-from cardsign import CanonicalizationError, CardsignError, canonicalize
+from cardsign import CardsignError, canonicalize
 from cardsign.card import Card, Json, parse_object
+from cardsign.errors import CanonicalizationError
 
 #: Of random cards: more than other properties have, since a judge answers within a millisecond.
 EXAMPLES: Final = max(250, settings().max_examples)

@@ -14,16 +14,9 @@ from judges import Judge, JudgeFailed, private_jwk
 from roster import VERIFIERS, Program, Verifier
 from samples import Sample
 
-from cardsign import (
-    CanonicalizationError,
-    CardsignError,
-    JwkSet,
-    Policy,
-    PrivateKey,
-    canonicalize,
-    examine_card,
-)
+from cardsign import CardsignError, JwkSet, Policy, PrivateKey, canonicalize, examine_card
 from cardsign.card import FULL_PROFILES, PROFILES, Json
+from cardsign.errors import CanonicalizationError
 from cardsign.jose import TYP_JOSE, sign_payload
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust import Holder
