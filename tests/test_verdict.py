@@ -12,8 +12,9 @@ from support import LAX, NOW, PORTABLE, codes, dump, examine, one_signature, sig
 
 from cardsign.card import canonicalize
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
-from cardsign.jose import PrivateKey
+from cardsign.jose import Entry, JwkSet, PrivateKey, PublicKey, check_entry
 from cardsign.reasons import REASONS, Reason
+from cardsign.trust import Holder, Policy
 from cardsign.verify import (
     Answer,
     Answers,
@@ -23,6 +24,7 @@ from cardsign.verify import (
     SignatureReport,
     Verdict,
     VerificationError,
+    examine_card,
 )
 
 ANSWERS = {"yes", "no", "unknown"}
@@ -296,3 +298,50 @@ BETTER: dict[str, tuple[SignatureReport, SignatureReport]] = {
 def test_a_better_signature(better: SignatureReport, worse: SignatureReport) -> None:
     """How much is covered orders only what is equal otherwise."""
     assert better.rank > worse.rank
+
+
+# ------------------------------------------------------------------ severity, and one profile
+
+
+def test_nothing_is_an_error_in_a_trusted_card_and_what_decides_is_one() -> None:
+    """What the policy accepts is a note; a code that is a note may decide against a card."""
+    codes_of = ("sig.compat", "sig.bad", "coverage.uncovered", "trust.freshness_waived")
+    reasons = tuple(Reason.of(code, "x") for code in codes_of)
+
+    trusted = Report("trusted", "x", Answers(), reasons)
+    untrusted = Report("untrusted", "x", Answers(), reasons)
+
+    assert [one.severity for one in trusted.reasons] == ["note", "warning", "note", "note"]
+    assert [one.severity for one in untrusted.reasons] == ["error", "error", "error", "note"]
+
+
+def test_a_full_signature_is_checked_once(
+    alice: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other profiles are tried only where the document as served does not fit (E9)."""
+    checked: list[bytes] = []
+
+    def counted(entry: Entry, payload: bytes, key: PublicKey) -> None:
+        checked.append(payload)
+        check_entry(entry, payload, key)
+
+    monkeypatch.setattr("cardsign.verify.signature.check_entry", counted)
+    whole = canonicalize(LAX, "served-as-is").data
+    full = {**LAX, "signatures": [one_signature(LAX, alice, "served-as-is")]}
+    assert examine(full, alice).verdict == "trusted"
+    assert checked == [whole]
+    examine({**LAX, "signatures": [one_signature(LAX, alice, "prune-empty")]}, alice)
+    assert len(checked) > 2
+
+
+def test_a_key_set_without_kids_is_said(alice: PrivateKey) -> None:
+    """Its keys are known by their thumbprints, which the header does not name."""
+    jwk = {name: value for name, value in alice.public.jwk().items() if name != "kid"}
+    keys = JwkSet.from_bytes(dump({"keys": [jwk]}))
+    policy = Policy.from_jwks(keys, name="the harbour")
+
+    unnamed = examine_card(dump(signed(LAX, alice)), expect=Holder(), policy=policy, now=NOW)
+    named = examine(signed(LAX, alice), PrivateKey.generate("ES256", kid="bob"))
+
+    assert "named by their thumbprints only" in unnamed.reasons[0].message
+    assert "thumbprints" not in named.reasons[0].message
