@@ -22,6 +22,7 @@ from cardsign.cli.views import (
     step_json,
     step_text,
 )
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.issuer.rotation import Rotation, WaitingDraft, rotate_keys
 from cardsign.keys.keysets import DRAFT_FILE, KeysetDue
 
@@ -40,9 +41,7 @@ _THEN: Final = {
 }
 
 
-@command(
-    short_help="Take the next lawful step of the rotation.", example="cardsign keys rotate --tick"
-)
+@command(short_help="Take the next step of the rotation.", example="cardsign keys rotate --tick")
 @click.option("--tick", is_flag=True, help="Only what is due by the timeline; for cron.")
 @click.option(
     "--draft",
@@ -62,8 +61,8 @@ _THEN: Final = {
 @json_option
 def rotate(
     tick: bool, draft: Path, withdrawn: str | None, keystore: UnlockOptions, as_json: bool
-) -> None:
-    """Take the next lawful step of the key rotation, and say when the one after it is due.
+) -> int:
+    """Take the next step of the key rotation, and say when the one after it is due.
 
     Make a successor, activate it, retire the old key, destroy its private key: one step at a
     time, each when the publication before it has reached every cache. With --tick any number
@@ -71,6 +70,8 @@ def rotate(
 
     Where the next step is a keyset statement, only a draft of it is written: the roots have to
     sign that. A draft that is there and still says everything is left as it is.
+
+    Exit status 1: a draft waits for the signatures of the roots.
     """
     now = moment()
     rotation = rotate_keys(
@@ -93,6 +94,7 @@ def rotate(
         print_json(_rotation_json(rotation))
     else:
         _say_rotation(rotation, now)
+    return EXIT_OK if rotation.draft is None else EXIT_NOT_TRUSTED
 
 
 def _say_rotation(rotation: Rotation, now: datetime) -> None:
