@@ -598,7 +598,7 @@ def test_a_lock_that_cannot_be_written_takes_no_verdict_away(
     def full(path: Path, floors: object) -> None:
         raise FileFault("file.unwritable", "no space left", path=str(path))
 
-    monkeypatch.setattr("cardsign.cli.policy.raise_floors", full)
+    monkeypatch.setattr("cardsign.trust.disk.raise_floors", full)
     said = verify(cardsign, *WHOLE)
 
     assert said.status == 0
