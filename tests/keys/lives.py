@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from cardsign.jose import PrivateKey, PublicKey
-from cardsign.jose.algorithms import Alg
+from cardsign.jose.algorithms import SigningAlg
 from cardsign.keys import (
     AuditEvent,
     AuditHead,
@@ -32,7 +32,7 @@ SERIES = "https://tides.example/a2a"
 
 
 @functools.cache
-def public(name: str, alg: Alg = "ES256") -> PublicKey:
+def public(name: str, alg: SigningAlg = "ES256") -> PublicKey:
     """The public half of a key that is called `name`, the same one each time."""
     return PrivateKey.generate(alg, kid=name).public
 
