@@ -8,13 +8,15 @@ from itertools import combinations
 from typing import Any, Final
 
 from cardsign import canonicalize
-from cardsign.card import DEFAULT_PROFILES, OPT_IN_PROFILES, Json, Payload, ProfileName
+from cardsign.card import DEFAULT_PROFILES, OPT_IN_PROFILES, Card, Json, Payload, ProfileName
 from cardsign.errors import CanonicalizationError
+from cardsign.sign import is_safe
 from cardsign.verify import SignatureReport
 
 LOSSY: Final = ("prune-empty", "prune-empty-upgraded")
 
 NO_ENDPOINT: Final = "payload has no endpoint, so we did not sign it"
+UNSAFE: Final = "payload loses a security scheme or a scope, so we did not sign it"
 UNEXPLAINED: Final = "unexplained"
 
 
@@ -73,12 +75,14 @@ def why_refused(document: Mapping[str, Json], payload: str | None) -> str:
         for names in combinations(_DIFFERENCES, count):
             for ours in payloads(document, LOSSY):
                 if _forget(names, ours.value) == _forget(names, theirs):
-                    return f"payload {' and '.join(names)}" if names else _unsigned(ours)
+                    return f"payload {' and '.join(names)}" if names else _unsigned(document, ours)
     return UNEXPLAINED
 
 
-def _unsigned(payload: Payload) -> str:
-    return UNEXPLAINED if payload.names_an_endpoint else NO_ENDPOINT
+def _unsigned(document: Mapping[str, Json], payload: Payload) -> str:
+    if not payload.names_an_endpoint:
+        return NO_ENDPOINT
+    return UNEXPLAINED if is_safe(Card.from_object(document), payload) else UNSAFE
 
 
 def _forget(names: tuple[str, ...], value: Any) -> Any:
