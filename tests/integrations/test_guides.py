@@ -130,7 +130,7 @@ def test_the_fastapi_guide(agent: Host, tmp_path: Path) -> None:
     """Its route has the verified card, or says why there is none."""
     policy = Policy.load("trust.toml")
     states = IssuerStates.create(tmp_path / "state")
-    for issuer in policy.enrolments:
+    for issuer in policy.issuers:
         states.begin(issuer, IssuerState.begin(issuer))
 
     async def visit() -> httpx.Response:
