@@ -61,7 +61,7 @@ From nothing to the end of the process; the second start, so nothing is compiled
 
 ## Meeting a peer again
 
-A peer with a keyset and a release, trusted by its first keyset, looked up by URL. What one verification
+A peer with a keyset and a release, trusted by its first keyset, looked up by URL. What one check
 costs:
 
 {costs}
