@@ -682,7 +682,7 @@ def test_nobody_is_asked_about(cardsign: Cardsign, enrolled: Ended, peer: Path) 
     assert (nobody.status, "--issuer" in nobody.text.splitlines()[-1]) == (3, True)
     stranger = cardsign("trust", "test", peer / "card.json", "--origin", "https://b.example")
     assert stranger.status == 3
-    assert "enrols nobody" in stranger.text.splitlines()[-1]
+    assert "names no issuer" in stranger.text.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("freshness", "status"), [("waived", 0), ("required", 3)])
