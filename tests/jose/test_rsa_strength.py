@@ -73,6 +73,12 @@ WEAK = {
 REFUSED_BY_JOSERFC_TOO = {"exponent 1", "exponent 2", "exponent 2^16"}
 
 
+def test_the_divisor_is_named() -> None:
+    """The smallest of several, so that anybody can check it."""
+    with pytest.raises(KeyRefused, match=r"divisible by 7\b"):
+        refuse_weak(7 * 31 * rough(2041), EXPONENT)
+
+
 @pytest.mark.parametrize(("modulus", "exponent"), WEAK.values(), ids=WEAK)
 def test_weak(modulus: int, exponent: int) -> None:
     """A weak key is refused before it becomes a key."""
