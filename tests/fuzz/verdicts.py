@@ -63,9 +63,8 @@ _BY_RIGHT: Final = public_keys(*CARD_SIGNERS[:2])
 def check_pinned(data: bytes) -> str:
     """A card before pinned keys: nothing raises, and what is trusted is what they signed."""
     anchor = KeysAnchor(_BY_RIGHT)
-    every = ("served-as-is", "rule-1-as-written", "prune-empty", "prune-empty-upgraded")
-    for profiles in (every[:2], every):
-        issuer = TrustedIssuer("tides", anchor, _PLACES, profiles, "waived", unsigned="unknown")
+    for accept in ("full", "sdk"):
+        issuer = TrustedIssuer("tides", anchor, _PLACES, accept, "waived", unsigned="unknown")
         report = examine_card(data, expect=CardUrl(URL), policy=Policy((issuer,)), now=NOW)
         _check_report(report, data)
     return report.verdict
