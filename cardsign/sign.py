@@ -470,15 +470,15 @@ def _who_refuses(
 
 def _is_served_once_fixed(card: Card, verifier: Verifier, compat: Compat) -> bool:
     """Whether `lint --fix` changes the card so that the SDK's payload is signed."""
-    from cardsign.lint.mend import fix
+    from cardsign.lint.fixing import fix
 
     fixed = fix(render(card.document), verifier.lint_target)
-    if not fixed.mended:
+    if not fixed.fixed:
         return False
-    mended = Card.from_bytes(fixed.document)
-    payloads = Payloads(mended.document)
+    fixed_card = Card.from_bytes(fixed.document)
+    payloads = Payloads(fixed_card.document)
     payload = payloads.of(verifier.profile)
-    plan = _plan(mended, payloads, compat, [])
+    plan = _plan(fixed_card, payloads, compat, [])
     return payload is not None and payload.data in {one.payload.data for one in plan}
 
 

@@ -524,7 +524,7 @@ def test_a_directory_of_its_own_is_taken(directory: Path, key: PrivateKey, made:
         ("000001/extended/staff.json", "serve.corrupt_generation"),
     ],
 )
-def test_a_file_that_is_gone_is_found_out_and_mended(
+def test_a_file_that_is_gone_is_found_out_and_fixed(
     directory: Path, key: PrivateKey, name: str, code: str
 ) -> None:
     """Nothing of a damaged generation is served; publishing again makes a sound one."""
@@ -559,7 +559,7 @@ def test_a_file_that_is_gone_is_found_out_and_mended(
         pytest.param(lambda data: b"[1]", id="replaced by a list"),
     ],
 )
-def test_a_file_that_was_changed_is_found_out_and_mended(
+def test_a_file_that_was_changed_is_found_out_and_fixed(
     directory: Path, key: PrivateKey, name: str, damage: Callable[[bytes], bytes]
 ) -> None:
     """Every byte that matters is under a digest, from `current` down."""
@@ -572,9 +572,9 @@ def test_a_file_that_was_changed_is_found_out_and_mended(
 
     assert refused.value.code in ("serve.corrupt_generation", "serve.newer_format")
     if refused.value.code == "serve.corrupt_generation":
-        mended = publish_cards(directory, key, PUBLIC, "staff")
-        assert mended.number > 1
-        assert load_current(directory).files == mended.files
+        fixed = publish_cards(directory, key, PUBLIC, "staff")
+        assert fixed.number > 1
+        assert load_current(directory).files == fixed.files
 
 
 def test_a_manifest_that_was_backdated_is_found_out(directory: Path, key: PrivateKey) -> None:

@@ -1,4 +1,4 @@
-"""``cardsign lint``: for whom a card is fit, where it is not, and what can be mended."""
+"""``cardsign lint``: what makes SDKs disagree about a card, and what can be fixed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cardsign.cli.arguments import STDIO, json_option, read_input, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
-from cardsign.lint.mend import Mending, fix
+from cardsign.lint.fixing import FixResult, fix
 from cardsign.lint.rules import Finding
 from cardsign.lint.targets import TARGETS, lint_document
 
@@ -28,54 +28,59 @@ _WIDTH: Final = 96  # columns, whatever the terminal has
     type=click.Choice(list(TARGETS)),
     default="portable",
     show_default=True,
-    help="Readers of the default profiles; besides them the client of @a2a-js/sdk; besides them "
-    "a2a-sdk before 1.1.4.",
+    help="portable: the clients of the default profiles. js-resolver: these and the resolver of "
+    "@a2a-js/sdk. py-1.1: these and a2a-sdk before 1.1.4.",
 )
-@click.option("--fix", "mend", is_flag=True, help="Mend what can be mended without loss; needs -o.")
-@click.option("-o", "--output", metavar="OUT", help="Where the mended card goes; '-' for stdout.")
+@click.option(
+    "--fix",
+    "fixing",
+    is_flag=True,
+    help="Write a fixed copy to OUT; only what loses nothing is fixed.",
+)
+@click.option("-o", "--output", metavar="OUT", help="Where the fixed card goes; '-' for stdout.")
 @json_option
-def lint(card: str, target: str, mend: bool, output: str | None, as_json: bool) -> int:
-    """Find what parts the readers of CARD ('-' for stdin), why, and how to mend it.
+def lint(card: str, target: str, fixing: bool, output: str | None, as_json: bool) -> int:
+    """Find what makes SDKs disagree about CARD ('-' for stdin), say why, and how to fix it.
 
-    Exit status 0 where nothing is found, 1 for findings; with --fix, for those that are left.
-    Nothing is verified, and --fix takes signatures off when it changes the card.
+    Exit status 0: nothing found. 1: there are findings; with --fix, findings that remain.
+    Nothing is verified. If --fix changes the card, it removes the signatures.
     """
-    if mend != (output is not None):
+    if fixing != (output is not None):
         raise UsageFault("usage.conflict", "--fix and -o OUT belong together")
     if output == STDIO and as_json:
         raise UsageFault("usage.conflict", "--json and -o - would both print on stdout")
     data = read_input(card)
-    mending = fix(data, target) if mend else _as_it_is(data, target)
+    result = fix(data, target) if fixing else _as_it_is(data, target)
     if output is not None:
-        write_output(output, mending.document)
-        _say_mended(mending)
+        write_output(output, result.document)
+        _say_fixed(result)
     if as_json:
-        print_json(_to_json(target, mending, mend=mend))
+        print_json(_to_json(target, result, fixing=fixing))
     else:
-        report = "\n".join(_lines(card, target, mending.left))
+        report = "\n".join(_lines(card, target, result.left))
         click.echo(report, err=output == STDIO)
-    return EXIT_NOT_TRUSTED if mending.left else EXIT_OK
+    return EXIT_NOT_TRUSTED if result.left else EXIT_OK
 
 
-def _as_it_is(data: bytes, target: str) -> Mending:
-    return Mending(data, (), lint_document(Card.from_bytes(data).document, target), 0)
+def _as_it_is(data: bytes, target: str) -> FixResult:
+    return FixResult(data, (), lint_document(Card.from_bytes(data).document, target), 0)
 
 
-def _say_mended(mending: Mending) -> None:
-    say(f"mended {_count(mending.mended)}")
-    if mending.signatures_removed:
-        say("the signatures were taken off, for the card has changed; sign it again")
+def _say_fixed(result: FixResult) -> None:
+    say(f"fixed {_count(result.fixed)}")
+    if result.signatures_removed:
+        say("the signatures were removed, because the card has changed; sign it again")
 
 
-def _to_json(target: str, mending: Mending, *, mend: bool) -> dict[str, Any]:
+def _to_json(target: str, result: FixResult, *, fixing: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "for": target,
-        "clean": not mending.left,
-        "findings": [finding.to_json() for finding in mending.left],
+        "clean": not result.left,
+        "findings": [finding.to_json() for finding in result.left],
     }
-    if mend:
-        answer["mended"] = [finding.to_json() for finding in mending.mended]
-        answer["signatures_removed"] = mending.signatures_removed
+    if fixing:
+        answer["fixed"] = [finding.to_json() for finding in result.fixed]
+        answer["signatures_removed"] = result.signatures_removed
     return answer
 
 
@@ -84,8 +89,8 @@ def _lines(name: str, target: str, findings: tuple[Finding, ...]) -> Iterator[st
     if not findings:
         yield f"clean: {safe(name)}, for {target}"
         return
-    mendable = sum(finding.mendable for finding in findings)
-    offer = f"; --fix mends {mendable}" if mendable else ""
+    fixable = sum(finding.fixable for finding in findings)
+    offer = f"; --fix fixes {fixable}" if fixable else ""
     yield f"{_count(findings)}: {safe(name)}, for {target}{offer}"
     for places in _by_rule(findings):
         rule = places[0].rule
@@ -95,7 +100,7 @@ def _lines(name: str, target: str, findings: tuple[Finding, ...]) -> Iterator[st
         if len(places) > _MAX_PLACES:
             yield f"    and {len(places) - _MAX_PLACES} more; see --json"
         yield _wrapped("why", rule.why)
-        yield _wrapped("mend", rule.mend)
+        yield _wrapped("fix", rule.fix)
 
 
 def _wrapped(label: str, text: str) -> str:

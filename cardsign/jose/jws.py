@@ -1,6 +1,6 @@
 """Detached signatures, one entry of a card's ``signatures`` at a time (RFC 7515, A2A 1.0 8.4).
 
-An entry is read before any key is looked up, and what the reading refuses no key can mend: an
+An entry is read before any key is looked up, and what the reading refuses, no key can make good: an
 algorithm that is not allowed least of all. Which algorithm verifies it is said by the key, never
 by the header. Nothing that a header says about keys (``jku``, ``jwk``, ``x5u``, ``x5c``) is
 followed.

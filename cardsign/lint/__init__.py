@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
-    from cardsign.lint.mend import Mending as Mending
-    from cardsign.lint.mend import camel_case as camel_case
-    from cardsign.lint.mend import fix as fix
+    from cardsign.lint.fixing import FixResult as FixResult
+    from cardsign.lint.fixing import camel_case as camel_case
+    from cardsign.lint.fixing import fix as fix
     from cardsign.lint.rules import Finding as Finding
     from cardsign.lint.targets import RULES as RULES
     from cardsign.lint.targets import TARGETS as TARGETS
     from cardsign.lint.targets import lint_document as lint_document
 
 _NAMES = {
-    "mend": "Mending camel_case fix",
+    "fixing": "FixResult camel_case fix",
     "rules": "Finding",
     "targets": "RULES TARGETS lint_document",
 }

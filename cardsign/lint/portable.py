@@ -1,4 +1,4 @@
-"""Where the four default profiles part: the structural rules of portability.
+"""Where the four default profiles differ: the structural rules of portability.
 
 A document is clean here exactly if :data:`cardsign.card.canonical.DEFAULT_PROFILES` all make
 the same bytes of it. No payload is computed. The reason that these rules suffice: prune-empty
@@ -8,7 +8,7 @@ and in what prune-empty leaves alone a2a-sdk's rewriting finds no 0.3 member.
 The rules are those of the measured characterisation of portable cards, derived anew for exactly
 our four default profiles. Three of its rules are not here: duplicate members, lone surrogates,
 excessive depth and numbers are refused by the strict reader before any lint; an absent REQUIRED
-member parts none of the four; nor does ``false`` in a proto `optional` flag.
+member makes no difference to the four; nor does ``false`` in a proto `optional` flag.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _WORDING: Final = {str: "a string", bool: "true or false", dict: "an object", li
 @rule(
     "portable.unknown-member",
     summary="A member that A2A 1.0 does not define.",
-    why="The full profiles sign it and the pruning ones drop it, so that most SDKs would not "
-    "notice if somebody changed it.",
-    mend="Put it into the `params` of an extension in `capabilities.extensions`, or leave it out.",
+    why="The full profiles sign it and the pruning ones drop it. So most SDKs would not notice "
+    "a change of it.",
+    fix="Put it into the `params` of an extension in `capabilities.extensions`, or leave it out.",
 )
 def unknown_member(spot: Spot) -> str | None:
     """A member of neither schema, where 1.0 knows the object in which it stands."""
@@ -57,9 +57,9 @@ def _says_nothing(spot: Spot) -> bool:
     summary="A member of A2A 0.3.",
     why="The full profiles sign it as it is, prune-empty drops it, and a2a-sdk rewrites it before "
     "it looks at the signature.",
-    mend="Serve readers of 0.3 a document of their own, or leave it out (--fix drops a null, which "
-    "says nothing).",
-    mendable=_says_nothing,
+    fix="Serve clients of 0.3 a document of their own, or leave it out. --fix drops it only if "
+    "it is null.",
+    fixable=_says_nothing,
 )
 def legacy_member(spot: Spot) -> str | None:
     """A member of 0.3 alone, where 1.0 knows the object in which it stands."""
@@ -71,10 +71,10 @@ def legacy_member(spot: Spot) -> str | None:
 @rule(
     "portable.snake-case",
     summary="A 1.0 member in its protobuf spelling.",
-    why="The SDKs sign it under its camelCase name, the full profiles as it is spelled, and "
-    "readers of plain JSON do not see it at all.",
-    mend="Use the camelCase name (--fix does, where no 0.3 member stands beside it).",
-    mendable=always,
+    why="The SDKs sign it under its camelCase name, and the full profiles under the name in the "
+    "card. Clients that read plain JSON do not see it at all.",
+    fix="Use the camelCase name. --fix does that, unless the card has a 0.3 member too.",
+    fixable=always,
 )
 def snake_case(spot: Spot) -> str | None:
     """A member under the other name that protobuf's JSON readers take."""
@@ -87,8 +87,8 @@ def snake_case(spot: Spot) -> str | None:
 @rule(
     "portable.oneof",
     summary="Two members of which A2A 1.0 allows one, such as two kinds of one security scheme.",
-    why="The full profiles sign both; protobuf readers refuse the card.",
-    mend="Split them into two schemes, each with a name of its own.",
+    why="The full profiles sign both; clients that use protobuf refuse the card.",
+    fix="Split them into two schemes, each with a name of its own.",
 )
 def oneof(spot: Spot) -> str | None:
     """A member beside another, of which one may be set."""
@@ -111,9 +111,9 @@ def oneof(spot: Spot) -> str | None:
 @rule(
     "portable.null",
     summary="A member that is null.",
-    why="served-as-is signs the null, every other profile drops it.",
-    mend="Leave the member out (--fix does, where no 0.3 member stands beside it).",
-    mendable=always,
+    why="served-as-is signs the null, and every other profile drops it.",
+    fix="Leave the member out. --fix does that, unless the card has a 0.3 member too.",
+    fixable=always,
 )
 def null(spot: Spot) -> str | None:
     """A null that says what the member's absence says."""
@@ -123,9 +123,10 @@ def null(spot: Spot) -> str | None:
 @rule(
     "portable.default",
     summary="A non-REQUIRED member that holds its default: false, or empty.",
-    why="served-as-is signs it, every other profile drops it, and its absence says the same.",
-    mend="Leave the member out (--fix does).",
-    mendable=always,
+    why="served-as-is signs it, and every other profile drops it. Without it the card means the "
+    "same.",
+    fix="Leave the member out. --fix does that.",
+    fixable=always,
 )
 def default(spot: Spot) -> str | None:
     """A default that says what the member's absence says."""
@@ -134,11 +135,11 @@ def default(spot: Spot) -> str | None:
 
 @rule(
     "portable.empty-value",
-    summary="An empty member, list element or map entry that no default explains.",
-    why="The full profiles keep it; the pruning ones drop it, and with an element also the place "
-    "that it had in its list.",
-    mend="Give it a value. `capabilities` needs one member: `streaming` will do, true or false. "
-    "Leave an `optional` member or an element out if it says nothing.",
+    summary="An empty member, list element or map entry that is not a default.",
+    why="The full profiles keep it, and the pruning ones drop it. Where a list element is "
+    "dropped, the elements after it move up.",
+    fix="Give it a value, or leave it out if it is not REQUIRED and says nothing. `capabilities` "
+    "needs one member: `streaming` is enough, true or false.",
 )
 def empty_value(spot: Spot) -> str | None:
     """What the pruning profiles drop, of all that is neither free-form nor about who may call."""
@@ -149,8 +150,8 @@ def empty_value(spot: Spot) -> str | None:
 @rule(
     "portable.empty-params",
     summary="Something null or empty in the `params` of an extension.",
-    why="The full profiles keep what is free-form; the pruning ones drop what is empty there too.",
-    mend="Give it a value, or leave it out if the extension reads that the same.",
+    why="The full profiles keep everything in `params`; the pruning ones drop what is empty.",
+    fix="Give it a value. Leave it out only if the extension treats that the same.",
 )
 def empty_params(spot: Spot) -> str | None:
     """What the pruning profiles drop of free-form content."""
@@ -163,10 +164,10 @@ def empty_params(spot: Spot) -> str | None:
 @rule(
     "portable.empty-security",
     summary="Something null, empty or false in a member that says who may call.",
-    why="The pruning profiles drop it. The commonest requirement, a scheme without scopes, is no "
-    "part of what most SDKs sign: anybody may remove it, or add it.",
-    mend="Name a scope where the scheme has one. Otherwise leave it and sign: the full profiles "
-    "cover it. Never delete a requirement to please this rule.",
+    why="The pruning profiles drop it. Most SDKs do not sign a scheme without scopes, which is "
+    "the most common requirement. So anyone could remove it or add it.",
+    fix="Name a scope if the scheme has one. Otherwise sign the card as it is: the full profiles "
+    "cover the requirement. Never delete a requirement to satisfy this rule.",
 )
 def empty_security(spot: Spot) -> str | None:
     """What the pruning profiles drop of what says who may call."""
@@ -175,9 +176,9 @@ def empty_security(spot: Spot) -> str | None:
 
 @rule(
     "portable.wrong-type",
-    summary="A schema member of the wrong JSON type.",
-    why="The full profiles sign it as it is; SDKs refuse it, convert it, or read an empty message.",
-    mend="Give the member the type that A2A 1.0 names.",
+    summary="A member of A2A 1.0 with the wrong JSON type.",
+    why="The full profiles sign it as it is. SDKs refuse it, convert it, or read it as empty.",
+    fix="Give the member the type that A2A 1.0 names.",
 )
 def wrong_type(spot: Spot) -> str | None:
     """A value that the schema of 1.0 does not allow here."""
@@ -223,7 +224,7 @@ def _is_empty(value: Json) -> bool:
     return value is None or value in ("", [], {})
 
 
-# ------------------------------------------------------------------ what cannot be mended
+# ------------------------------------------------------------------ what cannot be fixed
 
 
 # Beside these, what it means that a 1.0 member is there, be it as null, hangs on the quirks of
@@ -244,12 +245,12 @@ _HANG_ON_THEM: Final = frozenset({"portable.null", "portable.snake-case"})
 
 
 def beside_legacy_members(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings, of which fewer are mendable where a2a-sdk would rewrite the card."""
+    """The findings, of which fewer are fixable where a2a-sdk would rewrite the card."""
     found = tuple(findings)
-    rewritten = any(_is_of_rewriting(one) and not one.mendable for one in found)
+    rewritten = any(_is_of_rewriting(one) and not one.fixable for one in found)
     for one in found:
         if rewritten and (one.rule.id in _HANG_ON_THEM or _is_of_rewriting(one)):
-            yield replace(one, mendable=False)
+            yield replace(one, fixable=False)
         else:
             yield one
 

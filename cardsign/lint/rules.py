@@ -24,18 +24,18 @@ class Rule:
     Attributes:
         id: ``group.name``; the group is the target that the rule belongs to.
         summary: What it finds; one sentence.
-        why: Whose readings part there, and what follows from that.
-        mend: What a person can do about it.
+        why: Which profiles disagree there, and what follows from that.
+        fix: What a person can do about it.
         check: Finds it.
-        mendable: Whether :func:`cardsign.lint.fix` mends it, for that loses nothing of meaning.
+        fixable: Whether :func:`cardsign.lint.fix` fixes it, because that loses no meaning.
     """
 
     id: str
     summary: str
     why: str
-    mend: str
+    fix: str
     check: Check = field(compare=False)
-    mendable: Callable[[Spot], bool] = field(compare=False)
+    fixable: Callable[[Spot], bool] = field(compare=False)
 
     @property
     def group(self) -> str:
@@ -48,16 +48,16 @@ class Finding:
     """One place in a card that breaks a rule.
 
     Attributes:
-        rule: The rule, which says why and how to mend it.
+        rule: The rule, which says why and how to fix it.
         tokens: The reference tokens (RFC 6901) of the member or element.
         message: What was found there, without a final period.
-        mendable: :func:`cardsign.lint.fix` mends it.
+        fixable: :func:`cardsign.lint.fix` fixes it.
     """
 
     rule: Rule
     tokens: tuple[str, ...]
     message: str
-    mendable: bool = False
+    fixable: bool = False
 
     @property
     def pointer(self) -> str:
@@ -71,8 +71,8 @@ class Finding:
             "path": self.pointer,
             "message": self.message,
             "why": self.rule.why,
-            "mend": self.rule.mend,
-            "mendable": self.mendable,
+            "fix": self.rule.fix,
+            "fixable": self.fixable,
         }
 
 
@@ -85,17 +85,17 @@ def never(_: Spot) -> bool:
 
 
 def always(_: Spot) -> bool:
-    """What :func:`cardsign.lint.fix` mends wherever it is found."""
+    """What :func:`cardsign.lint.fix` fixes wherever it is found."""
     return True
 
 
 def rule(
-    name: str, *, summary: str, why: str, mend: str, mendable: Callable[[Spot], bool] = never
+    name: str, *, summary: str, why: str, fix: str, fixable: Callable[[Spot], bool] = never
 ) -> Callable[[Check], Check]:
     """Make a check the check of a new rule; the texts are those of :class:`Rule`."""
 
     def bind(check: Check) -> Check:
-        _RULES[name] = Rule(name, summary, why, mend, check, mendable)
+        _RULES[name] = Rule(name, summary, why, fix, check, fixable)
         return check
 
     return bind

@@ -18,9 +18,9 @@ _SCHEMES: Final = ("securitySchemes", "security_schemes")
 @rule(
     "js-resolver.security-schemes",
     summary="The card has security schemes.",
-    why="The resolver of @a2a-js/sdk drops them before it verifies (a2a-js#663): it refuses every "
-    "signature by others, and does not notice a changed scheme under its own.",
-    mend="None without changing who may call. Have that client verify the plain JSON instead.",
+    why="The resolver of @a2a-js/sdk drops them before it verifies (a2a-js#663). It refuses every "
+    "signature that covers them. Under one that does not, it does not notice a changed scheme.",
+    fix="No fix keeps the meaning of the card. Let that client verify the plain JSON instead.",
 )
 def security_schemes(spot: Spot) -> str | None:
     """Schemes at all, in either spelling."""
@@ -31,10 +31,9 @@ def security_schemes(spot: Spot) -> str | None:
 @rule(
     "js-resolver.proto-name",
     summary="A member that is called `__proto__`.",
-    why="JavaScript takes the name for the object's prototype, and @a2a-js/sdk loses the member. "
-    "It refuses the signature by its plain path too, where it verifies every other portable "
-    "card.",
-    mend="Choose another name.",
+    why="JavaScript takes the name for the object's prototype, so @a2a-js/sdk loses the member. "
+    "It then refuses the signature, even where it is given the plain JSON.",
+    fix="Choose another name.",
 )
 def proto_name(spot: Spot) -> str | None:
     """A name that is none to JavaScript."""
@@ -47,10 +46,10 @@ def proto_name(spot: Spot) -> str | None:
 
 @rule(
     "py-1.1.non-ascii",
-    summary="A name or text that is not ASCII throughout (U+007F counts as well).",
-    why="a2a-sdk before 1.1.4 signs such characters as \\u escapes, and sorts their names "
-    "otherwise.",
-    mend="None but other words. Readers of 1.1.4 and later have no such trouble.",
+    summary="A name or text with a character that is not ASCII, or with U+007F.",
+    why="a2a-sdk before 1.1.4 signs such characters as \\u escapes, and sorts such names in "
+    "another order.",
+    fix="Use ASCII only. a2a-sdk 1.1.4 and later does not need that.",
 )
 def non_ascii(spot: Spot) -> str | None:
     """What Python's JSON writer spells otherwise; controls it escapes alike."""
@@ -65,9 +64,9 @@ def non_ascii(spot: Spot) -> str | None:
 
 @rule(
     "py-1.1.number",
-    summary="A number that Python prints otherwise than RFC 8785 does, such as 5, 1e-7 or -0.",
-    why="a2a-sdk before 1.1.4 prints every number of `params` as a Python float: 5 as 5.0.",
-    mend="Write the number as a string, if the extension may read it so.",
+    summary="A number that Python and RFC 8785 write differently, such as 5, 1e-7 or -0.",
+    why="a2a-sdk before 1.1.4 writes every number in `params` as a Python float: 5 as 5.0.",
+    fix="Write the number as a string, if the extension accepts that.",
 )
 def number(spot: Spot) -> str | None:
     """What Python prints otherwise."""

@@ -83,7 +83,7 @@ def _findings(document: Mapping[str, Json], group: str) -> Iterator[Finding]:
     """What breaks the rules of one group, in document order."""
     rules = rules_of(group)
     found = (
-        Finding(rule, spot.tokens, message, rule.mendable(spot))
+        Finding(rule, spot.tokens, message, rule.fixable(spot))
         for spot in walk(document)
         for rule in rules
         if (message := rule.check(spot)) is not None

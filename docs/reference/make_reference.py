@@ -93,7 +93,7 @@ def lint() -> str:
     for target in TARGETS.values():
         rules = [one for one in RULES.values() if one.id.startswith(f"{target.name}.")]
         rows = [
-            f"| `{one.id}` | {_cell(one.summary)} | {_cell(one.why)} | {_cell(one.mend)} |"
+            f"| `{one.id}` | {_cell(one.summary)} | {_cell(one.why)} | {_cell(one.fix)} |"
             for one in rules
         ]
         table = ["| rule | what it finds | why | what to do |", "|---|---|---|---|", *rows]

@@ -1,4 +1,4 @@
-"""What the lint promises, on random cards: its rules are exact, and mending loses nothing.
+"""What the lint promises, on random cards: its rules are exact, and fixing loses nothing.
 
 `EXAMPLES` says on how many; ``.ci/run`` and ``make nightly`` raise it.
 """
@@ -17,7 +17,7 @@ from support import dump
 
 from cardsign.card import DEFAULT_PROFILES, Card, canonicalize
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
-from cardsign.lint import RULES, Mending, camel_case, fix, lint_document
+from cardsign.lint import RULES, FixResult, camel_case, fix, lint_document
 
 #: What a target promises besides: this reading, too, makes the same bytes.
 READINGS = {"portable": (), "js-resolver": ("js-instance",), "py-1.1": ("sdk-1.0-legacy",)}
@@ -88,24 +88,24 @@ def test_the_shared_cards_bear_it_out(shared: Path) -> None:
     assert min(outcomes[True], outcomes[False]) >= 5
 
 
-# ------------------------------------------------------------------ mending loses nothing
+# ------------------------------------------------------------------ fixing loses nothing
 
 
-def mendings(share: int) -> Iterator[tuple[dict[str, Any], Mending, dict[str, Any]]]:
-    """Cards that have something to mend, what came of it, and the mended cards."""
+def fix_results(share: int) -> Iterator[tuple[dict[str, Any], FixResult, dict[str, Any]]]:
+    """Cards that have something to fix, what came of it, and the fixed cards."""
     for _, card in spoilt_cards(share):
         try:
-            mending = fix(dump(card))
+            result = fix(dump(card))
         except CardRefused:
             continue  # two spellings of one name
-        if mending.mended:
-            yield card, mending, json.loads(mending.document)
+        if result.fixed:
+            yield card, result, json.loads(result.document)
 
 
 @in_shares
 def test_what_the_sdks_sign_stays(share: int) -> None:
     """The pruning payloads are what they were; one that there was none of may come to be."""
-    for before, _, after in mendings(share):
+    for before, _, after in fix_results(share):
         assert payload(after, "prune-empty") == payload(before, "prune-empty")
         upgraded = payload(before, "prune-empty-upgraded")
         assert upgraded in (None, payload(after, "prune-empty-upgraded"))
@@ -113,10 +113,10 @@ def test_what_the_sdks_sign_stays(share: int) -> None:
 
 @in_shares
 def test_what_rule_1_signs_stays(share: int) -> None:
-    """Its payload changes only where a member in protobuf spelling or a null of 0.3 is mended."""
-    for before, mending, after in mendings(share):
-        mended = {finding.pointer for finding in mending.mended}
-        rules = {finding.rule.id for finding in lint_document(before) if finding.pointer in mended}
+    """Its payload changes only where a member in protobuf spelling or a null of 0.3 is fixed."""
+    for before, result, after in fix_results(share):
+        fixed = {finding.pointer for finding in result.fixed}
+        rules = {finding.rule.id for finding in lint_document(before) if finding.pointer in fixed}
         if rules.isdisjoint({"portable.snake-case", "portable.legacy-member"}):
             assert payload(after, "rule-1-as-written") == payload(before, "rule-1-as-written")
 
@@ -124,7 +124,7 @@ def test_what_rule_1_signs_stays(share: int) -> None:
 @in_shares
 def test_only_what_says_nothing_goes(share: int) -> None:
     """Every value that is gone was null, false or empty, and none was about who may call."""
-    for before, _, after in mendings(share):
+    for before, _, after in fix_results(share):
         old, new = dict(values(before)), dict(values(after))
         gone = {place: value for place, value in old.items() if place not in new}
 
@@ -136,11 +136,11 @@ def test_only_what_says_nothing_goes(share: int) -> None:
 
 @in_shares
 def test_mending_ends(share: int) -> None:
-    """What is left cannot be mended, and mending again changes no byte."""
-    for _, mending, after in mendings(share):
-        assert lint_document(after) == mending.left
-        assert not any(finding.mendable for finding in mending.left)
-        assert fix(mending.document).document == mending.document
+    """What is left cannot be fixed, and fixing again changes no byte."""
+    for _, result, after in fix_results(share):
+        assert lint_document(after) == result.left
+        assert not any(finding.fixable for finding in result.left)
+        assert fix(result.document).document == result.document
 
 
 def values(value: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -205,7 +205,7 @@ def test_every_rule_is_shown_to_fire() -> None:
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_a_rule_explains_itself(rule: Any) -> None:
     """What, why and what to do, each in whole sentences."""
-    for text in (rule.summary, rule.why, rule.mend):
+    for text in (rule.summary, rule.why, rule.fix):
         assert text.endswith(".")
         assert text[0].isupper() or text.startswith(("served-as-is", "a2a-sdk"))
 
@@ -268,6 +268,6 @@ def test_a_finding_for_programs() -> None:
         "path": "/iconUrl",
         "message": 'is ""',
         "why": rule.why,
-        "mend": rule.mend,
-        "mendable": False,
+        "fix": rule.fix,
+        "fixable": False,
     }

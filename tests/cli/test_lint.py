@@ -37,7 +37,7 @@ def test_findings_for_a_person(cardsign: Cardsign) -> None:
     lines = ended.text.splitlines()
 
     assert ended.status == 1
-    assert lines[0] == "5 findings: card.json, for portable; --fix mends 1"
+    assert lines[0] == "5 findings: card.json, for portable; --fix fixes 1"
     assert [line for line in lines if line.startswith("    /")] == [
         "    /securityRequirements/0/schemes/harbour/list  is []",
         "    /skills/0/examples  is [], its default",
@@ -48,7 +48,7 @@ def test_findings_for_a_person(cardsign: Cardsign) -> None:
     rules = [line for line in lines if line.startswith("  portable.")]
     assert len(rules) == len(set(rules)) == 4
     assert [line[:10] for line in lines].count("      why ") == 4
-    assert [line[:10] for line in lines].count("      mend") == 4
+    assert [line[:10] for line in lines].count("      fix ") == 4
     assert max(map(len, lines)) <= 100
 
 
@@ -63,7 +63,7 @@ def test_many_places_of_one_rule(cardsign: Cardsign) -> None:
 
 
 def test_a_single_finding_is_one(cardsign: Cardsign) -> None:
-    """In the singular, and without an offer to mend it."""
+    """In the singular, and without an offer to fix it."""
     ended = cardsign("lint", card("card.json", PORTABLE), "--for", "js-resolver")
 
     assert ended.status == 1
@@ -87,41 +87,41 @@ def test_findings_for_a_program(cardsign: Cardsign) -> None:
     assert set(ended.json) == {"for", "clean", "findings"}
     assert (ended.json["for"], ended.json["clean"]) == ("portable", False)
     assert (finding["rule"], finding["path"]) == ("portable.empty-value", "/iconUrl")
-    assert set(finding) == {"rule", "path", "message", "why", "mend", "mendable"}
+    assert set(finding) == {"rule", "path", "message", "why", "fix", "fixable"}
 
 
-def test_a_card_is_mended(cardsign: Cardsign) -> None:
-    """Status 0 where nothing is left; the mended card lints clean."""
+def test_a_card_is_fixed(cardsign: Cardsign) -> None:
+    """Status 0 where nothing is left; the fixed card lints clean."""
     name = card("card.json", WITH_DEFAULTS)
-    ended = cardsign("lint", name, "--fix", "-o", "mended.json")
+    ended = cardsign("lint", name, "--fix", "-o", "fixed.json")
 
     assert (ended.status, ended.text) == (0, "clean: card.json, for portable\n")
-    assert ended.err == "cardsign: mended 2 findings\n"
-    assert json.loads(Path("mended.json").read_bytes()) == PORTABLE
-    assert cardsign("lint", "mended.json").status == 0
+    assert ended.err == "cardsign: fixed 2 findings\n"
+    assert json.loads(Path("fixed.json").read_bytes()) == PORTABLE
+    assert cardsign("lint", "fixed.json").status == 0
     assert json.loads(Path(name).read_bytes()) == WITH_DEFAULTS
 
 
-def test_a_card_is_mended_in_part(cardsign: Cardsign, signed: Path) -> None:
+def test_a_card_is_fixed_in_part(cardsign: Cardsign, signed: Path) -> None:
     """Status 1 for what is left; signatures that no longer fit are off, and that is said."""
-    ended = cardsign("lint", signed, "--fix", "-o", "mended.json", "--json")
-    mended = json.loads(Path("mended.json").read_bytes())
+    ended = cardsign("lint", signed, "--fix", "-o", "fixed.json", "--json")
+    fixed = json.loads(Path("fixed.json").read_bytes())
 
     assert ended.status == 1
     assert "sign it again" in ended.err
-    assert mended == without(LAX, "/skills/0/examples")
-    assert [one["path"] for one in ended.json["mended"]] == ["/skills/0/examples"]
+    assert fixed == without(LAX, "/skills/0/examples")
+    assert [one["path"] for one in ended.json["fixed"]] == ["/skills/0/examples"]
     assert len(ended.json["findings"]) == 3
     assert ended.json["signatures_removed"] == len(json.loads(signed.read_bytes())["signatures"])
 
 
-def test_a_card_with_nothing_to_mend(cardsign: Cardsign, signed: Path) -> None:
+def test_a_card_with_nothing_to_fix(cardsign: Cardsign, signed: Path) -> None:
     """It arrives byte for byte, signatures and all."""
     document = json.dumps({**PORTABLE, "signatures": [{}]}).encode()
     ended = cardsign("lint", "-", "--fix", "-o", "-", stdin=document)
 
     assert (ended.status, ended.out) == (0, document)
-    assert ended.err == "cardsign: mended 0 findings\nclean: -, for portable\n"
+    assert ended.err == "cardsign: fixed 0 findings\nclean: -, for portable\n"
 
 
 CONFLICTS = {

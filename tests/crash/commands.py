@@ -382,7 +382,7 @@ def _check_store(path: Path, earlier: Any) -> None:
 
 
 def _cure(store: DirectoryStore) -> None:
-    """What doctor mends is mended, and nothing is left that somebody would have to look at."""
+    """What doctor fixes is fixed, and nothing is left that somebody would have to look at."""
     now = max(NOON, datetime.now(UTC)) + timedelta(days=2)
     examine_store(store, settings=DEFAULT_SETTINGS, now=now, fix=True)
     left = examine_store(store, settings=DEFAULT_SETTINGS, now=now)

@@ -224,7 +224,7 @@ def test_a_signature_that_fits_is_not_searched_for(alice: PrivateKey, bob: Priva
 
 
 def test_a_signature_of_a_wrong_length_is_not_searched_for(alice: PrivateKey) -> None:
-    """No payload could mend a signature in DER; its length is named instead."""
+    """No payload could fix a signature in DER; its length is named instead."""
     card = over(LAX, b"x", alice)
     card["signatures"][0]["signature"] += "AAAA"
     signature = only(explained(card, alice))

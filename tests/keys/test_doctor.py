@@ -1,4 +1,4 @@
-"""What doctor finds, what it mends, and that it leaves everything else alone."""
+"""What doctor finds, what it fixes, and that it leaves everything else alone."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def cut(store: DirectoryStore) -> None:
     ],
     ids=["a lost private half", "a link in its place", "a log that was cut"],
 )
-def test_what_a_person_has_to_judge_is_told_and_not_mended(
+def test_what_a_person_has_to_judge_is_told_and_not_fixed(
     store, es256, spoil: Callable[[DirectoryStore], None], code: str
 ) -> None:
     """An alarm, with or without --fix."""

@@ -155,7 +155,7 @@ def test_a_ledger_that_was_tampered_with_is_found_out(
 
 @in_each_store
 def test_a_statement_that_the_state_does_not_name_yet_is_no_damage(store: KeyStore) -> None:
-    """A crash between the two files leaves this; the next `publish` mends it."""
+    """A crash between the two files leaves this; the next `publish` fixes it."""
     one = first()
     keep(store, one)
     two = second(one)

@@ -229,7 +229,7 @@ def test_a_draft_that_nobody_has_signed_for_months_is_made_anew() -> None:
 
 
 def test_a_root_that_cannot_sign_any_more_is_told() -> None:
-    """Two of the three are gone: no draft of the tick's can mend that."""
+    """Two of the three are gone: no draft of the tick's can fix that."""
     lost = [record(name, "revoked", "root", revoked_because="ceased") for name in ("ann", "bob")]
     with pytest.raises(StatementRefused) as caught:
         draft_if_due(store(*lost), first(), None, now=LATER)

@@ -44,7 +44,7 @@ def test_a_page_is_what_the_program_says(page: str, reference: ModuleType, root:
 
 
 def test_a_stale_page_is_seen(root: Path, tmp_path: Path) -> None:
-    """--check fails where a page differs, and writing it mends that."""
+    """--check fails where a page differs, and writing it fixes that."""
     script = shutil.copy(root / "docs/reference/make_reference.py", tmp_path)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

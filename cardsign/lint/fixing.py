@@ -1,6 +1,6 @@
-"""Mending a card where that loses nothing of meaning.
+"""Fix a card where that loses nothing of meaning.
 
-What is mended is what the findings call mendable: members that say what their absence says
+What is fixed is what the findings call fixable: members that say what their absence says
 (null, a default, outside everything about who may call), and protobuf spellings. So the
 payload of ``prune-empty`` and that of ``prune-empty-upgraded`` stay what they were, and that of
 ``rule-1-as-written`` but for members in protobuf spelling and nulls of 0.3.
@@ -23,26 +23,26 @@ _Tokens: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Mending:
-    """What came of mending a card.
+class FixResult:
+    """What `fix` made of a card.
 
     Attributes:
-        document: As given where nothing was mended; else JSON with an indent of two spaces,
+        document: As given where nothing was fixed; else JSON with an indent of two spaces,
             member order kept, UTF-8, a newline at the end.
-        mended: What was found in the card that was given, and is no more.
-        left: What is found in `document`, by its pointers; nothing there is mendable.
+        fixed: What was found in the card that was given, and is no more.
+        left: What is found in `document`, by its pointers; nothing there is fixable.
         signatures_removed: How many signatures were taken off, since they were made over
             other bytes.
     """
 
     document: bytes
-    mended: tuple[Finding, ...]
+    fixed: tuple[Finding, ...]
     left: tuple[Finding, ...]
     signatures_removed: int
 
 
-def fix(untrusted_bytes: bytes, target: str = "portable") -> Mending:
-    """Mend what is mendable of a card.
+def fix(untrusted_bytes: bytes, target: str = "portable") -> FixResult:
+    """Fix what can be fixed in a card.
 
     Args:
         untrusted_bytes: The card, UTF-8 JSON.
@@ -54,15 +54,15 @@ def fix(untrusted_bytes: bytes, target: str = "portable") -> Mending:
     """
     card = Card.from_bytes(untrusted_bytes)
     findings = lint_document(card.document, target)
-    mended = tuple(finding for finding in findings if finding.mendable)
-    if not mended:
-        return Mending(untrusted_bytes, (), findings, 0)
+    fixed = tuple(finding for finding in findings if finding.fixable)
+    if not fixed:
+        return FixResult(untrusted_bytes, (), findings, 0)
     unsigned = {name: value for name, value in card.document.items() if name != "signatures"}
-    renamed = {one.tokens for one in mended if one.rule.id == _RENAMED}
-    dropped = {one.tokens for one in mended if one.rule.id != _RENAMED}
+    renamed = {one.tokens for one in fixed if one.rule.id == _RENAMED}
+    dropped = {one.tokens for one in fixed if one.rule.id != _RENAMED}
     document = _members(unsigned, (), renamed, dropped)
     left = lint_document(document, target)
-    return Mending(render(document), mended, left, len(card.signatures))
+    return FixResult(render(document), fixed, left, len(card.signatures))
 
 
 def _members(

@@ -1,4 +1,4 @@
-"""Mending: what is mended, what never is, and what comes out."""
+"""Fixing: what is fixed, what never is, and what comes out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEME = "/securitySchemes/harbour/httpAuthSecurityScheme"
 SCOPED = [{"schemes": {"snake_case": {"list": ["a_b"]}}}]
 
 # What stands where, and the card that comes of it.
-MENDED: dict[str, tuple[str, Any, dict[str, Any]]] = {
+FIXED: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "a null": ("/iconUrl", None, PORTABLE),
     "a null that is REQUIRED": ("/skills", None, without(PORTABLE, "/skills")),
     "a null member of 0.3": ("/url", None, PORTABLE),
@@ -46,19 +46,17 @@ MENDED: dict[str, tuple[str, Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("at", "value", "expected"), MENDED.values(), ids=MENDED)
-def test_what_is_mended(at: str, value: Any, expected: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("at", "value", "expected"), FIXED.values(), ids=FIXED)
+def test_what_is_fixed(at: str, value: Any, expected: dict[str, Any]) -> None:
     """The member is gone or renamed, and nothing else is changed."""
     card = put(PORTABLE, at, value)
-    mending = fix(dump(card))
+    result = fix(dump(card))
 
-    assert json.loads(mending.document) == expected
+    assert json.loads(result.document) == expected
     assert (
-        mending.mended
-        == tuple(finding for finding in lint_document(card) if finding.mendable)
-        != ()
+        result.fixed == tuple(finding for finding in lint_document(card) if finding.fixable) != ()
     )
-    assert mending.left == lint_document(expected)
+    assert result.left == lint_document(expected)
 
 
 KEPT: dict[str, tuple[str, Any]] = {
@@ -85,14 +83,14 @@ KEPT: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize(("at", "value"), KEPT.values(), ids=KEPT)
-def test_what_is_never_mended(at: str, value: Any) -> None:
+def test_what_is_never_fixed(at: str, value: Any) -> None:
     """It is found, and left: bytes and signatures are those that were given."""
     document = dump({**put(PORTABLE, at, value), "signatures": [{}]})
-    mending = fix(document)
+    result = fix(document)
 
-    assert mending.document is document
-    assert mending.left == lint_document(put(PORTABLE, at, value)) != ()
-    assert (mending.mended, mending.signatures_removed) == ((), 0)
+    assert result.document is document
+    assert result.left == lint_document(put(PORTABLE, at, value)) != ()
+    assert (result.fixed, result.signatures_removed) == ((), 0)
 
 
 # 1.0 members of which a2a-sdk's rewriting asks whether they are there, and what makes it ask.
@@ -120,17 +118,17 @@ def test_what_hangs_on_members_of_0_3(at: str, value: Any, beside: str, old: Any
     """Nulls and spellings are left there; defaults go all the same, however they are spelled."""
     bare = {"name": "Tides", "skills": [{"id": "tides", "input_modes": []}], "capabilities": {}}
     card = put(put(bare, at, value), beside, old)
-    mending = fix(dump(card))
+    result = fix(dump(card))
 
-    assert [finding.pointer for finding in mending.mended] == ["/skills/0/input_modes"]
-    assert at in [finding.pointer for finding in mending.left]
+    assert [finding.pointer for finding in result.fixed] == ["/skills/0/input_modes"]
+    assert at in [finding.pointer for finding in result.left]
 
 
 def test_a_member_of_0_3_that_is_never_rewritten() -> None:
-    """The twin: beside it a null is mended."""
+    """The twin: beside it a null is fixed."""
     card = put(put(PORTABLE, "/iconUrl", None), "/capabilities/stateTransitionHistory", True)
 
-    assert [finding.pointer for finding in fix(dump(card)).mended] == ["/iconUrl"]
+    assert [finding.pointer for finding in fix(dump(card)).fixed] == ["/iconUrl"]
 
 
 def test_the_mended_bytes() -> None:
@@ -155,21 +153,21 @@ def test_the_mended_bytes() -> None:
 def test_signatures_are_taken_off_a_card_that_changes(alice: PrivateKey) -> None:
     """They were made over other bytes; what is signed anew then needs one signature."""
     before = signed(WITH_DEFAULTS, alice)
-    mending = fix(dump(before))
-    mended = json.loads(mending.document)
+    result = fix(dump(before))
+    fixed = json.loads(result.document)
 
-    assert len(before["signatures"]) == mending.signatures_removed == 2
-    assert mended == PORTABLE
-    assert mending.left == ()
-    assert len(signed(mended, alice)["signatures"]) == 1
+    assert len(before["signatures"]) == result.signatures_removed == 2
+    assert fixed == PORTABLE
+    assert result.left == ()
+    assert len(signed(fixed, alice)["signatures"]) == 1
 
 
 def test_mending_for_another_target() -> None:
     """What that target alone finds fault with is left."""
-    mending = fix(dump(put(LAX, "/name", "Gezeiten-Büro")), "py-1.1")
+    result = fix(dump(put(LAX, "/name", "Gezeiten-Büro")), "py-1.1")
 
-    assert {finding.rule.id for finding in mending.mended} == {"portable.default"}
-    assert "py-1.1.non-ascii" in {finding.rule.id for finding in mending.left}
+    assert {finding.rule.id for finding in result.fixed} == {"portable.default"}
+    assert "py-1.1.non-ascii" in {finding.rule.id for finding in result.left}
 
 
 @pytest.mark.parametrize(
@@ -181,7 +179,7 @@ def test_mending_for_another_target() -> None:
     ],
     ids=["two spellings", "two members of one name", "no object"],
 )
-def test_what_can_be_read_two_ways_is_not_mended(untrusted: bytes, refusal: type) -> None:
+def test_what_can_be_read_two_ways_is_not_fixed(untrusted: bytes, refusal: type) -> None:
     """Nobody knows which of the two was meant."""
     with pytest.raises(refusal):
         fix(untrusted)
@@ -205,9 +203,9 @@ def test_every_spelling_has_its_way_back() -> None:
 def test_a_null_that_the_rewriting_reads_is_left(member: str) -> None:
     """Beside a url it says "no transport", and its absence would say JSONRPC to a2a-sdk."""
     card = put(OLD, f"/{member}", None)
-    mending = fix(dump(card))
+    result = fix(dump(card))
 
     before = canonicalize(card, "prune-empty-upgraded").data
-    assert canonicalize(json.loads(mending.document), "prune-empty-upgraded").data == before
-    assert f"/{member}" in [one.pointer for one in mending.left]
+    assert canonicalize(json.loads(result.document), "prune-empty-upgraded").data == before
+    assert f"/{member}" in [one.pointer for one in result.left]
     assert member not in json.loads(fix(dump(put(PORTABLE, f"/{member}", None))).document)
