@@ -13,7 +13,18 @@ from exceptions import Exceptions
 from judges import Version
 from population import CLASSES
 from roster import ABSENT, PROGRAMS, VERIFIERS
-from trial import ACCEPTED, CANNOT_PARSE, COUNTS, NO_PROFILE, NOTHING, OWN_PAYLOAD, Row
+from trial import (
+    ACCEPTED,
+    ALL,
+    CANNOT_PARSE,
+    COUNTS,
+    IGNORE_TYP,
+    NO_PROFILE,
+    NOTHING,
+    OWN_PAYLOAD,
+    SECURITY_LOST,
+    Row,
+)
 
 _WIDTH: Final = 98  # columns of prose, without the indent of an item
 
@@ -52,6 +63,7 @@ def _plain(row: Row) -> dict[str, Any]:
         plain["not signed"] = row.refused
     else:
         plain["profiles"] = list(row.profiles)
+        plain["served"] = {profile: list(takers) for profile, takers in row.served.items()}
         plain["not accepted"] = {v: why for v, why in row.judged.items() if why != ACCEPTED}
     return {**plain, "their signatures": dict(row.recognised)}
 
@@ -65,7 +77,9 @@ def page(results: Results, written: Exceptions) -> str:
         [
             *_section("The judges", _judges(results.versions)),
             *_section("Our signatures, as they judge them", _ours(results)),
-            *_section("What they do not accept, and why", _refusals(written)),
+            *_section("What they do not accept, and why", _refusals(written, "")),
+            *_section("With `--compat all`", _all(results, written)),
+            *_section("Verifiers that ignore `typ`", _ignorant(results.rows)),
             *_section("Their signatures, as we judge them", _theirs(results.rows)),
             *_section("Who is not among the judges", _absent()),
         ]
@@ -78,10 +92,10 @@ _INTRODUCTION: Final = """\
 Written by `make interop`, which fails where a number here is no longer true. The same card by
 card: [interop.json](interop.json).
 
-Cards of three kinds are signed with cardsign's defaults and put before verifiers that others
-wrote: real ones from public repositories, ones made to provoke, and random ones, of which each is
-the same on every machine. A verifier **accepts** a card if it finds one of its signatures good
-*and* what it has verified names an endpoint, so that a client could be built from it. Each of
+Cards of three kinds are signed, by default and with `--compat all`, and put before verifiers that
+others wrote: real ones from public repositories, ones made to provoke, and random ones, of which
+each is the same on every machine. A verifier **accepts** a card if it finds one of its signatures
+good *and* what it has verified names an endpoint, so that a client could be built from it. Each of
 these verifiers looks at all signatures of a card; one that checks a single given signature would
 be asked signature by signature, and the table would say so.
 
@@ -117,16 +131,71 @@ def _ours(results: Results) -> Iterator[str]:
         f"refuse to sign, for these reasons: {codes}."
     )
     yield ""
-    yield from _header("accepted by", *classes, "all")
-    yield _line("*of those signed*", *_by_class(signed, classes))
-    for name in VERIFIERS:
-        accepted = [row for row in signed if row.judged[name] == ACCEPTED]
-        yield _line(name, *_by_class(accepted, classes))
+    yield from _accepted(signed, classes, "")
+    yield ""
+    yield from _prose(
+        "A verifier *can use* a card if it can read it and could build a client from its payload. "
+        "No signature helps with the others."
+    )
     yield ""
     without = " and ".join(one.name for one in PROGRAMS.values() if "RS256" not in one.algorithms)
     yield from _prose(
         f"That is ES256. {results.rs256_cards} of these cards were tried with RS256 too, and every "
         f"judge that knows it found the same; {without} does not know it."
+    )
+
+
+def _accepted(signed: Sequence[Row], classes: Sequence[str], suffix: str) -> Iterator[str]:
+    yield from _header("accepted by", *classes, "all", "of those it can use")
+    yield _line("*of those signed*", *_by_class(signed, classes), "")
+    for name in VERIFIERS:
+        outcomes = [(row, row.judged[name + suffix]) for row in signed]
+        accepted = [row for row, outcome in outcomes if outcome == ACCEPTED]
+        usable = sum(
+            outcome != CANNOT_PARSE and not outcome.startswith("no endpoint")
+            for _, outcome in outcomes
+        )
+        share = f"{100 * len(accepted) / usable:.1f} %" if usable else ""
+        yield _line(name, *_by_class(accepted, classes), share)
+
+
+def _all(results: Results, written: Exceptions) -> Iterator[str]:
+    signed = [row for row in results.rows if row.judged]
+    classes = [name for name in CLASSES if any(row.group == name for row in signed)]
+    yield from _prose(
+        "One signature for each profile whose payload names an endpoint, whatever it leaves open."
+    )
+    yield ""
+    yield from _accepted(signed, classes, ALL)
+    yield ""
+    yield from _refusals(written, ALL)
+
+
+def _ignorant(rows: Sequence[Row]) -> Iterator[str]:
+    yield from _prose(
+        "A compat signature is marked by its `typ`. Somebody in transit may serve its payload as "
+        "the card, with all signatures. cardsign does not trust that, nor does it count for any "
+        "policy. A verifier written by hand that reads the card as served and ignores `typ` "
+        "accepts it. Of the payloads with a compat signature under `--compat all`, that many:"
+    )
+    yield ""
+    names = IGNORE_TYP
+    yield from _header(
+        "profile",
+        "payloads",
+        *(f"{name} accepts" for name in names),
+        "of them without a security member of the card",
+    )
+    for profile in dict.fromkeys(profile for row in rows for profile in row.served):
+        served = [row.served[profile] for row in rows if profile in row.served]
+        lost = [one for one in served if SECURITY_LOST in one and set(one) & set(names)]
+        counts = (sum(name in one for one in served) for name in names)
+        yield _line(f"`{profile}`", *(f"{n:,}" for n in (len(served), *counts, len(lost))))
+    yield ""
+    yield from _prose(
+        "By default, which is `--compat safe`, a payload that is accepted so keeps every "
+        "endpoint, scheme and scope; a requirement without scopes may be gone. Who has such "
+        "verifiers signs with `--compat none`."
     )
 
 
@@ -154,7 +223,7 @@ def _remedy(why: str) -> str:
     return f"One {which} would, but leaves no endpoint to build a client from"
 
 
-def _refusals(written: Exceptions) -> Iterator[str]:
+def _refusals(written: Exceptions, suffix: str) -> Iterator[str]:
     yield from _prose(
         "These exceptions were written down before the run, with their numbers; it has found them "
         "and no others. What satisfies a verifier was tried: a signature of each of our profiles "
@@ -162,7 +231,7 @@ def _refusals(written: Exceptions) -> Iterator[str]:
     )
     for name in VERIFIERS:
         yield ""
-        whys = written.get(name, {})
+        whys = written.get(name + suffix, {})
         yield f"**{name}**" if whys else f"**{name}** accepts all."
         yield from [""] if whys else []
         for why, one in whys.items():

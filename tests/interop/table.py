@@ -26,7 +26,7 @@ from judges import Version  # noqa: E402
 from population import CLASSES, population  # noqa: E402
 from roster import PROGRAMS, VERIFIERS, Program  # noqa: E402
 from samples import Sample  # noqa: E402
-from trial import Row, Trial  # noqa: E402
+from trial import ALL, Row, Trial  # noqa: E402
 
 from cardsign import PrivateKey  # noqa: E402
 
@@ -132,7 +132,11 @@ def _differing(rows: Sequence[Row], again: Sequence[Row]) -> Iterator[str]:
     knowing = {program.name for program in PROGRAMS.values() if "RS256" in program.algorithms}
     for row in again:
         first = by_name[row.file]
-        judged = {v: why for v, why in first.judged.items() if VERIFIERS[v].program in knowing}
+        judged = {
+            v: why
+            for v, why in first.judged.items()
+            if VERIFIERS[v.removesuffix(ALL)].program in knowing
+        }
         recognised = {p: one for p, one in first.recognised.items() if p in knowing}
         if (judged, recognised) != (row.judged, row.recognised):
             yield row.file

@@ -17,7 +17,7 @@ from population import random_card
 from roster import PROGRAMS, VERIFIERS
 from support import LAX, OLD, PORTABLE, dump, put, signed
 from table import PAGE, RECORD
-from trial import ACCEPTED, Row
+from trial import ACCEPTED, ALL, CANNOT_PARSE, OWN_PAYLOAD, Row
 
 from cardsign import JwkSet, PrivateKey
 
@@ -35,7 +35,12 @@ def recorded_rows() -> list[Row]:
         Row(
             row["card"],
             row["class"],
-            judged={**dict.fromkeys(VERIFIERS, ACCEPTED), **row["not accepted"]},
+            judged={
+                **dict.fromkeys(
+                    (f"{v}{suffix}" for suffix in ("", ALL) for v in VERIFIERS), ACCEPTED
+                ),
+                **row["not accepted"],
+            },
         )
         for row in record()["cards"]
         if "profiles" in row
@@ -51,14 +56,34 @@ def test_the_record_has_the_exceptions_that_were_written_down() -> None:
     assert exceptions.found_in(recorded_rows(), written) == written
 
 
+def usable(outcome: str) -> bool:
+    """Whether some signature could make the verifier accept a card that it can use."""
+    return outcome != CANNOT_PARSE and not outcome.startswith("no endpoint")
+
+
+@pytest.mark.parametrize("suffix", ["", ALL], ids=["by default", "all"])
 @pytest.mark.parametrize("verifier", VERIFIERS)
-def test_the_page_has_the_totals_of_the_record(verifier: str) -> None:
-    """The last cell of a judge's line is the number of cards that it accepts."""
-    accepted = sum(row.judged[verifier] == ACCEPTED for row in recorded_rows())
+def test_the_page_has_the_totals_of_the_record(verifier: str, suffix: str) -> None:
+    """The last cells of a judge's line: how many it accepts, and of how many that it can use."""
+    outcomes = [row.judged[verifier + suffix] for row in recorded_rows()]
+    accepted = outcomes.count(ACCEPTED)
+    share = f"{100 * accepted / sum(map(usable, outcomes)):.1f} %"
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    assert any(
-        one.startswith(f"| {verifier} |") and one.endswith(f"| {accepted:,} |") for one in lines
-    )
+    end = f"| {accepted:,} | {share} |"
+    assert any(one.startswith(f"| {verifier} |") and one.endswith(end) for one in lines)
+
+
+#: The least share of the cards that a verifier can use which it accepts with `--compat all`.
+GOALS = {"a2a-js plain": 0.96, "a2a-protocol-types typed": 0.85}
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_with_all_compat_signatures_every_judge_accepts_what_it_can_use(verifier: str) -> None:
+    """Whatever it does not accept asks for a payload that is no profile of ours."""
+    outcomes = [row.judged[verifier + ALL] for row in recorded_rows()]
+    can_use = [one for one in outcomes if usable(one)]
+    assert set(can_use) <= {ACCEPTED, OWN_PAYLOAD}
+    assert can_use.count(ACCEPTED) >= GOALS.get(verifier, 1) * len(can_use)
 
 
 def test_every_judge_of_the_roster_is_in_the_record() -> None:

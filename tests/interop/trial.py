@@ -8,17 +8,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from experiment import NOW
+from experiment import NOW, serve
 from explanations import fitted
 from judges import Judge, JudgeFailed, private_jwk
 from roster import VERIFIERS, Program, Verifier
 from samples import Sample
 
 from cardsign import CardsignError, JwkSet, Policy, PrivateKey, canonicalize, examine_card
-from cardsign.card import FULL_PROFILES, PROFILES, Json
+from cardsign.card import FULL_PROFILES, PROFILES, Json, uncovered_parts
 from cardsign.errors import CanonicalizationError
 from cardsign.jose import TYP_JOSE, sign_payload
-from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
 from cardsign.trust import Holder
 
 ACCEPTED: Final = "accepted"
@@ -26,6 +26,12 @@ CANNOT_PARSE: Final = "cannot parse"
 OWN_PAYLOAD: Final = "own payload"
 NOTHING: Final = "nothing satisfies it"
 DISTURBED: Final = "disturbed by another signature"
+
+#: What follows a verifier's name where the card was signed with ``--compat all``.
+ALL: Final = ", --compat all"
+#: Programs whose verifiers ignore `typ`.
+IGNORE_TYP: Final = ("joserfc", "jose")
+SECURITY_LOST: Final = "security lost"
 
 COUNTS: Final = "counts"
 NO_PROFILE: Final = "no profile"
@@ -39,7 +45,12 @@ class Row:
         refused: The code for which we do not sign it, or empty.
         profiles: One for each signature that we made, in their order.
         judged: By verifier: ``accepted``, which means that a client could be built from what
-            was verified, or why not, which says whether any signature could satisfy it.
+            was verified, or why not, which says whether any signature could satisfy it. Once
+            for the card as signed by default, once, under the name and :data:`ALL`, for the
+            card as signed with ``--compat all``.
+        served: By profile of the compat signatures of ``--compat all``: who of
+            :data:`IGNORE_TYP` accepts its payload served as the card, and
+            :data:`SECURITY_LOST` where that has lost a security scheme or requirement.
         recognised: By program that signed the card: ``counts``, the profiles that its
             signature fits, ``no profile``, or the code for which we do not read the card;
             without a program that cannot sign it.
@@ -50,6 +61,7 @@ class Row:
     refused: str = ""
     profiles: tuple[str, ...] = ()
     judged: Mapping[str, str] = field(default_factory=dict)
+    served: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     recognised: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -81,11 +93,20 @@ class Trial:
             signing = sign_with_notes(sample.data, [self._key], SigningOptions())
         except CardsignError as refusal:
             return Row(sample.file, sample.group, refusal.code, recognised=recognised)
+        every = sign_with_notes(sample.data, [self._key], SigningOptions(compat="all"))
         judged = {
-            verifier.name: self._judged(verifier, signing.document, signing.profiles)
+            verifier.name + suffix: self._judged(verifier, one.document, one.profiles)
+            for suffix, one in (("", signing), (ALL, every))
             for verifier in self.verifiers
         }
-        return Row(sample.file, sample.group, "", signing.profiles, judged, recognised)
+        return Row(
+            sample.file,
+            sample.group,
+            profiles=signing.profiles,
+            judged=judged,
+            served=self._served(every),
+            recognised=recognised,
+        )
 
     # -------------------------------------------------------------- our signatures
 
@@ -97,6 +118,26 @@ class Trial:
         if finding.outcome == "accepted":
             return ACCEPTED if finding.callable else "no endpoint in what it verified"
         return self._what_would_do(verifier, json.loads(card), signed)
+
+    def _served(self, signed: SignedCard) -> dict[str, tuple[str, ...]]:
+        """Each compat payload served as the card, to verifiers that ignore `typ`."""
+        document = json.loads(signed.document)
+        found = {}
+        for one in signed.payloads:
+            if not one.compat:
+                continue
+            payload = canonicalize(document, one.profile)
+            card = serve(payload, document)
+            takers = [
+                name
+                for name in IGNORE_TYP
+                if name in self.judges
+                and self.judges[name].verify(card, self._keys).outcome == "accepted"
+            ]
+            if any(part.security and part.excuse is None for part in uncovered_parts(payload)):
+                takers.append(SECURITY_LOST)
+            found[one.profile] = tuple(takers)
+        return found
 
     def _what_would_do(
         self, verifier: Verifier, document: dict[str, Json], signed: tuple[str, ...]
