@@ -95,7 +95,7 @@ task_options: Final = option_group(
     default=DEFAULT_TIMEOUT,
     show_default=True,
     metavar="SECONDS",
-    help="For the whole answer, a stream of events included.",
+    help="The time limit for the whole answer, streamed events included.",
 )
 @visit_options
 @json_option
@@ -109,13 +109,13 @@ def call(
 ) -> int:
     """Send TEXT ('-': standard input) to the agent at URL, and print what it answers.
 
-    Nothing is sent before the agent's card is trusted. The message goes to an endpoint that the
-    verified card names, by the client of a2a-sdk: pip install 'cardsign[a2a]'. Redirects are
-    errors, and a credential is sent only to its own origin. The agent's words are escaped. The
-    state of a task that goes on is on stderr, with the options that continue it.
+    Nothing is sent before the agent's card is trusted. The message goes to an endpoint of the
+    verified card, with the client of a2a-sdk: pip install 'cardsign[a2a]'. Redirects are errors,
+    and a credential is sent only to its own origin. The answer is printed escaped. If the task is
+    not finished, its state is on stderr, with the options that continue it.
 
-    Exit status: 0 answered, 1 not trusted, 2 a fault of this machine, 3 no verdict, or no answer.
-    A task that failed, was rejected or was canceled by the agent is 3.
+    Exit status: 0 answered, 1 not trusted, 2 a fault of this machine, 3 no verdict or no answer.
+    It is also 3 if the agent failed, rejected or canceled the task.
     """
     about.check(text)
     calling = _calling()

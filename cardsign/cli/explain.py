@@ -39,17 +39,17 @@ _SHOWN_DIGEST: Final = 12  # hex digits, enough to compare by eye
 
 @command(example="cardsign explain signed.json --jwks jwks.json")
 @click.argument("card")
-@click.option("--jwks", metavar="FILE", help="The keys by which to check the signatures.")
+@click.option("--jwks", metavar="FILE", help="The keys to check the signatures with.")
 @click.option(
     "--issuer",
     metavar="NAME",
-    help="Take the keys of this trusted issuer of your policy, as far as they are known here.",
+    help="Use the keys of this issuer of your policy, as far as they are known here.",
 )
 @trust_options
 @click.option(
     "--against",
     metavar="FILE",
-    help="What is said to have been signed: the card as its issuer has it, or the payload itself.",
+    help="What the issuer says it signed: its own copy of the card, or the payload.",
 )
 @json_option
 def explain(
@@ -62,13 +62,13 @@ def explain(
 ) -> int:
     """Explain CARD ('-' for stdin): what each signature covers, and why one does not fit.
 
-    Shows where our profiles part and at which member. Of a signature that fits nothing it looks
-    for what was signed: in the file of --against, or else by a bounded search for one member
-    more or less, a default, or JSON that is not canonical. What other verifiers would say is
-    predicted; none is asked. No verdict is given: that is what verify is for.
+    It shows at which members the profiles differ. For a signature that fits nothing it looks for
+    what was signed: in the file of --against, or else by a short search. The search tries one
+    member more or less, a default, or JSON that is not canonical. What SDKs would say is
+    predicted; none is run. It gives no verdict: for that, use verify.
 
-    Exit status 0 if there is nothing to complain of, 1 if the card cannot be read or if a
-    signature is malformed, or is by a key of --jwks and fits nothing.
+    Exit status 0: nothing is wrong. 1: the card cannot be read, a signature is malformed, or a
+    signature by a key of --jwks fits nothing.
     """
     if card == against == STDIO:
         raise UsageFault("usage.conflict", "CARD and --against cannot both be standard input")

@@ -50,9 +50,9 @@ def fetch(
 ) -> int:
     """Fetch a card, verify it, and write its verified payload.
 
-    The URL of a host is asked for /.well-known/agent-card.json, then for the legacy path. What is
-    written is what the signature covers, never the file that was served. With --extended the
-    public card is verified first; the credential goes to one of its endpoints, once, and the
+    A URL without a path means /.well-known/agent-card.json there, then the legacy path. Only what
+    the signature covers is written, never the file that was served. With --extended the public
+    card is verified first. Then the credential is sent once, to one of its endpoints. The
     extended card must be of this issuer, for this audience, and current.
 
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict.

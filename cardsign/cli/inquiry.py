@@ -76,7 +76,7 @@ if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
 loopback_option: Final = click.option(
     "--insecure-loopback-http",
     is_flag=True,
-    help="Ask URLs of this machine, over plain HTTP too; for trying things out.",
+    help="Allow URLs of this machine, also over plain HTTP; for trying things out.",
 )
 
 
@@ -542,14 +542,14 @@ visit_options: Final = option_group(
     click.option(
         "--issuer",
         metavar="NAME",
-        help="Whose card it must be, by the policy's own name [default: whoever the policy "
-        "enrols for the URL].",
+        help="Whose card it must be, by the policy's own name [default: the issuer that "
+        "the policy trusts for the URL].",
     ),
     click.option(
         "--jwks",
         metavar="FILE|URL",
         help="Whose card it must be: the holder of these keys. No policy is read, and "
-        "revocation is not seen.",
+        "revocation cannot be seen.",
     ),
     accept_option,
     trust_options,
@@ -557,8 +557,8 @@ visit_options: Final = option_group(
     click.option(
         "--credential",
         metavar="SOURCE",
-        help="Where the credential is had from, env:NAME or exec:/absolute/path?arg=A; it goes to "
-        "the origin of URL alone [default: as credentials.toml in your own configuration says].",
+        help="Where to read the credential: env:NAME or exec:/absolute/path?arg=A. It is sent only "
+        "to the origin of URL [default: as your own credentials.toml says].",
     ),
 )
 

@@ -39,7 +39,7 @@ from cardsign.trust.policy import TrustedIssuer
 from cardsign.trust.resolve import outlook
 from cardsign.trust.state import IssuerState
 
-# ``cardsign peers status``: what is known of issuers, without asking them.
+# ``cardsign peers status``: what is known about issuers, without any request.
 
 _VERDICTS: Final = {
     "trusted": EXIT_OK,
@@ -128,21 +128,21 @@ def age(span: timedelta) -> str:
 
 
 @command(
-    short_help="Show what is known of the issuers, without asking them.",
+    short_help="Show what is known about the issuers, without any request.",
     example="cardsign peers status",
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @edit_options
 @json_option
 def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
-    """Show what is known of all issuers, or of those NAMEd, without asking them.
+    """Show what is known about all issuers, or those with NAME, without any request.
 
-    That is their statements, when they end, and when each card was last checked by cardsign peers
-    verify, with the verdict.
+    It shows their statements and when these expire. For each card it shows when cardsign peers
+    verify last checked it, and the verdict.
 
-    Exit status: 0 no required peer needs action; 1 the last verdict on a card was not trusted, or
-    something needs action now or soon; 3 the last check of a card gave no verdict; 2 the state of
-    an issuer is missing or cannot be read. Optional peers do not change it.
+    Exit status: 0 no required peer needs action; 1 a card was not trusted at its last check, or
+    something needs action now or soon; 2 the state of an issuer is missing or cannot be read;
+    3 the last check of a card gave no verdict. Optional peers do not change it.
     """
     loaded = trust.needed()
     chosen = [loaded.issuer(name) for name in dict.fromkeys(names)]
@@ -294,13 +294,13 @@ def verify(
 ) -> int:
     """Verify all cards of all issuers, or of those named.
 
-    Each card is fetched with the statements that its issuer's anchor needs. What happens to one
-    hides no other. Each is one line on stdout as it is done, with --json an object; with --quiet
-    trusted cards are left out. The summary, and progress on a terminal, go to stderr.
+    Each card is fetched with the statements that its issuer's anchor needs. An error with one
+    card does not stop the others. Each result is one line on stdout, or an object with --json;
+    --quiet leaves out trusted cards. Summary and progress go to stderr.
 
     Exit status: 0 all required cards are trusted; 1 one is not, or a statement of its issuer has
-    vanished or was replaced by another of the same number; 3 none of this, but one card got no
-    verdict; 2 a fault of this machine. Optional peers do not change it.
+    vanished or was replaced by another with the same number; 2 a fault of this machine; 3 none of
+    these, but one card got no verdict. Optional peers do not change it.
     """
     loaded = trust.needed()
     checks = _checks(loaded, names)

@@ -134,7 +134,7 @@ _STATE: Final = click.option(
 _NO_STATE: Final = click.option(
     "--no-state",
     is_flag=True,
-    help="Remember nothing: only what trust.lock names cannot be rolled back.",
+    help="Remember nothing. Then only trust.lock can show that a card is too old.",
 )
 #: ``--trust``, as `trust`.
 policy_options: Final = option_group(TrustOptions, "trust", _TRUST)
@@ -151,8 +151,8 @@ def accept_option(command: _Command) -> _Command:
     return click.option(
         "--accept",
         type=click.Choice(tuple(ACCEPTED)),
-        help="full: only signatures over the whole card count; sdk: also those that the SDKs of "
-        "A2A make, which may leave parts of it unsigned [default: as the policy says, else full].",
+        help="full: only signatures over the whole card count. sdk: those of the SDKs count too, "
+        "which may leave parts of it unsigned [default: as the policy says, else full].",
     )(command)
 
 
@@ -163,8 +163,8 @@ def statements_option(command: _Command) -> _Command:
         multiple=True,
         type=click.Path(path_type=Path),
         metavar="FILE|DIR",
-        help="Keyset and release statements of the issuer, in files, bundles, or those among all "
-        "*.json of a folder and below. May be repeated.",
+        help="Keyset and release statements of the issuer: a file, a bundle, or a folder, whose "
+        "*.json files are searched, subfolders too. May be repeated.",
     )(command)
 
 

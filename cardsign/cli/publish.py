@@ -43,7 +43,7 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE
 @click.option(
     "--not-live",
     is_flag=True,
-    help="Do not record it as live: it is deployed later by other means; see cardsign keys look.",
+    help="Do not record it as live, because you deploy it later; see cardsign keys look.",
 )
 @keystore_options
 @dry_run_option
@@ -64,7 +64,7 @@ def publish(
     generation within seconds. The same content makes no new generation.
     If there is a keyset statement, only the keys that it lists are published, and the newest
     release must list the card. A keyset that no release names yet is not published.
-    The key store records what was published, because key rotation waits for caches from then on.
+    The key store records the time of publication, because key rotation waits for caches.
     """
     config = project_config()
     directory = output or config.publish

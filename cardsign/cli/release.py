@@ -76,13 +76,14 @@ _change_options = option_group(
     click.option(
         "--raise-floor",
         is_flag=True,
-        help="End older cards at the URL of each --card now, before caches have dropped them.",
+        help="Make older cards at the URL of each --card invalid now, even if caches still have "
+        "them.",
     ),
     click.option(
         "--extended-floor",
         type=click.IntRange(min=1),
         metavar="SEQ",
-        help="End extended cards that were made for an earlier release.",
+        help="Make extended cards for an earlier release than SEQ invalid.",
     ),
     click.option(
         "--revoke",
@@ -126,9 +127,9 @@ def renew(
 ) -> None:
     """Sign and publish the next release with the release key; for cron, daily.
 
-    It does nothing if nothing is new and the newest release is in the first half of its time.
-    Cards stay listed. Once caches can hold no older card than the published one, older ones end.
-    A key that was revoked in the key store is revoked by this release.
+    It does nothing if nothing is new and less than half of the newest release's time is over.
+    Listed cards stay listed. An older card is dropped once caches cannot have it any more.
+    Keys that were revoked in the key store are revoked by this release too.
     """
     config = project_config()
     directory = publication or config.publish
@@ -160,8 +161,8 @@ def renew(
 def show(keystore: KeystoreOptions, as_json: bool) -> int:
     """Show the newest release. Exit status 1 if it is time for another one.
 
-    That is so if half of its time is over, if it names an older keyset statement, or if it was
-    signed by a clock that was ahead.
+    It is time if half of its lifetime is over, if it names an older keyset statement, or if the
+    clock was ahead when it was signed.
     """
     store = keystore.open()
     keyset, newest = needed_keyset(store), StatementHistory.of(store).newest_release()

@@ -28,8 +28,8 @@ from cardsign.files import read_bytes, write_atomic
     "--token-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="SHA-256 lines of the bearer tokens that open the extended card; "
-    "see cardsign tokens create.",
+    help="The digests of the bearer tokens that open the extended card; written by cardsign "
+    "tokens create.",
 )
 @json_option
 def serve(directory: Path | None, bind: str, token_file: Path | None, as_json: bool) -> None:
@@ -38,10 +38,10 @@ def serve(directory: Path | None, bind: str, token_file: Path | None, as_json: b
     Without DIR it is `publish` of cardsign.toml.
 
     Public: the card at /.well-known/agent-card.json, the key set at /.well-known/jwks.json, the
-    issuer's statements below /.well-known/cardsign/, /healthz. How long caches may keep them
-    shrinks before the keys change. Behind bearer tokens: the extended card, by GET
-    .../extendedAgentCard and by JSON-RPC GetExtendedAgentCard. The server holds no private key;
-    put TLS in front of it. --json says on stdout where it serves.
+    issuer's statements below /.well-known/cardsign/, and /healthz. Caches may keep them for a
+    shorter time when the keys are about to change. With a bearer token: the extended card, by GET
+    .../extendedAgentCard and by JSON-RPC GetExtendedAgentCard. The server holds no private key.
+    Put TLS in front of it. With --json the address is printed on stdout.
     """
     from cardsign.server.access import TokenTable
     from cardsign.server.app import ServerConfig

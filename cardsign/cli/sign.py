@@ -165,7 +165,7 @@ foreign_options: Final = option_group(
     click.option(
         "--known-keys",
         metavar="JWKS",
-        help="Keys of other signers; their signatures that no longer fit are dropped.",
+        help="Keys of other signers, to check their signatures. Those that do not fit are dropped.",
     ),
     click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers."),
 )
@@ -178,8 +178,8 @@ key_options: Final = option_group(
         multiple=True,
         metavar="URI",
         help="Sign only with this key: env:NAME (a PEM or JWK in a variable), file:PATH, or "
-        "a URI of docs/guides/signers-and-stores.md, which may then run or load what it names. "
-        "May be repeated.",
+        "the URI of a signer, such as awskms:///ID. A URI that you type may run the program or "
+        "load the library that it names. May be repeated.",
     ),
     public_option,
     click.option("--kid", metavar="KID", help="The kid under which the key of --key is published."),
@@ -193,13 +193,17 @@ key_options: Final = option_group(
     "--compat",
     multiple=True,
     type=click.Choice((*COMPAT_WORDS, *COMPAT_PROFILES)),
-    help="Compat signatures, which other SDKs accept and cardsign does not count. safe (the "
-    "default): those that keep every endpoint, security scheme and scope. all: for every SDK. "
-    "none: cardsign and strict verifiers alone. A profile: that one besides the safe ones; may "
-    "be repeated.",
+    help="Which compat signatures to add: other SDKs accept them, and cardsign does not count "
+    "them. safe (default): those that cover every endpoint, security scheme and scope. all: for "
+    "every SDK. none: for cardsign and strict verifiers only. A profile: this one and the safe "
+    "ones; may be repeated.",
 )
 @click.option("--strict", is_flag=True, help="Refuse a card that lacks REQUIRED members.")
-@click.option("--force", is_flag=True, help="Sign what is no proper Agent Card, and say why not.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Sign it even if it is not a proper Agent Card, and say what is wrong.",
+)
 @foreign_options
 @marker_options
 @key_options
@@ -222,9 +226,9 @@ def sign(
 ) -> None:
     """Sign CARD ('-' for stdin) with every active key of the key store.
 
-    SDKs disagree about which bytes a signature covers. One signature is made for each payload
-    that differs, so that each SDK finds one that it accepts. A card that is fully signed already
-    is written unchanged.
+    SDKs disagree about which bytes a signature covers. So one signature is made for each payload
+    that differs, and each SDK finds one that it accepts. A card that is already fully signed is
+    written unchanged.
     """
     if as_json and output == STDIO:
         raise UsageFault("usage.conflict", "--json and the card both want stdout; name -o OUT")

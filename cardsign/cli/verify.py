@@ -63,19 +63,21 @@ def read_time(text: str) -> datetime:
 named_options: Final = option_group(
     Named,
     "named",
-    click.option("--issuer", metavar="NAME", help="The subject, by the policy's own name for it."),
+    click.option(
+        "--issuer", metavar="NAME", help="The card must be one of this issuer of the policy."
+    ),
     click.option(
         "--origin",
         metavar="ORIGIN",
-        help="The subject is whoever the policy enrols for this origin; beside --jwks alone, every "
-        "interface must stand there.",
+        help="The card must be one of the issuer that the policy trusts for this origin. With "
+        "--jwks alone: every interface must be at this origin.",
     ),
     click.option(
         "--jwks",
         metavar="FILE|URL",
-        help="Alone: the subject is the holder of these keys, at any origin; no policy is read "
-        "and revocation is not seen. With --issuer or --trust: what the URL of the issuer's `jwks` "
-        "anchor answers; any other anchor is a conflict.",
+        help="Alone: one of these keys must have signed the card, at any origin. No policy is read, "
+        "and revocation cannot be seen. With --issuer or --trust: use this instead of asking the "
+        "URL of the issuer's `jwks` anchor.",
     ),
     trust_options,
     statements_option,
@@ -92,8 +94,8 @@ named_options: Final = option_group(
         "profiles",
         multiple=True,
         type=click.Choice(DEFAULT_PROFILES),
-        help="For experts: of the accepted profiles, the only one that counts. May be repeated; "
-        "--profile served-as-is is the strictest choice.",
+        help="For experts: count signatures only under this one of the accepted profiles. May be "
+        "repeated; --profile served-as-is is the strictest choice.",
     ),
     loopback_option,
 )
@@ -135,8 +137,8 @@ output_options: Final = option_group(
         "-o",
         "--output",
         metavar="OUT",
-        help="Write the verified payload of the one CARD, or with --extended of the extended card, "
-        "if it is trusted and only then; '-' for stdout.",
+        help="Write the verified payload of CARD, or with --extended of the extended card, only if "
+        "it is trusted; '-' for stdout.",
     ),
     click.option(
         "--format",
@@ -168,7 +170,7 @@ output_options: Final = option_group(
     metavar="FILE",
     help="Verify this extended card beside its public CARD; with --audience.",
 )
-@click.option("--audience", metavar="ID", help="For whom the extended card must be.")
+@click.option("--audience", metavar="ID", help="The audience that the extended card must be for.")
 @click.option(
     "-j",
     "--jobs",
@@ -176,7 +178,7 @@ output_options: Final = option_group(
     default=1,
     show_default=True,
     metavar="N",
-    help="Verify several cards in so many processes.",
+    help="Verify cards in N processes at once.",
 )
 @output_options
 def verify(
@@ -189,20 +191,20 @@ def verify(
 ) -> int:
     """Verify each CARD (a file, '-' for stdin), URL, or *.json of a DIR, and say why or why not.
 
-    Whose card it should be is said by --issuer, --origin or --jwks; a URL is its own subject.
-    A URL without a path is asked for /.well-known/agent-card.json, then for the legacy path; the
-    statements that its issuer's anchor needs are fetched with it, and remembered.
-    A file may be a bundle, which is judged with the statements in it; they bring no trust.
+    Say whose card it should be: --issuer, --origin or --jwks. A URL needs none of them. A URL
+    without a path means /.well-known/agent-card.json there, then the legacy path. The statements
+    that the issuer's anchor needs are fetched too, and remembered. A file may be a bundle: it is
+    judged with the statements in it, which are not trusted for being there.
 
-    With --json one object is printed for each card, with the card's name as `input`; several
-    are JSON Lines. Where a fault of this machine kept a card from being read, the object has an
-    `error` instead of a verdict. Exit status: 0 trusted, 1 not trusted, 2 a fault of this
-    machine, 3 no verdict; the weightiest of several.
+    With --json one object is printed for each card, with the card's name as `input`; several are
+    JSON Lines. If a fault of this machine kept a card from being read, the object has `error`
+    instead of a verdict. Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no
+    verdict. Of several cards, 2 counts before 1, 1 before 3, and 3 before 0.
 
-    Each of several files may be of another issuer: where none is named, it is the one that the
-    policy trusts for the origin of the card's first interface, and the verdict names it.
-    Of several cards each result is printed as it is reached, a trusted one in one line, with
-    --quiet not at all; a summary follows on stderr. What happens to one hides no other.
+    Several files may be of different issuers. If you name none, each card is judged as one of the
+    issuer that the policy trusts for its first interface, and the verdict names that issuer.
+    Results are printed as they come, and a summary follows on stderr. A trusted card takes one
+    line, or none with --quiet. An error in one card does not stop the others.
     """
     cards = tuple(_expanded(cards))
     _check_together(cards, extended, audience, to)

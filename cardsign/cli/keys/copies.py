@@ -72,9 +72,9 @@ def backup(
 @dry_run_option
 @json_option
 def restore_(file: Path, identity: Path, keystore: KeystoreOptions, as_json: bool) -> None:
-    """Make a key store of the backup FILE, where there is none.
+    """Make a key store from the backup FILE. There must be none in its place.
 
-    What was revoked or published after the backup is not known to it: see cardsign keys doctor.
+    It lacks what was revoked or published after the backup; cardsign keys doctor checks that.
     """
     place = keystore.located(create=True)
     identities = read_secret(identity, max_bytes=MAX_IDENTITY_BYTES)

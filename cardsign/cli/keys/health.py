@@ -49,11 +49,11 @@ def doctor(
     keystore: KeystoreOptions,
     as_json: bool,
 ) -> int:
-    """Check the key store. Exit status 1 for an alarm: somebody has to act. A note is advice.
+    """Check the key store. Exit status 1: an alarm, so someone must act. A note is only advice.
 
-    Checks files (leftovers, permissions, private keys that are missing), the audit log, the clock,
-    the timeline's settings, what is due, which key could take over after a theft, cards to be
-    signed again, and when keyset and release have to be renewed.
+    It checks the files (leftovers, permissions, missing private keys), the audit log, the clock,
+    the settings of the timeline, and what is due. It says which key could take over after a
+    theft, which cards must be signed again, and when keyset and release must be renewed.
     """
     findings = examine_store(
         keystore.open(vouched=False),
@@ -101,7 +101,7 @@ def audit(context: click.Context, keystore: KeystoreOptions, as_json: bool) -> N
 @keystore_options
 @json_option
 def list_(keystore: KeystoreOptions, as_json: bool) -> None:
-    """List the changes of the key store, oldest first; what keys audit alone does as well."""
+    """List the changes of the key store, oldest first. keys audit alone does the same."""
     lines, _ = _verified(keystore)
     if as_json:
         print_json([audit_json(line) for line in lines])
@@ -112,15 +112,17 @@ def list_(keystore: KeystoreOptions, as_json: bool) -> None:
         click.echo(f"{line.seq:>5}  {line.time}  {line.event}  {safe(who)}  {safe(details)}")
 
 
-@audit.command(short_help="Check that the log is whole.", example="cardsign keys audit verify")
+@audit.command(
+    short_help="Check that the audit log is complete and unchanged.",
+    example="cardsign keys audit verify",
+)
 @keystore_options
 @json_option
 def verify(keystore: KeystoreOptions, as_json: bool) -> None:
-    """Check that no line of the log was changed or lost since the key store's state was written,
-    and that the state says what the log tells.
+    """Check that the audit log is complete and unchanged, and agrees with the key store's state.
 
-    Somebody who can write both can write both anew, but not what was published: where there is a
-    release, the line that it names must be there as well. Keep a copy of the head elsewhere.
+    Someone who can write both files can replace both. So if there is a release, the line of the
+    log that it names must be there too. Keep a copy of the log's head elsewhere.
     """
     lines, report = _verified(keystore)
     if as_json:

@@ -61,8 +61,8 @@ role_option = click.option(
     type=click.Choice(ROLES),
     default="card",
     show_default=True,
-    help="What it shall sign: cards, or the issuer's statements; a root or recovery key should "
-    "lie apart from every other.",
+    help="What it signs: cards, or the issuer's statements. Keep root and recovery keys in a key "
+    "store of their own.",
 )
 
 
@@ -76,7 +76,9 @@ def check_kid(_context: click.Context, _option: click.Parameter, kid: str | None
 
 
 standby_option = click.option(
-    "--standby", is_flag=True, help="Let it wait to be activated, even if it is the first."
+    "--standby",
+    is_flag=True,
+    help="Do not let it sign before it is activated, even if it is the first.",
 )
 
 
@@ -100,9 +102,9 @@ def generate(
 ) -> None:
     """Make a key. A store's first key of a role and algorithm signs at once.
 
-    A later one is prepublished: it stands in the JWK Set and signs nothing yet. Publish it, and
-    activate it when the caches of others hold it: cardsign keys rotate. Where there is a keyset
-    statement, no key is used before one lists it: cardsign keyset draft.
+    A later key is prepublished: it is in the JWK Set and does not sign yet. Publish it. When
+    caches have it, activate it: cardsign keys rotate. If there is a keyset statement, a new key
+    is used only after a statement lists it: cardsign keyset draft.
     """
     path = keystore.located(create=True)
     passphrase = keystore.new_passphrase()
@@ -112,7 +114,7 @@ def generate(
 
 @command(
     "import",
-    short_help="Take a key in: from a PEM, PKCS #12 or JWK file, or by URI.",
+    short_help="Import a key from a PEM, PKCS #12 or JWK file, or by URI.",
     example="cardsign keys import key.pem --kid key-001",
 )
 @click.argument("file", metavar="[FILE]", required=False)
@@ -130,7 +132,7 @@ def generate(
 @click.option(
     "--custody",
     metavar="URI",
-    help="Instead of FILE: where the private key is and stays; guides/signers-and-stores.md.",
+    help="Instead of FILE: the URI of the private key in a signer, such as awskms:///ID.",
 )
 @public_option
 @role_option
@@ -149,11 +151,10 @@ def import_(
     keystore: UnlockOptions,
     as_json: bool,
 ) -> None:
-    """Take a key in: from a PEM, PKCS #12 or JWK FILE ('-' for stdin), or as one that lies
-    elsewhere.
+    """Import a key from a PEM, PKCS #12 or JWK FILE ('-' for stdin), or from a signer.
 
-    A kid that peers know already is kept, since they look the key up by it. With --custody the
-    store keeps the public key and the URI only. The signer proves that it has the private key.
+    Keep the kid that peers know already: they find the key by it. With --custody the key store
+    holds only the public key and the URI. The signer proves that it has the private key.
     """
     if (file is None) == (custody is None) or (public is not None and custody is None):
         raise UsageFault("usage.conflict", "name FILE, or --custody with or without --public")

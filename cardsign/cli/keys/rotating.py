@@ -42,7 +42,7 @@ _THEN: Final = {
 
 
 @command(short_help="Take the next step of the rotation.", example="cardsign keys rotate --tick")
-@click.option("--tick", is_flag=True, help="Only what is due by the timeline; for cron.")
+@click.option("--tick", is_flag=True, help="Do only what is due now; for cron.")
 @click.option(
     "--draft",
     type=click.Path(path_type=Path),
@@ -54,7 +54,8 @@ _THEN: Final = {
 @click.option(
     "--withdrawn",
     metavar="URL",
-    help="First forget the publications of the card with this endpoint: it is served no more.",
+    help="First forget the publications of the card with this endpoint, because it is no longer "
+    "served.",
 )
 @unlock_options
 @dry_run_option
@@ -64,12 +65,12 @@ def rotate(
 ) -> int:
     """Take the next step of the key rotation, and say when the one after it is due.
 
-    Make a successor, activate it, retire the old key, destroy its private key: one step at a
-    time, each when the publication before it has reached every cache. With --tick any number
-    of hosts may ask at any time; a step is taken once.
+    A rotation makes a successor, activates it, retires the old key, and destroys the old private
+    key. Each step waits until the publication before it has reached every cache. With --tick it
+    may run at any time on any number of hosts; each step is taken once.
 
-    Where the next step is a keyset statement, only a draft of it is written: the roots have to
-    sign that. A draft that is there and still says everything is left as it is.
+    If the next step is a keyset statement, only a draft is written, which the roots must sign. A
+    draft that is still up to date is left as it is.
 
     Exit status 1: a draft waits for the signatures of the roots.
     """

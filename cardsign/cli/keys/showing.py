@@ -65,9 +65,9 @@ def show(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
 def jwks(output: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Write the JWK Set of the public keys, for peers.
 
-    It holds the card keys that sign, that soon will and that lately did, of these only what the
-    newest keyset statement lists, if there is one; it is JSON with or without --json. Its refresh
-    hint is shorter where keys are about to change.
+    It holds the card keys that sign now, the next ones, and those that signed until recently. If
+    there is a keyset statement, only keys that the newest one lists are in it. The output is JSON
+    with or without --json. The refresh hint in it is shorter when keys are about to change.
     """
     store = keystore.open()
     published = store.published_keys()
@@ -89,7 +89,7 @@ def jwks(output: str, keystore: KeystoreOptions, as_json: bool) -> None:
 custody_option = click.option(
     "--same-custody-accepted",
     is_flag=True,
-    help="Activate a key although it is in the custody of a compromised one.",
+    help="Activate a key although it is in the same custody as a compromised one.",
 )
 
 
@@ -102,10 +102,9 @@ custody_option = click.option(
 def activate(
     kid: str, same_custody_accepted: bool, keystore: KeystoreOptions, as_json: bool
 ) -> None:
-    """Let the prepublished key KID sign. The one before it signs on beside it for a while.
+    """Let the prepublished key KID sign. For a while the key before it signs too.
 
-    Refused until every newest publication has held the key for as long as caches may keep an
-    older one.
+    Refused until the key has been published for as long as caches may keep an older key set.
     """
     store = keystore.open()
     store.apply(
@@ -127,8 +126,8 @@ def activate(
 def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Take the key KID, which has a successor, out of the JWK Set.
 
-    Refused until its successor has signed every published card, and caches hold those. A root or
-    recovery key ends at once, unless no keyset statement could be signed without it.
+    Refused until its successor has signed every published card and caches have those cards. A
+    root or recovery key ends at once, unless the next keyset statement needs it.
     """
     store = keystore.open()
     record = retire_key(store, kid, now=datetime.now(UTC), settings=project_config().timeline)
@@ -140,7 +139,7 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
 
 
 @command(
-    short_help="Revoke a key at once and for ever.",
+    short_help="Revoke a key, now and for ever.",
     example="cardsign keys revoke vzTO --reason compromised",
 )
 @click.argument("kid")
@@ -163,9 +162,9 @@ def revoke(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Revoke the key KID at once and for ever, and let its standby sign.
+    """Revoke the key KID, now and for ever, and let its standby sign.
 
-    A standby in the custody of a compromised key is activated only if you accept that.
+    A standby in the same custody as a compromised key is activated only if you accept that.
     """
     store, now = keystore.open(), datetime.now(UTC)
     key = store.find(kid)
@@ -259,7 +258,7 @@ def _say_record(record: KeyRecord, what: str, as_json: bool) -> None:
 
 
 @command(
-    short_help="Put on record what the live URLs show.",
+    short_help="Record what the live URLs serve.",
     example="cardsign keys look https://agents.example.com/.well-known/agent-card.json --jwks https://agents.example.com/.well-known/jwks.json",
 )
 @click.argument("card_url")
@@ -277,10 +276,10 @@ def look(
     keystore: KeystoreOptions,
     as_json: bool,
 ) -> None:
-    """Look at the live card CARD_URL and key set, and put on record what is served there.
+    """Fetch the live card at CARD_URL and the live key set, and record what is served.
 
-    Needed if you do not publish with cardsign publish, or deploy long after it: the waits of a
-    key rotation then begin with what was seen.
+    You need this if you publish by other means than cardsign publish, or deploy long after it.
+    The waits of a key rotation then begin when this command sees the files.
     """
     from cardsign.net.fetch import FetchSettings, fetch_document
 

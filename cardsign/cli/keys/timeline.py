@@ -186,10 +186,10 @@ _AHEAD: Final = "▁"
 @keystore_options
 @json_option
 def timeline(output: str | None, keystore: KeystoreOptions, as_json: bool) -> None:
-    """Draw when each key signs, and say what comes next and for what it waits.
+    """Draw when each key signs, and say which step is next and what it waits for.
 
-    What lies ahead is computed from the recorded publications and the [timeline] of
-    cardsign.toml. Where there are statements, they are drawn until they end.
+    The future is computed from the recorded publications and [timeline] in cardsign.toml.
+    Statements are drawn too, until they expire.
     """
     settings, now = project_config().timeline, datetime.now(UTC)
     store = keystore.open()

@@ -49,18 +49,18 @@ from cardsign.trust.state import DirectoryStates, IssuerState
 
 @group()
 def known() -> None:
-    """Look at what is remembered of issuers, and forget it."""
+    """Show or forget what is remembered about issuers."""
 
 
 @known.command(
     "list",
-    short_help="List the issuers of whom something is remembered.",
+    short_help="List the issuers about which something is remembered.",
     example="cardsign trust known list",
 )
 @state_options
 @json_option
 def list_known(trust: TrustOptions, as_json: bool) -> None:
-    """List the issuers of whom something is remembered, with the policy that names them so."""
+    """List the issuers about which something is remembered, each with its policy."""
     states = trust.stored
     found = [(name, policy, _known(states, policy, name)) for name, policy in states.names()]
     if as_json:
@@ -81,7 +81,7 @@ def list_known(trust: TrustOptions, as_json: bool) -> None:
 @edit_options
 @json_option
 def show_known(name: str, trust: TrustOptions, as_json: bool) -> None:
-    """Show what is remembered of NAME, as the policy calls it."""
+    """Show what is remembered about the issuer that the policy calls NAME."""
     policy = _identity(trust)
     state = _known(trust.stored, policy, name)
     if as_json:
@@ -96,9 +96,9 @@ def show_known(name: str, trust: TrustOptions, as_json: bool) -> None:
 @dry_run_option
 @json_option
 def forget(name: str, trust: TrustOptions, as_json: bool) -> None:
-    """Forget NAME. What is seen next can then be older than what was seen before.
+    """Forget the issuer NAME. Older cards and statements of it may then be accepted again.
 
-    The floors of trust.lock stay and hold. `cardsign trust init` begins the state anew.
+    The floors in trust.lock stay in force. `cardsign trust init` begins a new state.
     """
     states, policy = trust.stored, _identity(trust)
     _known(states, policy, name)
@@ -145,7 +145,7 @@ def _missing(states: DirectoryStates, name: str) -> StateFault:
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE|DIR",
-    help="Statements that lead on from the one held. May be repeated.",
+    help="Keyset statements that follow the pinned one. May be repeated.",
 )
 @edit_options
 @dry_run_option
@@ -156,10 +156,10 @@ def pin(
     trust: TrustOptions,
     as_json: bool,
 ) -> None:
-    """Move the pin of NAME to the newest keyset statement that follows lawfully from it.
+    """Move the pin of NAME to the newest valid keyset statement that follows the pinned one.
 
-    That is the one in memory, or one to which the statements of --keyset lead. The lock is
-    raised with it. A `tofu` anchor becomes a `keyset` anchor.
+    It is taken from what is remembered, and from --keyset. trust.lock is raised with it. A `tofu`
+    anchor becomes a `keyset` anchor.
     """
     now = datetime.now(UTC)
     supplied = supplied_statements(keysets)
@@ -177,10 +177,10 @@ def pin(
 
 @group("trust")
 def trust_commands() -> None:
-    """Say whose cards to believe, by which keys, and what may be left open.
+    """Say which issuers to trust, by which keys, and what to require of their cards.
 
-    The policy is trust.toml; what is seen of its issuers is kept in the memory of this user,
-    and as floors in trust.lock, which belongs under version control beside the policy.
+    The policy is trust.toml. What was seen of its issuers is kept in this user's state folder,
+    and the oldest statements still acceptable in trust.lock. Commit trust.toml and trust.lock.
     """
 
 
@@ -195,16 +195,16 @@ trust_commands.add_command(known)
     short_help="Write an empty trust.toml, or begin the state of one.",
     example="cardsign trust init",
 )
-@click.option("--yes", is_flag=True, help="Begin first contacts of a policy found in this folder.")
+@click.option("--yes", is_flag=True, help="Allow first contacts for a policy found in this folder.")
 @edit_options
 @dry_run_option
 @json_option
 def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
-    """Write an empty trust.toml; or, where there is one, begin the state of its issuers.
+    """Write an empty trust.toml. If there is one, begin the state of its issuers.
 
-    What is remembered already stays as it is; under changed origins, what the same keyset vouches
-    for is taken over. The floors of trust.lock hold beside it. A first contact (`tofu`) believes
-    whoever answers: of a policy that merely lies in this folder it is begun only after a question,
+    What is remembered already is kept. If the origins of an issuer changed, what the same keyset
+    vouches for is kept. The floors in trust.lock stay in force. A first contact (`tofu`) trusts
+    any server that answers. For a policy found in this folder it begins only after a question,
     or with --yes.
     """
     path = trust.find()
@@ -239,7 +239,7 @@ def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
 @policy_options
 @json_option
 def list_(trust: TrustOptions, as_json: bool) -> None:
-    """List the issuers: name, anchor, freshness, and where they may stand."""
+    """List the issuers: name, anchor, freshness and origins."""
     loaded = trust.needed()
     if as_json:
         print_json([issuer_json(one) for one in loaded.policy.issuers])
@@ -252,13 +252,13 @@ def list_(trust: TrustOptions, as_json: bool) -> None:
 
 
 @trust_commands.command(
-    short_help="Show what is said and known of an issuer.", example="cardsign trust show partner"
+    short_help="Show what is known about an issuer.", example="cardsign trust show partner"
 )
 @click.argument("name")
 @edit_options
 @json_option
 def show(name: str, trust: TrustOptions, as_json: bool) -> None:
-    """Show what the policy says of NAME, the floors of the lock, and what is remembered."""
+    """Show what the policy says about NAME, its floors in trust.lock, and what is remembered."""
     loaded = trust.needed()
     issuer = loaded.issuer(name)
     floor = loaded.floors.get(name)
@@ -282,18 +282,18 @@ def show(name: str, trust: TrustOptions, as_json: bool) -> None:
 
 
 @trust_commands.command(
-    short_help="Take an issuer out of the policy.", example="cardsign trust remove partner"
+    short_help="Remove an issuer from the policy.", example="cardsign trust remove partner"
 )
 @click.argument("name")
-@click.option("--forget", is_flag=True, help="Forget what is remembered of the issuer too.")
+@click.option("--forget", is_flag=True, help="Forget what is remembered about the issuer too.")
 @edit_options
 @dry_run_option
 @json_option
 def remove(name: str, forget: bool, trust: TrustOptions, as_json: bool) -> None:
-    """Take NAME out of the policy and its lock; its cards are trusted no more.
+    """Remove NAME from the policy and from trust.lock. Its cards are no longer trusted.
 
-    What is remembered is kept, so that an issuer added again cannot be rolled back
-    meanwhile; --forget gives that up. It counts only for the same anchor and origins.
+    What is remembered about it is kept, unless you say --forget. If you add the issuer again
+    with the same anchor and origins, older cards of it are still refused.
     """
     loaded = trust.needed()
     loaded.issuer(name)

@@ -137,7 +137,7 @@ _ANCHOR: Final = option_group(
         multiple=True,
         type=_FILE,
         metavar="FILE",
-        help="Pin a keyset statement: of several, which must follow one another, the newest.",
+        help="Pin this keyset statement. Of several, which must follow one another, the newest.",
     ),
     click.option(
         "--release",
@@ -153,8 +153,12 @@ _ANCHOR: Final = option_group(
         help="Pin the root set of --keyset or URL instead of the statement.",
     ),
     click.option("--jwks", type=_FILE, metavar="FILE", help="Pin the keys of a JWK Set."),
-    click.option("--jwks-url", metavar="URL", help="Believe whatever key set is published there."),
-    click.option("--tofu", is_flag=True, help="Keep what the first contact gives."),
+    click.option("--jwks-url", metavar="URL", help="Trust any key set that is published there."),
+    click.option(
+        "--tofu",
+        is_flag=True,
+        help="Trust what the first contact shows, and follow it from then on.",
+    ),
     click.option(
         "--holder",
         "holders",
@@ -209,15 +213,15 @@ _ENTRY: Final = option_group(
         "origins",
         multiple=True,
         metavar="ORIGIN",
-        help="Where its cards and interfaces may stand: https://host, or https://host/path/ for "
-        "what lies below it. May be repeated [default: the URL's origin].",
+        help="Where its cards and interfaces may be: https://host, or https://host/path/ for "
+        "everything below it. May be repeated [default: the URL's origin].",
     ),
     click.option(
         "--card",
         "cards",
         multiple=True,
         metavar="URL",
-        help="A card that `cardsign peers verify` looks at. May be repeated [default: the URL, or "
+        help="A card that `cardsign peers verify` checks. May be repeated [default: the URL, or "
         "the card of each origin].",
     ),
     click.option(
@@ -229,21 +233,21 @@ _ENTRY: Final = option_group(
     click.option(
         "--enforce",
         type=click.Choice(["strict", "warn"]),
-        help="warn: programs that ask for it may use its unverified cards for a while [default: "
-        "strict]. With --trust.",
+        help="warn: programs that ask for it may use unverified cards of this issuer [default: "
+        "strict]. Needs --trust.",
     ),
     click.option(
         "--network",
         "networks",
         multiple=True,
         metavar="CIDR",
-        help="A private network in which it may be reached, such as 10.0.0.0/8. May be repeated. "
-        "With --trust.",
+        help="A private network where it may be, such as 10.0.0.0/8. May be repeated. Needs "
+        "--trust.",
     ),
     click.option(
         "--proxy",
         metavar="URL",
-        help="The proxy through which it is reached, http://host:port. With --trust.",
+        help="The proxy for requests to it, http://host:port. Needs --trust.",
     ),
     click.option(
         "--require",
@@ -262,8 +266,8 @@ _ENTRY: Final = option_group(
     click.option(
         "--freshness",
         type=click.Choice(["required", "waived"]),
-        help="Whether a card must be known to be current [default: required with --keyset, and "
-        "waived with what cannot show it].",
+        help="Whether it must be shown that a card is current [default: required with --keyset; "
+        "waived with anchors that cannot show it].",
     ),
 )
 
@@ -315,7 +319,7 @@ _COMPARISON: Final = option_group(
     click.option(
         "--words",
         metavar="WORDS",
-        help="The same as eight words, which the issuer's `cardsign keyset show` prints.",
+        help="The digest as eight words, which the issuer's `cardsign keyset show` prints.",
     ),
     click.option(
         "--yes",
@@ -337,7 +341,7 @@ _COMPARISON: Final = option_group(
     "--like",
     type=_FILE,
     metavar="CARD",
-    help="Propose the entry that a partner's card needs, and say what stays open.",
+    help="Propose the entry that this card of a partner needs, and say what it leaves unchecked.",
 )
 @_COMPARISON
 @edit_options
@@ -355,13 +359,13 @@ def add(
 ) -> None:
     """Add an issuer by one anchor: --keyset, --jwks, --jwks-url, --tofu, or what URL publishes.
 
-    URL is where an issuer's card is; without another anchor the newest keyset statement of its
-    origin is fetched and pinned. Compare it over another channel first: with --digest or --words
-    a difference is refused. Without them the digest is shown and asked about; where there is no
-    terminal it is refused, unless you say --yes. Nothing is written before.
+    URL is where an issuer's card is. Without another anchor, the newest keyset statement of its
+    origin is fetched and pinned. Ask the issuer for its digest over another channel first. With
+    --digest or --words another keyset is refused. Without them you are shown the digest and
+    asked; where there is no terminal, say --yes. Nothing is written before that.
 
-    With --like CARD nothing is added before you have agreed to the entry. Where there is no policy
-    yet, one is begun in this folder.
+    With --like CARD you are shown the entry, and nothing is added before you agree. If there is no
+    policy yet, one is begun in this folder.
     """
     file = trust.extensible()
     url = _url(who) if is_url(who) else None
@@ -484,9 +488,9 @@ def _url(text: str) -> Url:
 def import_(listing: Path, yes: bool, trust: TrustOptions, as_json: bool) -> None:
     """Propose an issuer for each [[a2a.external_agents]] of FILE, a TOML file.
 
-    Each is to be believed by first contact (`tofu`), the weakest anchor: give it a better one
-    with `cardsign trust remove` and `add`. Nothing is added before you have agreed. Agents whose
-    name the policy has already are left out.
+    Each gets the weakest anchor, first contact (`tofu`). For a better one use
+    `cardsign trust remove` and `add`. Nothing is added before you agree. Agents whose name
+    is already in the policy are left out.
     """
     file = trust.extensible()
     agents = [one for one in read_agents(listing) if not _is_known(file, one)]

@@ -24,10 +24,12 @@ from cardsign.verify.decision import Decision, decided_by
 _ASKED: Final = option_group(
     Named,
     "named",
-    click.option("--issuer", metavar="NAME", help="Ask as about the card of this issuer."),
-    click.option("--origin", metavar="ORIGIN", help="Ask as about the card of this origin."),
+    click.option("--issuer", metavar="NAME", help="Judge it as a card of this issuer."),
+    click.option("--origin", metavar="ORIGIN", help="Judge it as a card of this origin."),
     click.option(
-        "--jwks", metavar="FILE", help="What the URL of the issuer's `jwks` anchor would answer."
+        "--jwks",
+        metavar="FILE",
+        help="Use this instead of asking the URL of the issuer's `jwks` anchor.",
     ),
     accept_option,
     statements_option,
@@ -43,7 +45,7 @@ _ASKED: Final = option_group(
 @_ASKED
 @json_option
 def test(card: str, named: Named, as_json: bool) -> int:
-    """Say what verify would say of CARD ('-' for stdin), and which line of trust.toml decides.
+    """Say what verify would say about CARD ('-' for stdin), and which line of trust.toml decides.
 
     CARD may be a bundle. Nothing is remembered. Exit status as that of verify.
     """
