@@ -185,7 +185,7 @@ _TABLE: Final = (
     ("state.none", "Nothing is remembered of the issuer, so a rollback cannot be seen.",
      "Verify without --no-state, or commit a trust.lock that names the issuer."),
     ("time.clock_behind", "This machine's clock is behind a time that the issuer has signed.",
-     "Set the clock. Until then it cannot be said what has expired."),
+     "Set the clock. Until then nobody can say what has expired."),
     ("time.historic", "The verdict is about a time that you chose, so nothing is trusted by it.",
      "Leave out --at to ask about now."),
     ("coverage.uncovered", "A member or element of the card is not signed.",
@@ -455,8 +455,7 @@ _TABLE: Final = (
     ("keystore.audit_differs", "The key store's state is not the one that its audit log records.",
      "Somebody edited the state: restore a backup, and find out who can write to the key store."),
     ("keystore.other_history", "The key store's audit log does not continue what you saw of it.",
-     "If you replaced the store on purpose, remove what cardsign remembers of it in its own "
-     "state folder."),
+     "If you replaced it on purpose, remove its file in `keystores` of your state folder."),
     ("keystore.rolled_back", "The key store's state is older than its own audit log.",
      "Put the newest keystore.json back. If it is lost, restore a backup and repeat revocations."),
     ("keystore.statements", "The statements beside the key store are not the ones it recorded.",

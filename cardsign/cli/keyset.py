@@ -224,9 +224,9 @@ def draft(
         told = list(drafted.changes)
         print_json({"draft": file, **keyset_json(drafted.statement), "changes": told})
     elif file == STDIO:
-        say(f"its digest, to be told to each who signs it: {drafted.statement.digest}")
+        say(f"its digest, for everyone who signs it: {drafted.statement.digest}")
     else:
-        say(f"wrote the draft {file}; its digest, to be told to each who signs it:")
+        say(f"wrote the draft {file}; its digest, for everyone who signs it:")
         click.echo(drafted.statement.digest)
 
 
@@ -241,7 +241,7 @@ def draft(
 @click.option(
     "--digest",
     metavar="SHA-256",
-    help="The draft's digest, as its author told you over another channel [default: asked for on a "
+    help="The draft's digest, as its author told you over another channel [default: a prompt on a "
     "terminal].",
 )
 @click.option("--key", "kids", multiple=True, metavar="KID", help="Only this key of the store.")
@@ -290,8 +290,11 @@ def _told_digest(told: str | None) -> str:
         return told
     prompt = terminal_prompt()
     if prompt is None:
-        raise UsageFault("usage.conflict", "name the digest that you were told: --digest")
-    return prompt("The digest that you were told (not shown): ")
+        raise UsageFault(
+            "usage.conflict",
+            "give the digest that the author of the draft told you: --digest SHA-256",
+        )
+    return prompt("The digest that the author told you (not shown): ")
 
 
 @keyset.command(
@@ -302,7 +305,7 @@ def _told_digest(told: str | None) -> str:
 @click.option(
     "--root-holder",
     metavar="HOLDER",
-    help="Who holds the new root key [default: the holder of the first old one].",
+    help="Who holds the new root key [default: the holder of the first old root key].",
 )
 @click.option(
     "--new-recovery-out",
@@ -387,8 +390,9 @@ def publish(
 
     A release that names it is signed and published with it, which needs the passphrase of the
     release key. Without the passphrase it is published by the next cardsign release renew.
-    It is only kept if nothing is published from this machine, or if KEYSTORE has neither a release
-    nor a release key. Each holder of a root key should keep it, to compare the next draft with it.
+    It is kept but not published if this machine publishes nothing, or if the key store has
+    neither a release nor a release key. Each holder of a root key should keep every statement in
+    this way, so that the next draft can be compared with it.
     """
     config = project_config()
     directory = publication or config.publish

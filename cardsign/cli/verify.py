@@ -75,7 +75,7 @@ named_options: Final = option_group(
     click.option(
         "--jwks",
         metavar="FILE|URL",
-        help="Alone: one of these keys must have signed the card, at any origin. No policy is read, "
+        help="Alone: one of these keys must have signed the card, at any origin. No policy is read "
         "and revocation cannot be seen. With --issuer or --trust: use this instead of asking the "
         "URL of the issuer's `jwks` anchor.",
     ),

@@ -236,7 +236,7 @@ _PUBLIC: Final = ("jwk", "pem")
     "--export-passphrase-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The passphrase that shall open the exported file [default: a prompt].",
+    help="The passphrase for the exported file [default: a prompt].",
 )
 @click.option("-o", "--output", default=STDIO, metavar="FILE", help="'-' for stdout, the default.")
 @unlock_options

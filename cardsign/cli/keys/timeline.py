@@ -25,11 +25,11 @@ from cardsign.keys.timeline import Phase, Span, TimelineRow, extent, key_rows, s
 
 MEANINGS: Final[tuple[tuple[Phase, str], ...]] = (
     ("unlisted", "waits for the roots to list it"),
-    ("waits", "published, signs nothing"),
+    ("waits", "published, does not sign yet"),
     ("signs", "signs"),
     ("signs_on", "signs beside its successor"),
     ("verifies", "only verifies"),
-    ("stands", "a statement is believed"),
+    ("stands", "a statement is valid"),
 )
 _COLOURS: Final[dict[Phase, str]] = {
     "unlisted": "#cdb8b0",

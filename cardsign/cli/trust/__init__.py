@@ -221,7 +221,7 @@ def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
         def ask(places: str) -> None:
             if not yes:
                 ask_first(
-                    f"{file.path}, which lies in this folder, would believe whoever answers first "
+                    f"{file.path}, found in this folder, would trust the first server that answers "
                     f"at {safe(places, limit=300)}"
                 )
 
