@@ -128,7 +128,7 @@ def _lines(name: str, explanation: Explanation, against: str | None) -> Iterator
         yield "  payloads"
         yield from map(_payload, explanation.profiles)
     if explanation.partings:
-        yield "  where the default profiles part"
+        yield "  where the default profiles differ"
         for parting in explanation.partings[:_MAX_PARTINGS]:
             yield from _parting(parting)
         more = len(explanation.partings[_MAX_PARTINGS:]) + explanation.partings_left_out

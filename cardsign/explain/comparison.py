@@ -86,7 +86,7 @@ def _is_same(one: Json, other: Json) -> bool:
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
-# Where the payloads of our default profiles part, and which member is responsible.
+# Where the payloads of our default profiles differ, and which member is responsible.
 
 
 MAX_PARTINGS: Final = 50  # members; a person fixes the first few, and --json is read by tools

@@ -84,7 +84,7 @@ class HeldAt:
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """One member at which the payloads of the default profiles part.
+    """One member at which the payloads of the default profiles differ.
 
     Attributes:
         pointer: JSON pointer into the card as received.
@@ -191,7 +191,7 @@ class Explanation:
         portable: Whether the default profiles all give one payload; None without a document.
         problems: Why `cardsign verify` would refuse the card before any signature.
         profiles: One for each profile; empty without a document.
-        partings: Where the default profiles part, in document order.
+        partings: Where the default profiles differ, in document order.
         partings_left_out: How many more there are.
         signatures: One for each entry.
         signatures_left_out: How many more entries there are.
