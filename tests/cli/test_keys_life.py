@@ -129,7 +129,7 @@ def test_by_default_nothing_is_activated_before_caches_have_it(
     assert (early.status, "keystore.too_early" in early.err) == (2, True)
     assert states(cardsign) == ["active", "prepublished"]
     ticked = cardsign("keys", "rotate", "--tick")
-    assert (ticked.status, "nothing is to be done now" in ticked.err) == (0, True)
+    assert (ticked.status, "nothing to do now" in ticked.err) == (0, True)
 
 
 def test_a_tick_without_a_passphrase_says_what_it_lacks(at_once: Cardsign) -> None:
@@ -166,7 +166,7 @@ def test_whoever_sits_at_a_terminal_is_asked_about_a_suspect_standby(
     at_once: Cardsign, monkeypatch: pytest.MonkeyPatch, answer: bool
 ) -> None:
     """The revocation has been made by then, whatever the answer."""
-    assert "a thief of one may have both" in at_once("keys", "generate").err
+    assert "so both may be stolen together" in at_once("keys", "generate").err
     monkeypatch.setattr(showing, "terminal_prompt", lambda: str)
     monkeypatch.setattr(showing.click, "confirm", lambda question, err: answer)
 

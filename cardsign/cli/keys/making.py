@@ -52,7 +52,7 @@ from cardsign.keys.transfer import (
 
 _DOES: Final = {
     "active": "it signs from now on",
-    "prepublished": "it is prepublished: it signs nothing yet",
+    "prepublished": "it is prepublished, and does not sign yet",
     "generated": "it waits for a keyset statement that lists it: cardsign keyset draft",
 }
 
@@ -211,7 +211,7 @@ def _made(record: KeyRecord, path: StorePlace, as_json: bool) -> None:
     say(f"the {record.alg} key above is in {path}; {does}")
     active = [key for key in state.keys if key.state == "active" and key.succeeds(record)]
     if record.state != "active" and any(same_custody(record, key) for key in active):
-        say("  it is in the same custody as the active key: a thief of one may have both")
+        say("  it is in the same custody as the active key, so both may be stolen together")
 
 
 # ``cardsign keys export``.

@@ -110,7 +110,7 @@ def _say_rotation(rotation: Rotation, now: datetime) -> None:
     elif rotation.draft is not None and renewal is not None:
         _say_draft(rotation.draft, renewal)
     else:
-        say("nothing is to be done now")
+        say("nothing to do now")
     if rotation.cards_to_sign:
         listing = "" if renewal is None else "list them (cardsign release renew --card FILE) "
         say(f"  next: sign these cards again, {listing}and publish them")
