@@ -43,7 +43,6 @@ _NOT_PUBLIC: Final = tuple(
         ("100.64.0.0/10", "an address within a provider's network"),
         ("127.0.0.0/8", "a loopback address"),
         ("168.63.129.16/32", "a cloud's internal service"),  # Azure's; public only in form
-        ("169.254.0.0/16", "a link-local address, where clouds keep their metadata"),
         ("172.16.0.0/12", "a private address"),
         ("192.0.0.0/24", "reserved for protocols"),
         ("192.0.2.0/24", "for documentation only"),
@@ -69,6 +68,22 @@ _NOT_PUBLIC: Final = tuple(
         ("ff00::/8", "a multicast address"),
     )
 )
+# Where clouds keep the credentials of a machine. Some are within private networks, so they are
+# refused before the operator's `networks` is looked at.
+_METADATA: Final = tuple(
+    map(
+        ip_network,
+        (
+            "100.100.100.200/32",  # Alibaba Cloud
+            "169.254.0.0/16",  # all link-local addresses: AWS, Azure, Google, Oracle and others
+            "fd00:42::42/128",  # Scaleway
+            "fd00:c1::a9fe:a9fe/128",  # Oracle
+            "fd00:ec2::23/128",  # AWS, for pods
+            "fd00:ec2::254/128",  # AWS
+            "fd20:ce::254/128",  # Google
+        ),
+    )
+)
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")  # all that IANA has given out (RFC 4291 2.4)
 _NAT64: Final = IPv6Network("64:ff9b::/96")  # RFC 6052 2.1: what DNS64 gives for IPv4 hosts
 _LOOPBACK: Final = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
@@ -85,7 +100,8 @@ def check_address(
     """Refuse an address that a stranger must not make us connect to.
 
     An IPv4 address inside an IPv6 one (mapped, or NAT64's well-known prefix) is judged by itself,
-    and is never loopback enough for "allowed"; 6to4 and Teredo are refused whole.
+    and is never loopback enough for "allowed"; 6to4 and Teredo are refused whole. The metadata
+    services of clouds are refused even within `networks`.
 
     Args:
         address: That the connection would be made to.
@@ -98,6 +114,9 @@ def check_address(
     is_loopback = any(address in network for network in _LOOPBACK)
     if is_loopback and loopback != "refused":
         return
+    if any((_embedded(address) or address) in network for network in _METADATA):
+        message = f"{address} is a metadata address of clouds, which is never asked"
+        raise FetchFailed("fetch.forbidden_address", message)
     if loopback != "required" and any(address in network for network in networks):
         return
     if loopback == "required":

@@ -140,6 +140,38 @@ def test_only_the_network_that_is_named(
     assert asked or found == ["fetch.forbidden_address"]
 
 
+METADATA = (
+    "100.100.100.200",
+    "169.254.169.254",
+    "169.254.170.2",
+    "fd00:42::42",
+    "fd00:c1::a9fe:a9fe",
+    "fd00:ec2::23",
+    "fd00:ec2::254",
+    "fd20:ce::254",
+    "::ffff:169.254.169.254",
+    "::ffff:100.100.100.200",
+    "64:ff9b::169.254.169.254",
+    "64:ff9b::100.100.100.200",
+)
+EVERYTHING = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+
+
+@pytest.mark.parametrize("text", METADATA)
+def test_no_network_of_the_policy_holds_a_clouds_metadata(text: str, network: Network) -> None:
+    """Whatever the operator wrote, and the hint does not advise to write it."""
+    address = ip_address(text)
+    with pytest.raises(FetchFailed, match="metadata") as refused:
+        check_address(address, networks=EVERYTHING)
+    assert (refused.value.code, refused.value.hint) == ("fetch.forbidden_address", "")
+    beside = ip_address(int(address) + 1)
+    if text.startswith(("fd", "100.")):
+        check_address(beside, networks=EVERYTHING)
+    network.resolves("tides.example", [text])
+    assert verdict(network.settings(), issuer(networks=EVERYTHING))[1] == [refused.value.code]
+    assert network.dialled == []
+
+
 def test_real_sockets(authority: Authority) -> None:
     """On loopback, over TLS, with nothing of ours replaced but the authority."""
     tls = authority.server("localhost")
