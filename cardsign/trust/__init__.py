@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cardsign.trust.bundle import write_bundle as write_bundle
     from cardsign.trust.disk import PolicyFile as PolicyFile
     from cardsign.trust.enroll import Proposal as Proposal
-    from cardsign.trust.enroll import add_issuer as add_issuer
+    from cardsign.trust.enroll import add_issuers as add_issuers
     from cardsign.trust.enroll import begin_states as begin_states
     from cardsign.trust.enroll import check_told as check_told
     from cardsign.trust.enroll import move_pin as move_pin
@@ -109,7 +109,7 @@ _NAMES = {
     "bundle": "BUNDLE_FORMAT MAX_BUNDLE_BYTES is_bundle read_bundle read_statements write_bundle",
     "disk": "PolicyFile",
     "enroll": (
-        "Proposal add_issuer begin_states check_told move_pin newest_keyset newest_release "
+        "Proposal add_issuers begin_states check_told move_pin newest_keyset newest_release "
         "propose_first_contact propose_jwks_url propose_keys propose_keyset propose_published"
     ),
     "lock": (

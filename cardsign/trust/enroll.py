@@ -2,7 +2,7 @@
 
 Unlike statements that come with a card, those of an anchor are handed over on purpose: one that
 does not fit is refused, not passed over. Nothing but a comparison over another channel shows that
-a first statement is genuine, so :func:`add_issuer` lets the caller compare before it writes.
+a first statement is genuine, so :func:`add_issuers` lets the caller compare before it writes.
 """
 
 from __future__ import annotations
@@ -254,30 +254,28 @@ def entry_text(members: Mapping[str, Any], proposal: Proposal) -> str:
     return with_issuer("", members, proposal.anchor).lstrip()
 
 
-def add_issuer(
+def add_issuers(
     file: PolicyFile,
-    members: Mapping[str, Any],
-    proposal: Proposal,
+    entries: Sequence[tuple[Mapping[str, Any], Proposal]],
     states: DirectoryStates,
     *,
     compare: Callable[[], None] = lambda: None,
     dry_run: bool = False,
 ) -> tuple[str, ...]:
-    """Add an issuer to a policy: check, compare, then write.
+    """Add issuers to a policy, all of them or none: check, compare, then write.
 
     State and lock are written before the policy: without it they mean nothing. Where there is no
     policy yet, one is begun.
 
     Args:
         file: The policy.
-        members: The members of the new ``[[issuer]]``, without its anchor.
-        proposal: Its anchor.
+        entries: The members of each new ``[[issuer]]`` without its anchor, and its anchor.
         states: Where issuers are remembered.
         compare: Raises where a person does not agree; nothing was written before.
         dry_run: Check everything and write nothing.
 
     Returns:
-        What a person should know besides the proposal's warnings.
+        What a person should know besides the proposals' warnings.
 
     Raises:
         UsageFault: ``policy.malformed``, ``policy.not_own``, ``usage.conflict``; and what
@@ -285,27 +283,34 @@ def add_issuer(
         StateFault: As for :meth:`cardsign.trust.state.DirectoryStates.begin`; ``state.busy``.
         FileFault: Something cannot be written.
     """
-    check_new_name(file, str(members["name"]))
-    anchor = proposal.anchor
-    new = parse_policy(with_issuer("format = 1\n", members, anchor), source="(the new entry)")
+
+    def with_all(text: str) -> str:
+        for members, proposal in entries:
+            text = with_issuer(text, members, proposal.anchor)
+        return text
+
+    for members, _ in entries:
+        check_new_name(file, str(members["name"]))
+    new = parse_policy(with_all("format = 1\n"), source="(the new entry)")
     is_own = not file.was_found_here
-    parse_policy(with_issuer(file.text, members, anchor), source=str(file.path), is_own=is_own)
+    parse_policy(with_all(file.text), source=str(file.path), is_own=is_own)
     compare()
-    (issuer,) = new.known_as(file.identity).issuers
-    state = IssuerState.begin(issuer, proposal.keyset, proposal.release)
-    before = states.find(issuer.policy, issuer.name)
+    issuers = new.known_as(file.identity).issuers
+    begun = [
+        (issuer, IssuerState.begin(issuer, proposal.keyset, proposal.release))
+        for issuer, (_, proposal) in zip(issuers, entries, strict=True)
+    ]
+    remembered = ((states.find(one.policy, one.name), one) for one in issuers)
+    said = tuple(_said_of(before, one) for before, one in remembered if before is not None)
     if dry_run:
-        return () if before is None else (_said_of(before, issuer),)
-    states.begin(issuer, state)
-    raise_floors(lock_of(file.path), {issuer.name: state.as_floor()})
+        return said
+    for issuer, state in begun:
+        states.begin(issuer, state)
+    raise_floors(lock_of(file.path), {issuer.name: state.as_floor() for issuer, state in begun})
     if not file.path.exists():
         write_atomic(file.path, file.text.encode())
-    edit_policy(
-        file.path,
-        lambda text: with_issuer(text, members, anchor),
-        lambda policy: plus(policy, new),
-    )
-    return () if before is None else (_said_of(before, issuer),)
+    edit_policy(file.path, with_all, lambda policy: plus(policy, new))
+    return said
 
 
 def _said_of(before: IssuerState, issuer: TrustedIssuer) -> str:

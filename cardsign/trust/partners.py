@@ -193,7 +193,8 @@ def read_agents(path: Path) -> tuple[ListedAgent, ...]:
     Other members are not looked at.
 
     Raises:
-        UsageFault: ``usage.invalid``: there are none, or one lacks a name or a URL.
+        UsageFault: ``usage.invalid``: there are none, one lacks a name or a URL, or two would get
+            one name.
         FileFault: It cannot be read.
     """
     data = read_bytes(path, max_bytes=MAX_AGENTS_BYTES)
@@ -205,7 +206,15 @@ def read_agents(path: Path) -> tuple[ListedAgent, ...]:
     listed = section.get("external_agents") if isinstance(section, dict) else None
     if not isinstance(listed, list) or not listed:
         raise _not_read(path, "there is no [[a2a.external_agents]]")
-    return tuple(_agent(path, number, one) for number, one in enumerate(listed, 1))
+    agents = tuple(_agent(path, number, one) for number, one in enumerate(listed, 1))
+    numbers: dict[str, int] = {}
+    for number, agent in enumerate(agents, 1):
+        if (first := numbers.setdefault(agent.name, number)) != number:
+            both = f"agents {first} and {number} would both be named {agent.name!r}"
+            raise UsageFault(
+                "usage.invalid", both, path=str(path), hint="Give each agent a name of its own."
+            )
+    return agents
 
 
 def _agent(path: Path, number: int, listed: Any) -> ListedAgent:

@@ -291,6 +291,19 @@ def test_O26_a_list_of_agents_is_proposed(cardsign: Cardsign, tmp_path: Path) ->
     assert (again.status, "has all of these agents" in again.err) == (0, True)
 
 
+def test_a_list_is_imported_whole_or_not_at_all(cardsign: Cardsign, tmp_path: Path) -> None:
+    """Where two agents would get one name nothing is written; with names of their own all are."""
+    names = ["first", "dup", "DUP"]
+    agent = '[[a2a.external_agents]]\nname = "{}"\nurl = "https://{}.example"\n'
+    for names[2], is_refused in (("DUP", True), ("third", False)):
+        Path("config.toml").write_text("".join(agent.format(one, one.lower()) for one in names))
+        before = sorted(tmp_path.rglob("*"))
+        ended = cardsign("trust", "import", "config.toml", "--yes")
+        assert (ended.status, sorted(tmp_path.rglob("*")) == before) == (2 * is_refused, is_refused)
+        assert ("agents 2 and 3 would both be named 'dup'" in ended.err) == is_refused
+    assert [one["name"] for one in cardsign("trust", "list", "--json").json] == names
+
+
 NO_LISTS = {
     "no TOML": ("[[", "no TOML"),
     "no agents": ("[a2a]\n", "no [[a2a.external_agents]]"),

@@ -28,7 +28,7 @@ from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.enroll import (
     Proposal,
-    add_issuer,
+    add_issuers,
     check_new_name,
     check_told,
     entry_text,
@@ -400,8 +400,8 @@ def add(
     def compare() -> None:
         known.compare(proposal, was_fetched=url is not None and source.named == 0)
 
-    warnings += add_issuer(
-        file, members, proposal, trust.stored, compare=compare, dry_run=is_dry_run()
+    warnings += add_issuers(
+        file, [(members, proposal)], trust.stored, compare=compare, dry_run=is_dry_run()
     )
     _say_all(warnings)
     _tell(file, members, proposal, as_json, known)
@@ -506,11 +506,10 @@ def import_(listing: Path, yes: bool, trust: TrustOptions, as_json: bool) -> Non
         return
     if not yes and not is_dry_run():
         ask_first(f"{len(added)} issuers go into {file.path}, believed at first contact")
-    for members, proposal in added:
-        add_issuer(file, members, proposal, trust.stored, dry_run=is_dry_run())
-        if not is_dry_run():
-            file = trust.extensible()
-            say(f"added {members['name']} to {file.path}")
+    _say_all(add_issuers(file, added, trust.stored, dry_run=is_dry_run()))
+    verb = "would add" if is_dry_run() else "added"
+    for members, _ in added:
+        say(f"{verb} {members['name']} to {file.path}")
 
 
 def _is_known(file: PolicyFile, agent: ListedAgent) -> bool:
