@@ -7,17 +7,18 @@ a first statement is genuine, so :func:`add_issuers` lets the caller compare bef
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from cardsign.errors import FetchFailed, UsageFault
 from cardsign.files import write_atomic
 from cardsign.jose.jwks import JwkSet
-from cardsign.statements.envelope import check_past
+from cardsign.statements.envelope import StatementRefused, check_past
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.members import HOLDER
 from cardsign.statements.release import ReleaseStatement, check_release
@@ -41,6 +42,8 @@ from cardsign.trust.resolve import resolve_issuer
 from cardsign.trust.state import DirectoryStates, IssuerState
 from cardsign.trust.statements import SuppliedStatements
 from cardsign.urls import Origin, Place
+
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,22 +212,37 @@ def check_told(keyset: KeysetStatement, *, digest: str | None, words: str | None
 
     Args:
         keyset: The statement that would be pinned.
-        digest: Its digest in hex, as the issuer said it; None if it was not said.
+        digest: Its whole digest in hex, as the issuer said it, with or without ``sha256:``,
+            spaces and colons; None if it was not said.
         words: Its words, likewise (:func:`cardsign.statements.words.digest_words`).
 
     Raises:
-        UsageFault: ``trust.digest_differs``; ``usage.invalid``: they are no words of a digest.
+        StatementRefused: ``trust.digest_differs``.
+        UsageFault: ``usage.invalid``: they are no whole digest, or no words of one.
     """
-    if digest is not None and digest.strip().lower() != keyset.digest:
-        raise UsageFault(
+    if digest is not None and (told := _read_digest(digest)) != keyset.digest:
+        raise StatementRefused(
             "trust.digest_differs",
-            f"the keyset has the digest {keyset.digest}, and you were told {digest.strip()[:80]}",
+            f"the keyset has the digest {keyset.digest}, and you were told {told}",
         )
     if words is not None and read_words(words) != (found := digest_words(keyset.digest)):
-        raise UsageFault(
+        raise StatementRefused(
             "trust.digest_differs",
             f'the keyset has the words "{found}", and you were told other ones',
         )
+
+
+def _read_digest(text: str) -> str:
+    digest = re.sub(r"[\s:]+", "", text.strip().lower().removeprefix("sha256:"))
+    if not _DIGEST.fullmatch(digest):
+        is_hex = not digest.strip("0123456789abcdef")
+        given = str(len(digest)) if is_hex else repr(text[:80])
+        raise UsageFault(
+            "usage.invalid",
+            f"a digest has 64 hex digits; you gave {given}",
+            hint="Ask for all of it, or use --words.",
+        )
+    return digest
 
 
 def check_new_name(file: PolicyFile, name: str) -> None:

@@ -198,7 +198,7 @@ def written() -> list[Path]:
 def test_enrolment_compares_before_it_writes(cardsign: Cardsign, live: str) -> None:
     """Another digest, or none in a pipe: nothing is written; the digest is shown (S13)."""
     refused = cardsign("trust", "add", HOME, "--digest", "0" * 64)
-    assert (refused.status, "trust.digest_differs" in refused.err) == (2, True)
+    assert (refused.status, "trust.digest_differs" in refused.err) == (1, True)
     assert live in refused.err
     piped = cardsign("trust", "add", HOME)
     assert (piped.status, "usage.unanswered" in piped.err) == (2, True)
@@ -223,7 +223,7 @@ def test_a_statement_in_hand_is_compared_too(cardsign: Cardsign, tides: bytes) -
     Path("k.json").write_bytes(tides)
     words = ("trust", "add", "tides", "--origin", HOME)
     refused = cardsign(*words, "--keyset", "k.json", "--digest", "0" * 64)
-    assert (refused.status, "trust.digest_differs" in refused.err) == (2, True)
+    assert (refused.status, "trust.digest_differs" in refused.err) == (1, True)
     nothing = cardsign(*words, "--tofu", "--digest", "0" * 64)
     assert (nothing.status, "usage.conflict" in nothing.err) == (2, True)
     assert written() == []

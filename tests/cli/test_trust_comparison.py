@@ -44,6 +44,12 @@ def nothing_is_written(folder: Path) -> bool:
 TOLD: dict[str, Callable[[str], tuple[str, str]]] = {
     "the digest": lambda digest: ("--digest", digest),
     "the digest in capitals": lambda digest: ("--digest", digest.upper()),
+    "the digest with its algorithm": lambda digest: ("--digest", f"sha256:{digest}"),
+    "the digest in groups": lambda digest: ("--digest", f" {digest[:32]} {digest[32:]} "),
+    "the digest with colons": lambda digest: (
+        "--digest",
+        ":".join(digest[at : at + 2] for at in range(0, 64, 2)),
+    ),
     "the words": lambda digest: ("--words", digest_words(digest)),
     "the words with hyphens": lambda digest: ("--words", digest_words(digest).replace(" ", "-")),
 }
@@ -70,8 +76,29 @@ def test_a_difference_refuses_before_anything_is_written(
     """`--yes` does not help: what the issuer said is not to be waved through."""
     for more in ((), ("--yes",)):
         ended = cardsign("trust", "add", HOME, *told(read_keyset(tides).digest), *more)
-        assert (ended.status, "trust.digest_differs" in ended.err) == (2, True)
+        assert (ended.status, "trust.digest_differs" in ended.err) == (1, True)
         assert nothing_is_written(tmp_path)
+
+
+NO_DIGESTS: dict[str, tuple[Callable[[str], str], str]] = {
+    "a prefix": (lambda digest: digest[:8], "you gave 8"),
+    "a prefix with its algorithm": (lambda digest: f"sha256:{digest[:10]}", "you gave 10"),
+    "one digit too many": (lambda digest: digest + "0", "you gave 65"),
+    "nothing": (lambda _: "", "you gave 0"),
+    "no hex": (lambda digest: f"g{digest[1:]}", "you gave 'g"),
+}
+
+
+@pytest.mark.parametrize(("told", "said"), NO_DIGESTS.values(), ids=NO_DIGESTS)
+def test_what_is_no_whole_digest_is_asked_for_again(
+    cardsign: Cardsign, tides: bytes, tmp_path: Path, told: Callable[[str], str], said: str
+) -> None:
+    """It is no difference, so nobody is warned of the issuer; nothing is compared or written."""
+    ended = cardsign("trust", "add", HOME, "--digest", told(read_keyset(tides).digest))
+    assert (ended.status, "usage.invalid" in ended.err) == (2, True)
+    assert f"a digest has 64 hex digits; {said}" in ended.err
+    assert "Ask for all of it, or use --words." in ended.err
+    assert nothing_is_written(tmp_path)
 
 
 @pytest.mark.usefixtures("tides")

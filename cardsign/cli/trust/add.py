@@ -290,8 +290,9 @@ class Comparison:
         """Compare the keyset before anything is written (E14).
 
         Raises:
-            UsageFault: ``trust.digest_differs``; ``usage.conflict``: there is nothing to compare;
-                ``usage.unanswered``.
+            StatementRefused: ``trust.digest_differs``.
+            UsageFault: ``usage.conflict``: there is nothing to compare; ``usage.invalid``: it is
+                no whole digest; ``usage.unanswered``.
         """
         if self.is_told and proposal.keyset is None:
             raise UsageFault("usage.conflict", "--digest and --words go with a keyset statement")
