@@ -354,7 +354,9 @@ class _Resolution:
             if offered is not None:
                 self._keep(replace(self.state, jwks=offered))
         if self.state.jwks is None:
-            return self._without_source("trust.no_keys", f"the key set at {url} is not at hand")
+            missing = f"the key set at {url} is not at hand"
+            hint = "Verify the URL of the card, or give the keys: cardsign verify CARD --jwks FILE"
+            return self._without_source("trust.no_keys", missing, hint=hint)
         return self._bare(self.state.jwks)
 
     def by_keyset(self, pin: KeysetId | RootPin, issuer: str | None) -> IssuerTrust:
@@ -539,8 +541,8 @@ class _Resolution:
 
     # -------------------------------------------------------------- results
 
-    def _without_source(self, code: str, message: str) -> IssuerTrust:
-        self.block(Reason.of(code, message))
+    def _without_source(self, code: str, message: str, *, hint: str = "") -> IssuerTrust:
+        self.block(Reason.of(code, message, hint=hint))
         return replace(self._trust(()), has_source=False)
 
     def _bare(self, jwks: JwkSet, *, offered: JwkSet | None = None) -> IssuerTrust:

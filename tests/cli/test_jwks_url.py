@@ -85,3 +85,20 @@ def test_a_file_that_looks_like_a_host(cardsign: Cardsign, site: Site) -> None:
     """It is a file."""
     Path("weather.example").write_text(json.dumps({"name": "x"}))
     assert "https://weather" not in cardsign("verify", "weather.example").err
+
+
+def test_a_file_without_the_keys_of_the_url(cardsign: Cardsign, site: Site) -> None:
+    """The hint names what helps: the keys, or the URL; no statement could."""
+    keys = f"{site.origin}/jwks.json"
+    add = ("trust", "add", "tides", "--origin", site.origin, "--freshness", "waived")
+    assert cardsign(*add, "--jwks-url", keys).status == 0
+    Path("card.json").write_bytes(site.answers["/.well-known/agent-card.json"])
+    Path("jwks.json").write_bytes(site.answers["/jwks.json"])
+    file = ("verify", "card.json", "--issuer", "tides", LOOPBACK)
+    refused = cardsign(*file)
+    assert (refused.status, "trust.no_keys" in refused.text) == (3, True)
+    assert "cardsign verify CARD --jwks FILE" in refused.text
+    assert "--statements" not in refused.text
+    assert cardsign(*file, "--jwks", "jwks.json").status == 0
+    assert cardsign("verify", site.origin, LOOPBACK).status == 0
+    assert cardsign(*file).status == 0
