@@ -483,7 +483,8 @@ _HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,63}(?::[0-9]{1,5})?(?:/.*)?
 
 def _or_a_host(fault: LocalFault, name: str) -> LocalFault:
     """The same fault; where the missing file looks like a host, with the URL to give instead."""
-    if not isinstance(fault, FileMissing) or not _HOST.fullmatch(name) or name.endswith(".json"):
+    is_file_name = name.endswith(".json") and "/" not in name
+    if not isinstance(fault, FileMissing) or not _HOST.fullmatch(name) or is_file_name:
         return fault
     hint = f"For a card on the web give its URL: cardsign verify https://{name}"
     return FileMissing(fault.code, fault.message, path=fault.path, hint=hint)

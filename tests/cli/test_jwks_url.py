@@ -77,8 +77,9 @@ def test_a_host_without_a_scheme(cardsign: Cardsign, name: str) -> None:
     """The hint is the command with the URL; a file of that name is read, and other names not."""
     ended = cardsign("verify", name)
     assert (ended.status, f"cardsign verify https://{name}" in ended.err) == (2, True)
-    other = cardsign("verify", "Card Of Mine")
-    assert (other.status, "https://" in other.err) == (2, False)
+    for file in ("Card Of Mine", "signed.json"):
+        other = cardsign("verify", file)
+        assert (other.status, "https://" in other.err) == (2, False)
 
 
 def test_a_file_that_looks_like_a_host(cardsign: Cardsign, site: Site) -> None:
