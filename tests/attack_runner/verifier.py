@@ -284,12 +284,15 @@ def play(
 
 def _settings(world: World, clocks: Clocks, certificates: Certificates) -> FetchSettings:
     """The transcript's resolver, connections and clock, and our own limits, in its haste."""
-    limits = replace(
+    return replace(
         DEFAULT_SETTINGS,
         connect_timeout=DEFAULT_SETTINGS.connect_timeout / world.haste,
         total_timeout=DEFAULT_SETTINGS.total_timeout / world.haste,
+        resolver=world.resolve,
+        clock=clocks.monotonic,
+        ssl_context=certificates.client,
+        dial=world.dial,
     )
-    return FetchSettings(limits, world.resolve, clocks.monotonic, certificates.client, world.dial)
 
 
 def _told(verifier: Discoverer, step: Mapping[str, Any], nth: int) -> Outcome:
