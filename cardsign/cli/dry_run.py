@@ -6,10 +6,14 @@ So a dry run meets every refusal that the real run would meet, and prints what i
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, TypeVar
+from types import FrameType
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
@@ -34,10 +38,32 @@ def dry_run_option(command: _Command) -> _Command:
 
 def _begin(context: click.Context, _: click.Parameter, is_given: bool) -> None:
     if is_given:
-        folder = context.with_resource(TemporaryDirectory(prefix="cardsign-dry-run-"))
-        context.meta[_FOLDER] = Path(folder)
+        context.meta[_FOLDER] = context.with_resource(_folder())
         context.meta[COPIES] = {}
         context.call_on_close(lambda: say("dry run: nothing was changed"))
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """The folder of the copies, which SIGTERM removes as well: a key store may be among them."""
+    is_ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if is_ours:
+        signal.signal(signal.SIGTERM, _stop)
+    try:
+        with TemporaryDirectory(prefix="cardsign-dry-run-") as folder:
+            yield Path(folder)
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _stop(number: int, _: FrameType | None) -> NoReturn:
+    """End as Ctrl-C does; a second signal must not disturb the removal."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def is_dry_run() -> bool:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from tests.cli.test_help import LEAVES
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -164,3 +168,48 @@ def test_every_final_command_takes_yes() -> None:
         if any("--yes" in option.opts for option in one.command.params)
     }
     assert taking >= set(FINAL)
+
+
+_STOPPED = """
+import signal
+import sys
+from pathlib import Path
+
+from cardsign.cli.commands import command
+from cardsign.cli.dry_run import dry_run_option, to_change
+from cardsign.cli.talk import run
+
+@command()
+@dry_run_option
+def change():
+    copy = to_change(Path("keys"))
+    print(copy.joinpath("store.json").read_text(), flush=True)
+    if sys.argv[1] == "stop":
+        signal.raise_signal(signal.SIGTERM)
+
+status = run(lambda: change.main(["--dry-run"], standalone_mode=False))
+print("by default" if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else "otherwise")
+sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize(("word", "status"), [("stop", 2), ("go", 0)])
+def test_sigterm_leaves_no_copy_of_the_keys(tmp_path: Path, word: str, status: int) -> None:
+    """It ends a dry run as Ctrl-C does: the copies are removed, and it means afterwards what it
+    meant before."""
+    temporary, keys = tmp_path / "tmp", tmp_path / "keys"
+    for folder in (temporary, keys):
+        folder.mkdir()
+    (keys / "store.json").write_text("secret")
+    environment = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        [sys.executable, "-c", _STOPPED, word],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert list(temporary.iterdir()) == []
+    assert (ended.returncode, ended.stdout) == (status, "secret\nby default\n")
+    assert ("cardsign: stopped" in ended.stderr) == (word == "stop")
