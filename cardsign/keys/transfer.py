@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.padding import PKCS7
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import KeyRefused, PassphraseFault
+from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault
 from cardsign.jose.keys import PrivateKey, PublicKey
 
 # Keys for elsewhere: public keys as JWK or PEM, private ones only encrypted.
@@ -164,7 +164,7 @@ def import_private_key(
 
 
 def _from_jwk(data: bytes, kid: str | None) -> PrivateKey:
-    jwk = _one_jwk(data, kid)
+    jwk = _one_jwk(data, kid, is_secret=True)
     if jwk.get("kty") == "oct":
         raise KeyRefused(
             "key.unsupported",
@@ -177,9 +177,27 @@ def _from_jwk(data: bytes, kid: str | None) -> PrivateKey:
     return PrivateKey.from_jwk(jwk, kid=kid)
 
 
-def _one_jwk(data: bytes, kid: str | None) -> dict[str, Json]:
+def _one_jwk(data: bytes, kid: str | None, *, is_secret: bool = False) -> dict[str, Json]:
     """The JWK that is there, or the one of a JWK Set that `kid` names."""
-    jwk = parse_object(data, max_bytes=MAX_KEY_FILE_BYTES)
+    try:
+        jwk = parse_object(data, max_bytes=MAX_KEY_FILE_BYTES)
+    except JsonRefused as refusal:
+        if not is_secret:
+            raise
+        found = refusal
+    else:
+        return _chosen(jwk, kid)
+    # The scanner's message and pointer repeat parts of the text, and here that is a private key.
+    # Raised outside the handler, so that no traceback shows them as the cause.
+    raise JsonRefused(
+        found.code,
+        "this JWK is not strict JSON (what is there is not shown: it is part of a key)",
+        line=found.line,
+        column=found.column,
+    )
+
+
+def _chosen(jwk: dict[str, Json], kid: str | None) -> dict[str, Json]:
     keys = jwk.get("keys")
     if "kty" in jwk or not isinstance(keys, list):
         return jwk

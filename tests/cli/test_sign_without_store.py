@@ -140,6 +140,53 @@ def test_what_is_no_key_is_called_what_it_is(
     assert not value or len(value) < 20 or value[10:20] not in done.err
 
 
+TYPED = {
+    "PEM": PLAIN.decode(),
+    "JWK": JWK.decode(),
+    "base64 of a PEM": base64.b64encode(PLAIN).decode(),
+}
+
+
+@pytest.mark.parametrize("before", ["", "file:", "env:"])
+@pytest.mark.parametrize("more", [(), ("--json",)])
+@pytest.mark.parametrize("text", TYPED.values(), ids=TYPED)
+def test_a_key_that_was_typed_is_not_printed(
+    text: str, more: tuple[str, ...], before: str, card: str, cardsign: Cardsign
+) -> None:
+    """As by `--key "$(cat key.pem)"`: what is printed ends in the log of a CI job."""
+    done = cardsign("sign", card, "-o", "signed.json", "--key", before + text, *more)
+
+    assert done.status == 2
+    printed = done.err + done.text
+    assert not [at for at in range(len(text) - 12) if text[at : at + 12] in printed]
+    assert "env:NAME" in printed or "environment variable" in printed
+
+
+SECRET = "Ab3xKq9-Zt_wAb3xKq9-Zt_w"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f'{{"kty": "EC", "d": "{SECRET}", "d": "{SECRET}"}}',
+        f'{{"kty": "EC", "{SECRET}": 1, "{SECRET}": 1}}',
+        f'{{"kty": "EC", "d": {SECRET}}}',
+        f'{{"kty": "EC"}} {SECRET}',
+    ],
+)
+def test_a_jwk_that_is_not_strict_json_shows_only_where(
+    value: str, card: str, cardsign: Cardsign
+) -> None:
+    """Line and column, and no name or value of it."""
+    done = cardsign(
+        *("sign", card, "--key", "env:CARD_KEY", "-o", "signed.json", "--json"), CARD_KEY=value
+    )
+    assert (done.status, done.json["error"]["path"]) == (2, "env:CARD_KEY")
+    assert "line 1, column " in done.err
+    assert SECRET[:6] not in done.err + done.text
+    assert '"/d' not in done.err
+
+
 NEXT = ("not set", "empty", "a public PEM", "an HMAC JWK", "without line breaks", "encrypted")
 
 

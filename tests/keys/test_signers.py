@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
+from traceback import format_exception
 
 import pytest
 
@@ -57,9 +58,9 @@ def test_the_file_is_found_below_the_store(store, es256):
     [
         ("azure://vault/key/version", "no scheme"),
         ("ftp://host/key", "no scheme"),
-        ("EXEC:/bin/sh", "no scheme"),
-        ("private/key.key", "no colon"),
-        ("", "no colon"),
+        ("EXEC:/bin/sh", "without a scheme"),
+        ("private/key.key", "without a scheme"),
+        ("", "without a scheme"),
     ],
 )
 def test_another_custody_is_named_and_not_tried(uri, fault, es256):
@@ -126,6 +127,64 @@ def test_a_missing_library_is_one_helpful_line(module, extra, uri, es256, monkey
         open_signer(uri, es256.public, access, base=ROOT).sign(b"input")
     assert caught.value.code == "signer.not_installed"
     assert caught.value.hint == f"pip install 'cardsign[{extra}]'"
+
+
+LINE = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg" + "Ab3xKq9/Zt+w" * 11
+KEY_TEXTS = {
+    "PEM": f"-----BEGIN X-----\n{LINE[:64]}\n{LINE[64:]}\n-----END X-----",
+    "PEM in one line": f"-----BEGIN X-----{LINE}-----END X-----",
+    "an old PEM with headers": f"-----BEGIN X-----\nProc-Type: 4\n\n{LINE}\n-----END X-----",
+    "base64": LINE,
+    "base64 of Ed25519": "MC4CAQAwBQYDK2VwBCIEI" + LINE[48:90] + "=",
+    "JWK": f'{{"kty":"EC","d":"{LINE[:43]}"}}',
+    "short JWK": '{"kty":"OKP","d":"Ab3xKq9-Zt_w"}',
+}
+
+
+@pytest.mark.parametrize("before", ["", "file:", "env:", "awskms:", "exec:", "pkcs11:", "remote:"])
+@pytest.mark.parametrize("text", KEY_TEXTS.values(), ids=KEY_TEXTS)
+def test_a_key_in_the_place_of_its_uri_is_not_repeated(text, before, es256, plugin):
+    """Neither in the error, nor in what a traceback shows."""
+    for attempt in (
+        lambda: open_signer(before + text, access=SHUT),
+        lambda: open_signer(before + text, es256.public, SHUT, base=ROOT),
+        lambda: fetch_public(before + text, SHUT),
+    ):
+        with pytest.raises(CardsignError) as caught:
+            attempt()
+        told = "".join(format_exception(caught.value.with_traceback(None)))
+        told += repr(vars(caught.value))
+        parts = [text[at : at + 6] for at in range(len(text) - 6)]
+        assert not [part for part in parts if part in told]
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [("file:missing.pem", "missing.pem"), ("env:CARD_KEY", "env:CARD_KEY"), ("exec:x", "exec:x")],
+)
+def test_a_short_uri_is_repeated(uri, place):
+    """The twin: without it nobody would find what is wrong."""
+    with pytest.raises(CardsignError) as caught:
+        open_signer(uri, access=SHUT)
+    assert caught.value.path == place
+
+
+@pytest.mark.parametrize(
+    ("uri", "proposal"),
+    [
+        ("CARD_KEY", " Did you mean --key env:CARD_KEY?"),
+        ("card-key.pem", ""),
+        ("Ab3xKq9", ""),
+        (LINE.upper(), ""),
+        ("vault:CARD_KEY", ""),
+    ],
+)
+def test_a_variable_without_its_scheme_is_recognised(uri, proposal):
+    """And nothing else is proposed: it may be a key."""
+    with pytest.raises(SignerFault) as caught:
+        custody_of(uri)
+    form = "--key takes env:NAME, file:PATH or the URI of a key service."
+    assert caught.value.hint == form + proposal
 
 
 MALFORMED = {

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from cardsign.errors import KeyRefused, PassphraseFault, SignerFault, of_the_user
+from cardsign.errors import FileMissing, KeyRefused, PassphraseFault, SignerFault, of_the_user
 from cardsign.files import read_secret
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.envelope import is_envelope, open_envelope
 from cardsign.keys.passphrase import VARIABLE as PASSPHRASE_VARIABLE
-from cardsign.keys.signers.access import Access, refuse_uri
+from cardsign.keys.signers.access import NOT_SHOWN, Access, is_shown, refuse_uri, shown
 from cardsign.keys.transfer import MAX_KEY_FILE_BYTES, import_private_key, is_encrypted
 
 ENV: Final = "env"
@@ -105,6 +106,13 @@ def open_local(uri: str, public: PublicKey, access: Access, *, base: Path = Path
 def _file(uri: str, path: Path) -> bytes:
     if not uri.partition(":")[2]:
         refuse_uri(uri, "expected file:PATH, such as file:card-key.pem")
+    if not is_shown(uri) and not os.path.exists(path):
+        raise FileMissing(
+            "file.not_found",
+            f"there is no such file ({NOT_SHOWN})",
+            path=shown(uri).partition(" ")[0],
+            hint="file: takes the path of a key file; a key that is in a variable: env:NAME.",
+        )
     return read_secret(
         path,
         max_bytes=MAX_KEY_FILE_BYTES,
@@ -113,7 +121,7 @@ def _file(uri: str, path: Path) -> bytes:
 
 
 def _variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes:
-    if not _VARIABLE.fullmatch(name):
+    if not _VARIABLE.fullmatch(name) or (name not in environment and not is_shown(uri)):
         # Not repeated: someone may have written the key itself where its variable's name goes.
         raise SignerFault("signer.uri", "expected env: and the name of an environment variable")
     value = environment.get(name, "").strip()

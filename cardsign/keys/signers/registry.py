@@ -11,6 +11,7 @@ is not known, so it always needs the user's leave.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -21,7 +22,14 @@ from cardsign.errors import SignerFault
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey, check_answer
-from cardsign.keys.signers.access import Access, Ask, RemoteKey, SignerPolicy
+from cardsign.keys.signers.access import (
+    Access,
+    Ask,
+    RemoteKey,
+    SignerPolicy,
+    scheme_of,
+    shown,
+)
 from cardsign.keys.signers.awskms import AwsKey
 from cardsign.keys.signers.azurekms import AzureKey
 from cardsign.keys.signers.gcpkms import GoogleKey
@@ -34,6 +42,9 @@ ENTRY_POINTS: Final = "cardsign.signers"
 
 #: Signed when a key is enrolled, to see that it can: no JWS has such a protected header.
 CHALLENGE: Final = b"cardsign: does this signer hold this key?"
+
+#: What somebody may have meant as env:NAME; a key has small letters too.
+_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
 
 _OURS: Final[Mapping[str, type[RemoteKey]]] = {
     "awskms": AwsKey,
@@ -108,15 +119,15 @@ def open_signer(
         raise SignerFault(
             "signer.no_public",
             "what a signer shows as its public key is not believed when it signs",
-            path=uri,
+            path=_named(uri, key),
             hint="Give the public key: --public FILE; or enrol it once in a key store: "
-            f"cardsign keys import --custody '{uri}'.",
+            f"cardsign keys import --custody '{_named(uri, key)}'.",
         )
     if public.alg not in STATEMENT_ALGORITHMS:
         raise SignerFault(
             "signer.unsupported",
             f"a signer of this kind signs with ES256 or RS256, and this is a key for {public.alg}",
-            path=uri,
+            path=_named(uri, key),
         )
     return BoundSigner(public, key.open(public, access))
 
@@ -137,8 +148,8 @@ def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicK
         raise SignerFault(
             "signer.no_public",
             "a file is imported into the key store",
-            path=uri,
-            hint=f"cardsign keys import {uri.partition(':')[2]}",
+            path=shown(uri),
+            hint="cardsign keys import FILE",
         )
     if is_local(uri):
         return read_local_key(uri, access, kid=kid).public
@@ -170,20 +181,29 @@ def _allowed(uri: str, policy: SignerPolicy) -> RemoteKey:
         raise SignerFault(
             "signer.not_allowed",
             "the user has not allowed what this signer would run, load or read",
-            path=uri,
+            path=_named(uri, key),
         )
     return key or _loaded(found)(uri)
 
 
+def _named(uri: str, key: RemoteKey | None) -> str:
+    """What an error calls a signer: the forms of our own kinds are too strict to hold a key."""
+    return uri if type(key) in _OURS.values() else shown(uri)
+
+
 def _find(uri: str) -> type[RemoteKey] | EntryPoint:
     """The kind of signer that `uri` names; another package's is not yet loaded."""
-    name, colon, _ = uri.partition(":")
+    name = scheme_of(uri)
     if name in _OURS:
         return _OURS[name]
-    for point in entry_points(group=ENTRY_POINTS, name=name):
+    for point in entry_points(group=ENTRY_POINTS, name=name) if name else ():
         return point
-    what = f"`{name}:`" if colon else "what has no colon"
-    raise SignerFault("signer.unsupported", f"{what} is no scheme of a signer", path=uri)
+    # Nothing but the scheme is repeated: the rest may be the key itself.
+    what = f"`{name}:` is no scheme of a signer" if name else shown(uri)
+    hint = "--key takes env:NAME, file:PATH or the URI of a key service."
+    if _VARIABLE.fullmatch(uri):
+        hint += f" Did you mean --key env:{uri}?"
+    raise SignerFault("signer.unsupported", what, hint=hint)
 
 
 def _loaded(found: type[RemoteKey] | EntryPoint) -> type[RemoteKey]:

@@ -42,7 +42,7 @@ class SignerUri:
         for name, _ in self.query:
             if name not in names:
                 known = f"known are {', '.join(names)}" if names else "there are none"
-                refuse_uri(self.text, f"unknown attribute {name!r}; {known}")
+                refuse_uri(self.text, f"an attribute is unknown; {known}")
 
     def one(self, name: str) -> str | None:
         """The value of an attribute, or None.
@@ -86,7 +86,7 @@ def check_characters(text: str) -> None:
         SignerFault: ``signer.uri``.
     """
     if len(text) > MAX_URI_CHARS:
-        refuse_uri(text[:40] + "...", f"a signer's URI has at most {MAX_URI_CHARS} characters")
+        refuse_uri(text, f"a signer's URI has at most {MAX_URI_CHARS} characters")
     if not _PLAIN.fullmatch(text):
         refuse_uri(text, "expected printable ASCII without spaces, '#' or a lone '%'")
 

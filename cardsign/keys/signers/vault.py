@@ -51,7 +51,7 @@ class VaultKey(RemoteKey):
         if version is None:
             refuse_uri(uri, "expected ?version=N: a key without it changes when it is rotated")
         if not re.fullmatch(rf"[1-9][0-9]{{0,{MAX_VERSION_DIGITS - 1}}}", version):
-            refuse_uri(uri, f"the version {version!r} is no number from 1 on")
+            refuse_uri(uri, "the version is no number from 1 on")
         self.mount, self.name, self.version = "/".join(path[:-1]), path[-1], int(version)
 
     def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
