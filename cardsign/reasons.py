@@ -608,11 +608,13 @@ _WARNINGS: Final = frozenset(
         "peer.keyset_ends",
         "peer.release_late",
         "refresh.no_answer",
+        "sign.compat_dropped",
         "sign.compat_no_endpoint",
         "sign.dual_document",
         "sign.foreign_dropped",
         "sign.foreign_unchecked",
         "sign.profile_skipped",
+        "sign.sdk_refuses",
         "trust.tofu_first",
     }
 )

@@ -7,8 +7,9 @@ verified as an outsider would.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast, get_args
 
@@ -120,6 +121,7 @@ class SigningOptions:
         own_kids: Every kid that our key store ever held; such signatures are replaced.
         drop_foreign: Drop other signers' signatures.
         extended: Mark the card as an extended one; that this has not expired is not checked.
+        file: What the commands that a note proposes call the card.
     """
 
     compat: Compat = "safe"
@@ -129,6 +131,7 @@ class SigningOptions:
     own_kids: Collection[str] = field(default_factory=frozenset)
     drop_foreign: bool = False
     extended: ExtendedMarker | None = None
+    file: str = "CARD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +225,10 @@ def sign_with_notes(
     signed = render({**card.document, "signatures": entries}) if changed else document
     check_as_an_outsider(signed, signers, force=options.force)
     made = tuple(one for one in plan if any(planned is one for _, planned in chosen))
-    notes.extend(_what_they_lose(made))
-    notes.extend(_who_refuses(card, payloads, made, options.compat))
-    return SignedCard(signed, changed, tuple(_described(made, payloads)), tuple(notes))
+    described = tuple(_described(made, payloads))
+    notes.extend(_what_they_lose(made, described))
+    notes.extend(_who_refuses(card, payloads, made, options))
+    return SignedCard(signed, changed, described, tuple(notes))
 
 
 def _check_compat(compat: Compat) -> None:
@@ -259,7 +263,8 @@ def _check_card(card: Card, options: SigningOptions) -> Iterator[Reason]:
         if not options.force:
             more = f"; {len(problems) - 1} more such problems" if len(problems) > 1 else ""
             raise CardRefused(code, message + more, path=path)
-        yield Reason.of(code, f"passed over: {message}", path)
+        # It did not stop the signing: an error stands only where something was refused.
+        yield replace(Reason.of(code, f"passed over: {message}", path), severity="warning")
     for problem in members:
         if problem.missing:
             if options.strict:
@@ -411,16 +416,17 @@ def _described(made: Sequence[_Planned], payloads: Payloads) -> Iterator[SignedP
         )
 
 
-def _what_they_lose(made: Sequence[_Planned]) -> Iterator[Reason]:
+def _what_they_lose(
+    made: Sequence[_Planned], described: Sequence[SignedPayload]
+) -> Iterator[Reason]:
     """What SDKs do not check, in one note for all that do not check the same."""
-    packages: dict[str, list[str]] = {}
-    for one in made:
-        if one.typ == TYP_COMPAT and (lost := _shown(one.payload)):
-            readers = packages.setdefault(lost, [])
-            readers.extend(v.package for v in VERIFIERS if v.profile == one.payload.profile)
-    for lost, names in packages.items():
-        who = " and ".join(dict.fromkeys(names)) or "Some SDKs"
-        verb = "do" if len(set(names)) != 1 else "does"
+    readers: dict[str, list[str]] = {}
+    for planned, one in zip(made, described, strict=True):
+        if one.compat and (lost := _shown(planned.payload)):
+            readers.setdefault(lost, []).extend(one.verifiers)
+    for lost, names in readers.items():
+        who = "; ".join(names) or "Some SDKs"
+        verb = "does" if len(names) == 1 else "do"
         yield Reason.of(
             "sign.compat_lossy",
             f"{who} {verb} not check {lost}, and would not notice a change there; cardsign does",
@@ -447,18 +453,19 @@ def _who_refuses(
     card: Card,
     payloads: Payloads,
     made: Sequence[_Planned],
-    compat: Compat,
+    options: SigningOptions,
 ) -> Iterator[Reason]:
     """Each SDK that can use the card and will refuse it, with the ways out."""
     signed = {one.payload.data for one in made}
+    file = shlex.quote(options.file)
     for verifier in VERIFIERS:
         payload = payloads.of(verifier.profile)
         if payload is None or not payload.names_an_endpoint or payload.data in signed:
             continue
         option = f"--for {verifier.lint_target}"
-        lint = f"`cardsign lint card.json {option}` says why"
-        if _is_served_once_fixed(card, verifier, compat):
-            lint = f"`cardsign lint card.json {option} --fix -o fixed.json` makes it acceptable"
+        lint = f"`cardsign lint {file} {option}` says why"
+        if _is_served_once_fixed(card, verifier, options.compat):
+            lint = f"`cardsign lint {file} {option} --fix -o fixed.json` makes it acceptable"
         loses = _shown(payload)
         opens = f", which lets anybody change {loses} for that SDK" if loses else ""
         yield Reason.of(

@@ -284,10 +284,26 @@ def test_an_sdk_that_will_refuse_the_card_is_named_with_the_ways_out(alice: Priv
     (line,) = refusing(sign(PORTABLE, alice))
 
     assert line == (
-        "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver: will refuse this card. `cardsign lint card.json "
+        "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver: will refuse this card. `cardsign lint CARD "
         "--for js-resolver` says why; or sign with `--compat js-instance`, which lets anybody "
         "change /securitySchemes for that SDK"
     )
+
+
+def test_the_command_that_a_note_proposes_names_the_file(alice: PrivateKey) -> None:
+    """Quoted for a shell; only a library call does not know it."""
+    named = sign_with_notes(dump(PORTABLE), [alice], SigningOptions(file="my card.json"))
+    assert "`cardsign lint 'my card.json' --for js-resolver` says why" in refusing(named)[0]
+
+
+def test_no_note_on_a_card_that_was_signed_is_an_error(alice: PrivateKey) -> None:
+    """An error is what stops a command; under `force` nothing did."""
+    noted = [
+        *sign(PORTABLE, alice).notes,
+        *sign({**PORTABLE, "name": 4}, alice, force=True).notes,
+    ]
+    assert {"sign.sdk_refuses", "card.type"} <= {note.code for note in noted}
+    assert {note.severity for note in noted} <= {"note", "warning"}
 
 
 def test_an_sdk_that_is_served_is_not_named(alice: PrivateKey) -> None:
@@ -378,8 +394,20 @@ def test_what_a_compat_signature_loses_is_said(alice: PrivateKey) -> None:
     note = next(n for n in sign(card, alice).notes if n.code == "sign.compat_lossy")
 
     assert note.message == (
-        "@a2a-js/sdk does not check /securityRequirements, /x-a, /x-b, /iconUrl, /x-berth, and "
-        "would not notice a change there; cardsign does"
+        "a2a-sdk 1.1.4 to 1.3.0; @a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON; a2a-sdk 1.0.0 "
+        "to 1.1.3 do not check /securityRequirements, /x-a, /x-b, /iconUrl, /x-berth, and would "
+        "not notice a change there; cardsign does"
+    )
+
+
+def test_all_readers_of_a_lossy_payload_are_named(alice: PrivateKey) -> None:
+    """Several profiles may make the same payload."""
+    signing = sign({**PORTABLE, "x-berth": 4}, alice)
+    (note,) = [one for one in signing.notes if one.code == "sign.compat_lossy"]
+
+    assert note.message == (
+        "a2a-sdk 1.1.4 to 1.3.0; @a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON; a2a-sdk 1.0.0 "
+        "to 1.1.3 do not check /x-berth, and would not notice a change there; cardsign does"
     )
 
 

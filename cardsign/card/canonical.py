@@ -37,6 +37,7 @@ from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card import tree
+from cardsign.card.document import Card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.profiles import rule1
 from cardsign.card.profiles.js_instance import as_js_client
@@ -169,15 +170,17 @@ class Profile:
     serialize: Callable[[Json], bytes]
 
 
-def canonicalize(document: Mapping[str, Json], profile: ProfileName) -> Payload:
+def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> Payload:
     """Make the payload of a card under a profile.
 
     Args:
-        document: The card as parsed by :func:`cardsign.card.strictjson.parse_object`,
-            unknown members included; not changed.
+        document: The card's bytes, which are parsed strictly; or the card as parsed by
+            :func:`cardsign.card.strictjson.parse_object`, unknown members included; not changed.
         profile: A name of :data:`PROFILES`.
 
     Raises:
+        JsonRefused: The bytes are not one strict JSON object.
+        CardRefused: The bytes are no card that can be read one way only.
         CanonicalizationError: The profile is unknown, or has no payload for this card (most
             of those that imitate an SDK refuse schema members of the wrong JSON type, as it
             does).
@@ -187,6 +190,13 @@ def canonicalize(document: Mapping[str, Json], profile: ProfileName) -> Payload:
         known = ", ".join(PROFILES)
         raise CanonicalizationError(
             "canonical.unknown_profile", f"no profile is called {profile!r}; known are {known}"
+        )
+    if isinstance(document, bytes):
+        document = Card.from_bytes(document).document
+    elif not isinstance(document, Mapping):
+        raise TypeError(
+            f"expected a card's bytes or its parsed object, not {type(document).__name__}: "
+            f"canonicalize(Path('card.json').read_bytes(), {profile!r})"
         )
     return make_payload(rule, Unsigned(document))
 

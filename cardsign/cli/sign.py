@@ -245,6 +245,7 @@ def sign(
         own_kids=chosen.own_kids,
         drop_foreign=foreign.drop_foreign,
         extended=marker,
+        file="CARD" if card == STDIO else card,
     )
     signing = sign_with_notes(document, chosen.signers, options)
     write_output(output, signing.document)
@@ -254,7 +255,7 @@ def sign(
         print_json(_to_json(signing, chosen.kids))
         return
     for line in _lines(signing, card, chosen.signers, explain=explain):
-        say(line)
+        say(line, asked=explain)
     say_notes(signing.notes)
 
 

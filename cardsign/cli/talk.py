@@ -56,9 +56,9 @@ def as_named(text: str) -> str:
     return text
 
 
-def say(line: str) -> None:
-    """One line of talk, on stderr, unless ``--quiet`` is given."""
-    if not is_quiet():
+def say(line: str, *, asked: bool = False) -> None:
+    """One line of talk, on stderr; under ``--quiet`` only what an option has asked for."""
+    if asked or not is_quiet():
         _tell(as_named(line))
 
 
@@ -102,7 +102,7 @@ def say_notes(notes: Iterable[Reason]) -> None:
     """Notes of a report, one line each, on stderr."""
     for note in notes:
         where = f" ({safe(note.path, limit=120)})" if note.path else ""
-        say(f"{note.code}: {safe(note.message, limit=300)}{where}")
+        say(f"{note.code}: {safe(note.message, limit=600)}{where}")
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
 from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, canonicalize, is_plain, jcs, plain_jcs
-from cardsign.errors import CanonicalizationError
+from cardsign.errors import CanonicalizationError, InputRefused
 from tests.card.plain_coverage import destinations
 
 SERVED, RULE_1, PRUNE, UPGRADED = DEFAULT_PROFILES
@@ -62,6 +62,27 @@ def test_an_unknown_profile(profile: str) -> None:
     with pytest.raises(CanonicalizationError, match="rule-1-as-written") as caught:
         canonicalize(PORTABLE, profile)
     assert caught.value.code == "canonical.unknown_profile"
+
+
+@pytest.mark.parametrize("profile", DEFAULT_PROFILES)
+def test_bytes_are_read_strictly(profile: str) -> None:
+    """As a verifier reads them."""
+    data = json.dumps(LAX).encode()
+    assert canonicalize(data, profile).data == canonicalize(LAX, profile).data
+    for data, code in (
+        (b'{"name": 1, "name": 2}', "json.duplicate_member"),
+        (b'{"iconUrl": "a", "icon_url": "b"}', "card.two_spellings"),
+    ):
+        with pytest.raises(InputRefused) as caught:
+            canonicalize(data, profile)
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize("card", ["{}", bytearray(b"{}"), None, [PORTABLE]])
+def test_what_is_neither_bytes_nor_an_object(card: Any) -> None:
+    """A mistake of the program, answered with the right call."""
+    with pytest.raises(TypeError, match=r"canonicalize\(Path\('card.json'\).read_bytes\(\), 'ser"):
+        canonicalize(card, SERVED)
 
 
 @pytest.mark.parametrize("profile", DEFAULT_PROFILES)

@@ -16,7 +16,8 @@ def test_sign_serves_what_compat_names(cardsign: Cardsign, signed: Path) -> None
     """The card verifies as before; what the profile leaves open is said on stderr."""
     done = cardsign("sign", "card.json", "-o", "js.json", "--compat", "js-instance")
     assert done.status == 0
-    assert "@a2a-js/sdk does not check /securitySchemes, " in done.err
+    resolver = "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver"
+    assert f"{resolver} does not check /securitySchemes, " in done.err
     report = cardsign("verify", "js.json", "--jwks", "jwks.json", "--json")
     assert (report.status, report.json["verdict"]) == (0, "trusted")
     found = [one for one in report.json["signatures"] if one["typ"] == "cardsign-compat+jws"]
@@ -63,6 +64,11 @@ def test_a_person_is_told_what_was_made_and_for_whom(cardsign: Cardsign, signed:
     assert "    leaves open: /securityRequirements" in explained
     assert "    covers the whole card\n" in explained
     assert explained.count("a verifier that ignores `typ`") == 1
+    quiet = cardsign("sign", "out.json", "-o", "out.json", "--explain", "-q").err
+    assert quiet
+    assert explained.startswith(quiet)
+    assert "a verifier that ignores `typ`" in quiet
+    assert cardsign("sign", "out.json", "-o", "out.json", "-q").err == ""
 
 
 def test_compat_none_makes_full_signatures_alone(cardsign: Cardsign, signed: Path) -> None:
