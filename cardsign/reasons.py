@@ -178,6 +178,8 @@ _TABLE: Final = (
      "Compare them with the issuer over another channel: cardsign trust known show NAME"),
     ("trust.key_changed", "A new key is published that nothing you trust endorses.",
      "Do not use this card. Ask the issuer over another channel whether it changed its keys."),
+    ("trust.not_trustable", "No entry of a policy could trust a card like this.",
+     "Nothing was added. Ask the partner to sign the card: cardsign sign CARD -o OUT"),
     ("trust.digest_differs", "The keyset statement does not have the digest that was given.",
      "Do not add it. Ask the issuer over another channel which digest is right."),
     ("threshold.unmet", "Not all holders that the policy requires have signed this payload.",

@@ -46,11 +46,14 @@ class Likeness:
         accept: The least that admits its signatures; None where it cannot be said or none does.
         says: What a person should know, a sentence each: what stays unsigned, what is not known,
             or what to ask the partner's engineer for.
+        is_trustable: Whether an entry could trust the card by its signatures; also True where
+            that cannot be said without keys.
     """
 
     origins: tuple[str, ...]
     accept: Accept | None
     says: tuple[str, ...]
+    is_trustable: bool
 
 
 def look_at(untrusted_card: bytes, keys: JwkSet | None) -> Likeness:
@@ -67,7 +70,8 @@ def look_at(untrusted_card: bytes, keys: JwkSet | None) -> Likeness:
     card = Card.from_bytes(untrusted_card)
     origins = tuple(dict.fromkeys(str(one) for one in _origins(card.document)))
     accept, says = _accept(card, keys)
-    return Likeness(origins, accept, tuple(says))
+    is_trustable = accept is not None or (keys is None and bool(card.document.get("signatures")))
+    return Likeness(origins, accept, tuple(says), is_trustable)
 
 
 def _origins(document: Mapping[str, Json]) -> Iterator[Origin]:

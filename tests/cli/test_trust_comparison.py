@@ -18,7 +18,7 @@ from cardsign.jose import JwkSet, sign_payload
 from cardsign.statements import digest_words, read_keyset
 from cardsign.trust import read_policy
 from tests.cli import peer
-from tests.cli.conftest import Cardsign, Network
+from tests.cli.conftest import Cardsign, Ended, Network
 from tests.cli.live_peer import LivePeer, live_peer
 from tests.jose.statement_making import key
 from tests.support import LAX, OLD, PORTABLE, by_another_sdk, dump, put, without
@@ -210,59 +210,93 @@ SIGNED: dict[str, tuple[dict[str, Any], str, str]] = {
         'accept = "full"',
         "freshness is waived",
     ),
+}
+UNTRUSTABLE: dict[str, tuple[dict[str, Any], str]] = {
     "a member that no SDK signs": (
         by_another_sdk(LAX, key("card"), "prune-empty"),
-        'origins = ["https://tides.example"]',
         "of these /x-berth counts. No policy accepts that. Ask the issuer to sign the whole card",
     ),
     "a card that was changed": (
         put(by_another_sdk(PORTABLE, key("card"), "served-as-is"), "/version", "9"),
-        "origins = ",
         "The card was changed after it was signed",
     ),
     "JSON that is not canonical": (
         signed_text(PORTABLE, json.dumps(PORTABLE)),
-        "origins = ",
         "The signature covers JSON that is not canonical. Sign the bytes of RFC 8785",
     ),
     "what only an old SDK reads": (
         by_another_sdk(OLD, key("card"), "sdk-0.3"),
-        "origins = ",
         "The signature was made by the rule sdk-0.3. No policy accepts that.",
     ),
-    "a card that is not signed": (PORTABLE, "origins = ", "The card is not signed."),
+    "a card that is not signed": (PORTABLE, "The card is not signed."),
     "another's signature": (
         by_another_sdk(PORTABLE, key("rel"), "served-as-is"),
-        "origins = ",
         "No key of the set has the kid",
     ),
 }
 
 
+@pytest.fixture
+def like(cardsign: Cardsign) -> Callable[..., Ended]:
+    """Propose an entry like a card, with the partner's keys."""
+
+    def propose(card: dict[str, Any], *more: str) -> Ended:
+        Path("card.json").write_bytes(dump(card))
+        Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
+        words = ("trust", "add", "partner", "--like", "card.json", "--jwks", "jwks.json")
+        return cardsign(*words, *more)
+
+    return propose
+
+
 @pytest.mark.parametrize(("card", "entry", "said"), SIGNED.values(), ids=SIGNED)
 def test_an_entry_like_a_card(
-    cardsign: Cardsign, tmp_path: Path, card: dict[str, Any], entry: str, said: str
+    cardsign: Cardsign, like: Callable[..., Ended], card: dict[str, Any], entry: str, said: str
 ) -> None:
     """It is shown with what stays open; nothing changes until somebody agrees."""
-    Path("card.json").write_bytes(dump(card))
-    Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
-    asked = ("trust", "add", "partner", "--like", "card.json", "--jwks", "jwks.json")
-    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-
-    shown = cardsign(*asked)
+    shown = like(card)
     assert (shown.status, "usage.unanswered" in shown.err) == (2, True)
     assert 'name = "partner"' in shown.text
     assert entry in shown.text
     assert said in shown.err
-    as_json = cardsign(*asked, "--json").json
+    as_json = like(card, "--json").json
     assert (as_json["written"], entry in as_json["entry"]) == (False, True)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+    assert not Path("trust.toml").exists()
 
-    assert cardsign(*asked, "--yes").status == 0
-    text = Path("trust.toml").read_text()
-    assert entry in text
-    trusted = cardsign("verify", "card.json", "--issuer", "partner").status == 0
-    assert trusted == ("accept = " in entry)
+    assert like(card, "--yes").status == 0
+    assert entry in Path("trust.toml").read_text()
+    assert cardsign("verify", "card.json", "--issuer", "partner").status == 0
+
+
+@pytest.mark.parametrize(("card", "said"), UNTRUSTABLE.values(), ids=UNTRUSTABLE)
+def test_a_card_that_no_entry_could_trust(
+    like: Callable[..., Ended], card: dict[str, Any], said: str
+) -> None:
+    """Nobody is asked to agree, and a yes beforehand adds nothing: the partner has to act."""
+    for more in ((), ("--yes",), ("--accept", "sdk", "--yes"), ("--json",), ("--dry-run",)):
+        refused = like(card, *more)
+        assert (refused.status, "trust.not_trustable" in refused.err) == (1, True)
+        assert said in refused.err
+        assert "would add" not in refused.err
+        assert not Path("trust.toml").exists()
+
+
+def test_a_card_that_the_entry_asked_for_does_not_trust(like: Callable[..., Ended]) -> None:
+    """Of two words that could be written, the one that was named has to be the right one."""
+    card, _, said = SIGNED["what the SDKs sign"]
+    refused = like(card, "--accept", "full", "--yes")
+    assert (refused.status, said in refused.err) == (1, True)
+    assert "Leave out --accept full." in refused.err
+    assert like(card, "--accept", "sdk", "--yes").status == 0
+
+
+def test_an_unsigned_card_without_keys(cardsign: Cardsign) -> None:
+    """A first contact could not trust it either."""
+    for none in ({}, {"signatures": []}):
+        Path("card.json").write_bytes(dump({**PORTABLE, **none}))
+        refused = cardsign("trust", "add", "partner", "--like", "card.json", "--yes")
+        assert (refused.status, "The card is not signed." in refused.err) == (1, True)
+        assert not Path("trust.toml").exists()
 
 
 def test_a_card_without_keys_says_what_is_not_known(cardsign: Cardsign) -> None:

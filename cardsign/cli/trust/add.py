@@ -18,7 +18,7 @@ from cardsign.cli.inquiry import is_url, loopback_option, make_fetcher
 from cardsign.cli.policy import TrustOptions, accept_option, edit_options
 from cardsign.cli.talk import ask_first, print_json, safe, say
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
-from cardsign.errors import UsageFault, of_the_user
+from cardsign.errors import InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
@@ -365,8 +365,9 @@ def add(
     --digest or --words another keyset is refused. Without them you are shown the digest and
     asked; where there is no terminal, say --yes. Nothing is written before that.
 
-    With --like CARD you are shown the entry, and nothing is added before you agree. If there is no
-    policy yet, one is begun in this folder.
+    With --like CARD you are shown the entry, and nothing is added before you agree. A card that no
+    entry could trust is refused, with what to tell its issuer. If there is no policy yet, one is
+    begun in this folder.
     """
     file = trust.extensible()
     url = _url(who) if is_url(who) else None
@@ -420,13 +421,26 @@ def _members(url: Url | None, who: str, name: str | None, entry: EntryOptions) -
 
 
 def _propose_like(like: Path, source: AnchorOptions, members: dict[str, Any]) -> tuple[str, ...]:
-    """Put what a card suggests beside what is named; say what stays open."""
+    """Put what a card suggests beside what is named; say what stays open.
+
+    Raises:
+        InputRefused: ``trust.not_trustable``: the entry would trust no card like this.
+    """
     keys = None
     with of_the_user(str(like)):
         untrusted_card = read_bytes(like, max_bytes=MAX_CARD_BYTES)
         if source.jwks is not None:
             keys = JwkSet.from_bytes(read_bytes(source.jwks, max_bytes=MAX_JWKS_BYTES))
         found = look_at(untrusted_card, keys)
+    is_too_narrow = found.accept == "sdk" and members.get("accept") == "full"
+    if is_too_narrow or not found.is_trustable:
+        says = (*found.says, "Leave out --accept full.") if is_too_narrow else found.says
+        raise InputRefused(
+            "trust.not_trustable",
+            "no entry of a policy could trust a card like this, so nothing was added",
+            path=str(like),
+            hint=safe(" ".join(says), limit=600),
+        )
     if found.origins:
         members.setdefault("origins", list(found.origins))
     if found.accept is not None:
