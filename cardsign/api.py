@@ -28,8 +28,9 @@ from cardsign.trust.policy import (
     TofuAnchor,
     public_subject,
 )
-from cardsign.trust.state import NO_STATES, IssuerStates, NoStates
+from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
+from cardsign.urls import parse_url
 from cardsign.verify.report import Report, VerifiedCard, trusted_card
 from cardsign.verify.verdict import examine_card as _examine
 
@@ -83,6 +84,7 @@ def verify_card(
         NoVerdict: What would decide it is missing; its `report` says what.
         KeyRefused: `jwks` is no sound JWK Set.
         CardRefused: `url` is no URL that is accepted.
+        UsageFault: ``policy.unknown_issuer``: the policy has no such issuer.
         LocalFault: `states` are lost, corrupt or cannot be written.
         TypeError, ValueError: The call is wrong; the message shows a right one.
     """
@@ -122,6 +124,7 @@ def examine_card(
     Raises:
         KeyRefused: `jwks` is no sound JWK Set.
         CardRefused: `url` is no URL that is accepted.
+        UsageFault: ``policy.unknown_issuer``: the policy has no such issuer.
         LocalFault: `states` are lost, corrupt or cannot be written.
         TypeError, ValueError: The call is wrong; the message shows a right one.
     """
@@ -141,7 +144,12 @@ def examine_card(
         raise TypeError(f"give one of issuer, url and expect: {_BY_POLICY}")
     if not named and not _names_a_holder_alone(policy):
         raise TypeError(f"say whose card it is: {_BY_POLICY}, or url='https://...'")
-    subject = expect or _subject(issuer, url)
+    if not isinstance(statements, SuppliedStatements):
+        raise TypeError(
+            f"statements takes SuppliedStatements, not {type(statements).__name__}: "
+            "statements=SuppliedStatements((keyset,), (release,)), each as bytes"
+        )
+    subject = _subject(issuer, url) if expect is None else expect
     _check_states(policy, subject, states)
     return _examine(
         data,
@@ -180,6 +188,7 @@ def discover(
         NotTrusted: Something speaks against the card; its `report` says what.
         NoVerdict: The agent gave no answer, or what would decide it is missing.
         CardRefused: `url` is no URL that is accepted.
+        UsageFault: ``policy.unknown_issuer``: the policy has no such issuer.
         LocalFault: `states` are lost, corrupt or cannot be written.
         TypeError, ValueError: The call is wrong; the message shows a right one.
     """
@@ -228,21 +237,17 @@ def discover_or_warn(
     Args:
         url: The card's URL, or the agent's host such as ``https://agent.example``.
         policy: Whom you trust.
-        states: What is remembered of issuers: once a signed card was seen, an unsigned one is
-            refused.
+        states: What is remembered of issuers, in a folder that lasts: once a signed card was
+            seen, an unsigned one is refused.
         issuer: The policy's own name of the issuer; whoever the policy has for `url` if None.
         now: The time of the verdict, aware; the clock if None.
         settings: How peers are reached: limits of time and size, and which addresses.
 
     Raises:
-        NotTrusted, NoVerdict, CardRefused, LocalFault, TypeError, ValueError: As
+        NotTrusted, NoVerdict, CardRefused, UsageFault, LocalFault, ValueError: As
             :func:`discover`.
+        TypeError: Likewise; also where `states` would not outlast the process.
     """
-    if isinstance(states, NoStates):
-        raise TypeError(
-            "discover_or_warn() has to remember who signs: states=IssuerStates.create('state') "
-            "once, then states=IssuerStates.at('state')"
-        )
     found, expect = _discoverer("discover_or_warn", url, policy, issuer, states, now, settings)
     return found.discover_or_warn(url, expect=expect)
 
@@ -350,7 +355,7 @@ def _discoverer(
     """What asks for one card, and whose it must be."""
     # The HTTP client is loaded here alone: a card in hand is verified without it.
     from cardsign.net.discovery import Discoverer, canonical
-    from cardsign.net.fetch import DEFAULT_SETTINGS
+    from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
     from cardsign.net.fetcher import DocumentFetcher
 
     if not isinstance(url, str):
@@ -362,9 +367,17 @@ def _discoverer(
         expect = Issuer(issuer)
     elif _names_a_holder_alone(policy):
         expect = Holder()
-    _check_states(policy, expect or CardUrl(canonical(url)), states)
+    _check_url(url)
+    if settings is None:
+        settings = DEFAULT_SETTINGS
+    if not isinstance(settings, FetchSettings):
+        raise TypeError(
+            f"settings takes FetchSettings, not {type(settings).__name__}: "
+            "settings=FetchSettings(...) of cardsign.net"
+        )
+    _check_states(policy, CardUrl(canonical(url)) if expect is None else expect, states)
     time = _time(now)
-    fetcher = DocumentFetcher(settings or DEFAULT_SETTINGS, now=lambda: time)
+    fetcher = DocumentFetcher(settings, now=lambda: time)
     return Discoverer(policy, states, fetcher=fetcher, now=lambda: time), expect
 
 
@@ -375,6 +388,19 @@ def _subject(issuer: str | None, url: str | None) -> PublicSubject:
     if issuer is not None:
         return Issuer(issuer)
     return Holder() if url is None else CardUrl(url)
+
+
+def _check_url(url: str) -> None:
+    """Check that a peer can be asked for its card there; a bare host is shown as a URL."""
+    try:
+        parse_url(url)
+    except CardRefused as refusal:
+        try:
+            parse_url(meant := f"https://{url}")
+        except CardRefused:
+            raise refusal from None
+        message = f"{refusal.message}; did you mean {meant!r}?"
+        raise CardRefused(refusal.code, message) from None
 
 
 def _names_a_holder_alone(policy: Policy) -> bool:
@@ -388,8 +414,11 @@ def _check_states(policy: Policy, subject: Expectation, states: IssuerStates) ->
             f"states takes IssuerStates, not {type(states).__name__}: "
             "states=IssuerStates.at('state')"
         )
+    whose = public_subject(subject)
+    if isinstance(whose, Issuer):
+        policy.issuer(whose.name)
     try:
-        found = policy.find(public_subject(subject))
+        found = policy.find(whose)
     except CardRefused:
         return  # the verdict says what is wrong with the URL
     if found is not None and isinstance(found.anchor, TofuAnchor) and not states.lasting:

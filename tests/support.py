@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cardsign.card import FULL_PROFILES, append, canonicalize, split
 from cardsign.jose import JwkSet, PrivateKey, Signer, base64url, sign_payload
 from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.trust import Accept, Holder, Policy
+from cardsign.trust import Accept, Holder, Policy, TransientStates
 from cardsign.verify import Report, examine_card
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -125,6 +125,12 @@ DUAL: dict[str, Any] = {
     "supportsAuthenticatedExtendedCard": True,
     "security": [{"harbour": ["read"]}],
 }
+
+
+class LastingStates(TransientStates):
+    """States that say that they outlast the process, for tests that need no folder."""
+
+    lasting = True
 
 
 def dump(card: Mapping[str, Any]) -> bytes:

@@ -17,6 +17,7 @@ import pytest
 
 import cardsign
 from cardsign import (
+    CardRefused,
     IssuerStates,
     JwkSet,
     KeyRefused,
@@ -27,11 +28,13 @@ from cardsign import (
     PrivateKey,
     VerificationError,
 )
-from cardsign.errors import SigningRefused
+from cardsign.errors import SigningRefused, UsageFault
 from cardsign.testing import FakeIssuer
 from cardsign.trust import (
+    NO_STATES,
     DirectoryStates,
     Holder,
+    Issuer,
     JwksAnchor,
     KeysetAnchor,
     RollbackFloor,
@@ -102,9 +105,8 @@ def test_a_policy_by_issuer_or_url(tmp_path: Path) -> None:
     assert cardsign.verify_card(SIGNED, policy=policy, issuer="tides").subject == "tides"
     assert cardsign.verify_card(SIGNED, policy=policy, url=TIDES.url).subject == "tides"
     assert Policy.load(str(file)) == policy
-    for stranger in ({"issuer": "geo"}, {"url": "https://geo.example/card.json"}):
-        with pytest.raises(NoVerdict):
-            cardsign.verify_card(SIGNED, policy=policy, **stranger)
+    with pytest.raises(NoVerdict):
+        cardsign.verify_card(SIGNED, policy=policy, url="https://geo.example/card.json")
 
 
 def test_a_keyset_is_followed_and_remembered(tmp_path: Path) -> None:
@@ -161,6 +163,44 @@ def test_a_policy_by_url_or_first_contact_names_its_issuer() -> None:
     assert [one.issuers[0].name for one in (by_url, contact)] == ["tides.example"] * 2
     assert by_url.issuers[0].freshness == "waived"
     assert contact.issuers[0].freshness == "required"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda name: cardsign.verify_card(SIGNED, policy=POLICY, issuer=name),
+        lambda name: cardsign.examine_card(SIGNED, policy=POLICY, issuer=name),
+        lambda name: cardsign.verify_card(SIGNED, policy=POLICY, expect=Issuer(name)),
+        lambda name: cardsign.discover(TIDES.url, policy=POLICY, issuer=name),
+    ],
+    ids=["verify", "examine", "expect", "discover"],
+)
+def test_an_issuer_that_the_policy_does_not_know(ask: Callable[[str], object]) -> None:
+    """A slip of the pen is no verdict about the card; the command says the same."""
+    with pytest.raises(UsageFault, match=r"no issuer 'tiedes'; did you mean 'tides'\?") as caught:
+        ask("tiedes")
+    assert caught.value.code == "policy.unknown_issuer"
+    with pytest.raises(UsageFault, match=r"no issuer 'xq'$"):
+        ask("xq")
+
+
+def test_a_host_is_no_url() -> None:
+    """The URL to give instead is shown; nothing is asked."""
+    with pytest.raises(CardRefused, match=r"'https://x\.example'") as caught:
+        cardsign.discover("x.example", policy=POLICY)
+    assert caught.value.code == "card.interface_url"
+    with pytest.raises(CardRefused) as other:
+        cardsign.discover("no url", policy=POLICY)
+    assert "https://no url" not in str(other.value)
+
+
+def test_a_report_is_neither_true_nor_false() -> None:
+    """`if examine_card(...)` would trust an invalid card, so it is refused of any card."""
+    for data, verdict in ((SIGNED, "trusted"), (TAMPERED, "invalid")):
+        report = cardsign.examine_card(data, jwks=KEYS)
+        assert report.verdict == verdict
+        with pytest.raises(TypeError, match=r'report\.verdict == "trusted".*verify_card'):
+            bool(report)
 
 
 # ------------------------------------------------------------------ states
@@ -248,6 +288,27 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "a str to expect": (
         lambda: V(SIGNED, policy=POLICY, expect=TIDES.url),
         "CardUrl(url)",
+    ),
+    "a bool to expect": (
+        lambda: V(SIGNED, policy=Policy.from_jwks(KEYS), expect=False),
+        "CardUrl(url)",
+    ),
+    "a path of statements": (
+        lambda: V(SIGNED, jwks=KEYS, statements="/nonexistent"),
+        "statements=SuppliedStatements((keyset,), (release,))",
+    ),
+    "a number of statements": (lambda: V(SIGNED, jwks=KEYS, statements=3), "not int"),
+    "a bool for the settings": (
+        lambda: cardsign.discover(TIDES.url, policy=POLICY, settings=False),
+        "settings=FetchSettings(",
+    ),
+    "warnings without a memory": (
+        lambda: cardsign.discover_or_warn(TIDES.url, policy=POLICY, states=NO_STATES),
+        "IssuerStates.create('state')",
+    ),
+    "warnings for this process alone": (
+        lambda: cardsign.discover_or_warn(TIDES.url, policy=POLICY, states=TransientStates()),
+        "IssuerStates.create('state')",
     ),
     "a subject for the name": (lambda: V(SIGNED, policy=POLICY, issuer=Holder()), "issuer='NAME'"),
     "a path for the states": (

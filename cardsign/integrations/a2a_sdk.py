@@ -76,7 +76,8 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         agent_card_path: Likewise; asked as it is, so that no legacy path is tried.
         discoverer: What verifies; one for all peers of a process.
         expect: Whose card it must be; None: the issuer that the policy has for the URL.
-        or_warn: Give what :meth:`cardsign.Discoverer.discover_or_warn` gives.
+        or_warn: Give what :meth:`cardsign.Discoverer.discover_or_warn` gives; the discoverer's
+            states must outlast the process.
     """
 
     def __init__(
@@ -89,6 +90,8 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         expect: PublicSubject | None = None,
         or_warn: bool = False,
     ) -> None:
+        if or_warn:
+            discoverer.check_states_last()
         super().__init__(httpx_client, base_url, agent_card_path)
         self.unverified: UnverifiedCard | None = None
         self._or_warn = or_warn

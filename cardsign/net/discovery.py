@@ -444,6 +444,18 @@ class Discoverer:
         """
         return await in_thread(partial(self.discover, target, expect=expect), abandon=True)
 
+    def check_states_last(self) -> None:
+        """Check that the next process will know which issuers sign; only then may one warn (E12).
+
+        Raises:
+            TypeError: It will not; the message shows which states do.
+        """
+        if not self._memory.lasting:
+            raise TypeError(
+                "discover_or_warn() has to remember who signs: states=IssuerStates.create('state') "
+                "once, then states=IssuerStates.at('state')"
+            )
+
     def discover_or_warn(
         self, target: Target, *, expect: PublicSubject | None = None
     ) -> VerifiedCard | UnverifiedCard:
@@ -458,7 +470,9 @@ class Discoverer:
             NotTrusted, NoVerdict: Anything else speaks against the card, or keeps it from a
                 verdict.
             CardRefused, LocalFault: As :meth:`examine`.
+            TypeError: What is remembered of issuers would not outlast the process.
         """
+        self.check_states_last()
         found = self.look_up(target, expect=expect)
         if found.report.verdict != "trusted":
             issuer = self._owner(CardUrl(found.url))

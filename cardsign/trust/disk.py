@@ -72,12 +72,11 @@ class PolicyFile:
         Raises:
             UsageFault: ``policy.unknown_issuer``.
         """
-        found = next((one for one in self.policy.issuers if one.name == name), None)
-        if found is None:
-            raise UsageFault(
-                "policy.unknown_issuer", f"the policy has no issuer {name!r}", path=str(self.path)
-            )
-        return found
+        try:
+            return self.policy.issuer(name)
+        except UsageFault as fault:
+            fault.path = str(self.path)
+            raise
 
     def raise_lock(self, states: IssuerStates) -> tuple[str, ...]:
         """Write to the lock how far keyset statements were followed (threat 2).

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -196,6 +197,12 @@ Expectation: TypeAlias = PublicSubject | Extended
 def public_subject(expect: Expectation | None) -> PublicSubject | None:
     """Whose card is expected, whatever its kind."""
     return expect.of if isinstance(expect, Extended) else expect
+
+
+def closest(value: object, known: Iterable[str]) -> str:
+    """What was probably meant, as the end of a sentence; empty where nothing is near."""
+    near = difflib.get_close_matches(str(value), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 #: Cards of one issuer that a policy lists, and URLs of an issuer at which a trusted card was found
@@ -465,6 +472,18 @@ class Policy:
             self.limits.release_age,
         ]
         return hashlib.sha256(jcs({"issuers": issuers, "limits": [*limits]})).hexdigest()
+
+    def issuer(self, name: str) -> TrustedIssuer:
+        """The trusted issuer of that name.
+
+        Raises:
+            UsageFault: ``policy.unknown_issuer``.
+        """
+        found = next((one for one in self.issuers if one.name == name), None)
+        if found is None:
+            meant = closest(name, (one.name for one in self.issuers))
+            raise UsageFault("policy.unknown_issuer", f"the policy has no issuer {name!r}{meant}")
+        return found
 
     def find(self, expect: Expectation | None) -> TrustedIssuer | None:
         """The entry that speaks for a subject, or None if the policy has none.

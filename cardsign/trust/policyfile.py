@@ -6,7 +6,6 @@ hand and a policy that is misread protects nobody.
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -45,6 +44,7 @@ from cardsign.trust.policy import (
     Policy,
     TofuAnchor,
     TrustedIssuer,
+    closest,
     parse_network,
 )
 from cardsign.trust.policylines import Lines, Location
@@ -339,12 +339,6 @@ def _unknown(at: Location, name: str, table: tuple[str, ...]) -> MisplacedError:
     if elsewhere:  # in TOML everything below a header belongs to that header
         return MisplacedError(at, message, f"It belongs to {elsewhere[0]}: move it up there.")
     return MisplacedError(at, message, f"Members are {', '.join(known)}." if known else "")
-
-
-def closest(value: object, known: Iterable[str]) -> str:
-    """What was probably meant, as the end of a sentence; empty where nothing is near."""
-    near = difflib.get_close_matches(str(value), list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _named(table: tuple[str, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NoReturn, cast
 
 from cardsign.card.canonical import PROFILES, ProfileName
 from cardsign.card.schema import AgentCard
@@ -195,6 +195,13 @@ class Report:
     def __post_init__(self) -> None:
         reasons = weighed(self.reasons, trusted=self.verdict == "trusted")
         object.__setattr__(self, "reasons", reasons)
+
+    def __bool__(self) -> NoReturn:
+        """Refuse `if report:`, which would be true of an invalid card."""
+        raise TypeError(
+            'a Report is neither true nor false: write report.verdict == "trusted", or let '
+            "verify_card() raise"
+        )
 
     @classmethod
     def unread(cls, refusal: InputRefused, subject: str | None, now: datetime) -> Report:

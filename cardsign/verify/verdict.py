@@ -100,8 +100,8 @@ def examine_card(
         # (3) to (5) the verdict, or one of before in the same matter
         matter = matter_of(untrusted_bytes, expect, policy, trust)
         known = cache.get(matter, now) if cache else None
-        report = known or _judged(untrusted_bytes, expect, policy, trust, now)
-        if cache and not known:
+        report = _judged(untrusted_bytes, expect, policy, trust, now) if known is None else known
+        if cache and known is None:
             cache.put(matter, now, report)
         # (6) what is remembered
         if not historic:

@@ -29,7 +29,7 @@ from cardsign.trust import (
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign
-from tests.support import PORTABLE, put
+from tests.support import PORTABLE, LastingStates, put
 
 pytestmark = pytest.mark.needs_a2a
 
@@ -352,7 +352,7 @@ def test_the_resolver_gives_an_unverified_card_only_where_both_say_so(
 
     def resolver(by: Policy, or_warn: bool) -> TrustedCardResolver:
         fetcher = DocumentFetcher(network.settings(), now=now)
-        found = Discoverer(by, TransientStates(), fetcher=fetcher, now=now)
+        found = Discoverer(by, LastingStates(), fetcher=fetcher, now=now)
         return TrustedCardResolver(client, HOST, discoverer=found, or_warn=or_warn)
 
     client = httpx.AsyncClient()
@@ -370,4 +370,8 @@ def test_the_resolver_gives_an_unverified_card_only_where_both_say_so(
     trusted = resolver(warned, True)
     asyncio.run(trusted.get_agent_card())
     assert trusted.unverified is None
+    fetcher = DocumentFetcher(network.settings(), now=now)
+    forgetful = Discoverer(warned, TransientStates(), fetcher=fetcher, now=now)
+    with pytest.raises(TypeError, match=r"IssuerStates\.create"):
+        TrustedCardResolver(client, HOST, discoverer=forgetful, or_warn=True)
     asyncio.run(client.aclose())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable
@@ -36,7 +37,7 @@ from cardsign.urls import CARD_PATH, JWKS_PATH, KEYSET_PATH, RELEASE_PATH, parse
 from cardsign.verify import VerificationError, VerifiedCard
 from tests.jose.statement_making import DAY, NOW, T0, key
 from tests.publications import PUBLIC, sign
-from tests.support import put
+from tests.support import LastingStates, put
 from tests.trust.histories import keyset, release
 
 HOST = "https://tides.example"
@@ -67,7 +68,7 @@ def discoverer(
 ) -> Discoverer:
     return Discoverer(
         Policy((one or issuer(),)),
-        states or TransientStates(),
+        states or LastingStates(),
         fetcher=DocumentFetcher(network.settings(), now=lambda: NOW),
         now=lambda: NOW,
     )
@@ -212,10 +213,13 @@ def test_not_where_the_lock_says_that_the_issuer_signs(network: Network) -> None
 def test_not_without_a_memory(network: Network) -> None:
     """Nobody could know whether the cards were signed before."""
     network.host("tides.example", {CARD_PATH: http(UNSIGNED)})
-    with pytest.raises(VerificationError):
-        discoverer(network, states=NO_STATES).discover_or_warn(HOST)
-    with pytest.raises(TypeError, match=r"IssuerStates\.create"):
-        cardsign.discover_or_warn(HOST, policy=Policy((issuer(),)), states=NO_STATES)
+    for states in (NO_STATES, TransientStates()):  # the next process would begin anew
+        with pytest.raises(TypeError, match=r"IssuerStates\.create"):
+            discoverer(network, states=states).discover_or_warn(HOST)
+        with pytest.raises(TypeError, match=r"IssuerStates\.create"):
+            asyncio.run(discoverer(network, states=states).adiscover_or_warn(HOST))
+        with pytest.raises(TypeError, match=r"IssuerStates\.create"):
+            cardsign.discover_or_warn(HOST, policy=Policy((issuer(),)), states=states)
 
 
 def test_not_from_anywhere_else(network: Network) -> None:
