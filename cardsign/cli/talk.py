@@ -124,6 +124,7 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 _DEBUG: str = "CARDSIGN_DEBUG"  # set it to see the traceback of a crash
 _COMPLETE: Final = "_CARDSIGN_COMPLETE"  # set by a shell that asks for completions
 # Files are written elsewhere, under a name: here these can only mean standard output.
+_PEM: Final = re.compile(r"-----BEGIN.*", re.DOTALL)
 _UNWRITTEN: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -174,6 +175,9 @@ def run(command: Callable[[], object], *, as_json: bool = False) -> int:
 
 
 def _failed(error: CardsignError, as_json: bool) -> int:
+    # Where a file or an option belongs, someone may have given the text of a private key.
+    error.message = _PEM.sub("(not shown: it may be a key)", error.message)
+    error.path = _PEM.sub("(not shown: it may be a key)", error.path)
     complain(error)
     if as_json:
         try:

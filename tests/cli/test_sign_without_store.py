@@ -162,6 +162,25 @@ def test_a_key_that_was_typed_is_not_printed(
     assert "env:NAME" in printed or "environment variable" in printed
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("keys", "import", PLAIN.decode()),
+        ("sign", "card.json", "-o", "out", "--key", "env:K", "--public", PLAIN.decode()),
+        ("sign", "./" + PLAIN.decode(), "-o", "signed.json"),
+    ],
+)
+def test_a_pem_in_the_place_of_a_file_is_not_printed(
+    words: tuple[str, ...], card: str, cardsign: Cardsign
+) -> None:
+    """Whether click takes it for an option, or no file has that name."""
+    done = cardsign(*words, "--json")
+    printed = done.err + done.text
+    assert (done.status, "not shown: it may be a key" in printed) == (2, True)
+    body = PLAIN.decode().splitlines()[1]
+    assert not [at for at in range(len(body) - 12) if body[at : at + 12] in printed]
+
+
 SECRET = "Ab3xKq9-Zt_wAb3xKq9-Zt_w"
 
 
