@@ -136,8 +136,19 @@ def _host(host: str, text: str) -> str:
     return host
 
 
+def without_userinfo(untrusted_text: str) -> str:
+    """The text of a URL as it may be shown: what may be a password is left out.
+
+    A URL inside the strict grammar has no userinfo and comes back as it is.
+    """
+    scheme, slashes, rest = untrusted_text.partition("//")
+    if "@" not in rest or _URL.fullmatch(untrusted_text):
+        return untrusted_text
+    return f"{scheme}{slashes}...@{rest.rpartition('@')[2]}"
+
+
 def _refused(text: str) -> CardRefused:
-    shown = re.sub(r"//[^/]*@", "//...@", text)  # userinfo may hold a password
+    shown = without_userinfo(text)
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
     return CardRefused(
         "card.interface_url",

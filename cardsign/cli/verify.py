@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from functools import partial
@@ -31,9 +32,9 @@ from cardsign.cli.inquiry import (
 )
 from cardsign.cli.policy import accept_option, raise_lock, statements_option, trust_options
 from cardsign.cli.progress import Progress
-from cardsign.cli.talk import complain, is_quiet, print_json, say
+from cardsign.cli.talk import complain, counted, is_quiet, print_json, say
 from cardsign.cli.views import render_verdict
-from cardsign.errors import BundleRefused, LocalFault, UsageFault
+from cardsign.errors import BundleRefused, FileFault, FileMissing, LocalFault, UsageFault
 from cardsign.reasons import Reason
 from cardsign.verify.report import Report
 
@@ -206,15 +207,15 @@ def verify(
     Results are printed as they come, and a summary follows on stderr. A trusted card takes one
     line, or none with --quiet. An error in one card does not stop the others.
     """
-    cards = tuple(_expanded(cards))
+    cards, folders = _expanded(cards)
     _check_together(cards, extended, audience, to)
     inquiry = Inquiry.prepare(named)
     if len(cards) > 1:
-        return _verify_many(inquiry, cards, jobs, to)
+        return _verify_many(inquiry, cards, folders, jobs, to)
     if extended is not None and audience is not None:
         outcomes = list(_beside(inquiry, cards[0], extended, audience))
     else:
-        outcomes = [_judged(inquiry, name) for name in cards]
+        outcomes = [_judged(inquiry, folders, name) for name in cards]
     if inquiry.loaded is not None and named.at is None:
         raise_lock(inquiry.loaded, inquiry.memory)
     if to.output is not None:
@@ -231,7 +232,13 @@ def verify(
     return weightiest(outcomes)
 
 
-def _verify_many(inquiry: Inquiry, cards: tuple[str, ...], jobs: int, to: OutputOptions) -> int:
+def _verify_many(
+    inquiry: Inquiry,
+    cards: tuple[str, ...],
+    folders: Mapping[str, str],
+    jobs: int,
+    to: OutputOptions,
+) -> int:
     """Verify several cards, each printed as it is done where the format allows that."""
     policy, streams = inquiry.unnamed_policy, to.format in ("text", "json")
     if to.format != "text" and policy:
@@ -240,7 +247,7 @@ def _verify_many(inquiry: Inquiry, cards: tuple[str, ...], jobs: int, to: Output
     kept: list[Outcome] = []
     said: set[Reason] = set()
     results = in_processes(
-        partial(_judged, inquiry, by_origin=True), cards, 1 if STDIO in cards else jobs
+        partial(_judged, inquiry, folders, by_origin=True), cards, 1 if STDIO in cards else jobs
     )
     with Progress(len(cards), "cards") as progress:
         for name, result in zip(cards, results, strict=True):
@@ -278,16 +285,60 @@ def _print_one_of_many(name: str, report: Report, policy: str, to: OutputOptions
 # ------------------------------------------------------------------ options
 
 
-def _expanded(cards: tuple[str, ...]) -> Iterator[str]:
-    """The cards, with the *.json of a folder and below in its place."""
+def _expanded(cards: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The cards, with the *.json of a folder and below in its place.
+
+    Folders that are links are not looked into; it is said how many those are.
+
+    Returns:
+        The cards; and of those that were found in a folder, that folder.
+    """
+    names: list[str] = []
+    folders: dict[str, str] = {}
+    linked = 0
     for name in cards:
         if name == STDIO or is_url(name) or not Path(name).is_dir():
-            yield name
+            names.append(name)
             continue
-        found = sorted(str(path) for path in Path(name).rglob("*.json") if path.is_file())
+        found: list[str] = []
+        for place, below, files in os.walk(name, onerror=_unreadable):
+            linked += sum(os.path.islink(os.path.join(place, one)) for one in below)
+            found += (os.path.join(place, one) for one in files if one.lower().endswith(".json"))
         if not found:
             raise UsageFault("usage.invalid", "the folder holds no *.json", path=name)
-        yield from found
+        found = sorted(str(Path(one)) for one in found)
+        names += found
+        folders |= dict.fromkeys(set(found).difference(cards), name)
+    if linked:
+        say(f"{counted(linked, 'linked folder')} not looked into")
+    return tuple(names), folders
+
+
+def _unreadable(exc: OSError) -> None:
+    why = f"the operating system says: {exc.strerror}"
+    raise FileFault("file.unreadable", why, path=str(exc.filename)) from exc
+
+
+def _check_within(name: str, folder: str) -> None:
+    """Check that what a folder holds under this name is a plain file, or a link to one in it.
+
+    A stranger's folder may link to the user's own files, of which messages would show a piece.
+
+    Raises:
+        FileFault: ``file.not_plain``, ``file.not_found``, ``file.unreadable``.
+    """
+    try:
+        target = os.path.realpath(name, strict=True)
+        is_plain = stat.S_ISREG(os.stat(target).st_mode)
+    except FileNotFoundError as exc:
+        raise FileMissing("file.not_found", "this link leads nowhere", path=name) from exc
+    except OSError as exc:
+        why = f"the operating system says: {exc.strerror}"
+        raise FileFault("file.unreadable", why, path=name) from exc
+    if not Path(target).is_relative_to(os.path.realpath(folder)):
+        raise FileFault("file.not_plain", "this link leads out of the folder", path=name)
+    if not is_plain:
+        raise FileFault("file.not_plain", "this is a device or pipe", path=name)
 
 
 def _check_together(
@@ -325,8 +376,15 @@ def _is_file(name: str | None, output: str) -> bool:
 # ------------------------------------------------------------------ cards
 
 
-def _judged(inquiry: Inquiry, name: str, *, by_origin: bool = False) -> Outcome:
+def _judged(
+    inquiry: Inquiry, folders: Mapping[str, str], name: str, *, by_origin: bool = False
+) -> Outcome:
     """What came of one card; a card that cannot be read hides no other one."""
+    if name in folders:
+        try:
+            _check_within(name, folders[name])
+        except FileFault as fault:
+            return Outcome(name, fault)
     if is_url(name):
         met = inquiry.look_up(name)
         return Outcome(met.url, met.report, met.untrusted_card)

@@ -35,7 +35,7 @@ from cardsign.net.fetch import (
 )
 from cardsign.net.transport import Clock
 from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult
-from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, Url
+from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, Url, without_userinfo
 
 COOLDOWN: Final = 60.0  # seconds between two requests out of turn for one URL
 MAX_COOLING: Final = 4096  # URLs of which we know when they were last asked out of turn
@@ -210,7 +210,7 @@ class DocumentFetcher:
         try:
             host = self._given.target(url)
         except FetchFailed as failure:
-            return FetchResult(url, "failed", failure=failure)
+            return FetchResult(without_userinfo(url), "failed", failure=failure)
         if host.path != "/" or host.query:
             return ask(url)
         result = ask(str(replace(host, path=CARD_PATH)))

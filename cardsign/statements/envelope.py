@@ -201,7 +201,7 @@ def count(envelope: Envelope, keys: Iterable[PublicKey]) -> Counted:
     return Counted(frozenset(good), tuple(bad), tuple(unknown))
 
 
-def check_times(iat: int, exp: int, *, now: datetime, skew: timedelta) -> None:
+def check_times(iat: int, exp: int, *, now: datetime, skew: timedelta, what: str = "it") -> None:
     """Check ``iat - skew <= now < exp`` (K9); of a chain only the last statement is asked.
 
     Args:
@@ -209,16 +209,17 @@ def check_times(iat: int, exp: int, *, now: datetime, skew: timedelta) -> None:
         exp: When it ends, by itself or by the policy.
         now: Aware; fixed when the verdict began.
         skew: How far the issuer's clock may be ahead of ours.
+        what: What it is, as the subject of the message.
 
     Raises:
         StatementRefused: ``statement.not_yet`` or ``statement.expired``.
     """
-    check_past(iat, now, skew)
+    check_past(iat, now, skew, what=what)
     seconds = now.timestamp()
     if seconds >= exp:
         raise StatementRefused(
             "statement.expired",
-            f"it expired {_span(seconds - exp)} ago ({_utc(exp)})",
+            f"{what} expired {_span(seconds - exp)} ago ({_utc(exp)})",
             path="/exp",
         )
 
@@ -232,7 +233,7 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def check_past(iat: int, now: datetime, skew: timedelta) -> None:
+def check_past(iat: int, now: datetime, skew: timedelta, *, what: str = "it") -> None:
     """Check ``iat - skew <= now`` alone: that a statement has been issued already.
 
     Raises:
@@ -242,7 +243,7 @@ def check_past(iat: int, now: datetime, skew: timedelta) -> None:
     if ahead > skew.total_seconds():
         raise StatementRefused(
             "statement.not_yet",
-            f"it is issued for {_utc(iat)}, {_span(ahead)} from now",
+            f"{what} is issued for {_utc(iat)}, {_span(ahead)} from now",
             path="/iat",
         )
 

@@ -454,10 +454,10 @@ class _Resolution:
         """A keyset past its end is believed no more, whatever is waived (threat 5)."""
         exp = end_of(keyset, self.limits.keyset_age)
         try:
-            check_times(keyset.iat, exp, now=self.now, skew=self.skew)
+            what = "the newest keyset statement"
+            check_times(keyset.iat, exp, now=self.now, skew=self.skew, what=what)
         except StatementRefused as refusal:
-            message = f"the newest keyset statement {refusal.message}"
-            self.block(Reason.of(refusal.code, message))
+            self.block(Reason.of(refusal.code, refusal.message))
             return False
         return True
 
@@ -482,10 +482,15 @@ class _Resolution:
             signers = counted.good - revoked
             if not signers:
                 raise StatementRefused("statement.revoked", "its signer has been revoked")
-            exp = end_of(release, self.limits.release_age)
-            check_times(release.iat, exp, now=self.now, skew=self.skew)
         except StatementRefused as refusal:
             self.hinder(Reason.of(refusal.code, f"newest release: {refusal.message}"))
+            return None
+        try:
+            exp = end_of(release, self.limits.release_age)
+            what = "the newest release"
+            check_times(release.iat, exp, now=self.now, skew=self.skew, what=what)
+        except StatementRefused as refusal:
+            self.hinder(Reason.of(refusal.code, refusal.message))
             return None
         return max(key.exp for key in keyset.keys if key.public.thumbprint in signers)
 

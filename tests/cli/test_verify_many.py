@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,61 @@ def test_the_subject_of_each_file_is_whom_the_policy_trusts_there(
 
     assert (ended.status, ended.text.count("(tides)")) == (0, 2)
     assert named.status == 1
+
+
+@pytest.mark.parametrize("jobs", [(), ("-j", "3")], ids=["one process", "three processes"])
+def test_a_link_of_a_stranger_s_folder_shows_nothing_of_its_target(
+    cardsign: Cardsign, folder: Path, jobs: tuple[str, ...]
+) -> None:
+    """Nor is a pipe waited for. Each is a fault of that name, told once; the others are judged."""
+    Path("private.txt").write_text("hunter2 is my password")
+    Path("elsewhere").mkdir()
+    Path("elsewhere/more.json").write_text("hunter2")
+    (folder / "outside.json").symlink_to(Path("private.txt").absolute())
+    (folder / "dangling.json").symlink_to("nothing")
+    (folder / "loop.json").symlink_to("loop.json")
+    os.mkfifo(folder / "pipe.json")
+    (folder / "inside.json").symlink_to("good0.json")
+    (folder / "CAPITAL.JSON").write_bytes((folder / "good0.json").read_bytes())
+    (folder / "linked").symlink_to(Path("elsewhere").absolute())
+    (folder / "linked.json").symlink_to(Path("elsewhere").absolute())
+
+    ended = cardsign("verify", folder, "--jwks", "jwks.json", *jobs)
+
+    assert "hunter2" not in ended.text + ended.err
+    assert "more.json" not in ended.text
+    assert ended.status == 2
+    for name, code in (
+        ("outside", "file.not_plain"),
+        ("dangling", "file.not_found"),
+        ("loop", "file.unreadable"),
+        ("pipe", "file.not_plain"),
+    ):
+        (told,) = [line for line in ended.err.splitlines() if f"{name}.json" in line]
+        assert code in told
+    assert "cardsign: 2 linked folders not looked into" in ended.err
+    assert "trusted: cards/inside.json" in ended.text
+    assert "trusted: cards/CAPITAL.JSON" in ended.text
+    assert "17 cards: 11 trusted, 2 not trusted, 4 not verified" in ended.err
+
+
+def test_one_link_that_leads_out_is_a_fault(cardsign: Cardsign, signed: Path) -> None:
+    """Alone in its folder, too; a link that the user names is followed."""
+    Path("few").mkdir()
+    Path("few/one.json").symlink_to(signed.absolute())
+    ended = cardsign("verify", "few", "--jwks", "jwks.json")
+    assert (ended.status, ended.err.count("file.not_plain")) == (2, 1)
+    assert cardsign("verify", "few/one.json", "--jwks", "jwks.json").status == 0
+
+
+@pytest.mark.parametrize("password", ["PW", "P/W", "P@W"])
+@pytest.mark.parametrize("form", ["text", "json", "junit", "sarif"])
+def test_a_password_in_a_url_is_not_repeated(
+    cardsign: Cardsign, signed: Path, password: str, form: str
+) -> None:
+    """The URL is refused, and shown without it."""
+    url = f"https://user:{password}@host.example/"
+    ended = cardsign("verify", url, "--jwks", "jwks.json", "--format", form)
+    assert ended.status == 3
+    assert password not in ended.text + ended.err
+    assert "https://...@host.example/" in ended.text

@@ -463,6 +463,9 @@ def test_statements_hold_until_they_end(
     assert standing.keys != ()
     keyset_ended = after_now >= (60 * DAY if limits.keyset_age is None else 0)
     assert bool(standing.blocks) == keyset_ended  # which nobody can waive
+    what = "the newest keyset statement" if keyset_ended else "the newest release"
+    for reason in (*standing.blocks, *standing.hindrances):
+        assert reason.message.startswith(f"{what} expired ")
 
 
 def test_a_release_of_the_version_before_says_nothing_of_this_one(
