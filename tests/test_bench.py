@@ -26,7 +26,7 @@ def run(*arguments: str, sdk: str | None = None) -> subprocess.CompletedProcess[
         capture_output=True,
         text=True,
         env=environment,
-        timeout=100,
+        timeout=900,
         check=False,
     )
 
