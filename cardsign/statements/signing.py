@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from cardsign.errors import SigningRefused
+from cardsign.errors import KeyRefused, SigningRefused
 from cardsign.jose import base64url
+from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, Envelope, Typ, read_envelope
 from cardsign.statements.keyset import keyset_of
@@ -31,15 +32,19 @@ def sign_statement(payload: bytes, signers: Iterable[Signer], typ: Typ) -> bytes
         typ: What the payload is.
 
     Raises:
+        KeyRefused: ``key.unsupported``: a signer's key is for what signs no statement. No signer
+            has been asked by then.
         SigningRefused: ``sign.no_key``; ``sign.header_too_long``.
         StatementRefused: The payload is no statement of that typ, or the result is too large.
         SignerFault: ``signer.wrong_key``, or what a signer itself raises.
     """
     _READERS[typ](Envelope(typ, payload, ()))
-    entries = [_entry(payload, signer, typ) for signer in signers]
-    if not entries:
+    asked = tuple(signers)
+    if not asked:
         raise SigningRefused("sign.no_key", "a statement needs at least one signer")
-    return _written(payload, entries, typ)
+    for signer in asked:
+        _check_algorithm(signer)
+    return _written(payload, [_entry(payload, signer, typ) for signer in asked], typ)
 
 
 def add_signature(untrusted_statement: bytes, signer: Signer, typ: Typ) -> bytes:
@@ -48,14 +53,29 @@ def add_signature(untrusted_statement: bytes, signer: Signer, typ: Typ) -> bytes
     Kept ones are not verified, as their keys are not known here.
 
     Raises:
+        KeyRefused: ``key.unsupported``: the key is for what signs no statement; the signer was
+            not asked.
         StatementRefused: It is no statement of that typ, or the result is too large.
         SignerFault: ``signer.wrong_key``, or what the signer itself raises.
     """
     envelope = read_envelope(untrusted_statement, typ)
     _READERS[typ](envelope)
+    _check_algorithm(signer)
     thumbprint = signer.public.thumbprint
     kept = [dict(one.to_json()) for one in envelope.signatures if one.kid != thumbprint]
     return _written(envelope.payload, [*kept, _entry(envelope.payload, signer, typ)], typ)
+
+
+def _check_algorithm(signer: Signer) -> None:
+    # What signs cards may sign by more (E11).
+    key = signer.public
+    if key.alg not in STATEMENT_ALGORITHMS:
+        raise KeyRefused(
+            "key.unsupported",
+            f"the key {key.kid!r} is for {key.alg}, expected {' or '.join(STATEMENT_ALGORITHMS)} "
+            "to sign a statement",
+            path="/alg",
+        )
 
 
 def _entry(payload: bytes, signer: Signer, typ: Typ) -> Mapping[str, object]:

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.card import Json
-from cardsign.errors import SignatureRefused, UsageFault
+from cardsign.errors import KeyRefused, SignatureRefused, UsageFault
 from cardsign.jose import (
     ALGORITHMS,
     SIGNING_ALGORITHMS,
@@ -84,10 +84,19 @@ def test_only_where_it_is_named(alg: str) -> None:
 
 @pytest.mark.parametrize("alg", HEADER_ALGS)
 def test_default_is_the_default(alg: str) -> None:
-    """Who names nothing gets ES256 and RS256."""
-    with pytest.raises(SignatureRefused, match=r"expected ES256 or RS256") as refusal:
-        read_entry(made(alg).sign())
+    """Who names nothing gets all ten; who names ES256 and RS256 gets these, for entry and key."""
+    entry, key = made(alg).sign(), made(alg).public
+    check_entry(read_entry(entry), PAYLOAD, key)
+    with pytest.raises(SignatureRefused, match=r"sig\.bad"):
+        check_entry(read_entry(entry), PAYLOAD + b" ", key)
+    with pytest.raises(SignatureRefused, match=r"expected ES256 or RS256 \(") as refusal:
+        read_entry(entry, algorithms=("ES256", "RS256"))
     assert refusal.value.code == "sig.alg_forbidden"
+    with pytest.raises(KeyRefused) as refused:
+        PublicKey.from_jwk(made(alg).jwk, algorithms=("ES256", "RS256"))
+    # The numbers of an RSA key could serve RS256; it is its `alg` that they do not.
+    expected = "key.alg_mismatch" if alg in RSA_ALGS else "key.unsupported"
+    assert refused.value.code == expected
 
 
 def test_defaults_can_be_left_out(es256: PrivateKey, forge: Callable[..., dict[str, str]]) -> None:
@@ -111,10 +120,17 @@ UNACCEPTABLE: dict[str, tuple[Collection[str], str]] = {
     "a secret": ({"HS256"}, "'HS256'"),
     "a secret among others": (["ES256", "HS512"], "'HS512'"),
     "none": (("none",), "'none'"),
+    "none among others": (["ES256", "None"], "'None'"),
     "an empty name": (("",), "''"),
     "nothing": ((), "no algorithm"),
-    "another salt": ({"PS512"}, "'PS512'"),
+    "another salt": ({"PS224"}, "'PS224'"),
+    "a weak digest": ({"RS1"}, "'RS1'"),
+    "another curve": ({"ES256K"}, "'ES256K'"),
+    "another curve of EdDSA": ({"Ed448"}, "'Ed448'"),
+    "a name of nothing": ([*ALGORITHMS, "XS256"], "'XS256'"),
     "lower case": ({"es384"}, "'es384'"),
+    "lower case of another": ({"ps512"}, "'ps512'"),
+    "mixed case": ({"EDDSA"}, "'EDDSA'"),
     "the other name of EdDSA": ({"Ed25519"}, "'Ed25519'"),
     "one name and no list": ("RS256", "'R', 'S', '2', '5', '6'"),
 }

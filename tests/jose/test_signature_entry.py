@@ -17,6 +17,7 @@ from joserfc.jwk import ECKey, KeySet
 from cardsign.card import Json
 from cardsign.errors import SignatureRefused
 from cardsign.jose import (
+    ALGORITHMS,
     Entry,
     PrivateKey,
     PublicKey,
@@ -63,9 +64,15 @@ REFUSED_HEADERS: dict[str, tuple[bytes, str]] = {
     "alg an object": (header(alg={"ES256": 1}), "sig.alg_forbidden"),
     "alg with a blank": (header(alg="ES256 "), "sig.alg_forbidden"),
     "alg HS256": (header(alg="HS256"), "sig.alg_forbidden"),
-    "alg PS256": (header(alg="PS256"), "sig.alg_forbidden"),
-    "alg ES384": (header(alg="ES384"), "sig.alg_forbidden"),
-    "alg EdDSA": (header(alg="EdDSA"), "sig.alg_forbidden"),
+    "alg HS384": (header(alg="HS384"), "sig.alg_forbidden"),
+    "alg HS512": (header(alg="HS512"), "sig.alg_forbidden"),
+    "alg PS224": (header(alg="PS224"), "sig.alg_forbidden"),
+    "alg ES256K": (header(alg="ES256K"), "sig.alg_forbidden"),
+    "alg Ed448": (header(alg="Ed448"), "sig.alg_forbidden"),
+    "alg RS1": (header(alg="RS1"), "sig.alg_forbidden"),
+    "alg PS256 in lower case": (header(alg="ps256"), "sig.alg_forbidden"),
+    "alg EdDSA in lower case": (header(alg="eddsa"), "sig.alg_forbidden"),
+    "alg EdDSA in upper case": (header(alg="EDDSA"), "sig.alg_forbidden"),
     "kid absent": (header(kid=...), "sig.kid_missing"),
     "kid null": (header(kid=None), "sig.kid_missing"),
     "kid a number": (header(kid=1), "sig.kid_form"),
@@ -124,6 +131,19 @@ def test_refused_header(es256: PrivateKey, forge: Forge, text: bytes, code: str)
     assert refusal_of({**forge(es256, text, PAYLOAD)}) == (code, "/protected")
 
 
+@pytest.mark.parametrize("alg", ["PS256", "ES384", "EdDSA", "Ed25519"])
+def test_header_that_a_policy_does_not_name(es256: PrivateKey, forge: Forge, alg: str) -> None:
+    """Read by default, and then no key for another algorithm; refused where others are named."""
+    entry: Json = {**forge(es256, header(alg=alg), PAYLOAD)}
+    with pytest.raises(SignatureRefused) as refusal:
+        read_entry(entry, algorithms=("ES256", "RS256"))
+    assert (refusal.value.code, refusal.value.path) == ("sig.alg_forbidden", "/protected")
+    read = read_entry(entry)
+    assert read.header.alg == ("EdDSA" if alg == "Ed25519" else alg)
+    with pytest.raises(SignatureRefused, match=r"key\.alg_mismatch"):
+        check_entry(read, PAYLOAD, es256.public)
+
+
 def test_message_shows_the_value(es256: PrivateKey, forge: Forge) -> None:
     """A message shows what it is about: in ASCII and short, whatever the signer wrote."""
     for value, shown in (
@@ -132,10 +152,16 @@ def test_message_shows_the_value(es256: PrivateKey, forge: Forge) -> None:
         (["x" * 999], "is ['xxx"),
         (..., "is absent,"),
     ):
-        with pytest.raises(SignatureRefused) as refusal:
-            read_entry({**forge(es256, header(alg=value), PAYLOAD)})
-        assert shown in refusal.value.message
-        assert len(refusal.value.message) < 150
+        entry: Json = {**forge(es256, header(alg=value), PAYLOAD)}
+        for allowed in (("ES256", "RS256"), tuple(ALGORITHMS)):
+            with pytest.raises(SignatureRefused) as refusal:
+                read_entry(entry, algorithms=allowed)
+            message, listed = refusal.value.message, " or ".join(allowed)
+            assert shown in message
+            assert message.isascii()
+            assert message.endswith(f", expected {listed}")
+            # Only the list, which is ours, may be longer than that of two algorithms.
+            assert len(message.removesuffix(listed)) < 150 - len("ES256 or RS256")
 
 
 GOOD_FOR_JOSERFC = (

@@ -16,6 +16,7 @@ from cardsign.jose import ALGORITHMS, PublicKey, base64url
 from cardsign.statements import (
     TYP_KEYSET,
     Counted,
+    add_signature,
     count,
     draft_keyset,
     read_keyset,
@@ -103,8 +104,25 @@ class Unasked:
 
 @pytest.mark.parametrize("alg", HEADER_ALGS)
 def test_nobody_signs_a_statement_by_it(alg: str) -> None:
-    """A device that could is refused before it is asked."""
+    """A device that could is refused before it, or anybody beside it, is asked."""
     signer: Any = Unasked(PublicKey.from_jwk(made(alg).jwk, algorithms=ALGORITHMS))
-    with pytest.raises(KeyRefused) as refused:
+    beside: Any = Unasked(made("RS256").public)
+    payload = draft_keyset(keyset_members())
+    signed = signed_by(made("RS256"), alg="RS256")
+    for attempt in (
+        lambda: sign_statement(payload, [signer], TYP_KEYSET),
+        lambda: sign_statement(payload, [beside, signer], TYP_KEYSET),
+        lambda: add_signature(signed, signer, TYP_KEYSET),
+    ):
+        with pytest.raises(KeyRefused, match=r"expected ES256 or RS256") as refused:
+            attempt()
+        assert refused.value.code == "key.unsupported"
+
+
+def test_who_may_sign_a_statement_is_asked() -> None:
+    """The twin: what refuses the others does not stand in the way of RS256."""
+    signer: Any = Unasked(made("RS256").public)
+    with pytest.raises(AssertionError, match=r"^asked to sign"):
         sign_statement(draft_keyset(keyset_members()), [signer], TYP_KEYSET)
-    assert refused.value.code == "key.unsupported"
+    with pytest.raises(AssertionError, match=r"^asked to sign"):
+        add_signature(signed_by(made("RS256"), alg="RS256"), signer, TYP_KEYSET)

@@ -152,7 +152,20 @@ def test_the_longest_prefix_speaks(
     assert (found.name if found else None) == name
 
 
-@pytest.mark.parametrize("algorithms", [(), ("HS256",), ("ES256", "none"), ("es256",)])
+ALGORITHMS_OF_NOBODY = [
+    (),
+    ("HS256",),
+    ("ES256", "HS512"),
+    ("ES256", "none"),
+    ("None",),
+    ("es256",),
+    ("ES256", "eddsa"),
+    ("ES256K",),
+    ("PS224",),
+]
+
+
+@pytest.mark.parametrize("algorithms", ALGORITHMS_OF_NOBODY)
 def test_algorithms_that_nobody_may_accept(algorithms: tuple[str, ...]) -> None:
     """HS* never, whatever the policy says."""
     with pytest.raises(UsageFault, match="ES256"):
@@ -160,11 +173,14 @@ def test_algorithms_that_nobody_may_accept(algorithms: tuple[str, ...]) -> None:
 
 
 def test_algorithms_that_are_named_may_count() -> None:
-    """By name only."""
+    """The ten of decision E11, or fewer by name."""
     named = TrustedIssuer("tides", TofuAnchor(), None, algorithms=("ES256", "EdDSA"))
 
     assert named.algorithms == ("ES256", "EdDSA")
-    assert TrustedIssuer("tides", TofuAnchor(), None).algorithms == ("ES256", "RS256")
+    narrowed = TrustedIssuer("tides", TofuAnchor(), None, algorithms=("ES256", "RS256"))
+    assert narrowed.algorithms == ("ES256", "RS256")
+    by_default = "ES256 ES384 ES512 EdDSA RS256 RS384 RS512 PS256 PS384 PS512"
+    assert TrustedIssuer("tides", TofuAnchor(), None).algorithms == tuple(by_default.split())
 
 
 def test_only_pinned_keys_are_pinned_elsewhere(harbour: Policy) -> None:

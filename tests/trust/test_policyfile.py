@@ -56,6 +56,13 @@ def test_what_an_entry_says_by_default() -> None:
     assert not one.is_holder
 
 
+def test_a_policy_narrows_the_algorithms() -> None:
+    """What is left out of the list does not count; each of the ten may stand in it alone."""
+    assert only(policy_text('algorithms = ["ES256", "RS256"]')).algorithms == ("ES256", "RS256")
+    for alg in ALGORITHMS:
+        assert only(policy_text(f'algorithms = ["{alg}"]')).algorithms == (alg,)
+
+
 def test_everything_that_an_entry_may_say() -> None:
     """Each member arrives where it belongs."""
     one = only(
@@ -121,6 +128,11 @@ def test_anchors(alice: PrivateKey, bob: PrivateKey) -> None:
     assert anchor.holders == {"alice": "publisher"}
 
 
+# As the refusal of a name that is none of them lists them (E11).
+THE_TEN = (
+    "expected 'ES256', 'ES384', 'ES512', 'EdDSA', "
+    "'RS256', 'RS384', 'RS512', 'PS256', 'PS384' or 'PS512'"
+)
 REFUSED: dict[str, tuple[str, int, str]] = {
     "no TOML": ("format = 1\nname", 2, "not TOML"),
     "an open list": ("format = 1\norigins = [", 2, "not TOML"),
@@ -178,8 +190,14 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     "a shared secret": (
         policy_text('algorithms = ["HS256"]'),
         5,
-        "expected 'ES256', 'RS256'",
+        THE_TEN,
     ),
+    "a shared secret among others": (policy_text('algorithms = ["ES256", "HS512"]'), 5, THE_TEN),
+    "algorithm none": (policy_text('algorithms = ["none"]'), 5, THE_TEN),
+    "an algorithm in lower case": (policy_text('algorithms = ["es256"]'), 5, THE_TEN),
+    "the other name of EdDSA": (policy_text('algorithms = ["Ed25519"]'), 5, THE_TEN),
+    "an algorithm of nobody": (policy_text('algorithms = ["ES256K"]'), 5, THE_TEN),
+    "no algorithm": (policy_text("algorithms = []"), 5, "algorithms"),
     "more skew than there may be": ("format = 1\n[limits]\nskew = 7200", 3, "at most 3600"),
     "a larger card than there may be": ("format = 1\n[limits]\ncard_bytes = 999999", 3, "at most"),
     "a time in words": ('format = 1\n[limits]\nskew = "5 min"', 3, '"5m"'),
