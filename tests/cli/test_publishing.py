@@ -320,7 +320,7 @@ def test_a_keyset_of_a_clock_that_was_ahead_is_not_signed_or_kept(
     for words in (sign, ("keyset", "publish", "signed-ahead.json")):
         ended = issuer(*words)
         assert (ended.status, "statement.not_yet" in ended.err) == (2, True)
-        assert f"issued at {now + timedelta(days=300):%Y-%m-%d}" in ended.err
+        assert f"issued for {now + timedelta(days=300):%Y-%m-%d}" in ended.err
         assert tree() == before
     clock(now + timedelta(days=300))
     run(issuer("keyset", "publish", "signed-ahead.json", CARDSIGN_PASSPHRASE=None))
