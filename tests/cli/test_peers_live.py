@@ -107,8 +107,13 @@ def test_a_silent_peer(cardsign: Cardsign, home: str) -> None:
 
 
 #: The command line with requests that may take an hour, so that no slow machine ends one of them.
+#: It hears Ctrl-C even where the tests run in a shell's background, which ignores it.
 PATIENT = """
+import signal
+
 from cardsign.net import fetch
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 limits = fetch.FetchSettings.__init__.__defaults__
 hour = [3600.0 if limit == fetch.TOTAL_SECONDS else limit for limit in limits]
