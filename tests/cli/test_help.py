@@ -147,7 +147,7 @@ def test_a_crash_is_one_json_object(cardsign: Cardsign, monkeypatch: pytest.Monk
     [
         (("verfy", "card.json"), "Did you mean 'verify'?"),
         (("keys", "genrate"), "Did you mean 'generate'?"),
-        (("verify", "--jwsk", "f", "card.json"), "'--jwks'"),
+        (("verify", "--jwsk", "f", "card.json"), "--jwks"),
     ],
     ids=["a command", "a command of a group", "an option"],
 )
