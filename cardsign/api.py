@@ -179,7 +179,7 @@ def discover(
     Args:
         url: The card's URL, or the agent's host such as ``https://agent.example``.
         policy: Whom you trust.
-        issuer: The policy's own name of the issuer; whoever the policy has for `url` if None.
+        issuer: The policy's own name of the issuer; if None, the one it has for `url`.
         states: What is remembered of issuers. Without it a rollback cannot be seen.
         now: The time of the verdict, aware; the clock if None.
         settings: How peers are reached: limits of time and size, and which addresses.
@@ -239,7 +239,7 @@ def discover_or_warn(
         policy: Whom you trust.
         states: What is remembered of issuers, in a folder that lasts: once a signed card was
             seen, an unsigned one is refused.
-        issuer: The policy's own name of the issuer; whoever the policy has for `url` if None.
+        issuer: The policy's own name of the issuer; if None, the one it has for `url`.
         now: The time of the verdict, aware; the clock if None.
         settings: How peers are reached: limits of time and size, and which addresses.
 

@@ -203,7 +203,7 @@ def propose_jwks_url(url: str) -> Proposal:
 
 def propose_first_contact() -> Proposal:
     """Believe whatever the origin shows at first contact."""
-    unmet = "whoever answers the first cardsign verify URL is believed from then on"
+    unmet = "the first answer to cardsign verify URL is believed from then on"
     return Proposal(TofuAnchor(), warnings=(unmet,))
 
 
