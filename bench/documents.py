@@ -57,7 +57,7 @@ class Issuer:
 
     origin: str
     served: dict[str, bytes]
-    issuer: TrustedIssuer
+    entry: TrustedIssuer
 
 
 def issuer_at(origin: str, name: str, now: datetime) -> Issuer:

@@ -126,10 +126,10 @@ class Verifier:
 @contextmanager
 def cold_verifier(issuers: Sequence[Issuer]) -> Iterator[Verifier]:
     """One who is cold, as long as the context lasts; only one at a time."""
-    issuers = tuple(issuer.issuer for issuer in issuers)
+    entries = tuple(issuer.entry for issuer in issuers)
     with TemporaryDirectory(prefix="cardsign-bench-") as folder, ExitStack() as stack:
         memory = DirectoryStates(Path(folder) / "state")
-        for entry in issuers:
+        for entry in entries:
             memory.begin(entry, IssuerState.begin(entry))
         verifier: Verifier
 
@@ -137,7 +137,7 @@ def cold_verifier(issuers: Sequence[Issuer]) -> Iterator[Verifier]:
             return verifier.now
 
         fetcher = DocumentFetcher(_WIRE, now=now)
-        discoverer = Discoverer(Policy(issuers), memory, fetcher=fetcher, now=now)
+        discoverer = Discoverer(Policy(entries), memory, fetcher=fetcher, now=now)
         verifier = Verifier(issuers, discoverer, datetime.now(UTC))
         counted = _counting(verifier.checks)
         stack.enter_context(patch.object(envelope, "_GOOD", GoodSignatures()))

@@ -129,7 +129,8 @@ def test_verify_card_raises_with_the_whole_report(alice: PrivateKey, bob: Privat
 def test_verify_card_says_when_there_was_no_verdict(alice: PrivateKey) -> None:
     """Indeterminate has an exit status of its own."""
     with pytest.raises(NoVerdict) as caught:
-        verify_card(dump(signed(PORTABLE, alice)), policy=trusting(alice), issuer="bob", now=NOW)
+        elsewhere = "https://elsewhere.example/card.json"
+        verify_card(dump(signed(PORTABLE, alice)), policy=trusting(alice), url=elsewhere, now=NOW)
 
     assert caught.value.exit_status == EXIT_NO_VERDICT
 
