@@ -3,6 +3,9 @@
 PYTHON ?= python3
 T ?=
 
+# Every start of Python in the tests would compile cardsign anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := python -m pip --quiet --disable-pip-version-check --require-virtualenv
