@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from cardsign.errors import FileMissing, StoreFault, UsageFault
 from cardsign.files import bad_settings, read_bytes, read_settings
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
+from cardsign.records import dataclass
 
 CONFIG_FILE: Final = "cardsign.toml"
 FORMAT: Final = 1

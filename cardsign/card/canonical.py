@@ -32,7 +32,6 @@ A signer who names one of these serves it besides; no verifier of ours ever acce
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
@@ -48,6 +47,7 @@ from cardsign.card.serialize import jcs, python_json, python_json_of_doubles
 from cardsign.card.strictjson import Json, split
 from cardsign.card.tree import Node
 from cardsign.errors import CanonicalizationError
+from cardsign.records import dataclass
 
 #: The names of the profiles, as options, policies and verdicts spell them.
 ProfileName: TypeAlias = Literal[

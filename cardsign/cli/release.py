@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, of_the_user
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.releases import RELEASE_LIFETIME
+from cardsign.records import dataclass
 from cardsign.urls import CARD_PATH, parse_url
 
 

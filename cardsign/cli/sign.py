@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final, cast
@@ -25,6 +24,7 @@ from cardsign.errors import UsageFault, of_the_user
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
+from cardsign.records import dataclass
 from cardsign.sign import (
     COMPAT_PROFILES,
     COMPAT_WORDS,

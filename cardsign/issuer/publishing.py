@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from cardsign.publish.publication import (
     publish_generation,
     publish_statements,
 )
+from cardsign.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
