@@ -1,26 +1,50 @@
-"""``cardsign.toml``: what every command of one project would otherwise be told by options."""
+"""``cardsign.toml``: what every command of one project would otherwise be told by options.
+
+The file's form is a pydantic model, which also gives editors a JSON Schema. pydantic is imported
+when a file is read.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Collection
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from cardsign.card.extended import AUDIENCE
 from cardsign.errors import FileMissing, StoreFault, UsageFault
-from cardsign.files import bad_settings, read_bytes, read_settings
+from cardsign.files import bad_settings, read_bytes, read_toml
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
-from cardsign.records import dataclass
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
 
 CONFIG_FILE: Final = "cardsign.toml"
 FORMAT: Final = 1
 MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
-_MEMBERS: Final = {"format": int, "issuer": str, "keystore": str, "publish": str, "timeline": dict}
-_TIMELINE: Final = tuple(field.name for field in fields(TimelineSettings))
 MAX_SECONDS: Final = 10 * 365 * 24 * 3600  # of one setting; more is a slip of the pen
+MAX_PROJECT_CARDS: Final = 64  # of one issuer: a public card, and its extended ones
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectCard:
+    """A card of the project, table ``[[card]]``.
+
+    Attributes:
+        source: The card as it is written, inside the folder or allowed by the user.
+        signed: Where the signed card goes, likewise.
+        audience: For whom it is, if it is an extended card; one card has no audience.
+        expires: When the extended card ends: a date, or a time from its signing such as ``90d``.
+    """
+
+    source: Path
+    signed: Path
+    audience: str | None = None
+    expires: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +58,51 @@ class ProjectConfig:
             (``keystore.not_allowed``).
         publish: The publication directory, inside the folder or allowed by the user.
         timeline: What key rotation assumes of caches, table ``[timeline]``, in seconds.
+        cards: The cards of the issuer, the public one first; empty where none are named.
     """
 
     issuer: str | None = None
     keystore: Path | DatabaseUrl | None = None
     publish: Path | None = None
     timeline: TimelineSettings = DEFAULT_SETTINGS
+    cards: tuple[ProjectCard, ...] = ()
+
+
+@cache
+def _model() -> type[BaseModel]:
+    """The form of the file; paths are still texts."""
+    from pydantic import ConfigDict, Field, create_model
+
+    strict = ConfigDict(strict=True, extra="forbid")
+    timeline: dict[str, Any] = {
+        one.name: (int, Field(default=one.default, ge=0, le=MAX_SECONDS, description="seconds"))
+        for one in fields(TimelineSettings)
+    }
+    text = Field(min_length=1)
+    optional = Field(default=None, min_length=1)
+    card: dict[str, Any] = {
+        "source": (str, text),
+        "signed": (str, text),
+        "audience": (str | None, Field(default=None, pattern=f"^(?:{AUDIENCE.pattern})$")),
+        "expires": (str | None, optional),
+    }
+    members: dict[str, Any] = {
+        "format": (int, Field(ge=FORMAT, le=FORMAT)),
+        "issuer": (str | None, Field(default=None, description="the https origin of the cards")),
+        "keystore": (str | None, Field(default=None, description="a folder, or a database's URL")),
+        "publish": (str | None, Field(default=None, description="the publication directory")),
+        "timeline": (create_model("timeline", __config__=strict, **timeline), None),
+        "card": (
+            list[create_model("card", __config__=strict, **card)],  # type: ignore[misc]
+            Field(default=[], max_length=MAX_PROJECT_CARDS),
+        ),
+    }
+    return create_model(CONFIG_FILE, __config__=strict, **members)
+
+
+def config_schema() -> dict[str, Any]:
+    """The JSON Schema of the file, for editors."""
+    return _model().model_json_schema()
 
 
 def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
@@ -54,7 +117,7 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
     Raises:
         UsageFault: ``config.outside``: a path leads out of the folder, symbolic links followed.
         UsageFault: ``config.malformed``: no TOML, an unknown member, or a wrong type; a
-            parameter of the database that no committed file decides;
+            parameter of the database that no committed file decides; cards that do not fit;
             ``config.secret``: a password stands in it.
         FileFault: It is there but cannot be read.
     """
@@ -62,15 +125,74 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES)
     except FileMissing:
         return ProjectConfig()
-    members = read_settings(data, path, members=_MEMBERS, format=FORMAT)
+    from pydantic import ValidationError
+
+    try:
+        members = read_toml(data)
+        _model().model_validate(members)
+    except ValidationError as refused:
+        raise bad_settings(path, _problem(refused)) from refused
+    except ValueError as exc:
+        raise bad_settings(path, f"not TOML: {exc}") from exc
+
+    def place(name: str, text: str) -> Path:
+        return _inside(text, name, path, allowed)
+
+    publish = members.get("publish")
     return ProjectConfig(
         issuer=members.get("issuer"),
         keystore=_keystore(members["keystore"], path, allowed) if "keystore" in members else None,
-        publish=_inside(members["publish"], "publish", path, allowed)
-        if "publish" in members
-        else None,
-        timeline=_timeline(members.get("timeline", {}), path),
+        publish=None if publish is None else place("publish", publish),
+        timeline=TimelineSettings(**members.get("timeline", {})),
+        cards=_checked_cards(
+            [
+                ProjectCard(
+                    place("source", card["source"]),
+                    place("signed", card["signed"]),
+                    card.get("audience"),
+                    card.get("expires"),
+                )
+                for card in members.get("card", [])
+            ],
+            path,
+        ),
     )
+
+
+def _problem(refused: ValidationError) -> str:
+    """The first thing that is wrong, in words."""
+    error = refused.errors(include_url=False)[0]
+    name = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        known = _known(error["loc"])
+        return f"unknown member {name!r}; known are {', '.join(known)}"
+    if error["type"] == "missing":
+        return f"{name!r} is missing"
+    return f"{name!r}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+
+
+def _known(location: tuple[int | str, ...]) -> list[str]:
+    """The members that may stand where an unknown one does."""
+    schema = config_schema()
+    table = schema["$defs"][str(location[0])] if len(location) > 1 else schema
+    return list(table["properties"])
+
+
+def _checked_cards(cards: list[ProjectCard], path: Path) -> tuple[ProjectCard, ...]:
+    """The public card, and behind it the extended ones: each of its own audience and file."""
+    public = [card for card in cards if card.audience is None]
+    extended = [card for card in cards if card.audience is not None]
+    if cards and len(public) != 1:
+        raise bad_settings(path, f"one [[card]] has no 'audience', found {len(public)}")
+    if len({card.audience for card in cards}) < len(cards):
+        raise bad_settings(path, "two [[card]] tables have the same 'audience'")
+    if len({os.path.realpath(card.signed) for card in cards}) < len(cards):
+        raise bad_settings(path, "two [[card]] tables have the same 'signed'")
+    if any(os.path.realpath(card.signed) == os.path.realpath(card.source) for card in cards):
+        raise bad_settings(path, "'source' and 'signed' of a [[card]] are the same file")
+    if any((card.audience is None) != (card.expires is None) for card in cards):
+        raise bad_settings(path, "'audience' and 'expires' of a [[card]] need each other")
+    return (*public, *extended)
 
 
 def leads_outside(folder: Path, place: Path, allowed: Collection[Path] = ()) -> bool:
@@ -124,17 +246,9 @@ def _keystore(text: str, path: Path, allowed: Collection[Path]) -> Path | Databa
     return url
 
 
-def _timeline(table: dict[str, Any], path: Path) -> TimelineSettings:
-    for name, value in table.items():
-        if name not in _TIMELINE:
-            known = ", ".join(_TIMELINE)
-            raise bad_settings(path, f"unknown member 'timeline.{name}'; known are {known}")
-        if type(value) is not int or not 0 <= value <= MAX_SECONDS:
-            raise bad_settings(path, f"'timeline.{name}' is not 0 to {MAX_SECONDS} seconds")
-    return TimelineSettings(**table)
-
-
-def render_config(*, issuer: str | None, keystore: str, publish: str) -> bytes:
+def render_config(
+    *, issuer: str | None, keystore: str, publish: str, card: str | None = None
+) -> bytes:
     """The file that ``cardsign init`` writes, with `keystore` as given."""
     lines = ["# Settings for every cardsign command run in this folder; options override them."]
     lines.append(f"format = {FORMAT}")
@@ -142,4 +256,6 @@ def render_config(*, issuer: str | None, keystore: str, publish: str) -> bytes:
         lines.append(f"issuer = {json.dumps(issuer)}  # the https origin of the cards")
     lines.append(f"keystore = {json.dumps(keystore)}")
     lines.append(f"publish = {json.dumps(publish)}")
+    if card is not None:
+        lines += ["", "[[card]]", f"source = {json.dumps(card)}", 'signed = "signed.json"']
     return "\n".join(lines).encode() + b"\n"

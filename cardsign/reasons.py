@@ -8,11 +8,10 @@ and ``docs/reference/reasons.md`` all draw on this table and on nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from cardsign.errors import CardsignError
-from cardsign.records import dataclass
 
 Severity = Literal["error", "warning", "note"]
 
@@ -229,6 +228,8 @@ _TABLE: Final = (
      "Give the extended card what only authenticated callers may see."),
     ("publish.extended_undeclared", "The public card does not declare an extended card.",
      "Set capabilities.extendedAgentCard to true and sign again."),
+    ("publish.extended_missing", "An extended card that is published would be dropped.",
+     "Name it with --extended NAME=FILE or in cardsign.toml, or drop it: --drop-extended NAME."),
     ("publish.extended_unmarked", "The extended card has no extended-card marker.",
      "Sign it with cardsign sign CARD --extended AUDIENCE --seq N --expires DATE."),
     ("publish.extended_audience", "The extended card is marked for another audience.",
@@ -467,6 +468,8 @@ _TABLE: Final = (
      "Let the roots list it: cardsign keyset draft; then cardsign keyset sign and publish."),
     ("keystore.no_keyset", "There is no keyset statement beside this key store.",
      "Make the first one: cardsign init, or cardsign keyset draft."),
+    ("rotate.draft_stale", "The draft lists a key that the key store has ended since.",
+     "Draft it again: cardsign keys rotate, or cardsign keyset draft."),
     ("rotate.needs_root", "The next step is a keyset statement, which the roots have to sign.",
      "Each holder: cardsign keyset sign DRAFT; then cardsign keyset publish DRAFT."),
     ("rotate.not_a_draft", "The file for the draft of a keyset statement holds something else.",
@@ -554,8 +557,7 @@ _TABLE: Final = (
     ("serve.worker_died", "The server's worker process ended by itself.",
      "See its last lines. If they name no cause, please report this as a bug."),
     ("serve.token_file", "The token file is malformed.",
-     "Each line is a token's SHA-256 in hex and its audience, as cardsign tokens create writes "
-     "it."),
+     "Each line is a token's SHA-256 in hex and its audience: cardsign tokens create."),
     ("peer.not_examined", "A peer was not verified, because the check ended early.",
      "Verify this peer alone: cardsign peers verify NAME. If it fails again, report it as a bug."),
     ("peer.release_late", "A peer's release statement is past half of its time.",
@@ -695,5 +697,4 @@ def weighed(reasons: Sequence[Reason], *, trusted: bool) -> tuple[Reason, ...]:
 
 def hint_for(code: str) -> str:
     """The registry's hint for `code`; empty where the code is unknown."""
-    registered = REASONS.get(code)
-    return registered.hint if registered else ""
+    return REASONS[code].hint if code in REASONS else ""

@@ -23,6 +23,7 @@ from cardsign.errors import CardsignError
 #: Where each command is, and what it does in one line, so that help imports none of them.
 _COMMANDS: Final = {
     "init": ("cardsign.cli.init:init", "Set up this folder: settings, keys, first statements."),
+    "config": ("cardsign.cli.config:config", "Check cardsign.toml, and print its JSON Schema."),
     "keys": ("cardsign.cli.keys:keys", "Make, import, show, rotate and revoke keys."),
     "keyset": ("cardsign.cli.keyset:keyset", "Say which keys may sign for the issuer."),
     "release": ("cardsign.cli.release:release", "Say which cards are current, daily."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,6 @@ from cardsign.keys.stores.address import DatabaseUrl
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.opening import StorePlace, is_taken
-from cardsign.records import dataclass
 from cardsign.statements.words import digest_words
 
 _FILE = click.Path(path_type=Path)
@@ -164,6 +164,12 @@ _unlock_options = option_group(
     help="The folder for publications.",
 )
 @click.option(
+    "--card",
+    metavar="FILE",
+    help="The public card, for [[card]] of cardsign.toml. Then sign, release renew and publish "
+    "need no arguments.",
+)
+@click.option(
     "--simple",
     is_flag=True,
     help="Make only a card key: no statements, and no revocation that verifiers can see.",
@@ -176,6 +182,7 @@ _unlock_options = option_group(
 def init(
     issuer: str | None,
     publish_dir: str,
+    card: str | None,
     simple: bool,
     full: FullOptions,
     alg: SigningAlg,
@@ -189,7 +196,7 @@ def init(
     key replaces a stolen root key; no copy of it is kept. --simple makes a card key only.
     """
     place = keystore.place or read_place(os.environ.get(KEYSTORE_VARIABLE) or DEFAULT_DIRECTORY)
-    usual: dict[str, Any] = {"now": moment(), "publish": publish_dir, "alg": alg}
+    usual: dict[str, Any] = {"now": moment(), "publish": publish_dir, "alg": alg, "card": card}
     usual |= {"actor": actor(), "heads": user_heads()}
     if not simple and issuer is None:
         check_new_folder(Path(), None)
@@ -225,7 +232,7 @@ def init(
         settings = {"config": CONFIG_FILE, "keystore": str(place), "alg": alg}
         print_json({**settings, **_made_json(made)})
         return
-    _say_made(made, place, alg)
+    _say_made(made, place, alg, card)
 
 
 def _try(issuer: str | None, place: StorePlace) -> None:
@@ -236,15 +243,19 @@ def _try(issuer: str | None, place: StorePlace) -> None:
     say(f"would write {CONFIG_FILE} and make the key store {place}")
 
 
-def _say_made(made: NewIssuer, place: StorePlace, alg: SigningAlg) -> None:
+def _say_made(made: NewIssuer, place: StorePlace, alg: SigningAlg, card: str | None) -> None:
     """Say what is there now, and what comes next."""
     if made.recovery_text is not None:
         click.echo(made.recovery_text, nl=False)
     say(f"wrote {CONFIG_FILE} and the key store {place} with the {alg} card key")
     say(f"  {made.kids['card']}")
-    say("  next: cardsign sign card.json -o signed.json")
+    if card is not None:
+        say("  next: cardsign sign; cardsign release renew; cardsign publish")
+    else:
+        say("  next: cardsign sign card.json -o signed.json")
     if made.keyset is not None:
-        say("  then: cardsign release renew --card signed.json; cardsign publish signed.json")
+        if card is None:
+            say("  then: cardsign release renew --card signed.json; cardsign publish signed.json")
         say("  and from cron, daily: cardsign release renew")
 
 

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,14 @@ import click
 from cardsign.cli.arguments import option_group, read_input
 from cardsign.cli.dry_run import is_dry_run, to_change
 from cardsign.cli.talk import say
-from cardsign.config import CONFIG_FILE, ProjectConfig, leads_outside, outside, read_config
+from cardsign.config import (
+    CONFIG_FILE,
+    ProjectCard,
+    ProjectConfig,
+    leads_outside,
+    outside,
+    read_config,
+)
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.issuer.recovery import open_recovery_key
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
@@ -44,7 +51,6 @@ from cardsign.keys.stores.directory import DEFAULT_DIRECTORY, holds_store, locat
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.opening import StorePlace, is_taken, open_store
 from cardsign.keys.transfer import MAX_KEY_FILE_BYTES, import_public_key
-from cardsign.records import dataclass
 
 RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
 
@@ -290,6 +296,27 @@ def passphrase_option(option: str) -> Iterator[None]:
 def project_config() -> ProjectConfig:
     """The settings of ``cardsign.toml`` in the working directory; empty where there is none."""
     return read_config(Path.cwd() / CONFIG_FILE, allowed=user_policy(os.environ).folders)
+
+
+def project_cards(config: ProjectConfig) -> tuple[ProjectCard, ...]:
+    """The cards of ``cardsign.toml``; in a dry run what is signed goes to copies."""
+    return tuple(replace(card, signed=to_change(card.signed)) for card in config.cards)
+
+
+def needed_cards(config: ProjectConfig) -> tuple[ProjectCard, ...]:
+    """The cards of ``cardsign.toml``, for a command without a CARD.
+
+    Raises:
+        UsageFault: ``usage.conflict``: it names none.
+    """
+    if not config.cards:
+        raise UsageFault(
+            "usage.conflict",
+            "no card is named",
+            hint=f"Name CARD, or list the cards in {CONFIG_FILE}: [[card]] with source = "
+            '"card.json" and signed = "signed.json".',
+        )
+    return project_cards(config)
 
 
 def _allowed(configured: StorePlace) -> StorePlace:

@@ -10,21 +10,33 @@ import click
 from cardsign.cli.arguments import json_option, read_input
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, to_change
-from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
+from cardsign.cli.options import (
+    KeystoreOptions,
+    keystore_options,
+    needed_cards,
+    project_config,
+)
 from cardsign.cli.talk import print_json, say
 from cardsign.cli.views import say_withheld
+from cardsign.config import ProjectConfig
 from cardsign.errors import UsageFault
 from cardsign.issuer.publishing import publish_cards
 from cardsign.publish.publication import DEFAULT_MAX_AGE
 
 
 @command(example="cardsign publish signed.json -o public")
-@click.argument("card")
+@click.argument("card", required=False)
 @click.option(
     "--extended",
     multiple=True,
     metavar="NAME=FILE",
     help="An extended card that was signed for the audience NAME. May be repeated.",
+)
+@click.option(
+    "--drop-extended",
+    multiple=True,
+    metavar="NAME",
+    help="Publish no extended card for the audience NAME any longer. May be repeated.",
 )
 @click.option(
     "-o",
@@ -49,8 +61,9 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE
 @dry_run_option
 @json_option
 def publish(
-    card: str,
+    card: str | None,
     extended: tuple[str, ...],
+    drop_extended: tuple[str, ...],
     output: Path | None,
     max_age: int | None,
     not_live: bool,
@@ -59,6 +72,7 @@ def publish(
 ) -> None:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
+    Without CARD the signed cards of cardsign.toml are published, extended ones included.
     Every card must verify with the keys that are published with it. Each extended card must be
     marked as one (cardsign sign --extended), and CARD must not. A running server serves the new
     generation within seconds. The same content makes no new generation.
@@ -72,16 +86,18 @@ def publish(
         raise UsageFault("usage.conflict", "no publication directory is named; use -o DIR")
     if max_age is None:  # what rotation assumes of caches
         max_age = min(DEFAULT_MAX_AGE, config.timeline.max_age)
+    public, others = _read_cards(card, extended, config)
     published = publish_cards(
         keystore.open(),
-        read_input(card),
+        public,
         directory=to_change(directory),
         now=datetime.now(UTC),
-        extended=dict(_extended(one) for one in extended),
+        extended=others,
         max_age=max_age,
         settings=config.timeline,
         issuer=config.issuer,
         is_live=not not_live,
+        drop_extended=drop_extended,
     )
     generation = published.generation
     if as_json:
@@ -101,6 +117,18 @@ def publish(
     for kid in published.left_out:
         say(f"left out of the key set: {kid}, which no published keyset lists")
     say_withheld(published)
+
+
+def _read_cards(
+    card: str | None, extended: tuple[str, ...], config: ProjectConfig
+) -> tuple[bytes, dict[str, bytes]]:
+    """The public card and the extended ones: those that are named, else the project's."""
+    others = dict(_extended(one) for one in extended)
+    if card is not None:
+        return read_input(card), others
+    public, *more = needed_cards(config)
+    project = {one.audience or "": read_input(str(one.signed)) for one in more}
+    return read_input(str(public.signed)), project | others
 
 
 def _extended(option: str) -> tuple[str, bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,17 +17,19 @@ from cardsign.cli.options import (
     UnlockOptions,
     keystore_options,
     moment,
+    project_cards,
     project_config,
     publication_option,
     unlock_options,
 )
 from cardsign.cli.talk import counted, print_json, safe, say
 from cardsign.cli.views import day, release_json, say_taken_up, say_updated
+from cardsign.config import ProjectCard
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, of_the_user
+from cardsign.issuer.cards import to_list
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.releases import RELEASE_LIFETIME
-from cardsign.records import dataclass
 from cardsign.urls import CARD_PATH, parse_url
 
 
@@ -39,10 +43,11 @@ class ChangeOptions:
     extended_floor: int | None
     revoke: tuple[str, ...]
 
-    def read(self) -> ReleaseChanges:
-        """The changes, with the cards read."""
+    def read(self, project: Sequence[ProjectCard]) -> ReleaseChanges:
+        """The changes, with the cards read: those that are named, else the project's."""
+        cards = tuple(_card(text) for text in self.cards)
         return ReleaseChanges(
-            cards=tuple(_card(text) for text in self.cards),
+            cards=cards or to_list(project),
             raise_floor=self.raise_floor,
             withdrawn=self.withdraw,
             extended_floor=self.extended_floor,
@@ -128,6 +133,7 @@ def renew(
     """Sign and publish the next release with the release key; for cron, daily.
 
     It does nothing if nothing is new and less than half of the newest release's time is over.
+    Without --card it lists the signed public card of cardsign.toml.
     Listed cards stay listed. An older card is dropped once caches cannot have it any more.
     Keys that were revoked in the key store are revoked by this release too.
     """
@@ -139,7 +145,7 @@ def renew(
         now=moment(),
         directory=directory and to_change(directory),
         settings=config.timeline,
-        changes=changes.read(),
+        changes=changes.read(project_cards(config)),
         lifetime=timedelta(days=days),
         force=force,
     )

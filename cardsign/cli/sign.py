@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -18,13 +19,20 @@ from cardsign.card.extended import AUDIENCE, MAX_SEQ, ExtendedMarker
 from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
-from cardsign.cli.options import UnlockOptions, public_option, read_public, unlock_options
+from cardsign.cli.options import (
+    UnlockOptions,
+    needed_cards,
+    project_config,
+    public_option,
+    read_public,
+    unlock_options,
+)
 from cardsign.cli.talk import print_json, safe, say, say_notes
 from cardsign.errors import UsageFault, of_the_user
+from cardsign.issuer.cards import expiry, sign_cards
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
-from cardsign.records import dataclass
 from cardsign.sign import (
     COMPAT_PROFILES,
     COMPAT_WORDS,
@@ -40,8 +48,6 @@ _KID: Final = 11  # characters of a kid that are shown, the dots included
 _IGNORES_TYP: Final = (
     "a verifier that ignores `typ` (plain joserfc or jose) accepts this payload served as the card"
 )
-#: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
-MAX_LIFETIME: Final = timedelta(days=400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,7 @@ class MarkerOptions:
 
         Raises:
             UsageFault: ``usage.conflict`` for one without the others; ``usage.invalid`` for a date
-                that is none, is past, or lies beyond :data:`MAX_LIFETIME`;
+                that is none, is past, or lies too far ahead;
                 ``publish.audience_name``.
         """
         if self.audience is None and self.seq is None and self.expires is None:
@@ -68,30 +74,7 @@ class MarkerOptions:
             raise UsageFault(
                 "publish.audience_name", f"audience {self.audience!r} is not {AUDIENCE.pattern}"
             )
-        return ExtendedMarker(self.audience, self.seq, _seconds(self.expires, now))
-
-
-def _seconds(expires: str, now: datetime) -> int:
-    """The first second, since 1970, at which the card has expired; a date means its end."""
-    try:
-        end = _moment(expires)
-    except (ValueError, OverflowError) as exc:
-        raise UsageFault("usage.invalid", f"--expires takes an ISO date, not {expires!r}") from exc
-    if end <= now:
-        raise UsageFault("usage.invalid", f"--expires {expires!r} is past")
-    if end > now + MAX_LIFETIME:
-        days = MAX_LIFETIME.days
-        raise UsageFault("usage.invalid", f"--expires {expires!r} is more than {days} days ahead")
-    return int(end.timestamp())
-
-
-def _moment(text: str) -> datetime:
-    try:
-        day = date.fromisoformat(text)
-    except ValueError:
-        moment = datetime.fromisoformat(text)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return datetime.combine(day + timedelta(days=1), time(), UTC)
+        return ExtendedMarker(self.audience, self.seq, expiry(self.expires, now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +170,7 @@ key_options: Final = option_group(
 
 
 @command(example="cardsign sign card.json -o signed.json")
-@click.argument("card")
+@click.argument("card", required=False)
 @click.option("-o", "--output", default=STDIO, metavar="OUT", help="'-' for stdout, the default.")
 @click.option(
     "--compat",
@@ -212,7 +195,7 @@ key_options: Final = option_group(
 @click.option("--explain", is_flag=True, help="Say what each signature covers and leaves open.")
 @json_option
 def sign(
-    card: str,
+    card: str | None,
     output: str,
     compat: tuple[str, ...],
     strict: bool,
@@ -228,11 +211,17 @@ def sign(
 
     SDKs disagree about which bytes a signature covers. So one signature is made for each payload
     that differs, and each SDK finds one that it accepts. A card that is already fully signed is
-    written unchanged.
+    written unchanged. Without CARD the cards of cardsign.toml are signed, each into its file.
     """
+    now = datetime.now(UTC)
+    if card is None:
+        chosen_options = (compat, strict, force, foreign, extended, key)
+        if output != STDIO or chosen_options != _NO_OPTIONS:
+            raise UsageFault("usage.conflict", "name CARD: these options are about one card")
+        _sign_project(keystore, now=now, explain=explain, as_json=as_json)
+        return
     if as_json and output == STDIO:
         raise UsageFault("usage.conflict", "--json and the card both want stdout; name -o OUT")
-    now = datetime.now(UTC)
     marker = extended.marker(now=now)
     document = read_input(card)
     known = foreign.keys()
@@ -257,6 +246,32 @@ def sign(
     for line in _lines(signing, card, chosen.signers, explain=explain):
         say(line, asked=explain)
     say_notes(signing.notes)
+
+
+_NO_OPTIONS: Final = (
+    (),
+    False,
+    False,
+    ForeignOptions(None, False),
+    MarkerOptions(None, None, None),
+    KeyOptions((), None, None),
+)
+
+
+def _sign_project(keystore: UnlockOptions, *, now: datetime, explain: bool, as_json: bool) -> None:
+    """Sign the cards of ``cardsign.toml``."""
+    cards = needed_cards(project_config())
+    store = keystore.open()
+    signed = sign_cards(store, cards, keystore.access(), now=now)
+    signers = card_signers(store, keystore.access(), now=now)
+    if as_json:
+        print_json([_to_json(one.signing, signers.kids) for one in signed])
+        return
+    for one in signed:
+        name = str(one.card.source)
+        for line in _lines(one.signing, name, signers.signers, explain=explain):
+            say(line, asked=explain)
+        say_notes(one.signing.notes)
 
 
 def _compat(words: tuple[str, ...]) -> Compat:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, islice
 from typing import Any, Final, TypeAlias
@@ -23,7 +24,6 @@ from cardsign.explain.report import (
 )
 from cardsign.lint.rules import Finding
 from cardsign.lint.targets import lint_document
-from cardsign.records import dataclass
 
 # A true difference of two JSON values.
 

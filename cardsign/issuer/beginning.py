@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,6 @@ from cardsign.keys.model import Role
 from cardsign.keys.releases import ReleasePlan, draft_following
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.opening import StorePlace, create_store, is_taken
-from cardsign.records import dataclass
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from cardsign.statements.keyset import KeysetStatement, Quorum, RootKey, read_keyset
 from cardsign.statements.members import HOLDER
@@ -97,6 +96,7 @@ def init_keys(
     now: datetime,
     origin: str | None = None,
     publish: str = "public",
+    card: str | None = None,
     alg: SigningAlg = "ES256",
     actor: str = "",
     heads: UserHeads | None = None,
@@ -111,6 +111,7 @@ def init_keys(
         now: The time, with its zone, in whole seconds.
         origin: The https origin of the cards, if the settings are to name it.
         publish: The publication directory, relative to the folder.
+        card: The public card's file, relative to the folder; None: the settings name no card.
         alg: Of the card key.
         actor: Who the audit log says it was.
         heads: What the user saw of the logs of key stores before.
@@ -123,9 +124,9 @@ def init_keys(
     origin = check_new_folder(folder, origin)
     secret = passphrase()
     store = create_store(keystore, actor=actor, heads=heads)
-    card = store.add_key(PrivateKey.generate(alg), secret, now=now, random=random)
-    _write_config(folder, keystore, origin, publish)
-    return NewIssuer({"card": card.kid})
+    made = store.add_key(PrivateKey.generate(alg), secret, now=now, random=random)
+    _write_config(folder, keystore, origin, publish, card)
+    return NewIssuer({"card": made.kid})
 
 
 def init_issuer(
@@ -136,6 +137,7 @@ def init_issuer(
     origin: str,
     now: datetime,
     publish: str = "public",
+    card: str | None = None,
     alg: SigningAlg = "ES256",
     holder: str = "owner",
     root_keystore: StorePlace | None = None,
@@ -182,12 +184,15 @@ def init_issuer(
         Quorum(1, (RootKey(recovery.public, holder),)) if recovery else None,
     )
     keyset = _sign_first(plan, (store, roots) if is_apart else (store,), private, now)
-    _write_config(folder, keystore, checked, publish)
+    _write_config(folder, keystore, checked, publish, card)
     shared = ["root"] if secrets.root == secrets.card and not is_apart else []
     shared += ["release"] if secrets.release == secrets.card else []
     shared += ["recovery"] if secrets.recovery == secrets.card else []
-    kids: dict[str, str] = {role: key.public.kid for role, key in private.items()}
-    return NewIssuer(kids, keyset, text, tuple(shared))
+    return NewIssuer(_kids(private), keyset, text, tuple(shared))
+
+
+def _kids(private: dict[Role, PrivateKey]) -> dict[str, str]:
+    return {role: key.public.kid for role, key in private.items()}
 
 
 def _make_recovery(
@@ -231,7 +236,9 @@ def _sign_first(
     return keyset
 
 
-def _write_config(folder: Path, keystore: StorePlace, origin: str | None, publish: str) -> None:
+def _write_config(
+    folder: Path, keystore: StorePlace, origin: str | None, publish: str, card: str | None
+) -> None:
     named = str(keystore) if isinstance(keystore, Path) else keystore.to_file()
-    config = render_config(issuer=origin, keystore=named, publish=publish)
+    config = render_config(issuer=origin, keystore=named, publish=publish, card=card)
     write_atomic(folder / CONFIG_FILE, config)

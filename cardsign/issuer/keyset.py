@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from pathlib import Path
@@ -43,6 +43,7 @@ from cardsign.keys.keysets import (
     differences,
     draft_next,
     draft_recovery,
+    ended_since,
     quorum_signatures,
     write_draft,
 )
@@ -51,7 +52,6 @@ from cardsign.keys.model import ENDED, KeyRecord
 from cardsign.keys.releases import SKEW
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
-from cardsign.records import dataclass
 from cardsign.statements.envelope import TYP_KEYSET, check_times
 from cardsign.statements.keyset import (
     KeysetStatement,
@@ -62,7 +62,7 @@ from cardsign.statements.keyset import (
     read_keyset,
 )
 from cardsign.statements.release import ReleaseStatement
-from cardsign.statements.signing import add_signature, sign_statement
+from cardsign.statements.signing import add_signatures, sign_statement
 from cardsign.urls import parse_origin
 
 
@@ -282,13 +282,29 @@ def review_keyset(
 
     Raises:
         StatementRefused: It does not follow the newest statement.
-        UsageFault: ``statement.expired``, ``statement.not_yet``.
+        UsageFault: ``statement.expired``, ``statement.not_yet``; ``rotate.draft_stale``: it lists
+            a key that has ended since in this store.
     """
     previous = StatementHistory.of(store).newest_keyset()
     check_draft(draft, previous)
+    _check_not_stale(store, draft, name)
     with of_the_user(name):
         check_times(draft.iat, draft.exp, now=now, skew=SKEW)
     return KeysetDraft(draft, previous)
+
+
+def _check_not_stale(store: KeyStore, draft: KeysetStatement, name: str) -> None:
+    """Refuse a draft that says good of a key which this store has revoked or retired since.
+
+    Raises:
+        UsageFault: ``rotate.draft_stale``.
+    """
+    if ended := ended_since(store.load(), draft):
+        raise UsageFault(
+            "rotate.draft_stale",
+            f"this draft was made before the key store changed: {'; '.join(ended)}",
+            path=name,
+        )
 
 
 def sign_keyset(
@@ -337,10 +353,7 @@ def sign_keyset(
 def _signed(statement: KeysetStatement, signers: Sequence[Signer]) -> KeysetStatement:
     if not statement.envelope.signatures:
         return read_keyset(sign_statement(statement.envelope.payload, signers, TYP_KEYSET))
-    data = write_draft(statement)
-    for signer in signers:
-        data = add_signature(data, signer, TYP_KEYSET)
-    return read_keyset(data)
+    return read_keyset(add_signatures(write_draft(statement), signers, TYP_KEYSET))
 
 
 # Publishing.
@@ -373,7 +386,7 @@ def publish_keyset(
 
     Raises:
         StatementRefused: It does not follow the newest statement, or too few have signed it.
-        UsageFault: ``statement.expired``, ``statement.not_yet``.
+        UsageFault: ``statement.expired``, ``statement.not_yet``, ``rotate.draft_stale``.
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
     """
     history = StatementHistory.of(store)
@@ -381,6 +394,7 @@ def publish_keyset(
     is_only_kept = _is_root_holders(store, directory)
     if statement.digest not in {one.digest for one in history.keysets()}:
         check_step(statement, history.newest_keyset())
+        _check_not_stale(store, statement, name)
         with of_the_user(name):
             check_times(statement.iat, statement.exp, now=now, skew=SKEW)
         if not is_only_kept:

@@ -5,11 +5,15 @@ The key store notes every publication, because all waits of a key rotation run f
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from cardsign.card.document import Card
+from cardsign.card.extended import declares_extended_card
 from cardsign.errors import LocalFault, PublishRefused, ServeFault
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
@@ -23,7 +27,6 @@ from cardsign.publish.publication import (
     publish_generation,
     publish_statements,
 )
-from cardsign.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ def publish_cards(
     settings: TimelineSettings = DEFAULT_SETTINGS,
     issuer: str | None = None,
     is_live: bool = True,
+    drop_extended: Collection[str] = (),
 ) -> Published:
     """Publish signed cards with the key set and the statements of a key store.
 
@@ -87,12 +91,17 @@ def publish_cards(
         settings: What is assumed of caches, to say when the keys are to change next.
         issuer: The origin of the cards; a directory of another issuer is refused.
         is_live: Note the publication in the key store. False where it is deployed later.
+        drop_extended: Audiences whose extended card is published no longer, though the public card
+            declares one.
 
     Raises:
+        PublishRefused: ``publish.extended_missing``: an audience of the newest generation is
+            missing.
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As
             :func:`cardsign.publish.publish_generation`; nothing is published.
         LocalFault: As :func:`record_publication`.
     """
+    _check_extended(card, {*(extended or ()), *drop_extended}, directory)
     generation = publish_generation(
         card,
         jwks=store.jwks(),
@@ -108,6 +117,20 @@ def publish_cards(
     if is_live:
         record_publication(store, generation, now=now)
     return Published.of(store, generation)
+
+
+def _check_extended(card: bytes, named: Collection[str], directory: Path) -> None:
+    """Refuse to drop an extended card silently, while the public card declares one."""
+    newest = None
+    with contextlib.suppress(ServeFault):  # a damaged one counts as different
+        newest = newest_generation(directory)
+    published = newest.extended if newest else {}
+    missing = [audience for audience in published if audience not in named]
+    if missing and declares_extended_card(Card.from_bytes(card).document):
+        raise PublishRefused(
+            "publish.extended_missing",
+            f"the extended card of audience {missing[0]} is published, and is not named now",
+        )
 
 
 def update_publication(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 from cardsign.errors import SigningRefused, StoreFault, UsageFault
@@ -16,7 +17,6 @@ from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.local import is_local
 from cardsign.keys.signers.registry import custody_of, open_signer
 from cardsign.keys.stores.base import KeyStore
-from cardsign.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,21 @@ class CardSigners:
         return [signer.public.kid for signer in self.signers]
 
 
+@dataclass(frozen=True, slots=True)
+class _OpenedLate:
+    """A signer that is opened when it first signs, so that nobody is asked for nothing."""
+
+    public: PublicKey
+    open: Callable[[], Signer]
+
+    def sign(self, signing_input: bytes) -> bytes:
+        return self.open().sign(signing_input)
+
+
 def card_signers(store: KeyStore, access: Access | bytes, *, now: datetime) -> CardSigners:
-    """Open the card keys of a store that sign now: the active ones, and those beside a successor.
+    """The card keys of a store that sign now: the active ones, and those beside a successor.
+
+    A key is opened when it first signs.
 
     Args:
         store: The key store. Its public keys count; what a signer shows is never believed.
@@ -48,14 +61,17 @@ def card_signers(store: KeyStore, access: Access | bytes, *, now: datetime) -> C
     Raises:
         SigningRefused: ``sign.no_key``: none is active.
         StoreFault: ``keystore.not_listed``: the roots have not listed the key.
-        SignerFault, PassphraseFault: As :func:`cardsign.keys.signers.open_signer`.
     """
     active = store.signing_keys(now)
     if not active:
         raise _no_active_key(store)
     chosen = StatementHistory.of(store).listed(active, "card")
-    signers = tuple(store.signer(record, access) for record in chosen)
+    signers = tuple(_OpenedLate(key.public, _opening(store, key, access)) for key in chosen)
     return CardSigners(signers, store.ever_held_kids())
+
+
+def _opening(store: KeyStore, record: KeyRecord, access: Access | bytes) -> Callable[[], Signer]:
+    return cache(lambda: store.signer(record, access))
 
 
 def named_signers(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -19,8 +19,7 @@ from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, StoreFault
 from cardsign.jose import base64url
 from cardsign.keys.lifecycle import SHOWN_TIME
-from cardsign.keys.model import ENDED, PUBLISHED, KeyRecord, StoreState
-from cardsign.records import dataclass
+from cardsign.keys.model import ENDED, PUBLISHED, KeyRecord, StoreState, short
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
     MAX_STATEMENT_DEPTH,
@@ -544,6 +543,22 @@ def says_more(
     if draft.exp > ours.exp or moment > now:
         said.append(times)
     return tuple(said)
+
+
+def ended_since(state: StoreState, draft: KeysetStatement) -> tuple[str, ...]:
+    """Say which keys of a store have ended, and a draft does not say so: it would let them sign."""
+    quorums = [quorum for quorum in (draft.root, draft.recovery) if quorum]
+    listed = {key.public.thumbprint for key in draft.keys}
+    listed |= {key.public.thumbprint for quorum in quorums for key in quorum.keys}
+    return tuple(
+        f"{' and '.join(key.roles)} key {short(key.kid)} is {key.state}"
+        for key in state.keys
+        if key.state in ENDED
+        and (
+            key.thumbprint in listed
+            or (key.state == "revoked" and key.thumbprint not in draft.revoked)
+        )
+    )
 
 
 def draft_if_due(

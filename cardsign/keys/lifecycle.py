@@ -7,7 +7,7 @@ or refuses and names what is lawful. The store commits the two together.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -32,7 +32,6 @@ from cardsign.keys.model import (
     file_custody,
     suspects,
 )
-from cardsign.records import dataclass
 from cardsign.statements.keyset import KeysetId
 
 # When a step of the lifecycle is lawful, and for what it waits until then.
@@ -254,7 +253,7 @@ def enter(
         public: The public key, with the kid to publish.
         now: The time of entry, with its zone.
         roles: What the key may sign.
-        holder: Who holds the private key, if that matters.
+        holder: Who holds the private key [default: the holder of the key that it succeeds].
         custody: A signer's URI; by default the file of the store that is this key's.
         standby: Let even a first key wait to be activated.
 
@@ -273,6 +272,9 @@ def enter(
     private: PrivateKeyState = "held" if custody.startswith(_HOLDS_FILE) else "elsewhere"
     times = KeyTimes(prepublished=now)
     record = KeyRecord(public, "prepublished", roles, custody, now, holder, times, private=private)
+    before = [key.holder for key in state.keys if record.succeeds(key)]
+    if holder is None and before:
+        record = replace(record, holder=before[-1])
     if not record.rotates:
         record = record.at("active", prepublished=None, activated=now)
     elif not standby and not any(record.succeeds(other) for other in state.keys):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from cardsign.statements.release import effective_revoked as effective_revoked
     from cardsign.statements.release import read_release as read_release
     from cardsign.statements.release import release_of as release_of
-    from cardsign.statements.signing import add_signature as add_signature
+    from cardsign.statements.signing import add_signatures as add_signatures
     from cardsign.statements.signing import sign_statement as sign_statement
     from cardsign.statements.succession import RootPin as RootPin
     from cardsign.statements.succession import check_first as check_first
@@ -70,7 +70,7 @@ _NAMES = {
         "FLOOR_EXTENDED KIND_PUBLIC ListedCard MAX_RELEASE_LIFETIME RELEASE_FORMAT "
         "ReleaseStatement check_release draft_release effective_revoked read_release release_of"
     ),
-    "signing": "add_signature sign_statement",
+    "signing": "add_signatures sign_statement",
     "succession": "RootPin check_first check_recovery check_successor",
     "words": "digest_words read_words",
 }

@@ -47,23 +47,26 @@ def sign_statement(payload: bytes, signers: Iterable[Signer], typ: Typ) -> bytes
     return _written(payload, [_entry(payload, signer, typ) for signer in asked], typ)
 
 
-def add_signature(untrusted_statement: bytes, signer: Signer, typ: Typ) -> bytes:
-    """Sign a statement once more; a signature under the same key is replaced, others are kept.
+def add_signatures(untrusted_statement: bytes, signers: Iterable[Signer], typ: Typ) -> bytes:
+    """Sign a statement once more; signatures under the same keys are replaced, others are kept.
 
     Kept ones are not verified, as their keys are not known here.
 
     Raises:
-        KeyRefused: ``key.unsupported``: the key is for what signs no statement; the signer was
-            not asked.
+        KeyRefused: ``key.unsupported``: a signer's key is for what signs no statement. No signer
+            has been asked by then.
         StatementRefused: It is no statement of that typ, or the result is too large.
-        SignerFault: ``signer.wrong_key``, or what the signer itself raises.
+        SignerFault: ``signer.wrong_key``, or what a signer itself raises.
     """
     envelope = read_envelope(untrusted_statement, typ)
     _READERS[typ](envelope)
-    _check_algorithm(signer)
-    thumbprint = signer.public.thumbprint
-    kept = [dict(one.to_json()) for one in envelope.signatures if one.kid != thumbprint]
-    return _written(envelope.payload, [*kept, _entry(envelope.payload, signer, typ)], typ)
+    asked = tuple(signers)
+    for signer in asked:
+        _check_algorithm(signer)
+    new = {signer.public.thumbprint for signer in asked}
+    kept = [one.to_json() for one in envelope.signatures if one.kid not in new]
+    made = [_entry(envelope.payload, signer, typ) for signer in asked]
+    return _written(envelope.payload, [*kept, *made], typ)
 
 
 def _check_algorithm(signer: Signer) -> None:

@@ -16,7 +16,7 @@ from cardsign.jose import ALGORITHMS, PublicKey, base64url
 from cardsign.statements import (
     TYP_KEYSET,
     Counted,
-    add_signature,
+    add_signatures,
     count,
     draft_keyset,
     read_keyset,
@@ -112,7 +112,8 @@ def test_nobody_signs_a_statement_by_it(alg: str) -> None:
     for attempt in (
         lambda: sign_statement(payload, [signer], TYP_KEYSET),
         lambda: sign_statement(payload, [beside, signer], TYP_KEYSET),
-        lambda: add_signature(signed, signer, TYP_KEYSET),
+        lambda: add_signatures(signed, [signer], TYP_KEYSET),
+        lambda: add_signatures(signed, [beside, signer], TYP_KEYSET),
     ):
         with pytest.raises(KeyRefused, match=r"expected ES256 or RS256") as refused:
             attempt()
@@ -125,4 +126,4 @@ def test_who_may_sign_a_statement_is_asked() -> None:
     with pytest.raises(AssertionError, match=r"^asked to sign"):
         sign_statement(draft_keyset(keyset_members()), [signer], TYP_KEYSET)
     with pytest.raises(AssertionError, match=r"^asked to sign"):
-        add_signature(signed_by(made("RS256"), alg="RS256"), signer, TYP_KEYSET)
+        add_signatures(signed_by(made("RS256"), alg="RS256"), [signer], TYP_KEYSET)

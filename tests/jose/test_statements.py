@@ -36,7 +36,7 @@ from cardsign.statements import (
     TYP_RELEASE,
     Counted,
     StatementRefused,
-    add_signature,
+    add_signatures,
     check_times,
     count,
     draft_keyset,
@@ -487,11 +487,9 @@ def test_signature_over_another_payload_is_bad() -> None:
 def test_signatures_are_added_one_by_one() -> None:
     """Holders sign one after the other; who signs again replaces his own."""
     alone = sign_statement(draft_keyset(keyset_members()), [key("ann")], TYP_KEYSET)
-    both = add_signature(alone, key("bob"), TYP_KEYSET)
+    both = add_signatures(alone, [key("bob")], TYP_KEYSET)
     assert both == honest()
-    assert (
-        add_signature(add_signature(both, key("ann"), TYP_KEYSET), key("bob"), TYP_KEYSET) == both
-    )
+    assert add_signatures(both, [key("ann"), key("bob")], TYP_KEYSET) == both
 
 
 def test_kid_is_the_thumbprint_whatever_the_key_is_called() -> None:
@@ -515,7 +513,7 @@ def test_nobody_adds_his_signature_to_what_is_no_statement() -> None:
     """K12: nor where the envelope is in good form and somebody has signed it already."""
     theirs = forged_entry(b"{}", "ann", thumbprint("ann"))
     others = json.dumps({"payload": base64url.encode(b"{}"), "signatures": [theirs]}).encode()
-    assert refusal(lambda: add_signature(others, key("bob"), TYP_KEYSET)) == "statement.format"
+    assert refusal(lambda: add_signatures(others, [key("bob")], TYP_KEYSET)) == "statement.format"
 
 
 def test_refusal_says_where() -> None:

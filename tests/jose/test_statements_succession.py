@@ -33,7 +33,7 @@ from cardsign.statements import (
     KeysetStatement,
     ReleaseStatement,
     RootPin,
-    add_signature,
+    add_signatures,
     check_first,
     check_recovery,
     check_release,
@@ -302,9 +302,9 @@ def test_recovery_once_given_up_cannot_be_set() -> None:
 def test_same_payload_with_other_signatures_is_no_fork(first: KeysetStatement) -> None:
     """A statement is its payload; `prev` holds although a signature came later."""
     more = read_keyset(
-        add_signature(
+        add_signatures(
             sign_statement(first.envelope.payload, [key("ann"), key("bob")], TYP_KEYSET),
-            key("cat"),
+            [key("cat")],
             TYP_KEYSET,
         )
     )

@@ -18,8 +18,7 @@ Trees = Mapping[str, ast.Module]
 
 #: A room may import what stands in a row above. Rooms of one row do not know each other.
 ROWS = (
-    ("facade", "records"),
-    ("programs",),
+    ("facade", "programs"),
     ("errors",),
     ("reasons",),
     ("files", "urls"),

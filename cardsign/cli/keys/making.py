@@ -83,6 +83,7 @@ standby_option = click.option(
 
 
 @command(example="cardsign keys generate --alg ES256")
+@click.argument("words", metavar="", nargs=-1)
 @alg_option
 @click.option(
     "--kid", callback=check_kid, help="The kid to publish, such as card-2026 [default: thumbprint]."
@@ -93,6 +94,7 @@ standby_option = click.option(
 @dry_run_option
 @json_option
 def generate(
+    words: tuple[str, ...],
     alg: SigningAlg,
     kid: str | None,
     role: Role,
@@ -106,6 +108,12 @@ def generate(
     caches have it, activate it: cardsign keys rotate. If there is a keyset statement, a new key
     is used only after a statement lists it: cardsign keyset draft.
     """
+    if words:
+        raise UsageFault(
+            "usage.invalid",
+            f"a kid goes behind --kid, and {words[0]!r} does not",
+            hint="cardsign keys generate --kid card-2026",
+        )
     path = keystore.located(create=True)
     passphrase = keystore.new_passphrase()
     private = PrivateKey.generate(alg, kid=kid)

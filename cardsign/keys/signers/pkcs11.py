@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
@@ -25,7 +26,6 @@ from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.signers.access import Access, Ask, RemoteKey, refuse_uri, require
 from cardsign.keys.signers.uri import attributes, check_characters
-from cardsign.records import dataclass
 
 # ``pkcs11:`` URIs (RFC 7512): which key of which token, and by which library.
 

@@ -1,0 +1,166 @@
+"""The cards of an issuer as ``cardsign.toml`` names them: signed wherever that is needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final
+
+from cardsign.card.document import Card
+from cardsign.card.extended import AUDIENCE, ExtendedMarker, find_marker, with_marker
+from cardsign.card.strictjson import MAX_CARD_BYTES, Json
+from cardsign.config import ProjectCard
+from cardsign.errors import FileMissing, InputRefused, UsageFault, of_the_user
+from cardsign.files import read_bytes, write_atomic
+from cardsign.issuer.signers import card_signers
+from cardsign.keys.signers.access import Access
+from cardsign.keys.stores.base import KeyStore
+from cardsign.sign import SignedCard, SigningOptions, check_as_an_outsider, sign_with_notes
+
+#: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
+MAX_LIFETIME: Final = timedelta(days=400)
+_SPAN: Final = re.compile(r"([1-9][0-9]{0,3})d")
+
+
+@dataclass(frozen=True, slots=True)
+class SignedProjectCard:
+    """A card of the project, signed by the keys that sign now.
+
+    Attributes:
+        card: Which one.
+        signing: What was signed; its ``changed`` says whether the file was written.
+    """
+
+    card: ProjectCard
+    signing: SignedCard
+
+
+def sign_cards(
+    store: KeyStore, cards: Sequence[ProjectCard], access: Access | bytes, *, now: datetime
+) -> tuple[SignedProjectCard, ...]:
+    """Sign the cards of a project with every card key that signs now, and write what changed.
+
+    Signatures that are there and still right stay, so nobody is asked for a passphrase where
+    nothing is to be signed, and what is written again is the same to the byte. All cards are
+    signed before one is written.
+
+    Args:
+        store: The key store.
+        cards: As :attr:`cardsign.config.ProjectConfig.cards`.
+        access: What signers may use; a passphrase is enough for keys in files.
+        now: The time, with its zone.
+
+    Raises:
+        FileFault: A card cannot be read, or its signed form not be written.
+        SigningRefused, SignerFault, PassphraseFault, StoreFault: As
+            :func:`cardsign.issuer.card_signers`.
+        InputRefused: As :func:`cardsign.sign.sign_with_notes`.
+        UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead.
+    """
+    chosen = card_signers(store, access, now=now)
+    signed = []
+    for card in cards:
+        source = read_bytes(card.source, max_bytes=MAX_CARD_BYTES)
+        before = read_signed(card)
+        with of_the_user(str(card.source)):
+            marker = _marker(card, source, before, store, now)
+            options = SigningOptions(
+                own_kids=chosen.own_kids, extended=marker, file=str(card.source)
+            )
+            given = before if before and _says_the_same(source, before, marker) else source
+            signing = sign_with_notes(given, chosen.signers, options)
+        signed.append(SignedProjectCard(card, signing))
+    for one in signed:
+        if one.signing.document != read_signed(one.card):
+            write_atomic(one.card.signed, one.signing.document)
+            written = read_signed(one.card) or b""
+            check_as_an_outsider(written, chosen.signers)
+    return tuple(signed)
+
+
+def read_signed(card: ProjectCard) -> bytes | None:
+    """The signed form of a card, as it was written last; None where there is none."""
+    try:
+        return read_bytes(card.signed, max_bytes=MAX_CARD_BYTES)
+    except FileMissing:
+        return None
+
+
+def to_list(cards: Sequence[ProjectCard]) -> tuple[tuple[str | None, bytes], ...]:
+    """What a release lists of a project's cards: the public one, once it is signed."""
+    signed = [read_signed(card) for card in cards if card.audience is None]
+    return tuple((None, data) for data in signed if data is not None)
+
+
+def expiry(text: str, now: datetime) -> int:
+    """When a card ends that is signed now, in seconds since 1970.
+
+    Args:
+        text: ``YYYY-MM-DD``, with all of that day; ``YYYY-MM-DDThh:mm:ss``, in UTC where no
+            offset is given; or ``90d``, as many days from now.
+        now: The time, with its zone.
+
+    Raises:
+        UsageFault: ``usage.invalid``: it is none of these, past, or beyond :data:`MAX_LIFETIME`.
+    """
+    span = _SPAN.fullmatch(text)
+    try:
+        end = now + timedelta(days=int(span[1])) if span else _moment(text)
+    except (ValueError, OverflowError) as exc:
+        raise UsageFault("usage.invalid", f"a card expires on an ISO date, not {text!r}") from exc
+    if end <= now:
+        raise UsageFault("usage.invalid", f"the card's end {text!r} is past")
+    if end > now + MAX_LIFETIME:
+        days = MAX_LIFETIME.days
+        raise UsageFault("usage.invalid", f"the card's end {text!r} is over {days} days ahead")
+    return int(end.timestamp())
+
+
+def _moment(text: str) -> datetime:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return datetime.combine(day + timedelta(days=1), time(), UTC)
+
+
+def _marker(
+    card: ProjectCard, source: bytes, before: bytes | None, store: KeyStore, now: datetime
+) -> ExtendedMarker | None:
+    """What makes it the card of an audience; the one that it has, while that will do."""
+    if card.audience is None or card.expires is None:
+        return None
+    if not AUDIENCE.fullmatch(card.audience):
+        raise UsageFault(
+            "publish.audience_name", f"audience {card.audience!r} is not {AUDIENCE.pattern}"
+        )
+    end = expiry(card.expires, now)
+    held = find_marker(Card.from_bytes(before).document) if before else None
+    if before and held and held.audience == card.audience and _says_the_same(source, before, held):
+        left, whole = held.exp - now.timestamp(), end - now.timestamp()
+        if held.exp == end or (_SPAN.fullmatch(card.expires) and whole / 2 < left <= whole):
+            return held
+    return ExtendedMarker(card.audience, max(1, store.load().statements.release_seq), end)
+
+
+def _says_the_same(source: bytes, signed: bytes, marker: ExtendedMarker | None) -> bool:
+    """Whether a signed card is what would be signed now, with every signature of the source."""
+    try:
+        old = Card.from_bytes(signed).document
+        new = Card.from_bytes(source).document
+        new = new if marker is None else with_marker(new, marker)
+    except InputRefused:
+        return False
+    kept, given = old.get("signatures"), new.get("signatures")
+    held = kept if isinstance(kept, list) else []
+    return _unsigned(old) == _unsigned(new) and all(
+        one in held for one in (given if isinstance(given, list) else [])
+    )
+
+
+def _unsigned(document: Mapping[str, Json]) -> str:
+    """The card without its signatures, to the order of its members and the type of its numbers."""
+    return repr({name: value for name, value in document.items() if name != "signatures"})

@@ -1,0 +1,203 @@
+"""The cards of an issuer stand in `cardsign.toml`: sign, release renew and publish name none."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.keys.stores import DirectoryStore
+from cardsign.publish import load_current
+from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
+from tests.support import PORTABLE
+
+ISSUER = "https://tides.example"
+PUBLIC = {**PORTABLE, "capabilities": {**PORTABLE["capabilities"], "extendedAgentCard": True}}
+PARTNERS = '\n[[card]]\nsource = "more.json"\nsigned = "more.signed.json"\n'
+
+pytestmark = pytest.mark.usefixtures("cheap")
+
+
+def run(ended: Ended) -> Ended:
+    """What must have gone well."""
+    assert ended.status == 0, ended.err
+    return ended
+
+
+@pytest.fixture
+def issuer(cardsign: Cardsign) -> Cardsign:
+    """A public card and one for partners, named by the settings."""
+    Path("card.json").write_text(json.dumps(PUBLIC))
+    Path("more.json").write_text(json.dumps({**PUBLIC, "description": "For partners."}))
+    run(cardsign("init", "--issuer", ISSUER, "--no-recovery", "--card", "card.json"))
+    with open("cardsign.toml", "a") as config:
+        config.write(PARTNERS + 'audience = "partners"\nexpires = "90d"\n')
+    return cardsign
+
+
+def publish(issuer: Cardsign) -> Any:
+    """Three commands without an argument."""
+    run(issuer("sign"))
+    run(issuer("release", "renew"))
+    return run(issuer("publish", "--json")).json
+
+
+def test_three_commands_without_arguments_publish_every_card(issuer: Cardsign) -> None:
+    """And again they change nothing, and ask for no passphrase."""
+    first = publish(issuer)
+    generation = load_current(Path("public"))
+    assert (first["generation"], list(generation.extended)) == (1, ["partners"])
+    assert generation.card == Path("signed.json").read_bytes()
+
+    again = issuer("sign", CARDSIGN_PASSPHRASE=None)
+    assert (again.status, again.err.count("nothing changed")) == (0, 2)
+    assert publish(issuer) == {**first, "created": False}
+    assert run(issuer("config", "check", "--json")).json["cards"] == [
+        str(Path.cwd() / "card.json"),
+        str(Path.cwd() / "more.json"),
+    ]
+
+
+def test_a_changed_source_is_signed_listed_and_published(issuer: Cardsign) -> None:
+    """The extended card, which has not changed, stays the same to the byte."""
+    publish(issuer)
+    before = Path("more.signed.json").read_bytes()
+    Path("card.json").write_text(json.dumps({**PUBLIC, "version": "2.0.0"}))
+    assert publish(issuer)["generation"] == 3  # the release comes before the card
+    assert json.loads(load_current(Path("public")).card)["version"] == "2.0.0"
+    assert Path("more.signed.json").read_bytes() == before
+
+
+def test_an_extended_card_is_not_dropped_silently(issuer: Cardsign) -> None:
+    """It is refused, unless it is asked for by name; the twin publishes."""
+    publish(issuer)
+    refused = issuer("publish", "signed.json")
+    assert (refused.status, "publish.extended_missing" in refused.err) == (1, True)
+    assert list(load_current(Path("public")).extended) == ["partners"]
+    run(issuer("publish", "signed.json", "--drop-extended", "partners"))
+    assert not load_current(Path("public")).extended
+
+
+def test_a_card_of_the_settings_is_signed_whole_or_not_at_all(issuer: Cardsign) -> None:
+    """A second card that cannot be signed leaves the first one as it was."""
+    Path("more.json").write_text("{}")
+    assert issuer("sign").status == 2
+    assert not Path("signed.json").exists()
+
+
+def test_signing_by_the_settings_takes_no_options_of_one_card(issuer: Cardsign) -> None:
+    """They are about a card that is named."""
+    refused = issuer("sign", "--strict")
+    assert (refused.status, "name CARD" in refused.err) == (2, True)
+
+
+def test_without_cards_a_command_says_how_to_name_them(cardsign: Cardsign) -> None:
+    """Either way."""
+    run(cardsign("init", "--simple"))
+    for words in (("sign",), ("publish",)):
+        ended = cardsign(*words)
+        assert (ended.status, "[[card]]" in ended.err) == (2, True)
+
+
+BAD = {
+    "no public card": 'audience = "partners"\nexpires = "90d"\n',
+    "an unknown member": 'expire = "90d"\n',
+    "an audience without an end": 'audience = "partners"\n',
+    "an audience that is no name": 'audience = "A B"\nexpires = "90d"\n',
+    "a file outside": 'expires = "90d"\naudience = "a"\n[[card]]\nsource = "../x"\nsigned = "y"\n',
+}
+
+
+@pytest.mark.parametrize("more", BAD.values(), ids=BAD)
+def test_cards_that_do_not_fit_are_refused(more: str, cardsign: Cardsign) -> None:
+    """Before anything is signed; `config check` says so too."""
+    run(cardsign("init", "--simple"))
+    with open("cardsign.toml", "a") as config:
+        config.write(PARTNERS + more)
+    for words in (("config", "check"), ("sign",)):
+        ended = cardsign(*words)
+        assert (ended.status, "config." in ended.err) == (2, True), ended.err
+
+
+def test_two_public_cards_are_one_too_many(issuer: Cardsign) -> None:
+    """One publication has one."""
+    with open("cardsign.toml", "a") as config:
+        config.write('[[card]]\nsource = "c.json"\nsigned = "d.json"\n')
+    assert "found 2" in issuer("config", "check").err
+
+
+def test_the_schema_is_that_of_the_file(cardsign: Cardsign) -> None:
+    """An editor completes the tables that the reader takes."""
+    schema = run(cardsign("config", "schema")).json
+    assert set(schema["$defs"]["card"]["properties"]) == {
+        "source",
+        "signed",
+        "audience",
+        "expires",
+    }
+    assert schema["additionalProperties"] is False
+
+
+def test_a_successor_has_the_holder_of_its_predecessor(issuer: Cardsign) -> None:
+    """A peer that requires the holder `owner` goes on believing the cards."""
+    kids = [run(issuer("keys", "generate", "--json")).json["kid"]]
+    kids.append(run(issuer("keys", "rotate", "--json")).json["made"]["kid"])
+    store = DirectoryStore.open(Path("keys"))
+    assert [store.find(kid).holder for kid in kids] == ["owner", "owner"]
+
+
+def test_a_forgotten_option_is_named(issuer: Cardsign) -> None:
+    """`keys generate card-2026` means `--kid card-2026`."""
+    ended = issuer("keys", "generate", "card-2026")
+    assert (ended.status, "--kid card-2026" in ended.err) == (2, True)
+
+
+def test_a_draft_that_lists_an_ended_key_is_refused(issuer: Cardsign) -> None:
+    """At signing, and at publishing what was signed before the revocation; an honest one passes."""
+    stolen = run(issuer("keys", "generate", "--json")).json["kid"]
+    digest = run(issuer("keyset", "draft", "-o", "draft.json")).text.strip()
+    run(issuer("keyset", "sign", "draft.json", "--digest", digest, "-o", "signed-draft.json"))
+    run(issuer("keys", "revoke", stolen, "--reason", "compromised", "--yes"))
+
+    for words in (
+        ("sign", "draft.json", "--digest", digest),
+        ("publish", "signed-draft.json"),
+    ):
+        ended = issuer("keyset", *words)
+        assert ended.status == 2
+        assert "rotate.draft_stale" in ended.err
+        assert f"card key {stolen[:8]}... is revoked" in ended.err
+    assert run(issuer("keyset", "show", "--json")).json["version"] == 1
+
+    digest = run(issuer("keyset", "draft", "-o", "draft.json")).text.strip()
+    run(issuer("keyset", "sign", "draft.json", "--digest", digest))
+    run(issuer("keyset", "publish", "draft.json"))
+    assert stolen in run(issuer("keyset", "show", "--json")).json["revoked"]
+
+
+@pytest.mark.parametrize("expires", ["2001-01-01", "9999d", "soon"])
+def test_an_end_that_cannot_be_is_refused(issuer: Cardsign, expires: str) -> None:
+    """Past, too far ahead, or no date."""
+    text = Path("cardsign.toml").read_text().replace("90d", expires)
+    Path("cardsign.toml").write_text(text)
+    ended = issuer("sign")
+    assert (ended.status, "usage.invalid" in ended.err) == (2, True)
+
+
+def test_an_extended_card_is_signed_anew_when_half_of_its_time_is_over(issuer: Cardsign) -> None:
+    """Not before, so that its bytes stay."""
+    from cardsign.config import ProjectCard
+    from cardsign.issuer import sign_cards
+
+    card = ProjectCard(Path("more.json"), Path("more.signed.json"), "partners", "90d")
+    store, now = DirectoryStore.open(Path("keys")), datetime.now(UTC)
+    changed = [
+        sign_cards(store, [card], PASSPHRASE.encode(), now=now + timedelta(days=days))[
+            0
+        ].signing.changed
+        for days in (0, 44, 46, 47)
+    ]
+    assert changed == [True, False, True, False]
