@@ -13,7 +13,6 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from cardsign.card.interfaces import current_interfaces
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
 from cardsign.errors import FileMissing, InputRefused, LocalFault, StateFault
 from cardsign.files import PRIVATE_MODE, make_directory, read_bytes, write_atomic
+from cardsign.records import dataclass
 from cardsign.trust.policy import CardUrl, Issuer, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +19,7 @@ from cardsign.errors import FileMissing, StoreFault, UsageFault
 from cardsign.files import bad_settings, read_bytes, read_toml
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
+from cardsign.records import dataclass
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast, get_args
 
@@ -49,6 +49,7 @@ from cardsign.jose.jws import (
     sign_payload,
 )
 from cardsign.reasons import Reason
+from cardsign.records import dataclass
 from cardsign.trust.policy import Expectation, Extended, Holder, Policy
 from cardsign.verify.signature import matching_payload
 from cardsign.verify.verdict import examine_card

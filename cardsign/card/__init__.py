@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from cardsign.card.security import flat_requirements as flat_requirements
     from cardsign.card.security import requirements_of as requirements_of
     from cardsign.card.security import schemes_of as schemes_of
-    from cardsign.card.serialize import is_plain as is_plain
     from cardsign.card.serialize import jcs as jcs
     from cardsign.card.serialize import plain_jcs as plain_jcs
     from cardsign.card.strictjson import MAX_CARD_BYTES as MAX_CARD_BYTES
@@ -84,7 +83,7 @@ _NAMES = {
     "members": "MemberProblem check_is_agent_card check_members token_claims",
     "schema": "AgentCard CARD_0_3 CARD_1_0 Field Kind Message Shape fold",
     "security": "Scheme flat_requirements requirements_of schemes_of",
-    "serialize": "is_plain jcs plain_jcs",
+    "serialize": "jcs plain_jcs",
     "strictjson": "Json MAX_CARD_BYTES MAX_DEPTH append parse_object pointer split",
     "tree": "Node Source listed read write",
 }

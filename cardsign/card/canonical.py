@@ -32,7 +32,6 @@ A signer who names one of these serves it besides; no verifier of ours ever acce
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
@@ -44,10 +43,11 @@ from cardsign.card.profiles.js_instance import as_js_client
 from cardsign.card.profiles.prune import prune_empty, upgrade
 from cardsign.card.profiles.sdk03 import as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
-from cardsign.card.serialize import is_plain, jcs, plain_jcs, python_json, python_json_of_doubles
+from cardsign.card.serialize import jcs, python_json, python_json_of_doubles
 from cardsign.card.strictjson import Json, split
 from cardsign.card.tree import Node
 from cardsign.errors import CanonicalizationError
+from cardsign.records import dataclass
 
 #: The names of the profiles, as options, policies and verdicts spell them.
 ProfileName: TypeAlias = Literal[
@@ -85,11 +85,6 @@ class Unsigned:
     def size(self) -> int:
         """How many values it is made of, containers and the root included."""
         return tree.count_values(self.members)
-
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether Python's own encoder writes every payload of it as RFC 8785 wants it."""
-        return is_plain(self.members)
 
     @cached_property
     def pruned(self) -> Node:
@@ -207,17 +202,16 @@ def make_payload(rule: Profile, received: Unsigned) -> Payload:
     Raises:
         CanonicalizationError: The profile has none for it.
     """
-    serialize = plain_jcs if rule.serialize is jcs and received.is_plain else rule.serialize
     if rule.rewrite is None:
-        return Payload(rule.name, serialize(received.members), received, None)
+        return Payload(rule.name, rule.serialize(received.members), received, None)
     try:
         rewritten = rule.rewrite(received)
     except CanonicalizationError as refusal:
         message = f"{rule.name} has no payload for this card: {refusal.message}"
         raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
     if rewritten is received.tree:
-        return Payload(rule.name, serialize(received.members), received, None)
-    return Payload(rule.name, serialize(_object(rewritten)), received, rewritten)
+        return Payload(rule.name, rule.serialize(received.members), received, None)
+    return Payload(rule.name, rule.serialize(_object(rewritten)), received, rewritten)
 
 
 def _object(rewritten: Node) -> dict[str, Json]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Final
@@ -29,6 +28,7 @@ from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json
 from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write
 from cardsign.errors import CanonicalizationError
+from cardsign.records import dataclass
 
 # Row (ii) of the closed table: does a 0.3 member say what the covered 1.0 data says?
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
 from cardsign.card.tree import Source
 from cardsign.errors import CardRefused
+from cardsign.records import dataclass
 
 Generation = Literal["1.0", "0.3", "mixed", "none"]
 

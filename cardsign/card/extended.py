@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeGuard
 
 from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_INTEGER, Json, append
 from cardsign.card.tree import Source
 from cardsign.errors import CardRefused
+from cardsign.records import dataclass
 
 _UUID: Final = "46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda"
 #: Drawn at random once (RFC 9562 5.4), for ever: it hangs on no host or name that could change

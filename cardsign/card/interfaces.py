@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from cardsign.card.schema import fold
 from cardsign.card.strictjson import Json, pointer
 from cardsign.errors import CardRefused
+from cardsign.records import dataclass
 from cardsign.urls import Origin, Place, Url, interface_url, may_stand_at
 
 InterfaceMember = Literal["supportedInterfaces", "url", "additionalInterfaces"]

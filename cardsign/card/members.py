@@ -7,7 +7,6 @@ members pass, null in a schema member counts as absent. The card itself is not c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from cardsign.card.document import Generation
 from cardsign.card.schema import CARD_0_3, CARD_1_0, AgentCard03, AgentCard10, Field, Message
 from cardsign.card.strictjson import Json, pointer
 from cardsign.errors import CardRefused
+from cardsign.records import dataclass
 
 #: The claims of a JWT (RFC 7519 4.1) by which a token can be told from a card.
 TOKEN_CLAIMS: Final = frozenset({"iss", "sub", "aud", "exp", "nbf", "iat", "jti"})

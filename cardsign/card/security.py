@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from cardsign.card.strictjson import Json
+from cardsign.records import dataclass
 
 SchemeName = Literal["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"]
 #: How a credential travels: as a bearer token, as Basic, as a key by itself in a header.

@@ -7,11 +7,11 @@ on, so that whoever looks for anything finds all of it. Nothing is judged here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message, fold
 from cardsign.card.strictjson import Json, pointer
+from cardsign.records import dataclass
 
 #: ``member`` of an object for which a schema has a message; ``element`` of a list or map that a
 #: field holds; ``free`` for what stands inside free-form content of 1.0; ``outside`` otherwise.

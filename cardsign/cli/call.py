@@ -7,7 +7,6 @@ import logging
 import math
 import re
 import sys
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +18,7 @@ from cardsign.cli.inquiry import Named, Visit, visit_options
 from cardsign.cli.talk import complain, print_json, safe, say
 from cardsign.cli.views import render_verdict
 from cardsign.errors import CallFailed, UsageFault
+from cardsign.records import dataclass
 
 if TYPE_CHECKING:
     from cardsign.card.strictjson import Json

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +42,7 @@ from cardsign.keys.stores.address import DatabaseUrl
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.opening import StorePlace, is_taken
+from cardsign.records import dataclass
 from cardsign.statements.words import digest_words
 
 _FILE = click.Path(path_type=Path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -49,6 +48,7 @@ from cardsign.jose.keys import PublicKey
 from cardsign.keys.keysets import KEYSET_LIFETIME, differences, read_draft
 from cardsign.keys.passphrase import terminal_prompt
 from cardsign.keys.stores.base import KeyStore
+from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.members import HOLDER

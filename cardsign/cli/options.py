@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,7 @@ from cardsign.keys.stores.directory import DEFAULT_DIRECTORY, holds_store, locat
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.opening import StorePlace, is_taken, open_store
 from cardsign.keys.transfer import MAX_KEY_FILE_BYTES, import_public_key
+from cardsign.records import dataclass
 
 RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
 

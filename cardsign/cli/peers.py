@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
@@ -34,6 +33,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.reasons import Reason
+from cardsign.records import dataclass
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import TrustedIssuer
 from cardsign.trust.resolve import outlook

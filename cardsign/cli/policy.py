@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -13,6 +12,7 @@ import click
 from cardsign.cli.arguments import option_group
 from cardsign.cli.talk import safe, say
 from cardsign.errors import FileMissing, LocalFault, UsageFault
+from cardsign.records import dataclass
 from cardsign.trust.bundle import read_statements
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.lock import POLICY_FILE, lock_of

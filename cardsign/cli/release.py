@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from cardsign.issuer.cards import to_list
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.releases import RELEASE_LIFETIME
+from cardsign.records import dataclass
 from cardsign.urls import CARD_PATH, parse_url
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
@@ -33,6 +32,7 @@ from cardsign.issuer.cards import expiry, sign_cards
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
+from cardsign.records import dataclass
 from cardsign.sign import (
     COMPAT_PROFILES,
     COMPAT_WORDS,

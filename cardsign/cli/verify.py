@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from functools import partial
 from pathlib import Path
@@ -36,6 +35,7 @@ from cardsign.cli.talk import complain, counted, is_quiet, print_json, say
 from cardsign.cli.views import render_verdict
 from cardsign.errors import BundleRefused, FileFault, FileMissing, LocalFault, UsageFault
 from cardsign.reasons import Reason
+from cardsign.records import dataclass
 from cardsign.verify.report import Report
 
 MAX_JOBS: Final = 64  # processes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, islice
 from typing import Any, Final, TypeAlias
@@ -24,6 +23,7 @@ from cardsign.explain.report import (
 )
 from cardsign.lint.rules import Finding
 from cardsign.lint.targets import lint_document
+from cardsign.records import dataclass
 
 # A true difference of two JSON values.
 

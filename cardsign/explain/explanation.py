@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -43,6 +43,7 @@ from cardsign.explain.report import (
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import MAX_HEADER_BYTES, MAX_HEADER_DEPTH, decode_part, read_entry
 from cardsign.reasons import Reason, hint_for
+from cardsign.records import dataclass
 from cardsign.trust.policy import Holder, Limits, Policy, TrustedIssuer
 from cardsign.trust.resolve import IssuerTrust, resolve_issuer
 from cardsign.trust.statements import NO_STATEMENTS

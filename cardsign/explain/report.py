@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from typing import Any, Final, Literal
 
@@ -13,6 +13,7 @@ from cardsign.card.document import Generation
 from cardsign.card.strictjson import Json
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.reasons import Reason
+from cardsign.records import dataclass
 from cardsign.verify.report import SignatureVerdict
 
 SCHEMA: Final = "cardsign.explanation/1"

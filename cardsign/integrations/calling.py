@@ -15,7 +15,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -52,6 +52,7 @@ from cardsign.net.guarded import (
     GuardRefused,
 )
 from cardsign.net.transport import in_thread
+from cardsign.records import dataclass
 from cardsign.trust.policy import CardUrl, Issuer, Policy, TrustedIssuer
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.verify.report import VerificationError, VerifiedCard

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
@@ -17,6 +16,7 @@ from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.signers import card_signers
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
+from cardsign.records import dataclass
 from cardsign.sign import SignedCard, SigningOptions, check_as_an_outsider, sign_with_notes
 
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.

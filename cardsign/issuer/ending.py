@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from cardsign.keys import lifecycle
@@ -11,6 +10,7 @@ from cardsign.keys.keysets import check_not_needed, is_needed
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, standby_of
 from cardsign.keys.model import KeyRecord, RevocationReason
 from cardsign.keys.stores.base import KeyStore
+from cardsign.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from pathlib import Path
@@ -52,6 +52,7 @@ from cardsign.keys.model import ENDED, KeyRecord
 from cardsign.keys.releases import SKEW
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
+from cardsign.records import dataclass
 from cardsign.statements.envelope import TYP_KEYSET, check_times
 from cardsign.statements.keyset import (
     KeysetStatement,

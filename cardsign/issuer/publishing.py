@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from cardsign.publish.publication import (
     publish_generation,
     publish_statements,
 )
+from cardsign.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

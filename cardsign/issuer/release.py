@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,7 @@ from cardsign.keys.releases import (
 )
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
+from cardsign.records import dataclass
 from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_times
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, read_release

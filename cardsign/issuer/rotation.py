@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to
 from cardsign.keys.model import KeyRecord, PublishedCard
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.stores.base import KeyStore
+from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement
 

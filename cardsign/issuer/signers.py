@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.local import is_local
 from cardsign.keys.signers.registry import custody_of, open_signer
 from cardsign.keys.stores.base import KeyStore
+from cardsign.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ policy can name them.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from joserfc.errors import JoseError
@@ -16,6 +15,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 
 from cardsign.errors import UsageFault
+from cardsign.records import dataclass
 
 #: What statements are signed with, hence the keys of the roles root, release and recovery.
 StatementAlg: TypeAlias = Literal["ES256", "RS256"]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -24,6 +23,7 @@ from cardsign.errors import JsonRefused, KeyRefused
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwk import refuse_private_members, refuse_shared_primes
 from cardsign.jose.keys import KID_FORM, PublicKey
+from cardsign.records import dataclass
 
 #: Bytes. Room for about 150 RSA keys of 2048 bits; a set of ten keys has 5 KiB.
 MAX_JWKS_BYTES: Final = 64 * 1024

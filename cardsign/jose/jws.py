@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, Protocol, TypeAlias
 
 from cardsign.card.strictjson import Json, parse_object
@@ -25,6 +25,7 @@ from cardsign.jose.algorithms import (
     named,
 )
 from cardsign.jose.keys import KID_FORM, PublicKey, check_answer
+from cardsign.records import dataclass
 
 # The headers of one signature: what they may say, and what makes a signature refused.
 

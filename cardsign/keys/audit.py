@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
@@ -29,6 +29,7 @@ from uuid import UUID
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, StoreFault
 from cardsign.keys.model import TIME_FORMAT, AuditHead, StoreState, state_digest
+from cardsign.records import dataclass
 
 MAX_LINE_BYTES: Final = 64 * 1024  # bytes; a publication of many cards is the longest line
 

@@ -10,7 +10,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,7 @@ from cardsign.keys.stores.directory import (
     DirectoryStore,
     alone,
 )
+from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement

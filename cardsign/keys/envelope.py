@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cryptography.exceptions import InvalidTag
@@ -27,6 +26,7 @@ from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault, SignerFault, StoreFault
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.records import dataclass
 
 FORMAT: Final = 1
 CIPHER: Final = "AES-256-GCM"

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.errors import FileFault, FileMissing, JsonRefused, StoreFault
 from cardsign.files import make_directory, read_bytes, remove, write_atomic
 from cardsign.keys.model import AuditHead
+from cardsign.records import dataclass
 
 FOLDER: Final = "cardsign/keystores"
 FORMAT: Final = 1

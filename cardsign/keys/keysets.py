@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -20,6 +20,7 @@ from cardsign.errors import JsonRefused, StoreFault
 from cardsign.jose import base64url
 from cardsign.keys.lifecycle import SHOWN_TIME
 from cardsign.keys.model import ENDED, PUBLISHED, KeyRecord, StoreState, short
+from cardsign.records import dataclass
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
     MAX_STATEMENT_DEPTH,

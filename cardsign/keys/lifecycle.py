@@ -7,7 +7,7 @@ or refuses and names what is lawful. The store commits the two together.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -32,6 +32,7 @@ from cardsign.keys.model import (
     file_custody,
     suspects,
 )
+from cardsign.records import dataclass
 from cardsign.statements.keyset import KeysetId
 
 # When a step of the lifecycle is lawful, and for what it waits until then.

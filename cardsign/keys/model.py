@@ -27,7 +27,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_args
@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_a
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, KeyRefused, StoreFault
 from cardsign.jose.keys import PublicKey
+from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetId, keyset_id
 

@@ -11,12 +11,13 @@ import getpass
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from cardsign.errors import PassphraseFault, UsageFault
 from cardsign.files import read_descriptor, read_secret
+from cardsign.records import dataclass
 
 VARIABLE: Final = "CARDSIGN_PASSPHRASE"
 MIN_BYTES: Final = 8  # for new keys: scrypt makes each guess dear, but cannot save a short one

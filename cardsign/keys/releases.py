@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,6 +18,7 @@ from cardsign.card.document import Card
 from cardsign.card.strictjson import Json
 from cardsign.keys.lifecycle import TimelineSettings
 from cardsign.keys.model import StoreState
+from cardsign.records import dataclass
 from cardsign.statements.envelope import TYP_RELEASE, Envelope
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import (

@@ -7,7 +7,6 @@ who comes second finds the step done.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -27,6 +26,7 @@ from cardsign.keys.lifecycle import (
     until_retirement,
 )
 from cardsign.keys.model import ENDED, ROTATING, KeyRecord, Role, StoreState, same_custody, suspects
+from cardsign.records import dataclass
 
 Action = Literal["prepublish", "activate", "retire", "destroy", "generate"]
 

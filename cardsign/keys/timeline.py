@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from cardsign.keys.lifecycle import TimelineSettings
 from cardsign.keys.model import KeyRecord, Role, StoreState
 from cardsign.keys.rotation import Step, steps
+from cardsign.records import dataclass
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from cardsign.card.document import Card, render
 from cardsign.card.strictjson import Json
 from cardsign.lint.rules import Finding
 from cardsign.lint.targets import lint_document
+from cardsign.records import dataclass
 
 _RENAMED: Final = "portable.snake-case"
 _Tokens: TypeAlias = tuple[str, ...]

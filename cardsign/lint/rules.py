@@ -7,11 +7,12 @@ value of a card (:mod:`cardsign.card.walk`) and says what is wrong with it, or n
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from cardsign.card.strictjson import Json, pointer
 from cardsign.card.walk import Spot
+from cardsign.records import dataclass
 
 #: What is wrong with a value, without a final period; None where nothing is.
 Check: TypeAlias = Callable[[Spot], str | None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cardsign.card.strictjson import Json
@@ -12,6 +11,7 @@ from cardsign.errors import UsageFault
 from cardsign.lint import portable as portable  # their rules bind themselves
 from cardsign.lint import sdks as sdks
 from cardsign.lint.rules import Finding, Rule, rules_of
+from cardsign.records import dataclass
 
 _PORTABLE: Final = "portable"
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from threading import Lock
 from typing import Final, TypeAlias
+
+from cardsign.records import dataclass
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 """Names in lower case, values without the space around them, in the order received."""

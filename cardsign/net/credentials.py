@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from cardsign.errors import (
 from cardsign.files import bad_settings, read_private, read_settings
 from cardsign.keys.signers.uri import SignerUri, parse_uri
 from cardsign.net.endpoints import Endpoint
+from cardsign.records import dataclass
 from cardsign.urls import Origin, parse_origin
 
 _HEADER_PREFIX: Final = "header:"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, TypeAlias
@@ -22,6 +22,7 @@ from cardsign.net.fetch import PrivateAccess
 from cardsign.net.fetcher import DocumentFetcher, SingleFlight
 from cardsign.net.transport import Clock, Deadline, in_thread
 from cardsign.reasons import Reason
+from cardsign.records import dataclass
 from cardsign.trust.policy import (
     AtOrigin,
     CardUrl,

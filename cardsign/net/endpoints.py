@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, cast
 from urllib.parse import quote
 
 from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.strictjson import Json
 from cardsign.errors import CallFailed, CardRefused
+from cardsign.records import dataclass
 from cardsign.trust.policy import Policy, TrustedIssuer
 from cardsign.urls import Url, may_stand_at, parse_url
 

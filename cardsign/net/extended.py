@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -25,6 +24,7 @@ from cardsign.net.discovery import Discovery
 from cardsign.net.endpoints import HTTP_JSON, JSONRPC, Endpoint, endpoints_of, is_outside
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, json_type, user_agent
 from cardsign.net.guarded import GuardedTransport
+from cardsign.records import dataclass
 from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject, TrustedIssuer
 from cardsign.trust.state import IssuerStates
 from cardsign.urls import EXTENDED_PATH, Url, parse_url

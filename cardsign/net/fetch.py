@@ -11,7 +11,7 @@ import re
 import ssl
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib import metadata
 from typing import Any, Final, TypeAlias
@@ -30,6 +30,7 @@ from cardsign.net.addresses import (
 )
 from cardsign.net.cache import Headers
 from cardsign.net.transport import Clock, Deadline, Dial, PinnedBackend, Route, tcp_dial
+from cardsign.records import dataclass
 from cardsign.trust.policy import JwksAnchor, TrustedIssuer
 from cardsign.trust.refresh import FetchResult
 from cardsign.urls import Origin, Url, parse_url

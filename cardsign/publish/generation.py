@@ -22,7 +22,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NoReturn
@@ -31,6 +31,7 @@ from cardsign.card.extended import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
 from cardsign.errors import FileMissing, JsonRefused, ServeFault
 from cardsign.files import read_bytes
+from cardsign.records import dataclass
 
 CARD_FILE: Final = "agent-card.json"
 JWKS_FILE: Final = "jwks.json"

@@ -7,13 +7,13 @@ import hmac
 import re
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.errors import ServeFault, UsageFault
 from cardsign.files import read_bytes
+from cardsign.records import dataclass
 from cardsign.server.jsonrpc import (
     BAD_CREDENTIALS,
     NOT_CONFIGURED,

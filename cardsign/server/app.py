@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
+from cardsign.records import dataclass
 from cardsign.server import jsonrpc
 from cardsign.server.access import Credentials, TokenTable, open_extended_card, refuse_version
 from cardsign.server.jsonrpc import Refusal, status_body

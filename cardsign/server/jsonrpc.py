@@ -6,11 +6,11 @@ No batches: A2A has none.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused
+from cardsign.records import dataclass
 
 # Refused requests, in the two shapes that A2A clients read.
 

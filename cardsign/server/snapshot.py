@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -17,6 +16,7 @@ from cardsign.card.interfaces import Interface, interfaces_of
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.publish.generation import STATEMENT_MEDIA_TYPE, Generation
+from cardsign.records import dataclass
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, JWKS_PATH, STATEMENTS_PATH
 
 # Final bytes and the HTTP headers that go with them, made once per generation.

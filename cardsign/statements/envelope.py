@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Final, Literal, TypeAlias
@@ -23,6 +23,7 @@ from cardsign.errors import InputRefused, SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import KID_FORM, PublicKey
+from cardsign.records import dataclass
 
 # Signatures that were found good before: the same octets by the same key stay good.
 

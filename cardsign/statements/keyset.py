@@ -7,7 +7,6 @@ checks by what right it says so.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.serialize import jcs
@@ -16,6 +15,7 @@ from cardsign.errors import KeyRefused
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
+from cardsign.records import dataclass
 from cardsign.statements import members as read
 from cardsign.statements.envelope import (
     TYP_KEYSET,

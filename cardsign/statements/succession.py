@@ -6,8 +6,7 @@ step before the next, bounds the walk, and asks the last statement alone for its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from cardsign.records import dataclass
 from cardsign.statements.envelope import Counted, StatementRefused, count
 from cardsign.statements.keyset import KeysetId, KeysetStatement, Quorum
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from cardsign.errors import UsageFault
+from cardsign.records import dataclass
 from cardsign.trust.lock import POLICY_FILE, RollbackFloor, lock_of, raise_floors, read_lock
 from cardsign.trust.policy import Policy, TrustedIssuer
 from cardsign.trust.state import DirectoryStates, IssuerStates

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from operator import attrgetter
@@ -18,6 +17,7 @@ from typing import Any, Final
 from cardsign.errors import FetchFailed, UsageFault
 from cardsign.files import write_atomic
 from cardsign.jose.jwks import JwkSet
+from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused, check_past
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.members import HOLDER

@@ -12,7 +12,6 @@ import logging
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ from typing import Final
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import FileMissing, JsonRefused, StateFault, UsageFault
 from cardsign.files import locked, read_bytes, write_atomic
+from cardsign.records import dataclass
 from cardsign.statements import members as read
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetId, keyset_id

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import hint_for
+from cardsign.records import dataclass
 from cardsign.trust.lock import ISSUER_NAME
 from cardsign.trust.policy import ACCEPTED, Accept
 from cardsign.urls import Origin, interface_url, parse_url

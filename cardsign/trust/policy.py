@@ -9,7 +9,7 @@ import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -22,6 +22,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES, Json
 from cardsign.errors import UsageFault
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
+from cardsign.records import dataclass
 from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.statements.succession import RootPin

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
+
+from cardsign.records import dataclass
 
 #: Names of members and indices of lists, such as ``("issuer", 0, "origins", 1)``.
 Location: TypeAlias = tuple[str | int, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Final, Literal, TypeAlias
@@ -18,6 +18,7 @@ from cardsign.errors import CardRefused, KeyRefused, StateFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
+from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused, check_past, check_times
 from cardsign.statements.keyset import KeysetId, KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from threading import Lock
 from typing import ClassVar, Final
@@ -38,6 +38,7 @@ from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet, SkippedKey
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
+from cardsign.records import dataclass
 from cardsign.statements import members as read
 from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release

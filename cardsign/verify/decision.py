@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from cardsign.records import dataclass
 from cardsign.trust.policy import Policy, TrustedIssuer
 from cardsign.trust.policyedit import anchor_members
 from cardsign.trust.policylines import Lines, Location

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Final, Literal, NoReturn, cast
 
@@ -12,6 +12,7 @@ from cardsign.card.schema import AgentCard
 from cardsign.card.strictjson import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError, InputRefused
 from cardsign.reasons import Reason, weighed
+from cardsign.records import dataclass
 
 Answer = Literal["yes", "no", "unknown"]
 Verdict = Literal["trusted", "untrusted", "invalid", "indeterminate"]

@@ -7,11 +7,9 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
-from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, canonicalize, is_plain, jcs, plain_jcs
+from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, canonicalize, jcs
 from cardsign.errors import CanonicalizationError, InputRefused
 from tests.card.plain_coverage import destinations
 
@@ -321,58 +319,6 @@ def test_what_prune_empty_cannot_canonicalize(card: dict[str, Any], path: str) -
     assert canonicalize(card, SERVED).value == card
 
 
-# ------------------------------------------------------------------ RFC 8785
-
-NO_JCS: dict[str, Any] = {
-    "infinity": float("inf"),
-    "not a number": float("nan"),
-    "an integer beyond the doubles": 2**53,
-    "a lone surrogate": "\ud800",
-    "a lone surrogate in a name": {"\udc00": 1},
-}
-
-
-@pytest.mark.parametrize("value", NO_JCS.values(), ids=NO_JCS)
-def test_what_has_no_canonical_form(value: Any) -> None:
-    """One error of ours, whatever the library below raises."""
-    with pytest.raises(CanonicalizationError) as caught:
-        jcs({"a": value})
-    assert caught.value.code == "canonical.no_form"
-
-
-def test_nesting_without_end_has_no_canonical_form() -> None:
-    """The recursion ends in the same error."""
-    value: Any = []
-    for _ in range(20_000):
-        value = [value]
-
-    with pytest.raises(CanonicalizationError):
-        jcs({"a": value})
-    while value:  # let go of it level by level: the interpreter's own recursion is limited too
-        value = value.pop()
-
-
-CANONICAL: dict[str, tuple[Any, bytes]] = {
-    "no white space": ({"a": [1, {"b": None}]}, b'{"a":[1,{"b":null}]}'),
-    "names by UTF-16": (
-        {"\uff01": 1, "\U0001f600": 2, "z": 3},
-        '{"z":3,"\U0001f600":2,"\uff01":1}'.encode(),
-    ),
-    "numbers as ECMAScript": (
-        [1.0, 1e21, 1e-7, 0.000001, -0.0, 1e2, 2**53 - 1],
-        b"[1,1e+21,1e-7,0.000001,0,100,9007199254740991]",
-    ),
-    "the short escapes": ('\x07\n\u2028"\\/', b'"\\u0007\\n\xe2\x80\xa8\\"\\\\/"'),
-    "no normalisation": ("e\u0301", b'"e\xcc\x81"'),
-}
-
-
-@pytest.mark.parametrize(("value", "data"), CANONICAL.values(), ids=CANONICAL)
-def test_canonical_bytes(value: Any, data: bytes) -> None:
-    """RFC 8785 3.2: order, numbers, strings."""
-    assert jcs(value) == data
-
-
 # ------------------------------------------------------------------ where things went
 
 
@@ -403,38 +349,3 @@ ENDPOINTS: dict[str, tuple[dict[str, Any], bool]] = {
 def test_whether_a_client_could_be_built(value: dict[str, Any], names: bool) -> None:
     """Asked of the payload, not of the card it came from."""
     assert canonicalize(value, "served-as-is").names_an_endpoint is names
-
-
-# ------------------------------------------------------------------ the fast encoder
-
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.text() | st.integers(-(2**53) - 1, 2**53 + 1),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
-
-
-@given(PLAIN)
-@example({"\u20ac": 1, "\r": 2, "\u05d0": 3, "1": 4, "\x80": 5, "\x7f": '\x00\x1f\x7f\u2028/\\"'})
-def test_the_fast_encoder_writes_rfc_8785(value: Any) -> None:
-    """Of whatever it says it can write."""
-    if is_plain(value):
-        assert plain_jcs(value) == jcs(value)
-
-
-NOT_PLAIN: dict[str, Any] = {
-    "a fraction": [1.0],
-    "an integer that no double holds": {"a": 2**53},
-    "names that two orders part": {"\uff5e": 1, "\U0001d11e": 2},
-}
-
-
-@pytest.mark.parametrize("value", NOT_PLAIN.values(), ids=NOT_PLAIN)
-def test_what_the_fast_encoder_leaves_alone(value: Any) -> None:
-    """It would write other bytes, or bytes where there are none."""
-    assert not is_plain(value)
-
-
-def test_half_a_character_has_no_form() -> None:
-    """The fast encoder finds it too late, and lets the definition refuse it."""
-    with pytest.raises(CanonicalizationError):
-        plain_jcs(["\ud800"])

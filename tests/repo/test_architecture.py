@@ -18,7 +18,8 @@ Trees = Mapping[str, ast.Module]
 
 #: A room may import what stands in a row above. Rooms of one row do not know each other.
 ROWS = (
-    ("facade", "programs"),
+    ("facade", "records"),
+    ("programs",),
     ("errors",),
     ("reasons",),
     ("files", "urls"),

@@ -17,13 +17,14 @@ bytes, which no profile makes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from cardsign.card.profiles.prune import without_empties
 from cardsign.card.schema import snake
 from cardsign.card.tree import Node, refuse
 from cardsign.errors import CanonicalizationError
+from cardsign.records import dataclass
 
 #: What reads one value: returns it as the SDK holds it, or refuses.
 _Read: TypeAlias = Callable[[Node], Node]

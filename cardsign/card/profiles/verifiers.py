@@ -7,10 +7,11 @@ tests hold every row against the SDK itself. A new release that differs is a fai
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from cardsign.card.canonical import ProfileName
+from cardsign.records import dataclass
 
 _NOTHING: Final = re.compile(r"(?!)")
 _PROTOBUF_EXTENSION: Final = re.compile(r"\[.*\]")

@@ -11,7 +11,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
@@ -22,6 +22,7 @@ from cardsign.files import bad_settings, read_private, read_settings
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey, raw_from_der
 from cardsign.keys.passphrase import PassphraseSource, read_passphrase
+from cardsign.records import dataclass
 
 SecretKind = Literal["passphrase", "pin", "token"]
 

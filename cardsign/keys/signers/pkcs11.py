@@ -12,7 +12,6 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
@@ -26,6 +25,7 @@ from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.signers.access import Access, Ask, RemoteKey, refuse_uri, require
 from cardsign.keys.signers.uri import attributes, check_characters
+from cardsign.records import dataclass
 
 # ``pkcs11:`` URIs (RFC 7512): which key of which token, and by which library.
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Final
@@ -37,6 +36,7 @@ from cardsign.keys.signers.local import FILE, is_local, open_local, read_local_k
 from cardsign.keys.signers.pkcs11 import TokenKey
 from cardsign.keys.signers.program import ProgramKey
 from cardsign.keys.signers.vault import VaultKey
+from cardsign.records import dataclass
 
 ENTRY_POINTS: Final = "cardsign.signers"
 

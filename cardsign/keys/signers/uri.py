@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from cardsign.keys.signers.access import refuse_uri
+from cardsign.records import dataclass
 
 MAX_URI_CHARS: Final = 2048
 _URI: Final = re.compile(

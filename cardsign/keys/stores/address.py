@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from cardsign.errors import StoreFault
+from cardsign.records import dataclass
 
 SCHEME: Final = "postgresql+psycopg"
 FORM: Final = f"{SCHEME}://USER@HOST:PORT/DATABASE"

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Concatenate, Final, Literal, ParamSpec, Protocol, TypeAlias, get_args
 
@@ -24,6 +24,7 @@ from cardsign.keys.passphrase import check_strength
 from cardsign.keys.rotation import Step, steps, take
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.registry import open_signer
+from cardsign.records import dataclass
 
 Kind = Literal["keysets", "releases"]
 """Of signed statements."""
