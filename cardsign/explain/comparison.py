@@ -8,10 +8,11 @@ from itertools import combinations, islice
 from typing import Any, Final, TypeAlias
 
 from cardsign.card.canonical import Payload, ProfileName, Unsigned, canonicalize
+from cardsign.card.coverage import Payloads
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.card.tree import Node, Source, sources_held, write
 from cardsign.errors import CanonicalizationError, JsonRefused
-from cardsign.explain.repairs import COMMON, Candidate, Suspect, payloads_of, respelt
+from cardsign.explain.repairs import COMMON, Candidate, Suspect, made_by, respelt
 from cardsign.explain.report import (
     Change,
     HeldAt,
@@ -292,7 +293,7 @@ class Against:
             self._document: dict[str, Json] | None = parse_object(untrusted_bytes)
         except JsonRefused:
             self._document = None
-        payloads = tuple(payloads_of(self._document)) if self._document is not None else ()
+        payloads = made_by(Payloads(self._document)) if self._document is not None else ()
         self._candidates = [Candidate(payload, payload.data) for payload in payloads]
         self._candidates += respelt(payloads, COMMON)
         self._told: dict[int, Signed] = {}
@@ -313,7 +314,7 @@ class Against:
         """The file itself was signed: its difference from the nearest payload of the card."""
         if self._document is None:
             return Signed("against", None)
-        values = [one.value for one in payloads_of(self._received)] or [self._received]
+        values = [one.value for one in made_by(Payloads(self._received))] or [self._received]
         found = [_listed_changes(self._document, value) for value in values]
         return Signed("against", None, (), *min(found, key=lambda one: len(one[0]) + one[1]))
 

@@ -82,7 +82,7 @@ def explain_card(
     made = {name: one for name, one in payloads.items() if isinstance(one, Payload)}
     signatures = tuple(_signatures(reading, known, made, jwks))
     if jwks is not None and made:
-        signatures = _with_what_was_signed(reading, signatures, jwks, against)
+        signatures = _with_what_was_signed(reading, known, signatures, jwks, against)
     default = [made[name] for name in DEFAULT_PROFILES if name in made]
     partings, partings_left_out = find_partings(known.received, default)
     predictable = jwks is not None and reading.generation is not None and not reading.read_on
@@ -181,6 +181,7 @@ def _header(untrusted_entry: Json) -> dict[str, Json] | None:
 
 def _with_what_was_signed(
     reading: Reading,
+    known: Payloads,
     signatures: tuple[SignatureExplanation, ...],
     jwks: JwkSet,
     against: bytes | None,
@@ -203,7 +204,7 @@ def _with_what_was_signed(
                 completed[index] = replace(completed[index], signed=signed)
                 del suspects[index]
     if suspects and not reading.read_on:  # around an ambiguous text there is nothing to search
-        found = search(document, tuple(suspects.values()), is_0_3=reading.generation == "0.3")
+        found = search(known, tuple(suspects.values()), is_0_3=reading.generation == "0.3")
         for index, result in zip(suspects, found, strict=True):
             completed[index] = replace(
                 completed[index],

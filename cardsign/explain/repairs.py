@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from itertools import product
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from cardsign.card.canonical import PROFILES, Payload, Unsigned, canonicalize
+from cardsign.card.canonical import PROFILES, Payload, canonicalize
 from cardsign.card.coverage import Payloads
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.serialize import jcs
@@ -74,30 +74,21 @@ class Spelling:
 
     def write(self, value: Json) -> bytes:
         """The bytes, in UTF-8; `value` came through the strict reader."""
-        return "".join(self._parts(value)).encode("utf-8")
+        return self._spelt(value).encode("utf-8")
 
-    def _parts(self, value: Json) -> Iterator[str]:
+    def _spelt(self, value: Json) -> str:
         comma, colon = (", ", ": ") if self.spacing == "spaces" else (",", ":")
         if isinstance(value, dict):
-            opening = "{"
-            for name in self._ordered(value):
-                yield f"{opening}{self._text(name)}{colon}"
-                yield from self._parts(value[name])
-                opening = comma
-            yield "}" if value else "{}"
-        elif isinstance(value, list):
-            opening = "["
-            for element in value:
-                yield opening
-                yield from self._parts(element)
-                opening = comma
-            yield "]" if value else "[]"
-        elif isinstance(value, str):
-            yield self._text(value)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield self._number(value)
-        else:
-            yield json.dumps(value)
+            names = self._ordered(value)
+            members = (self._text(name) + colon + self._spelt(value[name]) for name in names)
+            return "{" + comma.join(members) + "}"
+        if isinstance(value, list):
+            return "[" + comma.join(map(self._spelt, value)) + "]"
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self._number(value)
+        return json.dumps(value)
 
     def _ordered(self, members: dict[str, Json]) -> list[str]:
         if self.order == "as received":
@@ -245,11 +236,11 @@ def _opened(
 
 #: Signature checks for one card, shared by its signatures; one takes 0.1 ms. One signature on a
 #: card of 3 KiB needs some 700 to go through everything.
-MAX_TRIES: Final = 4_000
-#: Bytes read to make payloads for one card, which costs more than checking them; each JSON value
-#: counts for :data:`VALUE_BYTES` more, since a card of many small values costs the most. Beyond
-#: cards of some 7 KiB this limit ends the search, by the number of payloads made.
-MAX_READ_BYTES: Final = 32 * 1024 * 1024
+MAX_TRIES: Final = 2_000
+#: Bytes read for one card, to make payloads and to check signatures over them. To make one costs
+#: :data:`VALUE_BYTES` more for each JSON value of the card: many small values cost the most.
+#: Beyond cards of some 2 KiB this limit ends the search. It is reached in less than half a second.
+MAX_READ_BYTES: Final = 8 * 1024 * 1024
 VALUE_BYTES: Final = 100
 #: Values of a card that is searched at all; the largest real card that we know has under 2,000.
 MAX_SEARCHED_VALUES: Final = 20_000
@@ -314,27 +305,26 @@ class Search:
     exhausted: bool = False
 
 
-def search(
-    document: Mapping[str, Json], suspects: Sequence[Suspect], *, is_0_3: bool
-) -> list[Search]:
+def search(payloads: Payloads, suspects: Sequence[Suspect], *, is_0_3: bool) -> list[Search]:
     """Look for what each signature was made over; stops when all are found, or at the limits.
 
     Args:
-        document: The card as received, read strictly.
+        payloads: Those of the card as received, read strictly.
         suspects: The signatures; of the card's own payloads they are known to fit none.
         is_0_3: Whether to try defaults of A2A 0.3 rather than of 1.0.
     """
     found = [Search() for _ in suspects]
-    values = Unsigned(document).size
+    values = payloads.received.size
     if values > MAX_SEARCHED_VALUES:
         return found
     left = list(zip(suspects, found, strict=True))
-    as_received = tuple(payloads_of(document))
+    as_received = made_by(payloads)
     seen = {payload.data for payload in as_received}
     size = max(map(len, seen)) + VALUE_BYTES * values
-    tries = 0
-    for made, candidate in enumerate(_candidates(document, as_received, is_0_3=is_0_3), 1):
-        if not left or made * size > MAX_READ_BYTES or tries + len(left) > MAX_TRIES:
+    tries = bytes_read = 0
+    for candidate in _candidates(payloads.received.members, as_received, is_0_3=is_0_3):
+        bytes_read += size
+        if not left or bytes_read > MAX_READ_BYTES or tries + len(left) > MAX_TRIES:
             break
         if candidate.data in seen:
             continue
@@ -343,6 +333,7 @@ def search(
             one.tried += 1
             one.signed = candidate.signed if suspect.fits(candidate.data) else None
         tries += len(left)
+        bytes_read += len(left) * len(candidate.data)
         left = [(suspect, one) for suspect, one in left if one.signed is None]
     else:
         for _, one in left:
@@ -350,10 +341,9 @@ def search(
     return found
 
 
-def payloads_of(document: Mapping[str, Json]) -> Iterator[Payload]:
+def made_by(payloads: Payloads) -> tuple[Payload, ...]:
     """The card's payload under each profile that has one."""
-    payloads = Payloads(document)
-    yield from (payload for profile in PROFILES if (payload := payloads.of(profile)))
+    return tuple(payload for profile in PROFILES if (payload := payloads.of(profile)))
 
 
 def respelt(payloads: Iterable[Payload], spellings: Iterable[Spelling]) -> Iterator[Candidate]:
@@ -372,7 +362,7 @@ def _candidates(
     """All that the search knows, cheapest first; the same bytes may come again."""
     yield from respelt(as_received, COMMON)
     for change, card in single_edits(document, is_0_3=is_0_3):
-        for payload in payloads_of(card):
+        for payload in made_by(Payloads(card)):
             yield Candidate(payload, payload.data, None, change)
     yield from respelt(as_received, SPELLINGS)
     # Who does not write canonical JSON prunes nothing either, but for the SDKs whose writing is

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from explaining import explained, only, over
 
-from cardsign.card import canonicalize
+from cardsign.card import Payloads, canonicalize
 from cardsign.explain import Change, Signed, Suspect, repairs, search
 from cardsign.jose import PrivateKey, read_entry, sign_payload
 from tests.support import LAX, OLD, PORTABLE, pointers, put, without
@@ -98,7 +98,7 @@ def test_every_value_that_was_added_is_found(
         Suspect(read_entry(sign_payload(payload, alice, typ="JOSE")), alice.public)
         for payload in payloads
     ]
-    found = search(card, suspects, is_0_3=generation == "0.3")
+    found = search(Payloads(card), suspects, is_0_3=generation == "0.3")
     assert len(found) == len(where) > 30
     for pointer, payload, one in zip(where, payloads, found, strict=True):
         assert one.signed is not None, pointer

@@ -100,13 +100,18 @@ def read_message(node: Node, message: Message) -> Node:
     """
     if node.value is None and any(field.shape != "list" for field in message.fields.values()):
         refuse(node, f"expected an object ({message.name})")
+    found = members(node)
+    present = {message.spelled[name].name for name in found if name in message.spelled}
     kept: dict[str, Node] = {}
-    for name, field in message.fields.items():
-        child = members(node).get(name, UNDEFINED)
-        if not _is_there(child, field):
-            child = members(node).get(field.snake_name, UNDEFINED)
-        if _is_there(child, field) and not (field.oneof and kept):
-            kept[name] = _read_field(child, field)
+    # A list of many small objects must not cost the length of the schema for each of them.
+    for name, field in message.fields.items() if present else ():
+        if name not in present or (field.oneof and kept):
+            continue
+        for spelling in (name, field.snake_name):
+            child = found.get(spelling, UNDEFINED)
+            if _is_there(child, field):
+                kept[name] = _read_field(child, field)
+                break
     return Node(kept, node.source)
 
 

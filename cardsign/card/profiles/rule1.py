@@ -36,8 +36,8 @@ def over_schema(node: Node, message: Message) -> Node:
         return node
     kept = {}
     for name, field in message.fields.items():
-        child = node.value.get(name, node.value.get(field.snake_name, Node(None)))
-        if _stays(child, field):
+        child = node.value.get(name) or node.value.get(field.snake_name)
+        if child is not None and _stays(child, field):
             kept[name] = _each(child, field, over_schema)
         elif field.required:
             kept[name] = _default(field)
