@@ -10,7 +10,7 @@ import pytest
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.keys import StoreState, lifecycle
 from cardsign.publish import Generation, next_change_by, publication_of, publish_generation
-from tests.keys.lives import EMPTY, NOON, QUICK, after, of
+from tests.keys.states import EMPTY, NOON, QUICK, after, of
 from tests.support import PORTABLE, dump, signed
 
 ONE, TWO = (PrivateKey.generate("ES256", kid=kid) for kid in ("one", "two"))

@@ -45,7 +45,7 @@ from cardsign.issuer.keyset import (
 )
 from cardsign.issuer.keyset import recover as recover_issuer
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.keysets import KEYSET_LIFETIME, differences, read_draft
+from cardsign.keys.keyset_drafts import KEYSET_LIFETIME, differences, read_draft
 from cardsign.keys.passphrase import terminal_prompt
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass

@@ -30,7 +30,8 @@ from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.issuer.recovery import open_recovery_key
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.heads import UserHeads
+from cardsign.keys.audit import SeenHeads
+from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.passphrase import VARIABLE as PASSPHRASE_VARIABLE
 from cardsign.keys.passphrase import (
     PassphraseSource,
@@ -50,7 +51,6 @@ from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.directory import DEFAULT_DIRECTORY, holds_store, locate_keystore
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.stores.opening import StorePlace, is_taken, open_store
-from cardsign.keys.transfer import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.records import dataclass
 
 RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
@@ -360,9 +360,9 @@ def _copy_database(place: DatabaseUrl, _: Path, copy: Path) -> None:
         restore(unpack(pack(open_store(place))), copy)
 
 
-def user_heads() -> UserHeads | None:
+def user_heads() -> SeenHeads | None:
     """What this user saw of the logs of key stores before; a dry run's copy has no past."""
-    return None if is_dry_run() else UserHeads.find(os.environ, say)
+    return None if is_dry_run() else SeenHeads.find(os.environ, say)
 
 
 def actor() -> str:

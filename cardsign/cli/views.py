@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
     from cardsign.issuer.release import TakenUp
     from cardsign.keys.audit import AuditLine
     from cardsign.keys.doctor import Finding
-    from cardsign.keys.keysets import KeysetDue, QuorumSignatures
+    from cardsign.keys.keyset_drafts import KeysetDue, QuorumSignatures
     from cardsign.keys.model import KeyRecord
     from cardsign.keys.rotation import Step
 

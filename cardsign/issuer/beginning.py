@@ -15,11 +15,11 @@ from cardsign.files import create_private, write_atomic
 from cardsign.issuer.recovery import make_recovery_key
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.heads import UserHeads
+from cardsign.keys.audit import SeenHeads
 from cardsign.keys.history import StatementHistory, note_keyset, note_release
-from cardsign.keys.keysets import KEYSET_LIFETIME, KeysetPlan, draft_next, write_draft
+from cardsign.keys.keyset_drafts import KEYSET_LIFETIME, KeysetPlan, draft_next, write_draft
 from cardsign.keys.model import Role
-from cardsign.keys.releases import ReleasePlan, draft_following
+from cardsign.keys.release_drafts import ReleasePlan, draft_following
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.opening import StorePlace, create_store, is_taken
 from cardsign.records import dataclass
@@ -100,7 +100,7 @@ def init_keys(
     card: str | None = None,
     alg: SigningAlg = "ES256",
     actor: str = "",
-    heads: UserHeads | None = None,
+    heads: SeenHeads | None = None,
     random: Callable[[int], bytes] = os.urandom,
 ) -> NewIssuer:
     """Set up a folder with a card key and no statements.
@@ -144,7 +144,7 @@ def init_issuer(
     root_keystore: StorePlace | None = None,
     recovery_out: Path | None = None,
     actor: str = "",
-    heads: UserHeads | None = None,
+    heads: SeenHeads | None = None,
     random: Callable[[int], bytes] = os.urandom,
 ) -> NewIssuer:
     """Set up a folder with root, card, release and recovery keys and the first statements.

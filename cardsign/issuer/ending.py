@@ -6,7 +6,7 @@ from datetime import datetime
 
 from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keysets import check_not_needed, is_needed
+from cardsign.keys.keyset_drafts import check_not_needed, is_needed
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, standby_of
 from cardsign.keys.model import KeyRecord, RevocationReason
 from cardsign.keys.stores.base import KeyStore
@@ -54,8 +54,8 @@ def revoke_key(
     Raises:
         StoreFault: As :func:`cardsign.keys.lifecycle.revoke`.
     """
-    was_active = store.find(kid).state == "active"
-    thumbprint = store.find(kid).thumbprint
+    was_active = store.state.find(kid).state == "active"
+    thumbprint = store.state.find(kid).thumbprint
     store.apply(
         lifecycle.revoke,
         kid,
@@ -63,7 +63,7 @@ def revoke_key(
         now=now,
         same_custody_accepted=same_custody_accepted,
     )
-    record = store.find(thumbprint)
+    record = store.state.find(thumbprint)
     keyset = StatementHistory.of(store).newest_keyset() if not record.rotates else None
     takes_over = (key for key in store.state.keys if key.state == "active" and key.succeeds(record))
     successor = next(takes_over, None) if record.rotates else None
@@ -92,7 +92,7 @@ def retire_key(
     """
     _check_not_needed(store, kid)
     store.apply(lifecycle.retire, kid, now=now, settings=settings)
-    return store.find(kid)
+    return store.state.find(kid)
 
 
 def destroy_key(
@@ -112,4 +112,4 @@ def destroy_key(
 
 
 def _check_not_needed(store: KeyStore, kid: str) -> None:
-    check_not_needed(store.find(kid), StatementHistory.of(store).newest_keyset(), store.state)
+    check_not_needed(store.state.find(kid), StatementHistory.of(store).newest_keyset(), store.state)

@@ -33,7 +33,7 @@ from cardsign.issuer.release import (
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.history import StatementHistory, note_keyset
-from cardsign.keys.keysets import (
+from cardsign.keys.keyset_drafts import (
     KEY_LIFETIME,
     KEYSET_LIFETIME,
     KeysetPlan,
@@ -49,7 +49,7 @@ from cardsign.keys.keysets import (
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import ENDED, KeyRecord
-from cardsign.keys.releases import SKEW
+from cardsign.keys.release_drafts import SKEW
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
@@ -208,7 +208,7 @@ def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
 def find_public(store: KeyStore, name: str) -> PublicKey | None:
     """The key of the store, or of its newest keyset, that has this kid or thumbprint."""
     if any(name in record.names for record in store.state.keys):
-        return store.find(name).public
+        return store.state.find(name).public
     keyset = StatementHistory.of(store).newest_keyset()
     listed = [key.public for key in keyset.keys] if keyset else []
     listed += [key.public for key in keyset.root.keys] if keyset else []
@@ -336,7 +336,7 @@ def sign_keyset(
         raise UsageFault("statement.digest", "this draft has another digest")
     wanted = {key.public.thumbprint for one in draft.signings for key in one.quorum.keys}
     if kids:
-        wanted &= {store.find(kid).thumbprint for kid in kids}
+        wanted &= {store.state.find(kid).thumbprint for kid in kids}
     apart = recovery()
     signers: list[Signer] = [] if apart is None else [apart]
     if apart is None or kids:

@@ -55,7 +55,7 @@ class Published:
         """Compare a generation with the key store that it was made from."""
         keyset = StatementHistory.of(store).newest_keyset()
         number = f"{keyset.epoch}.{keyset.version}" if keyset else ""
-        ours = [key.kid for key in store.published_keys()]
+        ours = [key.kid for key in store.state.published_keys()]
         gone = {key.kid for key in store.state.keys}.difference(ours)
         return cls(
             generation=generation,
@@ -104,7 +104,7 @@ def publish_cards(
     _check_extended(card, {*(extended or ()), *drop_extended}, directory)
     generation = publish_generation(
         card,
-        jwks=store.jwks(),
+        jwks=store.state.jwks(),
         extended=extended or {},
         directory=directory,
         now=now,

@@ -19,7 +19,7 @@ from cardsign.jose.jws import Signer
 from cardsign.keys.history import StatementHistory, check_signed, note_keyset, note_release
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import Role
-from cardsign.keys.releases import (
+from cardsign.keys.release_drafts import (
     RELEASE_LIFETIME,
     SKEW,
     ReleasePlan,

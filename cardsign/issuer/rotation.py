@@ -19,7 +19,7 @@ from cardsign.issuer.keyset import KeysetDraft
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset
-from cardsign.keys.keysets import (
+from cardsign.keys.keyset_drafts import (
     KeysetDue,
     draft_if_due,
     keyset_due,

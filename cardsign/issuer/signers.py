@@ -63,12 +63,12 @@ def card_signers(store: KeyStore, access: Access | bytes, *, now: datetime) -> C
         SigningRefused: ``sign.no_key``: none is active.
         StoreFault: ``keystore.not_listed``: the roots have not listed the key.
     """
-    active = store.signing_keys(now)
+    active = store.state.signing_keys(now)
     if not active:
         raise _no_active_key(store)
     chosen = StatementHistory.of(store).listed(active, "card")
     signers = tuple(_OpenedLate(key.public, _opening(store, key, access)) for key in chosen)
-    return CardSigners(signers, store.ever_held_kids())
+    return CardSigners(signers, store.state.ever_held_kids())
 
 
 def _opening(store: KeyStore, record: KeyRecord, access: Access | bytes) -> Callable[[], Signer]:
@@ -106,7 +106,7 @@ def named_signers(
     """
     signers = list[Signer]()
     for uri in uris:
-        record = None if store is None or public else _at(uri, store.signing_keys(now))
+        record = None if store is None or public else _at(uri, store.state.signing_keys(now))
         if store is not None and record is not None:
             if kid not in (None, record.kid):
                 raise UsageFault("usage.conflict", f"the key store calls this key {record.kid!r}")
@@ -124,7 +124,7 @@ def named_signers(
     own_kids = frozenset(signer.public.kid for signer in signers)
     if store is not None:
         StatementHistory.of(store).check_listed([one.public for one in signers], "card")
-        own_kids |= store.ever_held_kids()
+        own_kids |= store.state.ever_held_kids()
     return CardSigners(tuple(signers), own_kids)
 
 

@@ -6,6 +6,7 @@ from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
     from cardsign.keys.audit import AuditEvent as AuditEvent
+    from cardsign.keys.audit import SeenHeads as SeenHeads
     from cardsign.keys.audit import check_vouched as check_vouched
     from cardsign.keys.audit import extend as extend
     from cardsign.keys.audit import verify_chain as verify_chain
@@ -24,24 +25,27 @@ if TYPE_CHECKING:
     from cardsign.keys.envelope import UnsafeScryptCost as UnsafeScryptCost
     from cardsign.keys.envelope import open_envelope as open_envelope
     from cardsign.keys.envelope import seal as seal
-    from cardsign.keys.heads import SeenHeads as SeenHeads
-    from cardsign.keys.heads import UserHeads as UserHeads
     from cardsign.keys.history import StatementFiles as StatementFiles
     from cardsign.keys.history import StatementHistory as StatementHistory
     from cardsign.keys.history import note_keyset as note_keyset
     from cardsign.keys.history import note_release as note_release
-    from cardsign.keys.keysets import DRAFT_FILE as DRAFT_FILE
-    from cardsign.keys.keysets import KeysetPlan as KeysetPlan
-    from cardsign.keys.keysets import check_draft as check_draft
-    from cardsign.keys.keysets import check_step as check_step
-    from cardsign.keys.keysets import draft_if_due as draft_if_due
-    from cardsign.keys.keysets import draft_next as draft_next
-    from cardsign.keys.keysets import draft_recovery as draft_recovery
-    from cardsign.keys.keysets import keyset_due as keyset_due
-    from cardsign.keys.keysets import quorum_signatures as quorum_signatures
-    from cardsign.keys.keysets import read_draft as read_draft
-    from cardsign.keys.keysets import says_more as says_more
-    from cardsign.keys.keysets import write_draft as write_draft
+    from cardsign.keys.key_files import MAX_KEY_FILE_BYTES as MAX_KEY_FILE_BYTES
+    from cardsign.keys.key_files import export_private as export_private
+    from cardsign.keys.key_files import export_public as export_public
+    from cardsign.keys.key_files import import_private_key as import_private_key
+    from cardsign.keys.key_files import import_public_key as import_public_key
+    from cardsign.keys.keyset_drafts import DRAFT_FILE as DRAFT_FILE
+    from cardsign.keys.keyset_drafts import KeysetPlan as KeysetPlan
+    from cardsign.keys.keyset_drafts import check_draft as check_draft
+    from cardsign.keys.keyset_drafts import check_step as check_step
+    from cardsign.keys.keyset_drafts import draft_if_due as draft_if_due
+    from cardsign.keys.keyset_drafts import draft_next as draft_next
+    from cardsign.keys.keyset_drafts import draft_recovery as draft_recovery
+    from cardsign.keys.keyset_drafts import keyset_due as keyset_due
+    from cardsign.keys.keyset_drafts import quorum_signatures as quorum_signatures
+    from cardsign.keys.keyset_drafts import read_draft as read_draft
+    from cardsign.keys.keyset_drafts import says_more as says_more
+    from cardsign.keys.keyset_drafts import write_draft as write_draft
     from cardsign.keys.lifecycle import DEFAULT_SETTINGS as DEFAULT_SETTINGS
     from cardsign.keys.lifecycle import Change as Change
     from cardsign.keys.lifecycle import TimelineSettings as TimelineSettings
@@ -68,11 +72,11 @@ if TYPE_CHECKING:
     from cardsign.keys.passphrase import new_passphrase as new_passphrase
     from cardsign.keys.passphrase import read_passphrase as read_passphrase
     from cardsign.keys.passphrase import terminal_prompt as terminal_prompt
-    from cardsign.keys.releases import ReleasePlan as ReleasePlan
-    from cardsign.keys.releases import card_digest as card_digest
-    from cardsign.keys.releases import draft_following as draft_following
-    from cardsign.keys.releases import past_half_life as past_half_life
-    from cardsign.keys.releases import settled_cards as settled_cards
+    from cardsign.keys.release_drafts import ReleasePlan as ReleasePlan
+    from cardsign.keys.release_drafts import card_digest as card_digest
+    from cardsign.keys.release_drafts import draft_following as draft_following
+    from cardsign.keys.release_drafts import past_half_life as past_half_life
+    from cardsign.keys.release_drafts import settled_cards as settled_cards
     from cardsign.keys.rotation import Step as Step
     from cardsign.keys.rotation import steps as steps
     from cardsign.keys.rotation import take as take
@@ -80,23 +84,17 @@ if TYPE_CHECKING:
     from cardsign.keys.timeline import extent as extent
     from cardsign.keys.timeline import key_rows as key_rows
     from cardsign.keys.timeline import statement_rows as statement_rows
-    from cardsign.keys.transfer import MAX_KEY_FILE_BYTES as MAX_KEY_FILE_BYTES
-    from cardsign.keys.transfer import export_private as export_private
-    from cardsign.keys.transfer import export_public as export_public
-    from cardsign.keys.transfer import import_private_key as import_private_key
-    from cardsign.keys.transfer import import_public_key as import_public_key
 
 _NAMES = {
-    "audit": "AuditEvent check_vouched extend verify_chain",
+    "audit": "AuditEvent SeenHeads check_vouched extend verify_chain",
     "backup": "decrypt encrypt",
     "doctor": "Examined Finding coming_findings examine_store",
     "envelope": (
         "DEFAULT_COST KeyLabel MAX_ENVELOPE_BYTES MAX_KDF_MEMORY MIN_WRITTEN_N ScryptCost "
         "UnsafeScryptCost open_envelope seal"
     ),
-    "heads": "SeenHeads UserHeads",
     "history": "StatementFiles StatementHistory note_keyset note_release",
-    "keysets": (
+    "keyset_drafts": (
         "DRAFT_FILE KeysetPlan check_draft check_step draft_if_due draft_next draft_recovery "
         "keyset_due quorum_signatures read_draft says_more write_draft"
     ),
@@ -111,10 +109,10 @@ _NAMES = {
         "MAX_FILE_BYTES PassphraseSource check_strength new_passphrase read_passphrase "
         "terminal_prompt"
     ),
-    "releases": "ReleasePlan card_digest draft_following past_half_life settled_cards",
+    "release_drafts": "ReleasePlan card_digest draft_following past_half_life settled_cards",
     "rotation": "Step steps take",
     "timeline": "Span extent key_rows statement_rows",
-    "transfer": (
+    "key_files": (
         "MAX_KEY_FILE_BYTES export_private export_public import_private_key import_public_key"
     ),
 }

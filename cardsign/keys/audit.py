@@ -12,8 +12,8 @@ that of the commit: a state of which the log knows a much newer one was put back
 the commit made (:func:`cardsign.keys.model.state_digest`): an edited state has another digest.
 
 Somebody who can edit both the state and the log can write both anew. Two things outside the
-store tell that: the head that this user saw last (:mod:`cardsign.keys.heads`), and the head that
-a published release statement carries.
+store tell that: the head that this user saw last (:class:`SeenHeads`), and the head that a
+published release statement carries.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 from uuid import UUID
 
 from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import JsonRefused, StoreFault
+from cardsign.errors import FileFault, FileMissing, JsonRefused, StoreFault
+from cardsign.files import make_directory, read_bytes, remove, write_atomic
 from cardsign.keys.model import TIME_FORMAT, AuditHead, StoreState, state_digest
 from cardsign.records import dataclass
 
@@ -282,3 +284,118 @@ def _other_history(since: AuditHead, where: str) -> StoreFault:
 
 def _broken(message: str, where: str) -> StoreFault:
     return StoreFault("keystore.audit_broken", f"the audit log is broken: {message}", path=where)
+
+
+# What this user saw last of a key store's log, in the user's own state folder: one small file for
+# each store, {"format": 1, "store": "/srv/issuer/keys", "seq": 7, "digest": "<SHA-256 of line 7>"}.
+
+
+HEADS_FOLDER: Final = "cardsign/keystores"
+HEAD_FORMAT: Final = 1
+MAX_HEAD_BYTES: Final = 16 * 1024  # a path and a digest
+
+
+@dataclass(slots=True)
+class SeenHeads:
+    """The newest lines that this user saw of the logs of key stores.
+
+    Somebody who can edit a store can write its state and its log anew, so that the two agree. They
+    cannot edit these files as well, unless they are the user. A log that does not lead back to the
+    line that was seen is refused (``keystore.other_history``).
+
+    Not found out: what was done to a store before this user opened it for the first time on this
+    machine, or before it was moved to its present place.
+
+    Attributes:
+        folder: Where such files lie.
+        warn: Told once if a head cannot be remembered; that keeps nobody from signing.
+        store: Which store: its real path, or its address in a database. See :meth:`of`.
+    """
+
+    folder: Path
+    warn: Callable[[str], None]
+    store: str = ""
+    _told: bool = field(default=False, repr=False)
+
+    @classmethod
+    def find(cls, environment: Mapping[str, str], warn: Callable[[str], None]) -> SeenHeads | None:
+        """Return those of a user; None if there is no place for them.
+
+        Args:
+            environment: XDG_STATE_HOME counts if it is an absolute path, else HOME.
+            warn: See above.
+        """
+        configured = Path(environment.get("XDG_STATE_HOME", ""))
+        if not configured.is_absolute():
+            configured = Path(environment.get("HOME", "")) / ".local/state"
+        return cls(configured / HEADS_FOLDER, warn) if configured.is_absolute() else None
+
+    def of(self, store: str) -> SeenHeads:
+        """Return what the user saw of one store, by its real path or its address in a database."""
+        return SeenHeads(self.folder, self.warn, store)
+
+    @property
+    def file(self) -> Path:
+        """Where the head is remembered."""
+        return self.folder / f"{hashlib.sha256(self.store.encode()).hexdigest()[:32]}.json"
+
+    def read(self) -> AuditHead:
+        """Return the head that was seen last; that of an empty log if none was.
+
+        That the file cannot be reached, as in a container without a home, is told and no more.
+
+        Raises:
+            StoreFault: ``keystore.corrupt``: the file is not one of ours.
+        """
+        try:
+            untrusted_bytes = read_bytes(self.file, max_bytes=MAX_HEAD_BYTES)
+        except FileMissing:
+            return AuditHead()
+        except FileFault as fault:
+            self._tell(fault, "it is not known which line of the log was the newest before")
+            return AuditHead()
+        try:
+            members = parse_object(untrusted_bytes, max_bytes=MAX_HEAD_BYTES, max_depth=1)
+        except JsonRefused as exc:
+            raise self._damaged(exc.message) from exc
+        match members:
+            case {"format": 1, "store": self.store, "seq": int(seq), "digest": str(digest)} if (
+                len(members) == 4
+            ):
+                return AuditHead(seq, digest)
+        raise self._damaged("it is not what cardsign writes about this key store")
+
+    def note(self, head: AuditHead, known: AuditHead) -> None:
+        """Remember a head, which the log now has; `known` is remembered already.
+
+        That it cannot be written is told, and changes nothing else: the check of the next
+        command then begins at an older line.
+        """
+        if head == known or head.digest is None:
+            return
+        document = {
+            "format": HEAD_FORMAT,
+            "store": self.store,
+            "seq": head.seq,
+            "digest": head.digest,
+        }
+        try:
+            make_directory(self.folder, mode=0o700)
+            write_atomic(self.file, json.dumps(document).encode("ascii") + b"\n", mode=0o600)
+        except FileFault as fault:
+            self._tell(fault, "the newest line of the log cannot be remembered")
+
+    def forget(self) -> None:
+        """Begin anew: the user is making the store at this place, or restoring it."""
+        try:
+            remove(self.file)
+        except FileFault as fault:
+            self._tell(fault, "what was remembered of an earlier key store here cannot be removed")
+
+    def _tell(self, fault: FileFault, what: str) -> None:
+        if not self._told:
+            self._told = True
+            self.warn(f"{fault.code}: {what} ({self.file}: {fault.message})")
+
+    def _damaged(self, what: str) -> StoreFault:
+        return StoreFault("keystore.corrupt", what, path=str(self.file), hint="Remove the file.")

@@ -18,9 +18,8 @@ from typing import Any, Final
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import FileFault, JsonRefused, StoreFault
 from cardsign.files import create_private, make_directory, read_private, remove, write_atomic
-from cardsign.keys.audit import check_vouched, verify_chain
+from cardsign.keys.audit import SeenHeads, check_vouched, verify_chain
 from cardsign.keys.envelope import KeyLabel, read_label
-from cardsign.keys.heads import UserHeads
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.model import dump_state, load_state
 from cardsign.keys.stores.base import KINDS, Contents, KeyStore, Kind, Number
@@ -119,7 +118,7 @@ def _read_statements(document: dict[str, Json]) -> dict[Kind, dict[Number, bytes
     return found
 
 
-def restore(contents: Contents, place: StorePlace, *, heads: UserHeads | None = None) -> None:
+def restore(contents: Contents, place: StorePlace, *, heads: SeenHeads | None = None) -> None:
     """Make a key store of `contents` at `place`, which holds none.
 
     Args:

@@ -21,7 +21,7 @@ from cardsign.files import read_bytes, remove, set_mode
 from cardsign.keys.audit import check_witnessed, verify_chain
 from cardsign.keys.history import DIRECTORY as STATEMENTS_DIRECTORY
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keysets import (
+from cardsign.keys.keyset_drafts import (
     holders_left,
     keyset_due,
     quorum_signatures,
@@ -38,7 +38,7 @@ from cardsign.keys.model import (
     short,
     suspects,
 )
-from cardsign.keys.releases import past_half_life
+from cardsign.keys.release_drafts import past_half_life
 from cardsign.keys.rotation import steps
 from cardsign.keys.stores.base import KINDS, KeyStore
 from cardsign.keys.stores.directory import (

@@ -20,7 +20,7 @@ from cardsign.errors import FileFault, StoreFault
 from cardsign.files import list_names, locked, make_directory, read_bytes, write_atomic
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.audit import AuditEvent
-from cardsign.keys.keysets import check_step
+from cardsign.keys.keyset_drafts import check_step
 from cardsign.keys.lifecycle import keep_keyset
 from cardsign.keys.model import HeldRelease, KeyRecord, StatementsHeld
 from cardsign.keys.stores.base import KeyStore, Kind, Number, StatementStorage

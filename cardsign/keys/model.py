@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_a
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, KeyRefused, StoreFault
+from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused
@@ -400,6 +401,10 @@ class StoreState:
         Card keys only: a reader of a JWK Set would let any key of it sign a card.
         """
         return tuple(key for key in self.keys if key.state in PUBLISHED and "card" in key.roles)
+
+    def jwks(self) -> JwkSet:
+        """Return the public keys to publish, oldest first."""
+        return JwkSet.of([key.public for key in self.published_keys()])
 
     def jwks_sequence(self) -> int:
         """Return how often the JWK Set has changed, for ``cardsign_sequence``."""

@@ -28,8 +28,8 @@ from cardsign.keys import (
 from cardsign.keys.stores import DirectoryStore, KeyStore
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys import aws
-from tests.keys.lives import cut, forge
 from tests.keys.softhsm import library
+from tests.keys.states import cut, forge
 from tests.support import PORTABLE
 
 SIGN = "sign card.json -o signed.json"
@@ -260,7 +260,7 @@ def test_a_passphrase_that_only_an_option_gives_is_named(
     secret = PrivateKey.generate("ES256")
     locked = export_private(secret, "pkcs8", b"a passphrase of others", random=os.urandom)
     Path("locked.pem").write_bytes(locked)
-    kid = DirectoryStore.open(store).active_keys()[0].kid
+    kid = DirectoryStore.open(store).state.active_keys()[0].kid
     before = digest()
 
     ended = cardsign("keys", *words.format(kid=kid).split())

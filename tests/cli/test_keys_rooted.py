@@ -17,7 +17,7 @@ from cardsign.jose import PrivateKey
 from cardsign.keys import DRAFT_FILE, dump_state
 from cardsign.keys.stores import DirectoryStore
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
-from tests.keys.lives import forge
+from tests.keys.states import forge
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -65,7 +65,7 @@ def tick(cardsign: Cardsign, passphrase: str | None = None) -> Any:
 
 def state_of(kid: str) -> str:
     """Where a key stands in its life."""
-    return DirectoryStore.open(Path("keys")).find(kid).state
+    return DirectoryStore.open(Path("keys")).state.find(kid).state
 
 
 def approve(cardsign: Cardsign) -> None:

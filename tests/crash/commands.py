@@ -36,7 +36,7 @@ from cardsign.keys import (
 from cardsign.keys.stores import DirectoryStore, KeyStore
 from cardsign.publish import load_current, publication_of, publish_generation
 from tests.crash.recording import Tree, read_tree
-from tests.keys.lives import NOON, QUICK, after
+from tests.keys.states import NOON, QUICK, after
 from tests.support import PORTABLE
 
 PASSPHRASE = "correct horse battery staple"
@@ -80,9 +80,9 @@ def add(root: Path, key: PrivateKey, seconds: int) -> None:
 def announce(root: Path, seconds: int) -> None:
     """`cardsign sign` and `cardsign publish`."""
     store = DirectoryStore.open(root / "keys")
-    keys = store.signing_keys(after(seconds))
+    keys = store.state.signing_keys(after(seconds))
     signed = sign_card(CARD, [store.signer(key, PASSPHRASE.encode()) for key in keys])
-    options = {"jwks": store.jwks(), "extended": {}, "max_age": 50, "now": after(seconds)}
+    options = {"jwks": store.state.jwks(), "extended": {}, "max_age": 50, "now": after(seconds)}
     generation = publish_generation(signed, directory=root / "public", **options)
     store.record_publication(publication_of(generation), now=after(seconds))
 
@@ -242,7 +242,7 @@ def with_backup(root: Path) -> None:
 
 def exporting(root: Path) -> None:
     """The private half of the card key, encrypted."""
-    kid = DirectoryStore.open(root / "keys").active_keys()[0].kid
+    kid = DirectoryStore.open(root / "keys").state.active_keys()[0].kid
     options = "--private --export-passphrase-file export-passphrase -o exported.pem"
     run(root, "keys", "export", *options.split(), "--", kid)
 
@@ -368,7 +368,7 @@ def newest_record(root: Path) -> int:
 
 def _check_store(path: Path, earlier: Any) -> None:
     store = DirectoryStore.open(path)
-    assert {key["public"]["kid"] for key in earlier["keys"]} <= store.ever_held_kids()
+    assert {key["public"]["kid"] for key in earlier["keys"]} <= store.state.ever_held_kids()
     for record in store.state.keys:
         if record.private == "held":
             store.signer(record, PASSPHRASE.encode()).sign(b"anything")

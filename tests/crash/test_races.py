@@ -16,7 +16,7 @@ from cardsign.jose import PrivateKey
 from cardsign.keys import TimelineSettings, UnsafeScryptCost, verify_chain
 from cardsign.keys.stores import KeyStore, StorePlace, create_store, open_store, parse_database_url
 from tests.keys import postgres as pg
-from tests.keys.lives import after, published
+from tests.keys.states import after, published
 
 RACERS = 8
 STEPS = 100

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cardsign.errors import StoreFault
 from cardsign.keys import AuditEvent, AuditHead, StoreState, extend, verify_chain
-from tests.keys.lives import NOON, after
+from tests.keys.states import NOON, after
 
 EVENTS = [AuditEvent("key-entered", "one", {"alg": "ES256"}), AuditEvent("key-activated", "one")]
 

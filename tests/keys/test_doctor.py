@@ -12,7 +12,7 @@ import pytest
 from cardsign.errors import FileFault
 from cardsign.keys import DEFAULT_SETTINGS, Finding, TimelineSettings, examine_store, lifecycle
 from cardsign.keys.stores import DirectoryStore
-from tests.keys.lives import NOON, after, published
+from tests.keys.states import NOON, after, published
 
 
 def examine(store: DirectoryStore, **options: object) -> list[Finding]:

@@ -26,8 +26,8 @@ from cardsign.keys.stores import (
     parse_database_url,
 )
 from tests.keys.conftest import quick_postgres_store
-from tests.keys.lives import NOON, QUICK, after, published
 from tests.keys.postgres import Server
+from tests.keys.states import NOON, QUICK, after, published
 
 SECRET = "s3cret-of-the-database"
 PASSPHRASE = b"correct horse battery staple"

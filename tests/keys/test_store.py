@@ -131,7 +131,7 @@ def test_a_key_that_was_added_signs(store, es256, rs256):
     reopened = store.again()
 
     assert reopened.state == store.state
-    for record in reopened.active_keys():
+    for record in reopened.state.active_keys():
         entry = sign_payload(b"{}", reopened.signer(record, PASSPHRASE), typ="JOSE")
         assert entry.keys() == {"protected", "signature"}
 
@@ -181,9 +181,9 @@ def test_the_first_key_of_an_algorithm_signs_at_once(store, es256, another_es256
         store.add(private)
 
     assert [record.state for record in store.state.keys] == ["active", "active", "prepublished"]
-    assert [record.public for record in store.active_keys()] == [es256.public, rs256.public]
-    assert len(store.published_keys()) == 3
-    published = JwkSet.from_bytes(store.jwks().to_bytes())
+    assert [record.public for record in store.state.active_keys()] == [es256.public, rs256.public]
+    assert len(store.state.published_keys()) == 3
+    published = JwkSet.from_bytes(store.state.jwks().to_bytes())
     assert {key.thumbprint for key in published.keys} == {
         key.public.thumbprint for key in (es256, rs256, another_es256)
     }
@@ -224,7 +224,7 @@ def test_an_imported_key_keeps_its_kid(store, es256):
     record = store.add(named)
 
     assert record.kid == "../../card 2026"
-    assert check_whole(store.path).find("../../card 2026") == record
+    assert check_whole(store.path).state.find("../../card 2026") == record
     assert private_file(store, es256).exists()
 
 
@@ -255,7 +255,7 @@ def test_a_key_is_found_by_kid_thumbprint_or_the_beginning_of_either(store, es25
     record = store.add(named)
 
     for name in ("card-2026", "card", record.thumbprint, record.thumbprint[:6]):
-        assert store.find(name) == record
+        assert store.state.find(name) == record
 
 
 @pytest.mark.parametrize("name", ["", "absent", "card-2026-x", "ard-2026"])
@@ -264,7 +264,7 @@ def test_no_other_name_finds_a_key(name, store, es256):
     store.add(PrivateKey.from_pkcs8_der(es256.to_pkcs8_der(), kid="card-2026"))
 
     with pytest.raises(StoreFault) as caught:
-        store.find(name)
+        store.state.find(name)
 
     assert caught.value.code == "keystore.unknown_key"
 
@@ -274,9 +274,9 @@ def test_an_ambiguous_beginning_finds_nothing_but_a_whole_kid_does(store, es256,
     store.add(PrivateKey.from_pkcs8_der(es256.to_pkcs8_der(), kid="card"))
     store.add(PrivateKey.from_pkcs8_der(another_es256.to_pkcs8_der(), kid="card-2"))
 
-    assert store.find("card").kid == "card"
+    assert store.state.find("card").kid == "card"
     with pytest.raises(StoreFault, match="card, card-2"):
-        store.find("car")
+        store.state.find("car")
 
 
 # --- refusals -----------------------------------------------------------------------------
@@ -794,9 +794,9 @@ def test_two_processes_lose_no_key(tmp_path):
 
     store = check_whole(path)
 
-    assert store.ever_held_kids() == set(added)
+    assert store.state.ever_held_kids() == set(added)
     assert store.state.generation == len(added) == 40
-    assert len(store.active_keys()) == 1
+    assert len(store.state.active_keys()) == 1
 
 
 def test_a_process_that_is_killed_leaves_a_whole_store(tmp_path):

@@ -18,14 +18,13 @@ from cardsign.keys import (
     KeyRecord,
     SeenHeads,
     StoreState,
-    UserHeads,
     dump_state,
     examine_store,
     lifecycle,
 )
 from cardsign.keys.stores import DirectoryStore, seen_head
 from tests.keys.conftest import Quick, in_each_store
-from tests.keys.lives import NOON, QUICK, after, cut, forge, public, published
+from tests.keys.states import NOON, QUICK, after, cut, forge, public, published
 
 
 def lived(store: Any, one: PrivateKey, two: PrivateKey) -> Any:
@@ -196,7 +195,7 @@ def told() -> list[str]:
 @pytest.fixture
 def seen(tmp_path: Path, told: list[str]) -> SeenHeads:
     """What the user has seen of the store in `keys`."""
-    found = seen_head(tmp_path / "keys", UserHeads(tmp_path / "state", told.append))
+    found = seen_head(tmp_path / "keys", SeenHeads(tmp_path / "state", told.append))
     assert found is not None
     return found
 
@@ -278,7 +277,7 @@ def test_another_store_in_its_place_is_refused(watched, tmp_path, another_es256)
 def test_a_store_is_known_by_whatever_path_it_is_named(watched, tmp_path, told) -> None:
     """Links and relative paths are followed; a moved store is seen for the first time."""
     (tmp_path / "link").symlink_to(watched.path)
-    heads = UserHeads(tmp_path / "state", told.append)
+    heads = SeenHeads(tmp_path / "state", told.append)
     files = {
         seen_head(place, heads).file
         for place in (watched.path, tmp_path / "link", watched.path / ".." / "keys")
@@ -291,7 +290,7 @@ def test_a_store_is_known_by_whatever_path_it_is_named(watched, tmp_path, told) 
 def test_a_home_that_takes_nothing_is_told_and_hinders_nobody(tmp_path, told, es256) -> None:
     """Once for each command."""
     (tmp_path / "state").write_text("no folder")
-    seen = seen_head(tmp_path / "keys", UserHeads(tmp_path / "state", told.append))
+    seen = seen_head(tmp_path / "keys", SeenHeads(tmp_path / "state", told.append))
 
     store = SeenStore.create(tmp_path / "keys", seen=seen)
     store.add(es256)
@@ -320,6 +319,6 @@ def test_a_file_of_heads_that_is_not_ours_is_refused(watched) -> None:
 )
 def test_heads_lie_in_the_users_own_state_folder(environment, folder) -> None:
     """By the XDG rules; without a home nothing is remembered."""
-    found = UserHeads.find(environment, print)
+    found = SeenHeads.find(environment, print)
 
     assert (found and found.folder) == (folder and Path(folder))

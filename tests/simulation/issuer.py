@@ -110,7 +110,7 @@ class Store(KeyStore):
         self.private: dict[str, PrivateKey] = {}
 
     def load(self) -> StoreState:
-        return self._state
+        return self.state
 
     def commit(
         self,
@@ -120,8 +120,8 @@ class Store(KeyStore):
         now: datetime,
         envelopes: Mapping[str, bytes] | None = None,
     ) -> StoreState:
-        self._state = replace(state, generation=state.generation + 1)
-        return self._state
+        self.state = replace(state, generation=state.generation + 1)
+        return self.state
 
     def add_key(self, private: PrivateKey, passphrase: bytes, **how: Any) -> KeyRecord:
         """Take a key in as it is; `custody` says where a standby lies."""
@@ -130,7 +130,7 @@ class Store(KeyStore):
         state, _ = lifecycle.enter(self.state, private.public, **entering)
         self.put(state)
         self.private[private.public.thumbprint] = private
-        return self.find(private.public.thumbprint)
+        return self.state.find(private.public.thumbprint)
 
     def signer(self, record: KeyRecord, access: object) -> PrivateKey:
         return self.private[record.thumbprint]
@@ -149,7 +149,7 @@ class Store(KeyStore):
 
     def put(self, state: StoreState) -> None:
         """What only a mutant does: a state that no lawful change leads to."""
-        self._state = state
+        self.state = state
 
 
 class Issuer:
@@ -170,7 +170,7 @@ class Issuer:
         self.deployed_until = 0
         self.cards: dict[tuple[int, tuple[str, ...]], bytes] = {}
         self.signers_of: dict[bytes, tuple[str, ...]] = {}
-        self._statements: dict[str, bytes] = {}
+        self.statements: dict[str, bytes] = {}
         self.expected: dict[str, int] = {}  # kid: since when a JWK Set ought to hold it
         self.revoked_in_releases: dict[str, int] = {}
         self.gone_from_jwks: dict[str, int] = {}
@@ -279,7 +279,7 @@ class Issuer:
         data = sign_statement(draft.statement.envelope.payload, signers, TYP_KEYSET)
         publish_keyset(self.store, read_keyset(data), b"", now=now)
         self.keysets.append(read_keyset(data))
-        self._statements[self._path()] = data
+        self.statements[self._path()] = data
         listed = ", ".join(key.public.kid for key in draft.statement.keys)
         self.world.note(f"the roots sign keyset {draft.number}: {listed}")
 
@@ -341,7 +341,7 @@ class Issuer:
         except CardsignError as refusal:  # the other host's clock was ahead
             self.world.note(f"issuer cannot sign a release: {refusal.code}")
             return
-        self._deploy(t, {**self._statements, RELEASE_PATH: self._release_bytes()}, delay)
+        self._deploy(t, {**self.statements, RELEASE_PATH: self._release_bytes()}, delay)
         jwks = JwkSet.of([key.public for key in self.store.state.published_keys()])
         live = self._deploy(t, {JWKS: jwks.to_bytes(), CARD: card}, delay)
         self._expect(live)
@@ -406,7 +406,7 @@ class Issuer:
         now = self.clock(t, 0)
         revoke_key(self.store, kid, reason="compromised", now=now)
         self.revoked[kid] = t
-        active = " ".join(key.kid for key in self.store.active_keys())
+        active = " ".join(key.kid for key in self.store.state.active_keys())
         self.world.note(f"issuer revokes {kid}; active: {active}")
         self._publish(t, now)
 

@@ -160,7 +160,7 @@ class World:
     # -------------------------------------------------------------- theft
 
     def _theft(self, t: int) -> None:
-        active = self.issuer.store.active_keys()
+        active = self.issuer.store.state.active_keys()
         if not active:
             return
         self.stolen = self.issuer.store.private[active[0].thumbprint]

@@ -19,7 +19,7 @@ from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.keys.audit import AuditLine, check_witnessed, verify_chain
 from cardsign.keys.doctor import examine_store
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keysets import DRAFT_FILE
+from cardsign.keys.keyset_drafts import DRAFT_FILE
 
 _SPAN = re.compile(r"([0-9]{1,5})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds

@@ -34,6 +34,12 @@ from cardsign.errors import SignerFault, UsageFault, of_the_user
 from cardsign.files import create_private
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import KID_FORM, PrivateKey, PublicKey
+from cardsign.keys.key_files import (
+    MAX_KEY_FILE_BYTES,
+    export_private,
+    export_public,
+    import_private_key,
+)
 from cardsign.keys.model import ROLES, KeyRecord, Role, same_custody
 from cardsign.keys.passphrase import (
     PassphraseSource,
@@ -43,12 +49,6 @@ from cardsign.keys.passphrase import (
 )
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 from cardsign.keys.stores.opening import StorePlace, create_store, open_store
-from cardsign.keys.transfer import (
-    MAX_KEY_FILE_BYTES,
-    export_private,
-    export_public,
-    import_private_key,
-)
 
 _DOES: Final = {
     "active": "it signs from now on",
@@ -268,7 +268,7 @@ def export(
     if private is (form in _PUBLIC):
         raise UsageFault("usage.conflict", "pkcs8 and pkcs12 go with --private, jwk and pem do not")
     store = keystore.open()
-    record = store.find(kid)
+    record = store.state.find(kid)
     if form == "jwk" or form == "pem":
         write_output(output, export_public(record.public, form))
         if as_json:

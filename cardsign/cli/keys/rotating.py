@@ -24,7 +24,7 @@ from cardsign.cli.views import (
 )
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.issuer.rotation import Rotation, WaitingDraft, rotate_keys
-from cardsign.keys.keysets import DRAFT_FILE, KeysetDue
+from cardsign.keys.keyset_drafts import DRAFT_FILE, KeysetDue
 
 NEEDS_ROOT: Final = "rotate.needs_root"
 SAYS_MORE: Final = "rotate.draft_says_more"

@@ -47,7 +47,7 @@ def list_(keystore: KeystoreOptions, as_json: bool) -> None:
 @json_option
 def show(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Show one key, by its KID or the beginning of it."""
-    record = keystore.open().find(kid)
+    record = keystore.open().state.find(kid)
     if as_json:
         print_json(key_json(record))
         return
@@ -70,7 +70,7 @@ def jwks(output: str, keystore: KeystoreOptions, as_json: bool) -> None:
     with or without --json. The refresh hint in it is shorter when keys are about to change.
     """
     store = keystore.open()
-    published = store.published_keys()
+    published = store.state.published_keys()
     listed = StatementHistory.of(store).listed(published, "card")
     hint = refresh_hint(store.state, project_config().timeline, datetime.now(UTC))
     sequence = store.state.jwks_sequence()
@@ -115,7 +115,7 @@ def activate(
         same_custody_accepted=same_custody_accepted,
     )
     what = "signs from now on; sign your cards again and publish them"
-    _say_record(store.find(kid), what, as_json)
+    _say_record(store.state.find(kid), what, as_json)
 
 
 @command(example="cardsign keys retire vzTO")
@@ -167,7 +167,7 @@ def revoke(
     A standby in the same custody as a compromised key is activated only if you accept that.
     """
     store, now = keystore.open(), datetime.now(UTC)
-    key = store.find(kid)
+    key = store.state.find(kid)
     if key.state == "revoked":
         since = f"{key.times.revoked:{SHOWN_TIME}}"
         _say_record(key, f"is revoked already, since {since}; nothing was changed", as_json)
@@ -244,7 +244,7 @@ def destroy(kid: str, keystore: KeystoreOptions, yes: bool, as_json: bool) -> No
     """
     settings = project_config().timeline
     store = keystore.open()
-    key = store.find(kid)
+    key = store.state.find(kid)
     confirm(yes, f"the private key of the {key.roles[0]} key {key.kid} will be destroyed")
     record = destroy_key(store, kid, now=datetime.now(UTC), settings=settings)
     _say_record(record, "has no private key any more", as_json)
@@ -299,7 +299,7 @@ def look(
         at=now,
         max_age=0,  # what is assumed of caches stands in the settings
         kids=tuple(key.kid for key in jwks.keys if key in ours),
-        cards=(published_card("agent-card.json", untrusted_card, store.jwks()),),
+        cards=(published_card("agent-card.json", untrusted_card, store.state.jwks()),),
     )
     store.record_publication(seen, now=now)
     if as_json:

@@ -14,7 +14,7 @@ from cardsign.cli.commands import command
 from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keysets import KeysetDue, keyset_due
+from cardsign.keys.keyset_drafts import KeysetDue, keyset_due
 from cardsign.keys.lifecycle import SHOWN_TIME
 from cardsign.keys.model import StoreState
 from cardsign.keys.rotation import Step, steps

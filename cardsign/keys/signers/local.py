@@ -19,9 +19,9 @@ from cardsign.errors import FileMissing, KeyRefused, PassphraseFault, SignerFaul
 from cardsign.files import read_secret
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.envelope import is_envelope, open_envelope
+from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_private_key, is_encrypted
 from cardsign.keys.passphrase import VARIABLE as PASSPHRASE_VARIABLE
 from cardsign.keys.signers.access import NOT_SHOWN, Access, is_shown, refuse_uri, shown
-from cardsign.keys.transfer import MAX_KEY_FILE_BYTES, import_private_key, is_encrypted
 
 ENV: Final = "env"
 FILE: Final = "file"

@@ -11,13 +11,18 @@ from datetime import datetime
 from typing import Concatenate, Final, Literal, ParamSpec, Protocol, TypeAlias, get_args
 
 from cardsign.errors import FileMissing, StoreFault
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import lifecycle
-from cardsign.keys.audit import NO_LINE, AuditEvent, check_not_put_back, check_vouched, extend
+from cardsign.keys.audit import (
+    NO_LINE,
+    AuditEvent,
+    SeenHeads,
+    check_not_put_back,
+    check_vouched,
+    extend,
+)
 from cardsign.keys.envelope import DEFAULT_COST, KeyLabel, ScryptCost, open_sealed, seal
-from cardsign.keys.heads import SeenHeads
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, Change, TimelineSettings
 from cardsign.keys.model import KeyRecord, Publication, Role, StoreState, file_custody
 from cardsign.keys.passphrase import check_strength
@@ -110,12 +115,13 @@ class KeyStore(ABC):
     ``file.unwritable``, after which the store is as it was.
 
     Attributes:
+        state: As it was last read or written here.
         actor: Who the audit log shall say made the changes.
         seen: What this user saw of the store's log before; None if that is not remembered.
         history: The one statement history beside it, once somebody has asked for it.
     """
 
-    __slots__ = ("_random", "_state", "actor", "history", "seen")
+    __slots__ = ("_random", "actor", "history", "seen", "state")
 
     def __init__(
         self,
@@ -125,7 +131,7 @@ class KeyStore(ABC):
         seen: SeenHeads | None = None,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        self._state = state
+        self.state = state
         self._random = random
         self.actor = actor
         self.seen = seen
@@ -311,35 +317,6 @@ class KeyStore(ABC):
             self.seen.note(committed.audit, state.audit)
         return committed
 
-    @property
-    def state(self) -> StoreState:
-        """The state as last read or written here."""
-        return self._state
-
-    def active_keys(self) -> tuple[KeyRecord, ...]:
-        """See :meth:`StoreState.active_keys`."""
-        return self._state.active_keys()
-
-    def signing_keys(self, now: datetime) -> tuple[KeyRecord, ...]:
-        """See :meth:`StoreState.signing_keys`."""
-        return self._state.signing_keys(now)
-
-    def published_keys(self) -> tuple[KeyRecord, ...]:
-        """See :meth:`StoreState.published_keys`."""
-        return self._state.published_keys()
-
-    def ever_held_kids(self) -> frozenset[str]:
-        """See :meth:`StoreState.ever_held_kids`."""
-        return self._state.ever_held_kids()
-
-    def find(self, kid_or_prefix: str) -> KeyRecord:
-        """See :meth:`StoreState.find`."""
-        return self._state.find(kid_or_prefix)
-
-    def jwks(self) -> JwkSet:
-        """Return the public keys to publish, oldest first."""
-        return JwkSet.of([key.public for key in self.published_keys()])
-
     def apply(
         self,
         step: Callable[Concatenate[StoreState, _P], Change],
@@ -416,7 +393,7 @@ class KeyStore(ABC):
             )
 
         self._change(entered, now, {public.thumbprint: envelope})
-        return self.find(public.thumbprint)
+        return self.state.find(public.thumbprint)
 
     def add_remote_key(
         self,
@@ -453,7 +430,7 @@ class KeyStore(ABC):
             custody=custody,
             standby=standby,
         )
-        return self.find(public.thumbprint)
+        return self.state.find(public.thumbprint)
 
     def destroy(
         self, name: str, *, now: datetime, settings: TimelineSettings = DEFAULT_SETTINGS
@@ -464,7 +441,7 @@ class KeyStore(ABC):
         refers to, which ``doctor`` removes, and never a reference to nothing.
         """
         self.apply(lifecycle.destroy, name, now=now, settings=settings)
-        record = self.find(name)
+        record = self.state.find(name)
         self.remove_private(record.thumbprint)
         return record
 
@@ -516,15 +493,15 @@ class KeyStore(ABC):
     ) -> StoreState:
         """Commit what `decide` makes of the newest state; no event, no commit."""
         for _ in range(MAX_ATTEMPTS):
-            self._state = self.load()
-            changed, events = decide(self._state)
+            self.state = self.load()
+            changed, events = decide(self.state)
             if not events:
-                return self._state
+                return self.state
             try:
-                self._state = self.commit(changed, events, now=now, envelopes=envelopes)
+                self.state = self.commit(changed, events, now=now, envelopes=envelopes)
             except StoreFault as fault:
                 if fault.code != "keystore.changed":
                     raise
             else:
-                return self._state
+                return self.state
         raise StoreFault("keystore.busy", f"others were faster {MAX_ATTEMPTS} times")

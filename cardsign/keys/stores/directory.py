@@ -37,9 +37,8 @@ from cardsign.files import (
     truncate,
     write_atomic,
 )
-from cardsign.keys.audit import MAX_LINE_BYTES
+from cardsign.keys.audit import MAX_LINE_BYTES, SeenHeads
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
-from cardsign.keys.heads import SeenHeads
 from cardsign.keys.history import DIRECTORY as STATEMENTS_DIRECTORY
 from cardsign.keys.history import StatementFiles
 from cardsign.keys.model import (
@@ -104,7 +103,7 @@ class DirectoryStore(KeyStore):
             FileFault: The state is there but cannot be read.
         """
         store = cls(path, StoreState(0, ()), actor=actor, seen=seen)
-        store._state = store.load() if vouched else store.read()[0]
+        store.state = store.load() if vouched else store.read()[0]
         return store
 
     @classmethod

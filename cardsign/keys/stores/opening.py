@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from cardsign.errors import StoreFault
-from cardsign.keys.heads import SeenHeads, UserHeads
+from cardsign.keys.audit import SeenHeads
 from cardsign.keys.stores.address import DatabaseUrl
 from cardsign.keys.stores.base import KeyStore
 from cardsign.keys.stores.directory import DirectoryStore, holds_store
@@ -19,7 +19,7 @@ StorePlace: TypeAlias = Path | DatabaseUrl
 
 
 def open_store(
-    place: StorePlace, *, actor: str = "", heads: UserHeads | None = None, vouched: bool = True
+    place: StorePlace, *, actor: str = "", heads: SeenHeads | None = None, vouched: bool = True
 ) -> KeyStore:
     """Open the key store at `place`.
 
@@ -41,7 +41,7 @@ def open_store(
 
 
 def create_store(
-    place: StorePlace, *, exist_ok: bool = False, actor: str = "", heads: UserHeads | None = None
+    place: StorePlace, *, exist_ok: bool = False, actor: str = "", heads: SeenHeads | None = None
 ) -> KeyStore:
     """Make an empty key store at `place`.
 
@@ -55,7 +55,7 @@ def create_store(
     return postgres_store().create(place, exist_ok=exist_ok, actor=actor, seen=seen)
 
 
-def seen_head(place: StorePlace, heads: UserHeads | None) -> SeenHeads | None:
+def seen_head(place: StorePlace, heads: SeenHeads | None) -> SeenHeads | None:
     """Return what a user saw of the store at `place`, by whatever path or link it is named."""
     if heads is None:
         return None

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from cardsign.errors import FileMissing, StoreFault
-from cardsign.keys.heads import SeenHeads
+from cardsign.keys.audit import SeenHeads
 from cardsign.keys.model import StoreState, dump_state, load_state
 from cardsign.keys.stores.address import CONNECT_PATIENCE, SCHEME, DatabaseUrl, parse_database_url
 from cardsign.keys.stores.base import Contents, KeyStore, Kind, Number
@@ -264,7 +264,7 @@ class PostgresStore(KeyStore):
             StoreFault: ``keystore.url``, ``keystore.not_installed``, or as :meth:`load`.
         """
         store = cls(_parsed(url), actor=actor, seen=seen)
-        store._state = store.load() if vouched else store.read()[0]
+        store.state = store.load() if vouched else store.read()[0]
         return store
 
     @classmethod
@@ -296,7 +296,7 @@ class PostgresStore(KeyStore):
             seen.forget()
         if not made and not exist_ok:
             raise StoreFault("keystore.exists", "there is a key store here", path=store.url.shown)
-        store._state = store.load()
+        store.state = store.load()
         return store
 
     @classmethod
@@ -317,7 +317,7 @@ class PostgresStore(KeyStore):
             for kind, statements in contents.statements.items():
                 for number, data in statements.items():
                     write_statement(connection, kind, number, data)
-        store._state = store.load()
+        store.state = store.load()
         return store
 
     @classmethod

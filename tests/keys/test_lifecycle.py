@@ -20,7 +20,7 @@ from cardsign.keys import (
     take,
 )
 from cardsign.statements import KeysetId
-from tests.keys.lives import EMPTY, NOON, QUICK, SERIES, after, of, public, published
+from tests.keys.states import EMPTY, NOON, QUICK, SERIES, after, of, public, published
 
 PROGRAM = "exec:/usr/local/bin/sign"
 

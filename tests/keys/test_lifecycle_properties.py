@@ -32,7 +32,7 @@ from cardsign.keys import (
     verify_chain,
 )
 from cardsign.statements import KeysetId
-from tests.keys.lives import EMPTY, NOON, QUICK, public, published
+from tests.keys.states import EMPTY, NOON, QUICK, public, published
 
 CACHES = timedelta(seconds=210)
 CARDS = timedelta(seconds=60)

@@ -23,7 +23,7 @@ from cardsign.keys import (
     read_draft,
     write_draft,
 )
-from cardsign.keys.keysets import differences
+from cardsign.keys.keyset_drafts import differences
 from cardsign.statements import (
     KeysetStatement,
     StatementKey,

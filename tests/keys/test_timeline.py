@@ -7,7 +7,7 @@ from dataclasses import replace
 from cardsign.keys import Span, StoreState, extent, key_rows, lifecycle, statement_rows
 from cardsign.statements import KeysetId
 from tests.keys.issuing import DAY, NOW, first, released
-from tests.keys.lives import EMPTY, NOON, QUICK, after, of, public, published
+from tests.keys.states import EMPTY, NOON, QUICK, after, of, public, published
 
 
 def rotated() -> StoreState:

@@ -19,7 +19,7 @@ from cardsign.keys import (
     past_half_life,
     settled_cards,
 )
-from cardsign.keys.releases import says_something_new
+from cardsign.keys.release_drafts import says_something_new
 from cardsign.statements import StatementRefused, check_release
 from tests.keys.issuing import DAY, NOW, URL, first, released, signed, thumbprint
 

@@ -529,7 +529,7 @@ def says_more(
     Args:
         state: The key store's.
         previous: The newest statement.
-        draft: What follows it, by :func:`cardsign.keys.keysets.check_draft`.
+        draft: What follows it, by :func:`cardsign.keys.keyset_drafts.check_draft`.
         now: The time, with its zone.
         lifetime: How long one that is drafted here would be believed.
     """
@@ -583,7 +583,7 @@ def draft_if_due(
         The draft, and whether it is a new one; None if nothing is due.
 
     Raises:
-        StatementRefused: As :func:`cardsign.keys.keysets.draft_next`.
+        StatementRefused: As :func:`cardsign.keys.keyset_drafts.draft_next`.
     """
     told = keyset_due(state, previous, now=now)
     if not told.is_due(now):

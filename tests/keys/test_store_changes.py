@@ -11,7 +11,7 @@ from cardsign.jose import PrivateKey
 from cardsign.keys import TimelineSettings, lifecycle, verify_chain
 from cardsign.keys.stores import KeyStore
 from tests.keys.conftest import in_each_store
-from tests.keys.lives import NOON, QUICK, after, published
+from tests.keys.states import NOON, QUICK, after, published
 
 AT_ONCE = TimelineSettings(0, 0, 0, 0, 0)
 
@@ -46,7 +46,7 @@ def private_keys(store: KeyStore) -> list[str]:
 def test_a_whole_life_is_kept_and_logged(pair):
     """From the disk, at each step."""
     pair.apply(lifecycle.activate, "two", now=after(210), settings=QUICK)
-    two = pair.find("two")
+    two = pair.state.find("two")
     pair.record_publication(published(after(220), ["one", "two"]), now=after(220))
     pair.record_publication(published(after(470), ["one", "two"], ["two"]), now=after(470))
     pair.apply(lifecycle.retire, "one", now=after(530), settings=QUICK)
@@ -72,7 +72,7 @@ def test_revoking_and_withdrawing_are_logged_as_well(pair):
     pair.apply(lifecycle.withdraw, "https://tides.example/a2a", now=after(2))
 
     assert events(pair)[3:] == ["key-revoked", "key-activated", "publication-withdrawn"]
-    assert [key.kid for key in pair.signing_keys(after(3))] == ["two"]
+    assert [key.kid for key in pair.state.signing_keys(after(3))] == ["two"]
 
 
 @in_each_store
@@ -191,5 +191,5 @@ def test_a_store_elsewhere_needs_only_the_primitives(pair):
     kept: KeyStore = pair
 
     assert kept.load() == pair.state
-    assert kept.read_private(pair.find("one").thumbprint).startswith(b"{")
+    assert kept.read_private(pair.state.find("one").thumbprint).startswith(b"{")
     assert lifecycle.withdraw(kept.load(), "https://tides.example/a2a", now=NOON)

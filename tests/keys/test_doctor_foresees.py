@@ -23,7 +23,7 @@ from cardsign.keys import (
 from cardsign.statements import TYP_KEYSET, KeysetStatement, sign_statement
 from tests.keys import issuing
 from tests.keys.issuing import DAY, NOW, first, key, released
-from tests.keys.lives import EMPTY, NOON, QUICK, after, of, public, published
+from tests.keys.states import EMPTY, NOON, QUICK, after, of, public, published
 
 PROGRAM = "exec:/usr/local/bin/sign"
 
