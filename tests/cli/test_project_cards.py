@@ -146,7 +146,7 @@ def test_a_successor_has_the_holder_of_its_predecessor(issuer: Cardsign) -> None
     kids = [run(issuer("keys", "generate", "--json")).json["kid"]]
     kids.append(run(issuer("keys", "rotate", "--json")).json["made"]["kid"])
     store = DirectoryStore.open(Path("keys"))
-    assert [store.find(kid).holder for kid in kids] == ["owner", "owner"]
+    assert [store.state.find(kid).holder for kid in kids] == ["owner", "owner"]
 
 
 def test_a_forgotten_option_is_named(issuer: Cardsign) -> None:
