@@ -24,6 +24,7 @@ from publications import NOW, PUBLIC, publish_cards, with_skill
 from cardsign import CardRefused, JwkSet, Policy, PrivateKey, examine_card, sign_card, verify_card
 from cardsign.card import MAX_CARD_BYTES, Card
 from cardsign.cli import command_line as cli
+from cardsign.diff import diff_cards
 from cardsign.errors import FetchFailed, JsonRefused
 from cardsign.jose import read_entry
 from cardsign.net import DocumentFetcher, FetchSettings, fetch_document
@@ -285,3 +286,92 @@ def test_O17_an_answer_beyond_the_limit_is_refused(peer: Peer) -> None:
     assert len(ask_card(peer.url).untrusted_body) == MAX_CARD_BYTES
     peer.answers = {CARD_PATH: (200, b" " * (MAX_CARD_BYTES + 1))}
     assert refusal(ask_card(peer.url)) == "fetch.too_large"
+
+
+# --------------------------------------------------------------------------- comparing
+
+#: The example of a contract: what an agent promises to whom it works for.
+CONTRACT: dict[str, Any] = {
+    "name": "iam-adk",
+    "version": "1.4.0",
+    "skills": [
+        {
+            "skill_id": "iam.check_adk_compliance",
+            "name": "Check ADK compliance",
+            "description": "Check a file against the rules",
+            "input_schema": {
+                "type": "object",
+                "required": ["target"],
+                "properties": {
+                    "target": {"type": "string"},
+                    "focus_rules": {"type": "array", "items": {"enum": ["R1", "R2"]}},
+                },
+            },
+            "output_schema": {
+                "type": "object",
+                "required": ["compliance_status"],
+                "properties": {"compliance_status": {"type": "string"}},
+            },
+        }
+    ],
+}
+TARGET: dict[str, Any] = CONTRACT["skills"][0]["input_schema"]
+
+
+def contract(version: str = "1.4.0", **input_schema: Any) -> bytes:
+    """The contract with another version and another input schema of its skill."""
+    skill = {**CONTRACT["skills"][0], "input_schema": {**TARGET, **input_schema}}
+    return json.dumps({**CONTRACT, "version": version, "skills": [skill]}).encode()
+
+
+def contract_with(*skills: dict[str, Any]) -> bytes:
+    """The contract with these skills."""
+    return json.dumps({**CONTRACT, "skills": list(skills)}).encode()
+
+
+def effects(new: bytes) -> set[str]:
+    """What the changes of the contract mean for a caller."""
+    return {one.effect for one in diff_cards(contract(), new).changes}
+
+
+def test_B17_a_change_needs_a_version_that_says_so() -> None:
+    """A break needs a major version, a new skill a minor one, words a patch; less is refused."""
+    breaks: dict[str, Any] = {"required": ["target", "focus_rules"]}
+    assert diff_cards(contract(), contract("2.0.0", **breaks)).version_verdict == "enough"
+    assert diff_cards(contract(), contract("1.5.0", **breaks)).version_verdict == "too-low"
+    added = json.loads(contract_with(*CONTRACT["skills"], {"skill_id": "iam.run_audit"}))
+    for version, verdict in (("1.5.0", "enough"), ("1.4.1", "too-low")):
+        new = json.dumps({**added, "version": version}).encode()
+        assert diff_cards(contract(), new).version_verdict == verdict
+    assert diff_cards(contract(), contract("1.4.1", title="Task")).version_verdict == "enough"
+    assert diff_cards(contract(), contract("1.4.0", title="Task")).version_verdict == "too-low"
+
+
+def test_B18_changes_that_break_nobody() -> None:
+    """A new optional member, a new skill, a new value of an enum, a better description."""
+    more = {**TARGET["properties"], "depth": {"type": "integer"}}
+    assert effects(contract(properties=more)) == {"additive"}
+    values = {
+        **TARGET["properties"],
+        "focus_rules": {"type": "array", "items": {"enum": ["R1", "R2", "R3"]}},
+    }
+    assert effects(contract(properties=values)) == {"additive"}
+    assert effects(contract_with(*CONTRACT["skills"], {"skill_id": "iam.run_audit"})) == {
+        "additive"
+    }
+    skill = {**CONTRACT["skills"][0], "description": "Check a file against the rules R1 to R8"}
+    assert effects(contract_with(skill)) == {"wording"}
+
+
+def test_B19_changes_that_break_a_caller() -> None:
+    """A removed member, another type, a member that is required now, a removed or renamed skill."""
+    target = {"target": TARGET["properties"]["target"]}
+    assert "breaking" in effects(contract(properties=target))
+    assert "breaking" in effects(
+        contract(properties={**TARGET["properties"], "target": {"type": "null"}})
+    )
+    assert "breaking" in effects(contract(required=["target", "focus_rules"]))
+    assert "breaking" in effects(contract_with())
+    renamed = {**CONTRACT["skills"][0], "skill_id": "iam.audit_adk"}
+    assert effects(contract_with(renamed)) == {"breaking"}
+    assert effects(contract()) == set()

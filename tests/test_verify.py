@@ -128,8 +128,8 @@ def test_verify_card_raises_with_the_whole_report(alice: PrivateKey, bob: Privat
 
 def test_verify_card_says_when_there_was_no_verdict(alice: PrivateKey) -> None:
     """Indeterminate has an exit status of its own."""
+    elsewhere = "https://elsewhere.example/card.json"
     with pytest.raises(NoVerdict) as caught:
-        elsewhere = "https://elsewhere.example/card.json"
         verify_card(dump(signed(PORTABLE, alice)), policy=trusting(alice), url=elsewhere, now=NOW)
 
     assert caught.value.exit_status == EXIT_NO_VERDICT

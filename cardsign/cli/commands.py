@@ -50,6 +50,7 @@ _COMMANDS: Final = {
         "Explain what each signature covers, and why one fails.",
     ),
     "lint": ("cardsign.cli.lint:lint", "Find what makes SDKs disagree about a card, and fix it."),
+    "diff": ("cardsign.cli.diff:diff", "Say what changed between two cards, and for whom."),
     "publish": ("cardsign.cli.publish:publish", "Publish a signed card with its key set."),
     "serve": ("cardsign.cli.serve:serve", "Serve a publication, and follow it as it changes."),
     "tokens": ("cardsign.cli.serve:tokens", "Make bearer tokens for the extended card."),

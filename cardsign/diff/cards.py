@@ -1,0 +1,420 @@
+"""Two cards compared: what changed for a caller, and the version that the new one needs.
+
+Nothing is verified here, and signatures are not compared: verify both cards first where it
+matters who made them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from semver import Version
+
+from cardsign.card.document import Card
+from cardsign.card.interfaces import Interface, current_interfaces
+from cardsign.card.security import Scheme, schemes_of
+from cardsign.card.strictjson import Json, append, pointer
+from cardsign.diff.changes import BUMPS, NEEDED, Bump, Change, Effect
+from cardsign.diff.schemas import Direction, compare_schemas
+from cardsign.urls import without_userinfo
+
+#: `enough`: the new version says what changed. `too-low`: it does not. `unclear`: it would be
+#: enough, if a change that nobody can judge from the cards breaks nothing.
+VersionVerdict: TypeAlias = Literal["enough", "too-low", "unclear"]
+
+_SCHEMAS: Final[dict[str, Direction]] = {
+    "input_schema": "input",
+    "inputSchema": "input",
+    "output_schema": "output",
+    "outputSchema": "output",
+}
+_SCHEME_WORDS: Final = frozenset({"description", "bearerFormat", "scopes", "flows"})
+# fmt: off
+_COMPARED: Final = frozenset({
+    "supportedInterfaces", "url", "additionalInterfaces", "preferredTransport",
+    "protocolVersion", "version", "capabilities", "skills", "securitySchemes",
+    "securityRequirements", "security", "signatures", "defaultInputModes",
+    "defaultOutputModes", "supportsExtendedAgentCard", "supportsAuthenticatedExtendedCard",
+})
+# fmt: on
+_WORDS: Final = frozenset(["name", "description", "provider", "documentationUrl", "iconUrl"])
+_SKILL_COMPARED: Final = frozenset(
+    {"id", "skill_id", "inputModes", "outputModes", "securityRequirements", "security", *_SCHEMAS}
+)
+_SKILL_WORDS: Final = frozenset(["name", "description", "tags", "examples", "deprecated"])
+_MODES: Final = {"inputModes": "defaultInputModes", "outputModes": "defaultOutputModes"}
+
+
+@dataclass(frozen=True, slots=True)
+class CardDiff:
+    """What changed between two cards.
+
+    Attributes:
+        old_version: The old card's `version`, as it stands there; None where there is none.
+        new_version: The new card's.
+        changes: In document order.
+    """
+
+    old_version: Json
+    new_version: Json
+    changes: tuple[Change, ...]
+
+    @property
+    def needed(self) -> Bump:
+        """The part of the version that has to grow for these changes."""
+        return max((NEEDED[one.effect] for one in self.changes), key=BUMPS.index, default="none")
+
+    @property
+    def made(self) -> Bump | None:
+        """The part that grew; None where a version is no semantic version, or became smaller."""
+        old, new = _semver(self.old_version), _semver(self.new_version)
+        if old is None or new is None or new < old:
+            return None
+        if new.major != old.major:
+            return "major"
+        if new.minor != old.minor:
+            # Below 1.0.0 the minor version stands for the major one (SemVer 2.0.0, clause 4).
+            return "major" if new.major == 0 else "minor"
+        if new == old:
+            return "none"
+        return "minor" if new.major == 0 else "patch"
+
+    @property
+    def version_verdict(self) -> VersionVerdict:
+        """Whether the new card's version says what changed."""
+        if self.made is None or BUMPS.index(self.made) < BUMPS.index(self.needed):
+            return "too-low"
+        is_unclear = any(one.effect == "unclear" for one in self.changes)
+        return "unclear" if is_unclear and self.made != "major" else "enough"
+
+    @property
+    def least_version(self) -> str | None:
+        """The lowest version that is enough for what is known; None without an old version."""
+        old = _semver(self.old_version)
+        if old is None or self.needed == "none":
+            return None if old is None else str(old)
+        steps = {"major": old.bump_major, "minor": old.bump_minor, "patch": old.bump_patch}
+        if old.major == 0:
+            steps |= {"major": old.bump_minor, "minor": old.bump_patch}
+        return str(steps[self.needed]())
+
+    def to_json(self) -> dict[str, Any]:
+        """The diff for programs."""
+        return {
+            "format": "cardsign.diff/1",
+            "version": {
+                "old": self.old_version,
+                "new": self.new_version,
+                "needed": self.needed,
+                "made": self.made,
+                "least": self.least_version,
+                "verdict": self.version_verdict,
+            },
+            "changes": [
+                {"effect": one.effect, "path": one.path, "message": one.message}
+                for one in self.changes
+            ],
+        }
+
+
+def diff_cards(untrusted_old: bytes, untrusted_new: bytes) -> CardDiff:
+    """Compare two cards, of whichever A2A versions.
+
+    Not checked: signatures, and whether either card is complete.
+
+    Args:
+        untrusted_old: The card that callers know.
+        untrusted_new: The card that shall replace it.
+
+    Raises:
+        JsonRefused: One of them is not one strict JSON object.
+        CardRefused: One of them is ambiguous; as for :meth:`cardsign.card.Card.from_bytes`.
+    """
+    old, new = Card.from_bytes(untrusted_old).document, Card.from_bytes(untrusted_new).document
+    changes = [
+        *_others("", old, new, _WORDS, _COMPARED),
+        *_interfaces(old, new),
+        *_capabilities(old, new),
+        *_security(old, new, old, new, ""),
+        *_skills(old, new),
+    ]
+    return CardDiff(old.get("version"), new.get("version"), tuple(changes))
+
+
+def _semver(version: Json) -> Version | None:
+    try:
+        return Version.parse(version) if isinstance(version, str) else None
+    except ValueError:
+        return None
+
+
+def _others(
+    path: str,
+    old: Mapping[str, Json],
+    new: Mapping[str, Json],
+    words: frozenset[str],
+    compared: frozenset[str],
+) -> Iterator[Change]:
+    """Members that are compared as a whole: what a person reads, and what nobody here knows."""
+    for name in dict.fromkeys((*old, *new)):
+        if name in compared or old.get(name) == new.get(name):
+            continue
+        effect: Effect = "wording" if name in words else "unclear"
+        how = (
+            "changed" if name in old and name in new else "was removed" if name in old else "is new"
+        )
+        yield Change(effect, append(path, name), f"`{name}` {how}")
+
+
+# ------------------------------------------------------------------ where and how it is called
+
+
+def _interfaces(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[Change]:
+    before, after = ({_called(i): i for i in current_interfaces(card)} for card in (old, new))
+    for key, one in before.items():
+        if key not in after:
+            yield Change("breaking", one.pointer, f"the interface {_shown(one)} was removed")
+    for key, one in after.items():
+        if key not in before:
+            yield Change("additive", one.pointer, f"the interface {_shown(one)} is new")
+    if before.keys() == after.keys() and list(before) != list(after):
+        one = next(iter(after.values()))
+        yield Change("additive", one.pointer, f"the interface {_shown(one)} is preferred now")
+
+
+def _called(one: Interface) -> tuple[str, ...]:
+    return tuple(repr(value) for value in (one.url, one.binding, one.tenant, one.version))
+
+
+def _shown(one: Interface) -> str:
+    spoken = f"{one.binding} {one.version or ''}".strip()
+    return f"{spoken} at {without_userinfo(str(one.url))}"
+
+
+def _capabilities(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[Change]:
+    before, after = _object(old.get("capabilities")), _object(new.get("capabilities"))
+    path = pointer("capabilities")
+    was, now = _flags(old, before), _flags(new, after)
+    for name in dict.fromkeys((*was, *now)):
+        if was.get(name, False) != now.get(name, False):
+            effect: Effect = "additive" if now.get(name) else "breaking"
+            how = "is offered now" if now.get(name) else "is no longer offered"
+            yield Change(effect, append(path, name), f"`{name}` {how}")
+    there = append(path, "extensions")
+    known = _by(before.get("extensions"), "uri"), _by(after.get("extensions"), "uri")
+    for uri, (place, one) in known[0].items():
+        if uri not in known[1]:
+            yield Change("breaking", there + place, f"the extension {uri} was removed")
+            continue
+        place, other = known[1][uri]
+        needed = bool(other.get("required"))
+        if bool(one.get("required")) != needed:
+            how = "is required now" if needed else "is optional now"
+            yield Change(
+                "breaking" if needed else "additive", there + place, f"the extension {uri} {how}"
+            )
+        yield from _others(
+            there + place, one, other, frozenset({"description"}), frozenset({"uri", "required"})
+        )
+    for uri, (place, one) in known[1].items():
+        if uri not in known[0]:
+            needed = bool(one.get("required"))
+            how = "is new and required" if needed else "is new"
+            yield Change(
+                "breaking" if needed else "additive", there + place, f"the extension {uri} {how}"
+            )
+
+
+def _flags(card: Mapping[str, Json], capabilities: Mapping[str, Json]) -> dict[str, bool]:
+    """What is offered; the extended card by one name, which A2A 0.3 keeps elsewhere."""
+    found = {n: bool(v) for n, v in capabilities.items() if n != "extensions"}
+    for name in ("supportsExtendedAgentCard", "supportsAuthenticatedExtendedCard"):
+        if card.get(name):
+            found["extendedAgentCard"] = True
+    return found
+
+
+# ------------------------------------------------------------------ who may call it
+
+
+def _security(
+    old: Mapping[str, Json],
+    new: Mapping[str, Json],
+    old_card: Mapping[str, Json],
+    new_card: Mapping[str, Json],
+    path: str,
+) -> Iterator[Change]:
+    """Hold each way in that the old one lists against those of the new one.
+
+    A way in stays if the new one asks for no more than it: no other scheme, no other scope.
+    """
+    schemes_before, schemes_after = schemes_of(old_card), schemes_of(new_card)
+    place = append(path, "security" if "security" in new else "securityRequirements")
+    ways_before, ways_after = _ways(old), _ways(new)
+
+    def stays(way: Mapping[str, frozenset[str]]) -> bool:
+        return any(
+            all(
+                name in way
+                and scopes <= way[name]
+                and not _scheme_changed(schemes_before.get(name), schemes_after.get(name))
+                for name, scopes in other.items()
+            )
+            for other in ways_after
+        )
+
+    if lost := [way for way in ways_before if not stays(way)]:
+        said = _way(lost[0]) if lost[0] else "no credentials"
+        yield Change("breaking", place, f"a caller with {said} is no longer let in")
+    for way in ways_after:
+        if way not in ways_before and not (lost and len(ways_after) == 1):
+            said = _way(way) if way else "no credentials"
+            yield Change("additive", place, f"a caller with {said} is let in now")
+    if path:
+        return
+    for name in dict.fromkeys((*schemes_before, *schemes_after)):
+        one, other = schemes_before.get(name), schemes_after.get(name)
+        where = pointer("securitySchemes", name)
+        if one is None or other is None:
+            how = "is new" if one is None else "was removed"
+            yield Change("additive" if one is None else "breaking", where, f"scheme {name!r} {how}")
+        elif how := _scheme_changed(one, other):
+            yield Change("breaking", where, f"scheme {name!r}: {how}")
+        elif one.members != other.members:
+            yield Change("wording", where, f"scheme {name!r} is described in other words")
+
+
+def _ways(owner: Mapping[str, Json]) -> list[dict[str, frozenset[str]]]:
+    """The ways in that a card or skill lists: of each, the scopes by the name of the scheme."""
+    found: list[dict[str, frozenset[str]]] = []
+    for member in ("securityRequirements", "security"):
+        listed = owner.get(member)
+        for one in map(_object, listed if isinstance(listed, list) else ()):
+            wraps = "schemes" in one or member == "securityRequirements"
+            schemes = _object(one.get("schemes")) if wraps else one
+            found.append({name: _scopes(value) for name, value in schemes.items()})
+    return found or [{}]  # without a requirement everybody is let in
+
+
+def _scopes(value: Json) -> frozenset[str]:
+    listed = value.get("list", []) if isinstance(value, dict) else value
+    return frozenset(str(one) for one in listed) if isinstance(listed, list) else frozenset()
+
+
+def _way(way: Mapping[str, frozenset[str]]) -> str:
+    return " and ".join(
+        repr(name) + (f" ({', '.join(sorted(scopes))})" if scopes else "")
+        for name, scopes in way.items()
+    )
+
+
+def _scheme_changed(old: Scheme | None, new: Scheme | None) -> str:
+    """What changed in a scheme that a caller has to follow; empty if nothing did."""
+    if old is None or new is None:
+        return "" if old is new else "it is gone" if new is None else ""
+    if old.type != new.type:
+        return f"its type was {old.type}, and is {new.type}"
+    before, after = (_flattened(one.members) for one in (old, new))
+    for name in dict.fromkeys((*before, *after)):
+        leaf = name.rpartition(".")[2]
+        if (
+            leaf not in _SCHEME_WORDS
+            and ".scopes." not in name
+            and before.get(name) != after.get(name)
+        ):
+            return f"its {name} changed"
+    return ""
+
+
+def _flattened(value: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    for name, one in value.items():
+        if isinstance(one, dict):
+            found |= _flattened(one, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = one
+    return found
+
+
+# ------------------------------------------------------------------ what it can do
+
+
+def _skills(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[Change]:
+    before, after = (
+        _by(old.get("skills"), "id", "skill_id"),
+        _by(new.get("skills"), "id", "skill_id"),
+    )
+    come = {name: one for name, one in after.items() if name not in before}
+    for name, (place, skill) in before.items():
+        path = append("", "skills") + place
+        if name in after:
+            yield from _skill(old, new, skill, after[name])
+            continue
+        heir = next((n for n, (_, one) in come.items() if _alike(skill, one)), None)
+        if heir is not None:
+            del come[heir]
+            yield Change("breaking", path, f"the id of skill {name!r} is {heir!r} now")
+            continue
+        warned = (
+            " after it was deprecated"
+            if skill.get("deprecated") is True
+            else (", and was not marked as deprecated before")
+        )
+        yield Change("breaking", path, f"skill {name!r} was removed{warned}")
+    for name, (place, _) in come.items():
+        yield Change("additive", append("", "skills") + place, f"skill {name!r} is new")
+
+
+def _alike(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
+    names = ("name", "description")
+    return all(one.get(name) == other.get(name) is not None for name in names)
+
+
+def _skill(
+    old: Mapping[str, Json],
+    new: Mapping[str, Json],
+    skill: Mapping[str, Json],
+    found: tuple[str, Mapping[str, Json]],
+) -> Iterator[Change]:
+    path, other = append("", "skills") + found[0], found[1]
+    yield from _others(path, skill, other, _SKILL_WORDS, _SKILL_COMPARED)
+    for member, default in _MODES.items():
+        before = skill.get(member) or old.get(default)
+        after = other.get(member) or new.get(default)
+        what = "input" if member == "inputModes" else "output"
+        for mode in _less(before, after):
+            yield Change("breaking", append(path, member), f"{what} mode {mode!r} was removed")
+        for mode in _less(after, before):
+            yield Change("additive", append(path, member), f"{what} mode {mode!r} is new")
+    for member, direction in _SCHEMAS.items():
+        if member in skill and member in other:
+            yield from compare_schemas(
+                skill[member], other[member], direction, append(path, member)
+            )
+        elif member in skill or member in other:
+            how = "was removed" if member in skill else "is new"
+            yield Change("unclear", append(path, member), f"`{member}` {how}")
+    if any(name in one for name in ("securityRequirements", "security") for one in (skill, other)):
+        yield from _security(skill, other, old, new, path)
+
+
+def _less(one: Json, other: Json) -> list[Json]:
+    left = one if isinstance(one, list) else []
+    right = other if isinstance(other, list) else []
+    return [mode for mode in left if mode not in right]
+
+
+def _by(value: Json, *names: str) -> dict[str, tuple[str, Mapping[str, Json]]]:
+    """The objects of a list by what names them, each with its place in the list."""
+    found: dict[str, tuple[str, Mapping[str, Json]]] = {}
+    for index, one in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(one, dict):
+            name = next((str(one[n]) for n in names if isinstance(one.get(n), str)), f"#{index}")
+            found.setdefault(name, (append("", index), one))
+    return found
+
+
+def _object(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}

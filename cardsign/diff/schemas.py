@@ -1,0 +1,520 @@
+"""Two JSON Schemas compared: which values that were valid are not valid now, and the reverse.
+
+The drafts from 4 to 2020-12 are understood as far as they agree. What is not decided here is
+called unclear, never safe. The comparison is made keyword by keyword: a schema is the AND of its
+keywords, so a schema none of whose keywords became narrower refuses nothing that it took before.
+
+Two conventions go beyond that. A member that the old schema does not name and does not speak of
+by `additionalProperties` is no part of the contract, so naming it is additive. A member that is
+no longer named is a break, even where any member is still taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final, Literal, TypeAlias
+
+from cardsign.card.strictjson import Json, append
+from cardsign.diff.changes import Change, Effect
+
+#: Who makes the values: the caller makes inputs, the agent makes outputs.
+Direction: TypeAlias = Literal["input", "output"]
+#: `narrower`: something that was valid is not any more. `wider`: the reverse. `removed` and
+#: `added` are the two conventions.
+_Kind: TypeAlias = Literal["narrower", "wider", "removed", "added", "wording", "unclear"]
+
+_EFFECTS: Final[dict[Direction, dict[_Kind, Effect]]] = {
+    "input": {"narrower": "breaking", "wider": "additive"},
+    "output": {"narrower": "additive", "wider": "breaking"},
+}
+_ALWAYS: Final[dict[_Kind, Effect]] = {
+    "removed": "breaking",
+    "added": "additive",
+    "wording": "wording",
+    "unclear": "unclear",
+}
+#: Subschemas that are compared before the rest is called unclear; each costs some microseconds.
+MAX_STEPS: Final = 20_000
+#: References that lead to one another and are followed at a time.
+MAX_OPEN: Final = 16
+
+_TYPES: Final = ("null", "boolean", "integer", "fraction", "string", "array", "object")
+#: Of each keyword that limits one type: whether a larger value admits more.
+_LIMITS: Final[dict[str, bool]] = {
+    "minLength": False,
+    "maxLength": True,
+    "minItems": False,
+    "maxItems": True,
+    "minProperties": False,
+    "maxProperties": True,
+}
+# fmt: off
+_NOTES: Final = frozenset({
+    "title", "description", "examples", "default", "deprecated", "readOnly", "writeOnly",
+    "$comment", "$schema", "$id", "$defs", "definitions", "contentEncoding",
+    "contentMediaType",
+})
+# fmt: on
+#: Each refuses values by itself, so that adding it narrows and removing it widens.
+_CONDITIONS: Final = (
+    "pattern",
+    "contains",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "propertyNames",
+    "not",
+)
+#: What they mean depends on other keywords, so that no change of them is decided here.
+# fmt: off
+_ENTANGLED: Final = (
+    "if", "then", "else", "format", "patternProperties", "unevaluatedProperties",
+    "unevaluatedItems", "minContains", "maxContains", "contentSchema", "$dynamicRef",
+    "$recursiveRef", "$anchor", "$dynamicAnchor",
+)
+_DECIDED: Final = frozenset({
+    "type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+    "multipleOf", "uniqueItems", "required", "properties", "additionalProperties", "items",
+    "prefixItems", "additionalItems", "allOf", "anyOf", "oneOf", "$ref",
+    *_LIMITS, *_CONDITIONS, *_ENTANGLED, *_NOTES,
+})
+# fmt: on
+_PER_TYPE: Final[dict[str, str]] = {
+    **dict.fromkeys(("minLength", "maxLength", "pattern"), "string"),
+    **dict.fromkeys(("minItems", "maxItems", "uniqueItems", "contains"), "array"),
+    **dict.fromkeys(("minProperties", "maxProperties", "propertyNames"), "object"),
+    **dict.fromkeys(("dependentRequired", "dependentSchemas", "dependencies"), "object"),
+}
+
+_Schema: TypeAlias = Mapping[str, Json]
+
+
+def compare_schemas(old: Json, new: Json, direction: Direction, path: str = "") -> list[Change]:
+    """What changed from one schema to the other, and what it means for a caller.
+
+    Args:
+        old: A schema as parsed JSON: an object or a boolean.
+        new: The same.
+        direction: Who makes the values that the schema describes.
+        path: Where the schema stands, as a JSON pointer.
+
+    Returns:
+        The changes in document order; none where both say the same.
+    """
+    found = _Comparison(old, new).compare(old, new, path)
+    effects = _EFFECTS[direction] | _ALWAYS
+    return list(dict.fromkeys(Change(effects[one.kind], one.path, one.message) for one in found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    kind: _Kind
+    path: str
+    message: str
+
+    @property
+    def hurts(self) -> bool:
+        return self.kind in ("narrower", "removed", "unclear")
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """One comparison of two whole schemas; references are looked up in them."""
+
+    old_root: Json
+    new_root: Json
+    steps: int = 0
+    #: Pairs of references that are being compared: what they lead back to is not compared again.
+    open: set[tuple[str, str]] = field(default_factory=set)
+
+    def compare(self, old: Json, new: Json, path: str) -> Iterator[_Step]:
+        self.steps += 1
+        if self.steps > MAX_STEPS:
+            yield _Step("unclear", path, "these schemas are too large to be compared whole")
+            return
+        pair = (_reference(old), _reference(new))
+        if any(pair):
+            if pair in self.open:
+                return
+            found = _looked_up(self.old_root, old), _looked_up(self.new_root, new)
+            if found[0] is None or found[1] is None or len(self.open) >= MAX_OPEN:
+                yield _Step("unclear", path, "a reference could not be followed")
+                return
+            self.open.add(pair)
+            try:
+                yield from self.compare(*found, path)
+            finally:  # who asks may stop at the first step
+                self.open.discard(pair)
+            return
+        choices = _choices(old), _choices(new)
+        if choices != ([old], [new]):
+            yield from self._alternatives(*choices, path)
+        elif isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from self._objects(old, new, path)
+        elif old is False or new is False:
+            if old is not new:
+                wider = old is False
+                yield _Step(
+                    "wider" if wider else "narrower",
+                    path,
+                    "something is taken here now" if wider else "nothing is taken here any more",
+                )
+        elif isinstance(old, Mapping) and new is True:
+            yield from self._objects(old, {}, path)
+        elif isinstance(new, Mapping) and old is True:
+            yield from self._objects({}, new, path)
+        elif old != new:
+            yield _Step("unclear", path, "this is no JSON Schema")
+
+    def _objects(self, old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
+        before, after = _types(old), _types(new)
+        if gone := [one for one in before if one not in after]:
+            yield _Step("narrower", path, f"{_listed(gone)} is no longer taken")
+        if come := [one for one in after if one not in before]:
+            yield _Step("wider", path, f"{_listed(come)} is taken now")
+        shared = {one for one in before if one in after}
+        yield from _values(old, new, path)
+        if shared & {"integer", "fraction"}:
+            yield from _numbers(old, new, path)
+        for name, more in _LIMITS.items():
+            if _PER_TYPE[name] in shared:
+                yield from _limit(name, old.get(name), new.get(name), path, more=more)
+        if "array" in shared:
+            yield from self._arrays(old, new, path)
+        if "object" in shared:
+            yield from self._members(old, new, path)
+        for name in _CONDITIONS:
+            if name not in _PER_TYPE or _PER_TYPE[name] in shared:
+                yield from _condition(name, old, new, path)
+        for name in _ENTANGLED:
+            if old.get(name) != new.get(name):
+                yield _Step("unclear", append(path, name), f"`{name}` changed")
+        for name in ("anyOf", "oneOf", "allOf"):
+            yield from self._branches(name, old.get(name), new.get(name), append(path, name))
+        yield from _notes(old, new, path)
+
+    def _arrays(self, old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
+        if bool(old.get("uniqueItems")) != bool(new.get("uniqueItems")):
+            unique = bool(new.get("uniqueItems"))
+            yield _Step(
+                "narrower" if unique else "wider",
+                path,
+                f"its items {'have to differ now' if unique else 'may be equal now'}",
+            )
+        (first_old, rest_old), (first_new, rest_new) = _items(old), _items(new)
+        for index in range(max(len(first_old), len(first_new))):
+            before = first_old[index] if index < len(first_old) else rest_old
+            after = first_new[index] if index < len(first_new) else rest_new
+            yield from self.compare(before, after, append(append(path, "items"), str(index)))
+        yield from self.compare(rest_old, rest_new, append(path, "items"))
+
+    def _members(self, old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
+        before, after = _named(old), _named(new)
+        was_needed, is_needed = _strings(old.get("required")), _strings(new.get("required"))
+        there = append(path, "properties")
+        for name in [*before, *(name for name in after if name not in before)]:
+            place = append(there, name)
+            if name not in after:
+                yield _Step("removed", place, f"{name!r} was removed")
+            elif name not in before:
+                yield from self._new_member(name, old, after[name], place)
+            else:
+                yield from self.compare(before[name], after[name], place)
+        for name in sorted(is_needed - was_needed):
+            what = "is required now" if name in before else "is new and required"
+            yield _Step("narrower", append(there, name), f"{name!r} {what}")
+        for name in sorted((was_needed - is_needed) & set(after)):
+            yield _Step("wider", append(there, name), f"{name!r} is optional now")
+        rest = (old.get("additionalProperties", True), new.get("additionalProperties", True))
+        yield from self.compare(*rest, append(path, "additionalProperties"))
+
+    def _new_member(self, name: str, old: _Schema, after: Json, place: str) -> Iterator[_Step]:
+        rest = old.get("additionalProperties")
+        if rest is None or rest is False:
+            kind: _Kind = "added" if rest is None else "wider"
+            yield _Step(kind, place, f"{name!r} is new")
+        else:
+            yield from self.compare(rest, after, place)
+
+    def _branches(self, name: str, old: Json, new: Json, path: str) -> Iterator[_Step]:
+        before = old if isinstance(old, list) else []
+        after = new if isinstance(new, list) else []
+        if not before and not after:
+            return
+        if not before or not after:
+            kind: _Kind = "wider" if before else "narrower"
+            yield _Step(kind, path, f"`{name}` is {'gone' if before else 'new'}")
+            return
+        if name == "anyOf" or (name == "oneOf" and _disjoint(before) and _disjoint(after)):
+            yield from self._alternatives(before, after, path)
+        elif (steps := self._in_pairs(before, after, path)) is None:
+            yield _Step("unclear", path, f"`{name}` changed")
+        else:
+            yield from steps
+
+    def _in_pairs(
+        self, before: Sequence[Json], after: Sequence[Json], path: str
+    ) -> list[_Step] | None:
+        """The changed words of two lists of schemas; None if more than words changed."""
+        if len(before) != len(after):
+            return None
+        found: list[_Step] = []
+        for index, pair in enumerate(zip(before, after, strict=True)):
+            found += self.compare(*pair, append(path, str(index)))
+        return found if all(one.kind == "wording" for one in found) else None
+
+    def _alternatives(
+        self, before: Sequence[Json], after: Sequence[Json], path: str
+    ) -> Iterator[_Step]:
+        if len(before) == len(after) == 1:
+            yield from self.compare(before[0], after[0], path)
+            return
+        if (steps := self._in_pairs(before, after, path)) is not None:
+            yield from steps
+            return
+
+        def takes_no_more(one: Json, other: Json) -> bool:
+            """Whether `other` takes whatever `one` takes."""
+            return not any(step.hurts for step in self.compare(one, other, path))
+
+        swapped = _Comparison(self.new_root, self.old_root, steps=self.steps)
+        for index, one in enumerate(before):
+            if not any(takes_no_more(one, other) for other in after):
+                place = append(path, str(index))
+                yield _Step("narrower", place, "an alternative was removed or narrowed")
+        for index, one in enumerate(after):
+            if all(
+                any(step.hurts for step in swapped.compare(one, other, path)) for other in before
+            ):
+                place = append(path, str(index))
+                yield _Step("wider", place, "an alternative was added or widened")
+        self.steps = max(self.steps, swapped.steps)
+
+
+# ------------------------------------------------------------------ keywords without subschemas
+
+
+def _values(old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
+    before, after = _finite(old), _finite(new)
+    if before is None and after is None:
+        return
+    if before is None or after is None:
+        narrower = before is None
+        said = "only listed values are taken now" if narrower else "any value is taken now"
+        yield _Step("narrower" if narrower else "wider", path, said)
+        return
+    if gone := [value for key, value in before.items() if key not in after]:
+        yield _Step("narrower", path, f"no longer taken: {_shown(gone)}")
+    if come := [value for key, value in after.items() if key not in before]:
+        yield _Step("wider", path, f"taken now: {_shown(come)}")
+
+
+def _numbers(old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
+    for name, more in (("minimum", False), ("maximum", True)):
+        before, after = _bound(old, name), _bound(new, name)
+        if before == after:
+            continue
+        sign = 1 if more else -1
+        if after is None or (
+            before is not None
+            and (sign * after[0], not after[1]) > (sign * before[0], not before[1])
+        ):
+            yield _Step("wider", path, f"its {name} was {_edge(before)}, and is {_edge(after)}")
+        else:
+            yield _Step("narrower", path, f"its {name} was {_edge(before)}, and is {_edge(after)}")
+    before_of, after_of = _number(old.get("multipleOf")), _number(new.get("multipleOf"))
+    if before_of != after_of:
+        if not after_of or (before_of and before_of % after_of == 0):
+            yield _Step("wider", path, "fewer numbers are refused by `multipleOf`")
+        else:
+            yield _Step("narrower", path, "more numbers are refused by `multipleOf`")
+
+
+def _limit(name: str, old: Json, new: Json, path: str, *, more: bool) -> Iterator[_Step]:
+    unset = None if more else Fraction(0)
+    before, after = _number(old), _number(new)
+    before, after = (unset if before is None else before), (unset if after is None else after)
+    if before == after:
+        return
+    grew = before is not None and (after is None or after > before)
+    said = f"`{name}` was {old if old is not None else 'not set'}, and is "
+    yield _Step(
+        "wider" if grew == more else "narrower",
+        path,
+        said + f"{new if new is not None else 'not set'}",
+    )
+
+
+def _condition(name: str, old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
+    if (name in old) == (name in new):
+        if old.get(name) != new.get(name):
+            yield _Step("unclear", append(path, name), f"`{name}` changed")
+    elif name in new:
+        yield _Step("narrower", append(path, name), f"`{name}` is new")
+    else:
+        yield _Step("wider", append(path, name), f"`{name}` is gone")
+
+
+def _notes(old: _Schema, new: _Schema, path: str) -> Iterator[_Step]:
+    for name in dict.fromkeys((*old, *new)):
+        is_note = name in _NOTES or name not in _DECIDED
+        if is_note and name not in ("$defs", "definitions") and old.get(name) != new.get(name):
+            yield _Step("wording", append(path, name), f"its {name} changed")
+
+
+# ------------------------------------------------------------------ reading a schema
+
+
+def _reference(schema: Json) -> str:
+    reference = schema.get("$ref") if isinstance(schema, Mapping) else None
+    return reference if isinstance(reference, str) else ""
+
+
+def _looked_up(root: Json, schema: Json) -> Json:
+    """What a local reference means, followed to its end; None where that is not certain."""
+    seen: set[str] = set()
+    while reference := _reference(schema):
+        beside = set(schema) - {"$ref"} - _NOTES if isinstance(schema, Mapping) else set()
+        # Drafts up to 7 ignore what stands beside a reference, and later ones do not.
+        if beside or reference in seen or not (reference == "#" or reference.startswith("#/")):
+            return None
+        seen.add(reference)
+        schema = root
+        for token in reference.split("/")[1:]:
+            name = token.replace("~1", "/").replace("~0", "~")
+            if isinstance(schema, list) and name.isdecimal() and int(name) < len(schema):
+                schema = schema[int(name)]
+            elif isinstance(schema, Mapping) and name in schema:
+                schema = schema[name]
+            else:
+                return None
+    return schema
+
+
+def _choices(schema: Json) -> list[Json]:
+    """The schemas of which a value has to meet one; the schema itself if it says no more."""
+    said = set(schema) - _NOTES if isinstance(schema, Mapping) else set()
+    if not isinstance(schema, Mapping) or len(said) != 1:
+        return [schema]
+    (name,) = said
+    found = schema[name]
+    if name not in ("anyOf", "oneOf", "allOf") or not isinstance(found, list) or not found:
+        return [schema]
+    if name == "anyOf" or len(found) == 1 or (name == "oneOf" and _disjoint(found)):
+        return found
+    return [schema]
+
+
+def _types(schema: _Schema) -> list[str]:
+    """The types that are taken, of :data:`_TYPES`."""
+    named = schema.get("type")
+    names = [named] if isinstance(named, str) else named if isinstance(named, list) else None
+    if names is None:
+        values = _finite(schema)
+        return (
+            list(_TYPES) if values is None else [t for t in _TYPES if t in {k[0] for k in values}]
+        )
+    taken = {str(one) for one in names}
+    if "number" in taken:
+        taken |= {"integer", "fraction"}
+    return [one for one in _TYPES if one in taken]
+
+
+def _finite(schema: _Schema) -> dict[tuple[str, Any], Json] | None:
+    """The values that `enum` and `const` leave, by what makes them equal; None for no limit."""
+    found: dict[tuple[str, Any], Json] | None = None
+    listed = schema.get("enum")
+    if isinstance(listed, list):
+        found = {_key(value): value for value in listed}
+    if "const" in schema:
+        constant = {_key(schema["const"]): schema["const"]}
+        found = constant if found is None else {k: v for k, v in found.items() if k in constant}
+    return found
+
+
+def _key(value: Json) -> tuple[str, Any]:
+    """Equal for values that JSON Schema calls equal; its first part is the type."""
+    if value is None or isinstance(value, bool):
+        return ("null" if value is None else "boolean", value)
+    if isinstance(value, int | float):
+        return ("integer" if value == int(value) else "fraction", Fraction(value))
+    if isinstance(value, str):
+        return ("string", value)
+    if isinstance(value, list):
+        return ("array", tuple(_key(one) for one in value))
+    return ("object", frozenset((name, _key(one)) for name, one in value.items()))
+
+
+def _bound(schema: _Schema, name: str) -> tuple[Fraction, bool] | None:
+    """The tighter of a limit and its exclusive form, and whether the limit itself is refused."""
+    exclusive = schema.get("exclusive" + name.capitalize())
+    plain = _number(schema.get(name))
+    found = [] if plain is None else [(plain, exclusive is True)]  # `true` is draft 4
+    if not isinstance(exclusive, bool) and (strict := _number(exclusive)) is not None:
+        found.append((strict, True))
+    if not found:
+        return None
+    sign = 1 if name == "minimum" else -1
+    return max(found, key=lambda one: (sign * one[0], one[1]))
+
+
+def _edge(bound: tuple[Fraction, bool] | None) -> str:
+    if bound is None:
+        return "not set"
+    number = int(bound[0]) if bound[0].denominator == 1 else float(bound[0])
+    return f"{number} (not itself)" if bound[1] else f"{number}"
+
+
+def _number(value: Json) -> Fraction | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
+
+
+def _items(schema: _Schema) -> tuple[list[Json], Json]:
+    """The schemas of the first items, and that of the rest."""
+    items, prefix = schema.get("items", True), schema.get("prefixItems")
+    if isinstance(items, list):
+        return items, schema.get("additionalItems", True)
+    return (prefix if isinstance(prefix, list) else []), items
+
+
+def _named(schema: _Schema) -> _Schema:
+    named = schema.get("properties")
+    return named if isinstance(named, Mapping) else {}
+
+
+def _strings(value: Json) -> set[str]:
+    return {one for one in value if isinstance(one, str)} if isinstance(value, list) else set()
+
+
+def _disjoint(branches: Sequence[Json]) -> bool:
+    """Whether no value is valid under two of them, as far as their types and values show."""
+    seen: list[tuple[set[str], dict[tuple[str, Any], Json] | None]] = []
+    for one in branches:
+        if not isinstance(one, Mapping) or "$ref" in one:
+            return False
+        types, values = set(_types(one)), _finite(one)
+        for other_types, other_values in seen:
+            apart = not types & other_types
+            if values is not None and other_values is not None:
+                apart = apart or not values.keys() & other_values.keys()
+            if not apart:
+                return False
+        seen.append((types, values))
+    return True
+
+
+def _listed(types: Sequence[str]) -> str:
+    names = [one for one in types if one != "fraction"]
+    if "fraction" in types:
+        names = [one for one in names if one != "integer"]
+        names.append("number" if "integer" in types else "a number with a fraction")
+    return " or ".join(names)
+
+
+def _shown(values: Sequence[Json]) -> str:
+    shown = ", ".join(repr(value)[:40] for value in values[:5])
+    return shown + (f" and {len(values) - 5} more" if len(values) > 5 else "")

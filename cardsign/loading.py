@@ -1,0 +1,66 @@
+"""Cards by name: a file, a URL, or a file in a git revision. Nothing of a card is verified."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.errors import FileMissing, LocalFault
+from cardsign.files import read_bytes
+from cardsign.net.fetcher import DocumentFetcher
+from cardsign.programs import Program, ProgramError, inherited, run
+
+#: Seconds; git reads one object.
+_GIT_SECONDS: Final = 10.0
+#: A repository is a stranger's word: git asks no remote, runs no helper and writes nothing.
+_NO_NETWORK: Final = {
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
+
+def load_card(source: str, fetcher: DocumentFetcher) -> bytes:
+    """The bytes of the card that a person names; nothing about them is checked.
+
+    Args:
+        source: A URL, or the path of a file, or REVISION:PATH in the git repository of the
+            working directory. Where a file has that very name, the file is read.
+        fetcher: Asks for a URL; it also says whether this machine may be asked.
+
+    Raises:
+        LocalFault: ``file.*``; ``file.not_found`` where git knows no such revision or path.
+        FetchFailed: ``fetch.*``.
+    """
+    if source.startswith(("https://", "http://")):
+        answer = fetcher.fetch_card(source)
+        if answer.failure is not None:
+            raise answer.failure
+        return answer.untrusted_body
+    revision, colon, path = source.partition(":")
+    if not colon or Path(source).exists():
+        return read_bytes(Path(source), max_bytes=MAX_CARD_BYTES)
+    return _from_git(revision, path)
+
+
+def _from_git(revision: str, path: str) -> bytes:
+    git = shutil.which("git")
+    if git is None:
+        raise LocalFault("file.not_found", "git is not installed", path=f"{revision}:{path}")
+    name = f"{revision}:{path if path.startswith('/') else './' + path}"
+    program = Program(
+        git,
+        ("-C", os.getcwd(), "-c", "core.fsmonitor=false", "cat-file", "blob", "--", name),
+        inherited(os.environ) | _NO_NETWORK,
+        _GIT_SECONDS,
+        MAX_CARD_BYTES + 1,
+    )
+    try:
+        return run(program)
+    except ProgramError as failure:
+        said = failure.complaint or f"git {failure.what}"
+        raise FileMissing("file.not_found", said, path=f"{revision}:{path}") from failure

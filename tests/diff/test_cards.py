@@ -1,0 +1,387 @@
+"""What changed between two cards, what it means for a caller, and the version that it needs."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from cardsign.diff import CardDiff, diff_cards
+from cardsign.errors import InputRefused
+
+SKILL = {"id": "tides", "name": "Tides", "description": "When it is high", "tags": ["sea"]}
+CARD: dict[str, Any] = {
+    "name": "Harbour",
+    "description": "The harbour master",
+    "version": "1.2.3",
+    "supportedInterfaces": [
+        {"url": "https://h.example/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+        {"url": "https://h.example/rest", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
+    ],
+    "capabilities": {"streaming": True, "extensions": [{"uri": "https://x.example/e"}]},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "securitySchemes": {
+        "token": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+        "login": {
+            "oauth2SecurityScheme": {
+                "flows": {
+                    "clientCredentials": {
+                        "tokenUrl": "https://h.example/token",
+                        "scopes": {"read": "Read", "write": "Write"},
+                    }
+                }
+            }
+        },
+    },
+    "securityRequirements": [
+        {"schemes": {"token": {}}},
+        {"schemes": {"login": {"list": ["read"]}}},
+    ],
+    "skills": [SKILL, {**SKILL, "id": "berths", "name": "Berths", "description": "Which are free"}],
+}
+
+
+def card(**paths: Any) -> dict[str, Any]:
+    """The card with other values at some places, written as `a__0__b`; None deletes."""
+    made = copy.deepcopy(CARD)
+    for path, value in paths.items():
+        *above, last = [int(one) if one.isdecimal() else one for one in path.split("__")]
+        place: Any = made
+        for one in above:
+            place = place[one]
+        if value is None:
+            del place[last]
+        elif isinstance(last, int) and last >= len(place):
+            place.append(value)
+        else:
+            place[last] = value
+    return made
+
+
+def compare(old: Any, new: Any) -> CardDiff:
+    """Two cards as bytes."""
+    return diff_cards(json.dumps(old).encode(), json.dumps(new).encode())
+
+
+WITH_SCHEMA = card(skills__0={**SKILL, "inputSchema": {"type": "string"}})
+
+EXTENSION = "/capabilities/extensions/0"
+EXTENSION_1 = "/capabilities/extensions/1"
+
+#: The new card, and each change: effect, path, message.
+TABLE: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
+    "nothing": (card(), []),
+    "only signatures": (card(signatures=[{"protected": "e30", "signature": "AA"}]), []),
+    "a description": (
+        card(description="Of old"),
+        [("wording", "/description", "`description` changed")],
+    ),
+    "a member that nobody knows": (card(x_depth=3), [("unclear", "/x_depth", "`x_depth` is new")]),
+    "a removed interface": (
+        card(supportedInterfaces__1=None),
+        [
+            (
+                "breaking",
+                "/supportedInterfaces/1/url",
+                "the interface HTTP+JSON 1.0 at https://h.example/rest was removed",
+            )
+        ],
+    ),
+    "a new url": (
+        card(supportedInterfaces__0__url="https://h.example/b"),
+        [
+            (
+                "breaking",
+                "/supportedInterfaces/0/url",
+                "the interface JSONRPC 1.0 at https://h.example/a2a was removed",
+            ),
+            (
+                "additive",
+                "/supportedInterfaces/0/url",
+                "the interface JSONRPC 1.0 at https://h.example/b is new",
+            ),
+        ],
+    ),
+    "another preferred interface": (
+        card(supportedInterfaces=CARD["supportedInterfaces"][::-1]),
+        [
+            (
+                "additive",
+                "/supportedInterfaces/0/url",
+                "the interface HTTP+JSON 1.0 at https://h.example/rest is preferred now",
+            )
+        ],
+    ),
+    "no more streaming": (
+        card(capabilities__streaming=False),
+        [("breaking", "/capabilities/streaming", "`streaming` is no longer offered")],
+    ),
+    "push notifications": (
+        card(capabilities__pushNotifications=True),
+        [("additive", "/capabilities/pushNotifications", "`pushNotifications` is offered now")],
+    ),
+    "push notifications that are not offered": (card(capabilities__pushNotifications=False), []),
+    "an extension that is required now": (
+        card(capabilities__extensions__0__required=True),
+        [
+            (
+                "breaking",
+                "/capabilities/extensions/0",
+                "the extension https://x.example/e is required now",
+            )
+        ],
+    ),
+    "a new extension": (
+        card(capabilities__extensions__1={"uri": "https://x.example/f"}),
+        [("additive", "/capabilities/extensions/1", "the extension https://x.example/f is new")],
+    ),
+    "a new extension that is required": (
+        card(capabilities__extensions__1={"uri": "https://x.example/f", "required": True}),
+        [
+            (
+                "breaking",
+                "/capabilities/extensions/1",
+                "the extension https://x.example/f is new and required",
+            )
+        ],
+    ),
+    "a removed extension": (
+        card(capabilities__extensions=[]),
+        [
+            (
+                "breaking",
+                "/capabilities/extensions/0",
+                "the extension https://x.example/e was removed",
+            )
+        ],
+    ),
+    "a new skill": (
+        card(skills__2={**SKILL, "id": "pilots", "name": "Pilots"}),
+        [("additive", "/skills/2", "skill 'pilots' is new")],
+    ),
+    "a removed skill": (
+        card(skills__1=None),
+        [
+            (
+                "breaking",
+                "/skills/1",
+                "skill 'berths' was removed, and was not marked as deprecated before",
+            )
+        ],
+    ),
+    "a skill with another id": (
+        card(skills__0__id="tide_times"),
+        [("breaking", "/skills/0", "the id of skill 'tides' is 'tide_times' now")],
+    ),
+    "skills in another order": (card(skills=CARD["skills"][::-1]), []),
+    "tags": (
+        card(skills__0__tags=["sea", "moon"]),
+        [("wording", "/skills/0/tags", "`tags` changed")],
+    ),
+    "a removed default mode": (
+        card(defaultInputModes=["application/json"]),
+        [
+            (effect, f"/skills/{index}/inputModes", f"input mode {mode!r} {how}")
+            for index in range(2)
+            for effect, mode, how in (
+                ("breaking", "text/plain", "was removed"),
+                ("additive", "application/json", "is new"),
+            )
+        ],
+    ),
+    "a mode of one skill": (
+        card(skills__0__outputModes=["text/plain", "image/png"]),
+        [("additive", "/skills/0/outputModes", "output mode 'image/png' is new")],
+    ),
+    "one way in less": (
+        card(securityRequirements__0=None),
+        [("breaking", "/securityRequirements", "a caller with 'token' is no longer let in")],
+    ),
+    "no way in is asked for": (
+        card(securityRequirements=[]),
+        [("additive", "/securityRequirements", "a caller with no credentials is let in now")],
+    ),
+    "one more scope": (
+        card(securityRequirements__1__schemes__login__list=["read", "write"]),
+        [
+            (
+                "breaking",
+                "/securityRequirements",
+                "a caller with 'login' (read) is no longer let in",
+            ),
+            (
+                "additive",
+                "/securityRequirements",
+                "a caller with 'login' (read, write) is let in now",
+            ),
+        ],
+    ),
+    "one scope less": (
+        card(securityRequirements__1__schemes__login__list=[]),
+        [("additive", "/securityRequirements", "a caller with 'login' is let in now")],
+    ),
+    "another tokenUrl": (
+        card(
+            securitySchemes__login__oauth2SecurityScheme__flows__clientCredentials__tokenUrl="https://e.example/"
+        ),
+        [
+            (
+                "breaking",
+                "/securityRequirements",
+                "a caller with 'login' (read) is no longer let in",
+            ),
+            (
+                "breaking",
+                "/securitySchemes/login",
+                "scheme 'login': its flows.clientCredentials.tokenUrl changed",
+            ),
+        ],
+    ),
+    "a scope in other words": (
+        card(
+            securitySchemes__login__oauth2SecurityScheme__flows__clientCredentials__scopes__read="Look"
+        ),
+        [("wording", "/securitySchemes/login", "scheme 'login' is described in other words")],
+    ),
+    "a new scheme": (
+        card(securitySchemes__mtls={"mtlsSecurityScheme": {}}),
+        [("additive", "/securitySchemes/mtls", "scheme 'mtls' is new")],
+    ),
+    "a skill that asks for more": (
+        card(skills__0__securityRequirements=[{"schemes": {"token": {}}}]),
+        [
+            (
+                "breaking",
+                "/skills/0/securityRequirements",
+                "a caller with no credentials is no longer let in",
+            )
+        ],
+    ),
+    "a skill with a schema": (
+        WITH_SCHEMA,
+        [("unclear", "/skills/0/inputSchema", "`inputSchema` is new")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("new", "changes"), TABLE.values(), ids=TABLE)
+def test_a_change_of_a_card(new: dict[str, Any], changes: list[tuple[str, str, str]]) -> None:
+    """Effect, place and words."""
+    found = compare(CARD, new)
+    assert [(one.effect, one.path, one.message) for one in found.changes] == changes
+
+
+def test_a_schema_of_a_skill_is_compared() -> None:
+    """Input and output schemas by who makes the values."""
+    new = copy.deepcopy(WITH_SCHEMA)
+    new["skills"][0]["inputSchema"]["maxLength"] = 9
+    (change,) = compare(WITH_SCHEMA, new).changes
+    assert (change.effect, change.path) == ("breaking", "/skills/0/inputSchema")
+    new["skills"][0]["outputSchema"] = new["skills"][0].pop("inputSchema")
+    old = copy.deepcopy(WITH_SCHEMA)
+    old["skills"][0]["outputSchema"] = old["skills"][0].pop("inputSchema")
+    (change,) = compare(old, new).changes
+    assert change.effect == "additive"
+
+
+def test_the_same_card_in_two_versions_of_a2a_keeps_its_ways_in() -> None:
+    """A requirement that 0.3 writes otherwise is the same requirement."""
+    flat = card(
+        securitySchemes={
+            "token": {"type": "http", "scheme": "Bearer"},
+            "login": {"type": "oauth2", **CARD["securitySchemes"]["login"]["oauth2SecurityScheme"]},
+        },
+        security=[{"token": []}, {"login": ["read"]}],
+        securityRequirements=None,
+    )
+    assert compare(CARD, flat).changes == ()
+
+
+def test_a_skill_may_go_after_it_was_deprecated() -> None:
+    """It is a break all the same, and said in other words."""
+    old = card(skills__1__deprecated=True)
+    (change,) = compare(old, card(skills__1=None)).changes
+    assert (change.effect, change.message) == (
+        "breaking",
+        "skill 'berths' was removed after it was deprecated",
+    )
+
+
+VERSIONS = {
+    "a break, major": ("1.2.3", "2.0.0", "breaking", "enough"),
+    "a break, minor": ("1.2.3", "1.3.0", "breaking", "too-low"),
+    "a new skill, minor": ("1.2.3", "1.3.0", "additive", "enough"),
+    "a new skill, patch": ("1.2.3", "1.2.4", "additive", "too-low"),
+    "words, patch": ("1.2.3", "1.2.4", "wording", "enough"),
+    "words, the same version": ("1.2.3", "1.2.3", "wording", "too-low"),
+    "nothing, the same version": ("1.2.3", "1.2.3", None, "enough"),
+    "a smaller version": ("1.2.3", "1.2.2", "wording", "too-low"),
+    "a release after its candidate": ("2.0.0-rc.1", "2.0.0", "wording", "enough"),
+    "no semantic version": ("1.2", "1.3", "wording", "too-low"),
+    "before 1.0.0 a break, minor": ("0.9.0", "0.10.0", "breaking", "enough"),
+    "before 1.0.0 a break, patch": ("0.9.0", "0.9.1", "breaking", "too-low"),
+    "before 1.0.0 a new skill, patch": ("0.9.0", "0.9.1", "additive", "enough"),
+    "out of 0.x": ("0.9.0", "1.0.0", "breaking", "enough"),
+    "unclear, major": ("1.2.3", "2.0.0", "unclear", "enough"),
+    "unclear, minor": ("1.2.3", "1.3.0", "unclear", "unclear"),
+    "unclear, the same version": ("1.2.3", "1.2.3", "unclear", "too-low"),
+}
+CHANGED: dict[str | None, dict[str, Any]] = {
+    "breaking": {"skills__1": None},
+    "additive": {"capabilities__pushNotifications": True},
+    "wording": {"description": "Of old"},
+    "unclear": {"x_depth": 3},
+    None: {},
+}
+
+
+@pytest.mark.parametrize(("old", "new", "effect", "verdict"), VERSIONS.values(), ids=VERSIONS)
+def test_whether_the_version_says_so(old: str, new: str, effect: str | None, verdict: str) -> None:
+    """SemVer 2.0.0; below 1.0.0 the minor version stands for the major one."""
+    found = compare(card(version=old), card(version=new, **CHANGED[effect]))
+    assert found.version_verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("old", "effect", "least"),
+    [
+        ("1.2.3", "breaking", "2.0.0"),
+        ("0.9.0", "breaking", "0.10.0"),
+        ("1.2.3", "wording", "1.2.4"),
+        ("x", "wording", None),
+    ],
+)
+def test_the_least_version_that_is_enough(old: str, effect: str, least: str | None) -> None:
+    """What to write into the card."""
+    assert compare(card(version=old), card(version=old, **CHANGED[effect])).least_version == least
+
+
+@pytest.mark.parametrize("odd", [[], {"a": 1}, "x", 3, None, True, [[]], [{"id": 3}], [None, {}]])
+@pytest.mark.parametrize(
+    "member",
+    [
+        "skills",
+        "capabilities",
+        "securitySchemes",
+        "securityRequirements",
+        "security",
+        "supportedInterfaces",
+        "url",
+        "additionalInterfaces",
+        "defaultInputModes",
+        "version",
+    ],
+)
+def test_members_of_other_types_are_no_crash(member: str, odd: Any) -> None:
+    """Whatever a card holds, something is said or it is refused by name."""
+    for old, new in ((CARD, {**CARD, member: odd}), ({**CARD, member: odd}, CARD)):
+        compare(old, new).to_json()
+
+
+def test_what_is_no_card_is_refused() -> None:
+    """Two members of one name, for one."""
+    with pytest.raises(InputRefused, match="version"):
+        diff_cards(b'{"version":"1","version":"2"}', b"{}")

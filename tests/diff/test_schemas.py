@@ -1,0 +1,395 @@
+"""What a change of a JSON Schema means for a caller."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from cardsign.diff import MAX_STEPS, compare_schemas
+
+TEXT: dict[str, Any] = {"type": "string"}
+TASK: dict[str, Any] = {
+    "type": "object",
+    "properties": {"target": TEXT, "depth": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["target"],
+}
+
+
+def changed(**members: Any) -> dict[str, Any]:
+    """The task with other members."""
+    return {**TASK, **members}
+
+
+def with_depth(**members: Any) -> dict[str, Any]:
+    """The task whose depth has other members."""
+    depth = {**TASK["properties"]["depth"], **members}
+    return changed(properties={**TASK["properties"], "depth": depth})
+
+
+MODE = {"enum": ["fast", "slow"]}
+LINKED = {
+    "$ref": "#/$defs/node",
+    "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}},
+}
+LINKED_MORE = json.loads(json.dumps(LINKED))
+LINKED_MORE["$defs"]["node"]["required"] = ["next"]
+
+#: Old, new, and what it means where the caller makes the values, and where the agent does.
+TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
+    "nothing": (TASK, TASK, [], []),
+    "a description": (TASK, changed(description="What to do"), ["wording"], ["wording"]),
+    "a vendor's member": (TASK, {**TASK, "x-order": 1}, ["wording"], ["wording"]),
+    "a new optional member": (
+        TASK,
+        changed(properties={**TASK["properties"], "note": TEXT}),
+        ["additive"],
+        ["additive"],
+    ),
+    "a new optional member where none but the listed were taken": (
+        changed(additionalProperties=False),
+        changed(additionalProperties=False, properties={**TASK["properties"], "note": TEXT}),
+        ["additive"],
+        ["breaking"],
+    ),
+    "a new required member": (
+        TASK,
+        changed(properties={**TASK["properties"], "note": TEXT}, required=["target", "note"]),
+        ["additive", "breaking"],
+        ["additive", "additive"],
+    ),
+    "a removed member": (TASK, changed(properties={"target": TEXT}), ["breaking"], ["breaking"]),
+    "an optional member that is required now": (
+        TASK,
+        changed(required=["target", "depth"]),
+        ["breaking"],
+        ["additive"],
+    ),
+    "a required member that is optional now": (
+        TASK,
+        changed(required=[]),
+        ["additive"],
+        ["breaking"],
+    ),
+    "another type": (
+        TASK,
+        with_depth(type="string", minimum=None, maximum=None),
+        ["breaking", "additive"],
+        ["additive", "breaking"],
+    ),
+    "integers, and then any number": (
+        with_depth(),
+        with_depth(type="number"),
+        ["additive"],
+        ["breaking"],
+    ),
+    "any number, and then integers": (
+        with_depth(type="number"),
+        with_depth(),
+        ["breaking"],
+        ["additive"],
+    ),
+    "one more type": (TEXT, {"type": ["string", "null"]}, ["additive"], ["breaking"]),
+    "a new value of an enum": (MODE, {"enum": ["fast", "slow", "dry"]}, ["additive"], ["breaking"]),
+    "a removed value of an enum": (MODE, {"enum": ["fast"]}, ["breaking"], ["additive"]),
+    "an enum in another order": (MODE, {"enum": ["slow", "fast"]}, [], []),
+    "an enum that became a const": (MODE, {"const": "fast"}, ["breaking"], ["additive"]),
+    "a new enum": (TEXT, {"type": "string", **MODE}, ["breaking"], ["additive"]),
+    "true and 1 are two values": (
+        {"enum": [1]},
+        {"enum": [True]},
+        ["breaking", "additive"] * 2,
+        ["additive", "breaking"] * 2,
+    ),
+    "1 and 1.0 are one value": ({"enum": [1]}, {"enum": [1.0]}, [], []),
+    "a lower maximum": (TASK, with_depth(maximum=5), ["breaking"], ["additive"]),
+    "no maximum": (TASK, with_depth(maximum=None), ["additive"], ["breaking"]),
+    "a minimum that is itself refused now": (
+        TASK,
+        with_depth(exclusiveMinimum=1),
+        ["breaking"],
+        ["additive"],
+    ),
+    "the same minimum as in draft 4": (
+        {"exclusiveMinimum": 1},
+        {"minimum": 1, "exclusiveMinimum": True},
+        [],
+        [],
+    ),
+    "a coarser step": ({"multipleOf": 2}, {"multipleOf": 6}, ["breaking"], ["additive"]),
+    "a finer step": ({"multipleOf": 0.3}, {"multipleOf": 0.1}, ["additive"], ["breaking"]),
+    "a shorter text": (
+        {**TEXT, "maxLength": 9},
+        {**TEXT, "maxLength": 5},
+        ["breaking"],
+        ["additive"],
+    ),
+    "a minimal length of nothing": (TEXT, {**TEXT, "minLength": 0}, [], []),
+    "a limit for another type": (TEXT, {**TEXT, "maxItems": 3}, [], []),
+    "a new pattern": (TEXT, {**TEXT, "pattern": "^a"}, ["breaking"], ["additive"]),
+    "another pattern": (
+        {**TEXT, "pattern": "^a"},
+        {**TEXT, "pattern": "^b"},
+        ["unclear"],
+        ["unclear"],
+    ),
+    "other items": (
+        {"items": TEXT},
+        {"items": {"type": "null"}},
+        ["breaking", "additive"],
+        ["additive", "breaking"],
+    ),
+    "items that differ": (
+        {"type": "array"},
+        {"type": "array", "uniqueItems": True},
+        ["breaking"],
+        ["additive"],
+    ),
+    "a tuple, in the words of two drafts": (
+        {"items": [TEXT], "additionalItems": False},
+        {"prefixItems": [TEXT], "items": False},
+        [],
+        [],
+    ),
+    "nothing else is taken": (
+        TASK,
+        changed(additionalProperties=False),
+        ["breaking"],
+        ["additive"],
+    ),
+    "one more alternative": (
+        {"anyOf": [TEXT]},
+        {"anyOf": [{"type": "null"}, TEXT]},
+        ["additive"],
+        ["breaking"],
+    ),
+    "one alternative less": (
+        {"anyOf": [{"type": "null"}, TEXT]},
+        {"anyOf": [TEXT]},
+        ["breaking"],
+        ["additive"],
+    ),
+    "alternatives in another order": (
+        {"anyOf": [{"type": "null"}, TEXT]},
+        {"anyOf": [TEXT, {"type": "null"}]},
+        [],
+        [],
+    ),
+    "one more of alternatives that exclude one another": (
+        {"oneOf": [TEXT]},
+        {"oneOf": [TEXT, {"type": "null"}]},
+        ["additive"],
+        ["breaking"],
+    ),
+    "one more of alternatives that overlap": (
+        {"oneOf": [TEXT, {"minLength": 3}]},
+        {"oneOf": [TEXT, {"minLength": 3}, {"type": "null"}]},
+        ["unclear"],
+        ["unclear"],
+    ),
+    "another `not`": ({"not": TEXT}, {"not": {"type": "null"}}, ["unclear"], ["unclear"]),
+    "a condition": (TASK, changed(**{"if": {"required": ["depth"]}}), ["unclear"], ["unclear"]),
+    "a reference to itself": (LINKED, LINKED, [], []),
+    "a change behind a reference": (LINKED, LINKED_MORE, ["breaking"], ["additive"]),
+    "a definition that moved": (
+        {"$ref": "#/$defs/a", "$defs": {"a": TEXT}},
+        {"$ref": "#/definitions/b", "definitions": {"b": TEXT}},
+        [],
+        [],
+    ),
+    "a reference that leads nowhere": ({"$ref": "#/$defs/a"}, TEXT, ["unclear"], ["unclear"]),
+    "a reference to another document": (
+        TEXT,
+        {"$ref": "https://x.example/s"},
+        ["unclear"],
+        ["unclear"],
+    ),
+    "references in a circle": (
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+        TEXT,
+        ["unclear"],
+        ["unclear"],
+    ),
+    "no schema at all": (TASK, ["string"], ["unclear"], ["unclear"]),
+    "a text that may be null now": (
+        {"title": "Note", **TEXT},
+        {"anyOf": [TEXT, {"type": "null"}], "title": "Note"},
+        ["additive"],
+        ["breaking"],
+    ),
+    "everything was taken": (True, TEXT, ["breaking"], ["additive"]),
+    "nothing was taken": (False, TEXT, ["additive"], ["breaking"]),
+}
+
+
+def clean(schema: Any) -> Any:
+    """Without members that the table sets to None."""
+    if isinstance(schema, dict):
+        return {name: clean(one) for name, one in schema.items() if one is not None}
+    return schema
+
+
+@pytest.mark.parametrize(("old", "new", "inputs", "outputs"), TABLE.values(), ids=TABLE)
+def test_a_change_of_a_schema(old: Any, new: Any, inputs: list[str], outputs: list[str]) -> None:
+    """What it means depends on who makes the values."""
+    old, new = clean(old), clean(new)
+    assert [one.effect for one in compare_schemas(old, new, "input")] == inputs
+    assert [one.effect for one in compare_schemas(old, new, "output")] == outputs
+
+
+def test_a_change_says_where_and_what() -> None:
+    """The path leads to the member, in words of the schema."""
+    found = compare_schemas(TASK, clean(with_depth(maximum=5)), "input", "/skills/0/input_schema")
+    assert [(one.path, one.message) for one in found] == [
+        ("/skills/0/input_schema/properties/depth", "its maximum was 9, and is 5")
+    ]
+
+
+def test_the_work_is_bounded() -> None:
+    """Alternatives inside alternatives are compared up to a limit, and then unclear."""
+    old: Any = TEXT
+    for depth in range(12):
+        old = {"anyOf": [old, {"type": "object", "maxProperties": depth}, {"const": depth}]}
+    new = json.loads(json.dumps(old).replace('"string"', '"null"'))
+    assert {one.effect for one in compare_schemas(old, new, "input")} & {"unclear", "breaking"}
+    assert MAX_STEPS < 100_000
+
+
+def test_a_chain_of_references_is_followed_so_far() -> None:
+    """A chain of a thousand ends in no crash."""
+    links = {f"n{i}": {"properties": {"x": {"$ref": f"#/$defs/n{i + 1}"}}} for i in range(1000)}
+    old: Any = {"$ref": "#/$defs/n0", "$defs": {**links, "n1000": TEXT}}
+    new: Any = {"$ref": "#/$defs/n0", "$defs": {**links, "n1000": {"type": "null"}}}
+    assert [one.effect for one in compare_schemas(old, new, "input")] == ["unclear"]
+
+
+# The oracle: values, and the validator of another.
+
+NAMES = ("a", "b")
+LEAVES = st.one_of(
+    st.sampled_from([{}, True, False]),
+    st.builds(
+        lambda kinds: {"type": kinds},
+        st.sampled_from(["string", "integer", "number", "null", ["string", "null"], "boolean"]),
+    ),
+    st.builds(
+        lambda values: {"enum": values},
+        st.lists(st.sampled_from([0, 1, 1.5, True, "", "xx", None]), min_size=1, max_size=3),
+    ),
+    st.builds(
+        lambda name, n: {name: n},
+        st.sampled_from(
+            [
+                "minimum",
+                "maximum",
+                "exclusiveMinimum",
+                "exclusiveMaximum",
+                "minLength",
+                "maxLength",
+                "minItems",
+                "maxItems",
+                "minProperties",
+                "maxProperties",
+            ]
+        ),
+        st.integers(0, 2),
+    ),
+    st.builds(lambda n: {"multipleOf": n}, st.sampled_from([1, 2, 0.5])),
+    st.builds(
+        lambda n, kind: {"minLength": n, "type": kind},
+        st.integers(0, 2),
+        st.sampled_from(["string", "array"]),
+    ),
+)
+
+
+def grown(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Schemas that hold schemas."""
+    named = st.dictionaries(st.sampled_from(NAMES), inner, max_size=2)
+    objects = st.fixed_dictionaries(
+        {"properties": named},
+        optional={
+            "required": st.lists(st.sampled_from(NAMES), unique=True, max_size=2),
+            "additionalProperties": inner,
+            "type": st.sampled_from(["object", ["object", "null"]]),
+        },
+    )
+    several = st.lists(inner, min_size=1, max_size=2)
+    arrays = st.fixed_dictionaries(
+        {"items": inner}, optional={"prefixItems": several, "uniqueItems": st.booleans()}
+    )
+    joined = st.builds(
+        lambda name, schemas: {name: schemas}, st.sampled_from(["anyOf", "oneOf", "allOf"]), several
+    )
+    return st.one_of(objects, arrays, joined)
+
+
+SCHEMAS = st.recursive(LEAVES, grown, max_leaves=5)
+PLAIN: list[Any] = [None, True, False, 0, 1, 2, 0.5, 1.5, -1, "", "x", "xx", "xxx", [], {}]
+VALUES = [
+    *PLAIN,
+    *([one] for one in PLAIN),
+    *([one, other] for one in PLAIN[:9] for other in PLAIN[:9]),
+    *({name: one} for name in NAMES for one in PLAIN),
+    *({"a": one, "b": other} for one in PLAIN[:11] for other in PLAIN[:11]),
+]
+
+
+def within(schema: Any, value: Any) -> bool:
+    """Whether each object of the value holds only members that the schema speaks of."""
+    if isinstance(value, dict) and isinstance(schema, Mapping):
+        named = schema.get("properties", {})
+        return "additionalProperties" in schema or all(
+            name in named and within(named[name], one) for name, one in value.items()
+        )
+    if isinstance(value, list) and isinstance(schema, Mapping):
+        return all(not isinstance(one, dict | list) or not one for one in value)
+    return True
+
+
+def values_for(*schemas: Any) -> list[Any]:
+    """Values whose members the schemas speak of; no objects where alternatives hide that."""
+    joined = any(word in json.dumps(schemas) for word in ("anyOf", "oneOf", "allOf"))
+    return [
+        value
+        for value in VALUES
+        if not (joined and isinstance(value, dict) and value)
+        and all(within(schema, value) for schema in schemas)
+    ]
+
+
+@given(SCHEMAS, SCHEMAS)
+def test_what_is_called_safe_refuses_nothing_that_was_valid(old: Any, new: Any) -> None:
+    """The claim that matters: without `breaking` and `unclear` no caller's value is refused."""
+    effects = {one.effect for one in compare_schemas(old, new, "input")}
+    if effects & {"breaking", "unclear"}:
+        return
+    before, after = Draft202012Validator(old), Draft202012Validator(new)
+    for value in values_for(old):
+        if before.is_valid(value):
+            assert after.is_valid(value), value
+
+
+@given(SCHEMAS, SCHEMAS)
+def test_an_output_that_is_called_safe_is_valid_for_who_knows_the_old_schema(
+    old: Any, new: Any
+) -> None:
+    """The same, where the agent makes the values."""
+    effects = {one.effect for one in compare_schemas(old, new, "output")}
+    if effects & {"breaking", "unclear"}:
+        return
+    before, after = Draft202012Validator(old), Draft202012Validator(new)
+    for value in values_for(old, new):
+        if after.is_valid(value):
+            assert before.is_valid(value), value
+
+
+@given(SCHEMAS)
+def test_a_schema_does_not_differ_from_itself(schema: Any) -> None:
+    """Whatever it holds."""
+    assert compare_schemas(schema, json.loads(json.dumps(schema)), "input") == []
