@@ -141,10 +141,11 @@ def without_userinfo(untrusted_text: str) -> str:
 
     A URL inside the strict grammar has no userinfo and comes back as it is.
     """
-    scheme, slashes, rest = untrusted_text.partition("//")
-    if "@" not in rest or _URL.fullmatch(untrusted_text):
+    before, at, after = untrusted_text.rpartition("@")
+    if not at or _URL.fullmatch(untrusted_text):
         return untrusted_text
-    return f"{scheme}{slashes}...@{rest.rpartition('@')[2]}"
+    scheme, slashes, _ = before.partition("//")
+    return f"{scheme}{slashes}...@{after}" if slashes else f"...@{after}"
 
 
 def _refused(text: str) -> CardRefused:

@@ -58,7 +58,7 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
-from cardsign.urls import parse_origin, parse_url
+from cardsign.urls import parse_origin, parse_url, without_userinfo
 from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import examine_card
@@ -591,7 +591,8 @@ class Visit:
             LocalFault: The command line contradicts itself; a file cannot be had or understood.
         """
         if not is_url(url):
-            raise UsageFault("usage.invalid", f"{url!r} is no URL", hint="Give https://HOST/.")
+            shown = without_userinfo(url)
+            raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint="Give https://HOST/.")
         from cardsign.net.fetch import FetchSettings
 
         inquiry = Inquiry.prepare(named)

@@ -162,12 +162,10 @@ class CredentialSource:
     (:mod:`cardsign.keys.signers.program`); CARDSIGN_ISSUER and CARDSIGN_ORIGIN say for whom. It
     writes the credential to stdout, with at most one line end.
 
-    Attributes:
-        uri: As it was given; it names no secret.
+    No message repeats what follows the scheme: it may be the credential, put there by mistake.
     """
 
-    uri: str
-    _parts: SignerUri = field(repr=False)
+    _uri: SignerUri = field(repr=False)
 
     @classmethod
     def parse(cls, uri: str) -> CredentialSource:
@@ -177,18 +175,21 @@ class CredentialSource:
             CredentialFault: ``credential.source``.
         """
         scheme = uri.partition(":")[0]
-        if scheme not in ("env", "exec"):  # and do not show it: it may be the credential itself
+        if scheme not in ("env", "exec"):
             raise CredentialFault("credential.source", _EXPECTED)
         try:
             parts = parse_uri(uri)
             parts.only(*(("arg", "env") if scheme == "exec" else ()))
         except SignerFault as exc:
-            raise CredentialFault("credential.source", exc.message, path=uri) from exc
-        is_program = scheme == "exec" and PurePosixPath(parts.path).is_absolute()
-        is_variable = scheme == "env" and parts.path.isidentifier()
-        if parts.authority or not (is_program or is_variable):
-            raise CredentialFault("credential.source", _EXPECTED, path=uri)
-        return cls(uri, parts)
+            why = exc.message
+        else:
+            is_program = scheme == "exec" and PurePosixPath(parts.path).is_absolute()
+            is_variable = scheme == "env" and parts.path.isidentifier()
+            if not parts.authority and (is_program or is_variable):
+                return cls(parts)
+            why = _EXPECTED
+        # Outside, so that no context holds the URI.
+        raise CredentialFault("credential.source", why, path=f"{scheme}:...")
 
     def secret(self, environment: Mapping[str, str], told: Mapping[str, str]) -> str:
         """The credential: one line of printable ASCII.
@@ -201,34 +202,43 @@ class CredentialSource:
             CredentialFault: ``credential.source``: there is none, or none that a header holds. The
                 message shows neither it nor anything that a program said.
         """
-        if self.uri.startswith("env:"):
-            text = environment.get(self._parts.path, "")
+        if self._is_program:
+            text = self._answered(programs.inherited(environment, *self._uri.all("env")), told)
         else:
-            text = self._answered(programs.inherited(environment, *self._parts.all("env")), told)
+            text = environment.get(self._uri.path, "")
         text = text.removesuffix("\n").removesuffix("\r")
         if not text:
-            raise self._fault("it is empty or not set")
+            what = "the program wrote nothing" if self._is_program else "the variable is not set"
+            raise self._fault(what)
         if len(text) > MAX_SECRET_CHARS or not (text.isascii() and text.isprintable()):
             raise self._fault(
-                f"it is not one line of at most {MAX_SECRET_CHARS} printable ASCII characters"
+                "the credential is not one line of at most "
+                f"{MAX_SECRET_CHARS} printable ASCII characters"
             )
         return text
 
     def _answered(self, environment: Mapping[str, str], told: Mapping[str, str]) -> str:
         program = programs.Program(
-            self._parts.path,
-            self._parts.all("arg"),
+            self._uri.path,
+            self._uri.all("arg"),
             {**environment, **told},
             MAX_SECONDS,
             MAX_SECRET_CHARS + 2,  # and a line end
         )
         try:
             return programs.run(program).decode("utf-8", "replace")
-        except programs.ProgramError as exc:  # what it wrote to stderr may hold the credential
-            raise self._fault(f"the program {exc.what}; run it yourself to see why") from exc
+        except programs.ProgramError as exc:
+            what = exc.what
+        # Outside, so that no context holds the URI; what the program wrote is not shown either.
+        raise self._fault(f"the program {what}; run it yourself to see why")
+
+    @property
+    def _is_program(self) -> bool:
+        return self._uri.text.startswith("exec:")
 
     def _fault(self, what: str) -> CredentialFault:
-        return CredentialFault("credential.source", what, path=self.uri)
+        path = "exec:..." if self._is_program else "env:..."
+        return CredentialFault("credential.source", what, path=path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,64 +90,6 @@ def status_hint(status: int) -> str:
     return _REDIRECT_HINT if 300 <= status < 400 else ""
 
 
-def check_identity(headers: Headers, url: Url) -> None:
-    """Refuse what has to be decoded first: the limit on bytes would be none on content.
-
-    Raises:
-        FetchFailed: ``fetch.encoding``.
-    """
-    encodings = {encoding.lower() for encoding in values(headers, "content-encoding")}
-    if not encodings <= {"", "identity"}:
-        message = f"{url} sent a compressed answer although none was asked for"
-        raise FetchFailed("fetch.encoding", message)
-
-
-class Ceiling:
-    """Counts the bytes of a body.
-
-    Args:
-        url: What was asked.
-        limit: Bytes.
-    """
-
-    def __init__(self, url: Url, limit: int) -> None:
-        self._url = url
-        self._limit = limit
-        self._counted = 0
-
-    def declared(self, headers: Headers) -> None:
-        """Refuse a body by its declared length; h11 has made sure that it is a number.
-
-        Raises:
-            FetchFailed: ``fetch.too_large``.
-        """
-        self._check(max(map(int, values(headers, "content-length")), default=0))
-
-    def bounded(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """The same chunks, until they are too many.
-
-        Raises:
-            FetchFailed: ``fetch.too_large``.
-        """
-        for chunk in chunks:
-            self.count(chunk)
-            yield chunk
-
-    def count(self, chunk: bytes) -> None:
-        """Refuse a body by what has arrived of it.
-
-        Raises:
-            FetchFailed: ``fetch.too_large``.
-        """
-        self._counted += len(chunk)
-        self._check(self._counted)
-
-    def _check(self, size: int) -> None:
-        if size > self._limit:
-            message = f"{self._url} answered more than {self._limit} bytes"
-            raise FetchFailed("fetch.too_large", message)
-
-
 def _tls_words(exc: ssl.SSLError) -> str:
     if isinstance(exc, ssl.SSLCertVerificationError):
         return exc.verify_message.rstrip(".")
@@ -290,31 +232,29 @@ class FetchSettings:
 DEFAULT_SETTINGS: Final = FetchSettings()
 
 
-@dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and its response, and the rules that hold for both.
+    """One request and its answer: where it goes, how long it may take, how large it may be.
 
-    Attributes:
+    Args:
         settings: How the host is reached.
         url: What is asked.
-        end: When everything must be over.
-        limits: How long it may take, in words.
+        seconds: For everything, the last byte of the body included; they run from now.
+        max_bytes: Of the body.
     """
 
-    settings: FetchSettings
-    url: Url
-    end: Deadline
-    limits: str
-
-    @classmethod
-    def begin(cls, settings: FetchSettings, url: Url, seconds: float) -> Exchange:
-        """Start the clock: `seconds` for everything, the last byte of the body included."""
-        limits = f"{settings.connect_timeout:g} s to connect, {seconds:g} s in all"
-        return cls(settings, url, Deadline(settings.clock, seconds), limits)
+    def __init__(
+        self, settings: FetchSettings, url: Url, *, seconds: float, max_bytes: int
+    ) -> None:
+        self.end = Deadline(settings.clock, seconds)
+        self._settings = settings
+        self.url = url
+        self._limits = f"{settings.connect_timeout:g} s to connect, {seconds:g} s in all"
+        self._max_bytes = max_bytes
+        self._counted = 0
 
     def route(self) -> Route:
         """The way to the host; as :meth:`FetchSettings.route`."""
-        return self.settings.route(self.url, self.end)
+        return self._settings.route(self.url, self.end)
 
     def request(
         self, method: str, headers: Iterable[_Field], content: Any = None, timeouts: Any = None
@@ -358,6 +298,34 @@ class Exchange:
         held.callback(response.close)
         return response
 
+    def check_head(self, headers: Headers, *, has_body: bool = True) -> None:
+        """Refuse a body by its headers: a compressed one, and one that is declared too large.
+
+        Raises:
+            FetchFailed: ``fetch.encoding``, ``fetch.too_large``.
+        """
+        encodings = {encoding.lower() for encoding in values(headers, "content-encoding")}
+        if not encodings <= {"", "identity"}:
+            message = f"{self.url} sent a compressed answer although none was asked for"
+            raise FetchFailed("fetch.encoding", message)
+        if has_body:  # h11 has made sure that a declared length is a number
+            self._check_size(max(map(int, values(headers, "content-length")), default=0))
+
+    def count(self, chunk: bytes) -> bytes:
+        """The next part of the body, unless it makes the body too large.
+
+        Raises:
+            FetchFailed: ``fetch.too_large``.
+        """
+        self._counted += len(chunk)
+        self._check_size(self._counted)
+        return chunk
+
+    def _check_size(self, size: int) -> None:
+        if size > self._max_bytes:
+            message = f"{self.url} answered more than {self._max_bytes} bytes"
+            raise FetchFailed("fetch.too_large", message)
+
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
         """Convert what httpcore, TLS and the operating system raise.
@@ -365,29 +333,28 @@ class Exchange:
         Raises:
             FetchFailed: ``fetch.timeout``, ``fetch.tls``, ``fetch.failed``.
         """
+        url = self.url
         try:
             yield
         except TimeoutError as exc:
-            raise FetchFailed(
-                "fetch.timeout", f"{self.url} did not answer in time ({self.limits})"
-            ) from exc
+            message = f"{url} did not answer in time ({self._limits})"
+            raise FetchFailed("fetch.timeout", message) from exc
         except ssl.SSLError as exc:
-            message = f"{self.url.origin} could not be reached over TLS: {_tls_words(exc)}"
+            message = f"{url.origin} could not be reached over TLS: {_tls_words(exc)}"
             raise FetchFailed("fetch.tls", message) from exc
         except OSError as exc:
             reason = exc.strerror or "no reason was given"
-            raise FetchFailed("fetch.failed", f"{self.url} could not be asked: {reason}") from exc
+            raise FetchFailed("fetch.failed", f"{url} could not be asked: {reason}") from exc
         except httpcore.ProxyError as exc:
             status = re.match(r"[0-9]{3}", str(exc))  # the rest is the proxy's own words
             said = f"it answered {status[0]}" if status else "its answer is no HTTP/1.1"
-            message = f"the policy's proxy does not connect to {self.url.origin}: {said}"
+            message = f"the policy's proxy does not connect to {url.origin}: {said}"
             raise FetchFailed("fetch.failed", message) from exc
         except httpcore.LocalProtocolError as exc:
-            raise FetchFailed("fetch.failed", f"the request to {self.url} is no HTTP/1.1") from exc
+            raise FetchFailed("fetch.failed", f"the request to {url} is no HTTP/1.1") from exc
         except httpcore.ProtocolError as exc:  # its text holds what the peer sent
-            raise FetchFailed(
-                "fetch.failed", f"{self.url} gave an answer that is no HTTP/1.1"
-            ) from exc
+            message = f"{url} gave an answer that is no HTTP/1.1"
+            raise FetchFailed("fetch.failed", message) from exc
 
 
 class Absent(FetchFailed):
@@ -418,35 +385,26 @@ def fetch_document(
     """
     asked = settings.target(url)
     context = settings.trust()
-    exchange = Exchange.begin(settings, asked, settings.total_timeout)
-    request = exchange.request("GET", _headers(validators, reload))
-    with exchange.errors(), contextlib.ExitStack() as held:
-        response = exchange.send(request, context, held)
-        headers = received(response)
-        _check_status(response.status, asked, conditional=bool(validators))
-        if response.status == 304:
-            return FetchResult(str(asked), "unchanged", headers=headers)
-        check_identity(headers, asked)
-        json_type(headers, asked)
-        ceiling = Ceiling(asked, settings.max_bytes)
-        ceiling.declared(headers)
-        body = b"".join(ceiling.bounded(response.iter_stream()))
-    return FetchResult(str(asked), "found", body, headers=headers)
-
-
-def _headers(validators: Headers, reload: bool) -> list[_Field]:
-    """All that the peer learns of us."""
-    return [
+    exchange = Exchange(
+        settings, asked, seconds=settings.total_timeout, max_bytes=settings.max_bytes
+    )
+    headers: list[_Field] = [  # all that the peer learns of us
         ("Accept", "application/json, application/*+json"),
         ("User-Agent", user_agent()),
         *validators,
         *([("Cache-Control", "no-cache")] if reload else []),
     ]
-
-
-def _check_status(status: int, url: Url, *, conditional: bool) -> None:
-    if status == 200 or (status == 304 and conditional):
-        return
-    kind = Absent if status in (404, 410) else FetchFailed
-    message = f"{url} answered {status} instead of 200"
-    raise kind("fetch.status", message, hint=status_hint(status))
+    request = exchange.request("GET", headers)
+    with exchange.errors(), contextlib.ExitStack() as held:
+        response = exchange.send(request, context, held)
+        said, status = received(response), response.status
+        if status == 304 and validators:
+            return FetchResult(str(asked), "unchanged", headers=said)
+        if status != 200:
+            kind = Absent if status in (404, 410) else FetchFailed
+            message = f"{asked} answered {status} instead of 200"
+            raise kind("fetch.status", message, hint=status_hint(status))
+        exchange.check_head(said)
+        json_type(said, asked)
+        body = b"".join(map(exchange.count, response.iter_stream()))
+    return FetchResult(str(asked), "found", body, headers=said)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Collection, Iterator
-from typing import Final
+from typing import Any, Final
 
 import httpcore
 import httpx
@@ -22,10 +22,8 @@ import httpx
 from cardsign.errors import FetchFailed
 from cardsign.net.fetch import (
     DEFAULT_SETTINGS,
-    Ceiling,
     Exchange,
     FetchSettings,
-    check_identity,
     media_types,
     received,
     status_hint,
@@ -78,100 +76,8 @@ class GuardTimedOut(GuardRefused, httpx.TimeoutException):
     """The same, since a time limit is over: ``fetch.timeout``."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Guard:
-    """The one set of checks that both transports make."""
-
-    settings: FetchSettings
-    origins: frozenset[Origin] | None
-    max_bytes: int
-    total_timeout: float
-    event_idle_timeout: float
-    event_total_timeout: float
-
-    def admit(self, request: httpx.Request) -> _Admitted:
-        """Decide whether a request may be made, before any name is looked up.
-
-        Raises:
-            FetchFailed: ``fetch.url``, ``fetch.elsewhere``.
-        """
-        url = self.settings.target(str(request.url))
-        if self.origins is not None and url.origin not in self.origins:
-            message = f"{url.origin} is none of the places that this client may ask"
-            raise FetchFailed("fetch.elsewhere", message)
-        return _Admitted(self, request, Exchange.begin(self.settings, url, self.total_timeout))
-
-
-@dataclass(frozen=True, slots=True)
-class _Admitted:
-    """One request on its way."""
-
-    guard: _Guard
-    request: httpx.Request
-    exchange: Exchange
-
-    @contextlib.contextmanager
-    def errors(self) -> Iterator[None]:
-        """Convert what goes wrong from here on."""
-        with _as_httpx(self.request), self.exchange.errors():
-            yield
-
-    def to_httpcore(self) -> httpcore.Request:
-        """The client's request, without what is not its own affair."""
-        kept = [
-            (name, value)
-            for name, value in self.request.headers.raw
-            if name.lower().decode("latin-1") not in _NOT_THE_CLIENTS
-        ]
-        timeouts = self.request.extensions.get("timeout")
-        return self.exchange.request(self.request.method, kept, self.request.stream, timeouts)
-
-    def check(self, response: httpcore.Response) -> tuple[httpx.Headers, Ceiling]:
-        """Judge an answer by its head.
-
-        Returns:
-            The headers that the client may see, and the ceiling for the body.
-
-        Raises:
-            FetchFailed: ``fetch.status`` (a redirect, or another protocol), ``fetch.encoding``,
-                ``fetch.too_large``.
-        """
-        headers, status, url = received(response), response.status, self.exchange.url
-        if status < 200 or 300 <= status < 400:
-            message = f"{url} answered {status}, which is no answer"
-            raise FetchFailed("fetch.status", message, hint=status_hint(status))
-        check_identity(headers, url)
-        ceiling = Ceiling(url, self.guard.max_bytes)
-        if self.request.method != "HEAD":
-            ceiling.declared(headers)
-        if status == 200 and self._wants_events() and media_types(headers) == [EVENT_STREAM]:
-            self.exchange.end.prolong(
-                self.guard.event_total_timeout, idle=self.guard.event_idle_timeout
-            )
-        shown = [field for field in headers if field[0] not in _WITHOUT_EFFECT]
-        return httpx.Headers(shown, encoding="latin-1"), ceiling
-
-    def _wants_events(self) -> bool:
-        """Only who asked for a stream of events is kept longer by one."""
-        return EVENT_STREAM in self.request.headers.get("accept", "")
-
-
-@contextlib.contextmanager
-def _as_httpx(request: httpx.Request) -> Iterator[None]:
-    """Convert our errors into what users of httpx catch.
-
-    Raises:
-        GuardRefused: With the code of the error; :class:`GuardTimedOut` for ``fetch.timeout``.
-    """
-    try:
-        yield
-    except FetchFailed as failure:
-        kind = GuardTimedOut if failure.code == "fetch.timeout" else GuardRefused
-        raise kind(failure, request) from failure
-
-
 class _Guarded:
-    """What both transports are made with.
+    """What both transports are made with, and the one set of checks that both make.
 
     Args:
         settings: How hosts are reached; its `total_timeout` and `max_bytes` do not count.
@@ -196,14 +102,72 @@ class _Guarded:
         event_total_timeout: float = EVENT_TOTAL_SECONDS,
     ) -> None:
         self._context = settings.trust()
-        self._guard = _Guard(
-            settings,
-            None if origins is None else frozenset(origins),
-            max_bytes,
-            total_timeout,
-            event_idle_timeout,
-            event_total_timeout,
-        )
+        self._settings = settings
+        self._origins = None if origins is None else frozenset(origins)
+        self._max_bytes = max_bytes
+        self._total_timeout = total_timeout
+        self._event_idle_timeout = event_idle_timeout
+        self._event_total_timeout = event_total_timeout
+
+    def _begin(self, request: httpx.Request) -> Exchange:
+        """Decide whether a request may be made, before any name is looked up.
+
+        Raises:
+            GuardRefused: ``fetch.url``, ``fetch.elsewhere``.
+        """
+        with _as_httpx(request):
+            url = self._settings.target(str(request.url))
+            if self._origins is not None and url.origin not in self._origins:
+                message = f"{url.origin} is none of the places that this client may ask"
+                raise FetchFailed("fetch.elsewhere", message)
+        return Exchange(self._settings, url, seconds=self._total_timeout, max_bytes=self._max_bytes)
+
+    def _check(
+        self, response: httpcore.Response, exchange: Exchange, request: httpx.Request
+    ) -> httpx.Headers:
+        """Judge an answer by its head, and return the headers that the client may see.
+
+        Raises:
+            FetchFailed: ``fetch.status`` (a redirect, or another protocol), ``fetch.encoding``,
+                ``fetch.too_large``.
+        """
+        headers, status = received(response), response.status
+        if status < 200 or 300 <= status < 400:
+            message = f"{exchange.url} answered {status}, which is no answer"
+            raise FetchFailed("fetch.status", message, hint=status_hint(status))
+        exchange.check_head(headers, has_body=request.method != "HEAD")
+        # Only who asked for a stream of events is kept longer by one.
+        asked_for_events = EVENT_STREAM in request.headers.get("accept", "")
+        if status == 200 and asked_for_events and media_types(headers) == [EVENT_STREAM]:
+            exchange.end.prolong(self._event_total_timeout, idle=self._event_idle_timeout)
+        shown = [field for field in headers if field[0] not in _WITHOUT_EFFECT]
+        return httpx.Headers(shown, encoding="latin-1")
+
+
+@contextlib.contextmanager
+def _as_httpx(request: httpx.Request, exchange: Exchange | None = None) -> Iterator[None]:
+    """Convert our errors, and those of an exchange, into what users of httpx catch.
+
+    Raises:
+        GuardRefused: With the code of the error; :class:`GuardTimedOut` for ``fetch.timeout``.
+    """
+    try:
+        with exchange.errors() if exchange else contextlib.nullcontext():
+            yield
+    except FetchFailed as failure:
+        kind = GuardTimedOut if failure.code == "fetch.timeout" else GuardRefused
+        raise kind(failure, request) from failure
+
+
+def _to_httpcore(request: httpx.Request, exchange: Exchange) -> httpcore.Request:
+    """The client's request, without what is not its own affair."""
+    kept = [
+        (name, value)
+        for name, value in request.headers.raw
+        if name.lower().decode("latin-1") not in _NOT_THE_CLIENTS
+    ]
+    timeouts = request.extensions.get("timeout")
+    return exchange.request(request.method, kept, request.stream, timeouts)
 
 
 class GuardedTransport(_Guarded, httpx.BaseTransport):
@@ -213,15 +177,14 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
         """Make one request.
 
         Raises:
-            GuardRefused: With one of the codes of :func:`cardsign.net.fetch.fetch` but
+            GuardRefused: With one of the codes of :func:`cardsign.net.fetch_document` but
                 ``fetch.content_type``, or ``fetch.elsewhere``.
         """
-        with _as_httpx(request):
-            admitted = self._guard.admit(request)
-        with admitted.errors(), contextlib.ExitStack() as held:
-            response = admitted.exchange.send(admitted.to_httpcore(), self._context, held)
-            headers, ceiling = admitted.check(response)
-            body = _Body(response, admitted, ceiling, held.pop_all())
+        exchange = self._begin(request)
+        with _as_httpx(request, exchange), contextlib.ExitStack() as held:
+            response = exchange.send(_to_httpcore(request, exchange), self._context, held)
+            headers = self._check(response, exchange, request)
+            body = _Body(response, exchange, request, held.pop_all())
         return httpx.Response(response.status, headers=headers, stream=body)
 
 
@@ -234,68 +197,48 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
         Raises:
             GuardRefused: As :meth:`GuardedTransport.handle_request`.
         """
-        with _as_httpx(request):
-            admitted = self._guard.admit(request)
-        with admitted.errors():
+        exchange = self._begin(request)
+        with _as_httpx(request, exchange):
             async with contextlib.AsyncExitStack() as held:
-                route = await in_thread(admitted.exchange.route, abandon=True)
+                route = await in_thread(exchange.route, abandon=True)
                 backend = AsyncPinnedBackend(route)
                 pool = httpcore.AsyncConnectionPool(
                     self._context, proxy=route.proxy, network_backend=backend
                 )
                 response = await (await held.enter_async_context(pool)).handle_async_request(
-                    admitted.to_httpcore()
+                    _to_httpcore(request, exchange)
                 )
-                headers, ceiling = admitted.check(response)
-                body = _AsyncBody(response, admitted, ceiling, held.pop_all())
+                headers = self._check(response, exchange, request)
+                body = _Body(response, exchange, request, held.pop_all())
         return httpx.Response(response.status, headers=headers, stream=body)
 
 
-class _Body(httpx.SyncByteStream):
+class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     """A body that is counted and timed while it arrives; it holds its connection."""
 
     def __init__(
         self,
         response: httpcore.Response,
-        admitted: _Admitted,
-        ceiling: Ceiling,
-        held: contextlib.ExitStack,
+        exchange: Exchange,
+        request: httpx.Request,
+        held: Any,
     ) -> None:
         self._response = response
-        self._admitted = admitted
-        self._ceiling = ceiling
+        self._exchange = exchange
+        self._request = request
         self._held = held
 
     def __iter__(self) -> Iterator[bytes]:
-        with self._admitted.errors():
-            for chunk in self._response.iter_stream():
-                self._ceiling.count(chunk)
-                yield chunk
+        with _as_httpx(self._request, self._exchange):
+            yield from map(self._exchange.count, self._response.iter_stream())
 
     def close(self) -> None:
         self._held.close()
 
-
-class _AsyncBody(httpx.AsyncByteStream):
-    """The same for event loops."""
-
-    def __init__(
-        self,
-        response: httpcore.Response,
-        admitted: _Admitted,
-        ceiling: Ceiling,
-        held: contextlib.AsyncExitStack,
-    ) -> None:
-        self._response = response
-        self._admitted = admitted
-        self._ceiling = ceiling
-        self._held = held
-
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        with self._admitted.errors():
+        with _as_httpx(self._request, self._exchange):
             async for chunk in self._response.aiter_stream():
-                self._ceiling.count(chunk)
-                yield chunk
+                yield self._exchange.count(chunk)
 
     async def aclose(self) -> None:
         await self._held.aclose()

@@ -228,6 +228,17 @@ def test_a_file_is_no_url(fetch: Fetch) -> None:
     assert (ended.status, "usage.invalid" in ended.err) == (2, True)
 
 
+@pytest.mark.parametrize("before", ["http://", "https://", ""])
+def test_a_password_in_a_url_is_not_repeated(
+    cardsign: Cardsign, peer: LivePeer, before: str
+) -> None:
+    """The URL is refused, and shown without it."""
+    ended = cardsign("fetch", f"{before}user:hunter2@agent.example", "--trust", "trust.toml")
+    assert ended.status in (2, 3)
+    assert "hunter2" not in ended.text + ended.err
+    assert "...@agent.example" in ended.text + ended.err
+
+
 def test_an_audience_without_an_extended_card(fetch: Fetch) -> None:
     """It would promise what is not asked."""
     ended = fetch("--audience", AUDIENCE)

@@ -87,6 +87,29 @@ def test_what_is_no_source_is_refused(uri: str) -> None:
     assert SECRET not in str(caught.value)
 
 
+MISTAKEN = {
+    "a variable's name": f"env:{SECRET}",
+    "what could be a variable's name": "env:hunter2secret",
+    "a program": f"exec:{SECRET}",
+    "a program that does not exist": "exec:/hunter2secret",
+    "an argument": "exec:/bin/false?arg=hunter2secret",
+    "an attribute": "exec:/bin/false?hunter2secret=1",
+}
+
+
+@pytest.mark.parametrize("uri", MISTAKEN.values(), ids=MISTAKEN)
+def test_a_credential_in_place_of_its_source_is_never_repeated(uri: str) -> None:
+    """Neither by a message nor by a traceback or the source itself."""
+    with pytest.raises(CredentialFault) as caught:
+        source = CredentialSource.parse(uri)
+        assert "hunter2secret" not in repr(source)
+        source.secret({}, {})
+    assert caught.value.path == uri.partition(":")[0] + ":..."
+    told = str(caught.value) + "".join(traceback.format_exception(caught.value))
+    assert SECRET not in told
+    assert "hunter2secret" not in told
+
+
 UNUSABLE = {
     "nothing": "",
     "a line end alone": "\n",
