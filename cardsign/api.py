@@ -354,9 +354,9 @@ def _discoverer(
 ) -> tuple[Discoverer, PublicSubject | None]:
     """What asks for one card, and whose it must be."""
     # The HTTP client is loaded here alone: a card in hand is verified without it.
-    from cardsign.net.discovery import Discoverer, canonical
+    from cardsign.net.discovery import Discoverer
     from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
-    from cardsign.net.fetcher import DocumentFetcher
+    from cardsign.net.fetcher import DocumentFetcher, card_url
 
     if not isinstance(url, str):
         raise TypeError(f"{function}() takes a URL as a str, not {type(url).__name__}")
@@ -375,7 +375,7 @@ def _discoverer(
             f"settings takes FetchSettings, not {type(settings).__name__}: "
             "settings=FetchSettings(...) of cardsign.net"
         )
-    _check_states(policy, CardUrl(canonical(url)) if expect is None else expect, states)
+    _check_states(policy, CardUrl(card_url(url)) if expect is None else expect, states)
     time = _time(now)
     fetcher = DocumentFetcher(settings, now=lambda: time)
     return Discoverer(policy, states, fetcher=fetcher, now=lambda: time), expect

@@ -375,9 +375,10 @@ class Inquiry:
         Raises:
             LocalFault: As :meth:`examine`.
         """
-        from cardsign.net.discovery import Discoverer, canonical
+        from cardsign.net.discovery import Discoverer
+        from cardsign.net.fetcher import card_url
 
-        policy, supplied = self._for(self.subject(canonical(url)), NO_STATEMENTS)
+        policy, supplied = self._for(self.subject(card_url(url)), NO_STATEMENTS)
         discoverer = self._discoverers.get(policy.digest)
         if discoverer is None:
             fetcher = make_fetcher(self.now, self.named.insecure_loopback_http)

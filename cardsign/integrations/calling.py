@@ -26,7 +26,6 @@ from cardsign.card.strictjson import Json
 from cardsign.errors import CallFailed, FetchFailed, UsageFault
 from cardsign.integrations.a2a_sdk import CardNotTrusted, sdk_card
 from cardsign.net.credentials import CredentialStore, Destination, Header, quotable, unlogged
-from cardsign.net.discovery import canonical
 from cardsign.net.endpoints import (
     HTTP_JSON,
     JSONRPC,
@@ -43,6 +42,7 @@ from cardsign.net.extended import (
     strict_object,
 )
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, json_type, media_types, user_agent
+from cardsign.net.fetcher import card_url
 from cardsign.net.guarded import (
     ANSWER_SECONDS,
     EVENT_IDLE_SECONDS,
@@ -191,7 +191,7 @@ async def trusted_client(
         )
     except VerificationError as exc:
         raise CardNotTrusted(exc) from exc
-    trusted = policy.find(Issuer(issuer) if issuer else CardUrl(canonical(url)))
+    trusted = policy.find(Issuer(issuer) if issuer else CardUrl(card_url(url)))
     store = credentials or CredentialStore()
     document: Mapping[str, Json] = card.report.card or {}
     destination = call_destination(document, trusted, policy, store)

@@ -19,7 +19,7 @@ from cardsign.errors import CardRefused, CardsignError, FetchFailed
 from cardsign.jose.jwks import MAX_JWKS_BYTES
 from cardsign.net.adoption import UnverifiedCard, unverified_card
 from cardsign.net.fetch import PrivateAccess
-from cardsign.net.fetcher import DocumentFetcher, SingleFlight
+from cardsign.net.fetcher import DocumentFetcher, SingleFlight, card_url
 from cardsign.net.transport import Clock, Deadline, in_thread
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
@@ -45,7 +45,15 @@ from cardsign.trust.refresh import (
 )
 from cardsign.trust.state import IssuerState, IssuerStates
 from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
-from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, Place, parse_origin, parse_url
+from cardsign.urls import (
+    CARD_PATH,
+    JWKS_PATH,
+    LEGACY_CARD_PATH,
+    Place,
+    parse_origin,
+    parse_url,
+    without_userinfo,
+)
 from cardsign.verify.cache import VerdictCache
 from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, trusted_card
 from cardsign.verify.verdict import examine_card
@@ -285,73 +293,6 @@ class Discovery:
     supplied: SuppliedStatements = field(default=NO_STATEMENTS, repr=False)
 
 
-def canonical(url: str) -> str:
-    """Where the card of a host is looked for first; of any other URL the URL itself."""
-    try:
-        parsed = parse_url(url)
-    except CardRefused:
-        return url
-    bare = parsed.path == "/" and not parsed.query
-    return str(replace(parsed, path=CARD_PATH) if bare else parsed)
-
-
-def without_card(
-    answer: FetchResult, owner: TrustedIssuer | None, *, seen: bool, now: datetime, historic: bool
-) -> Discovery:
-    """The verdict where there is no card to look at.
-
-    Args:
-        answer: What came instead.
-        owner: Whose card it would be.
-        seen: A trusted card was found at that URL before.
-        now: The time of the verdict.
-        historic: It is one of the caller's choice.
-    """
-    failure = answer.failure or FetchFailed("fetch.failed", f"{answer.url} gave no answer")
-    reason = Reason.of(failure.code, failure.message, failure.path, failure.hint)
-    if answer.outcome == "absent" and seen:
-        gone = f"a trusted card was seen at {answer.url}, and now there is none"
-        reason = Reason.of("card.vanished", gone)
-    report = Report(
-        "indeterminate",
-        owner.name if owner is not None else answer.url,
-        Answers(),
-        (reason,),
-        issuer=owner.name if owner is not None and not owner.is_holder else None,
-        checked_at=now,
-        historic=historic,
-    )
-    return Discovery(answer.url, report)
-
-
-def _crashed(question: _Question, crash: Exception) -> Discovery:
-    """No verdict: looking at this peer ended with an unforeseen error."""
-    _LOG.error("looking at %s ended with %s", question.url, type(crash).__name__, exc_info=crash)
-    what = f"looking at {question.url} ended with {type(crash).__name__}"
-    reason = Reason.of("peer.not_examined", what)
-    report = Report(
-        "indeterminate",
-        question.url,
-        Answers(),
-        (reason,),
-        checked_at=question.now,
-        historic=question.historic,
-    )
-    return Discovery(question.url, report)
-
-
-def about(answer: FetchResult, asked: str) -> tuple[Reason, ...]:
-    """What is to be said of how a card was had."""
-    found: list[Reason] = []
-    if answer.url != canonical(asked):
-        message = f"there is no card at {CARD_PATH}; this one is at {LEGACY_CARD_PATH}"
-        found.append(Reason.of("card.legacy_path", message))
-    if answer.is_stale and answer.failure is not None:
-        before = f"{answer.failure.message}; what it gave before was judged"
-        found.append(Reason.of("fetch.stale", before))
-    return tuple(found)
-
-
 Target: TypeAlias = str | CardUrl | AtOrigin
 """A card's URL, a host's, or a subject that is one."""
 
@@ -365,6 +306,20 @@ class _Question:
     supplied: SuppliedStatements
     historic: bool
     now: datetime
+
+    def no_verdict(self, url: str, owner: TrustedIssuer | None, reason: Reason) -> Discovery:
+        """What is told where there is no card to judge."""
+        name = owner.name if owner is not None else url
+        report = Report(
+            "indeterminate",
+            name,
+            Answers(),
+            (reason,),
+            issuer=name if owner is not None and not owner.is_holder else None,
+            checked_at=self.now,
+            historic=self.historic,
+        )
+        return Discovery(url, report)
 
 
 class Discoverer:
@@ -522,11 +477,12 @@ class Discoverer:
         Raises:
             CardRefused, LocalFault: As :meth:`examine`.
         """
-        url = target if isinstance(target, str) else _url_of(target)
-        if expect is None and isinstance(target, AtOrigin):
-            expect = target
+        if isinstance(target, AtOrigin):
+            url, expect = target.origin, expect or target
+        else:
+            url = target.url if isinstance(target, CardUrl) else target
         question = _Question(url, expect, supplied, historic, self._now())
-        self._owner(expect or CardUrl(canonical(url)))  # misuse is the caller's to hear of
+        self._owner(expect or CardUrl(card_url(url)))  # misuse is the caller's to hear of
         try:
             found = self._look(question, question.url, fresh=fresh)
             is_known = found.report.issuer is not None
@@ -536,26 +492,30 @@ class Discoverer:
         except CardsignError:
             raise
         except Exception as crash:  # noqa: BLE001  the boundary: it hides no other peer's verdict
-            return _crashed(question, crash)
+            what = f"looking at {without_userinfo(url)} ended with {type(crash).__name__}"
+            _LOG.error(what, exc_info=crash)
+            return question.no_verdict(url, None, Reason.of("peer.not_examined", what))
         return found
 
     # ------------------------------------------------------------------ one look
 
     def _look(self, question: _Question, url: str, *, fresh: bool) -> Discovery:
-        owner = self._owner(question.expect or CardUrl(canonical(url)))
+        owner = self._owner(question.expect or CardUrl(card_url(url)))
         known, notes = self._recall(owner)
         seen = () if known is None else known.cards
         answer = self._fetcher.fetch_card(
             url,
             fresh=fresh,
-            legacy=canonical(url) not in seen,
+            legacy=card_url(url) not in seen,
             access=PrivateAccess.of(owner),
         )
         if answer.outcome != "found" and not answer.is_stale:
-            was = answer.url in seen
-            return without_card(
-                answer, owner, seen=was, now=question.now, historic=question.historic
-            )
+            failure = answer.failure or FetchFailed("fetch.failed", f"{answer.url} gave no answer")
+            reason = Reason.from_error(failure)
+            if answer.outcome == "absent" and answer.url in seen:
+                gone = f"a trusted card was seen at {answer.url}, and now there is none"
+                reason = Reason.of("card.vanished", gone)
+            return question.no_verdict(answer.url, owner, reason)
         expect = question.expect or CardUrl(answer.url)
         if (found := self._owner(expect)) is not owner:
             owner, (known, notes) = found, self._recall(found)
@@ -574,8 +534,13 @@ class Discoverer:
         )
         if report.verdict == "trusted" and owner is not None and expect == CardUrl(answer.url):
             self._remember(owner, known, answer.url)
-        notes = (*notes, *about(answer, question.url), *refreshed.reasons)
-        reasons = tuple(dict.fromkeys((*report.reasons, *notes)))
+        if answer.url != card_url(question.url):
+            message = f"there is no card at {CARD_PATH}; this one is at {LEGACY_CARD_PATH}"
+            notes += (Reason.of("card.legacy_path", message),)
+        if answer.is_stale and answer.failure is not None:
+            before = f"{answer.failure.message}; what it gave before was judged"
+            notes += (Reason.of("fetch.stale", before),)
+        reasons = tuple(dict.fromkeys((*report.reasons, *notes, *refreshed.reasons)))
         return Discovery(
             answer.url, replace(report, reasons=reasons), answer.untrusted_body, supplied
         )
@@ -617,7 +582,7 @@ class Discoverer:
         with self._memory.of(owner) as state:
             if state is None:
                 return
-            more = state.with_card(url, {canonical(one) for one in owner.cards})
+            more = state.with_card(url, {card_url(one) for one in owner.cards})
             if more != state:
                 self._memory.keep(owner, more)
 
@@ -641,7 +606,3 @@ class Discoverer:
             now=question.now,
             fresh=fresh,
         )
-
-
-def _url_of(target: CardUrl | AtOrigin) -> str:
-    return target.url if isinstance(target, CardUrl) else target.origin

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import partial
 from typing import Final
 
 import httpx
@@ -19,13 +18,12 @@ import httpx
 from cardsign.card.extended import declares_extended_card
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, Json, parse_object
 from cardsign.errors import CallFailed, CardRefused, CredentialFault, FetchFailed, JsonRefused
-from cardsign.net.credentials import CredentialStore, Destination, Header, quotable, unlogged
+from cardsign.net.credentials import CredentialStore, Header, quotable, unlogged
 from cardsign.net.discovery import Discovery
-from cardsign.net.endpoints import HTTP_JSON, JSONRPC, Endpoint, endpoints_of, is_outside
+from cardsign.net.endpoints import JSONRPC, Endpoint, endpoints_of, is_outside
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, json_type, user_agent
 from cardsign.net.guarded import GuardedTransport
-from cardsign.records import dataclass
-from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject, TrustedIssuer
+from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject
 from cardsign.trust.state import IssuerStates
 from cardsign.urls import EXTENDED_PATH, Url, parse_url
 from cardsign.verify.extended import beside_its_public_card
@@ -139,18 +137,8 @@ def _refused(what: str) -> CallFailed:
 
 UNAUTHORISED: Final = (401, 403)
 
-_VERSION: Final = "A2A-Version"
 # Errors by which a peer says that there is no extended card (A2A 1.0 5.4, 0.3 8.2).
 _NO_CARD: Final = frozenset({-32004, -32007, -32601})
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    method: str
-    url: Url
-    headers: dict[str, str]
-    body: bytes = b""
-    call_id: str = ""
 
 
 def ask_for_extended_card(
@@ -174,30 +162,41 @@ def ask_for_extended_card(
         CredentialFault: ``credential.elsewhere``; nothing was sent.
         CallFailed: ``credential.refused``, ``call.no_extended``, ``call.envelope``,
             ``call.error``, ``call.no_interface``.
-        FetchFailed: As :func:`cardsign.net.fetch.fetch`, or ``fetch.elsewhere``.
+        FetchFailed: As :func:`cardsign.net.fetch_document`, or ``fetch.elsewhere``.
     """
-    request = _request(endpoint, call_id)
+    url = extended_url(endpoint)
+    headers = {"Accept": "application/json, application/*+json", "User-Agent": user_agent()}
+    if endpoint.a2a_version != "0.2":
+        headers["A2A-Version"] = endpoint.a2a_version
+    call: bytes | None = None
+    if endpoint.a2a_version != "0.2" and endpoint.binding == JSONRPC:
+        is_old = endpoint.a2a_version == "0.3"
+        method = "agent/getAuthenticatedExtendedCard" if is_old else "GetExtendedAgentCard"
+        tenant: dict[str, Json] = {"tenant": endpoint.tenant} if endpoint.tenant else {}
+        call = request_body(call_id, method, tenant)
+        headers["Content-Type"] = "application/json"
     if header is not None:
-        if request.url.origin != header.origin:
+        if url.origin != header.origin:
             raise CredentialFault(
                 "credential.elsewhere",
-                f"{request.url.origin} is not where the credential belongs, {header.origin}",
+                f"{url.origin} is not where the credential belongs, {header.origin}",
             )
-        request.headers[header.name] = header.value
+        headers[header.name] = header.value
+    request = httpx.Request("POST" if call else "GET", str(url), headers=headers, content=call)
     with unlogged():
-        status, challenges, body = _exchange(request, settings)
-    _check(status, challenges, request.url, header)
-    if not request.call_id:
+        body = _answer_to(request, url, header, settings)
+    if call is None:
         return body
     try:
-        return card_bytes(result_of(body, request.call_id))
+        return card_bytes(result_of(body, call_id))
     except PeerError as exc:
         said = exc
     # Outside, so that no context holds words of a peer who may repeat the credential.
     words = header.quotable(said.untrusted_words) if header else quotable(said.untrusted_words)
+    what = f"answered error {said.rpc_code}: {words}"
     if said.rpc_code in _NO_CARD:
-        raise _no_card(request.url, f"answered error {said.rpc_code}: {words}")
-    raise CallFailed(said.code, f"{request.url} answered error {said.rpc_code}: {words}")
+        raise _no_card(url, what)
+    raise CallFailed(said.code, f"{url} {what}")
 
 
 def extended_url(endpoint: Endpoint) -> Url:
@@ -208,54 +207,32 @@ def extended_url(endpoint: Endpoint) -> Url:
     """
     if endpoint.a2a_version == "0.2":  # beside the endpoint's own path, whatever its binding
         parent = endpoint.url.path.rstrip("/").rpartition("/")[0]
-        return _parsed(f"{endpoint.url.origin}{parent}/agent/authenticatedExtendedCard")
-    if endpoint.binding == JSONRPC:
+        url = f"{endpoint.url.origin}{parent}/agent/authenticatedExtendedCard"
+    elif endpoint.binding == JSONRPC:
         return endpoint.url
-    if endpoint.a2a_version == "0.3":
-        return _parsed(str(endpoint.below("/v1/card")))
-    return _parsed(str(endpoint.below(f"{endpoint.tenant_path}{EXTENDED_PATH}")))
-
-
-def _parsed(url: str) -> Url:
+    elif endpoint.a2a_version == "0.3":
+        url = str(endpoint.below("/v1/card"))
+    else:
+        url = str(endpoint.below(f"{endpoint.tenant_path}{EXTENDED_PATH}"))
     try:
         return parse_url(url)
     except CardRefused as exc:
         raise CallFailed("call.no_interface", f"the extended card's URL: {exc.message}") from exc
 
 
-def _request(endpoint: Endpoint, call_id: str) -> _Request:
-    """The request by which this endpoint gives its extended card."""
-    url = extended_url(endpoint)
-    headers = {
-        "Accept": "application/json, application/*+json",
-        "User-Agent": user_agent(),
-    }
-    if endpoint.a2a_version == "0.2":
-        return _Request("GET", url, headers)
-    headers[_VERSION] = endpoint.a2a_version
-    if endpoint.binding == HTTP_JSON:
-        return _Request("GET", url, headers)
-    headers["Content-Type"] = "application/json"
-    is_old = endpoint.a2a_version == "0.3"
-    method = "agent/getAuthenticatedExtendedCard" if is_old else "GetExtendedAgentCard"
-    params: dict[str, Json] = {"tenant": endpoint.tenant} if endpoint.tenant else {}
-    return _Request("POST", url, headers, request_body(call_id, method, params), call_id)
-
-
-def _exchange(request: _Request, settings: FetchSettings) -> tuple[int, list[str], bytes]:
-    """Status, challenges and body of the answer, which declares itself as JSON if it is one."""
+def _answer_to(
+    request: httpx.Request, url: Url, header: Header | None, settings: FetchSettings
+) -> bytes:
+    """The body of an answer of status 200 that declares itself as JSON."""
     transport = GuardedTransport(
         settings,
-        origins={request.url.origin},
+        origins={url.origin},
         max_bytes=MAX_ANSWER_BYTES,
         total_timeout=settings.total_timeout,
     )
-    asked = httpx.Request(
-        request.method, str(request.url), headers=request.headers, content=request.body or None
-    )
     failure: FetchFailed | None = None
     try:
-        response = transport.handle_request(asked)
+        response = transport.handle_request(request)
         try:
             body = response.read()
         finally:
@@ -266,21 +243,16 @@ def _exchange(request: _Request, settings: FetchSettings) -> tuple[int, list[str
         failure = exc.__cause__
     if failure is not None:  # outside: httpx's own error holds the request, and so the credential
         raise failure
-    if response.status_code == 200:
-        fields = [(name.lower(), value) for name, value in response.headers.multi_items()]
-        json_type(tuple(fields), request.url)
-    return response.status_code, response.headers.get_list("www-authenticate"), body
-
-
-def _check(status: int, challenges: list[str], url: Url, header: Header | None) -> None:
-    """Judge an answer by its status."""
-    if status == 200:
-        return
+    status = response.status_code
     if status in UNAUTHORISED:
+        challenges = response.headers.get_list("www-authenticate")
         raise refused_credential(status, challenges, url, header)
     if status in (404, 410):
         raise _no_card(url, f"answered {status}")
-    raise FetchFailed("fetch.status", f"{url} answered {status} instead of 200")
+    if status != 200:
+        raise FetchFailed("fetch.status", f"{url} answered {status} instead of 200")
+    json_type(tuple((name.lower(), one) for name, one in response.headers.multi_items()), url)
+    return body
 
 
 def refused_credential(
@@ -340,12 +312,22 @@ def discover_extended(
         FetchFailed: The peer could not be asked, or must not be.
         LocalFault: The memory, as for :func:`cardsign.examine_card`.
     """
-    payload = _payload(public, now())
+    payload, until = public.report.card, public.report.valid_until
     subject = expect or CardUrl(public.url)
     issuer = policy.find(subject)
-    if issuer is None:
+    if payload is None or issuer is None:
         raise VerificationError.of(public.report)
-    destination = _destination(public.url, payload, issuer, policy, credentials, audience)
+    if until is not None and until <= now():
+        what = f"the verdict on {public.url} held until {until:%Y-%m-%d %H:%M:%S} UTC"
+        raise CallFailed("call.verdict_over", f"{what}; nothing was sent")
+    if not declares_extended_card(payload, any_spelling=True):
+        what = f"the card at {public.url} declares no extended card"
+        raise CallFailed("call.no_extended", what)
+    destination = credentials.for_extended(issuer.name, endpoints_of(payload), audience)
+    url = extended_url(destination.endpoint)
+    if is_outside(url, policy, issuer):
+        what = f"{url} lies outside the origins of {issuer.name}; nothing was sent"
+        raise CredentialFault("credential.elsewhere", what)
     header = credentials.open(destination, payload)
     untrusted_card = ask_for_extended_card(
         destination.endpoint, header, settings.for_issuer(issuer), call_id=call_id
@@ -353,72 +335,18 @@ def discover_extended(
     of_the_entry = destination.credential.audience if destination.credential else None
     expected = Extended(subject, audience or of_the_entry or "")
 
-    judged = partial(
-        _judged, untrusted_card, expect=expected, policy=policy, now=now, states=states
-    )
+    def judged(public: Discovery) -> Report:
+        report = examine_card(
+            untrusted_card,
+            expect=expected,
+            policy=policy,
+            now=now(),
+            supplied=public.supplied,
+            memory=states,
+        )
+        return beside_its_public_card(report, public.report)
+
     report = judged(public)
     if again is not None and ask_again(report):
         report = judged(again())
-    where = str(extended_url(destination.endpoint))
-    return Discovery(where, report, untrusted_card, public.supplied)
-
-
-def _judged(
-    untrusted_card: bytes,
-    public: Discovery,
-    *,
-    expect: Extended,
-    policy: Policy,
-    now: Callable[[], datetime],
-    states: IssuerStates,
-) -> Report:
-    """The verdict on an extended card beside its public one."""
-    report = examine_card(
-        untrusted_card,
-        expect=expect,
-        policy=policy,
-        now=now(),
-        supplied=public.supplied,
-        memory=states,
-    )
-    return beside_its_public_card(report, public.report)
-
-
-def _destination(
-    where: str,
-    payload: Mapping[str, Json],
-    issuer: TrustedIssuer,
-    policy: Policy,
-    credentials: CredentialStore,
-    audience: str | None,
-) -> Destination:
-    """Which endpoint of the public card is asked for the extended one, and with what.
-
-    Raises:
-        CallFailed: ``call.no_extended``, ``call.no_interface``.
-        CredentialFault: ``credential.none``, ``credential.elsewhere``.
-        UsageFault: ``usage.conflict``.
-    """
-    if not declares_extended_card(payload, any_spelling=True):
-        raise CallFailed("call.no_extended", f"the card at {where} declares no extended card")
-    found = credentials.for_extended(issuer.name, endpoints_of(payload), audience)
-    url = extended_url(found.endpoint)
-    if is_outside(url, policy, issuer):
-        raise CredentialFault(
-            "credential.elsewhere",
-            f"{url} lies outside the origins of {issuer.name}; nothing was sent",
-        )
-    return found
-
-
-def _payload(public: Discovery, now: datetime) -> dict[str, Json]:
-    if public.report.card is None:
-        raise VerificationError.of(public.report)
-    until = public.report.valid_until
-    if until is not None and until <= now:
-        raise CallFailed(
-            "call.verdict_over",
-            f"the verdict on {public.url} held until {until:%Y-%m-%d %H:%M:%S} UTC; "
-            "nothing was sent",
-        )
-    return public.report.card
+    return Discovery(str(url), report, untrusted_card, public.supplied)

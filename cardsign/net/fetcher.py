@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from threading import Lock
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from cardsign.errors import FetchFailed
+from cardsign.errors import CardRefused, FetchFailed
 from cardsign.net.cache import (
     AnswerCache,
     Entry,
@@ -35,7 +35,7 @@ from cardsign.net.fetch import (
 )
 from cardsign.net.transport import Clock
 from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult
-from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, Url, without_userinfo
+from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, Url, parse_url, without_userinfo
 
 COOLDOWN: Final = 60.0  # seconds between two requests out of turn for one URL
 MAX_COOLING: Final = 4096  # URLs of which we know when they were last asked out of turn
@@ -44,32 +44,6 @@ CacheKey: TypeAlias = tuple[Url, PrivateAccess | None]
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
-
-
-class Cooldown(Generic[_Key]):
-    """When each of many things was last done out of turn; for any number of threads."""
-
-    def __init__(self, seconds: float, now: Callable[[], datetime]) -> None:
-        self._wait = timedelta(seconds=seconds)
-        self._now = now
-        self._begun: OrderedDict[_Key, datetime] = OrderedDict()
-        self._lock = Lock()
-
-    def is_cooling(self, key: _Key) -> bool:
-        """Whether it is too early to do it again; a clock that went back is no reason to wait."""
-        last = self._begun.get(key)
-        return last is not None and timedelta(0) <= self._now() - last < self._wait
-
-    def begin(self, key: _Key) -> bool:
-        """Whether it may be done; it is from now on that the next one has to wait."""
-        with self._lock:
-            if self.is_cooling(key):
-                return False
-            self._begun[key] = self._now()
-            self._begun.move_to_end(key)
-            if len(self._begun) > MAX_COOLING:
-                self._begun.popitem(last=False)
-            return True
 
 
 class SingleFlight(Generic[_Key, _Value]):
@@ -138,7 +112,9 @@ class DocumentFetcher:
         self._now = now
         self._ceiling = ceiling
         self._flights: SingleFlight[tuple[CacheKey, int, bool], FetchResult] = SingleFlight()
-        self._cooldown: Cooldown[Url] = Cooldown(cooldown, now)
+        self._cooldown = timedelta(seconds=cooldown)
+        self._hurried: OrderedDict[Url, datetime] = OrderedDict()  # when asked out of turn
+        self._lock = Lock()
 
     @property
     def clock(self) -> Clock:
@@ -148,8 +124,24 @@ class DocumentFetcher:
     def is_cooling(self, url: str) -> bool:
         """Whether this URL was asked out of turn a short while ago; True for no URL at all."""
         try:
-            return self._cooldown.is_cooling(self._given.target(url))
+            return self._is_cooling(self._given.target(url))
         except FetchFailed:
+            return True
+
+    def _is_cooling(self, url: Url) -> bool:
+        """A clock that went back is no reason to wait."""
+        last = self._hurried.get(url)
+        return last is not None and timedelta(0) <= self._now() - last < self._cooldown
+
+    def _may_hurry(self, url: Url) -> bool:
+        """Whether a URL may be asked out of turn; from now on the next one has to wait."""
+        with self._lock:
+            if self._is_cooling(url):
+                return False
+            self._hurried[url] = self._now()
+            self._hurried.move_to_end(url)
+            if len(self._hurried) > MAX_COOLING:
+                self._hurried.popitem(last=False)
             return True
 
     def fetch(
@@ -172,13 +164,13 @@ class DocumentFetcher:
         try:
             asked = self._given.target(url)
         except FetchFailed as failure:
-            return FetchResult(url, "failed", failure=failure)
+            return FetchResult(without_userinfo(url), "failed", failure=failure)
         key = (asked, access)  # what one issuer may reach is not shown to another
         kept = partial(self._kept, key, max_bytes)
         if not fresh and (found := kept()) is not None:
             return found
         in_turn, out_of_turn = (key, max_bytes, False), (key, max_bytes, True)
-        hurries = fresh and self._cooldown.begin(asked)
+        hurries = fresh and self._may_hurry(asked)
         return self._flights.do(
             (out_of_turn,) if hurries else (out_of_turn, in_turn),
             partial(self._request, key, max_bytes, hurries),
@@ -205,8 +197,7 @@ class DocumentFetcher:
             legacy: Whether the legacy path may be asked at all.
             access: As for :meth:`fetch`.
         """
-        limit = self._given.max_bytes
-        ask = partial(self.fetch, max_bytes=limit, fresh=fresh, access=access)
+        ask = partial(self.fetch, max_bytes=self._given.max_bytes, fresh=fresh, access=access)
         try:
             host = self._given.target(url)
         except FetchFailed as failure:
@@ -267,6 +258,16 @@ class DocumentFetcher:
         else:
             self._cache.drop(key)
         return FetchResult(str(url), "found", body, lasting.seconds)
+
+
+def card_url(url: str) -> str:
+    """Where the card of a host is looked for first; of any other URL the URL itself."""
+    try:
+        parsed = parse_url(url)
+    except CardRefused:
+        return url
+    bare = parsed.path == "/" and not parsed.query
+    return str(replace(parsed, path=CARD_PATH) if bare else parsed)
 
 
 def _failed(url: Url, failure: FetchFailed, entry: Entry | None = None) -> FetchResult:
