@@ -210,10 +210,8 @@ def _called(
     header = visit.credentials.open(destination, payload)
     there = (payload, destination.endpoint, header)
     how = {"settings": visit.settings.for_issuer(issuer), "total_timeout": timeout}
-    if about.get:
-        work = calling.get_task(*there, about.task, **how)
-    elif about.cancel:
-        work = calling.cancel_task(*there, about.task, **how)
+    if about.get or about.cancel:
+        work = calling.ask_task(*there, about.task, cancel=about.cancel, **how)
     else:
         more = {"task": about.task, "context": about.context}
         work = calling.send_text(*there, message, **more, **how)

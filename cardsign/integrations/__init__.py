@@ -10,14 +10,13 @@ if TYPE_CHECKING:
     from cardsign.integrations.a2a_sdk import card_signer as card_signer
     from cardsign.integrations.a2a_sdk import signature_verifier as signature_verifier
     from cardsign.integrations.calling import Reply as Reply
+    from cardsign.integrations.calling import ask_task as ask_task
     from cardsign.integrations.calling import call_destination as call_destination
-    from cardsign.integrations.calling import cancel_task as cancel_task
-    from cardsign.integrations.calling import get_task as get_task
     from cardsign.integrations.calling import send_text as send_text
     from cardsign.integrations.calling import trusted_client as trusted_client
 
 _NAMES = {
     "a2a_sdk": "CardNotTrusted TrustedCardResolver card_signer signature_verifier",
-    "calling": "Reply cancel_task call_destination get_task send_text trusted_client",
+    "calling": "Reply ask_task call_destination send_text trusted_client",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -1,7 +1,7 @@
 """Calling trusted agents with the client of a2a-sdk (extra ``a2a``).
 
-:func:`trusted_client` gives the SDK's client once the agent's card is trusted; :func:`send_text`,
-:func:`get_task` and :func:`cancel_task` make one call each and return what a person reads.
+:func:`trusted_client` gives the SDK's client once the card is trusted. :func:`send_text` and
+:func:`ask_task` make one call each and return what a person reads.
 
 The SDK speaks the protocol. It does not choose where to: it gets a card made of the verified
 payload with one interface, and a transport that reaches only that endpoint. It never sees the
@@ -72,7 +72,6 @@ try:
         Role,
         SendMessageRequest,
         StreamResponse,
-        Task,
         TaskState,
     )
     from a2a.utils.errors import (
@@ -86,7 +85,7 @@ try:
 except ImportError as exc:
     raise ImportError(f"{exc}; install the extra: pip install 'cardsign[a2a]'") from exc
 
-#: The generations of A2A that the SDK speaks.
+#: The versions of A2A that the SDK speaks.
 SPOKEN: Final[tuple[A2AVersion, ...]] = ("1.0", "0.3")
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024  # of text to be read by a person
 MAX_ANSWER_DEPTH: Final = 100  # levels; the SDK's own reader stops there too
@@ -184,7 +183,7 @@ async def trusted_client(
         CredentialFault: The credential belongs elsewhere, or cannot be had; nothing was sent.
         LocalFault: The memory is lost, corrupt or cannot be written: no verdict.
     """
-    clock = now or _utc_now
+    clock = now or (lambda: datetime.now(UTC))
     try:
         card = await adiscover(
             url, policy=policy, issuer=issuer, states=states, now=clock(), settings=settings
@@ -249,7 +248,7 @@ async def send_text(
 
     Args:
         payload: ``VerifiedCard.document``, and nothing that was not verified.
-        endpoint: One of that payload's, of a a2a_version in :data:`SPOKEN`.
+        endpoint: One of that payload's, of an A2A version in :data:`SPOKEN`.
         header: The credential for its origin, or None.
         text: Of one message of the user's.
         task: The task that the message continues; empty for a new one.
@@ -277,38 +276,35 @@ async def send_text(
     return await _called(payload, endpoint, header, send, settings, total_timeout)
 
 
-async def get_task(
+async def ask_task(
     payload: Mapping[str, Json],
     endpoint: Endpoint,
     header: Header | None,
     task: str,
     *,
+    cancel: bool = False,
     settings: FetchSettings = DEFAULT_SETTINGS,
     total_timeout: float = ANSWER_SECONDS,
 ) -> Reply:
-    """Ask for the present state of a task; arguments and errors as for :func:`send_text`."""
+    """Ask for the present state of a task, or cancel it.
 
-    async def get(client: Client) -> Reply:
-        return _of_task(await client.get_task(GetTaskRequest(id=task)), task)
+    The other arguments, and the errors, are those of :func:`send_text`. An answer about another
+    task is ``call.error``.
+    """
 
-    return await _called(payload, endpoint, header, get, settings, total_timeout)
+    async def ask(client: Client) -> Reply:
+        if cancel:
+            found = await client.cancel_task(CancelTaskRequest(id=task))
+        else:
+            found = await client.get_task(GetTaskRequest(id=task))
+        if found.id != task:
+            what = "the agent answered about another task than it was asked"
+            raise CallFailed("call.error", what)
+        artifacts = [list(one.parts) for one in found.artifacts]
+        said = list(found.status.message.parts) if found.status.HasField("message") else []
+        return _reply(artifacts, said, TaskState.Name(found.status.state), task, found.context_id)
 
-
-async def cancel_task(
-    payload: Mapping[str, Json],
-    endpoint: Endpoint,
-    header: Header | None,
-    task: str,
-    *,
-    settings: FetchSettings = DEFAULT_SETTINGS,
-    total_timeout: float = ANSWER_SECONDS,
-) -> Reply:
-    """Cancel a task; arguments and errors as for :func:`send_text`."""
-
-    async def cancel(client: Client) -> Reply:
-        return _of_task(await client.cancel_task(CancelTaskRequest(id=task)), task)
-
-    return await _called(payload, endpoint, header, cancel, settings, total_timeout)
+    return await _called(payload, endpoint, header, ask, settings, total_timeout)
 
 
 async def _called(
@@ -370,10 +366,6 @@ def _masked(reply: Reply, header: Header) -> Reply:
         task=header.masked(reply.task),
         context=header.masked(reply.context),
     )
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 class _Guard(ClientCallInterceptor):  # type: ignore[misc]
@@ -454,21 +446,18 @@ class _AtEndpoint(AsyncGuardedTransport):
             body = await response.aread()
         finally:
             await response.aclose()
-        self._check(body, await request.aread())
+        self._read_strictly(body, await request.aread())
         kept = {"Content-Type": "application/json"}  # another reader might find a stream in it
         return httpx.Response(response.status_code, headers=kept, content=body)
 
     def _is_here(self, url: httpx.URL) -> bool:
         """Whether it is the endpoint's own path, or for HTTP+JSON one below it."""
-        path, own = (one.raw_path.partition(b"?")[0] for one in (url, self._own))
+        own_url = httpx.URL(str(self._endpoint.url))
+        path, own = (one.raw_path.partition(b"?")[0] for one in (url, own_url))
         below = own.rstrip(b"/") + b"/"
         return path == own or (self._endpoint.binding == HTTP_JSON and path.startswith(below))
 
-    @property
-    def _own(self) -> httpx.URL:
-        return httpx.URL(str(self._endpoint.url))
-
-    def _check(self, untrusted_body: bytes, asked: bytes) -> None:
+    def _read_strictly(self, untrusted_body: bytes, asked: bytes) -> None:
         limits = {"max_bytes": MAX_ANSWER_BYTES, "max_depth": MAX_ANSWER_DEPTH}
         if self._endpoint.binding != JSONRPC:
             strict_object(untrusted_body, **limits)
@@ -483,7 +472,6 @@ class _AtEndpoint(AsyncGuardedTransport):
                     f"{self._endpoint.url} does not know {call['method']}; an agent that knows "
                     "only tasks/send speaks A2A 0.2",
                 ) from None
-            # The SDK has the words for every other error.
 
 
 class _Bound(httpx.Auth):
@@ -549,34 +537,18 @@ async def _gathered(events: AsyncIterator[StreamResponse]) -> Reply:
             break
     if not (task or artifacts):
         raise CallFailed("call.error", "the peer's answer has neither a message nor a task")
-    made = [part for parts in artifacts.values() for part in parts]
-    text = _text(artifacts.values(), said)
+    return _reply(artifacts.values(), said, state, task, context)
+
+
+def _reply(
+    artifacts: Iterable[list[Part]], said: list[Part], state: str, task: str, context: str
+) -> Reply:
+    """What a task says: the text of its artifacts; where they have none, that of its status."""
+    made = [part for parts in artifacts for part in parts]
+    text = "\n".join("".join(part.text for part in parts) for parts in artifacts)
+    text = text or "\n".join(part.text for part in said if part.HasField("text"))
     is_final = state.removeprefix(_PREFIX) not in ("", *_ONGOING)
     return Reply(text, state, task, context, is_final, _mute(made or said))
-
-
-def _of_task(task: Task, asked: str) -> Reply:
-    """A task as it stands now.
-
-    Raises:
-        CallFailed: ``call.error``: the agent answered about another task.
-    """
-    if task.id != asked:
-        raise CallFailed("call.error", "the agent answered about another task than it was asked")
-    artifacts = [list(one.parts) for one in task.artifacts]
-    made = [part for parts in artifacts for part in parts]
-    said = list(task.status.message.parts) if task.status.HasField("message") else []
-    state = TaskState.Name(task.status.state)
-    is_final = state.removeprefix(_PREFIX) not in _ONGOING
-    return Reply(
-        _text(artifacts, said), state, task.id, task.context_id, is_final, _mute(made or said)
-    )
-
-
-def _text(artifacts: Iterable[Iterable[Part]], said: Iterable[Part]) -> str:
-    """The text of the artifacts; where they have none, that of the status."""
-    text = "\n".join("".join(part.text for part in parts) for parts in artifacts)
-    return text or "\n".join(part.text for part in said if part.HasField("text"))
 
 
 def _mute(parts: Iterable[Part]) -> int:

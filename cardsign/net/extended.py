@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import httpx
@@ -18,12 +19,12 @@ import httpx
 from cardsign.card.extended import declares_extended_card
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, Json, parse_object
 from cardsign.errors import CallFailed, CardRefused, CredentialFault, FetchFailed, JsonRefused
-from cardsign.net.credentials import CredentialStore, Header, quotable, unlogged
+from cardsign.net.credentials import CredentialStore, Destination, Header, quotable, unlogged
 from cardsign.net.discovery import Discovery
 from cardsign.net.endpoints import JSONRPC, Endpoint, endpoints_of, is_outside
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, json_type, user_agent
 from cardsign.net.guarded import GuardedTransport
-from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject
+from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject, TrustedIssuer
 from cardsign.trust.state import IssuerStates
 from cardsign.urls import EXTENDED_PATH, Url, parse_url
 from cardsign.verify.extended import beside_its_public_card
@@ -312,22 +313,13 @@ def discover_extended(
         FetchFailed: The peer could not be asked, or must not be.
         LocalFault: The memory, as for :func:`cardsign.examine_card`.
     """
-    payload, until = public.report.card, public.report.valid_until
+    payload = public.report.card
     subject = expect or CardUrl(public.url)
     issuer = policy.find(subject)
     if payload is None or issuer is None:
         raise VerificationError.of(public.report)
-    if until is not None and until <= now():
-        what = f"the verdict on {public.url} held until {until:%Y-%m-%d %H:%M:%S} UTC"
-        raise CallFailed("call.verdict_over", f"{what}; nothing was sent")
-    if not declares_extended_card(payload, any_spelling=True):
-        what = f"the card at {public.url} declares no extended card"
-        raise CallFailed("call.no_extended", what)
-    destination = credentials.for_extended(issuer.name, endpoints_of(payload), audience)
-    url = extended_url(destination.endpoint)
-    if is_outside(url, policy, issuer):
-        what = f"{url} lies outside the origins of {issuer.name}; nothing was sent"
-        raise CredentialFault("credential.elsewhere", what)
+    _check_still_holds(public, now())
+    destination = _destination(public.url, payload, issuer, policy, credentials, audience)
     header = credentials.open(destination, payload)
     untrusted_card = ask_for_extended_card(
         destination.endpoint, header, settings.for_issuer(issuer), call_id=call_id
@@ -335,18 +327,58 @@ def discover_extended(
     of_the_entry = destination.credential.audience if destination.credential else None
     expected = Extended(subject, audience or of_the_entry or "")
 
-    def judged(public: Discovery) -> Report:
-        report = examine_card(
-            untrusted_card,
-            expect=expected,
-            policy=policy,
-            now=now(),
-            supplied=public.supplied,
-            memory=states,
-        )
-        return beside_its_public_card(report, public.report)
-
+    judged = partial(
+        _judged, untrusted_card, expect=expected, policy=policy, now=now, states=states
+    )
     report = judged(public)
     if again is not None and ask_again(report):
         report = judged(again())
-    return Discovery(str(url), report, untrusted_card, public.supplied)
+    where = str(extended_url(destination.endpoint))
+    return Discovery(where, report, untrusted_card, public.supplied)
+
+
+def _judged(
+    untrusted_card: bytes,
+    public: Discovery,
+    *,
+    expect: Extended,
+    policy: Policy,
+    now: Callable[[], datetime],
+    states: IssuerStates,
+) -> Report:
+    """The verdict on an extended card beside its public one."""
+    report = examine_card(
+        untrusted_card,
+        expect=expect,
+        policy=policy,
+        now=now(),
+        supplied=public.supplied,
+        memory=states,
+    )
+    return beside_its_public_card(report, public.report)
+
+
+def _check_still_holds(public: Discovery, now: datetime) -> None:
+    until = public.report.valid_until
+    if until is not None and until <= now:
+        what = f"the verdict on {public.url} held until {until:%Y-%m-%d %H:%M:%S} UTC"
+        raise CallFailed("call.verdict_over", f"{what}; nothing was sent")
+
+
+def _destination(
+    where: str,
+    payload: Mapping[str, Json],
+    issuer: TrustedIssuer,
+    policy: Policy,
+    credentials: CredentialStore,
+    audience: str | None,
+) -> Destination:
+    """Which endpoint of the public card is asked for the extended one, and with what."""
+    if not declares_extended_card(payload, any_spelling=True):
+        raise CallFailed("call.no_extended", f"the card at {where} declares no extended card")
+    found = credentials.for_extended(issuer.name, endpoints_of(payload), audience)
+    url = extended_url(found.endpoint)
+    if is_outside(url, policy, issuer):
+        what = f"{url} lies outside the origins of {issuer.name}; nothing was sent"
+        raise CredentialFault("credential.elsewhere", what)
+    return found
