@@ -315,8 +315,7 @@ def discover_extended(
     """
     payload = public.report.card
     subject = expect or CardUrl(public.url)
-    issuer = policy.find(subject)
-    if payload is None or issuer is None:
+    if payload is None or (issuer := policy.find(subject)) is None:
         raise VerificationError.of(public.report)
     _check_still_holds(public, now())
     destination = _destination(public.url, payload, issuer, policy, credentials, audience)

@@ -29,7 +29,6 @@ from cardsign.net.fetch import (
     status_hint,
 )
 from cardsign.net.transport import AsyncPinnedBackend, in_thread
-from cardsign.records import dataclass
 from cardsign.urls import Origin
 
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024  # an agent's answer may hold files, in base64
