@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from measuring import figure
 from peers import COLD, ONE_BY_ONE, SIDE_BY_SIDE, WARM
+from policies import PINNED
 from signatures import AGAIN, BARE, BY_HAND, CARDSIGN, SDK
 from startup import PASS
 
@@ -42,6 +43,16 @@ by the slow path, which is the definition; nothing has been traded for speed yet
 
 Bytes that were trusted before are not checked again while the verdict holds ("the same bytes
 again"): for the same subject, policy and statements, never for the same bytes alone.
+
+## Policies
+
+The same card under other policies, in multiples of pinned keys. Every issuer is remembered
+before, and no verdict is kept.
+
+{policies}
+
+What a policy and its memory come to is resolved once. It is used again for the same policy,
+memory and supplied statements until the next time at which a statement or a key begins or ends.
 
 ## Signing a card
 
@@ -121,6 +132,7 @@ def tables(found: Found) -> Iterator[str]:
 def _tables(found: Found) -> dict[str, list[str]]:
     return {
         "verify": list(_beside(found, "verify", (BARE, CARDSIGN, AGAIN, BY_HAND, SDK))),
+        "policies": list(_policies(found["policies"])),
         "sign": list(_beside(found, "sign", (BARE, CARDSIGN, BY_HAND, SDK))),
         "start": list(_start(found["start"])),
         "costs": list(_costs(found["costs"])),
@@ -140,6 +152,12 @@ def _beside(found: Found, what: str, names: Iterable[str]) -> Iterator[str]:
     if all(SDK in card for card in cards.values()):
         cells = [_ratio(card[SDK], CARDSIGN) for card in cards.values()]
         yield _row("*a2a-sdk, times cardsign*", *cells)
+
+
+def _policies(policies: Found) -> Iterator[str]:
+    yield from _header("policy", "times pinned keys")
+    for name, times in policies.items():
+        yield _row(name, "1" if name == PINNED else _ratio(times, PINNED))
 
 
 def _start(start: Found) -> Iterator[str]:

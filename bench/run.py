@@ -25,6 +25,7 @@ from hostile import MAX_CARD_BYTES, hostile
 from measuring import Broken, Times, ratio
 from page import page_of, tables
 from peers import COLD, ONE_BY_ONE, SIDE_BY_SIDE, WARM, costs, meeting_again, meeting_many, peers
+from policies import PINNED, policies
 from signatures import BARE, CARDSIGN, Case, official_sdk, signing, verifying
 from startup import PASS, starting
 
@@ -49,6 +50,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             found.setdefault("verify", {})[name] = against(verified, CARDSIGN, BARE)
             signed = signing(case, sdk, options.rounds)
             found.setdefault("sign", {})[name] = against(signed, CARDSIGN, BARE)
+    say("verifying under other policies")
+    found["policies"] = against(policies(options.rounds), PINNED)
     say("starting commands")
     with TemporaryDirectory(prefix="cardsign-bench-") as folder:
         started = starting(portable_card(), Path(folder), options.rounds)

@@ -10,14 +10,17 @@ from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, read_fast
 from cardsign.errors import KeyRefused
+from cardsign.jose import base64url
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.records import dataclass
 from cardsign.statements import members as read
 from cardsign.statements.envelope import (
+    MAX_STATEMENT_BYTES,
+    MAX_STATEMENT_DEPTH,
     TYP_KEYSET,
     Counted,
     Envelope,
@@ -183,6 +186,30 @@ def read_keyset(untrusted_bytes: bytes) -> KeysetStatement:
             JSON pointer into the payload, or into the envelope for the first three.
     """
     return keyset_of(read_envelope(untrusted_bytes, TYP_KEYSET))
+
+
+def is_no_newer(untrusted_bytes: bytes, known: KeysetStatement) -> bool:
+    """Whether bytes are a copy of a statement, or say that they are older than it.
+
+    Serves to leave out a long history unread; nothing else is checked.
+    """
+    if len(untrusted_bytes) > MAX_STATEMENT_BYTES:
+        return False
+    match read_fast(untrusted_bytes, max_depth=MAX_STATEMENT_DEPTH):
+        case {"payload": str(text)}:
+            pass
+        case _:
+            return False
+    try:
+        payload = base64url.decode(text)
+    except base64url.Base64urlError:
+        return False
+    if payload == known.envelope.payload:
+        return True
+    match read_fast(payload, max_depth=MAX_STATEMENT_DEPTH):
+        case {"epoch": int(epoch), "version": int(version)} if epoch > 0 and version > 0:
+            return (epoch, version) < known.number
+    return False
 
 
 def draft_keyset(members: Mapping[str, Json]) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -249,7 +249,7 @@ class Limits:
                 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what state is bound to is made once
 class TrustedIssuer:
     """What the verifier says of one issuer.
 
@@ -312,6 +312,12 @@ class TrustedIssuer:
     def profiles(self) -> tuple[ProfileName, ...]:
         """The profiles whose signatures count."""
         return self.only or ACCEPTED[self.accept]
+
+    @cached_property
+    def bound(self) -> tuple[str, str, tuple[str, ...]]:
+        """What state is bound to: the policy, the anchor by its digest, and the origins."""
+        anchor = hashlib.sha256(jcs(self.anchor.to_json())).hexdigest()
+        return self.policy, anchor, tuple(sorted(str(place) for place in self.places or ()))
 
     def to_json(self) -> dict[str, Json]:
         """What it says of verdicts and of how to reach the issuer, for its digest."""
@@ -480,7 +486,7 @@ class Policy:
         Raises:
             UsageFault: ``policy.unknown_issuer``.
         """
-        found = next((one for one in self.issuers if one.name == name), None)
+        found = self._named.get(name)
         if found is None:
             meant = closest(name, (one.name for one in self.issuers))
             raise UsageFault("policy.unknown_issuer", f"the policy has no issuer {name!r}{meant}")
@@ -496,7 +502,7 @@ class Policy:
             case Holder():
                 return next((one for one in self.issuers if one.is_holder), None)
             case Issuer(name):
-                return next((one for one in self.issuers if one.name == name), None)
+                return self._named.get(name)
             case AtOrigin(origin):
                 whole = Url(parse_origin(origin), "/", "")
                 return self._at(whole)
@@ -519,24 +525,59 @@ class Policy:
         return None
 
     @cached_property
+    def _named(self) -> dict[str, TrustedIssuer]:
+        """Who has each name; the first one, where two have it."""
+        return {one.name: one for one in reversed(self.issuers)}
+
+    @cached_property
     def _owners(self) -> dict[Place, TrustedIssuer]:
         """Whose each place is; the first one's, where two have it."""
         pairs = [(place, one) for one in self.issuers for place in one.places or ()]
         return dict(reversed(pairs))
 
     def reserved_from(self, subject: TrustedIssuer) -> tuple[Place, ...]:
-        """The places of all others; where one is narrower than the subject's own, it is theirs."""
-        return tuple(
-            place for one in self.issuers if one is not subject for place in one.places or ()
-        )
+        """The places of others within the subject's own: what lies there is theirs."""
+        known = self._reserved.get(id(subject))
+        if known is None or known[0] is not subject:
+            known = subject, tuple(self._within(subject))
+            self._reserved[id(subject)] = known
+        return known[1]
+
+    def _within(self, subject: TrustedIssuer) -> Iterator[Place]:
+        for own in subject.places or ():
+            for place, owner in self._placed.get(own.origin, ()):
+                # A server that ignores case must not give away what is reserved.
+                inside = place.prefix.lower().startswith(own.prefix.lower())
+                if owner is not subject and inside:
+                    yield place
+
+    @cached_property
+    def _reserved(self) -> dict[int, tuple[TrustedIssuer, tuple[Place, ...]]]:
+        """What :meth:`reserved_from` found before, by the identity of the subject."""
+        return {}
+
+    @cached_property
+    def _placed(self) -> dict[Origin, list[tuple[Place, TrustedIssuer]]]:
+        """All places of an origin, and whose each is."""
+        placed: dict[Origin, list[tuple[Place, TrustedIssuer]]] = {}
+        for one in self.issuers:
+            for place in one.places or ():
+                placed.setdefault(place.origin, []).append((place, one))
+        return placed
 
     def pinned_elsewhere(self, kid: str, subject: TrustedIssuer | None) -> bool:
         """Whether another entry pins a key of that kid; it has no say about `subject`."""
-        return any(
-            one.anchor.keys.find(kid) is not None
-            for one in self.issuers
-            if one is not subject and isinstance(one.anchor, KeysAnchor)
-        )
+        return any(one is not subject for one in self._pinning.get(kid, ()))
+
+    @cached_property
+    def _pinning(self) -> dict[str, list[TrustedIssuer]]:
+        """Who pins a key of each kid."""
+        pinning: dict[str, list[TrustedIssuer]] = {}
+        for one in self.issuers:
+            if isinstance(one.anchor, KeysAnchor):
+                for key in one.anchor.keys.keys:
+                    pinning.setdefault(key.kid, []).append(one)
+        return pinning
 
 
 def _issuer_at(

@@ -8,10 +8,15 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from copy import copy
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from math import inf
 from operator import attrgetter
+from threading import Lock
 from typing import Final, Literal, TypeAlias
 
 from cardsign.errors import CardRefused, KeyRefused, StateFault
@@ -72,7 +77,7 @@ class AcceptedKey:
 Weight: TypeAlias = Literal["blocks", "hinders", "notes"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what a verdict looks up is made once
 class IssuerTrust:
     """Who may speak for one issuer at one time, by what right, and why not.
 
@@ -133,7 +138,17 @@ class IssuerTrust:
 
     def find(self, kid: str) -> AcceptedKey | None:
         """The key that the source publishes under a kid, which is only a hint."""
-        return next((key for key in self.keys if key.public.kid == kid), None)
+        return self._by_kid.get(kid)
+
+    @cached_property
+    def _by_kid(self) -> dict[str, AcceptedKey]:
+        return {key.public.kid: key for key in reversed(self.keys)}
+
+    def at(self, now: datetime) -> IssuerTrust:
+        """The same at another time, at which nothing else in it has changed."""
+        other = copy(self)
+        object.__setattr__(other, "now", now)
+        return other
 
     def may_stand_at(self, url: Url) -> bool:
         """Whether the policy lets a card of this issuer stand at a URL."""
@@ -162,7 +177,7 @@ class IssuerTrust:
             ends.append(self.release_ends)
         return tuple(end for end in ends if end > self.now.timestamp())
 
-    @property
+    @cached_property
     def fingerprint(self) -> tuple[object, ...]:
         """Equal where one card gets one verdict, but for the time."""
         return (
@@ -261,8 +276,12 @@ def resolve_issuer(
     now: datetime,
     keep: Callable[[IssuerState], None] = lambda state: None,
     historic: bool = False,
+    reserved: tuple[Place, ...] = (),
 ) -> IssuerTrust:
     """Bring together what is remembered and what was supplied; keep what is new and lawful.
+
+    Where that was done before, nothing was kept, and no time has come since that matters, the
+    result is that of before.
 
     Args:
         issuer: What the policy says of the issuer, with the rollback floor of this verification.
@@ -272,6 +291,7 @@ def resolve_issuer(
         now: Aware; fixed at the start (V1).
         keep: Keeps a step durably before the next; by default nothing is kept.
         historic: `now` was chosen by the caller: nothing is kept, and nothing can be trusted.
+        reserved: The places of the policy's other issuers within those of this one.
 
     Raises:
         StateFault: ``state.other_anchor``: the state is of another policy, anchor or origins, or
@@ -283,34 +303,92 @@ def resolve_issuer(
             "state.other_anchor",
             f"{issuer.name!r} was met under another policy, anchor or origins",
         )
-    return _Resolution(issuer, limits, supplied, state, now, keep, historic).result()
+    about = (issuer, state, reserved, limits, supplied)
+    if not historic and (known := _RESOLVED.find(about, now)) is not None:
+        return known
+    resolution = _Resolution(issuer, limits, supplied, state, now, keep, historic)
+    trust = replace(resolution.result(), reserved=reserved)
+    if not historic and (state is None or not resolution.has_kept):
+        _RESOLVED.keep(about, trust)
+    return trust
 
 
+_About: TypeAlias = tuple[
+    TrustedIssuer, IssuerState | None, tuple[Place, ...], Limits, SuppliedStatements
+]
+#: Reasons that another time takes away or words anew.
+_TIMED: Final = frozenset(
+    {"statement.not_yet", "statement.expired", "time.clock_behind", "time.historic"}
+)
+
+
+class _Resolved:
+    """What was resolved before, one result for each issuer of each policy; for any threads."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[tuple[str, str], tuple[_About, IssuerTrust, float]] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def find(self, about: _About, now: datetime) -> IssuerTrust | None:
+        """The result of before, as of now."""
+        before = self._found.get((about[0].policy, about[0].name))
+        if before is None:
+            return None
+        then, trust, until = before
+        is_same = all(one is other for one, other in zip(about[:3], then[:3], strict=True))
+        if not is_same or about[3:] != then[3:]:
+            return None
+        return trust.at(now) if trust.now <= now and now.timestamp() < until else None
+
+    def keep(self, about: _About, trust: IssuerTrust) -> None:
+        """Keep a result if it holds for longer than this moment."""
+        if any(reason.code in _TIMED for _, reason in trust.weighed):
+            return
+        name = about[0].policy, about[0].name
+        with self._lock:
+            if (before := self._found.pop(name, None)) is not None:
+                self._bytes -= before[0][-1].size
+            self._found[name] = about, trust, _until(trust)
+            self._bytes += about[-1].size
+            while len(self._found) > MAX_RESOLVED or self._bytes > MAX_RESOLVED_BYTES:
+                _, oldest = self._found.popitem(last=False)
+                self._bytes -= oldest[0][-1].size
+
+
+def _until(trust: IssuerTrust) -> float:
+    """The next time at which a statement or a key of it begins or ends, Unix seconds."""
+    times: list[float] = [*trust.deadlines]
+    for key in trust.keyset.keys if trust.keyset is not None else ():
+        times += (key.nbf - trust.limits.skew, key.exp)
+    return min((time for time in times if time > trust.now.timestamp()), default=inf)
+
+
+#: Results; each holds the statements on which it rests, some 20 KiB.
+MAX_RESOLVED: Final = 1024
+#: Bytes of the statements supplied for them; a long history has 2 MiB.
+MAX_RESOLVED_BYTES: Final = 16 * 1024 * 1024
+_RESOLVED: Final = _Resolved()
+
+
+@dataclass()
 class _Resolution:
     """One issuer being resolved."""
 
-    def __init__(
-        self,
-        issuer: TrustedIssuer,
-        limits: Limits,
-        supplied: SuppliedStatements,
-        state: IssuerState | None,
-        now: datetime,
-        keep: Callable[[IssuerState], None],
-        historic: bool,
-    ) -> None:
-        self.issuer = issuer
-        self.limits = limits
-        self.skew = timedelta(seconds=limits.skew)
-        self.supplied = supplied
-        self.now = now
-        self.historic = historic
-        self.has_state = state is not None
-        self.has_floor = issuer.floor is not None
-        self.state = state or IssuerState.begin(issuer)
-        self.floor = rollback_floor(issuer, state)
-        self.write = keep
-        self.weighed: list[tuple[Weight, Reason]] = []
+    issuer: TrustedIssuer
+    limits: Limits
+    supplied: SuppliedStatements
+    given: IssuerState | None
+    now: datetime
+    write: Callable[[IssuerState], None]
+    historic: bool
+    weighed: list[tuple[Weight, Reason]] = field(default_factory=list)
+    has_kept: bool = False
+
+    def __post_init__(self) -> None:
+        self.skew = timedelta(seconds=self.limits.skew)
+        self.state = self.given or IssuerState.begin(self.issuer)
+        self.floor = rollback_floor(self.issuer, self.given)
 
     def result(self) -> IssuerTrust:
         """Everything, from top to bottom."""
@@ -341,8 +419,6 @@ class _Resolution:
         """Found, and decides nothing."""
         self.weighed.extend(("notes", reason) for reason in reasons)
 
-    # -------------------------------------------------------------- sources
-
     def by_keys(self, keys: JwkSet, holder_of: Callable[[str, str], str]) -> IssuerTrust:
         """Pinned keys; nothing else is read."""
         accepted = (AcceptedKey(key, holder_of(key.kid, "")) for key in keys.keys)
@@ -364,7 +440,7 @@ class _Resolution:
         """The newest keyset statement that can be reached from the anchor, and its release."""
         supplied = self.supplied
         keysets, releases, reasons = receive(
-            supplied.untrusted_keysets, supplied.untrusted_releases
+            supplied.untrusted_keysets, supplied.untrusted_releases, self.state.keyset
         )
         self.note(*reasons)
         keyset = self._walk(pin, issuer, keysets)
@@ -392,7 +468,7 @@ class _Resolution:
 
     def by_first_contact(self) -> IssuerTrust:
         """What was found at first contact; or this is it (threat 20)."""
-        if self.state.first_contact is None and self.state.jwks is None and self.has_state:
+        if self.state.first_contact is None and self.state.jwks is None and self.given is not None:
             places = self.issuer.places or ()
             pin, jwks, reasons = make_contact(
                 self.supplied, self._offered_jwks(), places, now=self.now, skew=self.skew
@@ -408,8 +484,6 @@ class _Resolution:
             return self._bare(self.state.jwks, offered=self._offered_jwks())
         none = "there was no contact yet; the first is made with the card's own origin, over TLS"
         return self._without_source("trust.no_first_contact", none)
-
-    # -------------------------------------------------------------- statements
 
     def _walk(
         self, pin: KeysetId | RootPin, issuer: str | None, keysets: Sequence[KeysetStatement]
@@ -502,8 +576,6 @@ class _Resolution:
             self.note(Reason.of(refusal.code, refusal.message, "/origins"))
             return None
 
-    # -------------------------------------------------------------- time and memory
-
     def check_clock(self) -> None:
         """A clock behind what was signed already revives what has expired (threat 19)."""
         newest = max(self.state.newest_iat, self.floor.newest_iat)
@@ -528,13 +600,14 @@ class _Resolution:
 
     def _tell(self, message: str, what: str) -> None:
         """Log what is remembered from now on; without states nothing is."""
-        if self.has_state and not self.historic:
+        if self.given is not None and not self.historic:
             _LOG.info(message, self.issuer.name, what)
 
     def _keep(self, state: IssuerState) -> None:
         if not self.historic:
             self.write(state)
         self.state = state
+        self.has_kept = True
 
     def _offered_jwks(self) -> JwkSet | None:
         if self.supplied.untrusted_jwks is None:
@@ -544,8 +617,6 @@ class _Resolution:
         except KeyRefused as refusal:
             self.note(Reason.of(refusal.code, refusal.message, hint=refusal.hint))
             return None
-
-    # -------------------------------------------------------------- results
 
     def _without_source(self, code: str, message: str, *, hint: str = "") -> IssuerTrust:
         self.block(Reason.of(code, message, hint=hint))
@@ -568,7 +639,7 @@ class _Resolution:
         revoked: frozenset[str] = frozenset(),
         origins: tuple[Origin, ...] | None = None,
     ) -> IssuerTrust:
-        if keyset is not None and not (self.has_state or self.has_floor):
+        if keyset is not None and self.given is None and self.issuer.floor is None:
             forgetful = "nothing is remembered of this issuer, so a rollback cannot be seen"
             self.hinder(Reason.of("state.none", forgetful))
         return IssuerTrust(
@@ -585,7 +656,7 @@ class _Resolution:
             release_ends=release_ends,
             weighed=tuple(self.weighed),
             signed_before=self.state.signed_before,
-            state=self.state if self.has_state else None,
+            state=None if self.given is None else self.state,
         )
 
 

@@ -19,11 +19,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field, replace
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import ClassVar, Final
 
-from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import CardRefused, FileFault, FileMissing, InputRefused, StateFault
 from cardsign.files import (
@@ -96,10 +96,8 @@ class IssuerState:
         release: ReleaseStatement | None = None,
     ) -> IssuerState:
         """What is remembered of an issuer that was just added, by statements in hand if any."""
-        origins = tuple(sorted(str(place) for place in issuer.places or ()))
-        anchor = hashlib.sha256(jcs(issuer.anchor.to_json())).hexdigest()
         newest = max((one.iat for one in (keyset, release) if one is not None), default=0)
-        return cls(issuer.policy, anchor, origins, keyset, release, newest)
+        return cls(*issuer.bound, keyset, release, newest)
 
     @property
     def way(self) -> tuple[KeysetId, ...]:
@@ -112,8 +110,7 @@ class IssuerState:
 
     def is_of(self, issuer: TrustedIssuer) -> bool:
         """Whether this was learned under the same policy, anchor and origins."""
-        own = IssuerState.begin(issuer)
-        return (self.policy, self.anchor, self.origins) == (own.policy, own.anchor, own.origins)
+        return (self.policy, self.anchor, self.origins) == issuer.bound
 
     def with_keyset(self, keyset: KeysetStatement) -> IssuerState:
         """This, one step further; what was held is passed."""
@@ -166,11 +163,9 @@ def check_history(issuer: TrustedIssuer, state: IssuerState) -> None:
         StateFault: ``state.fork``.
     """
     floor = rollback_floor(issuer, state)
-    own = [
-        RollbackFloor(one)
-        for one in state.way
-        if floor.keyset and one.number == floor.keyset.number
-    ]
+    least = floor.keyset
+    way = () if least is None else state.way
+    own = [RollbackFloor(one) for one in way if least and one.number == least.number]
     for other in (*own, state.as_floor(), issuer.floor):
         raise_floor(issuer.name, other, floor)
 
@@ -580,6 +575,8 @@ STATE_FORMAT: Final = "cardsign-state/1"
 #: Bytes. Two statements and a key set of 64 KiB each, escaped, and 256 URLs of 2 KiB.
 MAX_STATE_BYTES: Final = 1024 * 1024
 
+#: Files whose state is not read again for as long as their bytes are the same.
+_READ_BEFORE: Final = 64
 _MAX_DEPTH: Final = 8
 _MEMBERS: Final = (
     *("format", "issuer", "policy", "anchor", "origins", "keyset", "release"),
@@ -608,6 +605,7 @@ def state_bytes(name: str, state: IssuerState) -> bytes:
     return json.dumps(document, indent=2, sort_keys=True).encode("ascii") + b"\n"
 
 
+@lru_cache(maxsize=_READ_BEFORE)
 def read_state(data: bytes, name: str) -> IssuerState:
     """Read what :func:`state_bytes` wrote for `name`. No signature is verified again.
 

@@ -23,7 +23,7 @@ from cardsign.statements.envelope import (
     check_past,
     count,
 )
-from cardsign.statements.keyset import KeysetId, KeysetStatement, read_keyset
+from cardsign.statements.keyset import KeysetId, KeysetStatement, is_no_newer, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
 from cardsign.statements.succession import RootPin, check_first, check_recovery, check_successor
 from cardsign.trust.lock import RollbackFloor
@@ -51,6 +51,12 @@ class SuppliedStatements:
     untrusted_jwks: bytes | None = None
     jwks_url: str | None = None
     contact: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of it."""
+        statements = (*self.untrusted_keysets, *self.untrusted_releases)
+        return sum(map(len, statements)) + len(self.untrusted_jwks or b"")
 
     def beside(self, other: SuppliedStatements) -> SuppliedStatements:
         """What both hold; neither vouches for the other. A key set is the other's first.
@@ -86,19 +92,27 @@ _Statement = TypeVar("_Statement", KeysetStatement, ReleaseStatement)
 
 
 def receive(
-    untrusted_keysets: Iterable[bytes], untrusted_releases: Iterable[bytes]
+    untrusted_keysets: Iterable[bytes],
+    untrusted_releases: Iterable[bytes],
+    remembered: KeysetStatement | None = None,
 ) -> tuple[tuple[KeysetStatement, ...], tuple[ReleaseStatement, ...], tuple[Reason, ...]]:
     """Read statements as they came.
 
     Nothing in them raises; what is malformed is reported and left out, and so is what lies
     beyond the bounds. One that comes again, or is too large to be any, takes no room.
 
+    Args:
+        untrusted_keysets: Keyset statements.
+        untrusted_releases: Release statements.
+        remembered: The keyset that was followed before. Another copy of it, and what is older,
+            says nothing new and is left out unread.
+
     Returns:
         The well-formed keysets and releases, each once, and why others were left out.
     """
     reasons: list[Reason] = []
-    keysets = tuple(_read(untrusted_keysets, read_keyset, reasons))
-    releases = tuple(_read(untrusted_releases, read_release, reasons))
+    keysets = tuple(_read(untrusted_keysets, read_keyset, reasons, remembered))
+    releases = tuple(_read(untrusted_releases, read_release, reasons, None))
     return (
         tuple({one.envelope: one for one in keysets}.values()),
         tuple({one.envelope: one for one in releases}.values()),
@@ -124,6 +138,7 @@ def _read(
     untrusted: Iterable[bytes],
     read: Callable[[bytes], _Statement],
     reasons: list[Reason],
+    remembered: KeysetStatement | None,
 ) -> Iterator[_Statement]:
     total = 0
     for index, untrusted_bytes in enumerate(dict.fromkeys(untrusted)):
@@ -133,6 +148,8 @@ def _read(
             beyond = f"they have more than {MAX_CHAIN_BYTES} bytes in all; the rest is left"
             reasons.append(Reason.of("statement.too_many", beyond))
             return
+        if remembered is not None and is_no_newer(untrusted_bytes, remembered):
+            continue
         try:
             yield read(untrusted_bytes)
         except StatementRefused as refusal:

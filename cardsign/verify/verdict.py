@@ -93,10 +93,9 @@ def examine_card(
     keep = partial(memory.keep, issuer)
     with memory.of(issuer) as state:
         # (2) who may speak for that issuer now
-        trust = resolve_issuer(
-            issuer, policy.limits, supplied, state, now=now, keep=keep, historic=historic
-        )
-        trust = replace(trust, reserved=policy.reserved_from(issuer))
+        about = issuer, policy.limits, supplied, state
+        reserved = policy.reserved_from(issuer)
+        trust = resolve_issuer(*about, now=now, keep=keep, historic=historic, reserved=reserved)
         # (3) to (5) the verdict, or one of before in the same matter
         matter = matter_of(untrusted_bytes, expect, policy, trust)
         known = cache.get(matter, now) if cache else None

@@ -1,0 +1,132 @@
+"""What a policy costs a verdict: remembered statements, many issuers, many keys, long histories.
+
+Run alone: ``python bench/policies.py``. The same card is verified under each policy in turns. Every
+policy is loaded and every issuer remembered before the first turn; no verdict is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import count
+from typing import Final
+
+from documents import portable_card
+from measuring import Broken, Times, cpu_seconds, in_turns, ratio
+
+from cardsign.jose import JwkSet, PrivateKey
+from cardsign.statements import KeysetId
+from cardsign.testing import FakeIssuer, digest_of
+from cardsign.trust import (
+    NO_STATEMENTS,
+    Issuer,
+    KeysAnchor,
+    KeysetAnchor,
+    Policy,
+    SuppliedStatements,
+    TransientStates,
+    TrustedIssuer,
+)
+from cardsign.urls import Place, parse_place
+from cardsign.verify import Report, examine_card
+
+PINNED: Final = "pinned keys"
+REMEMBERED: Final = "keyset and release, remembered"
+HISTORY: Final = "the same, with {} keysets of history supplied"
+ISSUERS: Final = "pinned keys, {} issuers in the policy"
+KEYS: Final = "{} pinned keys"
+
+_ORIGIN: Final = "https://tides.example"
+_DAY: Final = 24 * 60 * 60  # seconds
+_BLOCK: Final = 0.02  # seconds of one turn
+
+
+def policies(rounds: int, size: int = 1_000, history: int = 500) -> Times:
+    """How long a verdict takes under each policy, seconds of CPU.
+
+    Args:
+        rounds: Turns of each.
+        size: Issuers, and keys, of the large policies.
+        history: Keyset statements of the long history.
+    """
+    turns = cases(size, history, datetime.now(UTC))
+    timed = {name: cpu_seconds(verify, of_about=_BLOCK) for name, verify in turns.items()}
+    return in_turns(timed, rounds)
+
+
+def cases(size: int, history: int, now: datetime) -> dict[str, Callable[[], None]]:
+    """A verification of the same card under each policy."""
+    them = FakeIssuer(now, origin=_ORIGIN, roots=["owner"], threshold=1)
+    card = json.loads(portable_card(_ORIGIN))
+    signed = them.signed_card(card)
+    key = them.key("card").public
+    places = (parse_place(_ORIGIN),)
+    identities = count()
+
+    def verifying(one: Policy, supplied: SuppliedStatements) -> Callable[[], None]:
+        policy = one.known_as(str(next(identities)))
+        states = TransientStates()
+
+        def examined() -> Report:
+            return examine_card(
+                signed,
+                expect=Issuer("tides"),
+                policy=policy,
+                now=now,
+                supplied=supplied,
+                memory=states,
+            )
+
+        def verify() -> None:
+            report = examined()
+            if report.verdict != "trusted":
+                raise Broken(f"{report.verdict}: {report.reasons}")
+
+        examined()  # one call follows no more than some 250 keysets
+        verify()
+        return verify
+
+    def pinning(issuers: int, keys: int) -> Callable[[], None]:
+        others = [PrivateKey.generate("ES256", kid=f"k{at}").public for at in range(keys - 1)]
+        anchor = KeysAnchor(JwkSet.of([*others, key]))
+        strangers = (
+            TrustedIssuer(f"other-{at}", KeysAnchor(JwkSet.of([])), (_place(at),))
+            for at in range(issuers - 1)
+        )
+        entry = TrustedIssuer("tides", anchor, places, freshness="waived")
+        return verifying(Policy((*strangers, entry)), NO_STATEMENTS)
+
+    def following(keysets: int) -> Callable[[], None]:
+        begun = them.t0 - _DAY - keysets * 60
+        chain = [them.keyset(iat=begun, exp=begun + 390 * _DAY)]
+        for at in range(1, keysets):
+            iat = begun + at * 60
+            chain.append(them.keyset_after(chain[-1], iat=iat, exp=iat + 390 * _DAY))
+        release = them.release(chain[-1], **them.listing(card, seq=1))
+        pin = KeysetAnchor(KeysetId(1, 1, digest_of(chain[0])))
+        policy = Policy((TrustedIssuer("tides", pin, places),))
+        return verifying(policy, SuppliedStatements(tuple(chain), (release,)))
+
+    return {
+        PINNED: pinning(1, 1),
+        REMEMBERED: following(1),
+        HISTORY.format(history): following(history),
+        ISSUERS.format(f"{size:,}"): pinning(size, 1),
+        KEYS.format(f"{size:,}"): pinning(1, size),
+    }
+
+
+def _place(at: int) -> Place:
+    return parse_place(f"https://other-{at}.example")
+
+
+def main() -> None:
+    """Measure, and print each policy against pinned keys."""
+    times = policies(rounds=25)
+    for name in times:
+        print(f"{name:<60} {ratio(times, name, PINNED)}")
+
+
+if __name__ == "__main__":
+    main()
