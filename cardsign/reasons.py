@@ -463,6 +463,8 @@ _TABLE: Final = (
      "If you replaced it on purpose, remove its file in `keystores` of your state folder."),
     ("keystore.rolled_back", "The key store's state is older than its own audit log.",
      "Put the newest keystore.json back. If it is lost, restore a backup and repeat revocations."),
+    ("keystore.moved", "The key store has moved; nothing is signed or changed here.",
+     "Name the new place, which the message tells, by --keystore."),
     ("keystore.statements", "The statements beside the key store are not the ones it recorded.",
      "Somebody changed or removed one: put them back from a backup or another holder's copy."),
     ("keystore.not_listed", "The newest keyset statement does not list this key.",

@@ -357,7 +357,7 @@ def _copy_database(place: DatabaseUrl, _: Path, copy: Path) -> None:
     from cardsign.keys.backup import pack, restore, unpack
 
     if is_taken(place):
-        restore(unpack(pack(open_store(place))), copy)
+        restore(unpack(pack(open_store(place))), copy, now=moment())
 
 
 def user_heads() -> SeenHeads | None:

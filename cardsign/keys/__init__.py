@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from cardsign.keys.audit import verify_chain as verify_chain
     from cardsign.keys.backup import decrypt as decrypt
     from cardsign.keys.backup import encrypt as encrypt
+    from cardsign.keys.backup import move_store as move_store
+    from cardsign.keys.backup import pack as pack
+    from cardsign.keys.backup import restore as restore
+    from cardsign.keys.backup import unpack as unpack
     from cardsign.keys.doctor import Examined as Examined
     from cardsign.keys.doctor import Finding as Finding
     from cardsign.keys.doctor import coming_findings as coming_findings
@@ -87,7 +91,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "audit": "AuditEvent SeenHeads check_vouched extend verify_chain",
-    "backup": "decrypt encrypt",
+    "backup": "decrypt encrypt move_store pack restore unpack",
     "doctor": "Examined Finding coming_findings examine_store",
     "envelope": (
         "DEFAULT_COST KeyLabel MAX_ENVELOPE_BYTES MAX_KDF_MEMORY MIN_WRITTEN_N ScryptCost "

@@ -1,4 +1,4 @@
-"""A key store in one file, encrypted to age recipients (age-encryption.org/v1).
+"""A key store in one file, encrypted to age recipients (age-encryption.org/v1), or moved.
 
 Private keys stay as encrypted as they are in the store: after a restore they still need their
 passphrases. Of keys behind other signers only the public keys are in it. The issuer's statements
@@ -7,31 +7,25 @@ are in it too: the state names them.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from cardsign.card.strictjson import Json, parse_object
-from cardsign.errors import FileFault, JsonRefused, StoreFault
-from cardsign.files import create_private, make_directory, read_private, remove, write_atomic
-from cardsign.keys.audit import SeenHeads, check_vouched, verify_chain
+from cardsign.errors import JsonRefused, StoreFault
+from cardsign.keys.audit import SeenHeads, check_vouched, extend, holds_line, verify_chain
 from cardsign.keys.envelope import KeyLabel, read_label
 from cardsign.keys.history import StatementHistory
+from cardsign.keys.lifecycle import arrive
 from cardsign.keys.model import dump_state, load_state
 from cardsign.keys.stores.base import KINDS, Contents, KeyStore, Kind, Number
-from cardsign.keys.stores.directory import (
-    AUDIT_FILE,
-    PRIVATE_DIRECTORY,
-    STATE_FILE,
-    DirectoryStore,
-    alone,
-    holds_store,
-)
-from cardsign.keys.stores.opening import StorePlace, postgres_store, seen_head
+from cardsign.keys.stores.opening import StorePlace, create_store, is_taken, open_store
 
 FORMAT: Final = "cardsign-backup/1"
 MAX_BACKUP_BYTES: Final = 512 * 1024 * 1024  # bytes; the audit log is the most of it
@@ -39,14 +33,18 @@ _WHERE: Final = "the backup"
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,15}(\.[1-9][0-9]{0,15})?")
 
 
-def pack(store: KeyStore) -> bytes:
+def pack(store: KeyStore, *, moved: bool = False) -> bytes:
     """Return all of a store, in the clear but for the private keys.
+
+    Args:
+        store: The store.
+        moved: Also of a store that has moved, to make it at its new place.
 
     Raises:
         StoreFault, FileFault: As for reading the store and its statements;
             ``file.not_found``: a private key that the store should hold is gone.
     """
-    state = store.load()
+    state = store.load(moved=True) if moved else store.load()
     held = [key.thumbprint for key in state.keys if key.private == "held"]
     history = StatementHistory(store.statement_storage, state.statements)
     history.to_publish()  # what is no history is no backup
@@ -118,13 +116,26 @@ def _read_statements(document: dict[str, Json]) -> dict[Kind, dict[Number, bytes
     return found
 
 
-def restore(contents: Contents, place: StorePlace, *, heads: SeenHeads | None = None) -> None:
-    """Make a key store of `contents` at `place`, which holds none.
+def restore(
+    contents: Contents,
+    place: StorePlace,
+    *,
+    now: datetime,
+    actor: str = "",
+    heads: SeenHeads | None = None,
+    random: Callable[[int], bytes] = os.urandom,
+) -> KeyStore:
+    """Make a key store of `contents` at `place`, which holds none, and return it.
+
+    A store that moved is at its new place then, which its log says.
 
     Args:
         contents: By :func:`unpack`.
         place: Where.
+        now: The time, with its zone.
+        actor: Who the audit log shall say made the changes.
         heads: What this user saw of a log here before is forgotten, since a backup is older.
+        random: Gives that many fresh bytes.
 
     Raises:
         StoreFault: ``keystore.exists``, ``keystore.busy``, or what keeps a database from
@@ -132,36 +143,48 @@ def restore(contents: Contents, place: StorePlace, *, heads: SeenHeads | None = 
         FileFault: ``file.unwritable``; ``file.exists`` for a file in the way, unless an
             attempt to restore the same has left it.
     """
-    seen = seen_head(place, heads)
-    if not isinstance(place, Path):
-        postgres_store().restore(place, contents)
-        if seen is not None:
-            seen.forget()
-        return
-    make_directory(place)
-    with alone(place):
-        if holds_store(place):
-            raise StoreFault("keystore.exists", "there is a key store here", path=str(place))
-        store = DirectoryStore(place, contents.state)
-        make_directory(place / PRIVATE_DIRECTORY, mode=0o700)
-        for thumbprint, envelope in contents.envelopes.items():
-            _put(store.private_file(thumbprint), envelope)
-        if contents.audit:
-            _put(place / AUDIT_FILE, contents.audit)
-        for kind, statements in contents.statements.items():
-            for number, data in statements.items():
-                store.statement_storage.put_back(kind, number, data)
-        if seen is not None:
-            seen.forget()
-        write_atomic(place / STATE_FILE, dump_state(contents.state))
+    state, events = arrive(contents.state)
+    if events:
+        state = replace(state, generation=state.generation + 1)
+        state, lines = extend(state, events, now=now, actor=actor, random=random)
+        contents = replace(contents, state=state, audit=contents.audit + lines)
+    return create_store(place, contents, actor=actor, heads=heads)
 
 
-def _put(file: Path, data: bytes) -> None:
-    """Write a private file, over what a killed attempt has left of the same."""
-    with contextlib.suppress(FileFault):  # what stands in the way else is told below
-        if data.startswith(read_private(file, max_bytes=len(data))):
-            remove(file)
-    create_private(file, data)
+def move_store(
+    store: KeyStore,
+    place: StorePlace,
+    *,
+    now: datetime,
+    heads: SeenHeads | None = None,
+    random: Callable[[int], bytes] = os.urandom,
+) -> KeyStore:
+    """Move a store to `place`, and return what is there: only that signs from now on.
+
+    The old one is marked first, so that at no time both sign. Killed half-way, it can be called
+    again with the same place, on the store as :func:`open_store` gives it with ``moved=True``.
+
+    Args:
+        store: The old store, which stays, and says where the new one is.
+        place: Where to; it holds no store.
+        now: The time, with its zone.
+        heads: What this user saw of the logs of key stores.
+        random: Gives that many fresh bytes.
+
+    Raises:
+        StoreFault: ``keystore.exists``; ``keystore.moved``: to another place; as :func:`restore`.
+        FileFault: As :func:`pack` and :func:`restore`.
+    """
+    to = str(place.resolve() if isinstance(place, Path) else place)
+    if is_taken(place):
+        there = open_store(place, actor=store.actor, heads=heads)
+        moved, head = store.state.moved, store.state.audit.digest
+        if moved is None or moved.to != to or not holds_line(there.read_audit(), head):
+            raise StoreFault("keystore.exists", "there is a key store here", path=to)
+        return there
+    store.leave(to, now=now)
+    contents = unpack(pack(store, moved=True))
+    return restore(contents, place, now=now, actor=store.actor, heads=heads, random=random)
 
 
 def encrypt(data: bytes, recipients: Sequence[str]) -> bytes:

@@ -22,6 +22,7 @@ from cardsign.keys.model import (
     TIME_FORMAT,
     KeyRecord,
     KeyTimes,
+    Moved,
     PrivateKeyState,
     Publication,
     PublishedCard,
@@ -481,6 +482,50 @@ def withdraw(state: StoreState, series: str, *, now: datetime) -> Change:
         )
     event = AuditEvent("publication-withdrawn", None, {"series": series})
     return _marked(replace(state, publications=kept), _second(now)), (event,)
+
+
+def leave(state: StoreState, to: str, *, now: datetime) -> Change:
+    """Mark a store as moved to the place `to`; once more to the same place changes nothing.
+
+    Raises:
+        StoreFault: ``keystore.moved``: it has moved to another place.
+    """
+    if state.moved is None:
+        event = AuditEvent("store-moved", None, {"to": to})
+        return replace(state, moved=Moved(to, _second(now))), (event,)
+    if state.moved.to != to:
+        check_not_moved(state)
+    return state, ()
+
+
+def arrive(state: StoreState) -> Change:
+    """Take the mark away, at the new place or because the store did not move after all."""
+    if state.moved is None:
+        return state, ()
+    event = AuditEvent("store-arrived", None, {"to": state.moved.to})
+    return replace(state, moved=None), (event,)
+
+
+def check_not_moved(state: StoreState, *, where: str = "") -> None:
+    """Refuse a store that has moved.
+
+    Raises:
+        StoreFault: ``keystore.moved``, with the new place.
+    """
+    if state.moved is not None:
+        to, at = state.moved.to, state.moved.at
+        raise StoreFault(
+            "keystore.moved",
+            f"this key store moved to {to} on {at:{SHOWN_TIME}}; nothing is signed or changed here",
+            path=where,
+            hint=f"Use the new one: --keystore {to}.",
+        )
+
+
+def note_passphrase(state: StoreState, names: Collection[str], *, now: datetime) -> Change:
+    """Note that the private keys of these names get another passphrase."""
+    kids = [state.find(name).kid for name in names]
+    return state, tuple(AuditEvent("key-passphrase-changed", kid) for kid in kids)
 
 
 # ---------------------------------------------------------------- what a change brings along

@@ -11,7 +11,8 @@
      "publications": [{"generation": ..., "at": ..., "max_age": ..., "kids": [...],
        "cards": [{"name": ..., "url": ..., "payload_sha256": ..., "kids": [...]}]}],
      "statements": {"keyset": {"epoch": 1, "version": 1, "digest": "<SHA-256>"},
-       "release_seq": 1, "release": {"digest": "<SHA-256>", "previous": "<SHA-256>"}}}
+       "release_seq": 1, "release": {"digest": "<SHA-256>", "previous": "<SHA-256>"}},
+     "moved": {"to": "<place>", "at": "2026-11-21T22:00:00Z"}}
 
 What is None is left out. The state is read as strictly as a stranger's file, since a stranger may
 have edited it: first as strict JSON, then by pydantic with the annotations of this module. Public
@@ -47,6 +48,7 @@ FORMAT: Final = 3
 MAX_STATE_BYTES: Final = 8 * 1024 * 1024  # bytes; 32 publications of 1000 extended cards
 
 TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
+MAX_PLACE_CHARS: Final = 1024  # of a path or URL that a message shows
 MAX_PUBLICATIONS: Final = 32  # kept to be shown; no wait is computed from an older one
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -369,6 +371,20 @@ class StatementsHeld:
 
 @_closed
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """That the store has moved: nothing is signed or changed here any more.
+
+    Attributes:
+        to: The new place, as a person would name it.
+        at: Since when.
+    """
+
+    to: Annotated[str, _Check(_check_place)]
+    at: Time
+
+
+@_closed
+@dataclass(frozen=True, slots=True)
 class StoreState:
     """All that a store commits at once.
 
@@ -378,6 +394,7 @@ class StoreState:
         audit: The head of the audit log.
         publications: The newest `MAX_PUBLICATIONS`, oldest first, and the newest of each series.
         statements: The issuer's statements.
+        moved: Where the store is now, if it has moved.
     """
 
     generation: Count
@@ -385,6 +402,7 @@ class StoreState:
     audit: Annotated[AuditHead, _Check(_check_head)] = AuditHead()
     publications: tuple[Publication, ...] = ()
     statements: StatementsHeld = StatementsHeld()
+    moved: Moved | None = None
 
     def active_keys(self, role: Role = "card") -> tuple[KeyRecord, ...]:
         """Return the active keys of a role, oldest first."""
@@ -566,6 +584,13 @@ def _check_head(head: AuditHead) -> AuditHead:
     if (head.seq == 0) is not (head.digest is None):
         raise ValueError("has a digest without a line, or a line without one")
     return head
+
+
+def _check_place(text: str) -> str:
+    """Check that a place can be shown in one line."""
+    if not (0 < len(text) <= MAX_PLACE_CHARS and text.isprintable()):
+        raise ValueError("is not the name of a place")
+    return text
 
 
 def _check_keys(keys: tuple[KeyRecord, ...]) -> tuple[KeyRecord, ...]:

@@ -39,14 +39,25 @@ class PassphraseSource:
     Attributes:
         file: A file (or pipe) to which nobody else has access; its first line counts.
         descriptor: The number of an open file descriptor, read likewise and left open.
-        environment: Where `VARIABLE` is looked up; nothing else of it is read.
+        environment: Where `variable` is looked up; nothing else of it is read.
         prompt: Asked last; None where there is no terminal (see :func:`terminal_prompt`).
+        variable: The name of the environment variable.
     """
 
     file: Path | None = None
     descriptor: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     prompt: Prompt | None = None
+    variable: str = VARIABLE
+
+    @property
+    def name(self) -> str:
+        """Which place decides, as a message says it; never what is there."""
+        if self.file is not None:
+            return f"file {self.file}"
+        if self.descriptor is not None:
+            return f"descriptor {self.descriptor}"
+        return f"variable {self.variable}" if self.variable in self.environment else "terminal"
 
 
 def read_passphrase(source: PassphraseSource, *, question: str = "Passphrase: ") -> bytes:
@@ -109,7 +120,7 @@ def _unasked(source: PassphraseSource) -> bytes | None:
         return _first_line(read_secret(source.file, max_bytes=MAX_FILE_BYTES))
     if source.descriptor is not None:
         return _first_line(read_descriptor(source.descriptor, max_bytes=MAX_FILE_BYTES))
-    value = source.environment.get(VARIABLE)
+    value = source.environment.get(source.variable)
     return None if value is None else os.fsencode(value)
 
 

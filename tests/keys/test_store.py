@@ -236,11 +236,11 @@ def test_the_time_of_entry_is_utc_to_the_second(store, es256):
     assert store.add(es256, now=local).created == NOON
 
 
-def test_a_holder_that_is_recorded_survives(store, es256, another_es256):
+def test_a_holder_that_is_recorded_survives(store, es256, rs256):
     """Adding a key rewrites the others as they were."""
     store.add(es256, holder="release team")
 
-    store.add(another_es256)
+    store.add(rs256)
 
     assert [key.holder for key in check_whole(store.path).state.keys] == ["release team", None]
 

@@ -105,7 +105,7 @@ class Store(KeyStore):
     place = log_place = "memory"
 
     def __init__(self) -> None:
-        super().__init__(StoreState(0, ()))
+        super().__init__(None)
         self.kept = Statements()
         self.private: dict[str, PrivateKey] = {}
 
@@ -146,6 +146,7 @@ class Store(KeyStore):
         raise NotImplementedError
 
     read = write = read_audit = read_private = private_keys = private_place = _nothing
+    make = replace_private = _nothing
 
     def put(self, state: StoreState) -> None:
         """What only a mutant does: a state that no lawful change leads to."""

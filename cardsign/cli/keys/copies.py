@@ -9,11 +9,7 @@ import click
 from cardsign.cli.arguments import STDIO, json_option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option
-from cardsign.cli.options import (
-    KeystoreOptions,
-    keystore_options,
-    user_heads,
-)
+from cardsign.cli.options import KeystoreOptions, actor, keystore_options, moment, user_heads
 from cardsign.cli.talk import counted, print_json, say
 from cardsign.files import create_private, read_bytes, read_secret
 from cardsign.keys.backup import MAX_BACKUP_BYTES, decrypt, encrypt, pack, restore, unpack
@@ -80,7 +76,7 @@ def restore_(file: Path, identity: Path, keystore: KeystoreOptions, as_json: boo
     identities = read_secret(identity, max_bytes=MAX_IDENTITY_BYTES)
     packed = decrypt(read_bytes(file, max_bytes=MAX_BACKUP_BYTES), identities)
     restored = unpack(packed)
-    restore(restored, place, heads=user_heads())
+    restore(restored, place, now=moment(), actor=actor(), heads=user_heads())
     if as_json:
         print_json({"keystore": str(place), "keys": len(restored.state.keys)})
         return

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
+    from cardsign.keys.signers.access import Access as Access
     from cardsign.keys.signers.access import RemoteKey as RemoteKey
     from cardsign.keys.signers.access import UserSecrets as UserSecrets
     from cardsign.keys.signers.access import read_signer_policy as read_signer_policy
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from cardsign.keys.signers.registry import open_signer as open_signer
 
 _NAMES = {
-    "access": "RemoteKey UserSecrets read_signer_policy user_file",
+    "access": "Access RemoteKey UserSecrets read_signer_policy user_file",
     "registry": "BoundSigner check_possession custody_of fetch_public open_signer",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

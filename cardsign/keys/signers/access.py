@@ -10,10 +10,10 @@ import importlib
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias, get_args
 
 from cryptography.exceptions import UnsupportedAlgorithm
 
@@ -21,6 +21,7 @@ from cardsign.errors import FileMissing, PassphraseFault, SignerFault
 from cardsign.files import bad_settings, read_private, read_settings
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey, raw_from_der
+from cardsign.keys.model import Role
 from cardsign.keys.passphrase import PassphraseSource, read_passphrase
 from cardsign.records import dataclass
 
@@ -46,6 +47,7 @@ class SignerPolicy:
         insecure_loopback_http: A service on this machine may be asked without TLS.
         databases: Servers, ``HOST:PORT``, that a committed file may name as the key store's.
         folders: Folders outside a project that its committed file may name, with what is below.
+        passphrase_files: The file with the passphrase of each role that has one of its own.
     """
 
     uris: frozenset[str] = frozenset()
@@ -53,6 +55,7 @@ class SignerPolicy:
     insecure_loopback_http: bool = False
     databases: frozenset[str] = frozenset()
     folders: frozenset[Path] = frozenset()
+    passphrase_files: Mapping[str, Path] = field(default_factory=dict)
 
 
 NOTHING_ALLOWED: Final = SignerPolicy()
@@ -66,11 +69,13 @@ class Access:
         secrets: Asked when a passphrase, a PIN or a token is needed.
         policy: What of the dangerous is allowed.
         environment: Where services' addresses are looked up, and what programs may inherit of.
+        by_role: Asked instead of `secrets` for the passphrases of keys of a role.
     """
 
     secrets: Secrets
     policy: SignerPolicy = NOTHING_ALLOWED
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    by_role: Mapping[str, Secrets] = field(default_factory=dict, repr=False)
 
     @classmethod
     def by_passphrase(cls, passphrase: bytes) -> Access:
@@ -88,6 +93,15 @@ class Access:
         """Secrets from environment variables alone: nobody is asked, nothing more is allowed."""
         source = PassphraseSource(environment=environment)
         return cls(UserSecrets(source), NOTHING_ALLOWED, environment)
+
+    def passphrase(self, of: str, roles: Iterable[str]) -> bytes:
+        """Return the passphrase of a key, from its role's own source if there is one.
+
+        Raises:
+            PassphraseFault: As the source raises.
+        """
+        own = (self.by_role[role] for role in roles if role in self.by_role)
+        return next(own, self.secrets)("passphrase", of)
 
     def variable(self, *names: str) -> str | None:
         """The first of these environment variables that is set and not empty."""
@@ -288,6 +302,7 @@ _MEMBERS: Final[dict[str, type]] = {
     "insecure_loopback_http": bool,
     "databases": list,
     "folders": list,
+    "passphrase_files": dict,
 }
 _SERVER: Final = re.compile(r"(?:[a-z0-9._-]*|\[[0-9a-f:.]+\]):[0-9]{1,5}")
 
@@ -340,12 +355,22 @@ def read_signer_policy(path: Path) -> SignerPolicy:
     if not all(isinstance(one, str) and _SERVER.fullmatch(one) for one in servers):
         raise bad_settings(path, "'databases' is not a list of HOST:PORT, in lower case")
     folders = members.get("folders", [])
-    if not all(isinstance(one, str) and Path(one).is_absolute() for one in folders):
+    if not all(map(_is_absolute, folders)):
         raise bad_settings(path, "'folders' is not a list of absolute paths")
+    files = members.get("passphrase_files", {})
+    roles = get_args(Role)
+    if not all(role in roles and _is_absolute(file) for role, file in files.items()):
+        what = f"'passphrase_files' is no table of {', '.join(roles)} and absolute paths"
+        raise bad_settings(path, what)
     return SignerPolicy(
         frozenset(uris),
         module,
         members.get("insecure_loopback_http", False),
         frozenset(servers),
         frozenset(map(Path, folders)),
+        {role: Path(file) for role, file in files.items()},
     )
+
+
+def _is_absolute(untrusted_path: object) -> bool:
+    return isinstance(untrusted_path, str) and Path(untrusted_path).is_absolute()

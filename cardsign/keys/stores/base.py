@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
-from typing import Concatenate, Final, Literal, ParamSpec, Protocol, TypeAlias, get_args
+from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, Self, TypeAlias, get_args
 
-from cardsign.errors import FileMissing, StoreFault
+from cardsign.errors import FileMissing, PassphraseFault, StoreFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import lifecycle
@@ -24,7 +24,13 @@ from cardsign.keys.audit import (
 )
 from cardsign.keys.envelope import DEFAULT_COST, KeyLabel, ScryptCost, open_sealed, seal
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, Change, TimelineSettings
-from cardsign.keys.model import KeyRecord, Publication, Role, StoreState, file_custody
+from cardsign.keys.model import (
+    KeyRecord,
+    Publication,
+    Role,
+    StoreState,
+    file_custody,
+)
 from cardsign.keys.passphrase import check_strength
 from cardsign.keys.rotation import Step, steps, take
 from cardsign.keys.signers.access import Access
@@ -107,6 +113,10 @@ class Contents:
     statements: Mapping[Kind, Mapping[Number, bytes]]
 
 
+EMPTY: Final = Contents(StoreState(0, ()), b"", {}, {})
+"""What a new store holds."""
+
+
 class KeyStore(ABC):
     """A key store; a subclass says where it lies, by the abstract methods.
 
@@ -114,28 +124,89 @@ class KeyStore(ABC):
     Every change raises StoreFault ``keystore.busy`` if others leave it no chance, and FileFault
     ``file.unwritable``, after which the store is as it was.
 
+    Get one by :meth:`open` or :meth:`create`.
+
     Attributes:
+        where: The directory, or the URL of the database.
         state: As it was last read or written here.
         actor: Who the audit log shall say made the changes.
         seen: What this user saw of the store's log before; None if that is not remembered.
         history: The one statement history beside it, once somebody has asked for it.
     """
 
-    __slots__ = ("_random", "actor", "history", "seen", "state")
+    __slots__ = ("_random", "actor", "history", "seen", "state", "where")
 
     def __init__(
         self,
-        state: StoreState,
+        where: Any,
         *,
         actor: str = "",
         seen: SeenHeads | None = None,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        self.state = state
+        self.where = where
+        self.state = EMPTY.state
         self._random = random
         self.actor = actor
         self.seen = seen
         self.history: object = None
+
+    @classmethod
+    def open(
+        cls,
+        where: Any,
+        *,
+        actor: str = "",
+        seen: SeenHeads | None = None,
+        vouched: bool = True,
+        moved: bool = False,
+    ) -> Self:
+        """Return the store at `where`, its state read strictly.
+
+        Args:
+            where: The directory, or the URL of the database.
+            actor: Who the audit log shall say made the changes.
+            seen: What this user saw of the log before.
+            vouched: Refuse a state that its log does not vouch for; False only to look for what
+                is wrong, never to sign or to publish.
+            moved: As for :meth:`load`.
+
+        Raises:
+            StoreFault: As :meth:`load`, or :meth:`read` if it need not be vouched for.
+            FileFault: The state is there but cannot be read.
+        """
+        store = cls(where, actor=actor, seen=seen)
+        store.state = store.load(moved=moved) if vouched else store.read()[0]
+        return store
+
+    @classmethod
+    def create(
+        cls,
+        where: Any,
+        contents: Contents = EMPTY,
+        *,
+        exist_ok: bool = False,
+        actor: str = "",
+        seen: SeenHeads | None = None,
+    ) -> Self:
+        """Make a store at `where`, empty or of `contents`, and return it.
+
+        Args:
+            where: As for :meth:`open`; missing directories are made, a schema must exist.
+            contents: What it is to hold.
+            actor: As for :meth:`open`.
+            seen: As for :meth:`open`.
+            exist_ok: Open the store that may be there already, instead of refusing.
+
+        Raises:
+            StoreFault: ``keystore.exists``, ``keystore.busy``, or as :meth:`load`.
+            FileFault: ``file.unwritable``; ``file.exists``: a file is in the way.
+        """
+        store = cls(where, actor=actor, seen=seen)
+        if not store.make(contents) and not exist_ok:
+            raise StoreFault("keystore.exists", "there is a key store here", path=store.place)
+        store.state = store.load()
+        return store
 
     # What a place has to offer.
 
@@ -157,6 +228,18 @@ class KeyStore(ABC):
     @abstractmethod
     def statement_storage(self) -> StatementStorage:
         """Where the issuer's statements are kept beside it."""
+
+    @abstractmethod
+    def make(self, contents: Contents) -> bool:
+        """Make a store of `contents`, all of it or nothing; False if there is one.
+
+        What the user saw of a log here before is forgotten: the store begins anew.
+
+        Raises:
+            StoreFault: ``keystore.busy``, or what keeps a database from being used.
+            FileFault: ``file.unwritable``; ``file.exists`` for a file in the way, unless an
+                attempt to make the same has left it.
+        """
 
     @abstractmethod
     def read(self) -> tuple[StoreState, bytes]:
@@ -201,6 +284,16 @@ class KeyStore(ABC):
 
         Raises:
             FileFault: ``file.not_found``, ``file.not_plain``, ``file.unreadable``.
+        """
+
+    @abstractmethod
+    def replace_private(self, thumbprint: str, envelope: bytes) -> None:
+        """Put another envelope of the same private key in the place of the one that is there.
+
+        At once: a crash leaves one or the other. Where there is none, nothing is done.
+
+        Raises:
+            FileFault: ``file.unwritable``; the old one is then untouched.
         """
 
     @abstractmethod
@@ -250,18 +343,21 @@ class KeyStore(ABC):
                 path=where,
                 hint="Restore it from a backup, or sign on the machine that holds it.",
             ) from exc
-        passphrase = access.secrets("passphrase", record.kid)
+        passphrase = access.passphrase(record.kid, record.roles)
         return open_sealed(envelope, record.public, passphrase, where=where)
 
-    def load(self) -> StoreState:
+    def load(self, *, moved: bool = False) -> StoreState:
         """Return the state as it was committed last, if its log vouches for it.
 
         An edit of the state alone is found here. An edit of the log as well is found if this user
         has seen the store before, by :attr:`seen`.
 
+        Args:
+            moved: Also return the state of a store that has moved; never to sign or to publish.
+
         Raises:
             StoreFault: As :meth:`read`; ``keystore.rolled_back``, ``keystore.audit_differs``,
-                ``keystore.other_history``, ``keystore.audit_broken``.
+                ``keystore.other_history``, ``keystore.audit_broken``, ``keystore.moved``.
             FileFault: As :meth:`read` and :meth:`read_audit`.
         """
         known = self.seen.read() if self.seen else NO_LINE  # first: others may go further
@@ -286,6 +382,8 @@ class KeyStore(ABC):
             )
         if self.seen:
             self.seen.note(state.audit, known)
+        if not moved:
+            lifecycle.check_not_moved(state, where=self.place)
         return state
 
     def commit(
@@ -445,6 +543,58 @@ class KeyStore(ABC):
         self.remove_private(record.thumbprint)
         return record
 
+    def change_passphrase(
+        self,
+        records: Sequence[KeyRecord],
+        old: bytes,
+        new: bytes,
+        *,
+        now: datetime,
+        cost: ScryptCost = DEFAULT_COST,
+    ) -> tuple[KeyRecord, ...]:
+        """Encrypt private keys under another passphrase, and return those that were not yet.
+
+        The log says so before the first envelope is replaced. Killed half-way, it can be called
+        again: what `new` opens is left as it is.
+
+        Args:
+            records: Keys of this store whose private keys are here.
+            old: What opens them now.
+            new: What is to open them.
+            now: The time, with its zone.
+            cost: What a guess at the new passphrase shall cost.
+
+        Raises:
+            PassphraseFault: ``passphrase.weak``; ``passphrase.wrong``: a key opens with neither,
+                and nothing was changed.
+            StoreFault, FileFault, SignerFault: As :meth:`signer`.
+        """
+        check_strength(new)
+        found: list[tuple[KeyRecord, bytes]] = []
+        for record in records:
+            envelope, where = self.read_private(record.thumbprint), record.thumbprint
+            try:
+                private = open_sealed(envelope, record.public, old, where=where)
+            except PassphraseFault:
+                open_sealed(envelope, record.public, new, where=where)
+                continue
+            label, der = KeyLabel.of(record.public), private.to_pkcs8_der()
+            sealed = seal(der, new, label=label, cost=cost, random=self._random)
+            found.append((record, sealed))
+        changed = tuple(record for record, _ in found)
+        self.apply(lifecycle.note_passphrase, [one.thumbprint for one in changed], now=now)
+        for record, sealed in found:
+            self.replace_private(record.thumbprint, sealed)
+        return changed
+
+    def leave(self, to: str, *, now: datetime) -> StoreState:
+        """Mark the store as moved; see :func:`cardsign.keys.lifecycle.leave`."""
+        return self._change(lambda state: lifecycle.leave(state, to, now=now), now, moved=True)
+
+    def stay(self, *, now: datetime) -> StoreState:
+        """Take the mark away: the store did not move, and nothing signs elsewhere."""
+        return self._change(lifecycle.arrive, now, moved=True)
+
     def record_publication(self, publication: Publication, *, now: datetime) -> None:
         """See :func:`.lifecycle.record_publication`; recording it again is no change."""
         self._change(lambda state: lifecycle.record_publication(state, publication), now)
@@ -490,10 +640,12 @@ class KeyStore(ABC):
         decide: Callable[[StoreState], Change],
         now: datetime,
         envelopes: Mapping[str, bytes] | None = None,
+        *,
+        moved: bool = False,
     ) -> StoreState:
         """Commit what `decide` makes of the newest state; no event, no commit."""
         for _ in range(MAX_ATTEMPTS):
-            self.state = self.load()
+            self.state = self.load(moved=True) if moved else self.load()
             changed, events = decide(self.state)
             if not events:
                 return self.state

@@ -20,24 +20,26 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 from cardsign.errors import FileFault, FileMissing, StoreFault
 from cardsign.files import (
+    PRIVATE_MODE,
     append_private,
     create_private,
     list_names,
     locked,
     make_directory,
     read_bytes,
+    read_private,
     remove,
     truncate,
     write_atomic,
 )
-from cardsign.keys.audit import MAX_LINE_BYTES, SeenHeads
+from cardsign.keys.audit import MAX_LINE_BYTES
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
 from cardsign.keys.history import DIRECTORY as STATEMENTS_DIRECTORY
 from cardsign.keys.history import StatementFiles
@@ -48,7 +50,7 @@ from cardsign.keys.model import (
     file_custody,
     load_state,
 )
-from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.stores.base import Contents, KeyStore
 
 VARIABLE: Final = "CARDSIGN_KEYSTORE"
 DEFAULT_DIRECTORY: Final = "keys"
@@ -66,74 +68,35 @@ class DirectoryStore(KeyStore):
     """A key store in a directory of a local file system.
 
     Get one by :meth:`open` or :meth:`create`.
-
-    Attributes:
-        path: The directory.
     """
 
-    __slots__ = ("path",)
+    __slots__ = ()
 
-    def __init__(
-        self,
-        path: Path,
-        state: StoreState,
-        *,
-        actor: str = "",
-        seen: SeenHeads | None = None,
-        random: Callable[[int], bytes] = os.urandom,
-    ) -> None:
-        super().__init__(state, actor=actor, seen=seen, random=random)
-        self.path = path
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        assert isinstance(self.where, Path)  # noqa: S101
+        return self.where
 
-    @classmethod
-    def open(
-        cls, path: Path, *, actor: str = "", seen: SeenHeads | None = None, vouched: bool = True
-    ) -> DirectoryStore:
-        """Return the store in the directory `path`, its state read strictly.
-
-        Args:
-            path: The directory.
-            actor: Who the audit log shall say made the changes.
-            seen: What this user saw of the log before.
-            vouched: Refuse a state that its log does not vouch for; False only to look for
-                what is wrong, never to sign or to publish.
-
-        Raises:
-            StoreFault: As :meth:`load`, or :meth:`read` if it need not be vouched for.
-            FileFault: The state is there but cannot be read.
-        """
-        store = cls(path, StoreState(0, ()), actor=actor, seen=seen)
-        store.state = store.load() if vouched else store.read()[0]
-        return store
-
-    @classmethod
-    def create(
-        cls, path: Path, *, exist_ok: bool = False, actor: str = "", seen: SeenHeads | None = None
-    ) -> DirectoryStore:
-        """Make an empty store in the directory `path`, which may exist.
-
-        Args:
-            path: The directory; missing parents are made as well.
-            exist_ok: Open the store that may be there already, instead of refusing.
-            actor: Who the audit log shall say made the changes.
-            seen: What this user saw of a log here before; a new store begins anew.
-
-        Raises:
-            StoreFault: ``keystore.exists``, ``keystore.busy``, or as :meth:`open`.
-            FileFault: ``file.unwritable``, or ``file.exists`` (`path` is no directory).
-        """
-        if not holds_store(path):
-            make_directory(path)
-            with alone(path):
-                if not holds_store(path):
-                    store = cls(path, StoreState(0, ()), actor=actor, seen=seen)
-                    if seen is not None:
-                        seen.forget()
-                    write_atomic(path / STATE_FILE, dump_state(store.state))
-                    return store
-        if not exist_ok:
-            raise StoreFault("keystore.exists", "there is a key store here", path=str(path))
-        return cls.open(path, actor=actor, seen=seen)
+    def make(self, contents: Contents) -> bool:
+        """See :meth:`KeyStore.make`; the state, which makes it a store, is written last."""
+        if holds_store(self.path):
+            return False
+        make_directory(self.path)
+        with alone(self.path):
+            if holds_store(self.path):
+                return False
+            for thumbprint, envelope in contents.envelopes.items():
+                _put(self.private_file(thumbprint), envelope)
+            if contents.audit:
+                _put(self.path / AUDIT_FILE, contents.audit)
+            for kind, statements in contents.statements.items():
+                for number, data in statements.items():
+                    self.statement_storage.put_back(kind, number, data)
+            if self.seen is not None:
+                self.seen.forget()
+            write_atomic(self.path / STATE_FILE, dump_state(contents.state))
+        return True
 
     @property
     def place(self) -> str:
@@ -225,6 +188,13 @@ class DirectoryStore(KeyStore):
         file = self._own_private_file(thumbprint)
         return read_bytes(file, max_bytes=MAX_ENVELOPE_BYTES, plain=True)
 
+    def replace_private(self, thumbprint: str, envelope: bytes) -> None:
+        """See :meth:`KeyStore.replace_private`."""
+        with alone(self.path):
+            file = self._own_private_file(thumbprint)
+            if file.exists():
+                write_atomic(file, envelope, mode=PRIVATE_MODE, plain=True)
+
     def remove_private(self, thumbprint: str) -> None:
         """See :meth:`KeyStore.remove_private`."""
         remove(self._own_private_file(thumbprint))
@@ -239,6 +209,15 @@ class DirectoryStore(KeyStore):
             return read_bytes(self.path / AUDIT_FILE, max_bytes=limit, only_end=only_end)
         except FileMissing:
             return b""
+
+
+def _put(file: Path, data: bytes) -> None:
+    """Write a private file, over what a killed attempt has left of the same."""
+    make_directory(file.parent, mode=0o700)
+    with contextlib.suppress(FileFault):  # what stands in the way else is told below
+        if data.startswith(read_private(file, max_bytes=len(data))):
+            remove(file)
+    create_private(file, data)
 
 
 def holds_store(path: Path) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from cardsign.errors import StoreFault
 from cardsign.keys.audit import SeenHeads
 from cardsign.keys.stores.address import DatabaseUrl
-from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.stores.base import EMPTY, Contents, KeyStore
 from cardsign.keys.stores.directory import DirectoryStore, holds_store
 
 if TYPE_CHECKING:
@@ -19,7 +19,12 @@ StorePlace: TypeAlias = Path | DatabaseUrl
 
 
 def open_store(
-    place: StorePlace, *, actor: str = "", heads: SeenHeads | None = None, vouched: bool = True
+    place: StorePlace,
+    *,
+    actor: str = "",
+    heads: SeenHeads | None = None,
+    vouched: bool = True,
+    moved: bool = False,
 ) -> KeyStore:
     """Open the key store at `place`.
 
@@ -29,30 +34,32 @@ def open_store(
         heads: What this user saw of the logs of key stores before.
         vouched: Refuse a state that its log does not vouch for; False only to look for what is
             wrong, never to sign or to publish.
+        moved: Also open a store that has moved; never to sign or to publish.
 
     Raises:
         StoreFault: As :meth:`KeyStore.load`, or what keeps a database from being used.
         FileFault: As :meth:`KeyStore.load`.
     """
     seen = seen_head(place, heads)
-    if isinstance(place, Path):
-        return DirectoryStore.open(place, actor=actor, seen=seen, vouched=vouched)
-    return postgres_store().open(place, actor=actor, seen=seen, vouched=vouched)
+    return _kind(place).open(place, actor=actor, seen=seen, vouched=vouched, moved=moved)
 
 
 def create_store(
-    place: StorePlace, *, exist_ok: bool = False, actor: str = "", heads: SeenHeads | None = None
+    place: StorePlace,
+    contents: Contents = EMPTY,
+    *,
+    exist_ok: bool = False,
+    actor: str = "",
+    heads: SeenHeads | None = None,
 ) -> KeyStore:
-    """Make an empty key store at `place`.
+    """Make a key store at `place`, empty or of `contents`; see :meth:`KeyStore.create`.
 
     Raises:
         StoreFault: ``keystore.exists``, or as :func:`open_store`.
-        FileFault: As :meth:`DirectoryStore.create`.
+        FileFault: As :meth:`KeyStore.create`.
     """
     seen = seen_head(place, heads)
-    if isinstance(place, Path):
-        return DirectoryStore.create(place, exist_ok=exist_ok, actor=actor, seen=seen)
-    return postgres_store().create(place, exist_ok=exist_ok, actor=actor, seen=seen)
+    return _kind(place).create(place, contents, exist_ok=exist_ok, actor=actor, seen=seen)
 
 
 def seen_head(place: StorePlace, heads: SeenHeads | None) -> SeenHeads | None:
@@ -70,10 +77,14 @@ def is_taken(place: StorePlace) -> bool:
     Raises:
         StoreFault: As :meth:`PostgresStore.exists`.
     """
-    return holds_store(place) if isinstance(place, Path) else postgres_store().exists(place)
+    return holds_store(place) if isinstance(place, Path) else _postgres_store().exists(place)
 
 
-def postgres_store() -> type[PostgresStore]:
+def _kind(place: StorePlace) -> type[KeyStore]:
+    return DirectoryStore if isinstance(place, Path) else _postgres_store()
+
+
+def _postgres_store() -> type[PostgresStore]:
     """Load what keeps key stores in PostgreSQL.
 
     Raises:

@@ -230,86 +230,24 @@ class PostgresStore(KeyStore):
 
     def __init__(
         self,
-        url: DatabaseUrl,
+        where: str | DatabaseUrl,
         *,
         actor: str = "",
         seen: SeenHeads | None = None,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        super().__init__(StoreState(0, ()), actor=actor, seen=seen, random=random)
-        self.url = url
-        self._engine = _engine(url)
+        self.url = parse_database_url(where) if isinstance(where, str) else where
+        super().__init__(self.url, actor=actor, seen=seen, random=random)
+        self._engine = _engine(self.url)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url.shown!r})"
 
-    @classmethod
-    def open(
-        cls,
-        url: str | DatabaseUrl,
-        *,
-        actor: str = "",
-        seen: SeenHeads | None = None,
-        vouched: bool = True,
-    ) -> PostgresStore:
-        """Return the store at `url`, its state read strictly.
-
-        Args:
-            url: See :mod:`cardsign.keys.stores.address`.
-            actor: Who the audit log shall say made the changes.
-            seen: What this user saw of the log before.
-            vouched: As for :meth:`.DirectoryStore.open`.
-
-        Raises:
-            StoreFault: ``keystore.url``, ``keystore.not_installed``, or as :meth:`load`.
-        """
-        store = cls(_parsed(url), actor=actor, seen=seen)
-        store.state = store.load() if vouched else store.read()[0]
-        return store
-
-    @classmethod
-    def create(
-        cls,
-        url: str | DatabaseUrl,
-        *,
-        exist_ok: bool = False,
-        actor: str = "",
-        seen: SeenHeads | None = None,
-    ) -> PostgresStore:
-        """Make an empty store in the schema that `url` chooses, which must exist.
-
-        Args:
-            url: See :mod:`cardsign.keys.stores.address`.
-            exist_ok: Open the store that may be there already, instead of refusing.
-            actor: Who the audit log shall say made the changes.
-            seen: What this user saw of a log here before; a new store begins anew.
-
-        Raises:
-            StoreFault: ``keystore.exists``, or as :meth:`open`.
-        """
-        store = cls(_parsed(url), actor=actor, seen=seen)
-        with store._transaction() as connection:
-            made = _made_tables(connection)
-            if made:
-                write_state(connection, store.state)
-        if made and seen is not None:
-            seen.forget()
-        if not made and not exist_ok:
-            raise StoreFault("keystore.exists", "there is a key store here", path=store.url.shown)
-        store.state = store.load()
-        return store
-
-    @classmethod
-    def restore(cls, url: DatabaseUrl, contents: Contents) -> PostgresStore:
-        """Make a store of `contents` in the schema that `url` chooses, all of it or nothing.
-
-        Raises:
-            StoreFault: ``keystore.exists``, or as :meth:`open`.
-        """
-        store = cls(url)
-        with store._transaction() as connection:
+    def make(self, contents: Contents) -> bool:
+        """See :meth:`KeyStore.make`; in the schema that the URL chooses, which must exist."""
+        with self._transaction() as connection:
             if not _made_tables(connection):
-                raise StoreFault("keystore.exists", "there is a key store here", path=url.shown)
+                return False
             write_generations_before(connection, contents.state.generation)
             write_state(connection, contents.state)
             write_envelopes(connection, contents.state, contents.envelopes)
@@ -317,8 +255,9 @@ class PostgresStore(KeyStore):
             for kind, statements in contents.statements.items():
                 for number, data in statements.items():
                     write_statement(connection, kind, number, data)
-        store.state = store.load()
-        return store
+            if self.seen is not None:
+                self.seen.forget()
+        return True
 
     @classmethod
     def exists(cls, url: DatabaseUrl) -> bool:
@@ -397,6 +336,12 @@ class PostgresStore(KeyStore):
             raise FileMissing("file.not_found", "no such private key", path=self.url.shown)
         return bytes(envelope)
 
+    def replace_private(self, thumbprint: str, envelope: bytes) -> None:
+        """See :meth:`KeyStore.replace_private`."""
+        row = sa.update(PRIVATE).where(PRIVATE.c.thumbprint == thumbprint)
+        with self._transaction() as connection:
+            connection.execute(row.values(envelope=envelope))
+
     def remove_private(self, thumbprint: str) -> None:
         """See :meth:`.KeyStore.remove_private`; a commit did it already."""
         with self._transaction() as connection:
@@ -427,10 +372,6 @@ def _made_tables(connection: sa.Connection) -> bool:
     make_tables(connection)
     connection.execute(sa.insert(STORE).values(single=True, layout=LAYOUT))
     return True
-
-
-def _parsed(url: str | DatabaseUrl) -> DatabaseUrl:
-    return parse_database_url(url) if isinstance(url, str) else url
 
 
 def _engine(url: DatabaseUrl) -> sa.Engine:

@@ -1,0 +1,217 @@
+"""A key store that moved: one place signs, at no time two."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.errors import CardsignError, StoreFault
+from cardsign.jose import PrivateKey
+from cardsign.keys import (
+    DEFAULT_SETTINGS,
+    DRAFT_FILE,
+    examine_store,
+    lifecycle,
+    move_store,
+    pack,
+    restore,
+    unpack,
+    verify_chain,
+)
+from cardsign.keys.stores import DirectoryStore, open_store, parse_database_url
+from tests.keys.conftest import QuickStore, in_each_store
+from tests.keys.states import NOON, after
+
+PASSPHRASE = b"correct horse battery staple"
+
+
+def refusal(attempt: Any) -> StoreFault:
+    """What the attempt is refused with."""
+    with pytest.raises(StoreFault) as caught:
+        attempt()
+    return caught.value
+
+
+@in_each_store
+def test_the_new_place_signs_and_the_old_one_names_it(
+    store: Any, es256: PrivateKey, tmp_path: Path
+) -> None:
+    """Every command opens or loads the store, and is told where the new one is."""
+    record = store.add(es256)
+    old = store.url if hasattr(store, "url") else store.path
+    new = move_store(store, tmp_path / "new", now=after(10))
+
+    assert new.signer(new.state.find(record.kid), PASSPHRASE).public == es256.public
+    assert new.state.moved is None
+    new.apply(lifecycle.revoke, record.kid, reason="ceased", now=after(20))
+    for attempt in (
+        store.load,
+        lambda: open_store(old),
+        lambda: pack(store),
+        lambda: store.apply(lifecycle.revoke, record.kid, reason="ceased", now=after(20)),
+        lambda: store.add(PrivateKey.generate("ES256")),
+    ):
+        fault = refusal(attempt)
+        assert (fault.code, str(tmp_path / "new") in fault.message) == ("keystore.moved", True)
+    found = examine_store(store, settings=DEFAULT_SETTINGS, now=after(30), draft=Path(DRAFT_FILE))
+    assert "keystore.moved" in [one.code for one in found]
+
+
+@pytest.mark.needs_postgres
+def test_a_store_moves_into_a_database(
+    postgres: Any, store: Any, es256: PrivateKey, tmp_path: Path
+) -> None:
+    """The log goes on, and the message shows no password."""
+    store.add(es256)
+    url = postgres.new_url()
+    new = move_store(store, parse_database_url(url), now=after(10))
+
+    lines, _, aborted = verify_chain(new.read_audit(), new.state.audit, where="")
+    assert [line.event for line in lines] == ["key-entered", "store-moved", "store-arrived"]
+    assert aborted == 0
+    fault = refusal(store.load)
+    assert postgres.password not in f"{fault.message} {fault.hint}"
+    assert "postgresql+psycopg://" in fault.message
+
+
+@pytest.mark.parametrize("cut", ["before it is there", "after it is there"])
+def test_a_move_that_was_cut_off_is_taken_up(
+    store: Any, es256: PrivateKey, tmp_path: Path, cut: str
+) -> None:
+    """The old store is marked first; the same call on it does what is left."""
+    store.add(es256)
+    place = tmp_path / "new"
+    if cut == "before it is there":
+        store.leave(str(place.resolve()), now=after(5))
+    else:
+        move_store(store, place, now=after(5))
+    again = move_store(DirectoryStore.open(store.path, moved=True), place, now=after(10))
+
+    assert again.state.moved is None
+    assert [key.public for key in again.state.keys] == [es256.public]
+
+
+def test_a_taken_place_is_refused_and_nothing_is_marked(
+    store: Any, es256: PrivateKey, another_es256: PrivateKey, tmp_path: Path
+) -> None:
+    """Another store there is kept, also if the old one says that it moved there."""
+    store.add(es256)
+    QuickStore.create(tmp_path / "new").add(another_es256)
+
+    assert refusal(lambda: move_store(store, tmp_path / "new", now=NOON)).code == "keystore.exists"
+    assert store.load().moved is None
+    store.leave(str((tmp_path / "new").resolve()), now=NOON)
+    assert refusal(lambda: move_store(store, tmp_path / "new", now=NOON)).code == "keystore.exists"
+
+
+def test_a_store_moves_to_one_place(store: Any, es256: PrivateKey, tmp_path: Path) -> None:
+    """Else two would sign; the mark can be taken away by name."""
+    store.add(es256)
+    store.leave("other-host:/srv/keys", now=NOON)
+    attempt = lambda: move_store(store, tmp_path / "new", now=NOON)  # noqa: E731
+
+    assert "other-host:/srv/keys" in refusal(attempt).message
+    assert store.stay(now=after(1)).moved is None
+    assert DirectoryStore.open(store.path).state.keys
+
+
+def test_a_backup_of_a_store_that_moved_begins_at_the_new_place(
+    store: Any, es256: PrivateKey, tmp_path: Path
+) -> None:
+    """To another machine goes one file; only a pack for a move has the mark."""
+    store.add(es256)
+    store.leave("other-host:/srv/keys", now=NOON)
+    there = restore(unpack(pack(store, moved=True)), tmp_path / "there", now=after(1))
+
+    assert (there.state.moved, len(there.state.keys)) == (None, 1)
+    assert refusal(store.load).code == "keystore.moved"
+
+
+@pytest.mark.parametrize("to", ["", "a\nb", "x" * 2000])
+def test_a_place_that_cannot_be_shown_is_no_state(store: Any, es256: PrivateKey, to: str) -> None:
+    """A stranger's edit must not write lines of its own into a message."""
+    store.add(es256)
+    store.leave("there", now=NOON)
+    file = store.path / "keystore.json"
+    file.write_text(file.read_text().replace('"to": "there"', f'"to": {to!r}'.replace("'", '"')))
+    assert refusal(store.read).code == "keystore.corrupt"
+
+
+def test_an_encrypted_store_works_after_a_checkout(
+    store: Any, es256: PrivateKey, another_es256: PrivateKey, tmp_path: Path
+) -> None:
+    """git keeps neither empty folders nor mode 0600, and leaves out the empty lock file."""
+    store.add(es256)
+    clone = tmp_path / "clone"
+    for file in sorted(store.path.rglob("*")):
+        if file.is_file() and file.stat().st_size:
+            target = clone / file.relative_to(store.path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+            target.chmod(0o644)
+    checked_out = QuickStore.open(clone)
+
+    record = checked_out.state.keys[0]
+    assert checked_out.signer(record, PASSPHRASE).public == es256.public
+    checked_out.add(another_es256)
+    changed = checked_out.change_passphrase(
+        [record], PASSPHRASE, b"another good one", now=after(9), cost=QuickStore.DEFAULTS["cost"]
+    )
+    assert changed == (record,)
+    found = examine_store(checked_out, settings=DEFAULT_SETTINGS, now=after(10), fix=True)
+    assert not [one for one in found if one.level == "alarm" and not one.fixed]
+    assert move_store(checked_out, tmp_path / "new", now=after(11)).state.keys
+
+
+@pytest.mark.parametrize("killed", [os.replace, os.fsync])
+def test_a_new_passphrase_that_was_cut_off_leaves_every_key_openable(
+    store: Any, es256: PrivateKey, another_es256: PrivateKey, monkeypatch: Any, killed: Any
+) -> None:
+    """Each key opens with the old or the new one, and the same call does the rest."""
+    records = [store.add(es256, roles=("release",)), store.add(another_es256)]
+    cost, new = QuickStore.DEFAULTS["cost"], b"another good one"
+
+    def change(now: Any) -> Any:
+        return store.change_passphrase(records, PASSPHRASE, new, now=now, cost=cost)
+
+    done, calls = 0, 0
+    while not done:
+        calls += 1
+        with monkeypatch.context() as patch:
+            patch.setattr(os, killed.__name__, failing_after(calls, killed))
+            try:
+                change(after(calls))
+                done = calls
+            except CardsignError:
+                pass
+        for record in records:
+            opened = [code_of(store, record, one) for one in (PASSPHRASE, new)]
+            assert sorted(opened) == ["", "passphrase.wrong"], opened
+    assert done > 2
+    assert [code_of(store, record, new) for record in records] == ["", ""]
+    assert change(after(99)) == ()
+
+
+def failing_after(calls: int, real: Any) -> Any:
+    """A function that works so often, and then finds the disk full."""
+    left = iter(range(calls))
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        if next(left, None) is None:
+            raise OSError(28, "disk full")
+        return real(*arguments, **named)
+
+    return called
+
+
+def code_of(store: Any, record: Any, passphrase: bytes) -> str:
+    """Why a passphrase does not open a key; empty if it does."""
+    try:
+        store.signer(record, passphrase)
+    except CardsignError as exc:
+        return exc.code
+    return ""

@@ -1,0 +1,103 @@
+"""Each role has a passphrase of its own: one that renews releases never comes to sign cards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.errors import PassphraseFault, UsageFault
+from cardsign.jose import PrivateKey
+from cardsign.keys import PassphraseSource, verify_chain
+from cardsign.keys.signers import Access, UserSecrets, read_signer_policy
+from tests.keys.conftest import Quick, in_each_store
+from tests.keys.states import after
+
+CARD, RELEASE, NEXT = b"of the card keys", b"of the release keys", b"of the next year"
+COST = Quick.DEFAULTS["cost"]
+
+
+@pytest.fixture
+def two_roles(store: Any, es256: PrivateKey, another_es256: PrivateKey) -> Any:
+    """A card key and a release key, each under its own passphrase."""
+    store.add(es256, passphrase=CARD)
+    store.add(another_es256, passphrase=RELEASE, roles=("release",))
+    return store
+
+
+@in_each_store
+def test_each_key_opens_with_the_secret_of_its_role(two_roles: Any) -> None:
+    """The other role's is never tried."""
+    asked: list[str] = []
+
+    def of(role: str, secret: bytes) -> Any:
+        return lambda kind, name: (asked.append(role), secret)[1]
+
+    access = Access(of("all", CARD), by_role={"release": of("release", RELEASE)})
+    for record in two_roles.state.keys:
+        two_roles.signer(record, access)
+    assert asked == ["all", "release"]
+
+
+@in_each_store
+def test_a_passphrase_is_changed_for_the_keys_of_a_role(two_roles: Any) -> None:
+    """The other role's stay as they are, and the log tells of it."""
+    card, release = two_roles.state.keys
+    change = {"now": after(10), "cost": COST}
+    with pytest.raises(PassphraseFault) as caught:
+        two_roles.change_passphrase([release, card], RELEASE, NEXT, **change)
+    assert caught.value.code == "passphrase.wrong"
+
+    assert two_roles.change_passphrase([release], RELEASE, NEXT, **change) == (release,)
+    assert two_roles.change_passphrase([release], RELEASE, NEXT, **change) == ()
+    two_roles.signer(release, NEXT)
+    two_roles.signer(card, CARD)
+    lines, _, _ = verify_chain(two_roles.read_audit(), two_roles.load().audit, where="")
+    assert [line.kid for line in lines if line.event == "key-passphrase-changed"] == [release.kid]
+    with pytest.raises(PassphraseFault) as weak:
+        two_roles.change_passphrase([release], NEXT, b"short", **change)
+    assert weak.value.code == "passphrase.weak"
+
+
+@in_each_store
+def test_a_private_key_that_is_gone_is_not_put_back(two_roles: Any) -> None:
+    """A key may be destroyed while its passphrase is changed."""
+    thumbprint = two_roles.state.keys[0].thumbprint
+    envelope = two_roles.read_private(thumbprint)
+    two_roles.remove_private(thumbprint)
+    two_roles.replace_private(thumbprint, envelope)
+    assert thumbprint not in two_roles.private_keys()
+
+
+def test_a_source_says_which_it_is_and_never_what_is_there() -> None:
+    """`rotate` tells what it used."""
+    variable = PassphraseSource(environment={"RELEASE_PASS": "secret"}, variable="RELEASE_PASS")
+    assert variable.name == "variable RELEASE_PASS"
+    assert UserSecrets(variable)("passphrase", "k") == b"secret"
+    assert PassphraseSource(Path("/run/pass")).name == "file /run/pass"
+    assert PassphraseSource(descriptor=3).name == "descriptor 3"
+    assert PassphraseSource(environment={"RELEASE_PASS": "secret"}).name == "terminal"
+
+
+@pytest.mark.parametrize(
+    ("table", "is_read"),
+    [
+        ('{ card = "/run/card", release = "/run/release" }', True),
+        ('{ card = "card" }', False),
+        ('{ cards = "/run/card" }', False),
+        ("{ card = 1 }", False),
+    ],
+)
+def test_the_users_own_file_names_a_file_for_each_role(
+    tmp_path: Path, table: str, is_read: bool
+) -> None:
+    """Roles by name, files by absolute path; anything else is an error."""
+    file = tmp_path / "signers.toml"
+    file.write_text(f"format = 1\npassphrase_files = {table}\n")
+    file.chmod(0o600)
+    if is_read:
+        assert read_signer_policy(file).passphrase_files["card"] == Path("/run/card")
+    else:
+        with pytest.raises(UsageFault):
+            read_signer_policy(file)
