@@ -93,7 +93,6 @@ _TABLE: Final = (
      "Ask its issuer: the card may be withheld. The legacy path was not read."),
     ("card.legacy_path", "The card was found at the legacy path of A2A up to 0.2.",
      "Nothing to do. The issuer should serve the canonical path."),
-    # --- canonical ----------------------------------------------------------------------
     ("canonical.no_form", "The card has no payload under this profile.",
      "Fix the member named, or choose another profile."),
     ("canonical.unknown_profile", "There is no profile of that name.",
@@ -197,7 +196,6 @@ _TABLE: Final = (
      "Anyone could add or remove it. Ask the issuer for a full (served-as-is) signature."),
     ("coverage.absence_unprovable", "The signature does not show that nothing empty was removed.",
      "Nothing to do if you accept the SDKs' signatures. A full signature would show it."),
-    # --- sign ---------------------------------------------------------------------------
     ("sign.no_key", "There is no active key to sign with.",
      "Make one: cardsign keys generate"),
     ("sign.too_many", "The card would get more signatures than the limit.",
@@ -222,7 +220,6 @@ _TABLE: Final = (
      "Ask that signer to sign the new card."),
     ("sign.header_too_long", "The protected header is longer than other libraries verify.",
      "Use a shorter kid."),
-    # --- publish ------------------------------------------------------------------------
     ("publish.not_verifying", "The card does not verify with the key set that would be published.",
      "Sign it first with an active key of this key store: cardsign sign CARD"),
     ("publish.extended_same", "The extended card is the same as the public one.",
@@ -569,7 +566,6 @@ _TABLE: Final = (
      "Look for a newer one: cardsign peers verify. If there is none, ask the issuer."),
     ("refresh.no_answer", "A statement could not be fetched.",
      "Try again later. What is remembered is used until it expires."),
-    # --- fetch --------------------------------------------------------------------------
     ("fetch.url", "The URL is not in the accepted form.",
      "Use https://host[:port]/path without user name, backslash or control characters."),
     ("fetch.elsewhere", "The request would leave the verified card's endpoints.",
