@@ -19,8 +19,8 @@ from tests.simulation.world import simulate
 
 #: Without a fault a world is simulated once, whichever test asks for it.
 run: Final = partial(run_anew, world=cache(one))
-#: 20,000 verifications in all under CARDSIGN_EXAMPLES=4000, as `.ci/run` sets it.
-VERIFICATIONS: Final = min(20_000, 5 * int(os.environ.get("CARDSIGN_EXAMPLES", "400")))
+#: 20,000 verifications in all under CARDSIGN_EXAMPLES=2000, as `.ci/run` sets it.
+VERIFICATIONS: Final = min(20_000, 10 * int(os.environ.get("CARDSIGN_EXAMPLES", "400")))
 PARTS: Final = (1_000, 2_000, 3_000, 4_000)  # first seeds; two processes share them
 
 TO_THE_SECOND: Final = (
@@ -55,8 +55,8 @@ def test_the_three_statements_hold(first: int) -> None:
 @pytest.mark.parametrize("what", TO_THE_SECOND)
 def test_a_thief_is_believed_just_as_long_as_documented(what: str) -> None:
     """Measured in the last second of the bound, and in the next."""
-    seeds = {TO_THE_SECOND[0]: (1_000, 8), TO_THE_SECOND[1]: (1_000, 8), TO_THE_SECOND[2]: (10, 4)}
-    for seed in range(seeds[what][0], seeds[what][0] + seeds[what][1]):
+    likely = {TO_THE_SECOND[0]: 3, TO_THE_SECOND[1]: 3, TO_THE_SECOND[2]: 12}
+    for seed in (likely[what], *range(1_000, 1_008)):
         figures = run(1, seed).figures
         if what in figures.short_of_bound:
             assert figures.short_of_bound[what] == 0
