@@ -19,8 +19,12 @@ LOWEST := import re, tomllib; project = tomllib.load(open("pyproject.toml", "rb"
   direct = project["dependencies"] + project["optional-dependencies"]["backup"] \
   + project["optional-dependencies"]["fast"]; \
   print(*(re.sub(r">=([0-9.]+),.*", r"==\1", each) for each in direct), sep="\n")
-# What runs there, besides what T says: the rooms that lean on these libraries the most.
-LOWEST_TESTS := tests/server tests/net tests/jose tests/cli
+# What runs there, besides what T says: the rooms that lean on these libraries the most. Left to
+# `make nightly`, which runs all rooms so: long stories of an issuer, which start no library that
+# shorter tests of the same commands do not.
+LOWEST_TESTS := tests/server tests/net tests/jose tests/cli \
+  $(addprefix --ignore=tests/cli/,$(addsuffix .py,test_issuer_story test_publishing \
+  test_keys_bad_input test_keys_rooted test_keys_elsewhere test_dry_run test_peers_live))
 
 # Tests that ask another SDK run where `make interop-env` has been.
 CARDSIGN_JUDGE_PY ?= $(if $(wildcard .venv-judges/.installed),$(CURDIR)/.venv-judges/bin/python)
