@@ -8,7 +8,6 @@ These are the names that most programs need; the others are in the rooms, such a
 :mod:`cardsign.trust`. Names that no ``__all__`` lists are internal and may change in any release.
 """
 
-import logging
 from typing import TYPE_CHECKING
 
 from cardsign.facade import lazy_names
@@ -50,9 +49,6 @@ if TYPE_CHECKING:
     from cardsign.verify.report import VerifiedCard as VerifiedCard
 
 __version__ = "0.1.0"
-
-# Quiet, unless the program that uses this package listens.
-logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _NAMES = {
     "api": (

@@ -10,15 +10,16 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.shell_completion import CompletionItem
 
 from cardsign import __version__
 from cardsign.cli.talk import QUIET, as_named, run
 from cardsign.errors import CardsignError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 #: Where each command is, and what it does in one line, so that help imports none of them.
 _COMMANDS: Final = {
@@ -111,6 +112,8 @@ class Group(click.Group):
 
 
 def _suggest(word: str, names: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
     close = get_close_matches(word, list(names), n=1)
     return f". Did you mean '{close[0]}'?" if close else ""
 
@@ -143,6 +146,8 @@ class _Root(Group):
             formatter.write_dl(list(EXIT_STATUSES))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         named = [
             CompletionItem(name, help=summary)
             for name, (_, summary) in _COMMANDS.items()

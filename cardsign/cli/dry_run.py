@@ -5,13 +5,11 @@ So a dry run meets every refusal that the real run would meet, and prints what i
 
 from __future__ import annotations
 
-import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -23,6 +21,8 @@ from cardsign.errors import FileFault
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _FOLDER: Final = "cardsign.dry-run-folder"
+# What ends a run besides Ctrl-C: a supervisor, and a terminal that is closed.
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 def dry_run_option(command: _Command) -> _Command:
@@ -45,19 +45,20 @@ def _begin(context: click.Context, _: click.Parameter, is_given: bool) -> None:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """The folder of the copies, which SIGTERM removes as well: a key store may be among them."""
-    is_ours = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    )
-    if is_ours:
-        signal.signal(signal.SIGTERM, _stop)
+    """The folder of the copies; a signal that ends the run removes it: it may hold a key store."""
+    from tempfile import TemporaryDirectory  # only a dry run needs what this loads
+
+    ours: list[signal.Signals] = []
+    if threading.current_thread() is threading.main_thread():
+        ours = [one for one in _ENDING if signal.getsignal(one) is signal.SIG_DFL]
+    for one in ours:
+        signal.signal(one, _stop)
     try:
         with TemporaryDirectory(prefix="cardsign-dry-run-") as folder:
             yield Path(folder)
     finally:
-        if is_ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for one in ours:
+            signal.signal(one, signal.SIG_DFL)
 
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
@@ -82,6 +83,8 @@ def to_change(path: Path, *, copy: Callable[[Path, Path], object] | None = None)
     Raises:
         FileFault: ``file.unreadable``: it cannot be copied.
     """
+    import shutil
+
     context = click.get_current_context(silent=True)
     if context is None or _FOLDER not in context.meta:
         return path

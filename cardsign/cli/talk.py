@@ -4,42 +4,45 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import sys
-import unicodedata
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_OK, CardsignError, LocalFault, UsageFault
-from cardsign.reasons import Reason, hint_for
+
+if TYPE_CHECKING:
+    from cardsign.reasons import Reason
 
 # Categories that move the cursor, reorder text or hide in it: controls, formats (bidi,
 # zero-width, tags), surrogates, private use, unassigned, line and paragraph separators.
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # Letters and marks that show nothing, so that two names differ and look alike: the rest of
 # Unicode's Default_Ignorable_Code_Point, and the blank braille pattern.
-_INVISIBLE: Final = re.compile(
+_INVISIBLE: Final = (
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
 )
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SURROGATE: Final = "[\ud800-\udfff]"
 DEFAULT_LIMIT: Final = 200  # characters of foreign text shown in one place
 
 
 def safe(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
     """Foreign text for a terminal: escaped where it could deceive, shortened where long."""
-    shown = "".join(
-        f"\\u{{{ord(char):x}}}" if _deceives(char) else char for char in text[: limit + 1]
-    )
+    shown = text[: limit + 1]
+    if not (shown.isascii() and shown.isprintable()):
+        shown = "".join(_escaped(char) for char in shown)
     return shown if len(text) <= limit else shown[: limit - 3] + "..."
 
 
-def _deceives(char: str) -> bool:
-    return unicodedata.category(char) in _UNSAFE or bool(_INVISIBLE.match(char))
+def _escaped(char: str) -> str:
+    from unicodedata import category  # seldom needed, and a library to load
+
+    deceives = category(char) in _UNSAFE or re.match(_INVISIBLE, char)
+    return f"\\u{{{ord(char):x}}}" if deceives else char
 
 
 #: Where a command's context says that `--quiet` was given.
@@ -111,8 +114,10 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
     A surrogate, which stands for an octet of a file name that is not UTF-8, is no character and
     would make the text unreadable to strict parsers (RFC 8259 8.2): it is escaped as by `safe`.
     """
+    import json
+
     text = json.dumps(value, ensure_ascii=False)
-    shown = _SURROGATE.sub(lambda one: f"\\\\u{{{ord(one[0]):x}}}", as_named(text))
+    shown = re.sub(_SURROGATE, lambda one: f"\\\\u{{{ord(one[0]):x}}}", as_named(text))
     if shown != text:
         value = json.loads(shown)
     click.echo(json.dumps(value, indent=indent, ensure_ascii=True))
@@ -123,8 +128,9 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 
 _DEBUG: str = "CARDSIGN_DEBUG"  # set it to see the traceback of a crash
 _COMPLETE: Final = "_CARDSIGN_COMPLETE"  # set by a shell that asks for completions
+# Where a file or an option belongs, somebody may have given the text of a private key.
+_KEY_TEXT: Final = r"""(?s)-----BEGIN.*|\{[^{}]{0,4000}\\?["']kty\\?["'].*"""
 # Files are written elsewhere, under a name: here these can only mean standard output.
-_PEM: Final = re.compile(r"-----BEGIN.*", re.DOTALL)
 _UNWRITTEN: Final = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -175,12 +181,11 @@ def run(command: Callable[[], object], *, as_json: bool = False) -> int:
 
 
 def _failed(error: CardsignError, as_json: bool) -> int:
-    # Where a file or an option belongs, someone may have given the text of a private key.
-    error.message = _PEM.sub("(not shown: it may be a key)", error.message)
-    error.path = _PEM.sub("(not shown: it may be a key)", error.path)
     complain(error)
     if as_json:
         try:
+            from cardsign.reasons import Reason
+
             print_json({"error": Reason.from_error(error).to_json()})
         except OSError as fault:
             return _unwritten(fault)
@@ -204,9 +209,15 @@ def _usage_fault(error: click.ClickException) -> UsageFault:
 
 
 def complain(error: CardsignError) -> None:
-    """Print an error: code, what and where, then what to do."""
+    """Print an error: code, what and where, then what to do; and keep texts of keys out of it."""
+    error.message = re.sub(_KEY_TEXT, "(not shown: it may be a key)", error.message)
+    error.path = re.sub(_KEY_TEXT, "(not shown: it may be a key)", error.path)
     place = f" ({safe(error.place, limit=120)})" if error.place else ""
     _tell(f"{error.code}: {safe(error.message, limit=300)}{place}")
-    hint = error.hint or hint_for(error.code)
+    hint = error.hint
+    if not hint:
+        from cardsign.reasons import hint_for
+
+        hint = hint_for(error.code)
     if hint:
         _tell(f"  {hint}")

@@ -7,7 +7,6 @@ unknown key, or without evidence that it is current. Whatever speaks *against* a
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,12 +16,11 @@ from cardsign.card.interfaces import check_interfaces
 from cardsign.card.members import check_is_agent_card
 from cardsign.card.strictjson import Json
 from cardsign.errors import InputRefused
+from cardsign.log import logger
 from cardsign.trust.policy import Policy, TrustedIssuer
 from cardsign.trust.state import IssuerState
 from cardsign.urls import parse_origin
 from cardsign.verify.report import Report
-
-_LOG: Final = logging.getLogger(__name__)
 
 # Nobody vouches for the card. Not softened once a signed card of the issuer was seen, since
 # anybody in between could take a signature away, or sign with a key of their own.
@@ -107,7 +105,7 @@ def unverified_card(
             return None
     except InputRefused:
         return None
-    _LOG.warning(
+    logger(__name__).warning(
         'an unverified card of %s is used, since the policy says enforce = "warn": %s',
         issuer.name,
         ", ".join(sorted(found & softened)),

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import field, replace
@@ -17,6 +16,7 @@ from typing import Final, TypeAlias
 
 from cardsign.errors import CardRefused, CardsignError, FetchFailed
 from cardsign.jose.jwks import MAX_JWKS_BYTES
+from cardsign.log import logger
 from cardsign.net.adoption import UnverifiedCard, unverified_card
 from cardsign.net.fetch import PrivateAccess
 from cardsign.net.fetcher import DocumentFetcher, SingleFlight, card_url
@@ -57,8 +57,6 @@ from cardsign.urls import (
 from cardsign.verify.cache import VerdictCache
 from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, trusted_card
 from cardsign.verify.verdict import examine_card
-
-_LOG: Final = logging.getLogger(__name__)
 
 # What the one source that an anchor names says today: asked for, and nothing besides.
 
@@ -493,7 +491,7 @@ class Discoverer:
             raise
         except Exception as crash:  # noqa: BLE001  the boundary: it hides no other peer's verdict
             what = f"looking at {without_userinfo(url)} ended with {type(crash).__name__}"
-            _LOG.error(what, exc_info=crash)
+            logger(__name__).error(what, exc_info=crash)
             return question.no_verdict(url, None, Reason.of("peer.not_examined", what))
         return found
 

@@ -7,7 +7,6 @@ each. To make another keyset with the same words an attacker has to try 2^88 of 
 
 from __future__ import annotations
 
-import difflib
 import re
 from functools import cache
 from typing import Final
@@ -42,7 +41,9 @@ def read_words(text: str) -> str:
     known = _wordlist()
     for word in words:
         if word not in known:
-            near = difflib.get_close_matches(word, known, n=1)
+            from difflib import get_close_matches
+
+            near = get_close_matches(word, known, n=1)
             meant = f" Did you mean {near[0]!r}?" if near else ""
             raise UsageFault(
                 "usage.invalid",

@@ -8,7 +8,6 @@ that are read hold for one verification and are stored nowhere else.
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -19,12 +18,11 @@ from typing import Final
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import FileMissing, JsonRefused, StateFault, UsageFault
 from cardsign.files import locked, read_bytes, write_atomic
+from cardsign.log import logger
 from cardsign.records import dataclass
 from cardsign.statements import members as read
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetId, keyset_id
-
-_LOG: Final = logging.getLogger(__name__)
 
 #: The policy's own name of an issuer. It is part of a file's name, and is shown on terminals.
 ISSUER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -104,7 +102,7 @@ def raise_floors(path: Path, floors: Mapping[str, RollbackFloor]) -> None:
         _write(path, held, held | raised)
     for name in raised:
         if raised[name] != held.get(name):
-            _LOG.info("%s: its floor in %s was raised", name, path)
+            logger(__name__).info("%s: its floor in %s was raised", name, path)
 
 
 def remove_floor(path: Path, name: str) -> None:

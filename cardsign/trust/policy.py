@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -202,7 +201,9 @@ def public_subject(expect: Expectation | None) -> PublicSubject | None:
 
 def closest(value: object, known: Iterable[str]) -> str:
     """What was probably meant, as the end of a sentence; empty where nothing is near."""
-    near = difflib.get_close_matches(str(value), list(known), n=1)
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(value), list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

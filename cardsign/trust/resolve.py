@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
@@ -22,6 +21,7 @@ from typing import Final, Literal, TypeAlias
 from cardsign.errors import CardRefused, KeyRefused, StateFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
+from cardsign.log import logger
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.statements.envelope import StatementRefused, check_past, check_times
@@ -47,8 +47,6 @@ from cardsign.trust.statements import (
     receive,
 )
 from cardsign.urls import Origin, Place, Url, is_this_machine, may_stand_at, parse_origin
-
-_LOG: Final = logging.getLogger(__name__)
 
 # Who may speak for an issuer at one time, and what of it is known to be current. Data only.
 
@@ -601,7 +599,7 @@ class _Resolution:
     def _tell(self, message: str, what: str) -> None:
         """Log what is remembered from now on; without states nothing is."""
         if self.given is not None and not self.historic:
-            _LOG.info(message, self.issuer.name, what)
+            logger(__name__).info(message, self.issuer.name, what)
 
     def _keep(self, state: IssuerState) -> None:
         if not self.historic:

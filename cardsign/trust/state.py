@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -37,6 +36,7 @@ from cardsign.files import (
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet, SkippedKey
 from cardsign.jose.keys import PublicKey
+from cardsign.log import logger
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
 from cardsign.statements import members as read
@@ -46,8 +46,6 @@ from cardsign.statements.succession import RootPin
 from cardsign.trust.lock import ISSUER_NAME, ReleaseFloor, RollbackFloor, raise_floor, time_of
 from cardsign.trust.policy import MAX_CARDS, Anchor, KeysetAnchor, TofuAnchor, TrustedIssuer
 from cardsign.urls import parse_url
-
-_LOG: Final = logging.getLogger(__name__)
 
 #: Statements passed that are remembered by number and digest: those of one longest refresh.
 MAX_PASSED: Final = 256
@@ -350,7 +348,7 @@ class DirectoryStates(IssuerStates):
                 self.keep(issuer, IssuerState.begin(issuer))
             names = {*self._begun_names(), file.name}
             write_atomic(self.path / _BEGUN, _lines(sorted(names)), mode=PRIVATE_MODE)
-        _LOG.info("%s is remembered from now on, in %s", issuer.name, file)
+        logger(__name__).info("%s is remembered from now on, in %s", issuer.name, file)
 
     def _begun_names(self) -> list[str]:
         """The files of all issuers that were ever remembered here."""

@@ -184,17 +184,18 @@ from cardsign.cli.talk import run
 def change():
     copy = to_change(Path("keys"))
     print(copy.joinpath("store.json").read_text(), flush=True)
-    if sys.argv[1] == "stop":
-        signal.raise_signal(signal.SIGTERM)
+    if sys.argv[1] != "go":
+        signal.raise_signal(signal.Signals[sys.argv[1]])
 
 status = run(lambda: change.main(["--dry-run"], standalone_mode=False))
-print("by default" if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else "otherwise")
+after = {signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP)}
+print("by default" if after == {signal.SIG_DFL} else "otherwise")
 sys.exit(status)
 """
 
 
-@pytest.mark.parametrize(("word", "status"), [("stop", 2), ("go", 0)])
-def test_sigterm_leaves_no_copy_of_the_keys(tmp_path: Path, word: str, status: int) -> None:
+@pytest.mark.parametrize(("word", "status"), [("SIGTERM", 2), ("SIGHUP", 2), ("go", 0)])
+def test_a_signal_leaves_no_copy_of_the_keys(tmp_path: Path, word: str, status: int) -> None:
     """It ends a dry run as Ctrl-C does: the copies are removed, and it means afterwards what it
     meant before."""
     temporary, keys = tmp_path / "tmp", tmp_path / "keys"
@@ -212,4 +213,4 @@ def test_sigterm_leaves_no_copy_of_the_keys(tmp_path: Path, word: str, status: i
     )
     assert list(temporary.iterdir()) == []
     assert (ended.returncode, ended.stdout) == (status, "secret\nby default\n")
-    assert ("cardsign: stopped" in ended.stderr) == (word == "stop")
+    assert ("cardsign: stopped" in ended.stderr) == (word != "go")

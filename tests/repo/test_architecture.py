@@ -18,7 +18,7 @@ Trees = Mapping[str, ast.Module]
 
 #: A room may import what stands in a row above. Rooms of one row do not know each other.
 ROWS = (
-    ("facade", "records"),
+    ("facade", "log", "records"),
     ("programs",),
     ("errors",),
     ("reasons",),
