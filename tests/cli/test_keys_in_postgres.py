@@ -338,3 +338,55 @@ def test_a_url_that_is_malformed_is_refused_without_repeating_it(cardsign: Cards
     assert ended.status == 2
     assert "keystore.url" in ended.err
     assert "cret" not in ended.err
+
+
+#: What changes a store: each as it is typed, KID for the active card key.
+CHANGING = (
+    ("keys", "generate"),
+    ("keys", "rotate"),
+    ("keys", "revoke", "KID", "--yes", "--reason", "ceased"),
+    ("publish", "signed.json", "-o", "public"),
+    ("release", "renew", "--force"),
+)
+
+
+def everything(postgres: Server, schema: str) -> list[list[object]]:
+    """Every row of every table of a schema."""
+    tables = postgres.execute(
+        None, f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{schema}'"
+    )
+    rows = (postgres.execute(None, f"SELECT * FROM {schema}.{name}") for (name,) in sorted(tables))
+    return [sorted(map(repr, found)) for found in rows]
+
+
+def schema() -> str:
+    """The schema that the store is in."""
+    return os.environ["CARDSIGN_KEYSTORE"].rpartition("%3D")[2]
+
+
+@pytest.mark.needs_postgres
+@pytest.mark.parametrize("typed", CHANGING, ids=" ".join)
+def test_a_dry_run_writes_nothing_into_the_database(
+    typed: tuple[str, ...], issuer: Cardsign, postgres: Server
+) -> None:
+    """It works on a copy; the real run changes the tables."""
+    well(issuer("sign", "card.json", "-o", "signed.json"))
+    well(issuer("release", "renew", "--card", "signed.json"))
+    keys = json.loads(issuer("keys", "list", "--json").out)
+    kid = next(key["kid"] for key in keys if key["roles"] == ["card"])
+    words = [kid if word == "KID" else word for word in typed]
+    before, files = everything(postgres, schema()), sorted(Path().rglob("*"))
+
+    assert "nothing was changed" in well(issuer(*words, "--dry-run")).err
+    assert (everything(postgres, schema()), sorted(Path().rglob("*"))) == (before, files)
+    well(issuer(*words))
+    assert everything(postgres, schema()) != before
+
+
+@pytest.mark.needs_postgres
+def test_a_dry_run_makes_no_store(database: Cardsign, postgres: Server) -> None:
+    """No table is made for a first key that is only tried."""
+    well(database("keys", "generate", "--dry-run"))
+    assert everything(postgres, schema()) == []
+    well(database("keys", "generate"))
+    assert everything(postgres, schema()) != []
