@@ -106,7 +106,7 @@ def a_renamed_envelope(store: Path) -> None:
     edited(halves(store)[0], lambda document: document.update(label))
 
 
-def a_half_that_is_a_link(store: Path) -> None:
+def a_private_key_that_is_a_link(store: Path) -> None:
     half = halves(store)[0]
     half.rename(store / "elsewhere")
     half.symlink_to(Path("../elsewhere"))
@@ -188,7 +188,7 @@ ROWS: dict[str, Bad] = {
     "a tampered envelope": Bad(a_tampered_envelope, SIGN, "passphrase.wrong"),
     "swapped envelopes": Bad(swapped_envelopes, SIGN, "signer.wrong_key"),
     "an envelope under another name": Bad(a_renamed_envelope, SIGN, "passphrase.wrong"),
-    "a symbolic link for a private half": Bad(a_half_that_is_a_link, SIGN, "file.not_plain"),
+    "a symbolic link for a private key": Bad(a_private_key_that_is_a_link, SIGN, "file.not_plain"),
     "a KDF cost that would eat the memory": Bad(a_hungry_kdf, SIGN, "keystore.envelope"),
     "an edited line of the log": Bad(an_edited_line, "keys audit verify", "keystore.audit_broken"),
     "a line cut out of the log": Bad(a_line_cut_out, "keys audit verify", "keystore.audit_broken"),
@@ -271,7 +271,7 @@ def test_a_passphrase_that_only_an_option_gives_is_named(
     assert digest() == before
 
 
-# --- private halves elsewhere -------------------------------------------------------------
+# --- private keys elsewhere -------------------------------------------------------------
 
 
 @pytest.fixture
@@ -292,7 +292,7 @@ def kms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[aws.Kms]:
 def test_a_kms_that_answers_with_another_key_signs_nothing(
     cardsign: Cardsign, kms: aws.Kms
 ) -> None:
-    """Whatever it says of itself: the public half was stored when the key was enrolled."""
+    """Whatever it says of itself: the public key was stored when the key was enrolled."""
     uri = kms.make(ec.generate_private_key(ec.SECP256R1()))
     assert cardsign("keys", "import", "--custody", uri).status == 0
     Path("card.json").write_text(json.dumps(PORTABLE))

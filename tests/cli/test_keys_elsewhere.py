@@ -24,7 +24,7 @@ sys.stdout.buffer.write(key.sign(sys.stdin.buffer.read()))
 
 
 class Elsewhere:
-    """A key behind a program, the JWK of its public half, and a card."""
+    """A key behind a program, the JWK of its public key, and a card."""
 
     def __init__(self, folder: Path, key: PrivateKey) -> None:
         self.key = key
@@ -57,7 +57,7 @@ class Elsewhere:
 
 @pytest.fixture
 def elsewhere(cardsign: Cardsign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
-    """A key elsewhere, and a user without a file of his own."""
+    """A key elsewhere, and a user without a file of their own."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("CARDSIGN_PASSPHRASE")
     return Elsewhere(tmp_path, PrivateKey.generate("ES256", kid="cards-1"))
@@ -66,7 +66,7 @@ def elsewhere(cardsign: Cardsign, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_key_elsewhere_is_enrolled_by_its_public_half(
     cardsign: Cardsign, elsewhere: Elsewhere, tmp_path: Path
 ) -> None:
-    """The store keeps no private half and asks for no passphrase; the signer has proved itself."""
+    """The store keeps no private key and asks for no passphrase; the signer has proved itself."""
     done = cardsign("keys", "import", "--custody", elsewhere.uri, "--public", elsewhere.public)
 
     assert (done.status, done.text) == (0, "cards-1\n")
@@ -90,7 +90,7 @@ def test_a_signer_that_does_not_hold_the_key_is_not_enrolled(
 @pytest.mark.parametrize(
     "arguments",
     [(), ("file", "--custody", "exec:/bin/true"), ("file", "--public", "public.jwk")],
-    ids=["neither", "both", "a public half of a private one"],
+    ids=["neither", "both", "the public key of a private one"],
 )
 def test_a_file_or_a_custody_is_imported(arguments: tuple[str, ...], cardsign: Cardsign) -> None:
     """One of the two."""
@@ -180,7 +180,7 @@ def test_a_public_half_in_a_file_is_no_way_round_the_roots(
 def test_an_edited_public_half_signs_nothing(
     cardsign: Cardsign, elsewhere: Elsewhere, tmp_path: Path
 ) -> None:
-    """Where the signer's answer does not fit the public half, no card is written."""
+    """Where the signer's answer does not fit the public key, no card is written."""
     other = json.dumps(PrivateKey.generate("ES256").public.jwk())
     elsewhere.public.write_text(other)
     done = cardsign(

@@ -276,7 +276,7 @@ def test_a_database_moves_to_a_directory_and_back(
 
 @pytest.mark.needs_postgres
 def test_doctor_looks_into_a_database(issuer: Cardsign, postgres: Server) -> None:
-    """Nothing ails it; then a private half is lost, a line edited, a statement taken out."""
+    """Nothing is wrong; then a private key is lost, a line edited, a statement taken out."""
     url = os.environ["CARDSIGN_KEYSTORE"]
     sound = well(issuer("keys", "doctor", "--json")).json
     assert {one["code"] for one in sound} <= {"doctor.timeline", "doctor.due", "doctor.no_standby"}

@@ -64,7 +64,7 @@ def tick(cardsign: Cardsign, passphrase: str | None = None) -> Any:
 
 
 def state_of(kid: str) -> str:
-    """Where a key stands in its life."""
+    """Where a key stands in its lifecycle."""
     return DirectoryStore.open(Path("keys")).state.find(kid).state
 
 
@@ -135,7 +135,7 @@ def test_another_host_comes_to_the_same_draft(issuer: Cardsign) -> None:
 
 
 def test_a_draft_that_lacks_what_has_happened_since_is_written_anew(issuer: Cardsign) -> None:
-    """Whoever has signed the old one has to sign again."""
+    """Those who signed the old one have to sign again."""
     first, second = generate(issuer), generate(issuer)
     before = tick(issuer)["needs_root"]["digest"]
     run(issuer("keys", "revoke", "--yes", first, "--reason", "ceased"))
@@ -337,7 +337,7 @@ def publish(cardsign: Cardsign) -> None:
 def test_hosts_that_tick_at_once_do_not_trip_over_each_other(
     issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever is late finds it done, and goes on with what is next."""
+    """A late host finds it done, and goes on with what is next."""
     kid = generate(issuer, "--role", "release")
     approve(issuer)
     commit = DirectoryStore.commit

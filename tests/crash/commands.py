@@ -241,7 +241,7 @@ def with_backup(root: Path) -> None:
 
 
 def exporting(root: Path) -> None:
-    """The private half of the card key, encrypted."""
+    """The private key of the card key, encrypted."""
     kid = DirectoryStore.open(root / "keys").state.active_keys()[0].kid
     options = "--private --export-passphrase-file export-passphrase -o exported.pem"
     run(root, "keys", "export", *options.split(), "--", kid)
@@ -372,12 +372,12 @@ def _check_store(path: Path, earlier: Any) -> None:
     for record in store.state.keys:
         if record.private == "held":
             store.signer(record, PASSPHRASE.encode()).sign(b"anything")
-    ledger = StatementHistory.of(store)
+    history = StatementHistory.of(store)
     held = earlier.get("statements", {}).get("keyset")
     if held is not None:
-        numbers = [one.number for one in ledger.keysets()]
+        numbers = [one.number for one in history.keysets()]
         assert (held["epoch"], held["version"]) in numbers
-    ledger.to_publish()
+    history.to_publish()
     _cure(store)
 
 
@@ -386,9 +386,9 @@ def _cure(store: DirectoryStore) -> None:
     now = max(NOON, datetime.now(UTC)) + timedelta(days=2)
     examine_store(store, settings=DEFAULT_SETTINGS, now=now, fix=True)
     left = examine_store(store, settings=DEFAULT_SETTINGS, now=now)
-    outlook = {"doctor.due", "doctor.no_standby", "doctor.cards_unsigned"}
-    outlook |= {"doctor.keyset_due", "doctor.release_due"}
-    assert {finding.code for finding in left} <= {*outlook, "doctor.audit_aborted"}
+    foreseen = {"doctor.due", "doctor.no_standby", "doctor.cards_unsigned"}
+    foreseen |= {"doctor.keyset_due", "doctor.release_due"}
+    assert {finding.code for finding in left} <= {*foreseen, "doctor.audit_aborted"}
     files = {path.name for path in (store.path / "private").glob("*")}
     assert files == {f"{key.thumbprint}.key" for key in store.state.keys if key.private == "held"}
     assert not list(store.path.rglob("*.tmp"))

@@ -46,7 +46,7 @@ def prepare(store: KeyStore, now: datetime) -> None:
     """End the last rotation, and publish the key of the next one."""
     key = PrivateKey.generate("ES256")
     store.add_key(key, PASSPHRASE, now=now, random=os.urandom, cost=CHEAP)
-    for _ in range(3):  # retiring the one before, destroying its private half
+    for _ in range(3):  # retiring the one before, destroying its private key
         state = store.load()
         kids = [record.kid for record in state.published_keys()]
         signers = [record.kid for record in state.signing_keys(now)]

@@ -1,4 +1,4 @@
-"""Statements of an issuer for the tests of what he drafts: few words, real signatures."""
+"""Statements of an issuer for the tests of what they draft: few words, real signatures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ URL, key, thumbprint = TIDES.url, TIDES.key, TIDES.thumbprint
 
 
 def quorum(threshold: int, *names: str) -> Quorum:
-    """Each holds the key of his name."""
+    """Each holds the key of that name."""
     return Quorum(threshold, tuple(RootKey(key(name).public, name) for name in names))
 
 

@@ -1,4 +1,4 @@
-"""States, publications and times in few words, for the tests of a key's life."""
+"""States, publications and times in few words, for the tests of the lifecycle."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SERIES = "https://tides.example/a2a"
 
 @functools.cache
 def public(name: str, alg: SigningAlg = "ES256") -> PublicKey:
-    """The public half of a key that is called `name`, the same one each time."""
+    """The public key of a key that is called `name`, the same one each time."""
     return PrivateKey.generate(alg, kid=name).public
 
 

@@ -103,7 +103,7 @@ def test_an_ended_key_may_be_without_its_private_key(store, es256, state: str) -
 
 
 def lost(store: DirectoryStore) -> None:
-    """A private half is gone."""
+    """A private key is gone."""
     (path,) = (store.path / "private").glob("*.key")
     path.unlink()
 
@@ -127,7 +127,7 @@ def cut(store: DirectoryStore) -> None:
         (linked, "doctor.symlink"),
         (cut, "keystore.audit_broken"),
     ],
-    ids=["a lost private half", "a link in its place", "a log that was cut"],
+    ids=["a lost private key", "a link in its place", "a log that was cut"],
 )
 def test_what_a_person_has_to_judge_is_told_and_not_fixed(
     store, es256, spoil: Callable[[DirectoryStore], None], code: str

@@ -62,7 +62,7 @@ def test_where_all_is_well_nothing_is_foreseen() -> None:
 
 
 RELEASES: dict[str, tuple[dict[str, Any], timedelta, str]] = {
-    "half of its life is over": ({}, timedelta(days=3, hours=12), "cron has not renewed it"),
+    "half of its time is over": ({}, timedelta(days=3, hours=12), "cron has not renewed it"),
     "it has ended": ({}, 8 * DAY, "cron has not renewed it"),
     "it speaks of another keyset": (
         {"release": released(first(lifetime=80 * DAY), None)},
@@ -111,7 +111,7 @@ def test_a_keyset_is_an_alarm_when_a_third_of_its_life_is_left() -> None:
 
 
 def test_a_key_that_no_keyset_lists_is_an_alarm() -> None:
-    """It is not used before; and a revoked one is revoked for a release's life only."""
+    """It is not used before; and a revoked one is revoked for the time of a release only."""
     added = replace(STATE, keys=(*STATE.keys, replace(online("card2", "card"), state="generated")))
 
     (finding,) = found(known(state=added), NOW + DAY)
@@ -194,7 +194,7 @@ def test_cards_that_hold_up_a_rotation_are_an_alarm_once_the_old_key_is_done() -
 
 
 def test_who_holds_nothing_but_a_root_has_no_release_to_renew() -> None:
-    """Whoever holds a release key has."""
+    """A holder of a release key has."""
     roots = replace(STATE, keys=tuple(one for one in STATE.keys if "release" not in one.roles))
     late = NOW + 4 * DAY
 

@@ -25,7 +25,7 @@ from cardsign.keys import (
 
 CHEAP = UnsafeScryptCost(n=2, r=1, p=1)
 LABEL = KeyLabel(kid="card-2026", alg="ES256", thumbprint="t" * 43)
-SECRET = b"a private half that must not be seen"
+SECRET = b"a private key that must not be seen"
 
 
 class Untouchable:

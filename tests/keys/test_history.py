@@ -1,4 +1,4 @@
-"""The ledger: a history that is checked when it is read, and that nobody can put back."""
+"""The statement history: it is checked when it is read, and nobody can put it back."""
 
 from __future__ import annotations
 
@@ -71,19 +71,19 @@ def test_what_is_kept_is_read_back_in_order(store: KeyStore) -> None:
     one = first()
     two = second(one)
     opened = signed(draft_recovery(plan(root=quorum(1, "dan")), two, now=NOW), "rita", "dan")
-    ledger = keep(store, one, two, opened)
-    assert [each.digest for each in ledger.keysets()] == [one.digest, two.digest, opened.digest]
-    assert ledger.newest_keyset() == opened
+    history = keep(store, one, two, opened)
+    assert [each.digest for each in history.keysets()] == [one.digest, two.digest, opened.digest]
+    assert history.newest_keyset() == opened
     assert store.load().statements.keyset is not None
-    assert not ledger.keep_keyset(opened, write_draft(opened))
-    assert ledger.to_publish() == (tuple(map(write_draft, (one, two, opened))), None)
+    assert not history.keep_keyset(opened, write_draft(opened))
+    assert history.to_publish() == (tuple(map(write_draft, (one, two, opened))), None)
 
 
 def test_an_empty_ledger_holds_nothing(store: QuickStore) -> None:
     """And makes no folder to say so."""
-    ledger = StatementHistory.of(store)
-    assert (ledger.keysets(), ledger.newest_release()) == ((), None)
-    ledger.check_listed([key("stranger").public], "card")
+    history = StatementHistory.of(store)
+    assert (history.keysets(), history.newest_release()) == ((), None)
+    history.check_listed([key("stranger").public], "card")
     assert not store.statement_storage.path.exists()
 
 
@@ -107,11 +107,11 @@ def test_what_does_not_follow_is_not_kept(
 ) -> None:
     """Refused before a byte is written."""
     one = first()
-    ledger = keep(store, one)
+    history = keep(store, one)
     before = files(store.path)
     statement = make(one)
     with pytest.raises(StatementRefused) as refused:
-        ledger.keep_keyset(statement, write_draft(statement))
+        history.keep_keyset(statement, write_draft(statement))
     assert refused.value.code == code
     assert files(store.path) == before
 
@@ -140,16 +140,16 @@ def _spoil(shelf: StatementFiles) -> None:
     [_remove_newest, _exchange, _rename, _spoil],
     ids=["the newest is removed", "a stranger's history", "a wrong name", "no statement at all"],
 )
-def test_a_ledger_that_was_tampered_with_is_found_out(
+def test_a_history_that_was_tampered_with_is_found_out(
     tamper: Callable[[StatementFiles], None], store: QuickStore
 ) -> None:
     """By the statements themselves, or because the key store names another end (threat 22)."""
     one = first()
-    ledger = keep(store, one, second(one))
-    ledger.keysets()
+    history = keep(store, one, second(one))
+    history.keysets()
     tamper(store.statement_storage)
     with pytest.raises(StoreFault) as fault:
-        ledger.keysets()
+        history.keysets()
     assert fault.value.code == "keystore.statements"
 
 
@@ -166,11 +166,11 @@ def test_a_statement_that_the_state_does_not_name_yet_is_no_damage(store: KeySto
 @in_each_store
 def test_keys_are_used_only_if_the_roots_have_listed_them(store: KeyStore) -> None:
     """By role; a stranger's key that was edited into the store is none."""
-    ledger = keep(store, first())
-    ledger.check_listed([key("card").public], "card")
+    history = keep(store, first())
+    history.check_listed([key("card").public], "card")
     for name, role in (("rel", "card"), ("eve", "card"), ("card", "release"), ("ann", "card")):
         with pytest.raises(StoreFault) as fault:
-            ledger.check_listed([key(name).public], role)  # type: ignore[arg-type]
+            history.check_listed([key(name).public], role)  # type: ignore[arg-type]
         assert fault.value.code == "keystore.not_listed"
 
 
@@ -181,15 +181,15 @@ def test_keys_are_used_only_if_the_roots_have_listed_them(store: KeyStore) -> No
 def test_no_two_releases_have_one_number(store: KeyStore) -> None:
     """The number is taken in the key store's state, which compares and swaps; and on the shelf."""
     keyset = first()
-    ledger = keep(store, keyset)
+    history = keep(store, keyset)
     one = released(keyset, None)
     data = write_release(one)
     note_release(store, one, now=NOW)
-    ledger.keep_release(one, data)
-    assert ledger.newest_release() == one
+    history.keep_release(one, data)
+    assert history.newest_release() == one
     for again in (
         lambda: note_release(store, one, now=NOW),
-        lambda: ledger.keep_release(one, data),
+        lambda: history.keep_release(one, data),
     ):
         with pytest.raises(CardsignError) as fault:
             again()
@@ -201,11 +201,11 @@ def test_no_two_releases_have_one_number(store: KeyStore) -> None:
 def test_the_release_of_the_highest_number_is_the_newest(store: KeyStore) -> None:
     """As a number, not as a name: 10 comes after 9."""
     keyset, previous = first(), None
-    ledger = keep(store, keyset)
+    history = keep(store, keyset)
     for _ in range(10):
         previous = released(keyset, previous)
         sign_release(store, previous)
-    newest = ledger.newest_release()
+    newest = history.newest_release()
     assert newest is not None
     assert newest.seq == 10
 
@@ -218,8 +218,8 @@ def test_one_process_at_a_time_adds_a_statement(
     monkeypatch.setattr("cardsign.keys.history.LOCK_PATIENCE", 0.05)
     monkeypatch.setattr("cardsign.keys.stores.postgres.LOCK_PATIENCE", 50)
     keyset = first()
-    ledger, rival = keep(store, keyset), StatementHistory.of(store)
-    with ledger.alone():
+    history, rival = keep(store, keyset), StatementHistory.of(store)
+    with history.alone():
         with pytest.raises(StoreFault) as fault, rival.alone():
             pass
         one = released(keyset, None)
@@ -234,12 +234,12 @@ def test_a_release_under_a_wrong_name_is_found_out(seq: int, store: QuickStore) 
     """The highest name counts, so it has to be the release's own."""
     keyset = first()
     keep(store, keyset)
-    ledger = sign_release(store, released(keyset, None))
+    history = sign_release(store, released(keyset, None))
     store.statement_storage.file("releases", (1,)).rename(
         store.statement_storage.file("releases", (seq,))
     )
     with pytest.raises(StoreFault) as fault:
-        ledger.newest_release()
+        history.newest_release()
     assert fault.value.code == "keystore.statements"
 
 
@@ -304,14 +304,14 @@ def test_a_state_of_an_older_cardsign_takes_only_what_a_release_key_has_signed(
     one = released(keyset, None)
     sign_release(store, one)
     _put(store.statement_storage, 1, one, by=by)
-    ledger = StatementHistory(
+    history = StatementHistory(
         store.statement_storage, replace(store.load().statements, release=None)
     )
     if good:
-        assert ledger.newest_release() == one
+        assert history.newest_release() == one
         return
     with pytest.raises(StoreFault) as fault:
-        ledger.newest_release()
+        history.newest_release()
     assert "statement.unsigned" in fault.value.message
 
 
@@ -332,11 +332,11 @@ def test_a_release_that_a_crash_lost_hinders_nothing(store: KeyStore) -> None:
 def test_who_reads_while_another_signs_is_not_told_of_a_forgery(store: KeyStore) -> None:
     """The state that was read first is then older than the newest release."""
     keyset = first()
-    ledger = keep(store, keyset)
+    history = keep(store, keyset)
     one = released(keyset, None)
     sign_release(store.again(), one)
-    assert ledger.held.release_seq == 0
-    assert ledger.newest_release() == one
+    assert history.held.release_seq == 0
+    assert history.newest_release() == one
 
 
 @in_each_store

@@ -146,7 +146,7 @@ def changed(**changes: Any) -> Callable[[KeysetPlan], KeysetPlan]:
 
 
 REFUSED: dict[str, tuple[Callable[[KeysetPlan], KeysetPlan], timedelta, str]] = {
-    "a life beyond 400 days": (changed(), 401 * DAY, "statement.time_span"),
+    "a lifetime beyond 400 days": (changed(), 401 * DAY, "statement.time_span"),
     "more signatures than holders": (
         changed(root=quorum(4, "ann", "bob", "cat")),
         90 * DAY,
@@ -272,7 +272,7 @@ def test_recovery_is_signed_by_recovery_and_its_own_root() -> None:
 
 
 def test_recovery_beats_a_thief_who_rotated_ten_times() -> None:
-    """By the thief's last statement and by each one before: he cannot drop the recovery key."""
+    """By the thief's last statement and by each one before: they cannot drop the recovery key."""
     genuine = first("ann", "bob", root=quorum(2, "ann", "bob"))
     held = genuine
     for number in range(10):

@@ -49,8 +49,8 @@ def store(*records: KeyRecord) -> StoreState:
 REVOKED = record("card", "revoked", revoked_because="ceased", times=KeyTimes(revoked=NOW + HOUR))
 DUE: dict[str, tuple[tuple[KeyRecord, ...], timedelta, bool]] = {
     "nothing has changed": ((record("card"),), DAY, False),
-    "two thirds of its life are not yet over": ((), timedelta(days=59, hours=23), False),
-    "two thirds of its life are over": ((), 60 * DAY, True),
+    "two thirds of its time are not yet over": ((), timedelta(days=59, hours=23), False),
+    "two thirds of its time are over": ((), 60 * DAY, True),
     "a key waits to be listed": ((record("card2", "generated"),), DAY, True),
     "a standby has come": ((record("card2", "prepublished"),), DAY, True),
     "a key has been retired": ((record("card", "retired"),), DAY, True),
@@ -174,7 +174,7 @@ MORE: dict[str, tuple[dict[str, Any], timedelta, str]] = {
     "a key less": ({"keys": (online("card", "card"),)}, DAY, "- key ES256"),
     "no recovery": ({"recovery": None}, DAY, "~ recovery: 1 of 1 -> none"),
     "a revocation": ({"revoked": frozenset({thumbprint("zoe")})}, DAY, "+ revoked"),
-    "a longer life": ({}, 100 * DAY, "~ valid from"),
+    "a longer lifetime": ({}, 100 * DAY, "~ valid from"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Each step of a key's life: when it is lawful, what it changes, and what it says when not."""
+"""Each step of the lifecycle: when it is lawful, what it changes, and what it says when not."""
 
 from __future__ import annotations
 

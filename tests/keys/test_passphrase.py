@@ -98,7 +98,7 @@ def test_a_person_is_asked_once_for_what_exists():
 
 
 def test_a_person_is_asked_twice_for_what_is_new():
-    """Nobody can see what he types."""
+    """Nobody can see what is typed."""
     source = PassphraseSource(prompt=answers("long enough", "long enough"))
 
     assert new_passphrase(source) == b"long enough"

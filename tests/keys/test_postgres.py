@@ -48,7 +48,7 @@ def test_a_url_is_taken_apart():
 
 
 def test_what_is_left_out_is_left_to_the_driver():
-    """The local socket, and whoever the operating system says."""
+    """The local socket, and the role that the operating system says."""
     url = parse_database_url("postgresql+psycopg:///keys?host=/run/postgresql")
 
     assert (url.username, url.password, url.host, url.port) == (None, None, None, None)
@@ -72,7 +72,7 @@ def test_a_url_shows_neither_user_nor_password():
     ],
 )
 def test_a_url_in_a_file_is_the_same_but_for_its_password(text):
-    """Whoever reads cardsign.toml finds the database, and no secret."""
+    """A reader of cardsign.toml finds the database, and no secret."""
     open_to_all = parse_database_url(text)
     user, at, host = text.partition("@")
     secret = parse_database_url(f"{user}:{SECRET}{at}{host}") if at else open_to_all
@@ -91,7 +91,7 @@ SERVERS = {
 
 @pytest.mark.parametrize(("text", "server"), SERVERS.items(), ids=SERVERS)
 def test_a_server_has_one_spelling(text, server):
-    """As the user allows it in a file of his own."""
+    """As the user allows it in a file of their own."""
     assert parse_database_url(text).server == server
 
 
@@ -173,7 +173,7 @@ def test_a_library_that_is_missing_is_one_helpful_line(module):
 
 
 def test_a_store_in_files_loads_no_library_of_databases():
-    """The extra costs nothing to whoever does without it."""
+    """The extra costs nothing to those who do without it."""
     program = "import sys, cardsign.cli, cardsign.keys.stores.opening; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
@@ -404,7 +404,7 @@ def test_a_commit_that_others_hold_up_is_busy(pair, postgres, monkeypatch):
 
 @needs_server
 def test_a_commit_that_fails_at_its_end_leaves_nothing(pair, hand, monkeypatch):
-    """One transaction: generation, keys, private halves and log."""
+    """One transaction: generation, keys, private keys and log."""
     from cardsign.keys.stores import postgres as module
 
     before = (pair.load(), pair.read_audit(), hand("SELECT count(*) FROM cardsign_private"))
@@ -463,7 +463,7 @@ def test_a_commit_that_fails_at_its_end_leaves_nothing(pair, hand, monkeypatch):
     ],
 )
 def test_the_database_refuses(statement, pair, hand):
-    """Whoever it is that asks, with whatever client."""
+    """For every user and every client."""
     import psycopg
 
     pair.statement_storage.add("keysets", (1, 1), b"any")
@@ -511,7 +511,7 @@ UNGUARDED = "ALTER TABLE cardsign_generation DISABLE TRIGGER USER"
     ids=["an algorithm that there is not", "another role", "a member twice", "more after it"],
 )
 def test_a_state_that_was_edited_is_refused(edit, code, pair, hand):
-    """By whoever owns the tables: it is read as strictly as a file, and held against its log."""
+    """By the owner of the tables: it is read as strictly as a file, and held against its log."""
     assert pair.again().state == pair.state
 
     hand(UNGUARDED, f"UPDATE cardsign_generation SET state = {edit} WHERE generation = 2")

@@ -123,7 +123,7 @@ def test_the_extended_floor_only_rises() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], ReleasePlan, str]] = {
-    "a life beyond 14 days": ({"lifetime": 15 * DAY}, ReleasePlan(), "statement.time_span"),
+    "a lifetime beyond 14 days": ({"lifetime": 15 * DAY}, ReleasePlan(), "statement.time_span"),
     "an extended floor above itself": ({}, ReleasePlan(extended_floor=9), "statement.floor"),
     "a url that is none": ({}, ReleasePlan((("tides", A),)), "statement.members"),
     "a digest that is none": ({}, ReleasePlan(((URL, "A"),)), "statement.members"),
@@ -144,7 +144,7 @@ NEEDED: dict[str, tuple[ReleasePlan, timedelta, bool]] = {
     "nothing new, and young": (ReleasePlan(), DAY, False),
     "a longer audit log alone": (ReleasePlan(audit_head="d" * 64), DAY, False),
     "a card that is listed": (ReleasePlan(((URL, A),)), DAY, False),
-    "half of its life is over": (ReleasePlan(), timedelta(days=3, hours=12), True),
+    "half of its time is over": (ReleasePlan(), timedelta(days=3, hours=12), True),
     "a new card": (ReleasePlan(((URL, B),)), DAY, True),
     "a revocation": (ReleasePlan(revoked=frozenset({thumbprint("card")})), DAY, True),
     "a floor that rises": (ReleasePlan(settled={URL: A}), DAY, True),

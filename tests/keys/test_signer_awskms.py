@@ -99,7 +99,7 @@ def test_pss_is_not_given_out(
 
 
 def test_a_key_behind_another_id_is_not_given_out(kms: aws.Kms, es256: PrivateKey) -> None:
-    """KMS signs with its key, and the stored public half is another's."""
+    """KMS signs with its key, and the stored public key is another's."""
     uri = kms.make(ec.generate_private_key(ec.SECP256R1()))
     with pytest.raises(SignerFault) as caught:
         sign(uri, es256.public)

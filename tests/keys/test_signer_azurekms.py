@@ -74,7 +74,7 @@ class Vault:
 
 
 def shown(native: Any) -> dict[str, str]:
-    """The public half as a JWK."""
+    """The public key as a JWK."""
     numbers = native.public_key().public_numbers()
     if isinstance(native, rsa.RSAPrivateKey):
         return {"kty": "RSA-HSM", "n": encoded(numbers.n), "e": encoded(numbers.e)}
@@ -221,7 +221,7 @@ def test_pss_is_not_given_out(
 def test_a_key_behind_another_version_is_not_given_out(
     vault: Vault, natives: dict[str, Any], es256: PrivateKey
 ) -> None:
-    """The vault signs with its key, and the stored public half is another's."""
+    """The vault signs with its key, and the stored public key is another's."""
     with pytest.raises(SignerFault) as caught:
         sign(vault.make(natives["ES256"]), es256.public)
     assert caught.value.code == "signer.wrong_key"

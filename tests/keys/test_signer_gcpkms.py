@@ -200,7 +200,7 @@ def test_an_answer_that_was_changed_on_its_way(
 def test_a_key_behind_another_name_is_not_given_out(
     service: Kms, natives: dict[str, Any], es256: PrivateKey
 ) -> None:
-    """KMS signs with its key, and the stored public half is another's."""
+    """KMS signs with its key, and the stored public key is another's."""
     with pytest.raises(SignerFault) as caught:
         sign(service.make(natives["ES256"], ALGORITHMS["ES256"]), es256.public)
     assert caught.value.code == "signer.wrong_key"

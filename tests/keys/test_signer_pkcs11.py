@@ -41,7 +41,7 @@ def sign(uri: str, public: PublicKey, access: Access, payload: bytes = b"{}") ->
     ],
 )
 def test_the_token_signs(uri: str, alg: str, softhsm: SoftHsm) -> None:
-    """The public half is read once; the signatures verify, also of more than a token takes."""
+    """The public key is read once; the signatures verify, also of more than a token takes."""
     public = fetch_public(uri, access(softhsm), kid="cards-1")
     assert (public.kid, public.alg) == ("cards-1", alg)
 
@@ -117,8 +117,8 @@ def test_after_a_wrong_pin_the_right_one_still_signs(softhsm: SoftHsm) -> None:
 @pytest.mark.parametrize(
     ("uri", "code"),
     [
-        pytest.param("pkcs11:token=cards;object=lonely", "signer.no_public", id="no public half"),
-        pytest.param("pkcs11:token=cards;object=both", "signer.ambiguous", id="two public halves"),
+        pytest.param("pkcs11:token=cards;object=lonely", "signer.no_public", id="no public key"),
+        pytest.param("pkcs11:token=cards;object=both", "signer.ambiguous", id="two public keys"),
         pytest.param("pkcs11:token=cards;object=p384", "key.unsupported", id="another curve"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_public_half_that_cannot_be_enrolled(uri: str, code: str, softhsm: Sof
 
 
 def test_a_key_without_public_object_signs(softhsm: SoftHsm, es256: PrivateKey) -> None:
-    """It is found and asked; only the public half given here is another's."""
+    """It is found and asked; only the public key given here is another's."""
     with pytest.raises(SignerFault) as caught:
         sign("pkcs11:token=cards;object=lonely", es256.public, access(softhsm))
     assert caught.value.code == "signer.wrong_key"

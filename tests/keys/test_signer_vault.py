@@ -39,7 +39,7 @@ def rotated(openbao: OpenBao) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("alg", "key_type"), KINDS, ids=[kind for _, kind in KINDS])
 def test_the_server_signs(alg: str, key_type: str, openbao: OpenBao) -> None:
-    """The public half is read once; the signatures verify, also over TLS of a private CA."""
+    """The public key is read once; the signatures verify, also over TLS of a private CA."""
     uri = openbao.make(f"signs-{key_type}", key_type)
     public = fetch_public(uri, access(openbao), kid="cards-1")
     assert (public.kid, public.alg) == ("cards-1", alg)

@@ -289,7 +289,7 @@ class Remote(RemoteKey):
     key: PrivateKey
 
     def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
-        """The public half."""
+        """The public key."""
         return self.key.public
 
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:

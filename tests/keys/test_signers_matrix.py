@@ -27,7 +27,7 @@ KINDS = {"ES256": "ecdsa-p256", "RS256": "rsa-3072"}
 
 
 class User:
-    """Runs cardsign in a folder of his own, with nothing in the environment but what is said."""
+    """Runs cardsign in a folder of their own, with nothing in the environment but what is said."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self.folder = folder

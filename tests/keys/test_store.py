@@ -85,14 +85,14 @@ def first_key(store: DirectoryStore) -> dict[str, Any]:
 
 
 def check_whole(path: Path) -> DirectoryStore:
-    """Open a store as the next command would, and every private half that it names."""
+    """Open a store as the next command would, and every private key that it names."""
     store = DirectoryStore.open(path)
     for record in store.state.keys:
         store.signer(record, PASSPHRASE).sign(b"anything")
     return store
 
 
-# --- life in order ------------------------------------------------------------------------
+# --- the lifecycle in order ----------------------------------------------------------------
 
 
 @in_each_store
@@ -124,7 +124,7 @@ def test_a_store_that_another_process_made_meanwhile_is_kept(store, es256, monke
 
 @in_each_store
 def test_a_key_that_was_added_signs(store, es256, rs256):
-    """Both algorithms, from the disk, by the public half that is published."""
+    """Both algorithms, from the disk, by the public key that is published."""
     for private in (es256, rs256):
         store.add(private)
 
@@ -334,7 +334,7 @@ def test_a_weak_passphrase_makes_nothing(store, es256):
 
 @in_each_store
 def test_a_store_that_went_further_is_not_changed(store, es256, another_es256):
-    """Compare and swap, for who decided by what he had read."""
+    """Compare and swap, for a change that was decided by what was read before."""
     store.add(es256, expect_generation=0)
 
     with pytest.raises(StoreFault) as caught:
@@ -574,7 +574,7 @@ def test_a_directory_in_the_states_place_is_named(store):
     assert caught.value.code == "file.is_directory"
 
 
-# --- private halves -----------------------------------------------------------------------
+# --- private keys -----------------------------------------------------------------------
 
 
 def move_away(path: Path, store: DirectoryStore) -> None:
@@ -659,7 +659,7 @@ def test_private_files_cannot_be_swapped(store, es256, another_es256):
 def test_what_an_envelope_holds_must_be_its_label_and_our_record(
     pkcs8, label, store, es256, another_es256
 ):
-    """The label is compared, and so is the public half derived from the private one."""
+    """The label is compared, and so is the public key derived from the private one."""
     record = store.add(es256)
     envelope = seal(
         pkcs8(es256, another_es256),
@@ -678,7 +678,7 @@ def test_what_an_envelope_holds_must_be_its_label_and_our_record(
 
 @in_each_store
 def test_nothing_shows_a_secret(store, es256, caplog, capfd):
-    """Neither repr nor log, output or error holds the private half or the passphrase."""
+    """Neither repr nor log, output or error holds the private key or the passphrase."""
     caplog.set_level(logging.DEBUG)
     record = store.add(es256)
     signer = store.signer(record, PASSPHRASE)
@@ -787,7 +787,7 @@ def add_keys(path: Path, count: int) -> list[str]:
 
 
 def test_two_processes_lose_no_key(tmp_path):
-    """Each generation is one key more, whoever added it; one key alone became active."""
+    """Each generation is one key more, by any host; one key alone became active."""
     path = tmp_path / "keys"
     with ProcessPoolExecutor(2, mp_context=SPAWN) as pool:
         added = [kid for kids in pool.map(add_keys, [path] * 2, [20] * 2) for kid in kids]

@@ -33,7 +33,7 @@ def events(store: KeyStore) -> list[str]:
 
 
 def private_keys(store: KeyStore) -> list[str]:
-    """Of which keys the store has the private half."""
+    """Of which keys the store has the private key."""
     found = []
     for key in store.load().keys:
         with contextlib.suppress(FileFault):

@@ -1,4 +1,4 @@
-"""The lives of keys as they are drawn: every phase in its place, and what lies ahead."""
+"""Keys as the timeline draws them: every phase in its place, and what lies ahead."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_key_that_waits_for_the_roots_is_drawn_so():
 
 
 def test_statements_are_drawn_until_they_end():
-    """With when they are to be renewed: a third of a keyset's life, half of a release's."""
+    """With when they are to be renewed: a third of a keyset's time, half of a release's."""
     keyset = first()
 
     one, other = statement_rows(keyset, released(keyset, None))

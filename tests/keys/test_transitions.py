@@ -1,4 +1,4 @@
-"""A key's life goes forward only."""
+"""The lifecycle of a key goes forward only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from cardsign.errors import StoreFault
 from cardsign.keys import PUBLISHED, TRANSITIONS, check_transition
 
-LIFE = ["generated", "prepublished", "active", "retiring", "retired"]
-LEGAL = {*itertools.pairwise(LIFE), *((state, "revoked") for state in LIFE)}
+STEPS = ["generated", "prepublished", "active", "retiring", "retired"]
+LEGAL = {*itertools.pairwise(STEPS), *((state, "revoked") for state in STEPS)}
 
 
 @pytest.mark.parametrize(("old", "new"), sorted(LEGAL))
 def test_a_key_goes_one_step_forward_or_is_revoked(old, new):
-    """Each way of the life cycle is open."""
+    """Each way of the lifecycle is open."""
     check_transition(old, new)
 
 

@@ -1,4 +1,4 @@
-"""The life of keys on the command line: what each command says, writes and refuses."""
+"""The lifecycle of keys on the command line: what each command says, writes and refuses."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_compromised_key_leaves_at_once(at_once: Cardsign) -> None:
 
 
 @pytest.mark.parametrize("answer", [True, False])
-def test_whoever_sits_at_a_terminal_is_asked_about_a_suspect_standby(
+def test_a_person_at_a_terminal_is_asked_about_a_suspect_standby(
     at_once: Cardsign, monkeypatch: pytest.MonkeyPatch, answer: bool
 ) -> None:
     """The revocation has been made by then, whatever the answer."""
@@ -215,15 +215,15 @@ def test_the_timeline_is_drawn(at_once: Cardsign) -> None:
     at_once("keys", "generate")
 
     text = at_once("keys", "timeline").text
-    assert at_once("keys", "timeline", "-o", "lives.svg").status == 0
+    assert at_once("keys", "timeline", "-o", "timeline.svg").status == 0
     drawn = at_once("keys", "timeline", "--json").json
 
     assert all(kid[:12] in text for kid in kids(at_once))
     assert "it is not published yet: run cardsign publish" in text
-    picture = ElementTree.fromstring(Path("lives.svg").read_bytes())
+    picture = ElementTree.fromstring(Path("timeline.svg").read_bytes())
     tags = {element.tag.rpartition("}")[2] for element in picture.iter()}
     assert tags == {"svg", "title", "rect", "line", "text"}
-    assert [life["spans"][-1]["phase"] for life in drawn] == ["signs", "waits"]
+    assert [row["spans"][-1]["phase"] for row in drawn] == ["signs", "waits"]
 
 
 def test_an_empty_store_has_a_timeline_too(cardsign: Cardsign) -> None:
@@ -311,7 +311,7 @@ def test_others_open_what_was_exported(
 
 
 def test_public_halves_are_free(cardsign: Cardsign, keystore: DirectoryStore) -> None:
-    """As JWK and as PEM; a private half never goes to stdout."""
+    """As JWK and as PEM; a private key never goes to stdout."""
     kid = keystore.state.keys[0].kid
 
     assert cardsign("keys", "export", kid, CARDSIGN_PASSPHRASE=None).json["kid"] == kid
@@ -463,7 +463,7 @@ def test_a_key_that_was_imported_as_pkcs12_needs_one_in_the_file(
 def test_what_is_live_counts_like_what_was_published(
     at_once: Cardsign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For whoever deploys by other means: our keys are told from others under the same kid."""
+    """For those who deploy by other means: our keys are told from others under the same kid."""
     publish(at_once)
     assert at_once("keys", "generate").status == 0
     first, second = kids(at_once)
@@ -487,7 +487,7 @@ def test_what_is_live_counts_like_what_was_published(
 def test_another_key_under_our_kid_was_not_seen(
     at_once: Cardsign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody serves a key set of his own."""
+    """Somebody serves another key set."""
     publish(at_once)
     assert at_once("keys", "generate").status == 0
     first, second = kids(at_once)
