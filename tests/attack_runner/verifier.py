@@ -19,7 +19,13 @@ from typing import Any, Final
 
 from cardsign.errors import LocalFault, UsageFault
 from cardsign.jose import JwkSet
-from cardsign.net import DEFAULT_SETTINGS, Discoverer, DocumentFetcher, FetchSettings
+from cardsign.net import (
+    DEFAULT_SETTINGS,
+    Discoverer,
+    DocumentFetcher,
+    FetchSettings,
+    UnverifiedCard,
+)
 from cardsign.statements import KeysetId, read_keyset, read_release
 from cardsign.trust import (
     NO_STATES,
@@ -40,7 +46,13 @@ from cardsign.trust import (
     read_lock,
     read_policy,
 )
-from cardsign.verify import Report, VerdictCache, examine_card, examine_extended
+from cardsign.verify import (
+    Report,
+    VerdictCache,
+    VerificationError,
+    examine_card,
+    examine_extended,
+)
 from tests.attack_runner.corpus import Case
 from tests.attack_runner.outcome import Outcome, Traffic
 from tests.attack_runner.world import Certificates, World
@@ -270,6 +282,7 @@ def play(
     def start() -> Discoverer:
         return Discoverer(policy, memory, fetcher=asking(settings, now=clocks.now), now=clocks.now)
 
+    warns = any(one.enforce == "warn" for one in policy.issuers)
     verifier = start()
     for step in case.steps:
         world.change(step)
@@ -278,7 +291,7 @@ def play(
             shutil.rmtree(folder)
         if step.get("restart") or step.get("lost"):
             verifier = start()
-        told = [_told(verifier, step, nth) for nth in range(step.get("repeat", 1))]
+        told = [_told(verifier, step, nth, warns=warns) for nth in range(step.get("repeat", 1))]
         yield replace(_in_common(told), traffic=world.traffic())
 
 
@@ -295,12 +308,23 @@ def _settings(world: World, clocks: Clocks, certificates: Certificates) -> Fetch
     )
 
 
-def _told(verifier: Discoverer, step: Mapping[str, Any], nth: int) -> Outcome:
+def _told(verifier: Discoverer, step: Mapping[str, Any], nth: int, *, warns: bool) -> Outcome:
     expect = subject_of(step["subject"]) if "subject" in step else None
+    url = step["url"].replace("{n}", str(nth))
     try:
-        return _outcome(verifier.examine(step["url"].replace("{n}", str(nth)), expect=expect))
+        report = verifier.examine(url, expect=expect)
     except LocalFault as fault:
         return Outcome("none", (fault.code,))
+    unverified = warns and _is_handed_out(verifier, url, expect)
+    return replace(_outcome(report), unverified=unverified)
+
+
+def _is_handed_out(verifier: Discoverer, url: str, expect: PublicSubject | None) -> bool:
+    """Whether a caller who asks for it gets the card without a good verdict."""
+    try:
+        return isinstance(verifier.discover_or_warn(url, expect=expect), UnverifiedCard)
+    except VerificationError:
+        return False
 
 
 def _in_common(told: Sequence[Outcome]) -> Outcome:
