@@ -11,8 +11,8 @@ def attack() -> Attack:
         401,
         "borrowed-names",
         "A folder of a stranger uses the user's name for an issuer",
-        "A first contact that is remembered by a nickname alone is carried from a cloned folder into "
-        "the user's own policy, where a forged card is then trusted.",
+        "A first contact that is remembered by a nickname alone is carried from a cloned "
+        "folder into the user's own policy, where a forged card is then trusted.",
     )
     attack.tests(
         "tests/cli/test_trust_binding.py::test_a_folder_of_a_stranger_cannot_say_whom_a_name_means",

@@ -11,8 +11,8 @@ def attack() -> Attack:
         514,
         "enrolment",
         "An issuer is enrolled before a person has compared its digest",
-        "Whoever stands between a user and the issuer at the first contact is believed from then on, "
-        "unless the digest is compared with what the issuer says elsewhere before it is written.",
+        "An attacker between a user and the issuer at first contact is believed from "
+        "then on, unless the digest is compared with what the issuer says elsewhere.",
         source="decision E14",
     )
     attack.tests(

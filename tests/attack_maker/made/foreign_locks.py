@@ -11,8 +11,8 @@ def attack() -> Attack:
         403,
         "foreign-locks",
         "A lock of a stranger's folder enters the user's memory",
-        "A lock with the highest epoch there is makes the genuine issuer a rollback. It may do so in "
-        "the folder where it lies, and must not be remembered or written anywhere else.",
+        "A lock with the highest epoch there is makes the genuine issuer a rollback. It may do "
+        "so in the folder where it lies, and must not be remembered or written elsewhere.",
     )
     attack.tests(
         "tests/cli/test_trust_binding.py::test_a_strangers_lock_stays_with_the_stranger",
