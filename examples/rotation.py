@@ -101,7 +101,7 @@ def rotate(address: str) -> str:
 def revoke(address: str, kid: str) -> None:
     """The old key was stolen: its revocation goes out with a release, which no root has to sign."""
     tell("12. The old key was stolen. Harbour Office revokes it; no root key is needed for that")
-    revoking = ("keys", "revoke", "--yes", "--reason", "compromised", "--", kid)
+    revoking = ("keys", "revoke", "--store-only", "--yes", "--reason", "compromised", "--", kid)
     cardsign(*revoking, only=("cardsign:",))
     cardsign("release", "renew", only=("cardsign: release",))
     cardsign(*PUBLISH)

@@ -27,11 +27,13 @@ from cardsign.config import (
     read_config,
 )
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
+from cardsign.issuer.guided import Unlocking
 from cardsign.issuer.recovery import open_recovery_key
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.audit import SeenHeads
 from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_public_key
+from cardsign.keys.keyset_drafts import DRAFT_FILE
 from cardsign.keys.passphrase import VARIABLE as PASSPHRASE_VARIABLE
 from cardsign.keys.passphrase import (
     PassphraseSource,
@@ -200,6 +202,36 @@ class UnlockOptions(KeystoreOptions):
         return Access(UserSecrets(self.source), policy, os.environ)
 
 
+@dataclass(frozen=True, slots=True)
+class GuidedOptions:
+    """What a task of several steps may use besides the key store.
+
+    Attributes:
+        draft: Where a draft of the next keyset statement is.
+        root_keystore: Another key store, with root keys; None for none.
+    """
+
+    draft: Path
+    root_keystore: StorePlace | None
+
+    def config(self) -> ProjectConfig:
+        """The settings; in a dry run with copies of what the task changes."""
+        config = project_config()
+        publish = config.publish and to_change(config.publish)
+        return replace(config, publish=publish, cards=project_cards(config))
+
+    def unlocking(self, keystore: UnlockOptions) -> Unlocking:
+        """What the task may use."""
+        access = keystore.access()
+        apart = self.root_keystore and replace(keystore, place=self.root_keystore)
+        return Unlocking(
+            access,
+            lambda role: access.secrets("passphrase", role),
+            apart.open() if apart else None,
+            apart.access() if apart else None,
+        )
+
+
 _KEYSTORE: Final = click.option(
     "--keystore",
     "place",
@@ -227,6 +259,27 @@ passphrase_options: Final = (_PASSPHRASE_FILE, _PASSPHRASE_FD)
 keystore_options: Final = option_group(KeystoreOptions, "keystore", _KEYSTORE)
 #: ``--keystore``, ``--passphrase-file`` and ``--passphrase-fd``, as `keystore`.
 unlock_options: Final = option_group(UnlockOptions, "keystore", _KEYSTORE, *passphrase_options)
+
+
+#: ``--draft`` and ``--root-keystore``, as `guided`.
+guided_options: Final = option_group(
+    GuidedOptions,
+    "guided",
+    click.option(
+        "--draft",
+        type=click.Path(path_type=Path),
+        default=DRAFT_FILE,
+        show_default=True,
+        metavar="FILE",
+        help="Where the draft goes if a keyset statement is the next step.",
+    ),
+    click.option(
+        "--root-keystore",
+        type=read_place,
+        metavar="DIR",
+        help="A key store with root keys, such as on a USB stick; it signs the draft too.",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from cardsign.cli.talk import print_json, say
 from cardsign.cli.views import say_withheld
 from cardsign.config import ProjectConfig
 from cardsign.errors import UsageFault
-from cardsign.issuer.publishing import publish_cards
+from cardsign.issuer.publishing import publish_cards, usual_max_age
 from cardsign.publish.publication import DEFAULT_MAX_AGE
 
 
@@ -84,8 +84,6 @@ def publish(
     directory = output or config.publish
     if directory is None:
         raise UsageFault("usage.conflict", "no publication directory is named; use -o DIR")
-    if max_age is None:  # what rotation assumes of caches
-        max_age = min(DEFAULT_MAX_AGE, config.timeline.max_age)
     public, others = _read_cards(card, extended, config)
     published = publish_cards(
         keystore.open(),
@@ -93,7 +91,7 @@ def publish(
         directory=to_change(directory),
         now=datetime.now(UTC),
         extended=others,
-        max_age=max_age,
+        max_age=usual_max_age(config.timeline) if max_age is None else max_age,
         settings=config.timeline,
         issuer=config.issuer,
         is_live=not not_live,

@@ -19,6 +19,7 @@ from cardsign.trust.state import IssuerState
 from cardsign.verify.report import Report, SignatureReport, StatementUsed
 
 if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
+    from cardsign.issuer.guided import Progress
     from cardsign.issuer.keyset import KeysetDraft
     from cardsign.issuer.publishing import Published
     from cardsign.issuer.release import TakenUp
@@ -109,6 +110,35 @@ def keyset_due_text(renewal: KeysetDue, now: datetime) -> str:
     when = "now" if renewal.is_due(now) else f"from {second(renewal.due)}"
     text = f"let the roots sign keyset {renewal.number}: {when}, {renewal.why}"
     return safe(text, limit=400)
+
+
+def progress_json(progress: Progress) -> dict[str, Any]:
+    """What a task of several steps came to."""
+    left = [
+        {"who": one.who, "what": one.what, "command": one.command, "until": iso(one.until)}
+        for one in progress.left
+    ]
+    return {
+        "done": list(progress.done),
+        "left": left,
+        "ahead": [step_json(step) for step in progress.ahead],
+        "keyset": progress.renewal and keyset_due_json(progress.renewal),
+    }
+
+
+def say_progress(progress: Progress, now: datetime) -> None:
+    """What was done, what needs a person, and what is next."""
+    for line in progress.done or ("nothing was due",):
+        say(safe(line, limit=400))
+    for one in progress.left:
+        until = "" if one.until is None else f", until {second(one.until)}"
+        say(f"left for {safe(one.who)}{until}:")
+        say(f"  {safe(one.what, limit=600)}")
+        say(f"  next: {safe(one.command)}")
+    for step in progress.ahead:
+        say(f"  {step_text(step, now)}")
+    if progress.renewal is not None:
+        say(f"  {keyset_due_text(progress.renewal, now)}")
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from cardsign.issuer.ending import destroy_key as destroy_key
     from cardsign.issuer.ending import retire_key as retire_key
     from cardsign.issuer.ending import revoke_key as revoke_key
+    from cardsign.issuer.guided import Progress as Progress
+    from cardsign.issuer.guided import Task as Task
+    from cardsign.issuer.guided import Unlocking as Unlocking
+    from cardsign.issuer.guided import revoke_and_replace as revoke_and_replace
+    from cardsign.issuer.guided import rotate_all_due as rotate_all_due
     from cardsign.issuer.keyset import KeysetChanges as KeysetChanges
     from cardsign.issuer.keyset import KeysetDraft as KeysetDraft
     from cardsign.issuer.keyset import draft_keyset as draft_keyset
@@ -45,6 +50,7 @@ _NAMES = {
     "beginning": "IssuerPassphrases NewIssuer init_issuer init_keys",
     "cards": "SignedProjectCard sign_cards",
     "ending": "Revocation destroy_key retire_key revoke_key",
+    "guided": "Progress Task Unlocking revoke_and_replace rotate_all_due",
     "keyset": (
         "KeysetChanges KeysetDraft draft_keyset find_public "
         "publish_keyset recover review_keyset show_keyset sign_keyset verify_keysets"

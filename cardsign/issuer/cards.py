@@ -109,12 +109,12 @@ def expiry(text: str, now: datetime) -> int:
     try:
         end = now + timedelta(days=int(span[1])) if span else _moment(text)
     except (ValueError, OverflowError) as exc:
-        raise UsageFault("usage.invalid", f"a card expires on an ISO date, not {text!r}") from exc
+        raise UsageFault("usage.invalid", f"expires takes an ISO date, not {text!r}") from exc
     if end <= now:
-        raise UsageFault("usage.invalid", f"the card's end {text!r} is past")
+        raise UsageFault("usage.invalid", f"expires {text!r} is past")
     if end > now + MAX_LIFETIME:
         days = MAX_LIFETIME.days
-        raise UsageFault("usage.invalid", f"the card's end {text!r} is over {days} days ahead")
+        raise UsageFault("usage.invalid", f"expires {text!r} is more than {days} days ahead")
     return int(end.timestamp())
 
 

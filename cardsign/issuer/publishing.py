@@ -66,6 +66,11 @@ class Published:
         )
 
 
+def usual_max_age(settings: TimelineSettings) -> int:
+    """For how many seconds caches may keep what is served: no longer than rotation assumes."""
+    return min(DEFAULT_MAX_AGE, settings.max_age)
+
+
 def publish_cards(
     store: KeyStore,
     card: bytes,
@@ -136,7 +141,7 @@ def _check_extended(card: bytes, named: Collection[str], directory: Path) -> Non
 def update_publication(
     store: KeyStore, directory: Path | None, *, now: datetime, without_release: bool = False
 ) -> Published | None:
-    """Put the newest statements into what is published.
+    """Put the newest statements into what is published, and take revoked keys out of it.
 
     The cards stay as they are. The key store notes the new generation if it has noted the one
     before: otherwise it is unknown whether that is live.
@@ -157,15 +162,18 @@ def update_publication(
     before = newest_generation(directory)
     if directory is None or before is None:
         return None
-    issued = statements_of(store)
-    if issued is None:
-        return None
+    state = store.load()
+    left_out = [key for key in state.published_keys() if key.kid not in before.kids]
     generation = publish_statements(
-        issued,
+        statements_of(store),
         directory=directory,
         now=now,
         without_release=without_release,
         publisher=publisher_of(store),
+        ended=frozenset(
+            key.kid for key in state.keys if key.state == "revoked" and "card" in key.roles
+        ),
+        sequence=state.jwks_sequence() - len(left_out),
     )
     if generation is None:
         return None

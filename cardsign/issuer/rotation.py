@@ -27,12 +27,11 @@ from cardsign.keys.keyset_drafts import (
     says_more,
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, cards_to_sign, withdraw
-from cardsign.keys.model import KeyRecord, PublishedCard
+from cardsign.keys.model import KeyRecord, PublishedCard, Role, short
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.statements.keyset import KeysetStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class Rotation:
 
 def rotate_keys(
     store: KeyStore,
-    passphrase: Callable[[], bytes],
+    passphrase: Callable[[Role], bytes],
     *,
     now: datetime,
     draft: Path | None = None,
@@ -93,9 +92,9 @@ def rotate_keys(
 
     Args:
         store: The key store.
-        passphrase: Gives that of a successor; called only if one is due.
+        passphrase: Gives that of a role's keys; called only if a successor is due.
         now: The time, with its zone, in whole seconds.
-        draft: Where a draft goes. One that is there and still right stays. None: make none.
+        draft: Where a draft goes, unless one is there that will do. None: make none.
         settings: What is assumed of caches.
         asked: Rotate as soon as that is allowed; False: only what is due, as from cron.
         withdrawn: First forget the publications of the card with this endpoint.
@@ -103,7 +102,7 @@ def rotate_keys(
         random: Gives that many fresh bytes.
 
     Raises:
-        PassphraseFault: As `passphrase`; ``passphrase.none`` only if `asked`.
+        PassphraseFault: As :func:`make_successor`, if `asked`.
         StoreFault: ``keystore.audit_differs``; or as the store's operations.
         UsageFault: ``rotate.not_a_draft``; or no verifier would take the draft.
     """
@@ -114,17 +113,17 @@ def rotate_keys(
         note_keyset(store, keyset, now=now)
     taken = store.tick(now=now, settings=settings, asked=asked)
     made, waiting = None, None
-    here, elsewhere = ((), ()) if taken else _successors_due(store, settings, now, asked)
+    here, elsewhere = ((), ()) if taken else successors_due(store, settings, now, asked)
     needs_passphrase = False
-    if here:
+    for step in here:
         try:
-            made = _make_successor(store, here[0], passphrase(), now, new_key, random)
-        except PassphraseFault as fault:
-            if asked or fault.code != "passphrase.none":
+            made = made or make_successor(store, step, passphrase, now, new_key, random)
+        except PassphraseFault:
+            if asked:
                 raise
             needs_passphrase = True
     if keyset is not None and draft is not None and taken is None and made is None:
-        waiting = _draft_keyset(store, keyset, draft, now)
+        waiting = draft_keyset_due(store, draft, now=now)
     return Rotation(
         taken=taken,
         made=made,
@@ -137,7 +136,7 @@ def rotate_keys(
     )
 
 
-def _successors_due(
+def successors_due(
     store: KeyStore, settings: TimelineSettings, now: datetime, asked: bool
 ) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     """The successors to make: in this key store, and wherever else an active key is kept."""
@@ -152,21 +151,29 @@ def _successors_due(
     return tuple(here), tuple(elsewhere)
 
 
-def _make_successor(
+def make_successor(
     store: KeyStore,
     step: Step,
-    passphrase: bytes,
+    passphrase: Callable[[Role], bytes],
     now: datetime,
     new_key: Callable[[SigningAlg], PrivateKey],
     random: Callable[[int], bytes],
 ) -> KeyRecord | None:
-    """Make the key that a step asks for; None if another process was faster."""
+    """Make the key that a step asks for; None if another process was faster.
+
+    Raises:
+        PassphraseFault: ``passphrase.wrong``: the passphrase is not that of the key before it.
+    """
+    secret = passphrase(step.role)
+    for key in store.state.active_keys(step.role):
+        if key.alg == step.alg and key.custody.startswith("file:"):
+            _check_opens(store, key, secret)
     alg = next(one for one in SIGNING_ALGORITHMS if one == step.alg)
     private = new_key(alg)
     try:
         return store.add_key(
             private,
-            passphrase,
+            secret,
             now=now,
             random=random,
             roles=(step.role,),
@@ -178,10 +185,31 @@ def _make_successor(
         return None
 
 
-def _draft_keyset(
-    store: KeyStore, newest: KeysetStatement, file: Path, now: datetime
-) -> WaitingDraft | None:
-    """The draft of the keyset statement that is due, written unless one is there that will do."""
+def _check_opens(store: KeyStore, key: KeyRecord, passphrase: bytes) -> None:
+    """Check that a passphrase is that of a key; one whose file is not here cannot tell."""
+    try:
+        store.signer(key, passphrase)
+    except FileMissing:
+        return
+    except PassphraseFault as fault:
+        role = " and ".join(key.roles)
+        raise PassphraseFault(
+            fault.code,
+            f"this is not the passphrase of {role} key {short(key.kid)}, which the next {role} key "
+            "is to have too",
+        ) from fault
+
+
+def draft_keyset_due(store: KeyStore, file: Path, *, now: datetime) -> WaitingDraft | None:
+    """The draft of the keyset statement that is due, written unless one is there that will do.
+
+    Raises:
+        UsageFault: ``rotate.not_a_draft``; or no verifier would take the draft.
+        FileFault: The file cannot be read, or is a link.
+    """
+    newest = StatementHistory.of(store).newest_keyset()
+    if newest is None:
+        return None
     if not keyset_due(store.state, newest, now=now).is_due(now):
         return None
     with of_the_user("the draft"):

@@ -121,30 +121,35 @@ def publish_generation(
 
 
 def publish_statements(
-    issued: Issued,
+    issued: Issued | None,
     *,
     directory: Path,
     now: datetime,
     without_release: bool = False,
     publisher: Publisher | None = None,
+    ended: frozenset[str] = frozenset(),
+    sequence: int | None = None,
 ) -> Generation | None:
     """Make the next generation of what is published already and of newer statements.
+
+    Keys that have ended leave the published key set, even if a published card needs them.
 
     This is how a release comes before the card that needs it. The published cards are not judged
     again: a revocation must not wait until a card is signed again. A keyset that no
     release names yet is withheld, unless it was published before.
 
     Args:
-        issued: The issuer's statements.
+        issued: The issuer's statements; None for none.
         directory: The publication directory.
         now: Aware UTC; recorded as the time of publication.
         without_release: Withhold nothing. Then no verifier that asks trusts a card until a release
             names the newest keyset, which is better where keys were stolen.
         publisher: Whose statements these are. Where statements are published, only their history
             counts; where none are, a directory that holds another's cards is refused.
+        ended: Kids of revoked keys; `sequence` is how often the key set has changed.
 
     Returns:
-        The newest generation; None where there is none to put statements into.
+        The newest generation; None where there is none.
 
     Raises:
         PublishRefused: ``publish.statements``: they do not follow the published ones.
@@ -161,13 +166,18 @@ def publish_statements(
         before = _published(newest)
         if before is None:
             _check_publisher(newest, publisher, directory)
-        statements = _following(issued, before, now, withhold=not without_release)
-        if before is None and statements.release is None and not without_release:
-            return newest  # there is nothing that is not withheld
-        kept = newest.files.keys() - newest.statement_files
-        files = {name: data for name, data in newest.files.items() if name in kept}
-        files |= statements.files()
-        kids, max_age, changes_at = newest.kids, newest.max_age, newest.changes_at
+        files, kids = dict(newest.files), newest.kids
+        if issued is not None:
+            statements = _following(issued, before, now, withhold=not without_release)
+            if before is not None or statements.release is not None or without_release:
+                kept = files.keys() - newest.statement_files
+                files = {name: files[name] for name in kept} | statements.files()
+        if ended.intersection(kids):
+            held = JwkSet.from_bytes(newest.jwks)
+            keys = JwkSet.of([key for key in held.keys if key.kid not in ended])
+            kids = tuple(key.kid for key in keys.keys)
+            files[JWKS_FILE] = keys.to_bytes(sequence=sequence, refresh_hint=newest.max_age)
+        max_age, changes_at = newest.max_age, newest.changes_at
         whose = newest.publisher or publisher
         return _next(directory, newest, files, kids, max_age, now, lambda _: changes_at, whose)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from cardsign.card import Card, ExtendedMarker, find_marker
-from cardsign.cli.sign import MAX_LIFETIME, MarkerOptions
+from cardsign.cli.sign import MarkerOptions
 from cardsign.errors import UsageFault
+from cardsign.issuer.cards import MAX_LIFETIME
 from cardsign.keys.stores import DirectoryStore
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE

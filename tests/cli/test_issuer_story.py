@@ -29,6 +29,7 @@ from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
+REVOKE = ("keys", "revoke", "--store-only", "--yes")
 SAME = {"CARDSIGN_RECOVERY_PASSPHRASE": PASSPHRASE}
 RECOVERY = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
 
@@ -143,7 +144,7 @@ def test_a_verifier_follows_an_issuer_through_rotation_and_revocation(issuer: Ca
     step(issuer, "1.2")
     run(issuer("release", "renew"))
     assert judged(issuer).json["verdict"] == "trusted"
-    run(issuer("keys", "revoke", "--yes", card_key, "--reason", "superseded"))
+    run(issuer(*REVOKE, card_key, "--reason", "superseded"))
     publish(issuer)
     verdict = judged(issuer).json
     assert verdict["verdict"] == "trusted"
@@ -160,7 +161,7 @@ def test_the_next_keyset_confirms_a_revocation_and_outlives_the_release(issuer: 
     card_key = key_of("card")
     run(issuer("keys", "generate"))
     step(issuer, "1.2")
-    run(issuer("keys", "revoke", "--yes", card_key, "--reason", "superseded"))
+    run(issuer(*REVOKE, card_key, "--reason", "superseded"))
     run(issuer("release", "renew"))
     assert release(issuer)["revoked"] == [card_key]
     drafted = step(issuer, "1.3")
@@ -335,7 +336,7 @@ def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) 
     believed = judged(issuer, folder=served("thief")).json
     assert believed["statements"]["keyset"]["number"] == "1.11"
     for role in ("card", "release"):
-        run(issuer("keys", "revoke", "--yes", key_of(role), "--reason", "compromised"))
+        run(issuer(*REVOKE, key_of(role), "--reason", "compromised"))
         add(role)
     opened = issuer(
         "keyset",
@@ -532,7 +533,7 @@ def _signed_too_early(cardsign: Cardsign) -> None:
     run(cardsign("keyset", "sign", "keyset-1.2.json", "--digest", digest))
     kept = cardsign("keyset", "publish", "keyset-1.2.json", CARDSIGN_PASSPHRASE=None)
     assert "keyset 1.2 is not published until a release names it" in run(kept).err
-    run(cardsign("keys", "revoke", "--yes", key_of("card"), "--reason", "superseded"))
+    run(cardsign(*REVOKE, key_of("card"), "--reason", "superseded"))
     _signed_card(cardsign)
 
 
@@ -570,7 +571,7 @@ def _stranger(cardsign: Cardsign) -> None:
 
 
 def _lost_release_key(cardsign: Cardsign) -> None:
-    run(cardsign("keys", "revoke", "--yes", key_of("release"), "--reason", "compromised"))
+    run(cardsign(*REVOKE, key_of("release"), "--reason", "compromised"))
 
 
 REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {

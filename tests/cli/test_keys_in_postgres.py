@@ -53,7 +53,7 @@ def test_keys_live_in_a_database(database: Cardsign, postgres: Server) -> None:
         ended += [database("keys", command)]
     kid = ended[0].text.strip()
     ended += [database("keys", "show", kid), database("keys", "export", kid)]
-    ended += [database("keys", "revoke", "--yes", kid, "--reason", "ceased")]
+    ended += [database("keys", "revoke", "--store-only", "--yes", kid, "--reason", "ceased")]
     ended += [database("keys", "audit", "verify")]
 
     assert [one.status for one in ended] == [0] * len(ended), "".join(one.err for one in ended)
@@ -306,7 +306,7 @@ def test_doctor_removes_a_private_half_that_should_be_gone(
     kid = well(database("keys", "generate")).text.strip()
     (envelope,) = postgres.execute(url, "SELECT * FROM cardsign_private")
     well(database("keys", "generate"))
-    well(database("keys", "revoke", "--yes", kid, "--reason", "ceased"))
+    well(database("keys", "revoke", "--store-only", "--yes", kid, "--reason", "ceased"))
     well(database("sign", "card.json", "-o", "signed.json"))
     well(database("publish", "signed.json", "-o", "public", "--max-age", "0"))
     well(database("keys", "destroy", "--yes", kid))

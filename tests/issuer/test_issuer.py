@@ -38,7 +38,7 @@ from cardsign.issuer import (
     verify_keysets,
 )
 from cardsign.jose import PrivateKey
-from cardsign.keys import ScryptCost, UnsafeScryptCost
+from cardsign.keys import Role, ScryptCost, UnsafeScryptCost
 from cardsign.keys.stores import DirectoryStore, KeyStore
 from cardsign.statements import RootKey
 from tests.support import PORTABLE
@@ -89,7 +89,7 @@ def secrets() -> IssuerPassphrases:
     return IssuerPassphrases(SECRET, SECRET, SECRET, OTHER)
 
 
-def never() -> Any:
+def never(*_: object) -> Any:
     raise AssertionError("nobody is to be asked")
 
 
@@ -284,7 +284,7 @@ def test_rotation_asks_for_a_passphrase_only_when_a_key_is_due(
     """It makes the successors, then drafts the keyset that lists them, and prints nothing."""
     file = made.folder / "next.json"
 
-    def nobody() -> bytes:
+    def nobody(role: Role) -> bytes:
         raise PassphraseFault("passphrase.none", "nobody is here")
 
     idle = rotate_keys(made.store, nobody, now=NOW, asked=False)
@@ -292,7 +292,7 @@ def test_rotation_asks_for_a_passphrase_only_when_a_key_is_due(
     assert code(lambda: rotate_keys(made.store, nobody, now=NOW)) == "passphrase.none"
     roles = set()
     for _ in range(2):
-        rotation = rotate_keys(made.store, lambda: SECRET, now=NOW, draft=file)
+        rotation = rotate_keys(made.store, lambda role: SECRET, now=NOW, draft=file)
         assert rotation.made is not None
         assert rotation.draft is None
         roles.add(rotation.made.roles)
@@ -307,7 +307,7 @@ def test_rotation_asks_for_a_passphrase_only_when_a_key_is_due(
 def test_rotation_writes_over_no_other_file(made: Made) -> None:
     """Whoever mistypes a name loses nothing."""
     for _ in range(2):
-        rotate_keys(made.store, lambda: SECRET, now=NOW)
+        rotate_keys(made.store, lambda role: SECRET, now=NOW)
     file = made.folder / "card.json"
     file.write_bytes(CARD)
     later = NOW + timedelta(hours=1)
@@ -317,7 +317,7 @@ def test_rotation_writes_over_no_other_file(made: Made) -> None:
 
 def test_a_revocation_says_what_is_left_to_do(made: Made) -> None:
     """A standby that was stored beside the stolen key does not sign by itself."""
-    rotate_keys(made.store, lambda: SECRET, now=NOW)
+    rotate_keys(made.store, lambda role: SECRET, now=NOW)
     revoked = revoke_key(made.store, made.kids["card"], reason="compromised", now=NOW)
     assert (revoked.has_keyset, revoked.was_active, revoked.successor) == (True, True, None)
     assert revoked.record.state == "revoked"
@@ -342,7 +342,7 @@ def test_a_root_without_which_nobody_can_sign_is_not_ended(
 def test_a_publication_names_what_is_withheld_and_left_out(made: Made) -> None:
     """A key that no keyset lists, and a keyset of which no release speaks."""
     signed = publish(made, NOW)
-    rotate_keys(made.store, lambda: SECRET, now=NOW)
+    rotate_keys(made.store, lambda role: SECRET, now=NOW)
     now = NOW + timedelta(hours=1)
     draft = draft_keyset(made.store, now=now)
     ready = sign_keyset(made.store, draft, SECRET, digest=draft.statement.digest)

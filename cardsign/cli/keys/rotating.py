@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -11,20 +10,30 @@ import click
 from cardsign.cli.arguments import json_option
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, to_change
-from cardsign.cli.options import UnlockOptions, moment, project_config, unlock_options
+from cardsign.cli.options import (
+    GuidedOptions,
+    UnlockOptions,
+    guided_options,
+    moment,
+    project_config,
+    unlock_options,
+)
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import (
     key_json,
     keyset_due_json,
     keyset_due_text,
+    progress_json,
     say_differences,
+    say_progress,
     signing_lines,
     step_json,
     step_text,
 )
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
+from cardsign.issuer.guided import Progress, rotate_all_due
 from cardsign.issuer.rotation import Rotation, WaitingDraft, rotate_keys
-from cardsign.keys.keyset_drafts import DRAFT_FILE, KeysetDue
+from cardsign.keys.keyset_drafts import KeysetDue
 
 NEEDS_ROOT: Final = "rotate.needs_root"
 SAYS_MORE: Final = "rotate.draft_says_more"
@@ -44,13 +53,11 @@ _THEN: Final = {
 @command(short_help="Take the next step of the rotation.", example="cardsign keys rotate --tick")
 @click.option("--tick", is_flag=True, help="Do only what is due now; for cron.")
 @click.option(
-    "--draft",
-    type=click.Path(path_type=Path),
-    default=DRAFT_FILE,
-    show_default=True,
-    metavar="FILE",
-    help="Where the draft goes if a keyset statement is the next step.",
+    "--all-due",
+    is_flag=True,
+    help="Do all that is due: keys, keyset, cards, release and publication; by hand or for cron.",
 )
+@guided_options
 @click.option(
     "--withdrawn",
     metavar="URL",
@@ -61,7 +68,12 @@ _THEN: Final = {
 @dry_run_option
 @json_option
 def rotate(
-    tick: bool, draft: Path, withdrawn: str | None, keystore: UnlockOptions, as_json: bool
+    tick: bool,
+    all_due: bool,
+    guided: GuidedOptions,
+    withdrawn: str | None,
+    keystore: UnlockOptions,
+    as_json: bool,
 ) -> int:
     """Take the next step of the key rotation, and say when the one after it is due.
 
@@ -72,14 +84,29 @@ def rotate(
     If the next step is a keyset statement, only a draft is written, which the roots must sign. A
     draft that is still up to date is left as it is.
 
-    Exit status 1: a draft waits for the signatures of the roots.
+    With --all-due every step that is due is taken. The next keyset is drafted, signed with the
+    root keys that are here and published; the cards are signed again, listed and published. It
+    may be stopped anywhere and run again.
+
+    Exit status 1: a draft waits for the signatures of the roots, or with --all-due anything
+    needs a person.
     """
     now = moment()
+    if all_due:
+        progress = rotate_all_due(
+            keystore.open(),
+            guided.config(),
+            guided.unlocking(keystore),
+            now=now,
+            draft=to_change(guided.draft),
+        )
+        return show_progress(progress, now, as_json)
+    access = keystore.access()
     rotation = rotate_keys(
         keystore.open(),
-        keystore.new_passphrase,
+        lambda role: access.secrets("passphrase", role),
         now=now,
-        draft=to_change(draft),
+        draft=to_change(guided.draft),
         settings=project_config().timeline,
         asked=not tick,
         withdrawn=withdrawn,
@@ -96,6 +123,15 @@ def rotate(
     else:
         _say_rotation(rotation, now)
     return EXIT_OK if rotation.draft is None else EXIT_NOT_TRUSTED
+
+
+def show_progress(progress: Progress, now: datetime, as_json: bool) -> int:
+    """Print what a task came to; the exit status says whether anything needs a person."""
+    if as_json:
+        print_json(progress_json(progress))
+    else:
+        say_progress(progress, now)
+    return EXIT_NOT_TRUSTED if progress.left else EXIT_OK
 
 
 def _say_rotation(rotation: Rotation, now: datetime) -> None:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 import click
 
 from cardsign.cli.arguments import STDIO, json_option, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import confirm, dry_run_option, yes_option
-from cardsign.cli.options import KeystoreOptions, keystore_options, project_config
+from cardsign.cli.dry_run import confirm, dry_run_option, to_change, yes_option
+from cardsign.cli.keys.rotating import show_progress
+from cardsign.cli.options import (
+    GuidedOptions,
+    KeystoreOptions,
+    UnlockOptions,
+    guided_options,
+    keystore_options,
+    moment,
+    project_config,
+    unlock_options,
+)
 from cardsign.cli.talk import counted, print_json, safe, say
 from cardsign.cli.views import key_json
-from cardsign.errors import FetchFailed, UsageFault
-from cardsign.issuer.ending import Revocation, destroy_key, retire_key, revoke_key
+from cardsign.errors import EXIT_OK, FetchFailed, UsageFault
+from cardsign.issuer.ending import destroy_key, retire_key, revoke_key
+from cardsign.issuer.guided import revoke_and_replace
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.lifecycle import SHOWN_TIME
 from cardsign.keys.model import REVOCATION_REASONS, KeyRecord, Publication, RevocationReason
-from cardsign.keys.passphrase import terminal_prompt
 from cardsign.keys.rotation import refresh_hint
-from cardsign.keys.stores.base import KeyStore
 from cardsign.publish.publication import published_card
 
 
@@ -150,7 +159,11 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
     help="compromised: somebody else may have it. superseded, ceased: it is not needed any more.",
 )
 @custody_option
-@keystore_options
+@click.option(
+    "--store-only", is_flag=True, help="Change only the key store; tell nobody, replace nothing."
+)
+@guided_options
+@unlock_options
 @yes_option
 @dry_run_option
 @json_option
@@ -158,74 +171,50 @@ def revoke(
     kid: str,
     reason: RevocationReason,
     same_custody_accepted: bool,
-    keystore: KeystoreOptions,
+    store_only: bool,
+    guided: GuidedOptions,
+    keystore: UnlockOptions,
     yes: bool,
     as_json: bool,
-) -> None:
-    """Revoke the key KID, now and for ever, and let its standby sign.
+) -> int:
+    """Revoke the key KID, now and for ever, and walk the emergency to its end.
 
-    A standby in the same custody as a compromised key is activated only if you accept that.
+    The key leaves the published key set, and the next release revokes it. A standby of another
+    custody or a new key takes its place; the root keys that are here sign the keyset that lists
+    it; the cards are signed again and published. What needs a person is said at the end. The
+    command can be repeated, and goes on.
+
+    Exit status 1: something is left for a person.
     """
-    store, now = keystore.open(), datetime.now(UTC)
+    store, now = keystore.open(), moment()
     key = store.state.find(kid)
-    if key.state == "revoked":
-        since = f"{key.times.revoked:{SHOWN_TIME}}"
-        _say_record(key, f"is revoked already, since {since}; nothing was changed", as_json)
-        return
-    confirm(yes, f"the {key.roles[0]} key {key.kid} will be revoked, and stays so for ever")
-    revoked = revoke_key(
-        store, kid, reason=reason, now=now, same_custody_accepted=same_custody_accepted
+    if key.state != "revoked":
+        confirm(yes, f"the {key.roles[0]} key {key.kid} will be revoked, and stays so for ever")
+    if store_only:
+        if key.state != "revoked":
+            revoke_key(
+                store, kid, reason=reason, now=now, same_custody_accepted=same_custody_accepted
+            )
+        what = "is revoked; go on with: cardsign keys rotate --all-due"
+        _say_record(store.state.find(key.thumbprint), what, as_json)
+        return EXIT_OK
+    progress = revoke_and_replace(
+        store,
+        kid,
+        guided.config(),
+        guided.unlocking(keystore),
+        reason=reason,
+        now=now,
+        draft=to_change(guided.draft),
+        same_custody_accepted=same_custody_accepted,
+        wait=_wait,
     )
-    record = revoked.record
-    todo = "Sign your cards again and publish them now."
-    if revoked.has_keyset:
-        todo = (
-            "Publish this now: cardsign release renew. Then sign your cards again, list them "
-            "(cardsign release renew --card FILE) and publish them."
-        )
-    if not record.rotates:
-        todo = "Peers learn it by the next keyset: cardsign keyset draft."
-    _say_record(record, f"is revoked. {todo}", as_json)
-    if revoked.too_few_roots:
-        say(f"  too few {' and '.join(record.roles)} holders are left to sign it")
-        if "root" in record.roles:
-            say("  next: cardsign keyset recover --recovery-file FILE")
-    if record.rotates and revoked.was_active:
-        _say_standby(store, revoked, now)
+    return show_progress(progress, now, as_json)
 
 
-def _say_standby(store: KeyStore, revoked: Revocation, now: datetime) -> None:
-    """Say which key has taken over; where that is a risk, ask at the terminal."""
-    record, standby = revoked.record, revoked.standby
-    if revoked.successor is not None:
-        say(f"  {revoked.successor.kid} signs from now on")
-        return
-    role = record.roles[0]
-    generate = "cardsign keys generate" + ("" if role == "card" else f" --role {role}")
-    generate += "" if record.alg == "ES256" else f" --alg {record.alg}"
-    why = "there is no standby"
-    if standby:
-        why = "the standby was in the same key store, so it may be stolen too"
-    say(f"  no {record.alg} {role} key signs now: {why}")
-    if standby is None:
-        say(f"  next: {generate}")
-        say("  then: cardsign keys rotate")
-        return
-    question = f"The thief of {record.kid} may have {standby.kid} too. Activate it all the same?"
-    if terminal_prompt() and click.confirm(question, err=True):
-        settings = project_config().timeline
-        store.apply(
-            lifecycle.activate,
-            standby.kid,
-            now=now,
-            settings=settings,
-            same_custody_accepted=True,
-        )
-        say(f"  {standby.kid} signs from now on")
-    else:
-        say(f"  next: {generate}; cardsign keys rotate")
-        say("  or, if you accept that the thief may have that one too:")
-        say(f"        cardsign keys activate {standby.kid} --same-custody-accepted")
+def _wait(until: datetime) -> datetime:
+    time.sleep(max(0.0, (until - datetime.now(UTC)).total_seconds()))
+    return until
 
 
 @command(

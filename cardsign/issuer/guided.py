@@ -1,0 +1,502 @@
+"""Whole tasks of an issuer, each in one call: a rotation, the end of a stolen key, a recovery.
+
+Each does what is due and can be done with the keys that are here, in an order in which it can be
+cut off anywhere: called again, it goes on. It stops at what needs a person, and says who, what and
+until when.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cardsign.config import ProjectConfig
+from cardsign.errors import (
+    PassphraseFault,
+    PublishRefused,
+    SignerFault,
+    SigningRefused,
+    UsageFault,
+)
+from cardsign.files import write_atomic
+from cardsign.issuer.cards import sign_cards
+from cardsign.issuer.ending import revoke_key
+from cardsign.issuer.keyset import KeysetDraft, publish_keyset, review_keyset, sign_keyset
+from cardsign.issuer.publishing import (
+    newest_generation,
+    publish_cards,
+    update_publication,
+    usual_max_age,
+)
+from cardsign.issuer.release import ReleaseChanges, renew_release
+from cardsign.issuer.rotation import WaitingDraft, draft_keyset_due, make_successor, successors_due
+from cardsign.issuer.signers import card_signers
+from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys.history import StatementHistory, note_keyset
+from cardsign.keys.keyset_drafts import KeysetDue, keyset_due
+from cardsign.keys.model import KeyRecord, RevocationReason, Role, short, suspects
+from cardsign.keys.rotation import Step, steps
+from cardsign.keys.signers.access import Access
+from cardsign.keys.stores.base import KeyStore
+from cardsign.records import dataclass
+from cardsign.sign import SigningOptions, sign_with_notes
+
+_PAST = {
+    "prepublish": "prepublished",
+    "activate": "activated",
+    "retire": "retired",
+    "destroy": "destroyed the private key of",
+}
+# What a person can put right, with another passphrase, another key or another card.
+_NEEDS_A_PERSON = (PassphraseFault, SignerFault, SigningRefused, PublishRefused)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is left for a person.
+
+    Attributes:
+        who: Whose passphrase or key it takes.
+        what: What is to be done, and what hinders it.
+        command: The command to type.
+        until: When it does harm if nobody does it; None: it does already, or nobody can know.
+    """
+
+    who: str
+    what: str
+    command: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one call came to.
+
+    Attributes:
+        done: What was done, in order, each a short sentence.
+        left: What needs a person; empty where nobody is needed.
+        ahead: Every step ahead, the next one first.
+        renewal: When the roots have to sign next; None where there is no keyset.
+    """
+
+    done: tuple[str, ...]
+    left: tuple[Task, ...]
+    ahead: tuple[Step, ...]
+    renewal: KeysetDue | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unlocking:
+    """The secrets and keys that a task may use.
+
+    Attributes:
+        access: What signers may use.
+        passphrase: Gives that of a new key of a role.
+        roots: Another key store with root keys, such as on a USB stick; None for none.
+        root_access: What its signers may use; None: `access`.
+    """
+
+    access: Access
+    passphrase: Callable[[Role], bytes]
+    roots: KeyStore | None = None
+    root_access: Access | None = None
+
+
+def rotate_all_due(
+    store: KeyStore,
+    config: ProjectConfig,
+    unlocking: Unlocking,
+    *,
+    now: datetime,
+    draft: Path,
+    new_key: Callable[[SigningAlg], PrivateKey] = PrivateKey.generate,
+    random: Callable[[int], bytes] = os.urandom,
+) -> Progress:
+    """Do all that is due, and say what needs a person.
+
+    That is: publish a draft that enough have signed; take every due step of the keys; make their
+    successors; draft the next keyset, sign it with the root keys that are here and publish it;
+    sign the cards again; renew the release; publish.
+
+    Args:
+        store: The key store.
+        config: The project: its issuer, cards, publication directory and timeline. Without
+            cards, those that are published are signed again.
+        unlocking: What it may use.
+        now: The time, with its zone, in whole seconds.
+        draft: Where a draft of the next keyset statement is or goes.
+        new_key: Makes a key for an algorithm.
+        random: Gives that many fresh bytes.
+
+    Raises:
+        StoreFault, FileFault, UsageFault: As the single steps. What was done before stays done.
+    """
+    work = _Work(store, config, unlocking, now, draft, new_key, random)
+    return work.all_due()
+
+
+def revoke_and_replace(
+    store: KeyStore,
+    kid: str,
+    config: ProjectConfig,
+    unlocking: Unlocking,
+    *,
+    reason: RevocationReason,
+    now: datetime,
+    draft: Path,
+    same_custody_accepted: bool = False,
+    wait: Callable[[datetime], datetime] = lambda until: until,
+) -> Progress:
+    """Revoke a key, tell it at once, and put another in its place.
+
+    The key leaves the published key set and the release revokes it before anything else is done.
+    A key that is revoked already is replaced, so that the call can be repeated.
+
+    Args:
+        store: The key store.
+        kid: Kid or thumbprint, or the beginning of one.
+        config: As for :func:`rotate_all_due`, and so the rest.
+        unlocking: Likewise.
+        reason: Why.
+        now: Likewise.
+        draft: Likewise.
+        same_custody_accepted: Activate a standby that was stored beside a compromised key.
+        wait: Waits until a moment, less than a second from `now`, and returns it.
+
+    Raises:
+        StoreFault: ``keystore.unknown_key``; or as :func:`rotate_all_due`.
+    """
+    work = _Work(store, config, unlocking, now, draft, PrivateKey.generate, os.urandom)
+    record = store.state.find(kid)
+    if record.state != "revoked":
+        revoke_key(store, kid, reason=reason, now=now, same_custody_accepted=same_custody_accepted)
+        work.done.append(f"revoked {_named(record)}")
+    # A key of the second of the theft would count as stolen with it.
+    revoked = store.state.find(record.thumbprint).times.revoked or now
+    if revoked >= now:
+        work.now = wait(revoked + timedelta(seconds=1))
+    work.tell()
+    work.replace_lost(record)
+    progress = work.all_due()
+    return replace(progress, left=(*progress.left, *_beside(store, record)))
+
+
+def _beside(store: KeyStore, record: KeyRecord) -> Iterator[Task]:
+    """The keys that a thief may have taken as well."""
+    endangered = suspects(store.state)
+    usable = [
+        key
+        for key in store.state.keys
+        if key.thumbprint in endangered and key.state not in ("revoked", "retired")
+    ]
+    if usable:
+        names = ", ".join(_named(key) for key in usable)
+        what = f"these keys lay beside {short(record.kid)} and may be stolen too: {names}"
+        yield Task("you", what, "cardsign keys revoke KID --reason compromised, for each")
+
+
+def _named(record: KeyRecord) -> str:
+    return f"{' and '.join(record.roles)} key {short(record.kid)}"
+
+
+@dataclass(slots=True)
+class _Work:
+    """One call: the store, what may be used, and what came of it."""
+
+    store: KeyStore
+    config: ProjectConfig
+    unlocking: Unlocking
+    now: datetime
+    draft: Path
+    new_key: Callable[[SigningAlg], PrivateKey]
+    random: Callable[[int], bytes]
+    done: list[str] = field(default_factory=list)
+    left: list[Task] = field(default_factory=list)
+
+    def all_due(self) -> Progress:
+        """Everything, in the order in which one step allows the next."""
+        self._publish_signed_draft()
+        self._keys()
+        self._keyset()
+        self._keys()  # a key that the roots have listed just now may be due
+        self._cards()
+        state, keyset = self.store.load(), StatementHistory.of(self.store).newest_keyset()
+        return Progress(
+            tuple(self.done),
+            tuple(dict.fromkeys(self.left)),
+            steps(state, self.config.timeline, self.now),
+            None if keyset is None else keyset_due(state, keyset, now=self.now),
+        )
+
+    def tell(self) -> None:
+        """Let the release and the published key set say what was revoked, before all else."""
+        self._release(())
+        self._update()
+        self.left.clear()  # the rest of the work tries again, and says what is left then
+
+    # Keys.
+
+    def _keys(self) -> None:
+        """Every due step of a key, and every successor that is due."""
+        timeline, now = self.config.timeline, self.now
+        while (taken := self.store.tick(now=now, settings=timeline)) and taken.key is not None:
+            self.done.append(f"{_PAST[taken.action]} {_named(taken.key)}")
+        here, elsewhere = successors_due(self.store, timeline, now, False)
+        for step in elsewhere:
+            what = f"make the next {step.alg} {step.role} key where the active one is"
+            self._needs("you", what, "cardsign keys import --custody URI", None)
+        for step in here:
+            try:
+                made = make_successor(
+                    self.store, step, self.unlocking.passphrase, now, self.new_key, self.random
+                )
+            except PassphraseFault as fault:
+                what = f"make the next {step.alg} {step.role} key: {fault.message}"
+                self._needs(_who(step.role), what, _ALL_DUE, None)
+            else:
+                if made is not None:
+                    self.done.append(f"made {_named(made)}, the next {step.alg} {step.role} key")
+
+    def replace_lost(self, record: KeyRecord) -> None:
+        """Make a key in the place of a revoked one, if none signs and no safe one waits."""
+        state = self.store.load()
+        endangered = suspects(state)
+        if not record.rotates or any(
+            key.succeeds(record)
+            and (
+                key.state == "active"
+                or (key.state in ("generated", "prepublished") and key.thumbprint not in endangered)
+            )
+            for key in state.keys
+        ):
+            return
+        role = next(role for role in record.roles if role in ("card", "release"))
+        alg = next(one for one in SIGNING_ALGORITHMS if one == record.alg)
+        try:
+            made = self.store.add_key(
+                self.new_key(alg),
+                self.unlocking.passphrase(role),
+                now=self.now,
+                random=self.random,
+                roles=record.roles,
+            )
+        except PassphraseFault as fault:
+            command = f"cardsign keys generate --role {role} --alg {alg}; then {_ALL_DUE}"
+            self._needs(_who(role), f"make another {role} key: {fault.message}", command, None)
+        else:
+            self.done.append(f"made {_named(made)} in its place")
+
+    # The keyset statement.
+
+    def _publish_signed_draft(self) -> None:
+        keyset = StatementHistory.of(self.store).newest_keyset()
+        if keyset is None:
+            return
+        note_keyset(self.store, keyset, now=self.now)
+        waiting = self._waiting_draft()
+        if waiting is not None and waiting.draft.is_complete:
+            self._publish_keyset(waiting.draft)
+
+    def _waiting_draft(self) -> WaitingDraft | None:
+        """The draft that is due; None too where no statement can follow without a recovery."""
+        try:
+            return draft_keyset_due(self.store, self.draft, now=self.now)
+        except UsageFault as fault:
+            if not fault.code.startswith("statement."):
+                raise
+            what = f"no keyset can follow: {fault.message}"
+            command = "cardsign keyset recover --recovery-file FILE"
+            self._needs("the holder of the recovery key", what, command, self._keyset_ends())
+            return None
+
+    def _keyset(self) -> None:
+        """Draft the statement that is due, sign it with the roots that are here, publish it."""
+        waiting = self._waiting_draft()
+        if waiting is None:
+            return
+        draft, file = waiting.draft, waiting.file
+        until = self._keyset_ends()
+        if waiting.additions:
+            what = f"look at keyset {draft.number}: it says what nobody here has drafted"
+            self._needs("each root holder", what, f"cardsign keyset sign {file}", until)
+            return
+        for store, access in self._root_stores():
+            signed = self._signed_by(store, access, draft, until)
+            if signed is not None:
+                draft = signed
+                write_atomic(file, draft.data, plain=True)
+        if draft.is_complete:
+            self._publish_keyset(draft)
+            return
+        for one in draft.signings:
+            if one.missing:
+                holders = sorted({key.holder for key in one.quorum.keys} - one.signed)
+                digest = draft.statement.digest
+                what = f"sign keyset {draft.number} for {one.whose}, digest {digest}"
+                who = f"{one.missing} of {', '.join(holders)}"
+                self._needs(who, what, f"cardsign keyset sign {file}; then {_ALL_DUE}", until)
+
+    def _root_stores(self) -> Iterator[tuple[KeyStore, Access]]:
+        yield self.store, self.unlocking.access
+        if self.unlocking.roots is not None:
+            yield self.unlocking.roots, self.unlocking.root_access or self.unlocking.access
+
+    def _signed_by(
+        self, store: KeyStore, access: Access, draft: KeysetDraft, until: datetime | None
+    ) -> KeysetDraft | None:
+        """The draft with the signatures of a store's roots; None if none of them has to sign."""
+        signed = {one.kid for one in draft.statement.envelope.signatures}
+        wanted = {key.public.thumbprint for one in draft.signings for key in one.quorum.keys}
+        here = [
+            key
+            for key in store.load().keys
+            if key.thumbprint in wanted - signed and key.state == "active"
+        ]
+        if not here:
+            return None
+        try:
+            reviewed = review_keyset(store, draft.statement, now=self.now)
+            made = sign_keyset(store, reviewed, access, digest=draft.statement.digest)
+        except _NEEDS_A_PERSON as fault:
+            what = f"sign keyset {draft.number}: {fault.message}"
+            holder = here[0].holder or "who holds the root key"
+            self._needs(holder, what, f"cardsign keyset sign {self.draft}", until)
+            return None
+        self.done.append(f"signed keyset {draft.number} with {_named(here[0])}")
+        return replace(draft, statement=made.statement)
+
+    def _publish_keyset(self, draft: KeysetDraft) -> None:
+        told = publish_keyset(
+            self.store,
+            draft.statement,
+            self.unlocking.access,
+            now=self.now,
+            directory=self.config.publish,
+            settings=self.config.timeline,
+            name=str(self.draft),
+        )
+        if (
+            self.unlocking.roots is not None
+        ):  # each holder keeps what the next draft is held against
+            publish_keyset(self.unlocking.roots, draft.statement, b"", now=self.now)
+        if told.is_new:
+            self.done.append(f"published keyset {draft.number}")
+        if told.release is not None:
+            self.done.append(f"signed release {told.release.seq}, which names it")
+
+    def _keyset_ends(self) -> datetime | None:
+        keyset = StatementHistory.of(self.store).newest_keyset()
+        return None if keyset is None else datetime.fromtimestamp(keyset.exp, UTC)
+
+    # Cards, release, publication.
+
+    def _cards(self) -> None:
+        """Sign the cards, list them, publish them; without them, what can go without them."""
+        signed: tuple[bytes, dict[str, bytes]] | None = None
+        try:
+            signed = self._signed_cards()
+        except _NEEDS_A_PERSON as fault:
+            what = f"sign the cards: {fault.message}"
+            self._needs(_who("card"), what, _ALL_DUE, self._cards_end())
+        cards = ((None, signed[0]),) if signed and self.config.cards else ()
+        self._release(cards)
+        if signed is not None and self.config.publish is not None:
+            try:
+                published = publish_cards(
+                    self.store,
+                    signed[0],
+                    directory=self.config.publish,
+                    now=self.now,
+                    extended=signed[1],
+                    max_age=usual_max_age(self.config.timeline),
+                    settings=self.config.timeline,
+                    issuer=self.config.issuer,
+                )
+            except PublishRefused as refusal:
+                what = f"publish the cards: {refusal.code}: {refusal.message}"
+                self._needs("you", what, f"{refusal.hint or _ALL_DUE}", None)
+            else:
+                if published.generation.created:
+                    self.done.append(f"published generation {published.generation.number}")
+                return
+        self._update()
+
+    def _signed_cards(self) -> tuple[bytes, dict[str, bytes]] | None:
+        """The cards signed by the keys that sign now; None where there are none."""
+        if not any("card" in key.roles for key in self.store.load().keys):
+            return None
+        if self.config.cards:
+            made = sign_cards(self.store, self.config.cards, self.unlocking.access, now=self.now)
+            for one in made:
+                if one.signing.changed:
+                    self.done.append(f"signed {one.card.source.name}")
+            public, *more = made
+            others = {one.card.audience or "": one.signing.document for one in more}
+            return public.signing.document, others
+        newest = newest_generation(self.config.publish)
+        if newest is None:
+            return None
+        chosen = card_signers(self.store, self.unlocking.access, now=self.now)
+        options = SigningOptions(own_kids=chosen.own_kids)
+        signed = [
+            sign_with_notes(card, chosen.signers, options)
+            for card in (newest.card, *newest.extended.values())
+        ]
+        if any(one.changed for one in signed):
+            self.done.append("signed the published cards again")
+        documents = [one.document for one in signed]
+        return documents[0], dict(zip(newest.extended, documents[1:], strict=True))
+
+    def _release(self, cards: Sequence[tuple[str | None, bytes]]) -> None:
+        keyset = StatementHistory.of(self.store).newest_keyset()
+        if keyset is None or not any("release" in key.roles for key in self.store.load().keys):
+            return
+        try:
+            renewed = renew_release(
+                self.store,
+                self.unlocking.access,
+                now=self.now,
+                directory=self.config.publish,
+                settings=self.config.timeline,
+                changes=ReleaseChanges(cards=tuple(cards)),
+            )
+        except (*_NEEDS_A_PERSON, UsageFault) as fault:
+            if isinstance(fault, UsageFault) and not fault.code.startswith("statement."):
+                raise
+            newest = StatementHistory.of(self.store).newest_release()
+            until = None if newest is None else datetime.fromtimestamp(newest.exp, UTC)
+            what = f"renew the release: {fault.message}"
+            self._needs(_who("release"), what, "cardsign release renew", until)
+            return
+        if renewed.is_new:
+            self.done.append(f"signed release {renewed.release.seq}")
+
+    def _update(self) -> None:
+        """Put statements and the end of keys into what is published; the cards stay."""
+        published = update_publication(self.store, self.config.publish, now=self.now)
+        if published is None:
+            return
+        if published.generation.created:
+            self.done.append(f"published generation {published.generation.number}")
+        if published.refusal is not None:
+            what = f"sign the published card again: {published.refusal.message}"
+            self._needs(_who("card"), what, _ALL_DUE, None)
+
+    def _cards_end(self) -> datetime | None:
+        """When the published cards need another signature at the latest."""
+        ends = [key.times.stops_signing for key in self.store.state.keys if key.state == "retiring"]
+        return min((end for end in ends if end is not None), default=None)
+
+    def _needs(self, who: str, what: str, command: str, until: datetime | None) -> None:
+        self.left.append(Task(who, what, command, until))
+
+
+_ALL_DUE = "cardsign keys rotate --all-due"
+
+
+def _who(role: Role) -> str:
+    return f"the person with the passphrase of the {role} key"

@@ -1,0 +1,320 @@
+"""Whole tasks of an issuer in one call each, under a virtual clock, as a peer sees them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cardsign.config import ProjectCard, ProjectConfig
+from cardsign.errors import PassphraseFault
+from cardsign.issuer import (
+    IssuerPassphrases,
+    KeysetChanges,
+    Progress,
+    Unlocking,
+    draft_keyset,
+    init_issuer,
+    needed_keyset,
+    publish_keyset,
+    review_keyset,
+    revoke_and_replace,
+    rotate_all_due,
+    sign_keyset,
+)
+from cardsign.jose import PrivateKey
+from cardsign.keys import ScryptCost, UnsafeScryptCost, read_draft
+from cardsign.keys.model import RevocationReason
+from cardsign.keys.signers.access import Access
+from cardsign.keys.stores import DirectoryStore, KeyStore
+from cardsign.publish import Generation, load_current
+from cardsign.statements import RootKey, read_keyset
+from cardsign.trust import (
+    Issuer,
+    KeysetAnchor,
+    Policy,
+    SuppliedStatements,
+    TransientStates,
+    TrustedIssuer,
+)
+from cardsign.urls import parse_place
+from cardsign.verify import examine_card
+from tests.support import PORTABLE
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ORIGIN = "https://tides.example"
+SECRETS = {"card": b"the passphrase of cards", "release": b"that of cron's releases"}
+ROOT = b"that of the offline root"
+RECOVERY = b"another horse entirely"
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Envelopes that cost nothing to open."""
+    cost = UnsafeScryptCost(n=2, r=1, p=1)
+    defaults = {**(KeyStore.add_key.__kwdefaults__ or {}), "cost": cost}
+    monkeypatch.setattr(KeyStore.add_key, "__kwdefaults__", defaults)
+    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr(ScryptCost, "min_n", 2)
+
+
+@dataclass
+class Peer:
+    """A verifier that pinned keyset 1.1 and remembers."""
+
+    policy: Policy
+    states: TransientStates = field(default_factory=TransientStates)
+
+    def verdict(self, generation: Generation, now: datetime, card: bytes | None = None) -> str:
+        """What it says of a card, by default the published one."""
+        assert generation.release is not None
+        supplied = SuppliedStatements(tuple(generation.keysets.values()), (generation.release,))
+        return examine_card(
+            card or generation.card,
+            expect=Issuer("tides"),
+            policy=self.policy,
+            supplied=supplied,
+            memory=self.states,
+            now=now,
+        ).verdict
+
+
+@dataclass
+class Site:
+    """An issuer's folder: roots in a store of their own, and three passphrases."""
+
+    folder: Path
+    now: datetime = NOW
+
+    @property
+    def store(self) -> DirectoryStore:
+        return DirectoryStore.open(self.folder / "keys")
+
+    @property
+    def roots(self) -> DirectoryStore:
+        return DirectoryStore.open(self.folder / "usb")
+
+    @property
+    def draft(self) -> Path:
+        return self.folder / "next-keyset.json"
+
+    @property
+    def config(self) -> ProjectConfig:
+        cards = (ProjectCard(self.folder / "card.json", self.folder / "signed.json"),)
+        return ProjectConfig(ORIGIN, self.folder / "keys", self.folder / "public", cards=cards)
+
+    @property
+    def live(self) -> Generation:
+        return load_current(self.folder / "public")
+
+    def unlocking(self, *roles: str, root: bool = False) -> Unlocking:
+        """What a person, or cron, with these passphrases may use."""
+
+        def of(name: str) -> bytes:
+            key = next((key for key in self.store.state.keys if key.kid == name), None)
+            found = [role for role in (key.roles if key else (name,)) if role in roles]
+            if not found:
+                raise PassphraseFault("passphrase.none", f"no passphrase of {name}")
+            return SECRETS[found[0]]
+
+        access = Access(lambda _, name: of(name))
+        by_root = Access.by_passphrase(ROOT)
+        return Unlocking(access, of, self.roots if root else None, by_root if root else None)
+
+    def rotate(self, *roles: str, root: bool = False) -> Progress:
+        """`keys rotate --all-due`."""
+        unlocking = self.unlocking(*roles, root=root)
+        return rotate_all_due(self.store, self.config, unlocking, now=self.now, draft=self.draft)
+
+    def revoke(self, kid: str, reason: RevocationReason, *roles: str, root: bool) -> Progress:
+        """`keys revoke`."""
+        return revoke_and_replace(
+            self.store,
+            kid,
+            self.config,
+            self.unlocking(*roles, root=root),
+            reason=reason,
+            now=self.now,
+            draft=self.draft,
+        )
+
+    def wait(self, *, days: int = 0, hours: int = 0) -> None:
+        """Let cron run each day or each hour, with the passphrase of releases alone."""
+        for step, times in ((timedelta(days=1), days), (timedelta(hours=1), hours)):
+            for _ in range(times):
+                self.now += step
+                self.rotate("release")
+
+    def state(self, kid: str) -> str:
+        return self.store.state.find(kid).state
+
+    def active(self, role: str) -> str:
+        (key,) = [
+            key for key in self.store.state.keys if role in key.roles and key.state == "active"
+        ]
+        return key.kid
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """Set up and published, with successors that the root has listed."""
+    (tmp_path / "card.json").write_text(json.dumps(PORTABLE))
+    init_issuer(
+        tmp_path,
+        tmp_path / "keys",
+        lambda: IssuerPassphrases(SECRETS["card"], ROOT, SECRETS["release"], RECOVERY),
+        origin=ORIGIN,
+        now=NOW,
+        root_keystore=tmp_path / "usb",
+        recovery_out=tmp_path / "recovery.key",
+    )
+    made = Site(tmp_path)
+    made.now += timedelta(minutes=1)
+    told = made.rotate("card", "release", root=True)
+    assert told.left == ()
+    return made
+
+
+@pytest.fixture
+def peer(site: Site) -> Peer:
+    """It pinned the first keyset."""
+    pin = read_keyset(next(iter(site.live.keysets.values()))).id
+    issuer = TrustedIssuer("tides", KeysetAnchor(pin), (parse_place(ORIGIN),))
+    return Peer(Policy((issuer,)))
+
+
+def test_a_rotation_takes_two_visits_of_one_command(site: Site, peer: Peer) -> None:
+    """The peer never notices, and cron has only the passphrase of releases."""
+    old = site.active("card")
+    assert peer.verdict(site.live, site.now) == "trusted"
+    site.now += timedelta(days=60)
+    site.rotate("release", root=True)  # the roots renew a keyset at two thirds of its time
+    site.now += timedelta(days=30)
+    site.wait(days=1)
+    assert site.state(old) == "retiring"
+    assert any("sign the cards" in one.what for one in site.rotate("release").left)
+
+    visit = site.rotate("card", "release", root=True)
+    assert visit.left == ()
+    assert site.active("card") != old
+    assert peer.verdict(site.live, site.now) == "trusted"
+
+    for _ in range(15):
+        site.now += timedelta(hours=3)
+        site.wait(hours=1)
+        assert peer.verdict(site.live, site.now) == "trusted"
+    assert site.state(old) == "retired"
+    assert old not in site.live.kids
+    told = site.rotate("release")
+    assert [one.command.split(";")[0] for one in told.left if "keyset" in one.what] == [
+        f"cardsign keyset sign {site.draft}"
+    ]
+    assert site.rotate("card", "release", root=True).left == ()
+    listed = {key.public.kid for key in needed_keyset(site.store).keys}
+    assert (old in listed, site.active("card") in listed) == (False, True)
+    assert peer.verdict(site.live, site.now) == "trusted"
+
+
+def test_again_nothing_is_due(site: Site) -> None:
+    """Nor is anybody asked."""
+    before = site.live.number
+    again = site.rotate()
+    assert (again.done, again.left) == ((), ())
+    assert site.live.number == before
+
+
+def test_cron_can_neither_sign_a_card_nor_make_its_key(site: Site) -> None:
+    """Its passphrase given for everything: a successor has that of its predecessor alone."""
+    site.now += timedelta(days=91)
+    only = SECRETS["release"]
+    cron = Unlocking(Access.by_passphrase(only), lambda _: only)
+    told = rotate_all_due(site.store, site.config, cron, now=site.now, draft=site.draft)
+    made = [key for key in site.store.state.keys if key.created == site.now]
+    assert [key.roles for key in made] == [("release",)], told
+    assert any("card key" in one.what for one in told.left)
+
+
+def test_a_stolen_card_key_ends_by_one_command_and_one_ceremony(site: Site, peer: Peer) -> None:
+    """The thief has the standby too; a new key signs, and the stolen one is gone at once."""
+    stolen, forged = site.active("card"), site.live.card
+    site.now += timedelta(hours=3)
+    told = site.revoke(stolen, "compromised", "card", "release", root=True)
+    assert stolen not in site.live.kids
+    assert site.active("card") != stolen
+    assert [one.what for one in told.left if "lay beside" not in one.what] == []
+    after = site.now + timedelta(minutes=1)
+    assert peer.verdict(site.live, after) == "trusted"
+    assert peer.verdict(site.live, after, forged) != "trusted"
+
+
+def test_a_revocation_at_night_tells_everybody_without_the_roots(site: Site, peer: Peer) -> None:
+    """It says what is left; the same command by day goes on, and then nothing is left."""
+    stolen = site.active("card")
+    site.now += timedelta(hours=3)
+    night = site.revoke(stolen, "compromised", "release", root=False)
+    assert stolen not in site.live.kids
+    assert peer.verdict(site.live, site.now + timedelta(minutes=1)) != "trusted"
+    assert any("card" in one.who for one in night.left)
+
+    site.now += timedelta(hours=6)
+    day = site.revoke(stolen, "compromised", "card", "release", root=True)
+    assert [one for one in day.left if "lay beside" not in one.what] == []
+    assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"
+
+
+def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: Peer) -> None:
+    """Three commands a visit: the draft with one signature, the other holder's, the publication."""
+    bob = PrivateKey.generate("ES256")
+    changes = KeysetChanges(add_roots=(RootKey(bob.public, "bob"),), threshold=2)
+    site.now += timedelta(days=1)
+    drafted = draft_keyset(site.store, now=site.now, changes=changes)
+    digest = drafted.statement.digest
+    signed = sign_keyset(site.roots, drafted, ROOT, digest=digest)
+    signed = sign_keyset(site.store, signed, b"", digest=digest, recovery=lambda: bob)
+    for store in (site.store, site.roots):
+        publish_keyset(store, signed.statement, SECRETS["release"], now=site.now)
+
+    site.now += timedelta(days=61)
+    first = site.rotate("card", "release", root=True)
+    (task,) = first.left
+    assert task.who == "1 of bob"
+    assert task.until == datetime.fromtimestamp(needed_keyset(site.store).exp, UTC)
+    half = read_draft(site.draft.read_bytes())
+    theirs = sign_keyset(
+        site.store,
+        review_keyset(site.store, half, now=site.now),
+        b"",
+        digest=half.digest,
+        recovery=lambda: bob,
+    )
+    site.draft.write_bytes(theirs.data)
+    assert site.rotate("card", "release").left == ()
+    assert needed_keyset(site.store).digest == half.digest
+    assert peer.verdict(site.live, site.now) == "trusted"
+
+
+def test_a_strangers_draft_is_shown_and_not_signed(site: Site) -> None:
+    """It says what this store would say, and one key more."""
+    eve = PrivateKey.generate("ES256").public
+    site.now += timedelta(days=61)
+    changes = KeysetChanges(add_keys=(("card", RootKey(eve, "eve")),))
+    theirs = draft_keyset(site.store, now=site.now, changes=changes)
+    site.draft.write_bytes(theirs.data)
+    told = site.rotate("card", "release", root=True)
+    assert any("nobody here has drafted" in one.what for one in told.left)
+    assert site.draft.read_bytes() == theirs.data
+    assert all(key.public != eve for key in needed_keyset(site.store).keys)
+
+
+def test_a_stale_draft_is_drafted_again(site: Site) -> None:
+    """One that lists a key which was revoked since is not signed by anybody."""
+    site.now += timedelta(days=61)
+    assert site.rotate("card", "release").left
+    stale = site.draft.read_bytes()
+    revoked = site.active("release")
+    told = site.revoke(revoked, "superseded", "card", "release", root=True)
+    assert site.draft.read_bytes() != stale
+    assert revoked in needed_keyset(site.store).revoked, told
