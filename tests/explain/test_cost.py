@@ -11,7 +11,7 @@ import pytest
 from cardsign.card import canonicalize
 from cardsign.explain import explain_card
 from cardsign.jose import JwkSet
-from tests.hostile import KEY, SHAPES, card, entry
+from tests.hostile import KEY, card, entry
 from tests.support import PORTABLE
 
 JWKS = JwkSet.of([KEY.public])
