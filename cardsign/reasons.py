@@ -678,20 +678,21 @@ def severity_of(code: str) -> Severity:
 def weighed(reasons: Sequence[Reason], *, trusted: bool) -> tuple[Reason, ...]:
     """The reasons of one verdict with their severities.
 
-    Nothing is an error in a trusted card: what its signature leaves open was accepted by the
-    policy, and the rest decided nothing. Of another card the first reason decides, so it is an
-    error whatever its code.
+    Nothing is an error in a trusted card, whose policy accepts what its signature leaves open.
+    Of another card the first reason decides, so it is an error whatever its code.
     """
 
-    def weight(reason: Reason) -> Severity:
+    def rated(reason: Reason) -> Reason:
         own = severity_of(reason.code)
         if not trusted:
-            return "error" if reason.code == reasons[0].code else own
-        if reason.code.startswith("coverage."):
-            return "note"
-        return "warning" if own == "error" else own
+            own = "error" if reason.code == reasons[0].code else own
+        elif reason.code.startswith("coverage."):
+            own = "note"
+        elif own == "error":
+            own = "warning"
+        return reason if reason.severity == own else replace(reason, severity=own)
 
-    return tuple(replace(reason, severity=weight(reason)) for reason in reasons)
+    return tuple(map(rated, reasons))
 
 
 def hint_for(code: str) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cardsign.card.extended import MAX_EXP as MAX_EXP
     from cardsign.card.extended import MAX_SEQ as MAX_SEQ
     from cardsign.card.extended import ExtendedMarker as ExtendedMarker
+    from cardsign.card.extended import cannot_name_us as cannot_name_us
     from cardsign.card.extended import declares_extended_card as declares_extended_card
     from cardsign.card.extended import find_marker as find_marker
     from cardsign.card.extended import mark as mark
@@ -76,8 +77,8 @@ _NAMES = {
     "coverage": "Excuse Payloads Uncovered left_open uncovered_parts",
     "document": "Card Generation MAX_SIGNATURES render",
     "extended": (
-        "AUDIENCE EXTENDED_URI ExtendedMarker MAX_EXP MAX_SEQ declares_extended_card "
-        "find_marker mark with_marker"
+        "AUDIENCE EXTENDED_URI ExtendedMarker MAX_EXP MAX_SEQ cannot_name_us "
+        "declares_extended_card find_marker mark with_marker"
     ),
     "interfaces": "Interface check_interfaces current_interfaces interfaces_of",
     "members": "MemberProblem check_is_agent_card check_members token_claims",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Final, Literal
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
@@ -136,21 +137,34 @@ def _spellings(
     Go's encoding/json folds case, protobuf JSON parsers accept snake_case: which of the two
     such a reader takes hangs on their order.
     """
+    known = _known(messages)
     seen: dict[str, str] = {}
     for name, child in value.items():
-        folded = fold(name)
-        fields = [message.folded[folded] for message in messages if folded in message.folded]
-        if not fields:
+        found = known.get(name) or known.get(fold(name))
+        if found is None:
             continue
-        where = Source(source, name)
+        folded, below, is_map = found
         if folded in seen:
-            yield where, seen[folded], name
+            yield Source(source, name), seen[folded], name
         seen[folded] = name
-        below = tuple(f.message for f in fields if f.message is not None)
-        if below:
-            is_map = any(f.shape == "map" for f in fields)
-            for place, message_value in _messages(child, where, is_map):
+        if below and isinstance(child, dict | list):
+            for place, message_value in _messages(child, Source(source, name), is_map):
                 yield from _spellings(message_value, place, below)
+
+
+@cache
+def _known(messages: tuple[Message, ...]) -> dict[str, tuple[str, tuple[Message, ...], bool]]:
+    """Of each field by its own and its folded name: that name, its messages, whether it is a map.
+
+    Messages are few and frozen, so this holds some twenty tables.
+    """
+    table: dict[str, tuple[str, tuple[Message, ...], bool]] = {}
+    for folded in {name for message in messages for name in message.folded}:
+        fields = [message.folded[folded] for message in messages if folded in message.folded]
+        below = tuple(one.message for one in fields if one.message is not None)
+        row = folded, below, any(one.shape == "map" for one in fields)
+        table |= dict.fromkeys([folded, *(one.name for one in fields)], row)
+    return table
 
 
 def _messages(

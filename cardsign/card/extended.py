@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from string import ascii_letters, digits
 from typing import Final, TypeGuard
 
 from cardsign.card.document import Card
@@ -38,6 +39,10 @@ _PARAMS: Final = ("kind", "audience", "seq", "exp")
 _MEMBERS: Final = frozenset({"uri", "description", "params"})
 _EXTENSIONS: Final = "/capabilities/extensions"
 _NOISE: Final = re.compile(r"[^0-9A-Za-z-]+")  # white space, control and format characters
+# The same of a JSON text that escapes no letter, digit or hyphen, as no encoder does.
+_ESCAPE: Final = re.compile(rb"\\(?:u[0-9a-f]{4}|.)")
+_NOISE_BYTES: Final = bytes(set(range(256)) - set(b"-" + ascii_letters.encode() + digits.encode()))
+_UUID_BYTES: Final = _UUID.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,17 @@ def declares_extended_card(document: Mapping[str, Json], *, any_spelling: bool =
     if any_spelling and document.get("supportsExtendedAgentCard") is True:
         return True
     return document.get("supportsAuthenticatedExtendedCard") is True
+
+
+def cannot_name_us(text: bytes) -> bool:
+    """Whether nothing in a JSON text can be a marker, or an attempt at one; False where it may.
+
+    What stands between the characters of our UUID is dropped from the whole text, escapes too.
+    So the UUID appears if any of its strings or names holds it, and rarely if none does.
+    """
+    if b"\\" in text:
+        text = _ESCAPE.sub(b"", text)
+    return _UUID_BYTES not in text.translate(None, _NOISE_BYTES).lower()
 
 
 def find_marker(document: Mapping[str, Json]) -> ExtendedMarker | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from threading import Lock
@@ -56,6 +57,23 @@ class VerdictCache:
 
     def __len__(self) -> int:
         return len(self._verdicts)
+
+    def get_or_judge(
+        self,
+        judge: Callable[..., Report],
+        untrusted_bytes: bytes,
+        expect: Expectation | None,
+        policy: Policy,
+        trust: IssuerTrust,
+        now: datetime,
+    ) -> Report:
+        """The verdict reached before in the same matter, else the one that is reached now."""
+        matter = matter_of(untrusted_bytes, expect, policy, trust)
+        report = self.get(matter, now)
+        if report is None:
+            report = judge(untrusted_bytes, expect, policy, trust, now)
+            self.put(matter, now, report)
+        return report
 
     def get(self, matter: Matter, now: datetime) -> Report | None:
         """The verdict reached before in the same matter, if it still holds; as of now."""

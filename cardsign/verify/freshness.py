@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from datetime import UTC, datetime
 
-from cardsign.card.extended import ExtendedMarker, find_marker
-from cardsign.card.strictjson import Json
+from cardsign.card.canonical import Payload
+from cardsign.card.extended import ExtendedMarker, cannot_name_us, find_marker
 from cardsign.errors import CardRefused
 from cardsign.reasons import Reason
 from cardsign.statements.release import FLOOR_EXTENDED, ListedCard, ReleaseStatement
@@ -21,7 +21,7 @@ from cardsign.verify.report import Answer
 
 
 def read_marker(
-    payload: dict[str, Json], expect: Expectation | None
+    payload: Payload, expect: Expectation | None
 ) -> tuple[ExtendedMarker | None, Reason | None]:
     """Hold what a payload says of itself against what was asked for (threat 12).
 
@@ -30,7 +30,7 @@ def read_marker(
         that was asked for, or None if it is.
     """
     try:
-        marker = find_marker(payload)
+        marker = None if cannot_name_us(payload.data) else find_marker(payload.value)
     except CardRefused as refusal:
         return None, Reason.of(refusal.code, refusal.message, refusal.path)
     if not isinstance(expect, Extended):

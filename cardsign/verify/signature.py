@@ -214,7 +214,7 @@ def _judge(
     issuer = trust.issuer
     allowed = _may_count(header, payload, issuer)  # (4)
     left_open = payloads.left_open(payload, accept_lossy=allowed)
-    marker, other_kind = read_marker(payload.value, expect)  # (5)
+    marker, other_kind = read_marker(payload, expect)  # (5)
     refusals = [
         may_sign_now(key, trust),
         other_kind,

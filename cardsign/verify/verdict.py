@@ -36,7 +36,7 @@ from cardsign.trust.policy import (
 from cardsign.trust.resolve import IssuerTrust, end_of, resolve_issuer
 from cardsign.trust.state import NO_STATES, IssuerState, IssuerStates
 from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
-from cardsign.verify.cache import VerdictCache, matter_of
+from cardsign.verify.cache import VerdictCache
 from cardsign.verify.report import (
     Answers,
     Report,
@@ -62,9 +62,8 @@ def examine_card(
 
     Args:
         untrusted_bytes: The card as received, before any conversion.
-        expect: Whose card it should be, and of which kind; there is no default. None never
-            gives ``trusted``. Of an :class:`Extended` one the public card is not looked at; see
-            :func:`cardsign.verify.extended.examine_extended`.
+        expect: Whose card it should be, and of which kind; None never gives ``trusted``. Of an
+            :class:`Extended` one the public card is not looked at (:func:`examine_extended`).
         policy: The verifier's trusted issuers.
         now: The time of the verdict, aware, fixed at the start (rule V1).
         supplied: Statements that came along; they bring no trust by themselves.
@@ -86,10 +85,8 @@ def examine_card(
     # (1) whose card it should be
     issuer = policy.find(expect)
     if issuer is None:
-        report = _judged(untrusted_bytes, expect, policy, None, now)
-        return replace(report, historic=historic)
-    if issuer.is_holder:
-        memory = NO_STATES
+        return replace(_judged(untrusted_bytes, expect, policy, None, now), historic=historic)
+    memory = NO_STATES if issuer.is_holder else memory
     keep = partial(memory.keep, issuer)
     with memory.of(issuer) as state:
         # (2) who may speak for that issuer now
@@ -97,15 +94,12 @@ def examine_card(
         reserved = policy.reserved_from(issuer)
         trust = resolve_issuer(*about, now=now, keep=keep, historic=historic, reserved=reserved)
         # (3) to (5) the verdict, or one of before in the same matter
-        matter = matter_of(untrusted_bytes, expect, policy, trust)
-        known = cache.get(matter, now) if cache else None
-        report = _judged(untrusted_bytes, expect, policy, trust, now) if known is None else known
-        if cache and known is None:
-            cache.put(matter, now, report)
+        asked = untrusted_bytes, expect, policy, trust, now
+        report = _judged(*asked) if cache is None else cache.get_or_judge(_judged, *asked)
         # (6) what is remembered
         if not historic:
             _remember_signed(trust.state, report, keep)
-    return replace(report, historic=historic)
+    return replace(report, historic=True) if historic else report
 
 
 def _judged(

@@ -19,6 +19,7 @@ from cardsign.card import (
     MAX_SEQ,
     Card,
     ExtendedMarker,
+    cannot_name_us,
     canonicalize,
     find_marker,
     mark,
@@ -367,3 +368,49 @@ def test_no_default_profile_loses_it(share: int) -> None:
             assert find_marker(value) == MARKER, (seed, profile)
             held += 1
     assert held > 0
+
+
+# ------------------------------------------------------------------ the look at the bytes alone
+
+
+_BROKEN_UP = st.lists(
+    st.sampled_from(["", "", "", " ", "\n", '"', "\\", "\x01", "\u200b", "\U0001f600", "{"]),
+    min_size=len(EXTENDED_URI),
+    max_size=len(EXTENDED_URI),
+)
+
+
+@given(_BROKEN_UP, st.booleans(), st.sampled_from(["/description", "/skills/0/tags/0", "/x"]))
+def test_no_attempt_at_a_marker_is_missed_in_the_bytes(
+    between: list[str], upper: bool, where: str
+) -> None:
+    """Whatever stands between its characters, and however the bytes spell that."""
+    urn = EXTENDED_URI.upper() if upper else EXTENDED_URI
+    text = "".join(map("".join, zip(urn, between, strict=True)))
+    for card in (put(PORTABLE, where, text), {**PORTABLE, text: 1}):
+        with pytest.raises(CardRefused):
+            find_marker(card)
+        assert not cannot_name_us(canonicalize(card, "served-as-is").data)
+        assert not cannot_name_us(json.dumps(card).encode())
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_card_whose_bytes_cannot_name_us_has_no_marker(share: int) -> None:
+    """On random cards; most are passed by their bytes, so that the look is worth it."""
+    passed = 0
+    for seed in range(share, EXAMPLES, SHARES):
+        card = spoilt_card(seed)
+        try:
+            data = canonicalize(card, "served-as-is").data
+        except CanonicalizationError:
+            continue
+        if cannot_name_us(data):
+            passed += 1
+            assert find_marker(card) is None
+    assert passed
+
+
+def test_escapes_of_a_description_do_not_look_like_a_marker() -> None:
+    """Lines and quotes are in every second card."""
+    card = put(PORTABLE, "/description", 'Says "when"\nand\twhere \\ \x01')
+    assert cannot_name_us(canonicalize(card, "served-as-is").data)
