@@ -166,10 +166,9 @@ def needed_keyset(store: KeyStore) -> KeysetStatement:
     Raises:
         StoreFault: ``keystore.no_keyset``, or as :meth:`StatementHistory.keysets`.
     """
-    history = StatementHistory.of(store)
-    newest = history.newest_keyset()
+    newest = StatementHistory.of(store).newest_keyset()
     if newest is None:
-        raise StoreFault("keystore.no_keyset", "no keyset statement is kept", path=history.place)
+        raise StoreFault("keystore.no_keyset", "no keyset statement is kept", path=store.place)
     return newest
 
 

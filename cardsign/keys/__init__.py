@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from cardsign.keys.envelope import UnsafeScryptCost as UnsafeScryptCost
     from cardsign.keys.envelope import open_envelope as open_envelope
     from cardsign.keys.envelope import seal as seal
-    from cardsign.keys.history import StatementFiles as StatementFiles
     from cardsign.keys.history import StatementHistory as StatementHistory
     from cardsign.keys.history import note_keyset as note_keyset
     from cardsign.keys.history import note_release as note_release
@@ -97,7 +96,7 @@ _NAMES = {
         "DEFAULT_COST KeyLabel MAX_ENVELOPE_BYTES MAX_KDF_MEMORY MIN_WRITTEN_N ScryptCost "
         "UnsafeScryptCost open_envelope seal"
     ),
-    "history": "StatementFiles StatementHistory note_keyset note_release",
+    "history": "StatementHistory note_keyset note_release",
     "keyset_drafts": (
         "DRAFT_FILE KeysetPlan check_draft check_step draft_if_due draft_next draft_recovery "
         "keyset_due quorum_signatures read_draft says_more write_draft"

@@ -46,7 +46,7 @@ def pack(store: KeyStore, *, moved: bool = False) -> bytes:
     """
     state = store.load(moved=True) if moved else store.load()
     held = [key.thumbprint for key in state.keys if key.private == "held"]
-    history = StatementHistory(store.statement_storage, state.statements)
+    history = StatementHistory(store, state.statements)
     history.to_publish()  # what is no history is no backup
     document = {
         "format": FORMAT,
@@ -56,7 +56,7 @@ def pack(store: KeyStore, *, moved: bool = False) -> bytes:
         "statements": {
             kind: {
                 ".".join(map(str, number)): data.decode("ascii", errors="replace")
-                for number, data in store.statement_storage.read_all(kind).items()
+                for number, data in store.read_statements(kind).items()
                 if kind != "releases" or number <= (state.statements.release_seq,)
             }
             for kind in KINDS

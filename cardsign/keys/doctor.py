@@ -19,7 +19,6 @@ from typing import Final, Literal
 from cardsign.errors import FileFault, StoreFault
 from cardsign.files import read_bytes, remove, set_mode
 from cardsign.keys.audit import check_witnessed, verify_chain
-from cardsign.keys.history import DIRECTORY as STATEMENTS_DIRECTORY
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import (
     holders_left,
@@ -47,6 +46,7 @@ from cardsign.keys.stores.directory import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
     STATE_FILE,
+    STATEMENTS_DIRECTORY,
     DirectoryStore,
     alone,
 )
@@ -324,7 +324,7 @@ def _fixed(finding: Finding) -> Finding:
 
 def _leftovers(store: DirectoryStore) -> Iterator[Finding]:
     """Files that a killed process left, and files that are not ours."""
-    statements = store.statement_storage.path
+    statements = store.path / STATEMENTS_DIRECTORY
     for folder in (store.path, statements, *(statements / kind for kind in KINDS)):
         for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
             if _TEMPORARY.fullmatch(entry.name):
@@ -407,7 +407,7 @@ def _known(
     store: KeyStore, state: StoreState, draft: Path | None
 ) -> tuple[Examined, tuple[Finding, ...]]:
     """The store with the statements beside it; without them if they cannot be relied on."""
-    history = StatementHistory(store.statement_storage, state.statements)
+    history = StatementHistory(store, state.statements)
     try:
         keyset, release = history.newest_keyset(), history.newest_release()
         waiting = None

@@ -1,6 +1,6 @@
 """The statements that an issuer, or a holder of a root key, has signed and keeps.
 
-They lie beside the key store, in files (:class:`StatementFiles`) or in its database. What is
+They lie beside the key store, in files or in its database. What is
 read is checked anew, each statement by the one before, and the key store's state must name the
 newest: so neither of the two can be put back or exchanged by itself. A statement is written
 before the state names it.
@@ -8,134 +8,40 @@ before the state names it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Final
 
-from cardsign.errors import FileFault, StoreFault
-from cardsign.files import list_names, locked, make_directory, read_bytes, write_atomic
+from cardsign.errors import StoreFault
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.audit import AuditEvent
 from cardsign.keys.keyset_drafts import check_step
 from cardsign.keys.lifecycle import keep_keyset
 from cardsign.keys.model import HeldRelease, KeyRecord, StatementsHeld
-from cardsign.keys.stores.base import KeyStore, Kind, Number, StatementStorage
-from cardsign.statements.envelope import (
-    MAX_STATEMENT_BYTES,
-    StatementRefused,
-)
+from cardsign.keys.stores.base import KeyStore
+from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, Role, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
-
-# The issuer's statements in a directory.
-
-
-DIRECTORY: Final = "statements"
-LOCK_FILE: Final = ".lock"
-LOCK_PATIENCE: Final = 5.0  # seconds; a statement is written in milliseconds
-
-_FORMS: Final[dict[Kind, re.Pattern[str]]] = {
-    "keysets": re.compile(r"([1-9][0-9]{0,15})\.([1-9][0-9]{0,15})\.json"),
-    "releases": re.compile(r"([1-9][0-9]{0,15})\.json"),
-}
-
-
-class StatementFiles:
-    """Statements as files; see :class:`StatementStorage`.
-
-    Attributes:
-        path: The directory; one that is not there holds none.
-    """
-
-    __slots__ = ("path",)
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @property
-    def place(self) -> str:
-        """The directory."""
-        return str(self.path)
-
-    def file(self, kind: Kind, number: Number) -> Path:
-        """Where the statement of this number lies, if it is kept."""
-        return self.path / kind / f"{'.'.join(map(str, number))}.json"
-
-    def where(self, kind: Kind, number: Number) -> str:
-        """See :meth:`StatementStorage.where`."""
-        return str(self.file(kind, number))
-
-    def read_all(self, kind: Kind) -> dict[Number, bytes]:
-        """See :meth:`StatementStorage.read_all`."""
-        return {number: self._read(kind, number) for number in self._numbers(kind)}
-
-    def read_newest(self, kind: Kind) -> tuple[Number, bytes] | None:
-        """See :meth:`StatementStorage.read_newest`."""
-        numbers = self._numbers(kind)
-        return (numbers[-1], self._read(kind, numbers[-1])) if numbers else None
-
-    def add(self, kind: Kind, number: Number, data: bytes) -> None:
-        """See :meth:`StatementStorage.add`; call it within :meth:`alone`."""
-        file = self.file(kind, number)
-        if file.exists():
-            raise StoreFault(
-                "keystore.changed", "a statement of this number is kept", path=str(file)
-            )
-        make_directory(file.parent)
-        write_atomic(file, data)
-
-    def put_back(self, kind: Kind, number: Number, data: bytes) -> None:
-        """Write a statement of a backup, where no key store is yet.
-
-        Raises:
-            FileFault: ``file.unwritable``; ``file.exists``: another one stands there.
-        """
-        file = self.file(kind, number)
-        make_directory(file.parent)
-        if file.exists() and read_bytes(file, max_bytes=MAX_STATEMENT_BYTES) != data:
-            raise FileFault("file.exists", "another statement stands here", path=str(file))
-        write_atomic(file, data)
-
-    def alone(self) -> AbstractContextManager[None]:
-        """See :meth:`StatementStorage.alone`."""
-        make_directory(self.path)
-        busy = StoreFault("keystore.busy", "another process adds a statement", path=str(self.path))
-        return locked(self.path / LOCK_FILE, patience=LOCK_PATIENCE, busy=busy)
-
-    def _numbers(self, kind: Kind) -> list[Number]:
-        matches = map(_FORMS[kind].fullmatch, list_names(self.path / kind))
-        return sorted(tuple(map(int, match.groups())) for match in matches if match)
-
-    def _read(self, kind: Kind, number: Number) -> bytes:
-        return read_bytes(self.file(kind, number), max_bytes=MAX_STATEMENT_BYTES)
 
 
 class StatementHistory:
     """An issuer's own statements, oldest first, held against what its key store says of them."""
 
-    __slots__ = ("_checked", "_look_again", "_storage", "held")
+    __slots__ = ("_checked", "_looks_again", "_store", "held")
 
-    def __init__(
-        self,
-        storage: StatementStorage,
-        held: StatementsHeld,
-        look_again: Callable[[], StatementsHeld] | None = None,
-    ) -> None:
+    def __init__(self, store: KeyStore, held: StatementsHeld, *, looks_again: bool = False) -> None:
         """Look at nothing yet.
 
         Args:
-            storage: Where they are kept.
+            store: What they are kept beside.
             held: What the state of the key store says of them.
-            look_again: What it says later, should a release be found that is newer than `held`.
+            looks_again: Load that state anew if a release is found that is newer than `held`.
         """
-        self._storage = storage
+        self._store = store
         self._checked: list[tuple[KeysetStatement, bytes]] = []
         self.held = held
-        self._look_again = look_again or (lambda: held)
+        self._looks_again = looks_again
 
     @classmethod
     def of(cls, store: KeyStore) -> StatementHistory:
@@ -144,20 +50,11 @@ class StatementHistory:
         Each call of a method reads what is kept anew. Signatures are verified once: what was
         verified, and is still the same to the byte, is not verified again.
         """
-
-        def look() -> StatementsHeld:
-            return store.load().statements
-
-        held = look()
+        held = store.load().statements
         if not isinstance(store.history, cls):
-            store.history = cls(store.statement_storage, held, look)
+            store.history = cls(store, held, looks_again=True)
         store.history.held = held
         return store.history
-
-    @property
-    def place(self) -> str:
-        """Where it is, for people."""
-        return self._storage.place
 
     def keysets(self) -> tuple[KeysetStatement, ...]:
         """Return every keyset statement, oldest first, each checked by the one before.
@@ -217,7 +114,7 @@ class StatementHistory:
             if newest is not None and newest.digest == statement.digest:
                 return False
             check_step(statement, newest)
-            self._storage.add("keysets", statement.number, untrusted_bytes)
+            self._store.add_statement("keysets", statement.number, untrusted_bytes)
         return True
 
     def keep_release(self, release: ReleaseStatement, data: bytes) -> None:
@@ -230,7 +127,7 @@ class StatementHistory:
             StoreFault: ``keystore.changed``: a release has this number.
             FileFault: ``file.unwritable``.
         """
-        self._storage.add("releases", (release.seq,), data)
+        self._store.add_statement("releases", (release.seq,), data)
 
     def alone(self) -> AbstractContextManager[None]:
         """Let no other process add a statement meanwhile.
@@ -239,7 +136,7 @@ class StatementHistory:
             StoreFault: ``keystore.busy``.
             FileFault: ``file.unwritable``.
         """
-        return self._storage.alone()
+        return self._store.adding_statements()
 
     def check_listed(self, keys: Iterable[PublicKey], role: Role) -> None:
         """Check that the roots have listed keys that are to be used, if there is a keyset at all.
@@ -281,7 +178,7 @@ class StatementHistory:
     def _history(self) -> list[tuple[KeysetStatement, bytes]]:
         found: list[tuple[KeysetStatement, bytes]] = []
         checked = iter(self._checked)
-        for number, untrusted_bytes in self._storage.read_all("keysets").items():
+        for number, untrusted_bytes in self._store.read_statements("keysets").items():
             before = next(checked, None)
             if before and (before[0].number, before[1]) == (number, untrusted_bytes):
                 found.append(before)
@@ -293,7 +190,7 @@ class StatementHistory:
                     raise StatementRefused("statement.gap", "its number is not that of its place")
                 check_step(statement, found[-1][0] if found else None)
             except StatementRefused as refusal:
-                where = self._storage.where("keysets", number)
+                where = self._store.statement_place("keysets", number)
                 raise _broken(where, f"{refusal.code}: {refusal.message}") from refusal
             found.append((statement, untrusted_bytes))
         self._checked = found
@@ -301,12 +198,12 @@ class StatementHistory:
         return found
 
     def _newest_release(self) -> tuple[ReleaseStatement, bytes] | None:
-        newest = self._storage.read_newest("releases")
+        newest = self._store.read_newest_statement("releases")
         if newest is None:
-            self._check_release_held(None, self.place)
+            self._check_release_held(None, self._store.place)
             return None
         number, untrusted_bytes = newest
-        where = self._storage.where("releases", number)
+        where = self._store.statement_place("releases", number)
         try:
             release = read_release(untrusted_bytes)
             if (release.seq,) != number:
@@ -320,8 +217,8 @@ class StatementHistory:
     def _check_release_held(self, found: ReleaseStatement | None, where: str) -> None:
         """A release is noted before it is kept, so a crash may lose the newest, and no other."""
         number, digest = (found.seq, found.digest) if found else (0, None)
-        if number > self.held.release_seq:  # another process was faster, or nobody signed it here
-            self.held = self._look_again()
+        if number > self.held.release_seq and self._looks_again:  # another process was faster?
+            self.held = self._store.load().statements
         held = self.held
         if number > held.release_seq:
             raise _broken(where, f"no release after {held.release_seq} was signed here")
@@ -337,9 +234,11 @@ class StatementHistory:
         number = held.number
         found = newest.number if newest else (0, 0)
         if found < number:
-            raise _broken(self.place, f"keyset {held.epoch}.{held.version} is missing")
+            raise _broken(self._store.place, f"keyset {held.epoch}.{held.version} is missing")
         if newest is not None and found == number and newest.digest != held.digest:
-            raise _broken(self.place, f"keyset {held.epoch}.{held.version} is not {held.digest}")
+            raise _broken(
+                self._store.place, f"keyset {held.epoch}.{held.version} is not {held.digest}"
+            )
 
 
 def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) -> frozenset[str]:

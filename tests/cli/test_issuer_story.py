@@ -769,7 +769,7 @@ def test_two_hosts_at_once_lose_no_card(issuer: Cardsign, monkeypatch: pytest.Mo
         return sign_statement(*arguments)
 
     monkeypatch.setattr("cardsign.issuer.release.sign_statement", slow)
-    monkeypatch.setattr("cardsign.keys.history.LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr("cardsign.keys.stores.directory.LOCK_PATIENCE", 0.05)
     run(issuer("release", "renew", "--card", "signed.json"))
     assert (meanwhile[0].status, "keystore.busy" in meanwhile[0].err) == (2, True)
     run(issuer("release", "renew", "--card", other))

@@ -12,7 +12,6 @@ from cardsign.errors import CardsignError, StoreFault
 from cardsign.keys import (
     KeysetPlan,
     ReleasePlan,
-    StatementFiles,
     StatementHistory,
     draft_next,
     draft_recovery,
@@ -84,7 +83,7 @@ def test_an_empty_ledger_holds_nothing(store: QuickStore) -> None:
     history = StatementHistory.of(store)
     assert (history.keysets(), history.newest_release()) == ((), None)
     history.check_listed([key("stranger").public], "card")
-    assert not store.statement_storage.path.exists()
+    assert not (store.path / "statements").exists()
 
 
 UNLAWFUL: dict[str, tuple[Callable[[KeysetStatement], KeysetStatement], str]] = {
@@ -116,23 +115,23 @@ def test_what_does_not_follow_is_not_kept(
     assert files(store.path) == before
 
 
-def _remove_newest(shelf: StatementFiles) -> None:
-    shelf.file("keysets", (1, 2)).unlink()
+def _remove_newest(kept: QuickStore) -> None:
+    kept.statement_file("keysets", (1, 2)).unlink()
 
 
-def _exchange(shelf: StatementFiles) -> None:
+def _exchange(kept: QuickStore) -> None:
     other = first(root=quorum(1, "eve"), recovery=None)
     two = signed(draft_next(KeysetPlan.of(other), other, now=NOW), "eve")
-    shelf.file("keysets", (1, 1)).write_bytes(write_draft(signed(other, "eve")))
-    shelf.file("keysets", (1, 2)).write_bytes(write_draft(two))
+    kept.statement_file("keysets", (1, 1)).write_bytes(write_draft(signed(other, "eve")))
+    kept.statement_file("keysets", (1, 2)).write_bytes(write_draft(two))
 
 
-def _rename(shelf: StatementFiles) -> None:
-    shelf.file("keysets", (1, 2)).rename(shelf.file("keysets", (1, 3)))
+def _rename(kept: QuickStore) -> None:
+    kept.statement_file("keysets", (1, 2)).rename(kept.statement_file("keysets", (1, 3)))
 
 
-def _spoil(shelf: StatementFiles) -> None:
-    shelf.file("keysets", (1, 2)).write_bytes(b"{}")
+def _spoil(kept: QuickStore) -> None:
+    kept.statement_file("keysets", (1, 2)).write_bytes(b"{}")
 
 
 @pytest.mark.parametrize(
@@ -141,13 +140,13 @@ def _spoil(shelf: StatementFiles) -> None:
     ids=["the newest is removed", "a stranger's history", "a wrong name", "no statement at all"],
 )
 def test_a_history_that_was_tampered_with_is_found_out(
-    tamper: Callable[[StatementFiles], None], store: QuickStore
+    tamper: Callable[[QuickStore], None], store: QuickStore
 ) -> None:
     """By the statements themselves, or because the key store names another end (threat 22)."""
     one = first()
     history = keep(store, one, second(one))
     history.keysets()
-    tamper(store.statement_storage)
+    tamper(store)
     with pytest.raises(StoreFault) as fault:
         history.keysets()
     assert fault.value.code == "keystore.statements"
@@ -179,7 +178,7 @@ def test_keys_are_used_only_if_the_roots_have_listed_them(store: KeyStore) -> No
 
 @in_each_store
 def test_no_two_releases_have_one_number(store: KeyStore) -> None:
-    """The number is taken in the key store's state, which compares and swaps; and on the shelf."""
+    """The number is taken in the key store's state, which compares and swaps; and on the kept."""
     keyset = first()
     history = keep(store, keyset)
     one = released(keyset, None)
@@ -215,7 +214,7 @@ def test_one_process_at_a_time_adds_a_statement(
     store: KeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second waits, and is told; what the first adds meanwhile is kept."""
-    monkeypatch.setattr("cardsign.keys.history.LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr("cardsign.keys.stores.directory.LOCK_PATIENCE", 0.05)
     monkeypatch.setattr("cardsign.keys.stores.postgres.LOCK_PATIENCE", 50)
     keyset = first()
     history, rival = keep(store, keyset), StatementHistory.of(store)
@@ -235,9 +234,7 @@ def test_a_release_under_a_wrong_name_is_found_out(seq: int, store: QuickStore) 
     keyset = first()
     keep(store, keyset)
     history = sign_release(store, released(keyset, None))
-    store.statement_storage.file("releases", (1,)).rename(
-        store.statement_storage.file("releases", (seq,))
-    )
+    store.statement_file("releases", (1,)).rename(store.statement_file("releases", (seq,)))
     with pytest.raises(StoreFault) as fault:
         history.newest_release()
     assert fault.value.code == "keystore.statements"
@@ -245,41 +242,41 @@ def test_a_release_under_a_wrong_name_is_found_out(seq: int, store: QuickStore) 
 
 #: What a stranger who can write files makes of three releases; by whom it is signed.
 WITHDRAWN = ReleasePlan((("https://tides.example/card.json", "e" * 64),))
-FORGERIES: dict[str, Callable[[StatementFiles, KeysetStatement, ReleaseStatement], object]] = {
-    "the newest says something else": lambda shelf, keyset, two: _put(
-        shelf, 3, released(keyset, two, WITHDRAWN), by="eve"
+FORGERIES: dict[str, Callable[[QuickStore, KeysetStatement, ReleaseStatement], object]] = {
+    "the newest says something else": lambda kept, keyset, two: _put(
+        kept, 3, released(keyset, two, WITHDRAWN), by="eve"
     ),
-    "the newest says something else, signed by a release key": lambda shelf, keyset, two: _put(
-        shelf, 3, released(keyset, two, WITHDRAWN), by="rel"
+    "the newest says something else, signed by a release key": lambda kept, keyset, two: _put(
+        kept, 3, released(keyset, two, WITHDRAWN), by="rel"
     ),
-    "one more": lambda shelf, keyset, two: _put(
-        shelf, 4, released(keyset, released(keyset, two), WITHDRAWN), by="eve"
+    "one more": lambda kept, keyset, two: _put(
+        kept, 4, released(keyset, released(keyset, two), WITHDRAWN), by="eve"
     ),
-    "one more, signed by a release key": lambda shelf, keyset, two: _put(
-        shelf, 4, released(keyset, released(keyset, two), WITHDRAWN), by="rel"
+    "one more, signed by a release key": lambda kept, keyset, two: _put(
+        kept, 4, released(keyset, released(keyset, two), WITHDRAWN), by="rel"
     ),
-    "the newest is gone, and the one before says something else": lambda shelf, keyset, two: _put(
-        _without(shelf, 3), 2, released(keyset, released(keyset, None), WITHDRAWN), by="rel"
+    "the newest is gone, and the one before says something else": lambda kept, keyset, two: _put(
+        _without(kept, 3), 2, released(keyset, released(keyset, None), WITHDRAWN), by="rel"
     ),
-    "the newest two are gone": lambda shelf, keyset, two: _without(shelf, 2, 3),
-    "all are gone": lambda shelf, keyset, two: _without(shelf, 1, 2, 3),
+    "the newest two are gone": lambda kept, keyset, two: _without(kept, 2, 3),
+    "all are gone": lambda kept, keyset, two: _without(kept, 1, 2, 3),
 }
 
 
-def _without(shelf: StatementFiles, *numbers: int) -> StatementFiles:
+def _without(kept: QuickStore, *numbers: int) -> QuickStore:
     for seq in numbers:
-        shelf.file("releases", (seq,)).unlink()
-    return shelf
+        kept.statement_file("releases", (seq,)).unlink()
+    return kept
 
 
-def _put(shelf: StatementFiles, seq: int, release: ReleaseStatement, *, by: str) -> None:
+def _put(kept: QuickStore, seq: int, release: ReleaseStatement, *, by: str) -> None:
     data = sign_statement(release.envelope.payload, [key(by)], TYP_RELEASE)
-    shelf.file("releases", (seq,)).write_bytes(data)
+    kept.statement_file("releases", (seq,)).write_bytes(data)
 
 
 @pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
 def test_a_release_that_was_not_signed_here_is_found_out(
-    forge: Callable[[StatementFiles, KeysetStatement, ReleaseStatement], object], store: QuickStore
+    forge: Callable[[QuickStore, KeysetStatement, ReleaseStatement], object], store: QuickStore
 ) -> None:
     """What the next one says comes from it, so cron would sign what a stranger wrote."""
     keyset = first()
@@ -288,7 +285,7 @@ def test_a_release_that_was_not_signed_here_is_found_out(
     two = released(keyset, one)
     three = released(keyset, two)
     assert sign_release(store, one, two, three).newest_release() == three
-    forge(store.statement_storage, keyset, two)
+    forge(store, keyset, two)
     with pytest.raises(StoreFault) as fault:
         StatementHistory.of(store).newest_release()
     assert fault.value.code == "keystore.statements"
@@ -303,10 +300,8 @@ def test_a_state_of_an_older_cardsign_takes_only_what_a_release_key_has_signed(
     keep(store, keyset)
     one = released(keyset, None)
     sign_release(store, one)
-    _put(store.statement_storage, 1, one, by=by)
-    history = StatementHistory(
-        store.statement_storage, replace(store.load().statements, release=None)
-    )
+    _put(store, 1, one, by=by)
+    history = StatementHistory(store, replace(store.load().statements, release=None))
     if good:
         assert history.newest_release() == one
         return
@@ -364,7 +359,7 @@ def test_a_statement_is_verified_once_for_each_store(store, monkeypatch) -> None
     assert StatementHistory.of(store).newest_keyset() == one
     assert len(checks) == known
 
-    file = store.statement_storage.file("keysets", (1, 1))
+    file = store.statement_file("keysets", (1, 1))
     file.write_bytes(file.read_bytes().replace(b'"signature": "', b'"signature": "A'))
     with pytest.raises(StoreFault) as fault:
         StatementHistory.of(store).newest_keyset()

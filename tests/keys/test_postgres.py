@@ -221,10 +221,9 @@ def raw(store: Any, state: Any) -> Any:
 
 def everything(store: Any) -> tuple[Any, ...]:
     """What a store holds."""
-    shelf = store.statement_storage
-    halves = {name: store.read_private(name) for name in store.private_keys()}
-    statements = (shelf.read_all("keysets"), shelf.read_all("releases"))
-    return store.load(), store.read_audit(), halves, statements
+    private = {name: store.read_private(name) for name in store.private_keys()}
+    statements = (store.read_statements("keysets"), store.read_statements("releases"))
+    return store.load(), store.read_audit(), private, statements
 
 
 needs_server = pytest.mark.needs_postgres
@@ -466,8 +465,8 @@ def test_the_database_refuses(statement, pair, hand):
     """For every user and every client."""
     import psycopg
 
-    pair.statement_storage.add("keysets", (1, 1), b"any")
-    pair.statement_storage.add("releases", (1,), b"any")
+    pair.add_statement("keysets", (1, 1), b"any")
+    pair.add_statement("releases", (1,), b"any")
     before = everything(pair)
 
     with pytest.raises(psycopg.Error):

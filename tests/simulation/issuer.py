@@ -73,31 +73,6 @@ def key_of(random: Random, kid: str) -> PrivateKey:
     return PrivateKey.from_pkcs8_der(der, kid=kid)
 
 
-class Statements:
-    """The issuer's statements in memory."""
-
-    place = "memory"
-
-    def __init__(self) -> None:
-        self.kept: dict[Kind, dict[Number, bytes]] = {"keysets": {}, "releases": {}}
-
-    def where(self, kind: Kind, number: Number) -> str:
-        return f"{kind} {number}"
-
-    def read_all(self, kind: Kind) -> dict[Number, bytes]:
-        return dict(sorted(self.kept[kind].items()))
-
-    def read_newest(self, kind: Kind) -> tuple[Number, bytes] | None:
-        return max(self.kept[kind].items(), default=None)
-
-    def add(self, kind: Kind, number: Number, data: bytes) -> None:
-        assert number not in self.kept[kind]
-        self.kept[kind][number] = data
-
-    def alone(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
 class Store(KeyStore):
     """A key store in memory; both hosts use the same. It keeps no log, and encrypts nothing."""
 
@@ -106,7 +81,7 @@ class Store(KeyStore):
 
     def __init__(self) -> None:
         super().__init__(None)
-        self.kept = Statements()
+        self.kept: dict[Kind, dict[Number, bytes]] = {"keysets": {}, "releases": {}}
         self.private: dict[str, PrivateKey] = {}
 
     def load(self) -> StoreState:
@@ -135,9 +110,21 @@ class Store(KeyStore):
     def signer(self, record: KeyRecord, access: object) -> PrivateKey:
         return self.private[record.thumbprint]
 
-    @property
-    def statement_storage(self) -> Statements:
-        return self.kept
+    def statement_place(self, kind: Kind, number: Number) -> str:
+        return f"{kind} {number}"
+
+    def read_statements(self, kind: Kind) -> dict[Number, bytes]:
+        return dict(sorted(self.kept[kind].items()))
+
+    def read_newest_statement(self, kind: Kind) -> tuple[Number, bytes] | None:
+        return max(self.kept[kind].items(), default=None)
+
+    def add_statement(self, kind: Kind, number: Number, data: bytes) -> None:
+        assert number not in self.kept[kind]
+        self.kept[kind][number] = data
+
+    def adding_statements(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def remove_private(self, thumbprint: str) -> None:
         """There are no files."""
@@ -350,7 +337,7 @@ class Issuer:
             self._record(len(self.changes), now, jwks, card)
 
     def _release_bytes(self) -> bytes:
-        newest = self.store.kept.read_newest("releases")
+        newest = self.store.read_newest_statement("releases")
         assert newest is not None
         return newest[1]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, Self, TypeAlias, get_args
+from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeAlias, get_args
 
 from cardsign.errors import FileMissing, PassphraseFault, StoreFault
 from cardsign.jose.jws import Signer
@@ -50,50 +50,6 @@ MAX_ATTEMPTS: Final = 100  # at one change; each that fails is one that another 
 CARD_ROLE: Final[tuple[Role, ...]] = ("card",)
 
 _P = ParamSpec("_P")
-
-
-class StatementStorage(Protocol):
-    """Where signed statements are kept as bytes: each is added once and never changed."""
-
-    @property
-    def place(self) -> str:
-        """Where it is, for people."""
-        ...
-
-    def where(self, kind: Kind, number: Number) -> str:
-        """Where one statement is, for people."""
-        ...
-
-    def read_all(self, kind: Kind) -> dict[Number, bytes]:
-        """Return all of a kind by number, ascending; nothing of them is checked.
-
-        Raises:
-            FileFault: ``file.unreadable``.
-            StoreFault: ``keystore.unreachable``, and what else keeps the place from being read.
-        """
-        ...
-
-    def read_newest(self, kind: Kind) -> tuple[Number, bytes] | None:
-        """Return the one of the highest number; raises as :meth:`read_all`."""
-        ...
-
-    def add(self, kind: Kind, number: Number, data: bytes) -> None:
-        """Keep one more, durably.
-
-        Raises:
-            StoreFault: ``keystore.changed``: one of this number is kept already.
-            FileFault: ``file.unwritable``; nothing is then kept.
-        """
-        ...
-
-    def alone(self) -> AbstractContextManager[None]:
-        """Let no other process add a statement meanwhile.
-
-        Raises:
-            StoreFault: ``keystore.busy``.
-            FileFault: ``file.unwritable``.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +180,6 @@ class KeyStore(ABC):
     def private_place(self, thumbprint: str) -> str:
         """Where the private key of this thumbprint is, for people."""
 
-    @property
-    @abstractmethod
-    def statement_storage(self) -> StatementStorage:
-        """Where the issuer's statements are kept beside it."""
-
     @abstractmethod
     def make(self, contents: Contents) -> bool:
         """Make a store of `contents`, all of it or nothing; False if there is one.
@@ -310,6 +261,43 @@ class KeyStore(ABC):
 
         Raises:
             FileFault: ``file.unreadable``.
+        """
+
+    # The issuer's signed statements: bytes beside the state, each added once and never changed.
+
+    @abstractmethod
+    def statement_place(self, kind: Kind, number: Number) -> str:
+        """Where one statement is, for people."""
+
+    @abstractmethod
+    def read_statements(self, kind: Kind) -> dict[Number, bytes]:
+        """Return all of a kind by number, ascending; nothing of them is checked.
+
+        Raises:
+            FileFault: ``file.unreadable``.
+            StoreFault: ``keystore.unreachable``, and what else keeps the place from being read.
+        """
+
+    @abstractmethod
+    def read_newest_statement(self, kind: Kind) -> tuple[Number, bytes] | None:
+        """Return the one of the highest number; raises as :meth:`read_statements`."""
+
+    @abstractmethod
+    def add_statement(self, kind: Kind, number: Number, data: bytes) -> None:
+        """Keep one more, durably; call it within :meth:`adding_statements`.
+
+        Raises:
+            StoreFault: ``keystore.changed``: one of this number is kept already.
+            FileFault: ``file.unwritable``; nothing is then kept.
+        """
+
+    @abstractmethod
+    def adding_statements(self) -> AbstractContextManager[None]:
+        """Let no other process add a statement meanwhile.
+
+        Raises:
+            StoreFault: ``keystore.busy``.
+            FileFault: ``file.unwritable``.
         """
 
     # What every store does with that.

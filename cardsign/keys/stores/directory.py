@@ -41,8 +41,6 @@ from cardsign.files import (
 )
 from cardsign.keys.audit import MAX_LINE_BYTES
 from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
-from cardsign.keys.history import DIRECTORY as STATEMENTS_DIRECTORY
-from cardsign.keys.history import StatementFiles
 from cardsign.keys.model import (
     MAX_STATE_BYTES,
     StoreState,
@@ -50,7 +48,8 @@ from cardsign.keys.model import (
     file_custody,
     load_state,
 )
-from cardsign.keys.stores.base import Contents, KeyStore
+from cardsign.keys.stores.base import Contents, KeyStore, Kind, Number
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 
 VARIABLE: Final = "CARDSIGN_KEYSTORE"
 DEFAULT_DIRECTORY: Final = "keys"
@@ -58,6 +57,11 @@ STATE_FILE: Final = "keystore.json"
 AUDIT_FILE: Final = "audit.jsonl"
 PRIVATE_DIRECTORY: Final = "private"
 PRIVATE_FILE: Final = re.compile(r"([A-Za-z0-9_-]{43})\.key")
+STATEMENTS_DIRECTORY: Final = "statements"
+STATEMENT_FILES: Final[dict[Kind, re.Pattern[str]]] = {
+    "keysets": re.compile(r"([1-9][0-9]{0,15})\.([1-9][0-9]{0,15})\.json"),
+    "releases": re.compile(r"([1-9][0-9]{0,15})\.json"),
+}
 LOCK_FILE: Final = ".lock"
 LOCK_PATIENCE: Final = 5.0  # seconds; a commit takes milliseconds, as keys are sealed before
 LOG_END: Final = 4 * MAX_LINE_BYTES  # bytes read to check a state; all is read if that is too few
@@ -92,7 +96,7 @@ class DirectoryStore(KeyStore):
                 _put(self.path / AUDIT_FILE, contents.audit)
             for kind, statements in contents.statements.items():
                 for number, data in statements.items():
-                    self.statement_storage.put_back(kind, number, data)
+                    self._put_back(kind, number, data)
             if self.seen is not None:
                 self.seen.forget()
             write_atomic(self.path / STATE_FILE, dump_state(contents.state))
@@ -111,11 +115,6 @@ class DirectoryStore(KeyStore):
     def private_place(self, thumbprint: str) -> str:
         """Where the private key of this thumbprint is, for people."""
         return str(self.private_file(thumbprint))
-
-    @property
-    def statement_storage(self) -> StatementFiles:
-        """See :attr:`KeyStore.statement_storage`."""
-        return StatementFiles(self.path / STATEMENTS_DIRECTORY)
 
     def read(self) -> tuple[StoreState, bytes]:
         """See :meth:`KeyStore.read`."""
@@ -202,6 +201,57 @@ class DirectoryStore(KeyStore):
     def read_audit(self) -> bytes:
         """See :meth:`KeyStore.read_audit`."""
         return self._log(only_end=False)
+
+    def statement_file(self, kind: Kind, number: Number) -> Path:
+        """Where the statement of this number lies, if it is kept."""
+        name = f"{'.'.join(map(str, number))}.json"
+        return self.path / STATEMENTS_DIRECTORY / kind / name
+
+    def statement_place(self, kind: Kind, number: Number) -> str:
+        """See :meth:`KeyStore.statement_place`."""
+        return str(self.statement_file(kind, number))
+
+    def read_statements(self, kind: Kind) -> dict[Number, bytes]:
+        """See :meth:`KeyStore.read_statements`."""
+        return {number: self._statement(kind, number) for number in self._numbers(kind)}
+
+    def read_newest_statement(self, kind: Kind) -> tuple[Number, bytes] | None:
+        """See :meth:`KeyStore.read_newest_statement`."""
+        numbers = self._numbers(kind)
+        return (numbers[-1], self._statement(kind, numbers[-1])) if numbers else None
+
+    def add_statement(self, kind: Kind, number: Number, data: bytes) -> None:
+        """See :meth:`KeyStore.add_statement`."""
+        file = self.statement_file(kind, number)
+        if file.exists():
+            raise StoreFault(
+                "keystore.changed", "a statement of this number is kept", path=str(file)
+            )
+        make_directory(file.parent)
+        write_atomic(file, data)
+
+    def _put_back(self, kind: Kind, number: Number, data: bytes) -> None:
+        """Write a statement of a backup, where no key store is yet."""
+        file = self.statement_file(kind, number)
+        make_directory(file.parent)
+        if file.exists() and read_bytes(file, max_bytes=MAX_STATEMENT_BYTES) != data:
+            raise FileFault("file.exists", "another statement stands here", path=str(file))
+        write_atomic(file, data)
+
+    def adding_statements(self) -> AbstractContextManager[None]:
+        """See :meth:`KeyStore.adding_statements`."""
+        folder = self.path / STATEMENTS_DIRECTORY
+        make_directory(folder)
+        busy = StoreFault("keystore.busy", "another process adds a statement", path=str(folder))
+        return locked(folder / LOCK_FILE, patience=LOCK_PATIENCE, busy=busy)
+
+    def _numbers(self, kind: Kind) -> list[Number]:
+        names = list_names(self.path / STATEMENTS_DIRECTORY / kind)
+        matches = map(STATEMENT_FILES[kind].fullmatch, names)
+        return sorted(tuple(map(int, match.groups())) for match in matches if match)
+
+    def _statement(self, kind: Kind, number: Number) -> bytes:
+        return read_bytes(self.statement_file(kind, number), max_bytes=MAX_STATEMENT_BYTES)
 
     def _log(self, *, only_end: bool) -> bytes:
         limit = LOG_END if only_end else MAX_AUDIT_BYTES

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -152,60 +152,6 @@ _HOLD: Final = sa.text(
 )
 
 
-class StatementTables:
-    """Statements as rows; see :class:`StatementStorage`."""
-
-    __slots__ = ("_transaction", "_url")
-
-    def __init__(
-        self, url: DatabaseUrl, transaction: Callable[[], AbstractContextManager[sa.Connection]]
-    ) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            url: Where it is, for people.
-            transaction: Begins one, and converts what goes wrong in it.
-        """
-        self._url = url
-        self._transaction = transaction
-
-    @property
-    def place(self) -> str:
-        """See :meth:`StatementStorage.place`."""
-        return self._url.shown
-
-    def where(self, kind: Kind, number: Number) -> str:
-        """See :meth:`StatementStorage.where`."""
-        return f"{self._url.shown}, table {_TABLES[kind].name}, {'.'.join(map(str, number))}"
-
-    def read_all(self, kind: Kind) -> dict[Number, bytes]:
-        """See :meth:`StatementStorage.read_all`."""
-        table = _TABLES[kind]
-        with self._transaction() as connection:
-            rows = connection.execute(sa.select(table).order_by(*table.primary_key)).all()
-        return {tuple(number): bytes(data) for *number, data in rows}
-
-    def read_newest(self, kind: Kind) -> tuple[Number, bytes] | None:
-        """See :meth:`StatementStorage.read_newest`."""
-        table = _TABLES[kind]
-        newest = (column.desc() for column in table.primary_key)
-        with self._transaction() as connection:
-            row = connection.execute(sa.select(table).order_by(*newest).limit(1)).first()
-        return None if row is None else (tuple(row[:-1]), bytes(row[-1]))
-
-    def add(self, kind: Kind, number: Number, data: bytes) -> None:
-        """See :meth:`StatementStorage.add`; the table itself knows one of each."""
-        with self._transaction() as connection:
-            write_statement(connection, kind, number, data)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """See :meth:`StatementStorage.alone`; what is added goes its own way."""
-        with self._transaction() as connection:
-            connection.execute(_HOLD)
-            yield
-
-
 def write_statement(connection: sa.Connection, kind: Kind, number: Number, data: bytes) -> None:
     """Add a statement within a transaction that the caller has begun."""
     table = _TABLES[kind]
@@ -279,11 +225,6 @@ class PostgresStore(KeyStore):
         return f"{self.url.shown}, table {PRIVATE.name}, {thumbprint}"
 
     @property
-    def statement_storage(self) -> StatementTables:
-        """See :attr:`KeyStore.statement_storage`."""
-        return StatementTables(self.url, self._transaction)
-
-    @property
     def log_place(self) -> str:
         """Where the audit log is, for people."""
         return f"{self.url.shown}, table {AUDIT.name}"
@@ -352,6 +293,37 @@ class PostgresStore(KeyStore):
         with self._transaction() as connection:
             lines = connection.scalars(sa.select(AUDIT.c.line).order_by(AUDIT.c.seq)).all()
         return _log(lines)
+
+    def statement_place(self, kind: Kind, number: Number) -> str:
+        """See :meth:`KeyStore.statement_place`."""
+        return f"{self.url.shown}, table {_TABLES[kind].name}, {'.'.join(map(str, number))}"
+
+    def read_statements(self, kind: Kind) -> dict[Number, bytes]:
+        """See :meth:`KeyStore.read_statements`."""
+        table = _TABLES[kind]
+        with self._transaction() as connection:
+            rows = connection.execute(sa.select(table).order_by(*table.primary_key)).all()
+        return {tuple(number): bytes(data) for *number, data in rows}
+
+    def read_newest_statement(self, kind: Kind) -> tuple[Number, bytes] | None:
+        """See :meth:`KeyStore.read_newest_statement`."""
+        table = _TABLES[kind]
+        newest = (column.desc() for column in table.primary_key)
+        with self._transaction() as connection:
+            row = connection.execute(sa.select(table).order_by(*newest).limit(1)).first()
+        return None if row is None else (tuple(row[:-1]), bytes(row[-1]))
+
+    def add_statement(self, kind: Kind, number: Number, data: bytes) -> None:
+        """See :meth:`KeyStore.add_statement`; the table itself knows one of each."""
+        with self._transaction() as connection:
+            write_statement(connection, kind, number, data)
+
+    @contextmanager
+    def adding_statements(self) -> Iterator[None]:
+        """See :meth:`KeyStore.adding_statements`; what is added goes its own way."""
+        with self._transaction() as connection:
+            connection.execute(_HOLD)
+            yield
 
     @contextmanager
     def _transaction(self, isolation: str = "READ COMMITTED") -> Iterator[sa.Connection]:
