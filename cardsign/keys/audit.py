@@ -11,7 +11,7 @@ head reaches by `prev`; any other line is of an attempt that came to nothing. `g
 that of the commit: a state of which the log knows a much newer one was put back. `state` is what
 the commit made (:func:`cardsign.keys.model.state_digest`): an edited state has another digest.
 
-Somebody who can edit both the state and the log can write both anew. Two things outside the
+Anyone who can edit both the state and the log can write both anew. Two things outside the
 store tell that: the head that this user saw last (:class:`SeenHeads`), and the head that a
 published release statement carries.
 """
@@ -219,7 +219,7 @@ def check_vouched(
 def check_witnessed(untrusted_log: bytes, digest: str, *, witness: str, where: str) -> None:
     """Check that the log holds the line that something else has called its newest.
 
-    Somebody who can write the log and the state can write both anew, but not what was published.
+    Anyone who can write the log and the state can write both anew, but not what was published.
 
     Args:
         untrusted_log: The whole log, the chain of which is whole.
@@ -304,7 +304,7 @@ MAX_HEAD_BYTES: Final = 16 * 1024  # a path and a digest
 class SeenHeads:
     """The newest lines that this user saw of the logs of key stores.
 
-    Somebody who can edit a store can write its state and its log anew, so that the two agree. They
+    Anyone who can edit a store can write its state and its log anew, so that the two agree. They
     cannot edit these files as well, unless they are the user. A log that does not lead back to the
     line that was seen is refused (``keystore.other_history``).
 

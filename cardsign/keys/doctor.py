@@ -60,11 +60,11 @@ Level = Literal["alarm", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that somebody should know or do.
+    """Something that a person should know or do.
 
     Attributes:
         code: ``doctor.*``, or the code of the fault that was met.
-        level: An ``alarm`` needs somebody to act; a ``note`` does not.
+        level: An ``alarm`` needs a person to act; a ``note`` does not.
         message: What, in one sentence.
         path: Where; may be empty.
         fixed: Whether it has been fixed.

@@ -1,4 +1,4 @@
-"""What a signer may use of this machine and its user, and what a kind of signer has to offer.
+"""What a signer may use of this machine and its user: secrets, and what the user has allowed.
 
 A key store is in a repository, where a stranger may propose changes. So its word is enough
 to name a key, but not to choose code that runs here: that takes the user's own leave.
@@ -6,31 +6,20 @@ to name a key, but not to choose code that runs here: that takes the user's own 
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, TypeAlias, get_args
-
-from cryptography.exceptions import UnsupportedAlgorithm
+from typing import Final, Literal, TypeAlias, get_args
 
 from cardsign.errors import FileMissing, PassphraseFault, SignerFault
 from cardsign.files import bad_settings, read_private, read_settings
-from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
-from cardsign.jose.keys import PublicKey, raw_from_der
 from cardsign.keys.model import Role
 from cardsign.keys.passphrase import PassphraseSource, read_passphrase
 from cardsign.records import dataclass
 
 SecretKind = Literal["passphrase", "pin", "token"]
-
-Ask = Callable[[bytes], bytes]
-"""Takes ``protected.payload`` to the signer, and gives its JWS signature:
-for ES256 r and s, 32 bytes each; for RS256 PKCS #1 v1.5. Nobody has verified it yet."""
-
 
 Secrets: TypeAlias = Callable[[SecretKind, str], bytes]
 """Gives the passphrase, the PIN or the access token of what is named, when it is needed; raises
@@ -106,136 +95,6 @@ class Access:
     def variable(self, *names: str) -> str | None:
         """The first of these environment variables that is set and not empty."""
         return next((value for name in names if (value := self.environment.get(name))), None)
-
-
-class RemoteKey(ABC):
-    """A private key that is elsewhere, named by a URI; each kind of signer is a subclass.
-
-    Making one takes the URI apart, and asks nobody.
-
-    Attributes:
-        uri: As it was given.
-
-    Raises:
-        SignerFault: ``signer.uri`` where the URI cannot be understood.
-    """
-
-    def __init__(self, uri: str) -> None:
-        self.uri = uri
-
-    @property
-    def custody(self) -> str:
-        """The part of the URI to store with the key: what holds on every machine."""
-        return self.uri
-
-    @property
-    def needs_leave(self) -> bool:
-        """Whether the URI chooses what runs, is loaded or is read on this machine."""
-        return False
-
-    @abstractmethod
-    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
-        """Ask for the public key, once, when it is enrolled; never when it signs.
-
-        Raises:
-            SignerFault: ``signer.no_public`` where it cannot be had this way; as :meth:`sign`.
-            KeyRefused: It is weak, or for neither algorithm.
-        """
-
-    @abstractmethod
-    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
-        """Sign with the private key of `public`; nobody has verified the answer yet.
-
-        Raises:
-            SignerFault: ``signer.not_installed``, ``signer.not_configured``,
-                ``signer.not_allowed``, ``signer.unreachable``, ``signer.credentials``,
-                ``signer.no_key``, ``signer.disabled``, ``signer.failed``, and what a kind says.
-            PassphraseFault: A secret cannot be had.
-        """
-
-    def open(self, public: PublicKey, access: Access) -> Ask:
-        """Return what signs with the private key of `public`."""
-        return lambda signing_input: self.sign(signing_input, public, access)
-
-    def read_public(
-        self, load: Callable[[bytes], object], untrusted_bytes: bytes, kid: str | None
-    ) -> PublicKey:
-        """Read the public key of an answer by a function of `cryptography`.
-
-        Raises:
-            SignerFault: ``signer.failed``.
-            KeyRefused: As :meth:`PublicKey.from_cryptography`.
-        """
-        try:
-            native = load(untrusted_bytes)
-        except (ValueError, UnsupportedAlgorithm) as exc:
-            raise SignerFault(
-                "signer.failed", "the answer is no public key", path=self.uri
-            ) from exc
-        return PublicKey.from_cryptography(native, kid=kid, algorithms=STATEMENT_ALGORITHMS)
-
-    def from_der(self, public: PublicKey, answer: bytes) -> bytes:
-        """The signature as JWS wants it, from a service that gives ES256 in DER.
-
-        Raises:
-            SignerFault: ``signer.failed``.
-        """
-        if public.alg != "ES256":
-            return answer
-        try:
-            return raw_from_der(answer, size=public.signature_bytes // 2)
-        except ValueError as exc:
-            raise SignerFault("signer.failed", f"the answer: {exc}", path=self.uri) from exc
-
-
-def require(module: str, *, extra: str) -> Any:
-    """Import the library that a signer needs.
-
-    Raises:
-        SignerFault: ``signer.not_installed``.
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as exc:
-        raise SignerFault(
-            "signer.not_installed",
-            f"the library {module} cannot be loaded: {exc}",
-            hint=f"pip install 'cardsign[{extra}]'",
-        ) from exc
-
-
-NOT_SHOWN: Final = "not shown: it may be a key"
-_MAX_SHOWN: Final = 80  # characters; of keys only Ed25519 in base64 has less, 64
-_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]{1,31}):")
-# The last is how DER begins in base64: a sequence.
-_NEVER_SHOWN: Final = re.compile(r"\s|\{|-----|:M[A-P][A-Za-z0-9+/=]{38}")
-
-
-def scheme_of(uri: str) -> str:
-    """The scheme with which a value begins; empty where it has none."""
-    match = _SCHEME.match(uri)
-    return match[1] if match else ""
-
-
-def is_shown(uri: str) -> bool:
-    """Whether a message may repeat what somebody gave as the URI of a private key.
-
-    They may have given the key itself, by mistake: ``--key "$(cat key.pem)"``.
-    """
-    return bool(scheme_of(uri)) and len(uri) < _MAX_SHOWN and not _NEVER_SHOWN.search(uri)
-
-
-def shown(uri: str) -> str:
-    """What a message calls a signer of which nobody has read the URI yet."""
-    if is_shown(uri):
-        return uri
-    scheme = scheme_of(uri)
-    return f"{scheme}:... {NOT_SHOWN}" if scheme else f"a value without a scheme ({NOT_SHOWN})"
-
-
-def refuse_uri(uri: str, what: str) -> NoReturn:
-    """Say what is wrong with the URI of a signer, which is repeated only as by :func:`shown`."""
-    raise SignerFault("signer.uri", what, path=shown(uri))
 
 
 # The secrets of a user's signers: each from its own place, asked for once.

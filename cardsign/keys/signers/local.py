@@ -21,7 +21,8 @@ from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.envelope import is_envelope, open_envelope
 from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_private_key, is_encrypted
 from cardsign.keys.passphrase import VARIABLE as PASSPHRASE_VARIABLE
-from cardsign.keys.signers.access import NOT_SHOWN, Access, is_shown, refuse_uri, shown
+from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.uri import NOT_SHOWN, is_shown, refuse_uri, shown
 
 ENV: Final = "env"
 FILE: Final = "file"

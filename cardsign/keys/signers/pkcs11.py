@@ -23,8 +23,9 @@ from cardsign.errors import SignerFault
 from cardsign.files import read_secret
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.signers.access import Access, Ask, RemoteKey, refuse_uri, require
-from cardsign.keys.signers.uri import attributes, check_characters
+from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.remote import Ask, RemoteKey, require
+from cardsign.keys.signers.uri import attributes, check_characters, refuse_uri
 from cardsign.records import dataclass
 
 # ``pkcs11:`` URIs (RFC 7512): which key of which token, and by which library.

@@ -21,29 +21,23 @@ from cardsign.errors import SignerFault
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey, check_answer
-from cardsign.keys.signers.access import (
-    Access,
-    Ask,
-    RemoteKey,
-    SignerPolicy,
-    scheme_of,
-    shown,
-)
+from cardsign.keys.signers.access import Access, SignerPolicy
 from cardsign.keys.signers.awskms import AwsKey
 from cardsign.keys.signers.azurekms import AzureKey
 from cardsign.keys.signers.gcpkms import GoogleKey
 from cardsign.keys.signers.local import FILE, is_local, open_local, read_local_key
 from cardsign.keys.signers.pkcs11 import TokenKey
 from cardsign.keys.signers.program import ProgramKey
+from cardsign.keys.signers.remote import BoundSigner, RemoteKey
+from cardsign.keys.signers.uri import scheme_of, shown
 from cardsign.keys.signers.vault import VaultKey
-from cardsign.records import dataclass
 
 ENTRY_POINTS: Final = "cardsign.signers"
 
 #: Signed when a key is enrolled, to see that it can: no JWS has such a protected header.
 CHALLENGE: Final = b"cardsign: does this signer hold this key?"
 
-#: What somebody may have meant as env:NAME; a key has small letters too.
+#: What a user may have meant by env:NAME; a key has small letters too.
 _VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
 
 _OURS: Final[Mapping[str, type[RemoteKey]]] = {
@@ -54,24 +48,6 @@ _OURS: Final[Mapping[str, type[RemoteKey]]] = {
     "hashivault": VaultKey,
     "pkcs11": TokenKey,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class BoundSigner:
-    """A signer elsewhere, whose every answer is verified with the key that it is known by."""
-
-    public: PublicKey
-    ask: Ask
-
-    def sign(self, signing_input: bytes) -> bytes:
-        """Let the private key sign ``protected.payload``.
-
-        Raises:
-            SignerFault: ``signer.wrong_key``, or what the signer itself raises.
-        """
-        answer = self.ask(signing_input)
-        check_answer(self.public, signing_input, answer)
-        return answer
 
 
 def open_signer(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NoReturn
 from urllib.parse import unquote_to_bytes
 
-from cardsign.keys.signers.access import refuse_uri
+from cardsign.errors import SignerFault
 from cardsign.records import dataclass
 
 MAX_URI_CHARS: Final = 2048
@@ -119,3 +119,40 @@ def decode_part(text: str, part: str) -> str:
     if not decoded.isprintable():
         refuse_uri(text, "a part has control characters")
     return decoded
+
+
+# What a message shows of a value that may be the private key itself, given by mistake.
+
+
+NOT_SHOWN: Final = "not shown: it may be a key"
+_MAX_SHOWN: Final = 80  # characters; of keys only Ed25519 in base64 has less, 64
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]{1,31}):")
+# The last is how DER begins in base64: a sequence.
+_NEVER_SHOWN: Final = re.compile(r"\s|\{|-----|:M[A-P][A-Za-z0-9+/=]{38}")
+
+
+def scheme_of(uri: str) -> str:
+    """The scheme with which a value begins; empty where it has none."""
+    match = _SCHEME.match(uri)
+    return match[1] if match else ""
+
+
+def is_shown(uri: str) -> bool:
+    """Whether a message may repeat what a user gave as the URI of a private key.
+
+    They may have given the key itself, by mistake: ``--key "$(cat key.pem)"``.
+    """
+    return bool(scheme_of(uri)) and len(uri) < _MAX_SHOWN and not _NEVER_SHOWN.search(uri)
+
+
+def shown(uri: str) -> str:
+    """What a message calls a signer of which nobody has read the URI yet."""
+    if is_shown(uri):
+        return uri
+    scheme = scheme_of(uri)
+    return f"{scheme}:... {NOT_SHOWN}" if scheme else f"a value without a scheme ({NOT_SHOWN})"
+
+
+def refuse_uri(uri: str, what: str) -> NoReturn:
+    """Say what is wrong with the URI of a signer, which is repeated only as by :func:`shown`."""
+    raise SignerFault("signer.uri", what, path=shown(uri))

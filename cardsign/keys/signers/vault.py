@@ -22,8 +22,9 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from cardsign.errors import SignerFault
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.signers.access import Access, RemoteKey, refuse_uri, require
-from cardsign.keys.signers.uri import parse_uri
+from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.remote import RemoteKey, require
+from cardsign.keys.signers.uri import parse_uri, refuse_uri
 
 EXTRA: Final = "vault"
 MAX_SECONDS: Final = 30  # for one request

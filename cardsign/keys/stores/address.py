@@ -100,7 +100,7 @@ class DatabaseUrl:
         return self.shown.replace("://", f"://{user}", 1) + query
 
     def without_password(self, text: str) -> str:
-        """Return what somebody else wrote about the connection, the password taken out."""
+        """Return what another program wrote about the connection, the password taken out."""
         return text.replace(self.password, "***") if self.password else text
 
 

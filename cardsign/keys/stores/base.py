@@ -87,7 +87,7 @@ class KeyStore(ABC):
         state: As it was last read or written here.
         actor: Who the audit log shall say made the changes.
         seen: What this user saw of the store's log before; None if that is not remembered.
-        history: The one statement history beside it, once somebody has asked for it.
+        history: The one statement history beside it, once it was asked for.
     """
 
     __slots__ = ("_random", "actor", "history", "seen", "state", "where")

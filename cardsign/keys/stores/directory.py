@@ -171,7 +171,7 @@ class DirectoryStore(KeyStore):
         return self.path / file_custody(thumbprint).removeprefix("file:")
 
     def _own_private_file(self, thumbprint: str) -> Path:
-        """The same, but never in a folder to which somebody else has laid a link."""
+        """The same, but never in a folder to which another user has laid a link."""
         file = self.private_file(thumbprint)
         if file.parent.is_symlink():
             raise FileFault("file.not_plain", "this is a symbolic link", path=str(file.parent))
