@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.errors import FileMissing, StoreFault, UsageFault
-from cardsign.files import bad_settings, read_bytes, read_toml
+from cardsign.files import bad_settings, leads_outside, outside, read_bytes, read_toml
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
 from cardsign.records import dataclass
@@ -196,16 +196,6 @@ def _checked_cards(cards: list[ProjectCard], path: Path) -> tuple[ProjectCard, .
     return (*public, *extended)
 
 
-def leads_outside(folder: Path, place: Path, allowed: Collection[Path] = ()) -> bool:
-    """Whether a path leads out of a folder, and not into one that the user has allowed.
-
-    Symbolic links are followed. ``~`` is a name like any other.
-    """
-    real = Path(os.path.realpath(place))
-    homes = (folder, *allowed)
-    return not any(real.is_relative_to(os.path.realpath(one)) for one in homes)
-
-
 def _inside(text: str, name: str, path: Path, allowed: Collection[Path]) -> Path:
     place = path.parent / text
     if not text.isprintable():
@@ -213,18 +203,6 @@ def _inside(text: str, name: str, path: Path, allowed: Collection[Path]) -> Path
     if leads_outside(path.parent, place, allowed):
         raise outside(place, f"{name!r} names {text!r},", path)
     return place
-
-
-def outside(place: Path, what: str, path: Path) -> UsageFault:
-    """What is raised where a project names a place outside of its folder."""
-    real = json.dumps(os.path.realpath(place))
-    return UsageFault(
-        "config.outside",
-        f"{what} outside this folder",
-        path=str(path),
-        hint=f"If it is yours, allow it in your own signers.toml: folders = [{real}]; "
-        "or name it on the command line.",
-    )
 
 
 def _keystore(text: str, path: Path, allowed: Collection[Path]) -> Path | DatabaseUrl:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import re
 import shlex
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -433,3 +434,28 @@ def read_settings(
 def bad_settings(path: Path, problem: str) -> UsageFault:
     """The error for a settings file that cannot be understood."""
     return UsageFault("config.malformed", problem, path=str(path))
+
+
+# Where the files of a project may lie: in its folder, or where the user has allowed it.
+
+
+def leads_outside(folder: Path, place: Path, allowed: Collection[Path] = ()) -> bool:
+    """Whether a path leads out of a folder, and not into one that the user has allowed.
+
+    Symbolic links are followed. ``~`` is a name like any other.
+    """
+    real = Path(os.path.realpath(place))
+    homes = (folder, *allowed)
+    return not any(real.is_relative_to(os.path.realpath(one)) for one in homes)
+
+
+def outside(place: Path, what: str, path: Path) -> UsageFault:
+    """What is raised where a project names a place outside of its folder."""
+    real = json.dumps(os.path.realpath(place))
+    return UsageFault(
+        "config.outside",
+        f"{what} outside this folder",
+        path=str(path),
+        hint=f"If it is yours, allow it in your own signers.toml: folders = [{real}]; "
+        "or name it on the command line.",
+    )

@@ -26,8 +26,9 @@ from cardsign.cli.options import (
     user_heads,
 )
 from cardsign.cli.talk import print_json, say
-from cardsign.config import CONFIG_FILE, leads_outside
+from cardsign.config import CONFIG_FILE
 from cardsign.errors import FileFault, PassphraseFault, UsageFault
+from cardsign.files import leads_outside
 from cardsign.issuer.beginning import (
     IssuerPassphrases,
     NewIssuer,

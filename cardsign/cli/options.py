@@ -22,11 +22,10 @@ from cardsign.config import (
     CONFIG_FILE,
     ProjectCard,
     ProjectConfig,
-    leads_outside,
-    outside,
     read_config,
 )
 from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
+from cardsign.files import leads_outside, outside
 from cardsign.issuer.guided import Unlocking
 from cardsign.issuer.recovery import open_recovery_key
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS

@@ -11,19 +11,22 @@ import click
 
 from cardsign.cli.arguments import option_group
 from cardsign.cli.talk import safe, say
-from cardsign.errors import FileMissing, LocalFault, UsageFault
+from cardsign.errors import LocalFault, UsageFault
 from cardsign.records import dataclass
 from cardsign.trust.bundle import read_statements
-from cardsign.trust.disk import PolicyFile
+from cardsign.trust.disk import (
+    POLICY_VARIABLE,
+    USER_FOLDER,
+    PolicyFile,
+    find_policy,
+    user_folder,
+)
 from cardsign.trust.lock import POLICY_FILE, lock_of
 from cardsign.trust.policy import ACCEPTED
 from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerStates
 from cardsign.trust.statements import SuppliedStatements
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-
-VARIABLE: Final = "CARDSIGN_TRUST"
-_FOLDER: Final = "cardsign"  # below the XDG folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,39 +44,16 @@ class TrustOptions:
     no_state: bool = False
 
     def find(self) -> Path | None:
-        """The policy file: option, environment, working directory, XDG configuration.
-
-        Named ones are returned whether or not they are there.
-        """
-        if self.trust_file is not None:
-            return self.trust_file
-        if named := os.environ.get(VARIABLE):
-            return Path(named)
-        candidates = (Path(POLICY_FILE), _xdg("CONFIG", ".config") / POLICY_FILE)
-        return next((path for path in candidates if path.exists()), None)
+        """Where the policy is; see :func:`cardsign.trust.disk.find_policy`."""
+        return find_policy(self.trust_file)
 
     def load(self) -> PolicyFile | None:
-        """Read the policy and its lock; None where none is named and none is found.
+        """Read the policy; None where none is named and none is found.
 
         Raises:
-            UsageFault: ``policy.not_found``: the one that is named; ``policy.malformed``,
-                ``policy.not_own``, ``lock.malformed``; ``config.outside``: the one found here, or
-                its lock, is a link out of this folder that the user has not allowed.
-            FileFault: It cannot be read.
+            UsageFault, FileFault: As :meth:`cardsign.trust.disk.PolicyFile.find`.
         """
-        path = self.find()
-        if path is None:
-            return None
-        named = self.trust_file is not None or bool(os.environ.get(VARIABLE))
-        found_here = not named and path == Path(POLICY_FILE)
-        if found_here:
-            _refuse_links_out_of_here(path)
-        try:
-            return PolicyFile.read(path, was_found_here=found_here)
-        except FileMissing as fault:
-            raise UsageFault(
-                "policy.not_found", "there is no such policy file", path=str(path)
-            ) from fault
+        return PolicyFile.find(self.trust_file, allowed=_allowed_folders)
 
     def needed(self) -> PolicyFile:
         """Read the policy of a command that is about one.
@@ -86,7 +66,7 @@ class TrustOptions:
         if loaded is None:
             raise UsageFault(
                 "trust.no_anchor",
-                f"no policy: there is no {POLICY_FILE} here, nor in {_xdg('CONFIG', '.config')}",
+                f"no policy: there is no {POLICY_FILE} here, nor in {user_folder('CONFIG')}",
                 hint="Make one: cardsign trust init, then cardsign trust add NAME "
                 "--origin ORIGIN --keyset FILE.",
             )
@@ -103,7 +83,7 @@ class TrustOptions:
     @property
     def stored(self) -> DirectoryStates:
         """The issuer states on this machine's disk."""
-        return DirectoryStates(self.state_dir or _xdg("STATE", ".local/state"))
+        return DirectoryStates(self.state_dir or user_folder("STATE"))
 
     def states(self, loaded: PolicyFile | None) -> IssuerStates:
         """The issuer states that a verdict under this policy rests on.
@@ -121,15 +101,15 @@ _TRUST: Final = click.option(
     "trust_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help=f"The policy [default: {VARIABLE}, then ./{POLICY_FILE}, then "
-    f"$XDG_CONFIG_HOME/{_FOLDER}/{POLICY_FILE}].",
+    help=f"The policy [default: {POLICY_VARIABLE}, then ./{POLICY_FILE}, then "
+    f"$XDG_CONFIG_HOME/{USER_FOLDER}/{POLICY_FILE}].",
 )
 _STATE: Final = click.option(
     "--state",
     "state_dir",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help=f"Where issuers are remembered [default: $XDG_STATE_HOME/{_FOLDER}].",
+    help=f"Where issuers are remembered [default: $XDG_STATE_HOME/{USER_FOLDER}].",
 )
 _NO_STATE: Final = click.option(
     "--no-state",
@@ -192,27 +172,7 @@ def raise_lock(file: PolicyFile, states: IssuerStates) -> None:
         say(f"{lock_of(file.path)} holds a newer keyset statement of {name}; commit it")
 
 
-def _refuse_links_out_of_here(path: Path) -> None:
-    """A stranger's folder may link its policy or lock to the user's own, which are written to."""
-    for one in (path, lock_of(path)):
-        if one.is_symlink():
-            from cardsign.config import leads_outside, outside  # they need the key store
-            from cardsign.keys.signers.access import user_policy
+def _allowed_folders() -> tuple[Path, ...]:
+    from cardsign.keys.signers.access import user_policy  # the key store: for links alone
 
-            if leads_outside(Path.cwd(), one, user_policy(os.environ).folders):
-                raise outside(one, f"{one} is a link to a place", one)
-
-
-def _xdg(kind: str, default: str) -> Path:
-    """Our folder below an XDG base directory; a relative one is ignored, as its rules say."""
-    base = Path(os.environ.get(f"XDG_{kind}_HOME", ""))
-    if base.is_absolute():
-        return base / _FOLDER
-    try:
-        return Path.home() / default / _FOLDER
-    except RuntimeError as exc:
-        raise UsageFault(
-            "usage.conflict",
-            f"this user has no home folder, and XDG_{kind}_HOME is not set",
-            hint="Name the policy with --trust FILE and the memory with --state DIR.",
-        ) from exc
+    return tuple(user_policy(os.environ).folders)

@@ -184,12 +184,18 @@ def _failed(error: CardsignError, as_json: bool) -> int:
     complain(error)
     if as_json:
         try:
-            from cardsign.reasons import Reason
-
-            print_json({"error": Reason.from_error(error).to_json()})
+            print_json(_error_json(error))
         except OSError as fault:
             return _unwritten(fault)
     return error.exit_status
+
+
+def _error_json(error: CardsignError) -> dict[str, Any]:
+    from cardsign.reasons import Reason
+
+    more = error.more if isinstance(error, UsageFault) else ()
+    others = {"more": [Reason.from_error(one).to_json() for one in more]} if more else {}
+    return {"error": Reason.from_error(error).to_json(), **others}
 
 
 def _unwritten(fault: OSError) -> int:
@@ -221,3 +227,5 @@ def complain(error: CardsignError) -> None:
         hint = hint_for(error.code)
     if hint:
         _tell(f"  {hint}")
+    for other in error.more if isinstance(error, UsageFault) else ():
+        complain(other)

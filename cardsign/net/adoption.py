@@ -18,7 +18,7 @@ from cardsign.card.strictjson import Json
 from cardsign.errors import InputRefused
 from cardsign.log import logger
 from cardsign.trust.policy import Policy, TrustedIssuer
-from cardsign.trust.state import IssuerState
+from cardsign.trust.state import IssuerState, IssuerStates
 from cardsign.urls import parse_origin
 from cardsign.verify.report import Report
 
@@ -67,6 +67,7 @@ def unverified_card(
     issuer: TrustedIssuer | None,
     policy: Policy,
     state: IssuerState | None,
+    states: IssuerStates,
 ) -> UnverifiedCard | None:
     """The card as it came, if the policy only warns about what keeps it from being trusted.
 
@@ -80,6 +81,8 @@ def unverified_card(
             ``enforce``.
         state: What is remembered of the issuer; without it nothing is softened, since nobody
             could know whether its cards were signed before.
+        states: Where it is remembered. Renaming the issuer or moving the policy file opens
+            nothing: a signed card that was seen at its origins counts under any name.
 
     Returns:
         None where the verdict stands: any reason but the closed list above, an interface outside
@@ -93,6 +96,7 @@ def unverified_card(
         return None
     found = {reason.code for reason in report.reasons}
     signed_before = state.signed_before or issuer.floor is not None
+    signed_before = signed_before or states.saw_signed_cards_of(issuer)
     softened = _NO_EVIDENCE if signed_before else _NO_EVIDENCE | _UNVOUCHED
     if not found & softened or found - softened - _BESIDE:
         return None

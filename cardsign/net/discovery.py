@@ -439,6 +439,7 @@ class Discoverer:
                     issuer=issuer,
                     policy=self._policy,
                     state=state,
+                    states=self._memory,
                 )
             if card is not None:
                 return card

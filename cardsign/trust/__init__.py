@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from cardsign.trust.bundle import read_bundle as read_bundle
     from cardsign.trust.bundle import read_statements as read_statements
     from cardsign.trust.bundle import write_bundle as write_bundle
+    from cardsign.trust.disk import POLICY_VARIABLE as POLICY_VARIABLE
     from cardsign.trust.disk import PolicyFile as PolicyFile
+    from cardsign.trust.disk import find_policy as find_policy
+    from cardsign.trust.disk import user_folder as user_folder
     from cardsign.trust.enroll import Proposal as Proposal
     from cardsign.trust.enroll import add_issuers as add_issuers
     from cardsign.trust.enroll import begin_states as begin_states
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from cardsign.trust.enroll import propose_keys as propose_keys
     from cardsign.trust.enroll import propose_keyset as propose_keyset
     from cardsign.trust.enroll import propose_published as propose_published
-    from cardsign.trust.lock import ISSUER_NAME as ISSUER_NAME
+    from cardsign.trust.enroll import remove_issuer as remove_issuer
     from cardsign.trust.lock import LOCK_FORMAT as LOCK_FORMAT
     from cardsign.trust.lock import POLICY_FILE as POLICY_FILE
     from cardsign.trust.lock import ReleaseFloor as ReleaseFloor
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from cardsign.trust.lock import raise_floors as raise_floors
     from cardsign.trust.lock import read_lock as read_lock
     from cardsign.trust.lock import remove_floor as remove_floor
-    from cardsign.trust.partners import Likeness as Likeness
     from cardsign.trust.partners import ListedAgent as ListedAgent
     from cardsign.trust.partners import look_at as look_at
     from cardsign.trust.partners import read_agents as read_agents
@@ -63,13 +65,6 @@ if TYPE_CHECKING:
     from cardsign.trust.policyedit import EMPTY_POLICY as EMPTY_POLICY
     from cardsign.trust.policyedit import anchor_members as anchor_members
     from cardsign.trust.policyedit import anchor_text as anchor_text
-    from cardsign.trust.policyedit import anchored as anchored
-    from cardsign.trust.policyedit import edit_policy as edit_policy
-    from cardsign.trust.policyedit import minus as minus
-    from cardsign.trust.policyedit import plus as plus
-    from cardsign.trust.policyedit import with_anchor as with_anchor
-    from cardsign.trust.policyedit import with_issuer as with_issuer
-    from cardsign.trust.policyedit import without_issuer as without_issuer
     from cardsign.trust.policyfile import identity_of as identity_of
     from cardsign.trust.policyfile import parse_policy as parse_policy
     from cardsign.trust.policyfile import read_policy as read_policy
@@ -107,29 +102,27 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "bundle": "BUNDLE_FORMAT MAX_BUNDLE_BYTES is_bundle read_bundle read_statements write_bundle",
-    "disk": "PolicyFile",
+    "disk": "POLICY_VARIABLE PolicyFile find_policy user_folder",
     "enroll": (
         "Proposal add_issuers begin_states check_told move_pin newest_keyset newest_release "
-        "propose_first_contact propose_jwks_url propose_keys propose_keyset propose_published"
+        "propose_first_contact propose_jwks_url propose_keys propose_keyset propose_published "
+        "remove_issuer"
     ),
     "lock": (
-        "ISSUER_NAME LOCK_FORMAT POLICY_FILE ReleaseFloor RollbackFloor editing floor_to_json "
+        "LOCK_FORMAT POLICY_FILE ReleaseFloor RollbackFloor editing floor_to_json "
         "lock_of raise_floor raise_floors read_lock remove_floor"
     ),
-    "partners": "Likeness ListedAgent look_at read_agents",
+    "partners": "ListedAgent look_at read_agents",
     "policy": (
         "ACCEPTED Accept Anchor AtOrigin CardUrl TrustedIssuer Expectation Extended Holder Issuer "
         "JwksAnchor KeysAnchor KeysetAnchor Limits MAX_CARDS MAX_SKEW Policy PublicSubject "
         "TofuAnchor public_subject"
     ),
-    "policyedit": (
-        "EMPTY_POLICY anchor_members anchor_text anchored edit_policy minus plus with_anchor "
-        "with_issuer without_issuer"
-    ),
+    "policyedit": "EMPTY_POLICY anchor_members anchor_text",
     "policyfile": "identity_of parse_policy read_policy",
     "policylines": "Lines Location",
     "refresh": "FetchResult Fetcher REFRESH_INTERVAL Refreshed refresh_issuer",
-    "resolve": ("AcceptedKey IssuerTrust KEYSET_NOTICE Weight end_of outlook resolve_issuer"),
+    "resolve": "AcceptedKey IssuerTrust KEYSET_NOTICE Weight end_of outlook resolve_issuer",
     "state": (
         "DirectoryStates IssuerState IssuerStates MAX_PASSED NO_STATES TransientStates "
         "read_state rollback_floor state_bytes"

@@ -1,16 +1,61 @@
-"""A policy as it lies on disk: `trust.toml`, and the `trust.lock` beside it."""
+"""A policy as it lies on disk: where it is found, `trust.toml`, and the `trust.lock` beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
-from cardsign.errors import UsageFault
+from cardsign.errors import FileMissing, UsageFault
+from cardsign.files import leads_outside, outside
 from cardsign.records import dataclass
 from cardsign.trust.lock import POLICY_FILE, RollbackFloor, lock_of, raise_floors, read_lock
 from cardsign.trust.policy import Policy, TrustedIssuer
 from cardsign.trust.state import DirectoryStates, IssuerStates
+
+#: The environment variable that names the policy.
+POLICY_VARIABLE: Final = "CARDSIGN_TRUST"
+#: Ours, below the XDG base directories.
+USER_FOLDER: Final = "cardsign"
+
+
+def find_policy(named: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Where the policy is: as named, by the environment, in the working directory, in the user's
+    configuration.
+
+    What is named is returned whether or not it is there.
+    """
+    if named is not None:
+        return named
+    if variable := environ.get(POLICY_VARIABLE):
+        return Path(variable)
+    candidates = (Path(POLICY_FILE), user_folder("CONFIG", environ) / POLICY_FILE)
+    return next((path for path in candidates if path.exists()), None)
+
+
+def user_folder(kind: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """Our folder below an XDG base directory; a relative one is ignored, as its rules say.
+
+    Args:
+        kind: ``CONFIG`` or ``STATE``.
+        environ: The environment.
+
+    Raises:
+        UsageFault: ``usage.conflict``: this user has no home folder.
+    """
+    base = Path(environ.get(f"XDG_{kind}_HOME", ""))
+    if base.is_absolute():
+        return base / USER_FOLDER
+    try:
+        return Path.home() / {"CONFIG": ".config", "STATE": ".local/state"}[kind] / USER_FOLDER
+    except RuntimeError as exc:
+        raise UsageFault(
+            "usage.conflict",
+            f"this user has no home folder, and XDG_{kind}_HOME is not set",
+            hint="Name the policy with --trust FILE and the memory with --state DIR.",
+        ) from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +92,41 @@ class PolicyFile:
         floors = read_lock(lock_of(path))
         file = cls(policy, path, floors, text, was_found_here)
         return replace(file, policy=policy.known_as(file.identity, floors))
+
+    @classmethod
+    def find(
+        cls,
+        named: Path | None = None,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        allowed: Callable[[], Collection[Path]] = tuple,
+    ) -> PolicyFile | None:
+        """Read the policy that is named or found (:func:`find_policy`); None where there is none.
+
+        Args:
+            named: The file, if the user names one.
+            environ: The environment.
+            allowed: Folders that the user has allowed. The policy of the working directory may be
+                a link into one of them, and nowhere else outside: it may be a stranger's folder.
+
+        Raises:
+            UsageFault: ``policy.not_found``: the one that is named; ``config.outside``; or as
+                :meth:`read`.
+            FileFault: It cannot be read.
+        """
+        path = find_policy(named, environ)
+        if path is None:
+            return None
+        is_named = named is not None or bool(environ.get(POLICY_VARIABLE))
+        found_here = not is_named and path == Path(POLICY_FILE)
+        for one in (path, lock_of(path)) if found_here else ():
+            if one.is_symlink() and leads_outside(Path.cwd(), one, allowed()):
+                raise outside(one, f"{one} is a link to a place", one)
+        try:
+            return cls.read(path, was_found_here=found_here)
+        except FileMissing as fault:
+            missing = "there is no such policy file"
+            raise UsageFault("policy.not_found", missing, path=str(path)) from fault
 
     @classmethod
     def begun(cls, path: Path, *, was_found_here: bool) -> PolicyFile:

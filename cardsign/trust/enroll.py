@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from operator import attrgetter
@@ -25,7 +26,7 @@ from cardsign.statements.release import ReleaseStatement, check_release
 from cardsign.statements.succession import RootPin, check_first, check_recovery, check_successor
 from cardsign.statements.words import digest_words, read_words
 from cardsign.trust.disk import PolicyFile
-from cardsign.trust.lock import ISSUER_NAME, lock_of, raise_floors
+from cardsign.trust.lock import ISSUER_NAME, lock_of, raise_floors, remove_floor
 from cardsign.trust.policy import (
     Anchor,
     JwksAnchor,
@@ -35,7 +36,7 @@ from cardsign.trust.policy import (
     TofuAnchor,
     TrustedIssuer,
 )
-from cardsign.trust.policyedit import anchored, edit_policy, plus, with_anchor, with_issuer
+from cardsign.trust.policyedit import edit_policy, with_anchor, with_issuer, without_issuer
 from cardsign.trust.policyfile import check_jwks_url, parse_policy
 from cardsign.trust.refresh import Fetcher, refresh_issuer
 from cardsign.trust.resolve import resolve_issuer
@@ -327,7 +328,7 @@ def add_issuers(
     raise_floors(lock_of(file.path), {issuer.name: state.as_floor() for issuer, state in begun})
     if not file.path.exists():
         write_atomic(file.path, file.text.encode())
-    edit_policy(file.path, with_all, lambda policy: plus(policy, new))
+    edit_policy(file.path, with_all, lambda before: (*before, *new.issuers))
     return said
 
 
@@ -385,15 +386,7 @@ def move_pin(
             or why the statements are not believed.
         StateFault, FileFault: State, lock or policy cannot be read or written.
     """
-    issuer = file.issuer(name)
-    if not isinstance(issuer.anchor, KeysetAnchor | TofuAnchor):
-        raise UsageFault(
-            "usage.conflict",
-            f"the anchor of {name!r} is no keyset, so there is no pin to move",
-            path=str(file.path),
-            hint=f"Pin its keyset statement: cardsign trust remove {name}, then cardsign trust "
-            f"add {name} --origin ORIGIN --keyset FILE.",
-        )
+    issuer, anchored = _pinned(file, name)
     with states.of(issuer) as state:
         keep = (lambda _: None) if dry_run else partial(states.keep, issuer)
         limits = file.policy.limits
@@ -406,18 +399,33 @@ def move_pin(
             f"no keyset statement of {name!r} is remembered",
             hint="Name the statements: --keyset FILE.",
         )
-    anchor = _moved(issuer.anchor, found.keyset)
+    anchor = _moved(anchored, found.keyset)
     changed = anchor != issuer.anchor
     if changed and not dry_run:
         edit_policy(
             file.path,
             lambda text: with_anchor(text, name, anchor),
-            lambda policy: anchored(policy, name, anchor),
+            lambda before: (
+                replace(one, anchor=anchor) if one == issuer else one for one in before
+            ),
         )
     if not dry_run:
         raise_floors(lock_of(file.path), {name: found.state.as_floor()})
     notes = tuple(f"{note.code}: {note.message}" for note in found.notes)
     return MovedPin(found.keyset, changed, notes)
+
+
+def _pinned(file: PolicyFile, name: str) -> tuple[TrustedIssuer, KeysetAnchor | TofuAnchor]:
+    issuer = file.issuer(name)
+    if not isinstance(issuer.anchor, KeysetAnchor | TofuAnchor):
+        raise UsageFault(
+            "usage.conflict",
+            f"the anchor of {name!r} is no keyset, so there is no pin to move",
+            path=str(file.path),
+            hint=f"Pin its keyset statement: cardsign trust remove {name}, then cardsign trust "
+            f"add {name} --origin ORIGIN --keyset FILE.",
+        )
+    return issuer, issuer.anchor
 
 
 def _moved(anchor: KeysetAnchor | TofuAnchor, keyset: KeysetStatement) -> Anchor:
@@ -467,3 +475,33 @@ def begin_states(
         elif states.adopt(issuer):
             begun.append(issuer.name)
     return begun
+
+
+def remove_issuer(
+    file: PolicyFile, name: str, states: DirectoryStates | None = None, *, dry_run: bool = False
+) -> bool:
+    """Take an issuer out of a policy and its lock.
+
+    Args:
+        file: The policy.
+        name: Of the issuer.
+        states: Where it is to be forgotten too; None keeps what is remembered.
+        dry_run: Check everything and write nothing.
+
+    Returns:
+        Whether anything was forgotten.
+
+    Raises:
+        UsageFault: ``policy.unknown_issuer``; ``policy.malformed``.
+        StateFault, FileFault: State, lock or policy cannot be written.
+    """
+    file.issuer(name)
+    if dry_run:
+        return False
+    edit_policy(
+        file.path,
+        lambda text: without_issuer(text, name),
+        lambda before: (one for one in before if one.name != name),
+    )
+    remove_floor(lock_of(file.path), name)
+    return states is not None and states.forget(file.identity, name)

@@ -68,6 +68,12 @@ def look_at(untrusted_card: bytes, keys: JwkSet | None) -> Likeness:
         InputRefused: It is no card that can be read.
     """
     card = Card.from_bytes(untrusted_card)
+    if "keys" in card.document and "name" not in card.document:
+        raise CardRefused(
+            "card.not_agent_card",
+            "this is a JWK Set, not a card",
+            hint="Name the partner's card with --like, and its keys with --jwks.",
+        )
     origins = tuple(dict.fromkeys(str(one) for one in _origins(card.document)))
     accept, says = _accept(card, keys)
     is_trustable = accept is not None or (keys is None and bool(card.document.get("signatures")))

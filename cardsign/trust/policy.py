@@ -566,9 +566,10 @@ class Policy:
                 placed.setdefault(place.origin, []).append((place, one))
         return placed
 
-    def pinned_elsewhere(self, kid: str, subject: TrustedIssuer | None) -> bool:
-        """Whether another entry pins a key of that kid; it has no say about `subject`."""
-        return any(one is not subject for one in self._pinning.get(kid, ()))
+    def pinned_elsewhere(self, kid: str, subject: TrustedIssuer | None) -> str | None:
+        """The first other entry that pins a key of that kid; it has no say about `subject`."""
+        others = (one.name for one in self._pinning.get(kid, ()) if one is not subject)
+        return next(others, None)
 
     @cached_property
     def _pinning(self) -> dict[str, list[TrustedIssuer]]:

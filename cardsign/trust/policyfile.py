@@ -9,13 +9,20 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
-from pydantic_core import ErrorDetails
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_INTEGER
@@ -41,6 +48,7 @@ from cardsign.trust.policy import (
     KeysAnchor,
     KeysetAnchor,
     Limits,
+    Network,
     Policy,
     TofuAnchor,
     TrustedIssuer,
@@ -91,6 +99,28 @@ def _seconds(value: object) -> object:
     return value
 
 
+def _by(read: Callable[[Any], object], kind: type = str) -> PlainValidator:
+    """The value is what `read` makes of the member; what it refuses is told in its own words."""
+
+    def made(value: object) -> object:
+        if not isinstance(value, kind):
+            raise PydanticCustomError("string_type" if kind is str else "dict_type", "")
+        try:
+            return read(value)
+        except InputRefused as refusal:
+            said, hint = _said(refusal)
+            raise PydanticCustomError("refused", "", {"said": said, "hint": hint}) from refusal
+
+    return PlainValidator(made)
+
+
+def _said(refusal: InputRefused) -> tuple[str, str]:
+    """What the reader of a key or a URL says, and what to do."""
+    member = f"{refusal.path.lstrip('/')}: " if refusal.path else ""
+    code = f" ({refusal.code})" if isinstance(refusal, KeyRefused) else ""
+    return f"{member}{refusal.message}{code}", refusal.hint
+
+
 _DURATION_SCHEMA: Final = {
     "anyOf": [{"type": "integer"}, {"type": "string", "pattern": f"^{_DURATION.pattern}$"}]
 }
@@ -103,14 +133,64 @@ Digest: TypeAlias = Annotated[str, Field(pattern=_whole(DIGEST))]
 Thumbprint: TypeAlias = Annotated[str, Field(pattern=_whole(THUMBPRINT))]
 
 
-class MisplacedError(Exception):
-    """What is wrong, and where; the module that knows the lines makes it a `UsageFault`."""
+def _network(text: str) -> Network:
+    try:
+        return parse_network(text)
+    except ValueError as exc:
+        private = ", ".join(map(str, PRIVATE_NETWORKS))
+        raise CardRefused(
+            "policy.malformed",
+            f"{text!r} is no private network",
+            hint=f"Write a part of {private}, such as 10.1.0.0/16.",
+        ) from exc
 
-    def __init__(
-        self, at: Location, message: str, hint: str = "", code: str = "policy.malformed"
-    ) -> None:
-        super().__init__(message)
-        self.at, self.message, self.hint, self.code = at, message, hint, code
+
+def _proxy(text: str) -> Origin:
+    try:
+        return parse_origin(text)
+    except CardRefused as exc:
+        said = f"{text!r} is no proxy"
+        raise CardRefused(exc.code, said, hint="Write it as http://host:port.") from exc
+
+
+def check_jwks_url(url: str) -> str:
+    """Refuse a URL from which keys must not be taken, since anybody on the way could change them.
+
+    Raises:
+        CardRefused: ``card.interface_url``.
+    """
+    origin = parse_url(url).origin
+    if origin.scheme != "https" and not is_this_machine(origin.host):
+        raise CardRefused(
+            "card.interface_url",
+            "expected a URL that begins with https://; http:// is only for this machine",
+        )
+    return url
+
+
+def _public(jwk: dict[str, Any]) -> PublicKey:
+    return PublicKey.from_jwk(jwk, algorithms=tuple(ALGORITHMS))
+
+
+_TEXT: Final = WithJsonSchema({"type": "string"})
+PlaceText: TypeAlias = Annotated[Place, _by(parse_place), _TEXT]
+NetworkText: TypeAlias = Annotated[Network, _by(_network), _TEXT]
+ProxyText: TypeAlias = Annotated[Origin, _by(_proxy), _TEXT]
+JwksUrl: TypeAlias = Annotated[str, _by(check_jwks_url), _TEXT]
+PublicJwk: TypeAlias = Annotated[
+    PublicKey,
+    _by(_public, dict),
+    WithJsonSchema({"additionalProperties": True, "type": "object"}),
+]
+
+
+class _Problem(NamedTuple):
+    """What is wrong with a file, and at which member; :class:`Lines` knows the line."""
+
+    at: Location
+    message: str
+    hint: str = ""
+    code: str = "policy.malformed"
 
 
 class Table(BaseModel):
@@ -178,7 +258,7 @@ class RootSet(Table):
 class PinnedKey(Table):
     """One key, and who holds it."""
 
-    public: dict[str, Any] = Field(description="A public JWK.")
+    public: PublicJwk = Field(description="A public JWK.")
     holder: Holder | None = Field(
         default=None, description="Who holds it; without a holder it counts for none of `require`."
     )
@@ -192,7 +272,7 @@ class AnchorTable(Table):
     keyset: KeysetPin | None = None
     roots: RootSet | None = None
     keys: Annotated[list[PinnedKey], Field(min_length=1)] | None = None
-    jwks: str | None = Field(
+    jwks: JwksUrl | None = Field(
         default=None, description="The URL of a JWK Set: whoever controls it is the issuer."
     )
     tofu: Literal[True] | None = Field(
@@ -204,7 +284,7 @@ class IssuerTable(Table):
     """What you say of one issuer."""
 
     name: IssuerName = Field(description="Your own name for it, each once.")
-    origins: list[str] = Field(
+    origins: list[PlaceText] = Field(
         min_length=1,
         description="Where its cards and interfaces may stand: origins, or path prefixes.",
     )
@@ -241,13 +321,13 @@ class IssuerTable(Table):
         description="warn: `discover_or_warn` gives an unverified card during adoption. Only in a "
         "policy that is named.",
     )
-    networks: list[str] = Field(
+    networks: list[NetworkText] = Field(
         default=[],
         max_length=MAX_NETWORKS,
         description="Private networks in which its origins may be reached, such as 10.0.0.0/8. "
         "Only in a policy that is named.",
     )
-    proxy: str | None = Field(
+    proxy: ProxyText | None = Field(
         default=None,
         description="The proxy through which its origins are reached, http://host:port. Only in a "
         "policy that is named.",
@@ -290,66 +370,55 @@ _EXPECTED: Final = {
 _SHOWN: Final = 60  # characters of a value that is shown again
 
 
-def read_tables(members: dict[str, Any]) -> TrustFile:
-    """Check the members that `tomllib` gave.
+def _problems(exc: ValidationError) -> Iterator[_Problem]:
+    """What a validation found, in words for people."""
+    errors = exc.errors(include_url=False)
+    unknown = {error["loc"][:-1] for error in errors if error["type"] == "extra_forbidden"}
+    for error in errors:
+        at, context = error["loc"], error.get("ctx", {})
+        name = str(at[-1]) if at else "this"
+        table = tuple(part for part in at[:-1] if isinstance(part, str))
+        if error["type"] == "extra_forbidden":
+            yield _unknown(at, name, table)
+        elif error["type"] == "missing":
+            if at[:-1] not in unknown:  # else it is probably there, misspelt
+                yield _Problem(at, f"{_named(table)} lacks {name!r}")
+        elif error["type"] == "refused":
+            yield _Problem(at, context["said"], context["hint"])
+        else:
+            yield _Problem(at, *_wrong_value(error, context))
 
-    Raises:
-        MisplacedError: Of those that are unknown, missing, or of the wrong type or form, one.
-    """
-    try:
-        return TrustFile.model_validate(members)
-    except ValidationError as exc:
-        errors = exc.errors(include_url=False)
-        # A misspelt member is also a missing one, and says more.
-        errors.sort(key=lambda error: error["type"] != "extra_forbidden")
-        wrong = _misplaced(errors[0])
-        if len(errors) > 1:
-            wrong.message += f" (and {len(errors) - 1} more)"
-        raise wrong from exc
 
-
-def _misplaced(error: ErrorDetails) -> MisplacedError:
-    at = error["loc"]
-    name = str(at[-1]) if at else "this"
-    table = tuple(part for part in at[:-1] if isinstance(part, str))
-    if error["type"] == "extra_forbidden":
-        return _unknown(at, name, table)
-    if error["type"] == "missing":
-        return MisplacedError(at, f"{_named(table)} lacks {name!r}")
-    context = error.get("ctx", {})
+def _wrong_value(error: ErrorDetails, context: dict[str, Any]) -> tuple[str, str]:
+    at, names = error["loc"], list[str]()
     if error["type"] == "string_pattern_mismatch":
         expected = f"expected {FORMS[context['pattern']]}"
     elif error["type"] in _EXPECTED:
         expected = f"expected {_EXPECTED[error['type']].format(**context)}"
         expected = expected.replace("True", "true")  # as TOML writes it
+        names = re.findall(r"'([^']*)'", expected) if error["type"] == "literal_error" else []
     else:
         expected = str(context.get("error", error["msg"]))
-    names = re.findall(r"'([^']*)'", expected) if error["type"] == "literal_error" else ()
     shown = json.dumps(error["input"], default=str)
     shown = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."
-    message = f"{_member(at)} is {shown}, {expected}{closest(error['input'], names)}"
+    member = next((part for part in reversed(at) if isinstance(part, str)), "this")
     hint = "Upgrade cardsign, if a newer one wrote the file." if at == ("format",) else ""
-    return MisplacedError(at, message, hint)
+    return f"{member} is {shown}, {expected}{closest(error['input'], names)}", hint
 
 
-def _unknown(at: Location, name: str, table: tuple[str, ...]) -> MisplacedError:
+def _unknown(at: Location, name: str, table: tuple[str, ...]) -> _Problem:
     known = _TABLES[table].model_fields if table in _TABLES else {}
     message = f"{_named(table)} has no member {name!r}{closest(name, known)}"
     elsewhere = [_named(other) for other, model in _TABLES.items() if name in model.model_fields]
     if elsewhere:  # in TOML everything below a header belongs to that header
-        return MisplacedError(at, message, f"It belongs to {elsewhere[0]}: move it up there.")
-    return MisplacedError(at, message, f"Members are {', '.join(known)}." if known else "")
+        return _Problem(at, message, f"It belongs to {elsewhere[0]}: move it up there.")
+    return _Problem(at, message, f"Members are {', '.join(known)}." if known else "")
 
 
 def _named(table: tuple[str, ...]) -> str:
     if not table:
         return "the file"
     return "[[issuer]]" if table == ("issuer",) else f"[{'.'.join(table)}]"
-
-
-def _member(at: Location) -> str:
-    names = [str(part) for part in at if isinstance(part, str)]
-    return names[-1] if names else "this"
 
 
 def schema() -> dict[str, Any]:
@@ -372,6 +441,8 @@ def _without_null(value: Any) -> Any:
 #: What only the operator's own policy may say. A policy that was merely found may be a stranger's,
 #: and would open the operator's network or lower what is enforced (E6, E12, E13).
 OPERATOR_MEMBERS: Final = ("enforce", "networks", "proxy")
+#: Problems of one file that are told.
+MAX_TOLD: Final = 20
 #: Bytes. Some thousand issuers; one has about 300.
 MAX_POLICY_BYTES: Final = 1024 * 1024
 
@@ -412,234 +483,206 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
             may be a stranger's; it may say none of :data:`OPERATOR_MEMBERS`.
 
     Raises:
-        UsageFault: ``policy.malformed`` or ``policy.not_own``, with the line.
+        UsageFault: ``policy.malformed`` or ``policy.not_own``, with the line; what else is wrong
+            is in its ``more``.
     """
     try:
         members = read_toml(text.encode("utf-8", "surrogatepass"))
     except ValueError as exc:
         raise _not_toml(source, text, exc) from exc
-    try:
-        tables = read_tables(members)
-        if not is_own:
-            _check_not_own(tables)
-        return _policy(tables)
-    except MisplacedError as wrong:
-        line = Lines.of(text).line_of(wrong.at)
-        raise UsageFault(
-            wrong.code, wrong.message, path=source, line=line, hint=wrong.hint
-        ) from wrong
-
-
-def _check_not_own(file: TrustFile) -> None:
-    for index, table in enumerate(file.issuer):
-        for member in OPERATOR_MEMBERS:
-            if member in table.model_fields_set:
-                raise MisplacedError(
-                    ("issuer", index, member),
-                    f"`{member}` of {table.name!r} may stand only in a policy that you name, and "
-                    "this one was found in the working directory",
-                    f"If the policy is yours, name it: --trust {POLICY_FILE}.",
-                    "policy.not_own",
-                )
-
-
-def _policy(file: TrustFile) -> Policy:
-    issuers = tuple(_issuer(table, ("issuer", index)) for index, table in enumerate(file.issuer))
-    named: dict[str, int] = {}
-    placed: dict[Place, str] = {}
-    for index, one in enumerate(issuers):
-        if one.name in named:
-            _misplace(("issuer", index, "name"), f"two issuers have the name {one.name!r}")
-        named[one.name] = index
-        for nth, place in enumerate(one.places or ()):
-            if place in placed:
-                _misplace(
-                    ("issuer", index, "origins", nth),
-                    f"{place} belongs to {placed[place]!r} already",
-                    "Keep issuers of one origin apart by path prefixes, such as "
-                    '"https://host/agents/name/".',
-                )
-            placed[place] = one.name
-    policy = Policy(issuers, Limits(**file.limits.model_dump()))
-    for index, one in enumerate(issuers):
-        _check_cards(policy, one, ("issuer", index, "cards"))
+    reading = _Reading()
+    policy = reading.policy(members, is_own=is_own)
+    if reading.problems:
+        raise reading.fault(text, source)
     return policy
 
 
-def _check_cards(policy: Policy, issuer: TrustedIssuer, at: Location) -> None:
-    """Each card is this issuer's, so that looking at it says something about it."""
-    for index, url in enumerate(issuer.cards):
-        if url in issuer.cards[:index]:
-            _misplace((*at, index), f"{url!r} stands here twice")
-        with _placed((*at, index)):
-            owner = policy.find(CardUrl(url))
-        if owner is not issuer:
-            whose = "nobody's `origins` hold it" if owner is None else f"{owner.name!r} holds it"
-            _misplace((*at, index), f"{url!r} is no card of {issuer.name!r}: {whose}")
+class _Reading:
+    """A file being read. What is wrong with it is gathered, so that all of it is told at once."""
 
+    def __init__(self) -> None:
+        self.problems: list[_Problem] = []
 
-def _issuer(table: IssuerTable, at: Location) -> TrustedIssuer:
-    places = []
-    for index, text in enumerate(table.origins):
-        with _placed((*at, "origins", index)):
-            places.append(parse_place(text))
-    required = set[str]()
-    for index, holder in enumerate(table.require):
-        if holder in required:
-            _misplace((*at, "require", index), f"{holder!r} stands here twice")
-        required.add(holder)
-    anchor = _anchor(table, at)
-    if isinstance(anchor, KeysAnchor):
-        _check_holders(table, anchor, at)
-    networks = []
-    for index, text in enumerate(table.networks):
+    def policy(self, members: dict[str, Any], *, is_own: bool) -> Policy:
+        """The policy; where there are problems, of what is sound in it."""
+        limits, tables = self._tables(members)
+        issuers: list[TrustedIssuer] = []
+        for index, table in tables.items():
+            at = ("issuer", index)
+            if not is_own:
+                self._check_not_own(table, at)
+            issuers.append(self._issuer(table, at))
+        self._check_alone(tables, issuers)
+        policy = Policy(tuple(issuers), limits)
+        for index, one in zip(tables, issuers, strict=True):
+            self._check_cards(policy, one, ("issuer", index, "cards"))
+        return policy
+
+    def _wrong(self, at: Location, message: str, hint: str = "") -> None:
+        self.problems.append(_Problem(at, message, hint))
+
+    def _tables(self, members: dict[str, Any]) -> tuple[Limits, dict[int, IssuerTable]]:
+        """The limits, and the sound tables of issuers by index."""
         try:
-            networks.append(parse_network(text))
-        except ValueError:
-            private = ", ".join(map(str, PRIVATE_NETWORKS))
-            _misplace(
-                (*at, "networks", index),
-                f"{text!r} is no private network",
-                f"Write a part of {private}, such as 10.1.0.0/16.",
+            file = TrustFile.model_validate(members)
+            return Limits(**file.limits.model_dump()), dict(enumerate(file.issuer))
+        except ValidationError as exc:
+            self.problems += _problems(exc)
+            places = [error["loc"] for error in exc.errors(include_url=False)]
+        listed = members.get("issuer")
+        if ("issuer",) in places or not isinstance(listed, list):
+            return Limits(), {}
+        wrong = {at[1] for at in places if at[0] == "issuer"}
+        sound = {index: one for index, one in enumerate(listed) if index not in wrong}
+        return Limits(), {at: IssuerTable.model_validate(one) for at, one in sound.items()}
+
+    def _check_not_own(self, table: IssuerTable, at: Location) -> None:
+        for member in OPERATOR_MEMBERS:
+            if member in table.model_fields_set:
+                said = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
+                said += "and this one was found in the working directory"
+                hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
+                self.problems.append(_Problem((*at, member), said, hint, "policy.not_own"))
+
+    def _check_alone(self, tables: Iterable[int], issuers: Iterable[TrustedIssuer]) -> None:
+        """No two issuers have one name or one place."""
+        named = set[str]()
+        placed: dict[Place, str] = {}
+        for index, one in zip(tables, issuers, strict=True):
+            at = ("issuer", index)
+            if one.name in named:
+                self._wrong((*at, "name"), f"two issuers have the name {one.name!r}")
+            named.add(one.name)
+            for nth, place in enumerate(one.places or ()):
+                if (owner := placed.setdefault(place, one.name)) != one.name:
+                    self._wrong(
+                        (*at, "origins", nth),
+                        f"{place} belongs to {owner!r} already",
+                        "Keep issuers of one origin apart by path prefixes, such as "
+                        '"https://host/agents/name/".',
+                    )
+
+    def _check_cards(self, policy: Policy, issuer: TrustedIssuer, at: Location) -> None:
+        """Each card is this issuer's, so that looking at it says something about it."""
+        seen = set[str]()
+        for index, url in enumerate(issuer.cards):
+            if url in seen:
+                self._wrong((*at, index), f"{url!r} stands here twice")
+            seen.add(url)
+            try:
+                owner = policy.find(CardUrl(url))
+            except CardRefused as refusal:
+                self._wrong((*at, index), *_said(refusal))
+                continue
+            if owner is not issuer:
+                whose = (
+                    "nobody's `origins` hold it" if owner is None else f"{owner.name!r} holds it"
+                )
+                self._wrong((*at, index), f"{url!r} is no card of {issuer.name!r}: {whose}")
+
+    def _issuer(self, table: IssuerTable, at: Location) -> TrustedIssuer:
+        anchor = self._anchor(table, at)
+        held = set(anchor.holders.values()) if isinstance(anchor, KeysAnchor) else None
+        for index, holder in enumerate(table.require):
+            if holder in table.require[:index]:
+                self._wrong((*at, "require", index), f"{holder!r} stands here twice")
+            elif held is not None and holder not in held:
+                known = sorted(held)
+                self._wrong(
+                    (*at, "require", index),
+                    f"no pinned key is held by {holder!r}{closest(holder, known)}",
+                    f"Holders are {', '.join(known)}." if known else "Give each key its `holder`.",
+                )
+        if table.proxy is not None and table.networks:
+            self._wrong(
+                (*at, "proxy"),
+                "`proxy` and `networks` exclude one another",
+                "A proxy looks up the names of hosts itself, so leave `networks` out.",
             )
-    return TrustedIssuer(
-        table.name,
-        anchor,
-        tuple(places),
-        table.accept,
-        table.freshness,
-        tuple(table.algorithms),
-        tuple(table.require),
-        table.unsigned,
-        cards=tuple(table.cards),
-        peer=table.peer,
-        enforce=table.enforce,
-        networks=tuple(networks),
-        proxy=_proxy(table, at),
-    )
+        said = {name: getattr(table, name) for name in _AS_IT_STANDS}
+        lists = {name: tuple(one) for name, one in said.items() if isinstance(one, list)}
+        return TrustedIssuer(anchor=anchor, places=tuple(table.origins), **{**said, **lists})
 
+    def _anchor(self, table: IssuerTable, at: Location) -> Anchor:
+        anchor, at = table.anchor, (*at, "anchor")
+        named = sorted(anchor.model_fields_set)
+        if len(named) != 1:
+            kinds = ", ".join(AnchorTable.model_fields)
+            found = " and ".join(named) if named else "none"
+            hint = f"Name exactly one of {kinds}."
+            self._wrong(at, f"an issuer has one anchor, found {found}", hint)
+        elif anchor.keyset is not None:
+            pin = KeysetId(anchor.keyset.epoch, anchor.keyset.version, anchor.keyset.digest)
+            return KeysetAnchor(pin, anchor.keyset.issuer)
+        elif anchor.roots is not None:
+            pinned = self._roots(anchor.roots, (*at, "roots"))
+            return KeysetAnchor(pinned, anchor.roots.issuer)
+        elif anchor.keys is not None:
+            return self._keys(anchor.keys, table.algorithms, (*at, "keys"))
+        elif anchor.jwks is not None:
+            return JwksAnchor(anchor.jwks)
+        return TofuAnchor()
 
-def _proxy(table: IssuerTable, at: Location) -> Origin | None:
-    if table.proxy is None:
-        return None
-    if table.networks:
-        _misplace(
-            (*at, "proxy"),
-            "`proxy` and `networks` exclude one another",
-            "A proxy looks up the names of hosts itself, so leave `networks` out.",
+    def _roots(self, table: RootSet, at: Location) -> RootPin:
+        seen = set[str]()
+        for index, key in enumerate(table.keys):
+            if key.thumbprint in seen:
+                self._wrong((*at, "keys", index), f"the key {key.thumbprint} stands here twice")
+            seen.add(key.thumbprint)
+        holders = len({key.holder for key in table.keys})
+        if table.threshold > holders:
+            self._wrong(
+                (*at, "threshold"),
+                f"{table.threshold} of {holders} holders can never sign",
+                "A holder counts once, however many keys they have.",
+            )
+        pairs = frozenset((key.thumbprint, key.holder) for key in table.keys)
+        return RootPin(table.threshold, pairs)
+
+    def _keys(self, tables: list[PinnedKey], allowed: list[VerifyAlg], at: Location) -> KeysAnchor:
+        holders = dict[str, str]()
+        held = dict[str, str | None]()  # the holder that a key was first given, by thumbprint
+        found = len(self.problems)
+        for index, table in enumerate(tables):
+            key = table.public
+            if key.alg not in allowed:
+                self._wrong(
+                    (*at, index, "public"),
+                    f"this is a key for {key.alg}, and `algorithms` is {', '.join(allowed)}",
+                    f'Write algorithms = ["{key.alg}"] in this [[issuer]] if its cards may be '
+                    "signed so, or remove the key.",
+                )
+            if held.setdefault(key.thumbprint, table.holder) != table.holder:
+                self._wrong(
+                    (*at, index, "public"),
+                    f"the key {key.thumbprint} stands here twice, with two holders",
+                    "One key is one holder's, under whatever kids: name one of the two.",
+                )
+            if table.holder is not None:
+                holders[key.kid] = table.holder
+        try:
+            keys = JwkSet.of(table.public for table in tables)
+        except KeyRefused as refusal:
+            self._wrong(at, *_said(refusal))
+            return KeysAnchor(JwkSet.of([]))
+        return KeysAnchor(keys, holders if len(self.problems) == found else {})
+
+    def fault(self, text: str, source: str) -> UsageFault:
+        """All problems as one fault, in the order of their lines."""
+        lines = Lines.of(text)
+        placed = sorted((lines.line_of(one.at), nth) for nth, one in enumerate(self.problems))
+        told = [(line, self.problems[nth]) for line, nth in placed[:MAX_TOLD]]
+        fault, *more = (
+            UsageFault(one.code, one.message, path=source, line=line, hint=one.hint)
+            for line, one in told
         )
-    try:
-        return parse_origin(table.proxy)
-    except CardRefused:
-        _misplace((*at, "proxy"), f"{table.proxy!r} is no proxy", "Write it as http://host:port.")
+        fault.more = tuple(more)
+        if len(placed) > len(told):
+            (more or [fault])[-1].message += f" (and {len(placed) - len(told)} more)"
+        return fault
 
 
-def _anchor(table: IssuerTable, at: Location) -> Anchor:
-    anchor, at = table.anchor, (*at, "anchor")
-    named = sorted(anchor.model_fields_set)
-    if len(named) != 1:
-        kinds = ", ".join(AnchorTable.model_fields)
-        found = " and ".join(named) if named else "none"
-        _misplace(at, f"an issuer has one anchor, found {found}", f"Name exactly one of {kinds}.")
-    if anchor.keyset is not None:
-        pin = KeysetId(anchor.keyset.epoch, anchor.keyset.version, anchor.keyset.digest)
-        return KeysetAnchor(pin, anchor.keyset.issuer)
-    if anchor.roots is not None:
-        return KeysetAnchor(_roots(anchor.roots, (*at, "roots")), anchor.roots.issuer)
-    if anchor.keys is not None:
-        return _keys(anchor.keys, table.algorithms, (*at, "keys"))
-    if anchor.jwks is not None:
-        with _placed((*at, "jwks")):
-            check_jwks_url(anchor.jwks)
-        return JwksAnchor(anchor.jwks)
-    return TofuAnchor()
-
-
-def check_jwks_url(url: str) -> None:
-    """Refuse a URL from which keys must not be taken, since anybody on the way could change them.
-
-    Raises:
-        CardRefused: ``card.interface_url``.
-    """
-    origin = parse_url(url).origin
-    if origin.scheme != "https" and not is_this_machine(origin.host):
-        raise CardRefused(
-            "card.interface_url",
-            "expected a URL that begins with https://; http:// is only for this machine",
-        )
-
-
-def _roots(table: RootSet, at: Location) -> RootPin:
-    thumbprints = [key.thumbprint for key in table.keys]
-    seen = set[str]()
-    for index, thumbprint in enumerate(thumbprints):
-        if thumbprint in seen:
-            _misplace((*at, "keys", index), f"the key {thumbprint} stands here twice")
-        seen.add(thumbprint)
-    holders = len({key.holder for key in table.keys})
-    if table.threshold > holders:
-        _misplace(
-            (*at, "threshold"),
-            f"{table.threshold} of {holders} holders can never sign",
-            "A holder counts once, however many keys they have.",
-        )
-    return RootPin(table.threshold, frozenset((key.thumbprint, key.holder) for key in table.keys))
-
-
-def _keys(tables: list[PinnedKey], algorithms: Iterable[str], at: Location) -> KeysAnchor:
-    keys: list[PublicKey] = []
-    holders = dict[str, str]()
-    held = dict[str, str | None]()  # the holder that a key was first given, by thumbprint
-    allowed = tuple(algorithms)
-    for index, table in enumerate(tables):
-        with _placed((*at, index, "public")):
-            key = PublicKey.from_jwk(table.public, algorithms=tuple(ALGORITHMS))
-        if key.alg not in allowed:
-            _misplace(
-                (*at, index, "public"),
-                f"this is a key for {key.alg}, and `algorithms` is {', '.join(allowed)}",
-                f'Write algorithms = ["{key.alg}"] in this [[issuer]] if its cards may be signed '
-                "so, or remove the key.",
-            )
-        if held.setdefault(key.thumbprint, table.holder) != table.holder:
-            _misplace(
-                (*at, index, "public"),
-                f"the key {key.thumbprint} stands here twice, with two holders",
-                "One key is one holder's, under whatever kids: name one of the two.",
-            )
-        keys.append(key)
-        if table.holder is not None:
-            holders[key.kid] = table.holder
-    with _placed(at):
-        return KeysAnchor(JwkSet.of(keys), holders)
-
-
-def _check_holders(table: IssuerTable, anchor: KeysAnchor, at: Location) -> None:
-    holders = set(anchor.holders.values())
-    for index, holder in enumerate(table.require):
-        if holder not in holders:
-            known = sorted(holders)
-            _misplace(
-                (*at, "require", index),
-                f"no pinned key is held by {holder!r}{closest(holder, known)}",
-                f"Holders are {', '.join(known)}." if known else "Give each key its `holder`.",
-            )
-
-
-@contextmanager
-def _placed(at: Location) -> Iterator[None]:
-    """Place what the readers of keys and URLs refuse."""
-    try:
-        yield
-    except KeyRefused as exc:
-        member = f"{exc.path.lstrip('/')}: " if exc.path else ""
-        raise MisplacedError(at, f"{member}{exc.message} ({exc.code})", exc.hint) from exc
-    except InputRefused as exc:
-        raise MisplacedError(at, exc.message, exc.hint) from exc
-
-
-def _misplace(at: Location, message: str, hint: str = "") -> NoReturn:
-    raise MisplacedError(at, message, hint)
+_AS_IT_STANDS: Final = tuple(set(IssuerTable.model_fields) - {"anchor", "origins"})
 
 
 def _malformed(source: str, message: str, line: int | None, hint: str = "") -> UsageFault:

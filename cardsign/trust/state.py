@@ -3,19 +3,19 @@
 State belongs to one policy, and in it to one issuer with its anchor and its origins. What another
 policy calls by the same name, or the same policy with other origins, has state of its own: else a
 stranger's file could decide whom a name means. A file that is missing, unreadable or of another
-history is a fault of this machine and never first contact: anyone who removes a file could
-reopen rollback otherwise (threat 18). Only a lock that names the issuer lets a missing file be
-made anew. Rollback floors of a lock are never stored here.
+history is a fault of this machine and never first contact, or removing a file would reopen rollback
+(threat 18). Only a lock that names the issuer lets a missing file be made anew.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field, replace
 from functools import lru_cache
@@ -45,7 +45,7 @@ from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.statements.succession import RootPin
 from cardsign.trust.lock import ISSUER_NAME, ReleaseFloor, RollbackFloor, raise_floor, time_of
 from cardsign.trust.policy import MAX_CARDS, Anchor, KeysetAnchor, TofuAnchor, TrustedIssuer
-from cardsign.urls import parse_url
+from cardsign.urls import parse_place, parse_url
 
 #: Statements passed that are remembered by number and digest: those of one longest refresh.
 MAX_PASSED: Final = 256
@@ -199,7 +199,20 @@ class IssuerStates(ABC):
         Raises:
             FileFault: ``file.exists``: states were begun there before; ``file.unwritable``.
         """
-        return DirectoryStates.begun_at(Path(path))
+        folder = Path(path)
+        make_directory(folder, mode=_DIRECTORY_MODE)
+        states = DirectoryStates(folder, begins=True)
+        with states._alone(folder / _BEGUN, "this folder"):
+            if (folder / _BEGUN).exists():
+                raise FileFault(
+                    "file.exists",
+                    "issuer states were begun here before",
+                    path=str(path),
+                    hint=f"Open them: IssuerStates.at({str(path)!r}).",
+                )
+            names = sorted(file.name for file in folder.glob(f"*{_ENDING}"))
+            write_atomic(folder / _BEGUN, _lines(names), mode=PRIVATE_MODE)
+        return states
 
     @staticmethod
     def at(path: Path | str) -> DirectoryStates:
@@ -214,7 +227,12 @@ class IssuerStates(ABC):
         Raises:
             StateFault: ``state.missing``: there is no such folder.
         """
-        return DirectoryStates.opened_at(Path(path))
+        folder = Path(path)
+        if not folder.is_dir():
+            missing = "there is no such folder of issuer states"
+            hint = _TO_BEGIN.format(path=str(path))
+            raise StateFault("state.missing", missing, path=str(path), hint=hint)
+        return DirectoryStates(folder, begins=(folder / _BEGUN).exists())
 
     @abstractmethod
     def of(self, issuer: TrustedIssuer) -> AbstractContextManager[IssuerState | None]:
@@ -234,6 +252,14 @@ class IssuerStates(ABC):
         Raises:
             LocalFault: It cannot be kept; then nothing has changed.
         """
+
+    def saw_signed_cards_of(self, issuer: TrustedIssuer) -> bool:
+        """Whether signed cards were seen at the issuer's origins, under any policy and any name.
+
+        The state of an issuer that was renamed, or whose policy was moved, begins anew. What its
+        origins served before stays true.
+        """
+        return False
 
 
 class NoStates(IssuerStates):
@@ -284,6 +310,10 @@ class TransientStates(IssuerStates):
         """See :class:`IssuerStates`."""
         self._states[issuer.policy, issuer.name] = state
 
+    def saw_signed_cards_of(self, issuer: TrustedIssuer) -> bool:
+        """See :class:`IssuerStates`."""
+        return any(_signed_at(issuer, one) for one in tuple(self._states.values()))
+
 
 #: Seconds to wait for another process that verifies a card of the same issuer.
 PATIENCE: Final = 10.0
@@ -309,34 +339,6 @@ class DirectoryStates(IssuerStates):
         self.path = path
         self._patience = patience
         self._begins = begins
-
-    @classmethod
-    def begun_at(cls, path: Path) -> DirectoryStates:
-        """See :meth:`IssuerStates.create`."""
-        make_directory(path, mode=_DIRECTORY_MODE)
-        with cls(path)._alone(path / _BEGUN, "this folder"):
-            if (path / _BEGUN).exists():
-                raise FileFault(
-                    "file.exists",
-                    "issuer states were begun here before",
-                    path=str(path),
-                    hint=f"Open them: IssuerStates.at({str(path)!r}).",
-                )
-            names = sorted(file.name for file in path.glob(f"*{_ENDING}"))
-            write_atomic(path / _BEGUN, _lines(names), mode=PRIVATE_MODE)
-        return cls(path, begins=True)
-
-    @classmethod
-    def opened_at(cls, path: Path) -> DirectoryStates:
-        """See :meth:`IssuerStates.at`."""
-        if not path.is_dir():
-            raise StateFault(
-                "state.missing",
-                "there is no such folder of issuer states",
-                path=str(path),
-                hint=_TO_BEGIN.format(path=str(path)),
-            )
-        return cls(path, begins=(path / _BEGUN).exists())
 
     def _note_begun(self, issuer: TrustedIssuer) -> None:
         """Begin to remember an issuer that the folder never knew."""
@@ -396,10 +398,9 @@ class DirectoryStates(IssuerStates):
         if state is None:
             return self._begun(issuer)
         if not state.is_of(issuer):
-            same_place = state.origins == IssuerState.begin(issuer).origins
-            if not (same_place and _continues(issuer.anchor, state)):
+            if state.origins != issuer.bound[2] or not _continues(issuer.anchor, state):
                 raise self._fault("state.other_anchor", issuer, _other(issuer.name, state, issuer))
-            state = replace(state, anchor=IssuerState.begin(issuer).anchor)
+            state = replace(state, anchor=issuer.bound[1])
         check_history(issuer, state)
         return state
 
@@ -460,9 +461,8 @@ class DirectoryStates(IssuerStates):
             if state is None or state.origins == own.origins:
                 self.recall(issuer)
                 return False
-            if state.anchor != own.anchor and not _continues(issuer.anchor, state):
-                raise self._fault("state.other_anchor", issuer, _other(issuer.name, state, issuer))
-            if not isinstance(issuer.anchor, KeysetAnchor):
+            is_same = state.anchor == own.anchor or _continues(issuer.anchor, state)
+            if not (is_same and isinstance(issuer.anchor, KeysetAnchor)):
                 raise self._fault("state.other_anchor", issuer, _other(issuer.name, state, issuer))
             self.keep(issuer, replace(state, anchor=own.anchor, origins=own.origins, cards=()))
         return True
@@ -482,16 +482,21 @@ class DirectoryStates(IssuerStates):
         return True
 
     def names(self) -> tuple[tuple[str, str], ...]:
-        """(name, policy) of everybody of whom there is readable state, sorted."""
-        found = []
-        for file in sorted(self.path.glob(f"*{_ENDING}")):
+        """(name, policy) of every issuer of which there is readable state, sorted."""
+        return tuple(sorted((name, state.policy) for name, state in self._every() if state))
+
+    def saw_signed_cards_of(self, issuer: TrustedIssuer) -> bool:
+        """See :class:`IssuerStates`; what a file that cannot be read held counts as one."""
+        return any(state is None or _signed_at(issuer, state) for _, state in self._every())
+
+    def _every(self) -> Iterator[tuple[str, IssuerState | None]]:
+        """Each file's issuer, and what it holds; None where it cannot be read."""
+        for file in self.path.glob(f"*{_ENDING}"):
             name = file.name.removesuffix(_ENDING).rpartition(".")[0]
             try:
-                policy = read_state(read_bytes(file, max_bytes=MAX_STATE_BYTES), name).policy
+                yield name, read_state(read_bytes(file, max_bytes=MAX_STATE_BYTES), name)
             except (FileFault, InputRefused):
-                continue
-            found.append((name, policy))
-        return tuple(sorted(found))
+                yield name, None
 
     def file(self, policy: str, name: str) -> Path:
         """Where an issuer of a policy is remembered."""
@@ -544,8 +549,16 @@ _WAYS_OUT: Final = (
 _HINTS: Final = {"state.other_anchor": _WAYS_OUT, "state.missing": _TO_BEGIN}
 
 
+def _signed_at(issuer: TrustedIssuer, state: IssuerState) -> bool:
+    """Whether a signed card was seen at an origin of the issuer, whatever its path."""
+    origins = {str(place.origin) for place in issuer.places or ()}
+    return state.signed_before and any(
+        str(parse_place(place).origin) in origins for place in state.origins
+    )
+
+
 def _other(name: str, state: IssuerState, issuer: TrustedIssuer) -> str:
-    if state.origins != IssuerState.begin(issuer).origins:
+    if state.origins != issuer.bound[2]:
         return f"{name!r} is remembered at other origins: {', '.join(state.origins) or 'any'}"
     return f"{name!r} is remembered under another anchor"
 
@@ -566,9 +579,7 @@ def _continues(anchor: Anchor, state: IssuerState) -> bool:
     return anchor.pin in state.way or (anchor.issuer is not None and held.id < anchor.pin)
 
 
-# One issuer's state as JSON, `cardsign-state/1`; read back as strictly as what strangers send.
-
-
+#: The file of one issuer; read back as strictly as what strangers send.
 STATE_FORMAT: Final = "cardsign-state/1"
 #: Bytes. Two statements and a key set of 64 KiB each, escaped, and 256 URLs of 2 KiB.
 MAX_STATE_BYTES: Final = 1024 * 1024
@@ -624,7 +635,10 @@ def read_state(data: bytes, name: str) -> IssuerState:
     return IssuerState(
         _text(members["policy"], "/policy"),
         read.digest(members["anchor"], "/anchor"),
-        tuple(_text(one, path) for one, path in read.items(members["origins"], "/origins")),
+        tuple(
+            _spelt(one, path, parse_place)
+            for one, path in read.items(members["origins"], "/origins")
+        ),
         None if keyset is None else read_keyset(keyset),
         None if release is None else read_release(release),
         time_of(members["newest_iat"], "/newest_iat"),
@@ -632,7 +646,7 @@ def read_state(data: bytes, name: str) -> IssuerState:
         None if contact is None else keyset_id(contact, "/first_contact"),
         signed_before,
         tuple(keyset_id(one, path) for one, path in read.items(members["passed"], "/passed")),
-        tuple(_url(url, path) for url, path in read.items(members["cards"], "/cards")),
+        tuple(_spelt(one, path, parse_url) for one, path in read.items(members["cards"], "/cards")),
     )
 
 
@@ -642,12 +656,10 @@ def _text(value: Json, path: str) -> str:
     return value
 
 
-def _url(value: Json, path: str) -> str:
-    try:
-        if isinstance(value, str) and str(parse_url(value)) == value:
+def _spelt(value: Json, path: str, parse: Callable[[str], object]) -> str:
+    with contextlib.suppress(CardRefused):
+        if isinstance(value, str) and str(parse(value)) == value:
             return value
-    except CardRefused:
-        pass
     raise read.refused(path, "a URL inside the strict grammar")
 
 

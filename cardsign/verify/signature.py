@@ -132,11 +132,11 @@ def _without_key(
         answers = Answers(authorised="no")
         code = "trust.key_changed"
         message = f"the key {kid!r} is new, and nothing that you trust endorses it"
-    elif policy.pinned_elsewhere(kid, trust.issuer if trust else None):
+    elif other := policy.pinned_elsewhere(kid, trust.issuer if trust else None):
         verdict = "not-enrolled"
         code, message = (
             "key.not_enrolled",
-            f"the key {kid!r} belongs to another issuer of your policy",
+            f"the key {kid!r} is pinned for {other!r}, another issuer of your policy",
         )
     reason = Reason.of(code, message, f"/signatures/{index}")
     return _worthless(index, entry.header, verdict, reason, answers)

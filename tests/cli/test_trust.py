@@ -727,3 +727,15 @@ def test_a_lost_memory_is_a_fault(cardsign: Cardsign, enrolled: Ended, peer: Pat
     ended = cardsign(*words)
     assert (ended.status, ended.out) == (2, b"")
     assert "state.missing" in ended.err
+
+
+def test_all_that_is_wrong_with_a_policy_is_shown_at_once(cardsign: Cardsign) -> None:
+    """Each with its line and what to do; with --json on stdout too."""
+    Path("trust.toml").write_text('format = 1\n[limits]\nskew = "x"\nsignaturs = 4\n[[issuer]]\n')
+    ended = cardsign("trust", "list", "--json")
+
+    assert ended.status == 2
+    assert [f"(trust.toml, line {line})" in ended.err for line in (3, 4, 5)] == [True] * 3
+    assert "did you mean 'signatures'?" in ended.err
+    found = [ended.json["error"], *ended.json["more"]]
+    assert [one["code"] for one in found] == ["policy.malformed"] * 5

@@ -384,3 +384,13 @@ def test_what_is_no_list_of_agents(cardsign: Cardsign, text: str, said: str) -> 
     ended = cardsign("trust", "import", "config.toml", "--yes")
     assert (ended.status, "usage.invalid" in ended.err, said in ended.err) == (2, True, True)
     assert not Path("trust.toml").exists()
+
+
+def test_a_key_set_is_no_card(cardsign: Cardsign) -> None:
+    """What was mixed up is said, and which option takes which file."""
+    Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
+    refused = cardsign("trust", "add", "partner", "--like", "jwks.json", "--jwks", "jwks.json")
+
+    assert refused.status == 2
+    assert "this is a JWK Set, not a card (jwks.json)" in refused.err
+    assert "keys with --jwks" in refused.err

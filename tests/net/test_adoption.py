@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from cardsign.trust import (
     NO_STATES,
     Anchor,
     Issuer,
+    IssuerState,
     IssuerStates,
     JwksAnchor,
     KeysAnchor,
@@ -198,6 +200,45 @@ def test_not_after_a_signed_card(after: bytes, network: Network) -> None:
     host.answers = {CARD_PATH: http(after)}
     with pytest.raises(VerificationError):
         found.discover_or_warn(HOST)
+
+
+MOVED: dict[str, tuple[str, str]] = {
+    "the issuer was renamed": ("policy", "tides-2"),
+    "the policy file was moved": ("elsewhere", "tides"),
+    "both": ("elsewhere", "tides-2"),
+}
+
+
+@pytest.mark.parametrize(("policy", "name"), MOVED.values(), ids=MOVED)
+@pytest.mark.parametrize("after", [UNSIGNED, UNKNOWN], ids=["unsigned", "an unknown key"])
+@pytest.mark.parametrize("lasts", [True, False], ids=["in a folder", "in a store of the caller's"])
+def test_not_under_another_name(
+    after: bytes, policy: str, name: str, lasts: bool, network: Network, tmp_path: Path
+) -> None:
+    """State begins anew there, and what the origin served before is remembered all the same."""
+    states = IssuerStates.create(tmp_path / "states") if lasts else LastingStates()
+    host = network.host("tides.example", {CARD_PATH: http(GOOD, cache_control="no-store")})
+    before = Policy((issuer(),)).known_as("policy").issuers[0]
+    assert isinstance(discoverer(network, before, states).discover_or_warn(HOST), VerifiedCard)
+    host.answers = {CARD_PATH: http(after)}
+    moved = Policy((replace(issuer(), name=name),)).known_as(policy).issuers[0]
+
+    with pytest.raises(VerificationError):
+        discoverer(network, moved, states).discover_or_warn(HOST)
+
+
+def test_a_signed_card_at_another_host_says_nothing_here(network: Network, tmp_path: Path) -> None:
+    """Only the issuer's own origins count."""
+    states = IssuerStates.create(tmp_path / "states")
+    other = replace(issuer(), name="lamp", places=(parse_place("https://lamp.example"),))
+    state = replace(IssuerState.begin(other), signed_before=True)
+    states.begin(other, state)
+    network.host("tides.example", {CARD_PATH: http(UNSIGNED)})
+    assert isinstance(discoverer(network, states=states).discover_or_warn(HOST), UnverifiedCard)
+    states.file("", "lamp").write_text("{}")
+
+    with pytest.raises(VerificationError):  # nobody can say what it held
+        discoverer(network, states=states).discover_or_warn(HOST)
 
 
 def test_not_where_the_lock_says_that_the_issuer_signs(network: Network) -> None:

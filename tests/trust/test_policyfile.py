@@ -202,7 +202,11 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     "a larger card than there may be": ("format = 1\n[limits]\ncard_bytes = 999999", 3, "at most"),
     "a time in words": ('format = 1\n[limits]\nskew = "5 min"', 3, '"5m"'),
     "no anchor": (policy_text(anchor=""), 6, "found none"),
-    "two anchors": (policy_text(anchor='tofu = true\njwks = "x"'), 6, "found jwks and tofu"),
+    "two anchors": (
+        policy_text(anchor='tofu = true\njwks = "https://a.example/k"'),
+        6,
+        "found jwks and tofu",
+    ),
     "tofu that is false": (policy_text(anchor="tofu = false"), 7, "expected true"),
     "a short digest": (
         policy_text(anchor='keyset = { epoch = 1, version = 1, digest = "00" }'),
@@ -559,3 +563,84 @@ def test_keys_of_one_issuer_are_compared_once_each() -> None:
     with mock.patch.object(type(one_key), "from_jwk", side_effect=made):
         parse_policy(text)
     assert len(asked) <= 4 * keys
+
+
+# ------------------------------------------------------------------ all at once
+
+MANY_FAULTS = """\
+format = 1
+[limits]
+skew = 7200
+[[issuer]]
+name = "Acme"
+origins = ["a.example", "https://a.example"]
+unsigned = "refused"
+[issuer.anchor]
+jwks = "http://a.example/keys"
+[[issuer]]
+name = "lamp"
+origins = ["https://lamp.example"]
+cards = ["https://lamp.example/", "https://a.example/"]
+require = ["ann", "ann"]
+[issuer.anchor]
+[[issuer]]
+name = "lamp"
+origins = ["https://lamp.example"]
+[issuer.anchor]
+tofu = true
+jwks = "https://lamp.example/keys"
+"""
+FOUND_AT_ONCE = [
+    (3, "at most 3600"),
+    (5, "a letter or digit first"),
+    (6, "is not written as"),
+    (7, "did you mean 'refuse'?"),
+    (9, "begins with https://"),
+    (13, "nobody's `origins` hold it"),
+    (14, "'ann' stands here twice"),
+    (15, "found none"),
+    (17, "two issuers have the name 'lamp'"),
+    (19, "found jwks and tofu"),
+]
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    """Whatever kind of check finds it, each with its own line and in the order of the lines."""
+    with pytest.raises(UsageFault) as refused:
+        parse_policy(MANY_FAULTS, source="here.toml")
+
+    first, *more = told = [refused.value, *refused.value.more]
+    assert [one.line for one in told] == [line for line, _ in FOUND_AT_ONCE]
+    for one, (_, message) in zip(told, FOUND_AT_ONCE, strict=True):
+        assert message in one.message
+        assert (one.code, one.path, one.more) == ("policy.malformed", "here.toml", one.more)
+    assert more
+    assert [line.partition(":")[0] for line in str(first).splitlines()] == [
+        "policy.malformed" for _ in told
+    ]
+
+
+@pytest.mark.parametrize("count", [19, 20, 21, 400])
+def test_no_more_is_told_than_can_be_read(count: int) -> None:
+    """Of very many problems the first, and how many there are besides."""
+    text = "format = 1\n[limits]\n" + "".join(f"x{at} = 1\n" for at in range(count))
+    with pytest.raises(UsageFault) as refused:
+        parse_policy(text)
+
+    told = [refused.value, *refused.value.more]
+    assert [one.line for one in told] == list(range(3, 3 + min(count, 20)))
+    assert told[-1].message.endswith(f"(and {count - 20} more)") == (count > 20)
+
+
+def test_a_member_that_is_misspelt_is_told_once() -> None:
+    """It is not also missing; what is missing in another table is."""
+    text = policy_text().replace("origins =", "origin =") + '[[issuer]]\nname = "b"\n'
+    with pytest.raises(UsageFault) as refused:
+        parse_policy(text)
+
+    told = [refused.value, *refused.value.more]
+    assert ["no member 'origin'" in told[0].message] == [True]
+    assert sorted(one.message for one in told[1:]) == [
+        "[[issuer]] lacks 'anchor'",
+        "[[issuer]] lacks 'origins'",
+    ]

@@ -33,14 +33,9 @@ from cardsign.cli.views import (
 )
 from cardsign.errors import FileFault, StateFault
 from cardsign.files import write_atomic
-from cardsign.trust.enroll import begin_states, move_pin
-from cardsign.trust.lock import POLICY_FILE, floor_to_json, lock_of, remove_floor
-from cardsign.trust.policyedit import (
-    EMPTY_POLICY,
-    edit_policy,
-    minus,
-    without_issuer,
-)
+from cardsign.trust.enroll import begin_states, move_pin, remove_issuer
+from cardsign.trust.lock import POLICY_FILE, floor_to_json
+from cardsign.trust.policyedit import EMPTY_POLICY
 from cardsign.trust.policyfile import identity_of
 from cardsign.trust.state import DirectoryStates, IssuerState
 
@@ -296,16 +291,11 @@ def remove(name: str, forget: bool, trust: TrustOptions, as_json: bool) -> None:
     with the same anchor and origins, older cards of it are still refused.
     """
     loaded = trust.needed()
-    loaded.issuer(name)
+    states = trust.stored if forget else None
+    forgotten = remove_issuer(loaded, name, states, dry_run=is_dry_run())
     if is_dry_run():
         say(f"would remove {name} from {loaded.path}")
-        return
-    edit_policy(
-        loaded.path, lambda text: without_issuer(text, name), lambda policy: minus(policy, name)
-    )
-    remove_floor(lock_of(loaded.path), name)
-    forgotten = forget and trust.stored.forget(loaded.identity, name)
-    if as_json:
+    elif as_json:
         print_json({"removed": name, "forgotten": forgotten})
     else:
         say(f"removed {name} from {loaded.path}" + (", and forgot it" if forgotten else ""))
