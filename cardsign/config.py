@@ -56,7 +56,7 @@ class ProjectConfig:
         issuer: The https origin of the project's cards.
         keystore: The key store's directory, inside the folder or allowed by the user; or the URL
             of its database, which is not used before the user has allowed that server
-            (``keystore.not_allowed``).
+            (``config.not_allowed``).
         publish: The publication directory, inside the folder or allowed by the user.
         timeline: What key rotation assumes of caches, table ``[timeline]``, in seconds.
         cards: The cards of the issuer, the public one first; empty where none are named.
@@ -116,7 +116,7 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         allowed: Folders outside that the user has allowed, with what is below them.
 
     Raises:
-        UsageFault: ``config.outside``: a path leads out of the folder, symbolic links followed.
+        UsageFault: ``config.not_allowed``: a path leads out of the folder, symbolic links followed.
         UsageFault: ``config.malformed``: no TOML, an unknown member, or a wrong type; a
             parameter of the database that no committed file decides; cards that do not fit;
             ``config.secret``: a password stands in it.

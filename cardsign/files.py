@@ -36,7 +36,7 @@ def read_bytes(path: Path, *, max_bytes: int, only_end: bool = False, plain: boo
     links, devices and pipes are refused: another user may have put them there.
 
     Raises:
-        FileFault: ``file.not_found``, ``file.is_directory``, ``file.not_plain``, or
+        FileFault: ``file.not_found``, ``file.unreadable``, ``file.not_plain``, or
             ``file.unreadable`` (not permitted, or longer than `max_bytes`).
     """
     with _faults(path, "file.unreadable"), _opened(path, plain and _only_plain(path)) as descriptor:
@@ -73,7 +73,7 @@ def read_descriptor(descriptor: int, *, max_bytes: int) -> bytes:
     """Return what can still be read from an open file descriptor, which stays open.
 
     Raises:
-        FileFault: ``file.is_directory`` or ``file.unreadable``.
+        FileFault: ``file.unreadable`` or ``file.unreadable``.
     """
     path = Path(f"/dev/fd/{descriptor}")
     with _faults(path, "file.unreadable"):
@@ -118,7 +118,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = PUBLIC_MODE, plain: boo
         mode: Permissions of a new file, before the umask.
 
     Raises:
-        FileFault: ``file.is_directory``, ``file.unwritable`` or ``file.not_plain``. The old file
+        FileFault: ``file.unreadable``, ``file.unwritable`` or ``file.not_plain``. The old file
             is then untouched, unless all that failed was to sync its directory.
     """
     with _faults(path, "file.unwritable"):
@@ -200,7 +200,7 @@ def remove(path: Path) -> None:
     """Remove the file at `path` if there is one.
 
     Raises:
-        FileFault: ``file.is_directory`` or ``file.unwritable``.
+        FileFault: ``file.unreadable`` or ``file.unwritable``.
     """
     with _faults(path, "file.unwritable"):
         path.unlink(missing_ok=True)
@@ -352,7 +352,9 @@ def _faults(path: Path, otherwise: str) -> Iterator[None]:
 
 def _fault(exc: OSError, path: Path, otherwise: str) -> FileFault:
     if isinstance(exc, IsADirectoryError):
-        return FileFault("file.is_directory", "a directory stands here", path=str(path))
+        return FileFault(
+            "file.unreadable", "a directory stands here", path=str(path), hint="Name a file."
+        )
     if isinstance(exc, FileExistsError):
         return FileFault("file.exists", "this file exists already", path=str(path))
     if isinstance(exc, FileNotFoundError | NotADirectoryError):
@@ -453,7 +455,7 @@ def outside(place: Path, what: str, path: Path) -> UsageFault:
     """What is raised where a project names a place outside of its folder."""
     real = json.dumps(os.path.realpath(place))
     return UsageFault(
-        "config.outside",
+        "config.not_allowed",
         f"{what} outside this folder",
         path=str(path),
         hint=f"If it is yours, allow it in your own signers.toml: folders = [{real}]; "

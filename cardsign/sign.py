@@ -310,7 +310,13 @@ def _plan(
             claimed[payload.data] = _Planned(payload, TYP_JOSE)
         elif name not in named and not payload.names_an_endpoint:
             if name in DEFAULT_PROFILES:
-                notes.append(Reason.of("sign.compat_no_endpoint", _no_endpoint(name)))
+                notes.append(
+                    Reason.of(
+                        "sign.sdk_refuses",
+                        _no_endpoint(name),
+                        hint="Serve readers of A2A 1.0 a card of 1.0.",
+                    )
+                )
         elif name in named or compat == "all" or (name in safe and is_safe(card, payload)):
             claimed[payload.data] = _Planned(payload, TYP_COMPAT)
     return sorted(claimed.values(), key=lambda one: _ORDER.index(one.payload.profile))
@@ -386,7 +392,14 @@ def _as_many_as_are_read(
             ]
             if len(fewer) < len(chosen):
                 dropped = f"no signature for {profile} by {signer.public.kid!r}: the limit of "
-                notes.append(Reason.of("sign.compat_dropped", f"{dropped}{MAX_SIGNATURES}"))
+                notes.append(
+                    Reason.of(
+                        "sign.sdk_refuses",
+                        f"{dropped}{MAX_SIGNATURES}",
+                        hint="Drop foreign signatures with --drop-foreign, or wait until a key has "
+                        "retired.",
+                    )
+                )
             chosen = fewer
     total = len(chosen) + kept
     if total > MAX_SIGNATURES:
@@ -515,10 +528,24 @@ def _foreign(
         path = f"/signatures/{index}"
         if fits is False or options.drop_foreign:
             why = "as asked" if fits is not False else "because it does not fit the card"
-            notes.append(Reason.of("sign.foreign_dropped", f"{what} was dropped {why}", path))
+            notes.append(
+                Reason.of(
+                    "sign.foreign",
+                    f"{what} was dropped {why}",
+                    path,
+                    hint="Ask that signer to sign the new card.",
+                )
+            )
             continue
         if fits is None:
-            notes.append(Reason.of("sign.foreign_unchecked", f"{what} was kept unchecked", path))
+            notes.append(
+                Reason.of(
+                    "sign.foreign",
+                    f"{what} was kept unchecked",
+                    path,
+                    hint="Drop it with --drop-foreign if you do not know it.",
+                )
+            )
         kept.append(untrusted_entry)
     return kept
 

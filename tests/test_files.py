@@ -14,7 +14,7 @@ import pytest
 from cardsign import files
 from cardsign.errors import FileFault, StoreFault
 
-BUSY = StoreFault("keystore.busy", "busy")
+BUSY = StoreFault("file.busy", "busy")
 
 
 def fail_with(number: int) -> Callable[..., None]:
@@ -52,7 +52,7 @@ def test_a_file_is_read_whole(read, tmp_path):
     ("prepare", "code"),
     [
         pytest.param(lambda path: None, "file.not_found", id="absent"),
-        pytest.param(lambda path: path.mkdir(mode=0o700), "file.is_directory", id="a directory"),
+        pytest.param(lambda path: path.mkdir(mode=0o700), "file.unreadable", id="a directory"),
         pytest.param(
             lambda path: files.create_private(path, b"x" * 11), "file.unreadable", id="too long"
         ),
@@ -215,7 +215,7 @@ def test_a_device_is_not_replaced(tmp_path):
 @pytest.mark.parametrize(
     ("target", "code"),
     [
-        pytest.param(".", "file.is_directory", id="a directory"),
+        pytest.param(".", "file.unreadable", id="a directory"),
         pytest.param("absent/file", "file.unwritable", id="in a directory that is absent"),
     ],
 )
@@ -377,7 +377,7 @@ def test_only_files_are_removed(tmp_path):
     with pytest.raises(FileFault) as caught:
         files.remove(tmp_path)
 
-    assert caught.value.code == "file.is_directory"
+    assert caught.value.code == "file.unreadable"
 
 
 def test_a_plain_file_is_replaced(tmp_path):
@@ -430,7 +430,7 @@ def test_a_key_of_too_many_parts_is_refused_unread(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before `tomllib` sees it, whose work grows with the square of the parts (S9)."""
-    monkeypatch.setattr("cardsign.files.tomllib.loads", lambda text: pytest.fail("it was parsed"))
+    monkeypatch.setattr("tomllib.loads", lambda text: pytest.fail("it was parsed"))
     with pytest.raises(ValueError, match=r"more than 16 parts \(at line 2, column"):
         files.read_toml(f"\n{text}\n".encode())
 
@@ -456,7 +456,7 @@ def test_deep_brackets_are_refused_unread(
     deep = files.MAX_TOML_DEPTH
     text = f"x = {opening * deep}1{closing * deep}\n" + "y = '[[{'  # [[{\n" + "z = [[1]]\n"
     assert files.read_toml(text.encode())["z"] == [[1]]
-    monkeypatch.setattr("cardsign.files.tomllib.loads", lambda text: pytest.fail("it was parsed"))
+    monkeypatch.setattr("tomllib.loads", lambda text: pytest.fail("it was parsed"))
     deeper = f"\nx = {opening * (deep + 1)}1{closing * (deep + 1)}"
     with pytest.raises(ValueError, match=r"nested too deeply \(at line 2, column"):
         files.read_toml(deeper.encode())

@@ -294,7 +294,7 @@ def _damaged(card: bytes) -> bytes:
                 sign(PUBLIC, key),
                 {"staff": sign(with_marker(PUBLIC, MARKER), key)},
             ),
-            "publish.extended_same",
+            "publish.extended",
             "audience staff says what the public card says",
             id="an extended card that adds nothing but its marker",
         ),
@@ -303,7 +303,7 @@ def _damaged(card: bytes) -> bytes:
                 sign(PUBLIC, key),
                 {"staff": sign(with_marker(dict(reversed(PUBLIC.items())), MARKER), key)},
             ),
-            "publish.extended_same",
+            "publish.extended",
             "audience staff says what the public card says",
             id="an extended card that only orders its members differently",
         ),
@@ -312,13 +312,13 @@ def _damaged(card: bytes) -> bytes:
                 sign({**PUBLIC, "capabilities": {"extendedAgentCard": False}}, key),
                 {"staff": sign(extended_card(PUBLIC, "staff"), key)},
             ),
-            "publish.extended_undeclared",
+            "publish.extended",
             "the public card does not declare one",
             id="an extended card that the public card denies",
         ),
         pytest.param(
             lambda key, stranger: (sign(PUBLIC, key), {"staff": sign(PUBLIC, key)}),
-            "publish.extended_unmarked",
+            "publish.extended",
             "the extended card of audience staff has no extended-card marker",
             id="the public card for an extended one",
         ),
@@ -327,7 +327,7 @@ def _damaged(card: bytes) -> bytes:
                 sign(PUBLIC, key),
                 {"staff": sign(with_skill(PUBLIC, "staff"), key)},
             ),
-            "publish.extended_unmarked",
+            "publish.extended",
             "the extended card of audience staff has no extended-card marker",
             id="an extended card without a marker",
         ),
@@ -336,7 +336,7 @@ def _damaged(card: bytes) -> bytes:
                 sign(PUBLIC, key),
                 {"staff": sign(extended_card(PUBLIC, "crew"), key)},
             ),
-            "publish.extended_audience",
+            "publish.extended",
             "the extended card of audience staff is marked for audience crew",
             id="the extended card of another audience",
         ),
@@ -345,7 +345,7 @@ def _damaged(card: bytes) -> bytes:
                 sign(PUBLIC, key),
                 {"staff": sign(extended_card(PUBLIC, "staff", NOW), key)},
             ),
-            "publish.extended_expired",
+            "publish.extended",
             "expired at 2026-11-21 12:00:00 UTC",
             id="an extended card that expires at this second",
         ),
@@ -360,7 +360,7 @@ def _damaged(card: bytes) -> bytes:
         ),
         pytest.param(
             lambda key, stranger: (sign(extended_card(PUBLIC, "staff"), key), {}),
-            "publish.extended_as_public",
+            "publish.extended",
             "the public card is marked as the extended card of audience staff",
             id="an extended card for the public one",
         ),
@@ -502,7 +502,7 @@ def test_a_directory_with_anything_else_in_it_is_left_alone(
     with pytest.raises(FileFault, match="did not write") as refused:
         publish_cards(directory, key)
 
-    assert refused.value.code == "publish.malformed"
+    assert refused.value.code == "publish.other_publisher"
     assert sorted(os.listdir(directory)) == before
 
 

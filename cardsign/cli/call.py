@@ -184,7 +184,11 @@ def _calling() -> ModuleType:
     try:
         from cardsign.integrations import calling
     except ImportError as exc:
-        raise UsageFault("call.not_installed", f"a2a-sdk cannot be loaded: {exc}") from exc
+        raise UsageFault(
+            "usage.not_installed",
+            f"a2a-sdk cannot be loaded: {exc}",
+            hint="pip install 'cardsign[a2a]'",
+        ) from exc
     # Without a handler of its own Python would print what the SDK logs of a peer's words.
     logging.getLogger("a2a").addHandler(logging.NullHandler())
     return calling

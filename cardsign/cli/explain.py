@@ -97,7 +97,11 @@ def _keys_of(name: str, options: TrustOptions) -> JwkSet:
     loaded = options.load()
     if loaded is None:
         missing = "there is no policy that names a trusted issuer"
-        raise UsageFault("policy.not_found", missing)
+        raise UsageFault(
+            "file.not_found",
+            missing,
+            hint="Check --trust and CARDSIGN_TRUST, or make one: cardsign trust init",
+        )
     issuer = loaded.issuer(name)
     with options.states(loaded).of(issuer) as state:
         now = datetime.now(UTC)

@@ -128,7 +128,7 @@ class KeystoreOptions:
         """Where it is: option, environment, ``cardsign.toml``, ``./keys``.
 
         Raises:
-            StoreFault: ``keystore.not_allowed``: ``cardsign.toml`` names a database, and nobody
+            StoreFault: ``config.not_allowed``: ``cardsign.toml`` names a database, and nobody
                 else.
         """
         if self.place is None:
@@ -389,9 +389,11 @@ def _allowed(configured: StorePlace) -> StorePlace:
     if configured.server in policy.databases:
         return configured
     raise StoreFault(
-        "keystore.not_allowed",
+        "config.not_allowed",
         f"the database's server is none that you have allowed; {leave(configured)}",
         path=CONFIG_FILE,
+        hint="If the server is yours, add the line named to your own file, or set "
+        "CARDSIGN_KEYSTORE.",
     )
 
 

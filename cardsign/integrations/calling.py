@@ -261,7 +261,7 @@ async def send_text(
 
     Raises:
         CallFailed: ``call.no_interface``: the SDK cannot read the card, or the agent speaks an
-            older A2A; ``credential.refused``; ``call.envelope``: an answer that could be read in
+            older A2A; ``credential.refused``; ``call.error``: an answer that could be read in
             two ways; ``call.error``: any other answer that is none.
         FetchFailed: The peer could not be asked, or must not be.
     """
@@ -428,7 +428,7 @@ class _AtEndpoint(AsyncGuardedTransport):
 
         Raises:
             GuardRefused: ``fetch.elsewhere``: its path is not the endpoint's own; and as there.
-            CallFailed: ``call.envelope``.
+            CallFailed: ``call.error``.
             FetchFailed: ``fetch.content_type``.
         """
         if not self._is_here(request.url):

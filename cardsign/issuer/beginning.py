@@ -159,7 +159,7 @@ def init_issuer(
 
     Raises:
         UsageFault, FileFault, StoreFault: As :func:`init_keys`.
-        PassphraseFault: ``passphrase.reused``: the recovery key has that of another key.
+        PassphraseFault: ``passphrase.unfit``: the recovery key has that of another key.
     """
     checked = str(check_new_folder(folder, origin))
     if not HOLDER.fullmatch(holder):
@@ -205,7 +205,9 @@ def _make_recovery(
     others = (secrets.card, secrets.root, secrets.release)
     if secrets.recovery in others and not secrets.recovery_may_share:
         raise PassphraseFault(
-            "passphrase.reused", "the recovery key must have a passphrase of its own"
+            "passphrase.unfit",
+            "the recovery key must have a passphrase of its own",
+            hint="Choose another one for the recovery key, so that a thief of one has not both.",
         )
     recovery, text = make_recovery_key(secrets.recovery, random=random)
     if file is None:

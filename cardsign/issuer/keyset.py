@@ -283,7 +283,7 @@ def review_keyset(
 
     Raises:
         StatementRefused: It does not follow the newest statement.
-        UsageFault: ``statement.expired``, ``statement.not_yet``; ``rotate.draft_stale``: it lists
+        UsageFault: ``statement.expired``, ``statement.not_yet``; ``rotate.draft``: it lists
             a key that has ended since in this store.
     """
     previous = StatementHistory.of(store).newest_keyset()
@@ -298,13 +298,14 @@ def _check_not_stale(store: KeyStore, draft: KeysetStatement, name: str) -> None
     """Refuse a draft that says good of a key which this store has revoked or retired since.
 
     Raises:
-        UsageFault: ``rotate.draft_stale``.
+        UsageFault: ``rotate.draft``.
     """
     if ended := ended_since(store.load(), draft):
         raise UsageFault(
-            "rotate.draft_stale",
+            "rotate.draft",
             f"this draft was made before the key store changed: {'; '.join(ended)}",
             path=name,
+            hint="Draft it again: cardsign keys rotate, or cardsign keyset draft.",
         )
 
 
@@ -387,7 +388,7 @@ def publish_keyset(
 
     Raises:
         StatementRefused: It does not follow the newest statement, or too few have signed it.
-        UsageFault: ``statement.expired``, ``statement.not_yet``, ``rotate.draft_stale``.
+        UsageFault: ``statement.expired``, ``statement.not_yet``, ``rotate.draft``.
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
     """
     history = StatementHistory.of(store)

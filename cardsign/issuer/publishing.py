@@ -100,7 +100,7 @@ def publish_cards(
             declares one.
 
     Raises:
-        PublishRefused: ``publish.extended_missing``: an audience of the newest generation is
+        PublishRefused: ``publish.extended``: an audience of the newest generation is
             missing.
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As
             :func:`cardsign.publish.publish_generation`; nothing is published.
@@ -133,8 +133,10 @@ def _check_extended(card: bytes, named: Collection[str], directory: Path) -> Non
     missing = [audience for audience in published if audience not in named]
     if missing and declares_extended_card(Card.from_bytes(card).document):
         raise PublishRefused(
-            "publish.extended_missing",
+            "publish.extended",
             f"the extended card of audience {missing[0]} is published, and is not named now",
+            hint="Name it with --extended NAME=FILE or in cardsign.toml, or drop it: "
+            "--drop-extended NAME.",
         )
 
 

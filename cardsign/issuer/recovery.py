@@ -29,7 +29,7 @@ def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
     """Open a recovery key that was printed or written by ``init``.
 
     Raises:
-        StoreFault: ``keystore.envelope``.
+        StoreFault: ``keystore.corrupt``.
         PassphraseFault: ``passphrase.wrong``.
         FileFault: It cannot be read.
     """
@@ -40,5 +40,10 @@ def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
         raise type(fault)(fault.code, fault.message, path=str(file), hint=fault.hint) from fault
     private = PrivateKey.from_pkcs8_der(pkcs8, kid=label.kid)
     if KeyLabel.of(private.public) != label:
-        raise StoreFault("keystore.envelope", "it holds another key than it says", path=str(file))
+        raise StoreFault(
+            "keystore.corrupt",
+            "it holds another key than it says",
+            path=str(file),
+            hint="Restore it from a backup: cardsign keys restore FILE -i IDENTITY.",
+        )
     return private

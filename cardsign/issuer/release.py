@@ -133,7 +133,7 @@ def renew_release(
         UsageFault: The changes do not fit, or the keyset has expired.
         SigningRefused: ``sign.no_key``.
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
-        StoreFault: ``keystore.no_keyset``, ``keystore.changed``, ``keystore.busy``.
+        StoreFault: ``keystore.no_keyset``, ``keystore.changed``, ``file.busy``.
     """
     needed_keyset(store)
     taken_up = take_up_published(store, directory, now=now)
@@ -336,7 +336,7 @@ def take_up_published(store: KeyStore, directory: Path | None, *, now: datetime)
 
     Raises:
         PublishRefused: As :func:`check_publishable`.
-        StoreFault: ``keystore.changed``, ``keystore.busy``.
+        StoreFault: ``keystore.changed``, ``file.busy``.
     """
     published, history = published_statements(directory), StatementHistory.of(store)
     if published is None or history.newest_keyset() is None:

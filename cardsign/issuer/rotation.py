@@ -103,8 +103,8 @@ def rotate_keys(
 
     Raises:
         PassphraseFault: As :func:`make_successor`, if `asked`.
-        StoreFault: ``keystore.audit_differs``; or as the store's operations.
-        UsageFault: ``rotate.not_a_draft``; or no verifier would take the draft.
+        StoreFault: ``keystore.audit_broken``; or as the store's operations.
+        UsageFault: ``rotate.draft``; or no verifier would take the draft.
     """
     if withdrawn is not None:
         store.apply(withdraw, withdrawn, now=now)
@@ -204,7 +204,7 @@ def draft_keyset_due(store: KeyStore, file: Path, *, now: datetime) -> WaitingDr
     """The draft of the keyset statement that is due, written unless one is there that will do.
 
     Raises:
-        UsageFault: ``rotate.not_a_draft``; or no verifier would take the draft.
+        UsageFault: ``rotate.draft``; or no verifier would take the draft.
         FileFault: The file cannot be read, or is a link.
     """
     newest = StatementHistory.of(store).newest_keyset()
@@ -228,7 +228,7 @@ def _drafted_before(file: Path) -> bytes | None:
     """The draft that is there; any other file is not read, followed or overwritten.
 
     Raises:
-        UsageFault: ``rotate.not_a_draft``.
+        UsageFault: ``rotate.draft``.
         FileFault: It cannot be read, or is a link.
     """
     try:
@@ -237,5 +237,5 @@ def _drafted_before(file: Path) -> bytes | None:
     except FileMissing:
         return None
     except StatementRefused as refusal:
-        raise UsageFault("rotate.not_a_draft", refusal.message, path=str(file)) from refusal
+        raise UsageFault("rotate.draft", refusal.message, path=str(file)) from refusal
     return untrusted_draft

@@ -183,13 +183,19 @@ def check_vouched(
 
     Raises:
         StoreFault: ``keystore.rolled_back``: the line is of another generation;
-            ``keystore.audit_differs``: it is of another state; ``keystore.other_history``: the
+            ``keystore.audit_broken``: it is of another state; ``keystore.other_history``: the
             log does not lead back to `since`; ``keystore.audit_broken``: a line cannot be read.
     """
     if state.audit.digest is None:
         if state != StoreState(0, ()):
             what = "the state names no line of its log, and is not that of a new store"
-            raise StoreFault("keystore.audit_differs", what, path=where)
+            raise StoreFault(
+                "keystore.audit_broken",
+                what,
+                path=where,
+                hint="Somebody edited the state: restore a backup, and find out who can write to "
+                "the key store.",
+            )
         if since.digest is not None:
             raise _other_history(since, where)
         return True
@@ -202,7 +208,13 @@ def check_vouched(
         raise _rolled_back(state, members["generation"], where)
     if members["state"] != state_digest(state) or members["seq"] != state.audit.seq:
         what = f"line {state.audit.seq} of its log was written for another state"
-        raise StoreFault("keystore.audit_differs", what, path=where)
+        raise StoreFault(
+            "keystore.audit_broken",
+            what,
+            path=where,
+            hint="Somebody edited the state: restore a backup, and find out who can write to the "
+            "key store.",
+        )
     if since.digest is None:
         return True
     head: Json = state.audit.digest

@@ -71,7 +71,7 @@ def unpack(untrusted_bytes: bytes) -> Contents:
     Not checked: the statements, which are checked whenever they are used.
 
     Raises:
-        StoreFault: ``backup.malformed``; what :func:`load_state` raises; ``keystore.envelope``;
+        StoreFault: ``backup.malformed``; what :func:`load_state` raises; ``keystore.corrupt``;
             ``keystore.audit_broken``.
     """
     try:
@@ -138,7 +138,7 @@ def restore(
         random: Gives that many fresh bytes.
 
     Raises:
-        StoreFault: ``keystore.exists``, ``keystore.busy``, or what keeps a database from
+        StoreFault: ``keystore.exists``, ``file.busy``, or what keeps a database from
             being used.
         FileFault: ``file.unwritable``; ``file.exists`` for a file in the way, unless an
             attempt to restore the same has left it.
@@ -191,7 +191,7 @@ def encrypt(data: bytes, recipients: Sequence[str]) -> bytes:
     """Encrypt to age recipients, ``age1...``; each of them alone can open it.
 
     Raises:
-        StoreFault: ``backup.not_installed``, or ``backup.recipient``.
+        StoreFault: ``usage.not_installed``, or ``backup.recipient``.
     """
     age = _age()
     try:
@@ -205,7 +205,7 @@ def decrypt(untrusted_bytes: bytes, identities: bytes) -> bytes:
     """Open what was encrypted to one of the age identities in a file as age-keygen writes it.
 
     Raises:
-        StoreFault: ``backup.not_installed``, or ``backup.identity``: none of them opens it.
+        StoreFault: ``usage.not_installed``, or ``backup.identity``: none of them opens it.
     """
     age = _age()
     lines = [line.strip() for line in identities.decode("ascii", errors="replace").splitlines()]
@@ -220,7 +220,11 @@ def _age() -> Any:
     try:
         return importlib.import_module("pyrage")
     except ImportError as exc:
-        raise StoreFault("backup.not_installed", "backups need the library pyrage") from exc
+        raise StoreFault(
+            "usage.not_installed",
+            "backups need the library pyrage",
+            hint="pip install 'cardsign[backup]'",
+        ) from exc
 
 
 def _malformed(message: str) -> StoreFault:

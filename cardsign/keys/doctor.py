@@ -292,7 +292,7 @@ def examine_store(
         fix: Do it.
 
     Raises:
-        StoreFault: ``keystore.busy``, or as :meth:`DirectoryStore.load`.
+        StoreFault: ``file.busy``, or as :meth:`DirectoryStore.load`.
         FileFault: The directory cannot be read, or what was to be fixed not be written.
     """
     with alone(store.path) if isinstance(store, DirectoryStore) else nullcontext():

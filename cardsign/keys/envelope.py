@@ -74,7 +74,7 @@ class ScryptCost:
         p: Parallel runs, at most `MAX_P`.
 
     Raises:
-        StoreFault: ``keystore.envelope`` for a cost out of these bounds, or one that takes
+        StoreFault: ``keystore.corrupt`` for a cost out of these bounds, or one that takes
             more than `MAX_KDF_MEMORY`; before a byte of it is allocated.
     """
 
@@ -163,7 +163,7 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, Key
 
     Raises:
         PassphraseFault: ``passphrase.wrong``: not this passphrase, or the file was changed.
-        StoreFault: ``keystore.envelope`` (malformed, or an unreasonable cost, refused before
+        StoreFault: ``keystore.corrupt`` (malformed, or an unreasonable cost, refused before
             any of it is spent) or ``keystore.newer_format``.
     """
     members = _members(untrusted_bytes)
@@ -193,7 +193,7 @@ def open_sealed(
     """Return the private key in an envelope, which must be that of `public`.
 
     Raises:
-        StoreFault: ``keystore.envelope`` or ``keystore.newer_format``.
+        StoreFault: ``keystore.corrupt`` or ``keystore.newer_format``.
         PassphraseFault: ``passphrase.wrong``.
         SignerFault: ``signer.wrong_key``: the envelope is, or holds, another key's.
     """
@@ -286,4 +286,8 @@ def _decoded(members: Mapping[str, Json], name: str) -> bytes:
 
 
 def _malformed(message: str) -> StoreFault:
-    return StoreFault("keystore.envelope", message)
+    return StoreFault(
+        "keystore.corrupt",
+        message,
+        hint="Restore it from a backup: cardsign keys restore FILE -i IDENTITY.",
+    )

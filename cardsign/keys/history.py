@@ -60,7 +60,7 @@ class StatementHistory:
         """Return every keyset statement, oldest first, each checked by the one before.
 
         Raises:
-            StoreFault: ``keystore.statements``: they are no history, or not the one that the
+            StoreFault: ``keystore.audit_broken``: they are no history, or not the one that the
                 key store's state names.
             FileFault: One cannot be read.
         """
@@ -78,7 +78,7 @@ class StatementHistory:
         keyset that it names, and be what the key store's state says was signed last.
 
         Raises:
-            StoreFault: ``keystore.statements``: it is not, or cannot be understood; or as
+            StoreFault: ``keystore.audit_broken``: it is not, or cannot be understood; or as
                 :meth:`keysets`.
             FileFault: It cannot be read.
         """
@@ -106,7 +106,7 @@ class StatementHistory:
 
         Raises:
             StatementRefused: It does not follow the newest, or too few have signed it.
-            StoreFault: As :meth:`keysets`; ``keystore.busy``.
+            StoreFault: As :meth:`keysets`; ``file.busy``.
             FileFault: ``file.unwritable``.
         """
         with self.alone():
@@ -133,7 +133,7 @@ class StatementHistory:
         """Let no other process add a statement meanwhile.
 
         Raises:
-            StoreFault: ``keystore.busy``.
+            StoreFault: ``file.busy``.
             FileFault: ``file.unwritable``.
         """
         return self._store.adding_statements()
@@ -263,7 +263,7 @@ def note_keyset(store: KeyStore, statement: KeysetStatement, *, now: datetime) -
     The keys that waited for it to list them may be published from then on.
 
     Raises:
-        StoreFault: ``keystore.busy``, or as :meth:`KeyStore.load`.
+        StoreFault: ``file.busy``, or as :meth:`KeyStore.load`.
         FileFault: ``file.unwritable``.
     """
     listed = {key.public.thumbprint for key in statement.keys}
@@ -292,4 +292,4 @@ def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -
 
 
 def _broken(where: str, what: str) -> StoreFault:
-    return StoreFault("keystore.statements", what, path=where)
+    return StoreFault("keystore.audit_broken", what, path=where)

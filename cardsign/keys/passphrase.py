@@ -68,7 +68,7 @@ def read_passphrase(source: PassphraseSource, *, question: str = "Passphrase: ")
         question: What a terminal is asked.
 
     Raises:
-        PassphraseFault: ``passphrase.none``, or ``passphrase.weak`` for an empty one.
+        PassphraseFault: ``passphrase.none``, or ``passphrase.unfit`` for an empty one.
         FileFault: The file or descriptor cannot be read, or is open to others.
         UsageFault: ``usage.conflict``: both a file and a descriptor are named.
     """
@@ -76,7 +76,11 @@ def read_passphrase(source: PassphraseSource, *, question: str = "Passphrase: ")
     if passphrase is None:
         passphrase = _ask(source.prompt, question)
     if not passphrase:
-        raise PassphraseFault("passphrase.weak", "the passphrase is empty")
+        raise PassphraseFault(
+            "passphrase.unfit",
+            "the passphrase is empty",
+            hint="Use at least 8 characters, best a random one from a password manager.",
+        )
     return passphrase
 
 
@@ -85,7 +89,7 @@ def new_passphrase(source: PassphraseSource, *, question: str = "New passphrase:
 
     Raises:
         PassphraseFault: As :func:`read_passphrase` and :func:`check_strength`, or
-            ``passphrase.mismatch``.
+            ``passphrase.unfit``.
         FileFault: As :func:`read_passphrase`.
         UsageFault: As :func:`read_passphrase`.
     """
@@ -96,7 +100,9 @@ def new_passphrase(source: PassphraseSource, *, question: str = "New passphrase:
     passphrase = _ask(source.prompt, question)
     check_strength(passphrase)
     if _ask(source.prompt, "The same again: ") != passphrase:
-        raise PassphraseFault("passphrase.mismatch", "the two passphrases differ")
+        raise PassphraseFault(
+            "passphrase.unfit", "the two passphrases differ", hint="Type the same one twice."
+        )
     return passphrase
 
 
@@ -104,11 +110,13 @@ def check_strength(passphrase: bytes) -> None:
     """Refuse what is too short for a new key; says nothing of how easily it is guessed.
 
     Raises:
-        PassphraseFault: ``passphrase.weak``.
+        PassphraseFault: ``passphrase.unfit``.
     """
     if len(passphrase) < MIN_BYTES:
         raise PassphraseFault(
-            "passphrase.weak", f"the passphrase is shorter than {MIN_BYTES} characters"
+            "passphrase.unfit",
+            f"the passphrase is shorter than {MIN_BYTES} characters",
+            hint="Use at least 8 characters, best a random one from a password manager.",
         )
 
 

@@ -66,18 +66,22 @@ class HeaderForm:
             secret: A bearer token, ``user:password`` for Basic (RFC 7617 2), or a key.
 
         Raises:
-            CredentialFault: ``credential.source``: it has not the form that this takes; the
+            CredentialFault: ``credential.none``: it has not the form that this takes; the
                 message never shows it.
         """
         if self.scheme == "Basic":
             if ":" not in secret:
                 raise CredentialFault(
-                    "credential.source", "Basic takes USER:PASSWORD, with a colon"
+                    "credential.none",
+                    "Basic takes USER:PASSWORD, with a colon",
+                    hint="Name where it is read from: env:NAME or exec:/absolute/path",
                 )
             secret = base64.b64encode(secret.encode()).decode()
         elif self.scheme and not _B64TOKEN.fullmatch(secret):
             raise CredentialFault(
-                "credential.source", "the credential has characters that no bearer token has"
+                "credential.none",
+                "the credential has characters that no bearer token has",
+                hint="Name where it is read from: env:NAME or exec:/absolute/path",
             )
         return f"{self.scheme} {secret}".strip()
 
@@ -172,11 +176,15 @@ class CredentialSource:
         """Read the URI of a source.
 
         Raises:
-            CredentialFault: ``credential.source``.
+            CredentialFault: ``credential.none``.
         """
         scheme = uri.partition(":")[0]
         if scheme not in ("env", "exec"):
-            raise CredentialFault("credential.source", _EXPECTED)
+            raise CredentialFault(
+                "credential.none",
+                _EXPECTED,
+                hint="Name where it is read from: env:NAME or exec:/absolute/path",
+            )
         try:
             parts = parse_uri(uri)
             parts.only(*(("arg", "env") if scheme == "exec" else ()))
@@ -189,7 +197,12 @@ class CredentialSource:
                 return cls(parts)
             why = _EXPECTED
         # Outside, so that no context holds the URI.
-        raise CredentialFault("credential.source", why, path=f"{scheme}:...")
+        raise CredentialFault(
+            "credential.none",
+            why,
+            path=f"{scheme}:...",
+            hint="Name where it is read from: env:NAME or exec:/absolute/path",
+        )
 
     def secret(self, environment: Mapping[str, str], told: Mapping[str, str]) -> str:
         """The credential: one line of printable ASCII.
@@ -199,7 +212,7 @@ class CredentialSource:
             told: Variables that say for whom it shall be.
 
         Raises:
-            CredentialFault: ``credential.source``: there is none, or none that a header holds. The
+            CredentialFault: ``credential.none``: there is none, or none that a header holds. The
                 message shows neither it nor anything that a program said.
         """
         if self._is_program:
@@ -238,7 +251,12 @@ class CredentialSource:
 
     def _fault(self, what: str) -> CredentialFault:
         path = "exec:..." if self._is_program else "env:..."
-        return CredentialFault("credential.source", what, path=path)
+        return CredentialFault(
+            "credential.none",
+            what,
+            path=path,
+            hint="Name where it is read from: env:NAME or exec:/absolute/path",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,13 +298,13 @@ class Header:
         """Have the credential, in the form in which it is shown.
 
         Raises:
-            CredentialFault: ``credential.source``.
+            CredentialFault: ``credential.none``.
         """
         told = {
             "CARDSIGN_ISSUER": credential.issuer or "",
             "CARDSIGN_ORIGIN": str(credential.origin),
         }
-        secret = credential.source.secret(environment, told)
+        secret = credential.none.secret(environment, told)
         return cls(credential.origin, form.header, form.value(secret), secret)
 
     def quotable(self, untrusted_words: str) -> str:
@@ -459,7 +477,7 @@ class CredentialStore:
         """Have the destination's credential, in the form that the payload or the entry says.
 
         Raises:
-            CredentialFault: ``credential.source``, ``credential.scheme``.
+            CredentialFault: ``credential.none``, ``credential.scheme``.
         """
         if destination.credential is None:
             return None

@@ -79,7 +79,7 @@ def result_of(
         max_depth: The most levels, the answer's own being 1; without more, those of a card.
 
     Raises:
-        CallFailed: ``call.envelope``: not one strict answer to this call.
+        CallFailed: ``call.error``: not one strict answer to this call.
         PeerError: It is an error.
     """
     answer = strict_object(untrusted_body, max_bytes=max_bytes, max_depth=max_depth)
@@ -103,7 +103,7 @@ def strict_object(untrusted_body: bytes, *, max_bytes: int, max_depth: int) -> d
     """The one object that every reader sees in an answer.
 
     Raises:
-        CallFailed: ``call.envelope``; what it is raised in holds no word of the answer.
+        CallFailed: ``call.error``; what it is raised in holds no word of the answer.
     """
     try:
         return parse_object(untrusted_body, max_bytes=max_bytes, max_depth=max_depth)
@@ -130,7 +130,11 @@ def _peer_error(error: Json) -> CallFailed:
 
 
 def _refused(what: str) -> CallFailed:
-    return CallFailed("call.envelope", f"the answer is none to this call: {what}")
+    return CallFailed(
+        "call.error",
+        f"the answer is none to this call: {what}",
+        hint="Ask the issuer to fix the server: it must answer one strict JSON-RPC object.",
+    )
 
 
 # Asking a trusted peer's endpoint for the extended card, and showing it a credential.
@@ -161,7 +165,7 @@ def ask_for_extended_card(
 
     Raises:
         CredentialFault: ``credential.elsewhere``; nothing was sent.
-        CallFailed: ``credential.refused``, ``call.no_extended``, ``call.envelope``,
+        CallFailed: ``credential.refused``, ``call.no_extended``, ``call.error``,
             ``call.error``, ``call.no_interface``.
         FetchFailed: As :func:`cardsign.net.fetch_document`, or ``fetch.elsewhere``.
     """
@@ -305,7 +309,7 @@ def discover_extended(
     Raises:
         VerificationError: The public card is not trusted, or has no verdict; nothing was sent.
         CredentialFault: ``credential.none``, ``credential.elsewhere``, ``credential.scheme``,
-            ``credential.source``; nothing was sent.
+            ``credential.none``; nothing was sent.
         UsageFault: ``usage.conflict``: whose audience is not clear; nothing was sent.
         CallFailed: ``call.verdict_over``: that on the public card no longer holds, nothing was
             sent; there is no extended card, or no endpoint to ask for one;

@@ -60,9 +60,9 @@ def check_cards(card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, now: d
 
     Raises:
         PublishRefused: ``publish.not_verifying`` (also for a card that cannot be read),
-            ``publish.extended_as_public``, ``publish.extended_undeclared``,
-            ``publish.extended_unmarked``, ``publish.extended_audience``,
-            ``publish.extended_expired``, ``publish.extended_same``.
+            ``publish.extended``, ``publish.extended``,
+            ``publish.extended``, ``publish.extended``,
+            ``publish.extended``, ``publish.extended``.
         UsageFault: ``publish.audience_name``.
     """
     for audience in extended:
@@ -74,16 +74,18 @@ def check_cards(card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, now: d
     public, marker = _read(card, "the public card")
     if marker is not None:
         raise PublishRefused(
-            "publish.extended_as_public",
+            "publish.extended",
             f"the public card is marked as the extended card of audience {marker.audience}",
             path="/capabilities/extensions",
+            hint="Publish it with --extended, beside a public card that has no marker.",
         )
     _check_verifies(card, Holder(), "the public card", policy, now)
     if extended and not declares_extended_card(public.document):
         raise PublishRefused(
-            "publish.extended_undeclared",
+            "publish.extended",
             "there is an extended card, but the public card does not declare one",
             path="/capabilities/extendedAgentCard",
+            hint="Set capabilities.extendedAgentCard to true and sign again.",
         )
     for audience, data in extended.items():
         name = f"the extended card of audience {audience}"
@@ -91,7 +93,11 @@ def check_cards(card: bytes, extended: Mapping[str, bytes], jwks: JwkSet, now: d
         marker = _check_marker(marker, audience, name, now)
         _check_verifies(data, Extended(Holder(), audience), name, policy, now)
         if _content(with_marker(public.document, marker)) == _content(special.document):
-            raise PublishRefused("publish.extended_same", f"{name} says what the public card says")
+            raise PublishRefused(
+                "publish.extended",
+                f"{name} says what the public card says",
+                hint="Give the extended card what only authenticated callers may see.",
+            )
 
 
 def _read(card: bytes, name: str) -> tuple[Card, ExtendedMarker | None]:
@@ -107,15 +113,22 @@ def _check_marker(
 ) -> ExtendedMarker:
     """The marker, if the card may be served with it now and to this audience."""
     if marker is None:
-        raise PublishRefused("publish.extended_unmarked", f"{name} has no extended-card marker")
+        raise PublishRefused(
+            "publish.extended",
+            f"{name} has no extended-card marker",
+            hint="Sign it with cardsign sign CARD --extended AUDIENCE --seq N --expires DATE.",
+        )
     if marker.audience != audience:
         raise PublishRefused(
-            "publish.extended_audience", f"{name} is marked for audience {marker.audience}"
+            "publish.extended",
+            f"{name} is marked for audience {marker.audience}",
+            hint="Publish it under the audience that it names, or sign it for this one.",
         )
     if marker.exp <= now.timestamp():
         raise PublishRefused(
-            "publish.extended_expired",
+            "publish.extended",
             f"{name} expired at {datetime.fromtimestamp(marker.exp, UTC):{_SHOWN_TIME}}",
+            hint="Sign it again with a later --expires.",
         )
     return marker
 
@@ -299,15 +312,16 @@ class CheckedIssued:
         """Check that no card is signed with a key of a set that the roots have not listed.
 
         Raises:
-            PublishRefused: ``publish.key_unlisted``.
+            PublishRefused: ``publish.unlisted``.
         """
         listed = self.listed(jwks)
         unlisted = {key.kid for key in jwks.keys if listed.find(key.kid) is None}
         for name, data in {"the public card": card, **_by_audience(extended)}.items():
             for kid in sorted(unlisted.intersection(_kids(data))):
                 raise PublishRefused(
-                    "publish.key_unlisted",
+                    "publish.unlisted",
                     f"{name} is signed with {kid!r}, no card key of keyset {self._number}",
+                    hint="Let the roots list it first: cardsign keyset draft, sign, publish.",
                 )
 
     def check_cards(self, card: bytes, extended: Mapping[str, bytes], *, now: datetime) -> None:

@@ -191,7 +191,7 @@ def load_current(directory: Path) -> Generation:
     Raises:
         ServeFault: ``serve.no_generation``; ``serve.corrupt_generation`` (a file is missing,
             changed, or none that a generation may have); ``serve.newer_format``.
-        FileFault: ``file.unreadable``, ``file.is_directory``.
+        FileFault: ``file.unreadable``, ``file.unreadable``.
     """
     number, digest = _read_pointer(directory)
     folder = directory / f"{number:06d}"

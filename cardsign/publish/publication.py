@@ -98,10 +98,10 @@ def publish_generation(
     Raises:
         KeyRefused: The key set is larger than others would read.
         PublishRefused: As :func:`cardsign.publish.checks.check_cards`; of the statements:
-            ``publish.statements``, ``publish.release_behind``, ``publish.key_unlisted``,
+            ``publish.statements``, ``publish.release_behind``, ``publish.unlisted``,
             ``publish.unlisted``.
         UsageFault: ``publish.audience_name``; ``publish.other_publisher``.
-        FileFault: ``publish.malformed`` where the directory holds anything else.
+        FileFault: ``publish.other_publisher`` where the directory holds anything else.
         ServeFault: ``serve.newer_format``.
     """
     check_cards(card, extended, JwkSet.from_bytes(_key_file(jwks, 0, sequence, max_age)), now)
@@ -321,9 +321,10 @@ def _refuse_foreign_entries(directory: Path) -> None:
             foreign = sorted(entry.name for entry in entries if not _is_ours(entry))
     if foreign:
         raise FileFault(
-            "publish.malformed",
+            "publish.other_publisher",
             f"the publication directory holds {foreign[0]!r}, which cardsign did not write",
             path=str(directory),
+            hint="Publish into a directory of its own: cardsign publish CARD -o DIR",
         )
 
 

@@ -41,7 +41,7 @@ def serve(config: ServerConfig, host: str, port: int, *, as_json: bool = False) 
         as_json: Say where as one JSON object on stdout as well, for programs that start this.
 
     Raises:
-        ServeFault: ``serve.port_in_use``, ``serve.bind``, ``serve.worker_died``, and what
+        ServeFault: ``serve.bind``, ``serve.bind``, ``serve.worker_died``, and what
             :class:`cardsign.server.live.LiveGeneration` raises.
         FileFault: A published file cannot be read.
     """
@@ -127,7 +127,11 @@ def _reserved(host: str, port: int) -> Iterator[tuple[str, int]]:
         except OSError as exc:
             where = _url((host, port)).removeprefix("http://")
             if exc.errno == errno.EADDRINUSE:
-                raise ServeFault("serve.port_in_use", f"{where} is in use") from exc
+                raise ServeFault(
+                    "serve.bind",
+                    f"{where} is in use",
+                    hint="Stop the other server or choose another port with --bind.",
+                ) from exc
             raise ServeFault("serve.bind", f"{where} cannot be bound: {exc.strerror}") from exc
         address, free_port, *_ = held.getsockname()
         if sys.platform == "linux":

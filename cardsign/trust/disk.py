@@ -82,8 +82,8 @@ class PolicyFile:
         """Read a policy and its lock.
 
         Raises:
-            UsageFault: ``policy.malformed``, ``lock.malformed``; ``policy.not_own``: it was only
-                found, and says what only a policy that is named may say.
+            UsageFault: ``policy.malformed``, ``lock.malformed``; ``config.not_allowed``: it was
+                only found, and says what only a policy that is named may say.
             FileMissing, FileFault: It cannot be read.
         """
         from cardsign.trust.policyfile import read_policy  # pydantic, which --jwks needs not
@@ -110,7 +110,7 @@ class PolicyFile:
                 a link into one of them, and nowhere else outside: it may be a stranger's folder.
 
         Raises:
-            UsageFault: ``policy.not_found``: the one that is named; ``config.outside``; or as
+            UsageFault: ``file.not_found``: the one that is named; ``config.not_allowed``; or as
                 :meth:`read`.
             FileFault: It cannot be read.
         """
@@ -126,7 +126,7 @@ class PolicyFile:
             return cls.read(path, was_found_here=found_here)
         except FileMissing as fault:
             missing = "there is no such policy file"
-            raise UsageFault("policy.not_found", missing, path=str(path)) from fault
+            raise UsageFault("file.not_found", missing, path=str(path)) from fault
 
     @classmethod
     def begun(cls, path: Path, *, was_found_here: bool) -> PolicyFile:

@@ -218,18 +218,20 @@ def check_told(keyset: KeysetStatement, *, digest: str | None, words: str | None
         words: Its words, likewise (:func:`cardsign.statements.words.digest_words`).
 
     Raises:
-        StatementRefused: ``trust.digest_differs``.
+        StatementRefused: ``statement.digest``.
         UsageFault: ``usage.invalid``: they are no whole digest, or no words of one.
     """
     if digest is not None and (told := _read_digest(digest)) != keyset.digest:
         raise StatementRefused(
-            "trust.digest_differs",
+            "statement.digest",
             f"the keyset has the digest {keyset.digest}, and you were told {told}",
+            hint="Do not add it. Ask the issuer over another channel which digest is right.",
         )
     if words is not None and read_words(words) != (found := digest_words(keyset.digest)):
         raise StatementRefused(
-            "trust.digest_differs",
+            "statement.digest",
             f'the keyset has the words "{found}", and you were told other ones',
+            hint="Do not add it. Ask the issuer over another channel which digest is right.",
         )
 
 
@@ -297,9 +299,9 @@ def add_issuers(
         What a person should know besides the proposals' warnings.
 
     Raises:
-        UsageFault: ``policy.malformed``, ``policy.not_own``, ``usage.conflict``; and what
+        UsageFault: ``policy.malformed``, ``config.not_allowed``, ``usage.conflict``; and what
             `compare` raises.
-        StateFault: As for :meth:`cardsign.trust.state.DirectoryStates.begin`; ``state.busy``.
+        StateFault: As for :meth:`cardsign.trust.state.DirectoryStates.begin`; ``file.busy``.
         FileFault: Something cannot be written.
     """
 

@@ -93,7 +93,7 @@ def raise_floors(path: Path, floors: Mapping[str, RollbackFloor]) -> None:
 
     Raises:
         StateFault: ``state.fork``: the lock names another statement of the same number;
-            ``state.busy``.
+            ``file.busy``.
         UsageFault, FileFault: As :func:`read_lock`; ``file.unwritable``.
     """
     with editing(path):
@@ -119,7 +119,9 @@ def remove_floor(path: Path, name: str) -> None:
 def editing(path: Path) -> AbstractContextManager[None]:
     """Hold the folder of a policy and its lock against other processes that edit them."""
     busy = StateFault(
-        "state.busy", "another process edits the policy or its lock", path=str(path.parent)
+        "file.busy",
+        "another process edits the policy or its lock",
+        path=str(path.parent),
     )
     return locked(path.parent, patience=PATIENCE, busy=busy)
 

@@ -120,7 +120,7 @@ def edit_policy(
 
     Raises:
         UsageFault: ``policy.malformed``: the file, or what the change would make of it.
-        StateFault: ``state.busy``.
+        StateFault: ``file.busy``.
         FileFault: It cannot be read or written.
     """
     with editing(path):

@@ -455,7 +455,7 @@ def read_policy(path: Path, *, is_own: bool = True) -> tuple[Policy, str]:
         is_own: As for :func:`parse_policy`.
 
     Raises:
-        UsageFault: ``policy.malformed``, ``policy.not_own``.
+        UsageFault: ``policy.malformed``, ``config.not_allowed``.
         FileFault: It cannot be read.
     """
     data = read_bytes(path, max_bytes=MAX_POLICY_BYTES)
@@ -483,7 +483,7 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
             may be a stranger's; it may say none of :data:`OPERATOR_MEMBERS`.
 
     Raises:
-        UsageFault: ``policy.malformed`` or ``policy.not_own``, with the line; what else is wrong
+        UsageFault: ``policy.malformed`` or ``config.not_allowed``, with the line; what else is wrong
             is in its ``more``.
     """
     try:
@@ -542,7 +542,7 @@ class _Reading:
                 said = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
                 said += "and this one was found in the working directory"
                 hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
-                self.problems.append(_Problem((*at, member), said, hint, "policy.not_own"))
+                self.problems.append(_Problem((*at, member), said, hint, "config.not_allowed"))
 
     def _check_alone(self, tables: Iterable[int], issuers: Iterable[TrustedIssuer]) -> None:
         """No two issuers have one name or one place."""

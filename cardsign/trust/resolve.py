@@ -688,10 +688,24 @@ def outlook(
     keyset, release = trust.keyset, trust.release
     if release is not None and seconds - release.iat >= (release.exp - release.iat) / 2:
         late = f"release {release.seq} is past half of its time, and no newer one was seen"
-        alarms.append(Reason.of("peer.release_late", late))
+        alarms.append(
+            Reason.of(
+                "peer.statement_ends",
+                late,
+                hint="Look for a newer one: cardsign peers verify. If there is none, ask the "
+                "issuer.",
+            )
+        )
     if keyset is not None:
         left = end_of(keyset, limits.keyset_age) - seconds
         if 0 < left <= KEYSET_NOTICE:
             ends = f"keyset {keyset.epoch}.{keyset.version} ends in {left / 86400:.1f} days"
-            alarms.append(Reason.of("peer.keyset_ends", ends))
+            alarms.append(
+                Reason.of(
+                    "peer.statement_ends",
+                    ends,
+                    hint="Look for a newer one: cardsign peers verify. If there is none, ask the "
+                    "issuer.",
+                )
+            )
     return trust, tuple(dict.fromkeys(alarms))

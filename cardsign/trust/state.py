@@ -242,7 +242,7 @@ class IssuerStates(ABC):
 
         Raises:
             LocalFault: ``state.missing``, ``state.corrupt``, ``state.other_anchor``,
-                ``state.fork``, ``state.busy``, or of the file.
+                ``state.fork``, ``file.busy``, or of the file.
         """
 
     @abstractmethod
@@ -362,7 +362,7 @@ class DirectoryStates(IssuerStates):
         """See :class:`IssuerStates`; that it can be written is certain.
 
         Raises:
-            StateFault: ``state.busy``, or as :meth:`recall`.
+            StateFault: ``file.busy``, or as :meth:`recall`.
             FileFault: ``file.unwritable``, and others of the folder.
         """
         if not self.path.is_dir():
@@ -434,7 +434,7 @@ class DirectoryStates(IssuerStates):
         """Begin to remember an issuer; what is remembered under the same anchor stays.
 
         Raises:
-            StateFault: ``state.corrupt``, ``state.other_anchor``, ``state.fork``, ``state.busy``.
+            StateFault: ``state.corrupt``, ``state.other_anchor``, ``state.fork``, ``file.busy``.
             FileFault: ``file.unwritable``, and others of the folder.
         """
         with self._held(issuer):
@@ -471,7 +471,7 @@ class DirectoryStates(IssuerStates):
         """Remove what is remembered of an issuer; whether there was anything.
 
         Raises:
-            StateFault: ``state.busy``.
+            StateFault: ``file.busy``.
             FileFault: ``file.unwritable``.
         """
         file = self.file(policy, name)
@@ -520,7 +520,9 @@ class DirectoryStates(IssuerStates):
 
     def _alone(self, file: Path, name: str) -> AbstractContextManager[None]:
         message = f"another process holds the state of {name!r}"
-        busy = StateFault("state.busy", message, path=str(file))
+        busy = StateFault(
+            "file.busy", message, path=str(file), hint="Try again when it has finished."
+        )
         return locked(file.with_suffix(".lock"), patience=self._patience, busy=busy)
 
     def _fault(self, code: str, issuer: TrustedIssuer, message: str) -> StateFault:

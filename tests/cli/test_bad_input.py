@@ -23,10 +23,10 @@ from tests.support import PORTABLE
 COMPLAINTS: dict[str, tuple[list[str], int, str]] = {
     "an unknown command": (["frobnicate"], 2, "usage.invalid"),
     "an unknown option": (["verify", "signed.json", "--trust-me"], 2, "usage.invalid"),
-    "no card": (["sign", "-o", "out.json"], 2, "usage.invalid"),
+    "no card": (["sign", "-o", "out.json"], 2, "usage.conflict"),
     "an unknown profile": (["verify", "signed.json", "--profile", "x"], 2, "usage.invalid"),
     "a missing card": (["sign", "absent.json", "-o", "out.json"], 2, "file.not_found"),
-    "a directory for an output": (["sign", "card.json", "-o", "keys"], 2, "file.is_directory"),
+    "a directory for an output": (["sign", "card.json", "-o", "keys"], 2, "file.unreadable"),
     "an output in no directory": (["sign", "card.json", "-o", "no/o.json"], 2, "file.unwritable"),
     "a card that is a list": (["sign", "list.json", "-o", "out.json"], 1, "json.not_object"),
     "half a card": (["sign", "half.json", "-o", "out.json"], 1, "json.syntax"),
@@ -103,7 +103,7 @@ def _files() -> dict[str, bytes]:
 PASSPHRASES: dict[str, tuple[dict[str, str | None], str]] = {
     "a wrong one": ({"CARDSIGN_PASSPHRASE": "wrong horse"}, "passphrase.wrong"),
     "none, and no terminal": ({"CARDSIGN_PASSPHRASE": None}, "passphrase.none"),
-    "an empty one": ({"CARDSIGN_PASSPHRASE": ""}, "passphrase.weak"),
+    "an empty one": ({"CARDSIGN_PASSPHRASE": ""}, "passphrase.unfit"),
 }
 
 

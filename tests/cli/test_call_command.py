@@ -361,7 +361,7 @@ def test_without_the_library(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
 
     assert ended.status == 2
-    assert "call.not_installed" in ended.err
+    assert "usage.not_installed" in ended.err
     assert "pip install 'cardsign[a2a]'" in ended.err
 
 

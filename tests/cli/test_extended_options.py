@@ -132,9 +132,9 @@ def test_what_is_marked_can_be_published_and_what_is_not_cannot(
     assert cardsign("sign", "public.json", "-o", "unmarked.json").status == 0
 
     for card, extended, code in (
-        ("public.json", "staff=unmarked.json", "publish.extended_unmarked"),
-        ("public.json", "crew=more.json", "publish.extended_audience"),
-        ("more.json", "staff=more.json", "publish.extended_as_public"),
+        ("public.json", "staff=unmarked.json", "publish.extended"),
+        ("public.json", "crew=more.json", "publish.extended"),
+        ("more.json", "staff=more.json", "publish.extended"),
     ):
         refused = cardsign("publish", card, "--extended", extended, "-o", "pub")
         assert refused.status == 1

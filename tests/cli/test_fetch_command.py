@@ -200,10 +200,10 @@ def test_a_refused_credential(peer: LivePeer, fetch: Fetch) -> None:
 
 FAULTS = {
     "no credential": ((), "credential.none"),
-    "a token in place of its source": (("--credential", "s3cr3t-t0k3n"), "credential.source"),
+    "a token in place of its source": (("--credential", "s3cr3t-t0k3n"), "credential.none"),
     "a variable that is not set": (
         ("--credential", "env:ABSENT", "--audience", AUDIENCE),
-        "credential.source",
+        "credential.none",
     ),
     "no audience": (("--credential", "env:TIDES_TOKEN"), "usage.conflict"),
     "an audience that is none": (("--audience", "Late Payers"), "usage.invalid"),

@@ -427,7 +427,7 @@ def test_a_ledger_that_was_edited_stops_the_signer(issuer: Cardsign) -> None:
     Path("keys/statements/keysets/1.1.json").unlink()
     for words in (("sign", "card.json", "-o", "s.json"), ("keys", "jwks"), ("keyset", "draft")):
         ended = issuer(*words)
-        assert (ended.status, "keystore.statements" in ended.err) == (2, True)
+        assert (ended.status, "keystore.audit_broken" in ended.err) == (2, True)
 
 
 def test_without_a_keyset_there_is_nothing_to_show(cardsign: Cardsign) -> None:
@@ -634,7 +634,7 @@ REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {
         _signed_too_early,
         ["publish", "signed.json"],
         1,
-        "publish.key_unlisted",
+        "publish.unlisted",
     ),
     "dropping a key of this key store": (
         _key_named,
@@ -652,7 +652,7 @@ REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {
         _edited_store,
         ["sign", "card.json", "-o", "signed.json"],
         2,
-        "keystore.audit_differs",
+        "keystore.audit_broken",
     ),
     "signing with a key that was edited in, log and all": (
         _edited_store_and_log,
@@ -717,7 +717,7 @@ INIT_REFUSALS: dict[str, tuple[list[str], dict[str, str], str]] = {
     "one passphrase for all": (
         ["--issuer", ISSUER],
         {"CARDSIGN_RECOVERY_PASSPHRASE": PASSPHRASE},
-        "passphrase.reused",
+        "passphrase.unfit",
     ),
     "a holder that is no name": (
         ["--issuer", ISSUER, "--holder", "Ann"],
@@ -771,7 +771,7 @@ def test_two_hosts_at_once_lose_no_card(issuer: Cardsign, monkeypatch: pytest.Mo
     monkeypatch.setattr("cardsign.issuer.release.sign_statement", slow)
     monkeypatch.setattr("cardsign.keys.stores.directory.LOCK_PATIENCE", 0.05)
     run(issuer("release", "renew", "--card", "signed.json"))
-    assert (meanwhile[0].status, "keystore.busy" in meanwhile[0].err) == (2, True)
+    assert (meanwhile[0].status, "file.busy" in meanwhile[0].err) == (2, True)
     run(issuer("release", "renew", "--card", other))
     assert len(release(issuer)["cards"]) == 2
 

@@ -189,7 +189,7 @@ ROWS: dict[str, Bad] = {
     "swapped envelopes": Bad(swapped_envelopes, SIGN, "signer.wrong_key"),
     "an envelope under another name": Bad(a_renamed_envelope, SIGN, "passphrase.wrong"),
     "a symbolic link for a private key": Bad(a_private_key_that_is_a_link, SIGN, "file.not_plain"),
-    "a KDF cost that would eat the memory": Bad(a_hungry_kdf, SIGN, "keystore.envelope"),
+    "a KDF cost that would eat the memory": Bad(a_hungry_kdf, SIGN, "keystore.corrupt"),
     "an edited line of the log": Bad(an_edited_line, "keys audit verify", "keystore.audit_broken"),
     "a line cut out of the log": Bad(a_line_cut_out, "keys audit verify", "keystore.audit_broken"),
     "doctor and an edited line": Bad(
@@ -203,7 +203,7 @@ ROWS: dict[str, Bad] = {
         f"{name}: {words}": Bad(spoil, words, code)
         for words in CHANGES
         for name, spoil, code in (
-            ("an edited holder", an_edited_holder, "keystore.audit_differs"),
+            ("an edited holder", an_edited_holder, "keystore.audit_broken"),
             ("state and log written anew", a_key_of_somebody_else, "keystore.other_history"),
             ("a log that was cut", a_log_without_its_end, "keystore.audit_broken"),
             ("the log of another store", a_log_of_another_store, "keystore.audit_broken"),

@@ -114,7 +114,7 @@ def test_the_store_alone_runs_nothing(
     elsewhere.enrolled(cardsign)
     done = cardsign("sign", elsewhere.card, "-o", "signed.json")
     assert done.status == 2
-    assert "signer.not_allowed" in done.err
+    assert "config.not_allowed" in done.err
     assert not elsewhere.ran.exists()
     assert not (tmp_path / "signed.json").exists()
 

@@ -198,7 +198,7 @@ def test_a_committed_file_sends_no_password_to_a_stranger(
         for allowed in ([], ["127.0.0.1:5432"], [f"localhost:{port}"]):
             allow(*allowed)
             ended = cardsign(*words)
-            assert (ended.status, "keystore.not_allowed" in ended.err) == (2, True)
+            assert (ended.status, "config.not_allowed" in ended.err) == (2, True)
             assert f'databases = ["127.0.0.1:{port}"]' in ended.err
             with pytest.raises(TimeoutError):
                 stranger.accept()
@@ -293,7 +293,7 @@ def test_doctor_looks_into_a_database(issuer: Cardsign, postgres: Server) -> Non
     ended = issuer("keys", "doctor", "--json")
 
     codes = {one["code"] for one in ended.json if one["level"] == "alarm"}
-    assert codes == {"doctor.private_missing", "keystore.audit_broken", "keystore.statements"}
+    assert codes == {"doctor.private_missing", "keystore.audit_broken"}
     assert ended.status == 1
 
 

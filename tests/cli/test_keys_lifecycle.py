@@ -569,7 +569,7 @@ def test_audit_verify_tells_of_a_state_that_was_edited(at_once: Cardsign) -> Non
 
     ended = at_once("keys", "audit", "verify")
 
-    assert (ended.status, "keystore.audit_differs" in ended.err) == (2, True)
+    assert (ended.status, "keystore.audit_broken" in ended.err) == (2, True)
 
 
 def test_a_closed_stdout_is_told_before_anything_is_done(

@@ -165,7 +165,7 @@ STRANGE: dict[str, tuple[Callable[[], object], str]] = {
     "a link to the key store": (lambda: DRAFT.symlink_to("keys/keystore.json"), "file.not_plain"),
     "a link to nothing": (lambda: DRAFT.symlink_to("nothing"), "file.not_plain"),
     "a pipe": (lambda: os.mkfifo(DRAFT), "file.not_plain"),
-    "a file of something else": (lambda: DRAFT.write_text("{}"), "rotate.not_a_draft"),
+    "a file of something else": (lambda: DRAFT.write_text("{}"), "rotate.draft"),
     "a file that is too long": (lambda: DRAFT.write_bytes(b" " * 70_000), "file.unreadable"),
 }
 
@@ -227,7 +227,7 @@ def test_a_tick_drafts_nothing_for_a_key_that_nobody_has_entered(issuer: Cardsig
 
     ended = issuer("keys", "rotate", "--tick", CARDSIGN_PASSPHRASE=None)
 
-    assert "keystore.audit_differs" in ended.err, ended.err
+    assert "keystore.audit_broken" in ended.err, ended.err
     assert ended.status == 2
     assert not DRAFT.exists()
 

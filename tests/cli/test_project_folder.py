@@ -83,7 +83,7 @@ def test_a_clone_cannot_have_its_card_signed_by_another_projects_keys(
     assert callable(name_it)
     name_it()
     ended = cardsign("sign", "card.json", "-o", "signed.json")
-    assert (ended.status, "config.outside" in ended.err) == (2, True)
+    assert (ended.status, "config.not_allowed" in ended.err) == (2, True)
     assert not Path("signed.json").exists()
 
 
@@ -103,7 +103,7 @@ def test_a_folder_that_is_allowed_allows_no_other(prod: Path, cardsign: Cardsign
     """Nor does a name that only begins like it."""
     settings(keystore="../prod/keys")
     allow(prod.parent / "pro", prod / "keys" / "private")
-    assert "config.outside" in cardsign("keys", "list").err
+    assert "config.not_allowed" in cardsign("keys", "list").err
 
 
 def test_a_tilde_is_a_name_like_any_other(prod: Path, cardsign: Cardsign) -> None:
@@ -148,7 +148,7 @@ def test_a_clone_cannot_publish_into_another_project(
     assert cardsign("sign", "card.json", "-o", "signed.json").status == 0
     settings(publish=path.format(absolute=prod / "public"))
     ended = cardsign("publish", "signed.json")
-    assert (ended.status, "config.outside" in ended.err) == (2, True)
+    assert (ended.status, "config.not_allowed" in ended.err) == (2, True)
     assert (prod / "public/current").read_bytes() == before
 
 
@@ -227,7 +227,7 @@ def test_no_part_of_a_clones_key_store_leads_to_another_project(
     here.symlink_to(there)
     for command in (("keys", "generate"), ("sign", "card.json", "-o", "signed.json")):
         ended = cardsign(*command)
-        assert (ended.status, "config.outside" in ended.err) == (2, True)
+        assert (ended.status, "config.not_allowed" in ended.err) == (2, True)
     after = {file: file.read_bytes() for file in (prod / "keys").rglob("*") if file.is_file()}
     assert after == before
 

@@ -268,7 +268,7 @@ def test_cron_signs_nothing_of_what_nobody_has_signed(seq: int, issuer: Cardsign
     if seq == 1:  # it is read no more
         assert (ended.status, release().seq) == (0, 3)
         return
-    assert (ended.status, "keystore.statements" in ended.err) == (2, True)
+    assert (ended.status, "keystore.audit_broken" in ended.err) == (2, True)
     assert tree() == before
 
 

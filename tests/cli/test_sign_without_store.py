@@ -249,8 +249,8 @@ def test_the_hint_of_a_set_names_a_kid_of_it(card: str, cardsign: Cardsign) -> N
         ("env:-----BEGIN KEY", "signer.uri"),
         ("file:", "signer.uri"),
         ("file:missing.pem", "file.not_found"),
-        ("file:.", "file.is_directory"),
-        ("card-key.pem", "signer.unsupported"),
+        ("file:.", "file.unreadable"),
+        ("card-key.pem", "signer.uri"),
         ("awskms:///1234abcd-12ab-34cd-56ef-1234567890ab", "signer.no_public"),
     ],
 )

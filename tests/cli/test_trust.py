@@ -182,7 +182,7 @@ def test_where_the_policy_is_found(
     assert f"({name}, line 3)" in ended.err
     Path(name).unlink()
     if name != "trust.toml":
-        assert "policy.not_found" in cardsign("trust", "list", *options, **variables).err
+        assert "file.not_found" in cardsign("trust", "list", *options, **variables).err
 
 
 def test_the_policy_of_the_user(cardsign: Cardsign, home: Path, tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def written() -> list[Path]:
 def test_enrolment_compares_before_it_writes(cardsign: Cardsign, live: str) -> None:
     """Another digest, or none in a pipe: nothing is written; the digest is shown (S13)."""
     refused = cardsign("trust", "add", HOME, "--digest", "0" * 64)
-    assert (refused.status, "trust.digest_differs" in refused.err) == (1, True)
+    assert (refused.status, "statement.digest" in refused.err) == (1, True)
     assert live in refused.err
     piped = cardsign("trust", "add", HOME)
     assert (piped.status, "usage.unanswered" in piped.err) == (2, True)
@@ -223,7 +223,7 @@ def test_a_statement_in_hand_is_compared_too(cardsign: Cardsign, tides: bytes) -
     Path("k.json").write_bytes(tides)
     words = ("trust", "add", "tides", "--origin", HOME)
     refused = cardsign(*words, "--keyset", "k.json", "--digest", "0" * 64)
-    assert (refused.status, "trust.digest_differs" in refused.err) == (1, True)
+    assert (refused.status, "statement.digest" in refused.err) == (1, True)
     nothing = cardsign(*words, "--tofu", "--digest", "0" * 64)
     assert (nothing.status, "usage.conflict" in nothing.err) == (2, True)
     assert written() == []
@@ -263,7 +263,7 @@ def test_a_clone_that_links_its_lock_to_the_users_own_cannot_raise_it(
         Path("trust.lock").symlink_to("../own/trust.lock")
         for command in (verify, ("trust", "remove", "partner"), ("trust", "pin", "partner")):
             ended = cardsign(*command)
-            assert (ended.status, "config.outside" in ended.err) == (2, True)
+            assert (ended.status, "config.not_allowed" in ended.err) == (2, True)
     assert (own / "trust.lock").read_bytes() == before
 
 
@@ -275,7 +275,7 @@ def test_a_clone_that_links_its_policy_to_the_users_own_cannot_have_it_edited(
     with inside("clone"):
         Path("trust.toml").symlink_to("../own/trust.toml")
         ended = cardsign("trust", "add", "acme", "--tofu", "--origin", EVIL)
-        assert (ended.status, "config.outside" in ended.err) == (2, True)
+        assert (ended.status, "config.not_allowed" in ended.err) == (2, True)
         named = cardsign("trust", "list", "--trust", "trust.toml")  # which is the user's own word
         assert (named.status, "partner" in named.text) == (0, True)
     assert (own / "trust.toml").read_bytes() == before

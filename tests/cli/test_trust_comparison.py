@@ -76,7 +76,7 @@ def test_a_difference_refuses_before_anything_is_written(
     """`--yes` does not help: what the issuer said is not to be waved through."""
     for more in ((), ("--yes",)):
         ended = cardsign("trust", "add", HOME, *told(read_keyset(tides).digest), *more)
-        assert (ended.status, "trust.digest_differs" in ended.err) == (1, True)
+        assert (ended.status, "statement.digest" in ended.err) == (1, True)
         assert nothing_is_written(tmp_path)
 
 

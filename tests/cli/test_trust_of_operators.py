@@ -30,7 +30,7 @@ def test_a_policy_that_was_only_found_is_refused(cardsign: Cardsign, member: str
     for command in (("verify", "https://a.example/"), ("trust", "list"), ("trust", "init")):
         ended = cardsign(*command)
         assert (ended.status, ended.out) == (2, b"")
-        assert "policy.not_own" in ended.err
+        assert "config.not_allowed" in ended.err
         assert "(trust.toml, line 5)" in ended.err
         assert "--trust trust.toml" in ended.err
     assert not list(Path().glob("home/**/*.json"))
@@ -56,7 +56,7 @@ def test_a_policy_that_is_named_may_say_it(cardsign: Cardsign, member: str, tmp_
 def test_an_entry_that_says_it_goes_into_a_named_policy(cardsign: Cardsign, member: str) -> None:
     """`trust add` writes nothing that the next command would refuse."""
     refused = cardsign(*ENTRY, *ADDED[member])
-    assert (refused.status, "policy.not_own" in refused.err) == (2, True)
+    assert (refused.status, "config.not_allowed" in refused.err) == (2, True)
     assert not Path("trust.toml").exists()
 
     assert cardsign("trust", "init", "--trust", "mine.toml").status == 0

@@ -327,7 +327,7 @@ FAULTS = {
     "a policy that is not there": (
         lambda: None,
         ("--trust", "absent.toml"),
-        "policy.not_found",
+        "file.not_found",
     ),
     "an issuer whom nobody enrols": (lambda: None, ("--issuer", "moon"), "policy.unknown_issuer"),
     "a memory in place of a file": (lambda: None, ("--state", "trust.toml"), "state.missing"),
@@ -371,7 +371,7 @@ def test_a_memory_that_another_process_holds_is_a_fault(
     monkeypatch.setattr(DirectoryStates.__init__, "__kwdefaults__", patience)
     with DirectoryStates(peer.STATE).of(issuer):
         ended = verify(cardsign, *WHOLE)
-    assert (ended.status, "state.busy" in ended.err, ended.results) == (2, True, b"")
+    assert (ended.status, "file.busy" in ended.err, ended.results) == (2, True, b"")
 
 
 def test_a_lost_memory_is_begun_anew_from_the_lock(

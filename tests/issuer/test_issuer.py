@@ -162,7 +162,7 @@ def test_the_recovery_key_has_a_passphrase_of_its_own(tmp_path: Path) -> None:
     same = IssuerPassphrases(SECRET, OTHER, SECRET, OTHER)
     how: dict[str, Any] = {"origin": ORIGIN, "now": NOW}
     refused = code(lambda: init_issuer(tmp_path, tmp_path / "keys", lambda: same, **how))
-    assert refused == "passphrase.reused"
+    assert refused == "passphrase.unfit"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -312,7 +312,7 @@ def test_rotation_writes_over_no_other_file(made: Made) -> None:
     file.write_bytes(CARD)
     later = NOW + timedelta(hours=1)
     refused = code(lambda: rotate_keys(made.store, never, now=later, draft=file))
-    assert (refused, file.read_bytes()) == ("rotate.not_a_draft", CARD)
+    assert (refused, file.read_bytes()) == ("rotate.draft", CARD)
 
 
 def test_a_revocation_says_what_is_left_to_do(made: Made) -> None:

@@ -16,4 +16,4 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for use in (lambda: encrypt(b"x", ["age1x"]), lambda: decrypt(b"x", b"AGE-SECRET-KEY-1X")):
         with pytest.raises(StoreFault) as missing:
             use()
-        assert missing.value.code == "backup.not_installed"
+        assert missing.value.code == "usage.not_installed"

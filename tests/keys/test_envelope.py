@@ -177,7 +177,7 @@ def test_a_malformed_file_is_refused(path, value):
     with pytest.raises(StoreFault) as caught:
         open_envelope(edited(path, value), b"passphrase")
 
-    assert caught.value.code == "keystore.envelope"
+    assert caught.value.code == "keystore.corrupt"
     assert caught.value.exit_status == 2
 
 
@@ -197,7 +197,7 @@ def test_what_is_no_envelope_is_refused(untrusted_bytes):
     with pytest.raises(StoreFault) as caught:
         open_envelope(untrusted_bytes, b"passphrase")
 
-    assert caught.value.code == "keystore.envelope"
+    assert caught.value.code == "keystore.corrupt"
 
 
 def test_a_newer_format_is_not_guessed_at():
@@ -232,7 +232,7 @@ def test_a_file_cannot_ask_for_an_unreasonable_cost(path, value, monkeypatch):
     with pytest.raises(StoreFault) as caught:
         open_envelope(bomb, b"passphrase")
 
-    assert caught.value.code == "keystore.envelope"
+    assert caught.value.code == "keystore.corrupt"
 
 
 def test_memory_is_bounded_as_a_product():

@@ -149,7 +149,7 @@ def test_a_history_that_was_tampered_with_is_found_out(
     tamper(store)
     with pytest.raises(StoreFault) as fault:
         history.keysets()
-    assert fault.value.code == "keystore.statements"
+    assert fault.value.code == "keystore.audit_broken"
 
 
 @in_each_store
@@ -223,7 +223,7 @@ def test_one_process_at_a_time_adds_a_statement(
             pass
         one = released(keyset, None)
         sign_release(store, one)
-    assert fault.value.code == "keystore.busy"
+    assert fault.value.code == "file.busy"
     with rival.alone():
         assert rival.newest_release() == one
 
@@ -237,7 +237,7 @@ def test_a_release_under_a_wrong_name_is_found_out(seq: int, store: QuickStore) 
     store.statement_file("releases", (1,)).rename(store.statement_file("releases", (seq,)))
     with pytest.raises(StoreFault) as fault:
         history.newest_release()
-    assert fault.value.code == "keystore.statements"
+    assert fault.value.code == "keystore.audit_broken"
 
 
 #: What a stranger who can write files makes of three releases; by whom it is signed.
@@ -288,7 +288,7 @@ def test_a_release_that_was_not_signed_here_is_found_out(
     forge(store, keyset, two)
     with pytest.raises(StoreFault) as fault:
         StatementHistory.of(store).newest_release()
-    assert fault.value.code == "keystore.statements"
+    assert fault.value.code == "keystore.audit_broken"
 
 
 @pytest.mark.parametrize(("by", "good"), [("rel", True), ("eve", False)])
@@ -363,4 +363,4 @@ def test_a_statement_is_verified_once_for_each_store(store, monkeypatch) -> None
     file.write_bytes(file.read_bytes().replace(b'"signature": "', b'"signature": "A'))
     with pytest.raises(StoreFault) as fault:
         StatementHistory.of(store).newest_keyset()
-    assert fault.value.code == "keystore.statements"
+    assert fault.value.code == "keystore.audit_broken"

@@ -107,9 +107,9 @@ def test_a_person_is_asked_twice_for_what_is_new():
 @pytest.mark.parametrize(
     ("typed", "code"),
     [
-        pytest.param(["long enough", "long enogh"], "passphrase.mismatch", id="mistyped"),
-        pytest.param(["short"], "passphrase.weak", id="short, and not asked again"),
-        pytest.param([""], "passphrase.weak", id="empty"),
+        pytest.param(["long enough", "long enogh"], "passphrase.unfit", id="mistyped"),
+        pytest.param(["short"], "passphrase.unfit", id="short, and not asked again"),
+        pytest.param([""], "passphrase.unfit", id="empty"),
     ],
 )
 def test_a_new_passphrase_must_be_typed_twice_and_long_enough(typed, code):
@@ -168,7 +168,7 @@ def test_an_empty_passphrase_is_no_passphrase(source):
     with pytest.raises(PassphraseFault) as caught:
         read_passphrase(PassphraseSource(**{"prompt": nobody, **source}))
 
-    assert caught.value.code == "passphrase.weak"
+    assert caught.value.code == "passphrase.unfit"
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])

@@ -166,7 +166,7 @@ def test_a_library_that_is_missing_is_one_helpful_line(module):
     told = done.stderr.decode()
 
     assert done.returncode == 2
-    assert "keystore.not_installed" in told
+    assert "usage.not_installed" in told
     assert "pip install 'cardsign[postgres]'" in told
     assert "Traceback" not in told
     assert SECRET not in told
@@ -319,7 +319,7 @@ def test_a_key_that_lies_elsewhere_is_asked_there(store, es256):
     """A custody other than a file is opened as for any store."""
     record = store.add_remote_key(es256.public, "exec:///nowhere", now=NOON)
 
-    assert refusal(lambda: store.signer(record, PASSPHRASE)).code == "signer.not_allowed"
+    assert refusal(lambda: store.signer(record, PASSPHRASE)).code == "config.not_allowed"
 
 
 @needs_server
@@ -397,7 +397,7 @@ def test_a_commit_that_others_hold_up_is_busy(pair, postgres, monkeypatch):
         fault = refusal(lambda: raw(pair, before))
         rival.rollback()
 
-    assert fault.code == "keystore.busy"
+    assert fault.code == "file.busy"
     assert pair.load() == before
 
 
@@ -503,7 +503,7 @@ UNGUARDED = "ALTER TABLE cardsign_generation DISABLE TRIGGER USER"
     ("edit", "code"),
     [
         ("replace(state, '\"ES256\"', '\"ES512\"')", "keystore.corrupt"),
-        ("replace(state, '\"card\"', '\"release\"')", "keystore.audit_differs"),
+        ("replace(state, '\"card\"', '\"release\"')", "keystore.audit_broken"),
         ("replace(state, '{', '{\"a\": 1, \"a\": 2,')", "keystore.corrupt"),
         ("state || '}'", "keystore.corrupt"),
     ],

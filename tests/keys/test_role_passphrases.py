@@ -57,7 +57,7 @@ def test_a_passphrase_is_changed_for_the_keys_of_a_role(two_roles: Any) -> None:
     assert [line.kid for line in lines if line.event == "key-passphrase-changed"] == [release.kid]
     with pytest.raises(PassphraseFault) as weak:
         two_roles.change_passphrase([release], NEXT, b"short", **change)
-    assert weak.value.code == "passphrase.weak"
+    assert weak.value.code == "passphrase.unfit"
 
 
 @in_each_store

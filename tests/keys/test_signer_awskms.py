@@ -113,7 +113,7 @@ def test_a_key_that_is_out_of_use(state: str, kms: aws.Kms, es256: PrivateKey) -
     kms.states[uri.rpartition("/")[2]] = state
     with pytest.raises(SignerFault) as caught:
         sign(uri, es256.public)
-    assert caught.value.code == "signer.disabled"
+    assert caught.value.code == "signer.no_key"
 
 
 FAULTS = {
@@ -122,7 +122,7 @@ FAULTS = {
         {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None},
         "signer.credentials",
     ),
-    "no region": ({"AWS_DEFAULT_REGION": None}, "signer.not_configured"),
+    "no region": ({"AWS_DEFAULT_REGION": None}, "signer.uri"),
     "nobody there": ({"AWS_ENDPOINT_URL_KMS": "http://127.0.0.1:1"}, "signer.unreachable"),
     "no such key": ({}, "signer.no_key"),
 }

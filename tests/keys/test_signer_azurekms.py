@@ -240,7 +240,7 @@ def test_each_fault_has_its_own_code(
         assert TOKEN not in str(caught.value)
         return caught.value.code
 
-    assert code(uri) == "signer.disabled"
+    assert code(uri) == "signer.no_key"
     assert code(f"azurekms://cards/none/{'0' * 32}") == "signer.no_key"
     monkeypatch.setattr(Credential, "token", "another")
     assert code(uri) == "signer.credentials"

@@ -213,7 +213,7 @@ def test_a_version_that_is_disabled_or_absent(
     uri = service.make(natives["ES256"], ALGORITHMS["ES256"])
     service.disabled.add(uri.removeprefix("gcpkms://"))
     absent = uri.replace("cryptoKeyVersions/1", "cryptoKeyVersions/9")
-    for place, code in ((uri, "signer.disabled"), (absent, "signer.no_key")):
+    for place, code in ((uri, "signer.no_key"), (absent, "signer.no_key")):
         with pytest.raises(CardsignError) as signing:
             sign(place, es256.public)
         with pytest.raises(CardsignError) as enrolling:

@@ -80,11 +80,11 @@ def test_rsa_without_a_hash_of_the_token(softhsm: SoftHsm, monkeypatch: pytest.M
 
 FAULTS = {
     "no such token": ("pkcs11:token=absent;object=k", PIN, "signer.unreachable", "no token"),
-    "two tokens of one name": ("pkcs11:token=double;object=k", PIN, "signer.ambiguous", "tokens"),
+    "two tokens of one name": ("pkcs11:token=double;object=k", PIN, "signer.no_key", "tokens"),
     "a wrong PIN": ("pkcs11:token=cards;object=es256-a", "9999-x", "signer.credentials", "wrong"),
     "a PIN too short": ("pkcs11:token=cards;object=es256-a", "1", "signer.credentials", "PIN"),
     "no such key": ("pkcs11:token=cards;object=nobody", PIN, "signer.no_key", "no private key"),
-    "two keys that fit": ("pkcs11:token=cards;object=twin", PIN, "signer.ambiguous", "2 keys"),
+    "two keys that fit": ("pkcs11:token=cards;object=twin", PIN, "signer.no_key", "2 keys"),
     "only a key of another kind": ("pkcs11:token=cards;id=%02", PIN, "signer.no_key", "ES256"),
     "another key": ("pkcs11:token=cards;id=%03", PIN, "signer.wrong_key", "does not fit"),
 }
@@ -118,7 +118,7 @@ def test_after_a_wrong_pin_the_right_one_still_signs(softhsm: SoftHsm) -> None:
     ("uri", "code"),
     [
         pytest.param("pkcs11:token=cards;object=lonely", "signer.no_public", id="no public key"),
-        pytest.param("pkcs11:token=cards;object=both", "signer.ambiguous", id="two public keys"),
+        pytest.param("pkcs11:token=cards;object=both", "signer.no_key", id="two public keys"),
         pytest.param("pkcs11:token=cards;object=p384", "key.unsupported", id="another curve"),
     ],
 )
@@ -153,7 +153,7 @@ def test_a_pin_from_a_file_and_a_library_from_the_uri(softhsm: SoftHsm, tmp_path
     assert custody_of(uri) == place
     with pytest.raises(SignerFault) as caught:
         sign(uri, public, Access(unasked))
-    assert caught.value.code == "signer.not_allowed"
+    assert caught.value.code == "config.not_allowed"
 
 
 def test_a_library_that_is_none(softhsm: SoftHsm, tmp_path: Path, es256: PrivateKey) -> None:

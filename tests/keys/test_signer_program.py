@@ -207,7 +207,7 @@ def test_nothing_runs_without_leave(written: Program, es256: PrivateKey, tmp_pat
     ):
         with pytest.raises(SignerFault) as caught:
             open_signer(other, es256.public, access, base=tmp_path)
-        assert (caught.value.code, caught.value.path) == ("signer.not_allowed", other)
+        assert (caught.value.code, caught.value.path) == ("config.not_allowed", other)
     assert not ran.exists()
     with pytest.raises(SignerFault):
         open_signer(uri, es256.public, allowed, base=tmp_path).sign(b"input")

@@ -110,7 +110,7 @@ def test_a_version_that_the_server_no_longer_uses(openbao: OpenBao) -> None:
 
     with pytest.raises(SignerFault, match="minimum") as caught:
         sign(uri, public, access(openbao))
-    assert caught.value.code == "signer.disabled"
+    assert caught.value.code == "signer.no_key"
 
 
 FAULTS: dict[str, tuple[str, Callable[[OpenBao], Access], str, str]] = {
@@ -138,25 +138,25 @@ FAULTS: dict[str, tuple[str, Callable[[OpenBao], Access], str, str]] = {
     "no server named": (
         "transit/rotated?version=1",
         lambda openbao: access(openbao, BAO_ADDR=None),
-        "signer.not_configured",
+        "signer.uri",
         "no server",
     ),
     "a user in the address": (
         "transit/rotated?version=1",
         lambda openbao: access(openbao, BAO_ADDR="https://me@127.0.0.1:1"),
-        "signer.not_configured",
+        "signer.uri",
         "no https URL",
     ),
     "a file as address": (
         "transit/rotated?version=1",
         lambda openbao: access(openbao, BAO_ADDR="file:///etc"),
-        "signer.not_configured",
+        "signer.uri",
         "no https URL",
     ),
     "an address without TLS": (
         "transit/rotated?version=1",
         lambda openbao: access(openbao, BAO_ADDR="http://vault.example:8200"),
-        "signer.not_allowed",
+        "config.not_allowed",
         "without TLS",
     ),
 }
@@ -210,4 +210,4 @@ def test_no_tls_only_on_this_machine_and_by_leave(tmp_path: Path) -> None:
         sign(uri, fetch_public(uri, leave), leave)
         with pytest.raises(SignerFault, match="without TLS") as caught:
             fetch_public(uri, shut)
-        assert caught.value.code == "signer.not_allowed"
+        assert caught.value.code == "config.not_allowed"

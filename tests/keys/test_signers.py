@@ -72,7 +72,7 @@ def test_another_custody_is_named_and_not_tried(uri, fault, es256):
     ):
         with pytest.raises(SignerFault, match=fault) as caught:
             attempt()
-        assert (caught.value.code, caught.value.exit_status) == ("signer.unsupported", 2)
+        assert (caught.value.code, caught.value.exit_status) == ("signer.uri", 2)
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_what_runs_loads_or_reads_needs_leave(uri, es256):
     ):
         with pytest.raises(SignerFault) as caught:
             attempt()
-        assert caught.value.code == "signer.not_allowed"
+        assert caught.value.code == "config.not_allowed"
 
 
 def test_a_token_without_a_library_of_the_user_is_not_reached(es256):
     """No library is guessed."""
     with pytest.raises(SignerFault, match="no PKCS#11 library") as caught:
         open_signer("pkcs11:token=cards;object=k", es256.public, SHUT, base=ROOT)
-    assert caught.value.code == "signer.not_allowed"
+    assert caught.value.code == "config.not_allowed"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_missing_library_is_one_helpful_line(module, extra, uri, es256, monkey
     access = Access(unasked, SignerPolicy(pkcs11_module=Path("/lib.so")))
     with pytest.raises(SignerFault, match=module) as caught:
         open_signer(uri, es256.public, access, base=ROOT).sign(b"input")
-    assert caught.value.code == "signer.not_installed"
+    assert caught.value.code == "usage.not_installed"
     assert caught.value.hint == f"pip install 'cardsign[{extra}]'"
 
 
@@ -326,7 +326,7 @@ def test_another_packages_scheme_is_not_even_loaded_without_leave(plugin, es256)
     """Whatever it says of itself."""
     with pytest.raises(SignerFault) as caught:
         open_signer("remote:k", es256.public, SHUT, base=ROOT)
-    assert caught.value.code == "signer.not_allowed"
+    assert caught.value.code == "config.not_allowed"
     assert plugin == []
 
 

@@ -91,7 +91,7 @@ def test_a_program(alg: str, tmp_path: Path) -> None:
     uri = f"exec:{program}?arg={tmp_path / 'key.der'}"
     user.enrols_and_signs(uri, alg, "--public", "public.jwk")
     said = user.runs("sign", "card.json", "-o", "again.json", status=2)
-    assert "signer.not_allowed" in said
+    assert "config.not_allowed" in said
 
 
 @pytest.mark.needs_softhsm
@@ -108,7 +108,7 @@ def test_a_token(alg: str, softhsm: SoftHsm, tmp_path: Path) -> None:
     user.enrols_and_signs(uri, alg)
     user.runs("sign", "card.json", "-o", "again.json")
     del user.environment["CARDSIGN_PKCS11_MODULE"]
-    assert "signer.not_allowed" in user.runs("sign", "card.json", status=2)
+    assert "config.not_allowed" in user.runs("sign", "card.json", status=2)
     with_library = f"{uri}?module-path={softhsm.library}"
     user.runs("sign", "card.json", "--key", with_library, "-o", "again.json")
     user.environment["CARDSIGN_PIN"] = "not the PIN"

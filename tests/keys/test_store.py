@@ -328,7 +328,7 @@ def test_a_weak_passphrase_makes_nothing(store, es256):
     with pytest.raises(PassphraseFault) as caught:
         store.add(es256, passphrase=b"1234567")
 
-    assert caught.value.code == "passphrase.weak"
+    assert caught.value.code == "passphrase.unfit"
     assert not (store.path / "private").exists()
 
 
@@ -349,7 +349,7 @@ def test_a_store_that_is_held_is_busy(store, es256, monkeypatch):
     monkeypatch.setattr(store_module, "LOCK_PATIENCE", 0.05)
 
     with (
-        locked(store.path / ".lock", patience=0, busy=StoreFault("keystore.busy", "unused")),
+        locked(store.path / ".lock", patience=0, busy=StoreFault("file.busy", "unused")),
         pytest.raises(StoreFault, match="another process"),
     ):
         store.add(es256)
@@ -571,7 +571,7 @@ def test_a_directory_in_the_states_place_is_named(store):
     with pytest.raises(FileFault) as caught:
         DirectoryStore.open(store.path)
 
-    assert caught.value.code == "file.is_directory"
+    assert caught.value.code == "file.unreadable"
 
 
 # --- private keys -----------------------------------------------------------------------
@@ -596,8 +596,8 @@ def make_directory(path: Path, store: DirectoryStore) -> None:
     [
         pytest.param(move_away, "file.not_found", id="missing"),
         pytest.param(link, "file.not_plain", id="a link"),
-        pytest.param(make_directory, "file.is_directory", id="a directory"),
-        pytest.param(lambda path, _: path.write_bytes(b"{"), "keystore.envelope", id="damaged"),
+        pytest.param(make_directory, "file.unreadable", id="a directory"),
+        pytest.param(lambda path, _: path.write_bytes(b"{"), "keystore.corrupt", id="damaged"),
     ],
 )
 def test_a_private_half_that_is_not_safe_to_use_is_refused(tamper, code, store, es256):

@@ -157,7 +157,7 @@ def test_a_store_that_others_change_without_end_is_busy(pair, monkeypatch):
     with pytest.raises(StoreFault) as caught:
         pair.apply(lifecycle.revoke, "one", reason="ceased", now=after(1))
 
-    assert caught.value.code == "keystore.busy"
+    assert caught.value.code == "file.busy"
 
 
 def test_a_log_that_is_a_link_is_not_written_through(pair, tmp_path):

@@ -98,8 +98,8 @@ def test_a_state_that_was_edited_is_refused(store, es256, another_es256, edit) -
     file.write_bytes(dump_state(edit(state)))
     before = store.read_audit()
 
-    assert code_of(store.again) == "keystore.audit_differs"
-    assert code_of(store.load) == "keystore.audit_differs"
+    assert code_of(store.again) == "keystore.audit_broken"
+    assert code_of(store.load) == "keystore.audit_broken"
     assert code_of(lambda: store.add_remote_key(public("five"), "exec:/x", now=after(300)))
     assert (file.read_bytes(), store.read_audit()) == (dump_state(edit(state)), before)
 
@@ -129,7 +129,7 @@ def test_a_state_without_a_log_is_refused(store, es256) -> None:
     edited = replace(store.state, audit=AuditHead())
     (store.path / "keystore.json").write_bytes(dump_state(edited))
 
-    assert code_of(store.again) == "keystore.audit_differs"
+    assert code_of(store.again) == "keystore.audit_broken"
 
 
 def test_a_log_that_was_cut_is_refused(store, es256, another_es256) -> None:
@@ -176,7 +176,7 @@ def test_doctor_tells_all_the_same(store, es256, another_es256) -> None:
     assert alarms() == []
     edited = EDITS["a key of another holder"](store.state)
     (store.path / "keystore.json").write_bytes(dump_state(edited))
-    assert alarms() == ["keystore.audit_differs"]
+    assert alarms() == ["keystore.audit_broken"]
 
 
 # --- what this user saw before ------------------------------------------------------------

@@ -83,7 +83,7 @@ def test_what_is_no_source_is_refused(uri: str) -> None:
     """And what may be the credential itself, put there by mistake, is not shown."""
     with pytest.raises(CredentialFault) as caught:
         CredentialSource.parse(uri)
-    assert caught.value.code == "credential.source"
+    assert caught.value.code == "credential.none"
     assert SECRET not in str(caught.value)
 
 
@@ -129,7 +129,7 @@ def test_what_no_header_holds_is_not_sent(value: str) -> None:
     """One line of printable ASCII, whatever variable or program gave it."""
     with pytest.raises(CredentialFault) as caught:
         CredentialSource.parse("env:TOKEN").secret({"TOKEN": value}, {})
-    assert caught.value.code == "credential.source"
+    assert caught.value.code == "credential.none"
     assert not value.strip() or value not in str(caught.value)
 
 
@@ -150,7 +150,7 @@ def test_a_program_that_fails_is_not_quoted(
         monkeypatch.setattr(credentials, "MAX_SECONDS", 1.0)
     with pytest.raises(CredentialFault, match=words) as caught:
         CredentialSource.parse(f"exec:{quote(program(tmp_path, body))}").secret(os.environ, {})
-    assert caught.value.code == "credential.source"
+    assert caught.value.code == "credential.none"
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
@@ -306,7 +306,7 @@ def test_a_credential_of_another_form_is_not_sent(form: HeaderForm, secret: str)
     """And not shown."""
     with pytest.raises(CredentialFault) as caught:
         form.value(secret)
-    assert caught.value.code == "credential.source"
+    assert caught.value.code == "credential.none"
     assert secret not in str(caught.value)
 
 

@@ -69,7 +69,7 @@ def test_an_answer_that_could_be_read_in_two_ways_is_refused(body: bytes) -> Non
     """Before anything in it is looked at."""
     with pytest.raises(CallFailed) as caught:
         result_of(body, ID)
-    assert caught.value.code == "call.envelope"
+    assert caught.value.code == "call.error"
     assert caught.value.exit_status == 3
 
 

@@ -239,7 +239,7 @@ def test_a_port_in_use_is_one_clear_line(server: Server, published: Published) -
     out, err = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, out) == (2, "")
-    assert err == f"serve.port_in_use: 127.0.0.1:{server.port} is in use\n"
+    assert err == f"serve.bind: 127.0.0.1:{server.port} is in use\n"
     assert httpx.get(server.url + CARD, trust_env=False, timeout=PATIENCE).status_code == 200
 
 
@@ -257,7 +257,7 @@ def test_a_port_in_use_by_somebody_else_is_the_same_line(
         _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 2
-    assert err.startswith("serve.port_in_use: ")
+    assert err.startswith("serve.bind: ")
     assert err.count("\n") == 1
 
 

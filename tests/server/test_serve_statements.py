@@ -109,7 +109,7 @@ def test_statements_stay_when_a_card_is_published_without_them(tmp_path: Path) -
     assert load_current(directory).release == ISSUED.release
     with pytest.raises(PublishRefused) as refused:
         put(directory, None, **WITH_EVE)
-    assert refused.value.code == "publish.key_unlisted"
+    assert refused.value.code == "publish.unlisted"
 
 
 BOTH = JwkSet.of([key("card").public, key("eve").public])
@@ -241,12 +241,12 @@ CARDS: dict[str, tuple[Issued, dict[str, Any], str]] = {
     "a card by a key that no root has listed": (
         ISSUED,
         WITH_EVE,
-        "publish.key_unlisted",
+        "publish.unlisted",
     ),
     "a key that no root has listed, beside one that is": (
         ISSUED,
         {"jwks": BOTH, "card": dump(signed_card(PORTABLE, key("card"), key("eve")))},
-        "publish.key_unlisted",
+        "publish.unlisted",
     ),
     "a card by a key that the release has revoked": (
         Issued(
@@ -260,7 +260,7 @@ CARDS: dict[str, tuple[Issued, dict[str, Any], str]] = {
             ),
         ),
         {},
-        "publish.key_unlisted",
+        "publish.unlisted",
     ),
     "interfaces outside the origins": (
         Issued(

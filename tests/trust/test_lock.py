@@ -174,7 +174,7 @@ def test_somebody_else_is_editing(lock: Path, monkeypatch: pytest.MonkeyPatch) -
     with editing(lock):
         with pytest.raises(StateFault) as busy:
             raise_floors(lock, {"acme": keyset(1, 1)})
-        assert busy.value.code == "state.busy"
+        assert busy.value.code == "file.busy"
     raise_floors(lock, {"acme": keyset(1, 1)})
     assert [path.name for path in lock.parent.iterdir()] == ["trust.lock"]
 

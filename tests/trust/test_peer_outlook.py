@@ -37,12 +37,12 @@ def anchor() -> KeysetAnchor:
 CASES: dict[str, tuple[Any, float, dict[str, str], list[str]]] = {
     "just met": (RELEASE, 0, {}, []),
     "before half of the release's time": (RELEASE, 3.4, {}, []),
-    "after half of it": (RELEASE, 3.5, {}, ["peer.release_late"]),
+    "after half of it": (RELEASE, 3.5, {}, ["peer.statement_ends"]),
     "after all of it": (RELEASE, 7, {}, ["statement.expired"]),
     "the same where freshness is waived": (RELEASE, 7, {"freshness": "waived"}, []),
     "no release": (None, 0, {}, ["trust.freshness_unknown"]),
     "a clock behind": (RELEASE, -1, {}, ["time.clock_behind", "statement.not_yet"]),
-    "a keyset that ends soon": (LATER, 80, {}, ["peer.keyset_ends"]),
+    "a keyset that ends soon": (LATER, 80, {}, ["peer.statement_ends"]),
     "a keyset that has ended": (LATER, 90, {}, ["statement.expired"]),
 }
 
@@ -67,7 +67,7 @@ def test_until_when() -> None:
     assert min(outlook(enrolled, Limits(), known, now=NOW)[0].deadlines) == RELEASE.exp
     strict = Limits(keyset_age=DAY)
     trust, alarms = outlook(enrolled, strict, known, now=NOW)
-    assert (min(trust.deadlines), codes(alarms)) == (T0 + DAY, ["peer.keyset_ends"])
+    assert (min(trust.deadlines), codes(alarms)) == (T0 + DAY, ["peer.statement_ends"])
     assert DAY < KEYSET_NOTICE
 
 

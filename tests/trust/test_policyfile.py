@@ -308,7 +308,7 @@ def test_what_only_the_operators_own_policy_may_say(member: str) -> None:
         parse_policy(text, source="trust.toml", is_own=False)
 
     fault = refused.value
-    assert (fault.code, fault.line, fault.exit_status) == ("policy.not_own", 5, 2)
+    assert (fault.code, fault.line, fault.exit_status) == ("config.not_allowed", 5, 2)
     assert "found in the working directory" in fault.message
     assert "--trust trust.toml" in fault.hint
 

@@ -512,7 +512,7 @@ def test_another_process_holds_it(memory: DirectoryStates, tides: TrustedIssuer)
     with memory.of(tides):
         with pytest.raises(StateFault) as busy, hasty.of(tides):
             pass
-        assert busy.value.code == "state.busy"
+        assert busy.value.code == "file.busy"
         with hasty.of(lamps) as state:
             assert state == blank(lamps)
 
@@ -523,7 +523,7 @@ def test_a_lock_is_held_alone(tmp_path: Path, what: str) -> None:
     path = tmp_path / what
     if what == "folder":
         path.mkdir()
-    busy = StateFault("state.busy", "held")
+    busy = StateFault("file.busy", "held")
     with locked(path, patience=0, busy=busy), pytest.raises(StateFault):
         locked(path, patience=0.05, busy=busy).__enter__()
     with locked(path, patience=0, busy=busy):

@@ -277,7 +277,11 @@ def export(
     if output == STDIO:
         raise UsageFault("usage.conflict", "a private key goes to a file; name -o FILE")
     if not record.custody.startswith("file:"):
-        raise SignerFault("signer.unsupported", "the private key does not leave its signer")
+        raise SignerFault(
+            "signer.uri",
+            "the private key does not leave its signer",
+            hint="Use env:, file:, pkcs11:, awskms:, gcpkms:, azurekms:, vault: or exec:.",
+        )
     passphrase = read_passphrase(keystore.source)
     signer = store.signer(record, passphrase)
     assert isinstance(signer, PrivateKey)  # noqa: S101  what lies in a file is one

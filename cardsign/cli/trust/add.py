@@ -291,7 +291,7 @@ class Comparison:
         """Compare the keyset before anything is written (E14).
 
         Raises:
-            StatementRefused: ``trust.digest_differs``.
+            StatementRefused: ``statement.digest``.
             UsageFault: ``usage.conflict``: there is nothing to compare; ``usage.invalid``: it is
                 no whole digest; ``usage.unanswered``.
         """

@@ -30,8 +30,8 @@ _ALGORITHMS: Final = {"ES256": "ECDSA_SHA_256", "RS256": "RSASSA_PKCS1_V1_5_SHA_
 _CODES: Final = {
     "NotFoundException": "signer.no_key",
     "InvalidKeyUsageException": "signer.no_key",
-    "DisabledException": "signer.disabled",
-    "KMSInvalidStateException": "signer.disabled",
+    "DisabledException": "signer.no_key",
+    "KMSInvalidStateException": "signer.no_key",
     "AccessDeniedException": "signer.credentials",
     "ExpiredTokenException": "signer.credentials",
     "IncompleteSignature": "signer.credentials",
@@ -40,8 +40,8 @@ _CODES: Final = {
     "UnrecognizedClientException": "signer.credentials",
     "NoCredentialsError": "signer.credentials",
     "PartialCredentialsError": "signer.credentials",
-    "NoRegionError": "signer.not_configured",
-    "InvalidRegionError": "signer.not_configured",
+    "NoRegionError": "signer.uri",
+    "InvalidRegionError": "signer.uri",
 }
 
 
@@ -70,7 +70,7 @@ class AwsKey(RemoteKey):
         return self.read_public(load_der_public_key, spki, kid)
 
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
-        """Let KMS sign; ``signer.not_configured``: there is no region."""
+        """Let KMS sign; ``signer.uri``: there is no region."""
         with _client(self) as client:
             answer = client.sign(
                 KeyId=self.id,

@@ -120,7 +120,7 @@ def _fault(exc: Any, key: AzureKey) -> SignerFault:
     if name in _UNREACHABLE:
         code = "signer.unreachable"
     elif "KeyDisabled" in str(getattr(exc, "error", "")) or "disabled" in str(exc):
-        code = "signer.disabled"
+        code = "signer.no_key"
     elif status in (401, 403) or name in (
         "ClientAuthenticationError",
         "CredentialUnavailableError",

@@ -34,7 +34,7 @@ _NAME: Final = re.compile(
 _ALGORITHM: Final = re.compile(r"EC_SIGN_P256_SHA256|RSA_SIGN_PKCS1_[0-9]+_SHA256")
 _CODES: Final = {
     "NotFound": "signer.no_key",
-    "FailedPrecondition": "signer.disabled",
+    "FailedPrecondition": "signer.no_key",
     "Forbidden": "signer.credentials",
     "PermissionDenied": "signer.credentials",
     "Unauthenticated": "signer.credentials",

@@ -52,7 +52,7 @@ def read_local_key(
         PassphraseFault: ``passphrase.none``, ``passphrase.wrong``, or what the secrets raise.
         FileFault: ``file.not_found``, ``file.unreadable``; ``file.permissions``: others can read
             a key that is not encrypted.
-        StoreFault: ``keystore.envelope``, ``keystore.newer_format``: a damaged file of a key store.
+        StoreFault: ``keystore.corrupt``, ``keystore.newer_format``: a damaged file of a key store.
     """
     scheme, _, name = uri.partition(":")
     data = _variable(uri, name, access.environment) if scheme == ENV else _file(uri, base / name)

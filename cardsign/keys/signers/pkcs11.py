@@ -169,7 +169,7 @@ class TokenKey(RemoteKey):
         """Sign on the token.
 
         Raises:
-            SignerFault: As :meth:`RemoteKey.sign`; ``signer.ambiguous``.
+            SignerFault: As :meth:`RemoteKey.sign`; ``signer.no_key``.
             PassphraseFault: No PIN can be had.
             FileFault: The file with the PIN cannot be read, or is open to others.
         """
@@ -195,7 +195,7 @@ class _Token:
         module = uri.module or access.policy.pkcs11_module
         if module is None:
             raise SignerFault(
-                "signer.not_allowed",
+                "config.not_allowed",
                 "no PKCS#11 library is named by the user",
                 path=uri.place,
                 hint="Set CARDSIGN_PKCS11_MODULE=/LIBRARY.so, or give module-path in --key.",
@@ -248,9 +248,10 @@ class _Token:
             )
         if len(fitting) > 1:
             raise SignerFault(
-                "signer.ambiguous",
+                "signer.no_key",
                 f"{len(fitting)} tokens fit; add their serial to the URI",
                 path=self.uri.place,
+                hint="Name more attributes in the URI, until one key is left.",
             )
         return fitting[0]
 
@@ -273,7 +274,7 @@ class _Token:
         """The only key that fits, or None.
 
         Raises:
-            SignerFault: ``signer.ambiguous``.
+            SignerFault: ``signer.no_key``.
         """
         attribute, library = self.library.Attribute, self.library
         wanted = {attribute.CLASS: library.ObjectClass[kind]}
@@ -286,9 +287,10 @@ class _Token:
         found = list(session.get_objects(wanted))
         if len(found) > 1:
             raise SignerFault(
-                "signer.ambiguous",
+                "signer.no_key",
                 f"{len(found)} keys on the token fit; name both object and id",
                 path=self.uri.place,
+                hint="Name more attributes in the URI, until one key is left.",
             )
         return found[0] if found else None
 

@@ -77,8 +77,8 @@ def open_signer(
         base: The directory to which the path of a ``file:`` is relative.
 
     Raises:
-        SignerFault: ``signer.unsupported``, ``signer.not_allowed``, ``signer.uri``,
-            ``signer.not_installed``, ``signer.wrong_key``, ``signer.no_key``; or
+        SignerFault: ``signer.uri``, ``config.not_allowed``, ``signer.uri``,
+            ``usage.not_installed``, ``signer.wrong_key``, ``signer.no_key``; or
             ``signer.no_public``: `public` is left out.
         UsageFault: What is there is no private key that can sign a card.
         PassphraseFault: ``passphrase.wrong``, or whatever the secrets raise.
@@ -101,9 +101,10 @@ def open_signer(
         )
     if public.alg not in STATEMENT_ALGORITHMS:
         raise SignerFault(
-            "signer.unsupported",
+            "signer.uri",
             f"a signer of this kind signs with ES256 or RS256, and this is a key for {public.alg}",
             path=_named(uri, key),
+            hint="Use env:, file:, pkcs11:, awskms:, gcpkms:, azurekms:, vault: or exec:.",
         )
     return BoundSigner(public, key.open(public, access))
 
@@ -145,7 +146,7 @@ def custody_of(uri: str) -> str:
     """Return what a store keeps of `uri`: without what belongs to this machine and user.
 
     Raises:
-        SignerFault: ``signer.unsupported`` or ``signer.uri``.
+        SignerFault: ``signer.uri`` or ``signer.uri``.
     """
     return uri if is_local(uri) else _loaded(_find(uri))(uri).custody
 
@@ -155,9 +156,10 @@ def _allowed(uri: str, policy: SignerPolicy) -> RemoteKey:
     key = None if isinstance(found, EntryPoint) else found(uri)
     if (key is None or key.needs_leave) and uri not in policy.uris:
         raise SignerFault(
-            "signer.not_allowed",
+            "config.not_allowed",
             "the user has not allowed what this signer would run, load or read",
             path=_named(uri, key),
+            hint="Give the URI as --key, or allow it in your own signers.toml.",
         )
     return key or _loaded(found)(uri)
 
@@ -179,7 +181,7 @@ def _find(uri: str) -> type[RemoteKey] | EntryPoint:
     hint = "--key takes env:NAME, file:PATH or the URI of a key service."
     if _VARIABLE.fullmatch(uri):
         hint += f" Did you mean --key env:{uri}?"
-    raise SignerFault("signer.unsupported", what, hint=hint)
+    raise SignerFault("signer.uri", what, hint=hint)
 
 
 def _loaded(found: type[RemoteKey] | EntryPoint) -> type[RemoteKey]:

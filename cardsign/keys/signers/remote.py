@@ -59,9 +59,9 @@ class RemoteKey(ABC):
         """Sign with the private key of `public`; nobody has verified the answer yet.
 
         Raises:
-            SignerFault: ``signer.not_installed``, ``signer.not_configured``,
-                ``signer.not_allowed``, ``signer.unreachable``, ``signer.credentials``,
-                ``signer.no_key``, ``signer.disabled``, ``signer.failed``, and what a kind says.
+            SignerFault: ``usage.not_installed``, ``signer.uri``,
+                ``config.not_allowed``, ``signer.unreachable``, ``signer.credentials``,
+                ``signer.no_key``, ``signer.no_key``, ``signer.failed``, and what a kind says.
             PassphraseFault: A secret cannot be had.
         """
 
@@ -104,13 +104,13 @@ def require(module: str, *, extra: str) -> Any:
     """Import the library that a signer needs.
 
     Raises:
-        SignerFault: ``signer.not_installed``.
+        SignerFault: ``usage.not_installed``.
     """
     try:
         return importlib.import_module(module)
     except ImportError as exc:
         raise SignerFault(
-            "signer.not_installed",
+            "usage.not_installed",
             f"the library {module} cannot be loaded: {exc}",
             hint=f"pip install 'cardsign[{extra}]'",
         ) from exc

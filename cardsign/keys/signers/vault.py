@@ -74,7 +74,7 @@ class VaultKey(RemoteKey):
         """Let the server sign.
 
         Raises:
-            SignerFault: As :meth:`RemoteKey.sign`; ``signer.not_allowed``: no TLS;
+            SignerFault: As :meth:`RemoteKey.sign`; ``config.not_allowed``: no TLS;
                 ``signer.wrong_key``: another version answered.
             PassphraseFault: No token can be had.
         """
@@ -133,7 +133,7 @@ def _address(access: Access, key: VaultKey) -> str:
     address = access.variable("BAO_ADDR", "VAULT_ADDR")
     if address is None:
         raise SignerFault(
-            "signer.not_configured",
+            "signer.uri",
             "no server is named",
             path=key.uri,
             hint="Set VAULT_ADDR or BAO_ADDR to its https URL.",
@@ -145,11 +145,14 @@ def _address(access: Access, key: VaultKey) -> str:
         host, parts = None, urlsplit("")
     if not host or parts.username is not None or parts.scheme not in ("http", "https"):
         raise SignerFault(
-            "signer.not_configured", "the server's address is no https URL", path=key.uri
+            "signer.uri",
+            "the server's address is no https URL",
+            path=key.uri,
+            hint="Set the environment variable that the message names.",
         )
     if parts.scheme == "http" and not (access.policy.insecure_loopback_http and host in _LOOPBACK):
         raise SignerFault(
-            "signer.not_allowed",
+            "config.not_allowed",
             f"{address} is asked without TLS, which would show the token to the network",
             path=key.uri,
             hint="Use https; for a test server on this machine allow insecure_loopback_http.",
@@ -166,8 +169,12 @@ def _fault(exc: Exception, key: VaultKey) -> SignerFault:
         code = "signer.credentials"
     elif name in ("VaultDown", "VaultNotInitialized", "BadGateway", "RateLimitExceeded"):
         code = "signer.unreachable"
-    elif name == "InvalidPath" or "not found" in said or "higher than the latest" in said:
+    elif (
+        name == "InvalidPath"
+        or "not found" in said
+        or "higher than the latest" in said
+        or "minimum" in said
+        or "disabled" in said
+    ):
         code = "signer.no_key"
-    elif "minimum" in said or "disabled" in said:
-        code = "signer.disabled"
     return SignerFault(code, f"the server refused: {shown}", path=key.uri)

@@ -77,7 +77,7 @@ class KeyStore(ABC):
     """A key store; a subclass says where it lies, by the abstract methods.
 
     It holds the state as it was last read or written; other processes may have gone further.
-    Every change raises StoreFault ``keystore.busy`` if others leave it no chance, and FileFault
+    Every change raises StoreFault ``file.busy`` if others leave it no chance, and FileFault
     ``file.unwritable``, after which the store is as it was.
 
     Get one by :meth:`open` or :meth:`create`.
@@ -155,7 +155,7 @@ class KeyStore(ABC):
             exist_ok: Open the store that may be there already, instead of refusing.
 
         Raises:
-            StoreFault: ``keystore.exists``, ``keystore.busy``, or as :meth:`load`.
+            StoreFault: ``keystore.exists``, ``file.busy``, or as :meth:`load`.
             FileFault: ``file.unwritable``; ``file.exists``: a file is in the way.
         """
         store = cls(where, actor=actor, seen=seen)
@@ -187,7 +187,7 @@ class KeyStore(ABC):
         What the user saw of a log here before is forgotten: the store begins anew.
 
         Raises:
-            StoreFault: ``keystore.busy``, or what keeps a database from being used.
+            StoreFault: ``file.busy``, or what keeps a database from being used.
             FileFault: ``file.unwritable``; ``file.exists`` for a file in the way, unless an
                 attempt to make the same has left it.
         """
@@ -217,7 +217,7 @@ class KeyStore(ABC):
 
         Raises:
             StoreFault: ``keystore.changed``: the store is at another generation;
-                ``keystore.busy``, or as :meth:`read`.
+                ``file.busy``, or as :meth:`read`.
             FileFault: ``file.unwritable``; the store is then as it was.
         """
 
@@ -296,7 +296,7 @@ class KeyStore(ABC):
         """Let no other process add a statement meanwhile.
 
         Raises:
-            StoreFault: ``keystore.busy``.
+            StoreFault: ``file.busy``.
             FileFault: ``file.unwritable``.
         """
 
@@ -315,7 +315,7 @@ class KeyStore(ABC):
             PassphraseFault: ``passphrase.wrong``, or what the secrets of `access` raise.
             SignerFault: As :func:`cardsign.keys.signers.open_signer`.
             FileFault: ``file.not_found``, ``file.not_plain`` or ``file.unreadable``.
-            StoreFault: ``keystore.envelope`` or ``keystore.newer_format``.
+            StoreFault: ``keystore.corrupt`` or ``keystore.newer_format``.
         """
         if isinstance(access, bytes):
             access = Access.by_passphrase(access)
@@ -344,7 +344,7 @@ class KeyStore(ABC):
             moved: Also return the state of a store that has moved; never to sign or to publish.
 
         Raises:
-            StoreFault: As :meth:`read`; ``keystore.rolled_back``, ``keystore.audit_differs``,
+            StoreFault: As :meth:`read`; ``keystore.rolled_back``, ``keystore.audit_broken``,
                 ``keystore.other_history``, ``keystore.audit_broken``, ``keystore.moved``.
             FileFault: As :meth:`read` and :meth:`read_audit`.
         """
@@ -459,7 +459,7 @@ class KeyStore(ABC):
                 key is added to whatever the store holds by then.
 
         Raises:
-            PassphraseFault: ``passphrase.weak``.
+            PassphraseFault: ``passphrase.unfit``.
             StoreFault: ``keystore.duplicate_key``; ``keystore.changed``.
         """
         check_strength(passphrase)
@@ -553,7 +553,7 @@ class KeyStore(ABC):
             cost: What a guess at the new passphrase shall cost.
 
         Raises:
-            PassphraseFault: ``passphrase.weak``; ``passphrase.wrong``: a key opens with neither,
+            PassphraseFault: ``passphrase.unfit``; ``passphrase.wrong``: a key opens with neither,
                 and nothing was changed.
             StoreFault, FileFault, SignerFault: As :meth:`signer`.
         """
@@ -644,4 +644,4 @@ class KeyStore(ABC):
                     raise
             else:
                 return self.state
-        raise StoreFault("keystore.busy", f"others were faster {MAX_ATTEMPTS} times")
+        raise StoreFault("file.busy", f"others were faster {MAX_ATTEMPTS} times")

@@ -242,7 +242,7 @@ class DirectoryStore(KeyStore):
         """See :meth:`KeyStore.adding_statements`."""
         folder = self.path / STATEMENTS_DIRECTORY
         make_directory(folder)
-        busy = StoreFault("keystore.busy", "another process adds a statement", path=str(folder))
+        busy = StoreFault("file.busy", "another process adds a statement", path=str(folder))
         return locked(folder / LOCK_FILE, patience=LOCK_PATIENCE, busy=busy)
 
     def _numbers(self, kind: Kind) -> list[Number]:
@@ -315,7 +315,11 @@ def alone(path: Path) -> AbstractContextManager[None]:
     """Hold the store in the directory `path` alone among processes.
 
     Raises:
-        StoreFault: ``keystore.busy``.
+        StoreFault: ``file.busy``.
     """
-    busy = StoreFault("keystore.busy", "another process is changing the store", path=str(path))
+    busy = StoreFault(
+        "file.busy",
+        "another process is changing the store",
+        path=str(path),
+    )
     return locked(path / LOCK_FILE, patience=LOCK_PATIENCE, busy=busy)

@@ -88,10 +88,14 @@ def _postgres_store() -> type[PostgresStore]:
     """Load what keeps key stores in PostgreSQL.
 
     Raises:
-        StoreFault: ``keystore.not_installed``.
+        StoreFault: ``usage.not_installed``.
     """
     try:
         from cardsign.keys.stores.postgres import PostgresStore
     except ImportError as exc:
-        raise StoreFault("keystore.not_installed", f"SQLAlchemy cannot be loaded: {exc}") from exc
+        raise StoreFault(
+            "usage.not_installed",
+            f"SQLAlchemy cannot be loaded: {exc}",
+            hint="pip install 'cardsign[postgres]'",
+        ) from exc
     return PostgresStore

@@ -48,8 +48,8 @@ _CODES: Final = {
     "3F000": "keystore.missing",  # no such schema
     "42501": "keystore.unreachable",  # no privilege
     "42P01": "keystore.missing",  # no such table
-    "55P03": "keystore.busy",  # lock timeout
-    "57014": "keystore.busy",  # statement timeout
+    "55P03": "file.busy",  # lock timeout
+    "57014": "file.busy",  # statement timeout
 }
 #: Tables of numbers that only one of two processes gets.
 _NUMBERED: Final = frozenset({GENERATION.name, KEYSET.name, RELEASE.name})
@@ -61,7 +61,7 @@ def converted(url: DatabaseUrl) -> Iterator[None]:
 
     Raises:
         StoreFault: ``keystore.unreachable``, ``keystore.missing``, ``keystore.corrupt``,
-            ``keystore.changed`` or ``keystore.busy``.
+            ``keystore.changed`` or ``file.busy``.
     """
     try:
         yield
@@ -210,7 +210,7 @@ class PostgresStore(KeyStore):
         """Say whether the schema that `url` chooses holds a key store.
 
         Raises:
-            StoreFault: ``keystore.not_installed`` or ``keystore.unreachable``.
+            StoreFault: ``usage.not_installed`` or ``keystore.unreachable``.
         """
         with cls(url)._transaction() as connection:
             return sa.inspect(connection).has_table(STORE.name)
@@ -359,4 +359,8 @@ def _engine(url: DatabaseUrl) -> sa.Engine:
             poolclass=sa.NullPool,  # a command needs few connections, and a fork shares none
         )
     except ImportError as exc:
-        raise StoreFault("keystore.not_installed", f"psycopg cannot be loaded: {exc}") from exc
+        raise StoreFault(
+            "usage.not_installed",
+            f"psycopg cannot be loaded: {exc}",
+            hint="pip install 'cardsign[postgres]'",
+        ) from exc
