@@ -304,7 +304,7 @@ class Header:
             "CARDSIGN_ISSUER": credential.issuer or "",
             "CARDSIGN_ORIGIN": str(credential.origin),
         }
-        secret = credential.none.secret(environment, told)
+        secret = credential.source.secret(environment, told)
         return cls(credential.origin, form.header, form.value(secret), secret)
 
     def quotable(self, untrusted_words: str) -> str:
