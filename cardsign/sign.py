@@ -23,8 +23,8 @@ from cardsign.card.canonical import (
     ProfileName,
 )
 from cardsign.card.coverage import Excuse, Payloads, Uncovered, uncovered_parts
-from cardsign.card.document import MAX_SIGNATURES, Card, render
-from cardsign.card.extended import ExtendedMarker, find_marker, mark
+from cardsign.card.document import MAX_SIGNATURES, Card, render, with_signatures
+from cardsign.card.extended import ExtendedMarker, cannot_name_us, find_marker, with_marker
 from cardsign.card.interfaces import check_interfaces, current_interfaces, interfaces_of
 from cardsign.card.members import check_is_agent_card, check_members
 from cardsign.card.profiles.verifiers import VERIFIERS, Verifier
@@ -33,7 +33,6 @@ from cardsign.card.tree import Listed, listed
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,
-    InputRefused,
     SignatureRefused,
     SigningRefused,
     UsageFault,
@@ -50,45 +49,12 @@ from cardsign.jose.jws import (
 )
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
-from cardsign.trust.policy import Expectation, Extended, Holder, Policy
+from cardsign.trust.policy import Extended, Holder, Policy
 from cardsign.verify.signature import matching_payload
 from cardsign.verify.verdict import examine_card
 
-# The last step of signing: what was signed is read again as an outsider would read it.
-
-
 # Pinned keys with freshness waived have no deadlines: the time of the self-check decides nothing.
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
-
-
-def check_as_an_outsider(signed: bytes, signers: Sequence[Signer], *, force: bool = False) -> None:
-    """Verify what was signed with the public keys alone; also worth doing on the file written.
-
-    Raises:
-        SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
-    """
-    jwks = JwkSet.of(signer.public for signer in signers)
-    policy = Policy.from_jwks(jwks, name="the signer")
-    report = examine_card(signed, expect=_expectation(signed), policy=policy, now=_ANY_TIME)
-    answers = report.answers
-    complete = (answers.integrity, answers.complete) == ("yes", "yes")
-    if not complete or (report.verdict != "trusted" and not force):
-        raise SigningRefused(
-            report.reasons[0].code if report.verdict == "invalid" else "sign.self_check",
-            f"what was signed is {report.verdict} when read again: {report.reasons[0].message}",
-            path=report.reasons[0].path,
-        )
-
-
-def _expectation(signed: bytes) -> Expectation:
-    """What a reader who was given this card would ask for: an extended card, if it is marked."""
-    try:
-        marker = find_marker(Card.from_bytes(signed).document)
-    except InputRefused:  # the verdict says why
-        return Holder()
-    return Holder() if marker is None else Extended(Holder(), marker.audience)
-
-
 #: What ``compat`` takes besides names.
 COMPAT_WORDS: Final[tuple[CompatWord, ...]] = get_args(CompatWord)
 #: The profiles of which a compat signature can be made.
@@ -157,8 +123,9 @@ class SignedCard:
     """What came of signing.
 
     Attributes:
-        document: The card's bytes: as given where nothing had to change, else JSON with an
-            indent of two spaces, member order kept, UTF-8, a newline at the end.
+        document: The card's bytes: as given where nothing had to change, else with the signatures
+            as last member. Where those given stood elsewhere, or a marker was put in, it is
+            written anew, with an indent of two spaces; member order is kept.
         changed: Whether `document` differs from what was given.
         payloads: What each key has signed, in the order of its signatures.
         notes: Which SDKs will refuse the card, what a compat signature leaves open, what was
@@ -209,10 +176,16 @@ def sign_with_notes(
         raise SigningRefused("sign.no_key", "no key to sign with was given")
     _check_compat(options.compat)
     JwkSet.of(signer.public for signer in signers)
-    given = Card.from_bytes(document)
-    card = mark(given, options.extended)
-    notes = list(_check_card(card, options))
+    card = given = Card.from_bytes(document)
     payloads = Payloads(card.document)
+    whole = payloads.of("served-as-is")
+    unmarked = whole is not None and cannot_name_us(whole.data)
+    marker = None if unmarked else find_marker(card.document)
+    if options.extended not in (None, marker):
+        marker = options.extended
+        card = Card.from_object(with_marker(card.document, marker))
+        payloads = Payloads(card.document)
+    notes = list(_check_card(card, payloads, options))
     kept = _foreign(card, payloads, signers, options, notes)
     plan = _plan(card, payloads, options.compat, notes)
     chosen = _as_many_as_are_read(plan, signers, len(kept), notes)
@@ -223,13 +196,41 @@ def sign_with_notes(
     ]
     entries.extend(kept)
     changed = card is not given or entries != list(card.signatures)
-    signed = render({**card.document, "signatures": entries}) if changed else document
-    check_as_an_outsider(signed, signers, force=options.force)
+    signed = document
+    if changed:
+        signed = with_signatures(card.document, entries, document if card is given else None)
+    check_as_an_outsider(signed, signers, marker=marker, force=options.force)
     made = tuple(one for one in plan if any(planned is one for _, planned in chosen))
     described = tuple(_described(made, payloads))
     notes.extend(_what_they_lose(made, described))
     notes.extend(_who_refuses(card, payloads, made, options))
     return SignedCard(signed, changed, described, tuple(notes))
+
+
+def check_as_an_outsider(
+    signed: bytes,
+    signers: Sequence[Signer],
+    *,
+    marker: ExtendedMarker | None = None,
+    force: bool = False,
+) -> None:
+    """Verify what was signed as a reader does who has the public keys alone.
+
+    Raises:
+        SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
+    """
+    expect = Holder() if marker is None else Extended(Holder(), marker.audience)
+    jwks = JwkSet.of(signer.public for signer in signers)
+    policy = Policy.from_jwks(jwks, name="the signer")
+    report = examine_card(signed, expect=expect, policy=policy, now=_ANY_TIME)
+    answers = report.answers
+    complete = (answers.integrity, answers.complete) == ("yes", "yes")
+    if not complete or (report.verdict != "trusted" and not force):
+        raise SigningRefused(
+            report.reasons[0].code if report.verdict == "invalid" else "sign.self_check",
+            f"what was signed is {report.verdict} when read again: {report.reasons[0].message}",
+            path=report.reasons[0].path,
+        )
 
 
 def _check_compat(compat: Compat) -> None:
@@ -246,7 +247,7 @@ def _check_compat(compat: Compat) -> None:
 # ------------------------------------------------------------------ is it a card?
 
 
-def _check_card(card: Card, options: SigningOptions) -> Iterator[Reason]:
+def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iterator[Reason]:
     document = card.document
     problems: list[tuple[str, str, str]] = []
     if document.get("name") is None or not card.has_endpoint:
@@ -255,8 +256,7 @@ def _check_card(card: Card, options: SigningOptions) -> Iterator[Reason]:
     if "signature" in document:
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
         problems.append(("card.single_signature_block", block, "/signature"))
-    unsigned = {name: value for name, value in document.items() if name != "signatures"}
-    members = check_members(unsigned, card.generation)
+    members = check_members(payloads.received.members, card.generation)
     problems.extend(("card.type", p.message, p.pointer) for p in members if not p.missing)
     if not problems:
         problems.extend(_refusals_of_verifiers(document))
@@ -299,6 +299,8 @@ def _plan(
     safe = _SAFE_FOR_0_3 if card.generation == "0.3" else _SAFE
     claimed: dict[bytes, _Planned] = {}
     for name in FULL_PROFILES if compat == "none" else PROFILES:
+        if compat != "all" and name not in (*FULL_PROFILES, *safe, *named):
+            continue
         payload = payloads.made(name)
         if isinstance(payload, CanonicalizationError):
             # A profile that is tried on the off chance need not read the card.
@@ -417,15 +419,15 @@ def _as_many_as_are_read(
 
 def _described(made: Sequence[_Planned], payloads: Payloads) -> Iterator[SignedPayload]:
     for one in made:
-        profiles = [
-            name
-            for name in PROFILES
-            if (payload := payloads.of(name)) is not None and payload.data == one.payload.data
-        ]
+        verifiers = (
+            verifier.name
+            for verifier in VERIFIERS
+            if (payload := payloads.of(verifier.profile)) and payload.data == one.payload.data
+        )
         yield SignedPayload(
             one.payload.profile,
             one.typ == TYP_COMPAT,
-            tuple(verifier.name for verifier in VERIFIERS if verifier.profile in profiles),
+            tuple(verifiers),
             listed(part.source for part in _lost(one.payload)),
         )
 
@@ -474,11 +476,11 @@ def _who_refuses(
     file = shlex.quote(options.file)
     for verifier in VERIFIERS:
         payload = payloads.of(verifier.profile)
-        if payload is None or not payload.names_an_endpoint or payload.data in signed:
+        if payload is None or payload.data in signed or not payload.names_an_endpoint:
             continue
         option = f"--for {verifier.lint_target}"
         lint = f"`cardsign lint {file} {option}` says why"
-        if _is_served_once_fixed(card, verifier, options.compat):
+        if _is_served_once_fixed(card, payloads, verifier, options.compat):
             lint = f"`cardsign lint {file} {option} --fix -o fixed.json` makes it acceptable"
         loses = _shown(payload)
         opens = f", which lets anybody change {loses} for that SDK" if loses else ""
@@ -489,10 +491,14 @@ def _who_refuses(
         )
 
 
-def _is_served_once_fixed(card: Card, verifier: Verifier, compat: Compat) -> bool:
+def _is_served_once_fixed(
+    card: Card, payloads: Payloads, verifier: Verifier, compat: Compat
+) -> bool:
     """Whether `lint --fix` changes the card so that the SDK's payload is signed."""
     from cardsign.lint.fixing import fix
 
+    if payloads.received.is_portable:
+        return False  # there is nothing to fix in it
     fixed = fix(render(card.document), verifier.lint_target)
     if not fixed.fixed:
         return False

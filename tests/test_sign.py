@@ -431,21 +431,43 @@ def test_an_unknown_choice(compat: Any, alice: PrivateKey) -> None:
 # ------------------------------------------------------------------ the bytes
 
 
-def test_only_signatures_are_changed(alice: PrivateKey) -> None:
-    """Member order, unknown members, nulls and numbers stay; two spaces, UTF-8, a newline."""
-    text = (
-        '{"x":null,"url":"https://a.example","name":"é\\u20ac","y":[1,1.0,1e2],'
-        '"skills":[],"signatures":[]}'
-    )
+WRITTEN: dict[str, tuple[str, str]] = {
+    "without any": ('"y":[1,1.0,1e2]} \n', '"y":[1,1.0,1e2],'),
+    "at the end": ('"y":{"signatures":1e2} ,"signatures" : [] }', '"y":{"signatures":1e2} ,'),
+    "below another member": ('"y":{"signatures":[1,1.0,1e2]}}', '"y":{"signatures":[1,1.0,1e2]},'),
+}
 
-    document = sign_card(text.encode(), [alice]).decode()
 
-    before, _, after = document.partition('"signatures": [')
-    assert before == (
-        '{\n  "x": null,\n  "url": "https://a.example",\n  "name": "é€",\n'
-        '  "y": [\n    1,\n    1.0,\n    100.0\n  ],\n  "skills": [],\n  '
+@pytest.mark.parametrize(("end", "kept"), WRITTEN.values(), ids=WRITTEN)
+def test_only_signatures_are_changed(end: str, kept: str, alice: PrivateKey) -> None:
+    """All else stays as it was written, and they come last, each member on a line."""
+    text = '{"x":null,"url":"https://a.example",\t"name":"\u00e9\\u20ac","skills":[],'
+
+    document = sign_card((text + end).encode(), [alice]).decode()
+
+    before, _, after = document.rpartition('"signatures": [')
+    assert before.rstrip() == text + kept
+    assert before.endswith(",\n  ")
+    assert after.startswith('\n    {\n      "protected": "')
+    assert after.endswith('"\n    }\n  ]\n}\n')
+    assert sign_card(document.encode(), [alice]).decode() == document
+
+
+@pytest.mark.parametrize(
+    "end", ['"signatures":[],"y":1e2}', '"signatures":[],"y":{"signatures":1}}']
+)
+def test_a_card_with_signatures_inside_is_written_anew(end: str, alice: PrivateKey) -> None:
+    """Member order, nulls and numbers stay; two spaces, UTF-8, a newline."""
+    text = '{"x":null,"url":"https://a.example","name":"\u00e9\\u20ac","skills":[],'
+
+    document = sign_card((text + end).encode(), [alice]).decode()
+
+    assert document.startswith(
+        '{\n  "x": null,\n  "url": "https://a.example",\n  "name": "\u00e9\u20ac",\n'
+        '  "skills": [],\n  "signatures": [\n    {\n'
     )
-    assert after.endswith("\n  ]\n}\n")
+    assert list(json.loads(document)) == list(json.loads(text + end))
+    assert document.endswith("\n}\n")
 
 
 @each_card

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cardsign.card.document import MAX_SIGNATURES as MAX_SIGNATURES
     from cardsign.card.document import Card as Card
     from cardsign.card.document import Generation as Generation
+    from cardsign.card.document import is_portable as is_portable
     from cardsign.card.document import render as render
     from cardsign.card.extended import AUDIENCE as AUDIENCE
     from cardsign.card.extended import EXTENDED_URI as EXTENDED_URI
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from cardsign.card.extended import cannot_name_us as cannot_name_us
     from cardsign.card.extended import declares_extended_card as declares_extended_card
     from cardsign.card.extended import find_marker as find_marker
-    from cardsign.card.extended import mark as mark
     from cardsign.card.extended import with_marker as with_marker
     from cardsign.card.interfaces import Interface as Interface
     from cardsign.card.interfaces import check_interfaces as check_interfaces
@@ -75,10 +75,10 @@ _NAMES = {
         "ProfileName Unsigned canonicalize"
     ),
     "coverage": "Excuse Payloads Uncovered left_open uncovered_parts",
-    "document": "Card Generation MAX_SIGNATURES render",
+    "document": "Card Generation MAX_SIGNATURES is_portable render",
     "extended": (
         "AUDIENCE EXTENDED_URI ExtendedMarker MAX_EXP MAX_SEQ cannot_name_us "
-        "declares_extended_card find_marker mark with_marker"
+        "declares_extended_card find_marker with_marker"
     ),
     "interfaces": "Interface check_interfaces current_interfaces interfaces_of",
     "members": "MemberProblem check_is_agent_card check_members token_claims",

@@ -36,7 +36,7 @@ from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card import tree
-from cardsign.card.document import Card
+from cardsign.card.document import Card, is_portable
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.profiles import rule1
 from cardsign.card.profiles.js_instance import as_js_client
@@ -45,7 +45,7 @@ from cardsign.card.profiles.sdk03 import as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.serialize import jcs, python_json, python_json_of_doubles
 from cardsign.card.strictjson import Json, split
-from cardsign.card.tree import Node
+from cardsign.card.tree import Node, Source
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
 
@@ -75,6 +75,25 @@ class Unsigned:
 
     def __init__(self, document: Mapping[str, Json]) -> None:
         self.members = {name: value for name, value in document.items() if name != "signatures"}
+
+    @cached_property
+    def is_portable(self) -> bool:
+        """Whether the four default profiles are proven to change nothing of it."""
+        return is_portable(self.members)
+
+    @cached_property
+    def data(self) -> bytes:
+        """Its RFC 8785 bytes.
+
+        Raises:
+            CanonicalizationError: It has none.
+        """
+        return jcs(self.members)
+
+    @cached_property
+    def root(self) -> Node:
+        """Its root with nothing below it, of which a rule sees what is missing."""
+        return Node(dict.fromkeys(self.members, Node(None)), Source())
 
     @cached_property
     def tree(self) -> Node:
@@ -153,16 +172,17 @@ class Profile:
         standing: ``full`` ones lose nothing of meaning. ``lossy`` ones count where a policy
             names them, ``opt-in`` ones never.
         summary: The rule in one line.
-        rewrite: From the document without `signatures` to what is signed; None if that is all
-            of it.
+        rewrite: From the document without `signatures` to what is signed.
         serialize: From that to the bytes.
+        changes_nothing: Whether it is proven, without a tree, that `rewrite` changes nothing.
     """
 
     name: ProfileName
     standing: Literal["full", "lossy", "opt-in"]
     summary: str
-    rewrite: Callable[[Unsigned], Node] | None
+    rewrite: Callable[[Unsigned], Node]
     serialize: Callable[[Json], bytes]
+    changes_nothing: Callable[[Unsigned], bool] = lambda card: card.is_portable
 
 
 def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> Payload:
@@ -202,22 +222,37 @@ def make_payload(rule: Profile, received: Unsigned) -> Payload:
     Raises:
         CanonicalizationError: The profile has none for it.
     """
-    if rule.rewrite is None:
-        return Payload(rule.name, rule.serialize(received.members), received, None)
+    if rule.changes_nothing(received):
+        return _unchanged(rule, received)
     try:
         rewritten = rule.rewrite(received)
     except CanonicalizationError as refusal:
         message = f"{rule.name} has no payload for this card: {refusal.message}"
         raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
     if rewritten is received.tree:
-        return Payload(rule.name, rule.serialize(received.members), received, None)
+        return _unchanged(rule, received)
     return Payload(rule.name, rule.serialize(_object(rewritten)), received, rewritten)
+
+
+def _unchanged(rule: Profile, received: Unsigned) -> Payload:
+    is_jcs = rule.serialize is jcs
+    data = received.data if is_jcs else rule.serialize(received.members)
+    return Payload(rule.name, data, received, None)
 
 
 def _object(rewritten: Node) -> dict[str, Json]:
     value = tree.write(rewritten)
     assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
     return value
+
+
+def _is_plain_to_js(card: Unsigned) -> bool:
+    """Whether JavaScript's client holds a portable card as it is: no schemes, no ``__proto__``."""
+    return (
+        "securitySchemes" not in card.members
+        and card.is_portable
+        and b'"__proto__"' not in card.data
+    )
 
 
 # -------------------------------------------------------------------------- the table
@@ -230,8 +265,9 @@ PROFILES: Final[dict[ProfileName, Profile]] = {
             "served-as-is",
             "full",
             "the document without `signatures`, nothing else removed",
-            None,
+            lambda card: card.tree,
             jcs,
+            lambda _: True,
         ),
         Profile(
             "rule-1-as-written",
@@ -260,13 +296,15 @@ PROFILES: Final[dict[ProfileName, Profile]] = {
             "A2A 1.0 8.4.1 rule 1 over the schema: no unknown members, every REQUIRED one",
             lambda card: rule1.over_schema(card.tree, CARD_1_0),
             jcs,
+            lambda _: False,
         ),
         Profile(
             "sdk-0.3",
             "opt-in",
             "as a2a-sdk 0.3.24 to 0.3.26 signs an A2A 0.3 card",
-            lambda card: as_sdk_0_3(card.tree),
+            lambda card: as_sdk_0_3(card.tree if "url" in card.members else card.root),
             python_json,
+            lambda _: False,
         ),
         Profile(
             "sdk-1.0-legacy",
@@ -281,6 +319,7 @@ PROFILES: Final[dict[ProfileName, Profile]] = {
             "as the client of @a2a-js/sdk verifies: mostly prune-empty without securitySchemes",
             lambda card: as_js_client(card.tree),
             jcs,
+            _is_plain_to_js,
         ),
     )
 }

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
-from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message, fold
+from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object, read_fast
 from cardsign.card.tree import Source
 from cardsign.errors import CardRefused
 from cardsign.records import dataclass
 
 Generation = Literal["1.0", "0.3", "mixed", "none"]
 
+_TEXTS: Final = {str}
 MAX_SIGNATURES: Final = 16  # entries; 4 payloads, 2 algorithms, old and new key
 
 
@@ -86,6 +87,86 @@ def render(document: Mapping[str, Json]) -> bytes:
     """A card as we write it: UTF-8, two spaces, member order kept, a newline at the end."""
     text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
     return text.encode() + b"\n"
+
+
+def with_signatures(
+    document: Mapping[str, Json], signatures: Sequence[Json], written: bytes | None
+) -> bytes:
+    """A card with these signatures, otherwise as it was written where that can be kept.
+
+    Args:
+        document: The card; its own `signatures` are replaced.
+        signatures: What goes in, at least one.
+        written: The bytes that `document` was read from; None where it was changed since.
+    """
+    wanted = {**document, "signatures": list(signatures)}
+    if written is None:
+        return render(wanted)
+    # Its closing brace, or the signatures with which it ends, where they are the last member.
+    end = written.rfind(b'"signatures"' if "signatures" in document else b"}")
+    body = written[:end].rstrip().removesuffix(b",")
+    text = json.dumps(signatures, ensure_ascii=False, indent=2).replace("\n", "\n  ")
+    comma = b"" if body.endswith(b"{") else b","
+    spliced = body + comma + b'\n  "signatures": ' + text.encode() + b"\n}\n"
+    if "signatures" in document and read_fast(spliced) != wanted:
+        return render(wanted)
+    return spliced
+
+
+def is_portable(document: Mapping[str, Json]) -> bool:
+    """Whether the four default profiles are proven to make the same bytes of a card.
+
+    So they do if every member is one of A2A 1.0, in its own spelling and of its type, and none is
+    null, empty or false by default.
+
+    Args:
+        document: The card without `signatures`.
+    """
+    return _is_message(document, CARD_1_0)
+
+
+def _is_message(value: Any, message: Message) -> bool:
+    if not value or type(value) is not dict:
+        return False
+    fields, oneofs = message.fields, 0
+    for name, child in value.items():
+        field = fields.get(name)
+        if field is None:
+            return False
+        if field.shape == "one":
+            if field.kind == "string":
+                if type(child) is not str or not child:
+                    return False
+            elif not _is_value(child, field):
+                return False
+            oneofs += field.oneof
+            continue
+        if type(child) is not (list if field.shape == "list" else dict) or not child:
+            return False
+        inner: Collection[Any] = child.values() if isinstance(child, dict) else child
+        if field.kind == "string":
+            if not all(inner) or set(map(type, inner)) != _TEXTS:
+                return False
+        elif not all(_is_value(one, field) for one in inner):
+            return False
+    return oneofs < 2
+
+
+def _is_value(value: Any, field: Field) -> bool:
+    if field.message is not None:
+        return _is_message(value, field.message)
+    if field.kind == "string":
+        return type(value) is str and value != ""
+    if field.kind == "bool":
+        return value is True or (value is False and field.presence)
+    return type(value) is dict and not _holds_empty(value)
+
+
+def _holds_empty(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        children = value.values() if isinstance(value, dict) else value
+        return not value or any(map(_holds_empty, children))
+    return value is None or value == ""
 
 
 def _generation(document: Mapping[str, Json]) -> Generation:

@@ -150,17 +150,6 @@ def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[st
     return marked
 
 
-def mark(card: Card, marker: ExtendedMarker | None) -> Card:
-    """The card with this marker; the very card given where it has it already, or for None.
-
-    Raises:
-        CardRefused: As for :func:`with_marker`; a malformed marker is refused for None, too.
-    """
-    if find_marker(card.document) == marker or marker is None:
-        return card
-    return Card.from_object(with_marker(card.document, marker))
-
-
 def _mentions(value: Json, source: Source) -> Iterator[Source]:
     """Every string and every member with a name in which our UUID is, in document order."""
     if isinstance(value, str):

@@ -81,9 +81,13 @@ def _check(document: Mapping[str, Json], message: Message, typed_dict: Any) -> l
     from pydantic import ValidationError
 
     try:
-        _adapter(typed_dict).validate_python(_without_nulls(dict(document), message))
-    except ValidationError as errors:
-        return [_problem(error) for error in errors.errors(include_url=False, include_input=False)]
+        _adapter(typed_dict).validate_python(dict(document))
+    except ValidationError:  # because of nulls alone, perhaps
+        try:
+            _adapter(typed_dict).validate_python(_without_nulls(dict(document), message))
+        except ValidationError as errors:
+            found = errors.errors(include_url=False, include_input=False)
+            return [_problem(error) for error in found]
     return []
 
 

@@ -86,23 +86,10 @@ def _provable(value: Json) -> Json:
     Raises:
         _NotProven, TypeError: It may be another value.
     """
-    names: set[str] = set()
-    values: list[Json] = [value]
-    seen = 0
-    for _ in range(_MAX_LEVELS):
-        level = values[seen:]
-        seen = len(values)
-        for one in level:
-            if type(one) is dict:
-                names.update(one)
-                values += one.values()
-            elif type(one) is list:
-                values += one
-        if seen == len(values) or len(values) > _MAX_VALUES:
-            break
+    names, values = _parts(value)
     joined = "".join(names)  # a TypeError if one is no text
     kinds = set(map(type, values))
-    if seen < len(values) or not kinds <= _JSON_TYPES:
+    if not kinds <= _JSON_TYPES:
         raise _NotProven
     if not joined.isascii() and _UNSORTED.search(joined):
         raise _NotProven
@@ -117,6 +104,31 @@ def _provable(value: Json) -> Json:
     if not all(_LEAST <= abs(one) < _MOST or one.is_integer() for one in fractions):
         raise _NotProven
     return _with_integers(value) if whole else value
+
+
+def _parts(value: Json) -> tuple[set[str], list[Json]]:
+    """All names in a value, and all values, itself and containers included.
+
+    Raises:
+        _NotProven: There are more, or on more levels, than in any card.
+    """
+    names: set[str] = set()
+    values: list[Json] = [value]
+    seen = 0
+    for _ in range(_MAX_LEVELS):
+        level = values[seen:]
+        seen = len(values)
+        for one in level:
+            if type(one) is dict:
+                names.update(one)
+                values += one.values()
+            elif type(one) is list:
+                values += one
+        if seen == len(values):
+            return names, values
+        if len(values) > _MAX_VALUES:
+            break
+    raise _NotProven
 
 
 def _with_integers(value: Json) -> Json:
@@ -151,7 +163,11 @@ def python_json_of_doubles(value: Json) -> bytes:
     Raises:
         CanonicalizationError: As for :func:`python_json`.
     """
-    return python_json(_with_doubles(value))
+    try:
+        has_integers = int in set(map(type, _parts(value)[1]))
+    except _NotProven:
+        has_integers = True
+    return python_json(_with_doubles(value) if has_integers else value)
 
 
 def _with_doubles(value: Json) -> Json:

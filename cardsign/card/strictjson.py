@@ -385,14 +385,15 @@ def read_fast(untrusted_bytes: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str
 
 
 def _is_deeper(document: dict[str, Json], levels: int) -> bool:
-    level: list[dict[str, Json] | list[Json]] = [document]
+    level: list[Json] = [document]
     for _ in range(levels):
-        level = [
-            child
-            for parent in level
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-            if isinstance(child, dict | list)
-        ]
+        below: list[Json] = []
+        for one in level:
+            if type(one) is dict:
+                below += one.values()
+            elif type(one) is list:
+                below += one
+        level = [one for one in below if type(one) is dict or type(one) is list]
         if not level:
             return False
     return True

@@ -27,7 +27,7 @@ from cardsign.cli.options import (
     unlock_options,
 )
 from cardsign.cli.talk import print_json, safe, say, say_notes
-from cardsign.errors import UsageFault, of_the_user
+from cardsign.errors import SigningRefused, UsageFault, of_the_user
 from cardsign.issuer.cards import expiry, sign_cards
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
@@ -38,7 +38,6 @@ from cardsign.sign import (
     COMPAT_WORDS,
     SignedCard,
     SigningOptions,
-    check_as_an_outsider,
     sign_with_notes,
 )
 
@@ -238,8 +237,8 @@ def sign(
     )
     signing = sign_with_notes(document, chosen.signers, options)
     write_output(output, signing.document)
-    if output != STDIO and not is_dry_run():
-        check_as_an_outsider(read_input(output), chosen.signers, force=force)
+    if output != STDIO and not is_dry_run() and read_input(output) != signing.document:
+        raise SigningRefused("sign.self_check", f"{output} does not hold what was signed")
     if as_json:
         print_json(_to_json(signing, chosen.kids))
         return

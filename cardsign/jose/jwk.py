@@ -170,11 +170,13 @@ _CURVES: Final[dict[str, ec.EllipticCurve]] = {
 _CURVE_NAMES: Final = {curve.name: crv for crv, curve in _CURVES.items()}
 # Of every registered key type; `priv` is that of AKP.
 _PRIVATE_MEMBERS: Final = ("d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv")
+_PRIMES: Final = ("p", "q", "dp", "dq", "qi")
+_NUMBERS: Final = ("kty", "crv", "x", "y", "n", "e", "d", *_PRIMES)
 _MAX_MODULUS_CHARS: Final = base64url.encoded_length(MAX_MODULUS_BITS // 8)
 
 
 def refuse_private_members(untrusted_jwk: Mapping[str, Json]) -> None:
-    """Refuse a JWK that gives away a private half or is a shared secret.
+    """Refuse a JWK that gives away a private key or is a shared secret.
 
     Raises:
         KeyRefused: ``key.private_material``.
@@ -257,27 +259,39 @@ def native_private_key(jwk: Mapping[str, Json]) -> NativePrivateKey:
     (RFC 7518 6.3.2).
 
     Raises:
-        KeyRefused: ``key.malformed``, also where the private half does not belong to the
+        KeyRefused: ``key.malformed``, also where the private key does not belong to the
             public one; ``key.weak_rsa``; ``key.unsupported`` (more than two primes).
     """
-    try:
-        if jwk["kty"] == "EC":
-            point = _ec_key(jwk).public_numbers()
-            scalar = scalar_member(jwk, "d", point.curve)
-            return ec.EllipticCurvePrivateNumbers(scalar, point).private_key()
-        if jwk["kty"] == "OKP":
-            private = Ed25519PrivateKey.from_private_bytes(_decoded(jwk, "d"))
-            if private.public_key().public_bytes_raw() != _decoded(jwk, "x"):
-                raise ValueError
-            return private
-        public = _rsa_key(jwk).public_numbers()
+    from joserfc.errors import JoseError
+    from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+    public = native_public_key(jwk)
+    members = {name: jwk[name] for name in _NUMBERS if name in jwk}
+    reader: type[ECKey | RSAKey | OKPKey]
+    if isinstance(public, ec.EllipticCurvePublicKey):
+        reader = ECKey
+        scalar_member(jwk, "d", public.curve)
+    elif isinstance(public, rsa.RSAPublicKey):
+        reader = RSAKey
         if "oth" in jwk:
             raise KeyRefused("key.unsupported", "expected an RSA key of two primes", path="/oth")
-        return _rsa_private_numbers(jwk, public).private_key()
-    except ValueError as exc:
+        for name in _PRIMES if "p" in jwk else ():
+            number_member(jwk, name)
+        # A longer one would only take longer to find wrong.
+        if number_member(jwk, "d") >= public.public_numbers().n:
+            _malformed("d", "is not less than the modulus")
+    else:
+        reader = OKPKey
+        _decoded(jwk, "d")
+    try:
+        private: NativePrivateKey = reader.import_key(members).private_key  # type: ignore[assignment, arg-type]
+        if public_numbers(private.public_key()) != public_numbers(public):
+            raise ValueError
+    except (JoseError, ValueError) as exc:
         raise KeyRefused(
-            "key.malformed", "the private half does not belong to the public one", path="/d"
+            "key.malformed", "the private key does not belong to the public one", path="/d"
         ) from exc
+    return private
 
 
 def public_numbers(native: NativePublicKey) -> dict[str, str]:
@@ -369,17 +383,3 @@ def _rsa_key(untrusted_jwk: Mapping[str, Json]) -> rsa.RSAPublicKey:
     modulus, exponent = (number_member(untrusted_jwk, name) for name in ("n", "e"))
     refuse_weak(modulus, exponent)
     return rsa.RSAPublicNumbers(exponent, modulus).public_key()
-
-
-def _rsa_private_numbers(
-    jwk: Mapping[str, Json], public: rsa.RSAPublicNumbers
-) -> rsa.RSAPrivateNumbers:
-    d = number_member(jwk, "d")
-    if "p" in jwk:
-        p, q, dp, dq, qi = (number_member(jwk, name) for name in ("p", "q", "dp", "dq", "qi"))
-        return rsa.RSAPrivateNumbers(p, q, d, dp, dq, qi, public)
-    if d >= public.n:  # a longer one would only take longer to find wrong
-        _malformed("d", "is not less than the modulus")
-    p, q = rsa.rsa_recover_prime_factors(public.n, public.e, d)
-    dp, dq = rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q)
-    return rsa.RSAPrivateNumbers(p, q, d, dp, dq, rsa.rsa_crt_iqmp(p, q), public)

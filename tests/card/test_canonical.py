@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
+from spoilt_cards import EXAMPLES, SHARES, spoilt_card
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
-from cardsign.card import DEFAULT_PROFILES, FULL_PROFILES, canonicalize, jcs
+from cardsign.card import (
+    DEFAULT_PROFILES,
+    FULL_PROFILES,
+    PROFILES,
+    Unsigned,
+    canonicalize,
+    is_portable,
+    jcs,
+    write,
+)
 from cardsign.errors import CanonicalizationError, InputRefused
+from cardsign.lint import lint_document
 from tests.card.plain_coverage import destinations
 
 SERVED, RULE_1, PRUNE, UPGRADED = DEFAULT_PROFILES
@@ -349,3 +361,54 @@ ENDPOINTS: dict[str, tuple[dict[str, Any], bool]] = {
 def test_whether_a_client_could_be_built(value: dict[str, Any], names: bool) -> None:
     """Asked of the payload, not of the card it came from."""
     assert canonicalize(value, "served-as-is").names_an_endpoint is names
+
+
+# ------------------------------------------------------------------ what needs no tree
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_what_is_said_to_change_nothing_changes_nothing(share: int) -> None:
+    """A card on which profiles are proven to agree has the payloads that their rules make."""
+    proven: Counter[str] = Counter()
+    for seed in range(share, EXAMPLES, SHARES):
+        for card in (spoilt_card(seed), {**PORTABLE, "provider": {"url": f"u{seed}"}}):
+            unsigned = {name: value for name, value in card.items() if name != "signatures"}
+            assert is_portable(unsigned) <= (not lint_document(unsigned)), seed
+            for name, rule in PROFILES.items():
+                if rule.changes_nothing(Unsigned(card)):
+                    assert write(rule.rewrite(Unsigned(card))) == unsigned, (seed, name)
+                    proven[name] += 1
+
+    assert {*DEFAULT_PROFILES, "sdk-1.0-legacy", "js-instance"} == set(proven)
+
+
+NOT_PORTABLE: dict[str, Any] = {
+    "an unknown member": {"x": "a"},
+    "a member of 0.3": {"url": "https://a.example"},
+    "another spelling": {"icon_url": "a"},
+    "a null": {"iconUrl": None},
+    "an empty text": {"description": ""},
+    "an empty list": {"skills": []},
+    "an empty text in a list": {"defaultInputModes": ["a", ""]},
+    "a number in a list": {"defaultInputModes": [1]},
+    "a number for a list": {"skills": 1},
+    "a text for an object": {"provider": "a"},
+    "false without presence": {"capabilities": {"extensions": [{"required": False}]}},
+    "an empty text in params": {"capabilities": {"extensions": [{"params": {"a": [{"b": ""}]}}]}},
+    "an empty object in a map": {"securitySchemes": {"a": {}}},
+    "two of which one may be set": {
+        "securitySchemes": {
+            "a": {
+                "mtlsSecurityScheme": {"description": "a"},
+                "httpAuthSecurityScheme": {"scheme": "bearer"},
+            }
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("members", NOT_PORTABLE.values(), ids=NOT_PORTABLE)
+def test_what_is_not_said_to_be_portable(members: dict[str, Any]) -> None:
+    """Anything that some default profile changes, or that a card should not have."""
+    assert is_portable(PORTABLE)
+    assert not is_portable({**PORTABLE, **members})

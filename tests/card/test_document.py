@@ -135,6 +135,15 @@ def test_two_spellings_are_refused(pointer: str, value: Any) -> None:
     assert (found.code, found.path) == ("card.two_spellings", pointer)
 
 
+def test_two_spellings_in_a_signature_are_refused() -> None:
+    """Also where all else of the card is proven to have one spelling."""
+    entry = {"protected": "a", "signature": "b", "Signature": "c"}
+
+    found = refusal({**PORTABLE, "signatures": [entry]})
+
+    assert (found.code, found.path) == ("card.two_spellings", "/signatures/0/Signature")
+
+
 def test_the_order_of_two_spellings_does_not_matter() -> None:
     """The one that comes second is named."""
     assert refusal({"URL": "x", "url": "y"}).path == "/url"

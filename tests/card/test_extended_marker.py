@@ -17,12 +17,10 @@ from cardsign.card import (
     EXTENDED_URI,
     MAX_EXP,
     MAX_SEQ,
-    Card,
     ExtendedMarker,
     cannot_name_us,
     canonicalize,
     find_marker,
-    mark,
     parse_object,
     uncovered_parts,
     with_marker,
@@ -284,15 +282,6 @@ def test_a_marker_that_could_not_be_read_is_not_written(marker: ExtendedMarker) 
         with_marker(PORTABLE, marker)
 
     assert refused.value.code == "extended.marker"
-
-
-def test_marking_is_stable() -> None:
-    """A card that has the marker already, however its numbers are spelled, is left alone."""
-    card = Card.from_object(put(MARKED, f"{PARAMS}/seq", 41.0))
-
-    assert mark(card, MARKER) is card
-    assert mark(card, None) is card
-    assert find_marker(mark(card, ExtendedMarker("staff", 42, 1)).document) is not None
 
 
 # ------------------------------------------------------------------ what keeps it
