@@ -40,7 +40,7 @@ RELEASE_0.3 := 0.3.26
 RELEASE_1.1 := 1.1.3
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-sdk test lowest lowest-env nightly simulate fuzz mutants dev check lint types format reference bench \
+.PHONY: help demo demo-sdk test lowest lowest-env nightly simulate fuzz mutants dev check lint types format reference bench guard \
   attacks interop interop-env interop-env-all interop-table measure \
   measure-page attacks-table signers signers-env postgres-env a2a-env constraints package clean
 
@@ -104,6 +104,16 @@ interop-env: $(addsuffix /.installed,.venv-judges .venv-judges-1.1 .venv-judges-
 
 bench: $(VENV)/.installed  ## how fast, as ratios, beside other SDKs where they are; T="--page"
 	@$(BIN)/python bench/run.py $(T)
+
+guard: $(VENV)/.installed  ## count the instructions of verify, sign and start; fail where one grew by over 5 %
+	@if command -v valgrind >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing valgrind ..."; \
+	  { apt-get -qq install -y valgrind || { apt-get -qq update && \
+	    apt-get -qq install -y valgrind; }; } >$(VENV)/valgrind.log 2>&1 || \
+	    cat $(VENV)/valgrind.log >&2; \
+	fi
+	@$(BIN)/python bench/guard.py $(T)
 
 attacks: $(VENV)/.dev interop-env  ## the attack corpus before us and others; writes docs/reports/attacks.md
 	@$(MAKE) --no-print-directory attacks-table

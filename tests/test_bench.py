@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -141,3 +142,21 @@ def test_what_was_not_done_is_not_measured(program: str) -> None:
     )
     assert done.returncode == 1
     assert "measuring.Broken" in done.stderr
+
+
+COUNTS = {"where": {"python": "3.11.7"}, "instructions": {"verify": 1_000_000}}
+
+
+@pytest.mark.parametrize(
+    ("count", "where", "status"),
+    [(1_049_000, "3.11.7", 0), (1_051_000, "3.11.7", 1), (2_000_000, "3.12.1", 0)],
+    ids=["less than 5 % more", "over 5 % more", "on another Python"],
+)
+def test_growth_in_instructions_fails(
+    count: int, where: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts of one machine and one Python are compared; others are only shown."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    compare = importlib.import_module("guard").compare
+    found = {"where": {"python": where}, "instructions": {"verify": count}}
+    assert compare(found, COUNTS) == status

@@ -1,0 +1,157 @@
+"""Count the instructions of verifying, signing and starting; fail where one grew by over 5 %.
+
+``make guard`` holds them against bench/guard.json, ``make guard T=--write``
+writes that file anew. Valgrind counts instructions, so a busy machine changes nothing. The counts
+belong to one version of Python, of cryptography and of the machine; elsewhere they are only shown.
+Without valgrind nothing is measured, which fails where CARDSIGN_CI is set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).resolve().parent
+BASELINE: Final = HERE / "guard.json"
+MOST: Final = 1.05
+#: How often a piece of work is done; no two cards are the same.
+TIMES: Final = 10
+VALGRIND: Final = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=")
+NOW: Final = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def main() -> int:
+    """Count, show, and compare or write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write bench/guard.json")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work is not None:
+        work(options.work)
+        return 0
+    if shutil.which("valgrind") is None:
+        print("instructions are not counted: install valgrind")
+        return 1 if os.environ.get("CARDSIGN_CI") else 0
+    found = {"where": where(), "instructions": measured()}
+    if options.write:
+        BASELINE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return compare(found, json.loads(BASELINE.read_text(encoding="utf-8")))
+
+
+def where() -> dict[str, str]:
+    """What the counts depend on besides cardsign."""
+    return {
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "cryptography": version("cryptography"),
+    }
+
+
+def measured() -> dict[str, int]:
+    """Instructions of one verification, of one signature, and of a whole command."""
+    script = [str(Path(__file__).resolve()), "--work"]
+    idle = counted([*script, "nothing"])
+    found = {name: (counted([*script, name]) - idle) // TIMES for name in ("verify", "sign")}
+    with tempfile.TemporaryDirectory() as folder:
+        card, jwks = Path(folder, "card.json"), Path(folder, "jwks.json")
+        subprocess.run([sys.executable, *script, f"{card} {jwks}"], check=True)
+        command = ["-m", "cardsign", "verify", str(card), "--jwks", str(jwks)]
+        found["cardsign verify FILE --jwks JWKS"] = counted(command)
+    return found
+
+
+def counted(arguments: list[str]) -> int:
+    """Instructions of a Python that does this, after one that has compiled what it imports."""
+    environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    environment |= {"PYTHONHASHSEED": "0", "PYTHONPATH": str(HERE.parent)}
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, *arguments]
+        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, cwd=folder)
+        ended = subprocess.run(
+            [*VALGRIND[:-1], VALGRIND[-1] + "/dev/null", *command],
+            check=True,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+        )
+    told = re.search(r"I\s+refs:\s+([\d,]+)", ended.stderr)
+    assert told is not None, ended.stderr
+    return int(told[1].replace(",", ""))
+
+
+def compare(found: dict[str, dict[str, object]], held: dict[str, dict[str, object]]) -> int:
+    """Print both; 1 where one grew by too much."""
+    grown = 0
+    comparable = found["where"] == held["where"]
+    for name, count in found["instructions"].items():
+        before = held["instructions"].get(name, count)
+        assert isinstance(count, int)
+        assert isinstance(before, int)
+        print(f"{count / 1e6:10.2f} million  {name}  ({100 * (count / before - 1):+.1f} %)")
+        grown += comparable and count > MOST * before
+    if not comparable:
+        print(f"not compared: counted with {found['where']}, the baseline with {held['where']}")
+    elif grown:
+        print("more than 5 % above bench/guard.json: find out why before you write it anew")
+    return 1 if grown else 0
+
+
+def work(what: str) -> None:
+    """In a process of its own: the same preparation, and then one kind of work or none."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from documents import portable_card
+
+    from cardsign import JwkSet, Policy, PrivateKey, sign_card
+    from cardsign.trust import Holder
+    from cardsign.verify import examine_card, trusted_card
+
+    native = ec.derive_private_key(
+        int.from_bytes(hashlib.sha256(b"a key of the benchmark").digest()), ec.SECP256R1()
+    )
+    der = native.private_bytes(
+        serialization.Encoding.DER,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    key = PrivateKey.from_pkcs8_der(der, kid="bench")
+    policy = Policy.from_jwks(JwkSet.of([key.public]), name="bench")
+    cards = [
+        portable_card().replace(b'"2.0.0"', f'"2.{number:03}.0"'.encode())
+        for number in range(TIMES + 1)
+    ]
+    signed = [sign_card(card, [key]) for card in cards]
+    if " " in what:
+        card_file, jwks_file = map(Path, what.split(" "))
+        card_file.write_bytes(signed[0])
+        jwks_file.write_bytes(JwkSet.of([key.public]).to_bytes())
+        return
+
+    def verify(card: bytes) -> None:
+        trusted_card(examine_card(card, expect=Holder(), policy=policy, now=NOW))
+
+    verify(signed[0])  # what is done once in a process
+    for number in range(1, TIMES + 1):
+        if what == "verify":
+            verify(signed[number])
+        elif what == "sign":
+            sign_card(cards[number], [key])
+
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(HERE), str(HERE.parent)]
+    sys.exit(main())
