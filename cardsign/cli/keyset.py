@@ -22,6 +22,7 @@ from cardsign.cli.options import (
     KeystoreOptions,
     RecoveryOptions,
     UnlockOptions,
+    actor,
     keystore_options,
     moment,
     project_config,
@@ -29,6 +30,7 @@ from cardsign.cli.options import (
     read_public,
     recovery_options,
     unlock_options,
+    user_heads,
 )
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import day, keyset_json, say_differences, say_updated, signing_lines, whole
@@ -48,6 +50,7 @@ from cardsign.jose.keys import PublicKey
 from cardsign.keys.keyset_drafts import KEYSET_LIFETIME, differences, read_draft
 from cardsign.keys.passphrase import terminal_prompt
 from cardsign.keys.stores.base import KeyStore
+from cardsign.keys.stores.opening import create_store
 from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
@@ -316,6 +319,7 @@ def _told_digest(told: str | None) -> str:
 @click.option(
     "--drop", multiple=True, metavar="KID", help="An online key that is listed no longer."
 )
+@publication_option
 @recovery_options
 @unlock_options
 @yes_option
@@ -326,6 +330,7 @@ def recover(
     root_holder: str | None,
     new_recovery_out: Path | None,
     drop: tuple[str, ...],
+    publication: Path | None,
     recovery: RecoveryOptions,
     keystore: UnlockOptions,
     yes: bool,
@@ -337,9 +342,15 @@ def recover(
     release keys first (cardsign keys revoke), or --drop them. The draft has the signatures of the
     new root and of --recovery-file. If recovery needs more holders, send it to them
     (cardsign keyset sign).
+
+    If everything else is lost, a new key store is made with a card key and a release key, and the
+    statements are taken from what is published. The lost keys are listed no longer. Afterwards:
+    cardsign keyset publish DRAFT; cardsign keys rotate --all-due.
     """
     refuse_two_documents(output, as_json)
-    store = keystore.open()
+    config = project_config()
+    place = keystore.located(create=True)
+    store = create_store(place, exist_ok=True, actor=actor(), heads=user_heads())
     confirm(yes, "every root key of this issuer ends, and a new epoch begins")
     recovered = recover_issuer(
         store,
@@ -349,6 +360,7 @@ def recover(
         root_holder=root_holder,
         new_recovery_out=new_recovery_out and to_change(new_recovery_out),
         drop=drop,
+        directory=publication or config.publish,
     )
     signed = recovered.draft
     file = output or f"keyset-{signed.number}.json"

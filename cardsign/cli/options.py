@@ -33,6 +33,7 @@ from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.audit import SeenHeads
 from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.keyset_drafts import DRAFT_FILE
+from cardsign.keys.model import ROLES
 from cardsign.keys.passphrase import VARIABLE as PASSPHRASE_VARIABLE
 from cardsign.keys.passphrase import (
     PassphraseSource,
@@ -174,16 +175,23 @@ class UnlockOptions(KeystoreOptions):
     passphrase_file: Path | None = None
     passphrase_fd: int | None = None
 
-    @property
-    def source(self) -> PassphraseSource:
-        """Where the passphrase comes from: option, environment, terminal."""
-        return PassphraseSource(
-            self.passphrase_file, self.passphrase_fd, os.environ, terminal_prompt()
-        )
+    def source(self, role: str = "") -> PassphraseSource:
+        """Where the passphrase of a role's keys comes from.
 
-    def new_passphrase(self) -> bytes:
+        An option decides, then the role's own variable, then the role's file in the user's
+        settings, then the variable of all roles, then a terminal.
+        """
+        variable = f"CARDSIGN_{role.upper()}_PASSPHRASE"
+        file = self.passphrase_file
+        if role and file is None and self.passphrase_fd is None:
+            if variable in os.environ:
+                return PassphraseSource(environment=os.environ, variable=variable)
+            file = user_policy(os.environ).passphrase_files.get(role)
+        return PassphraseSource(file, self.passphrase_fd, os.environ, terminal_prompt())
+
+    def new_passphrase(self, role: str = "") -> bytes:
         """The passphrase of a new key."""
-        return new_passphrase(self.source)
+        return new_passphrase(self.source(role))
 
     def access(self, *uris: str) -> Access:
         """What signers may use: what the user's own file allows, and what was just typed.
@@ -198,7 +206,14 @@ class UnlockOptions(KeystoreOptions):
                 raise UsageFault("usage.invalid", f"{MODULE_VARIABLE} is no absolute path")
             module = Path(named)
         policy = replace(policy, uris=policy.uris | set(uris), pkcs11_module=module)
-        return Access(UserSecrets(self.source), policy, os.environ)
+        usual = self.source()
+        own = {role: self.source(role) for role in ROLES}
+        return Access(
+            UserSecrets(usual),
+            policy,
+            os.environ,
+            {role: UserSecrets(source) for role, source in own.items() if source != usual},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +240,7 @@ class GuidedOptions:
         apart = self.root_keystore and replace(keystore, place=self.root_keystore)
         return Unlocking(
             access,
-            lambda role: access.secrets("passphrase", role),
+            lambda role: access.passphrase(role, (role,)),
             apart.open() if apart else None,
             apart.access() if apart else None,
         )

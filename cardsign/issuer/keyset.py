@@ -10,8 +10,10 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
+from typing import Final
 
 from cardsign.errors import PassphraseFault, SigningRefused, UsageFault, of_the_user
 from cardsign.files import create_private
@@ -65,6 +67,8 @@ from cardsign.statements.keyset import (
 from cardsign.statements.release import ReleaseStatement
 from cardsign.statements.signing import add_signatures, sign_statement
 from cardsign.urls import parse_origin
+
+_ONLINE: Final[tuple[Role, ...]] = ("card", "release")
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,6 +502,7 @@ def recover(
     root_holder: str | None = None,
     new_recovery_out: Path | None = None,
     drop: Sequence[str] = (),
+    directory: Path | None = None,
     new_key: Callable[[], PrivateKey] = lambda: PrivateKey.generate("ES256"),
     random: Callable[[int], bytes] = os.urandom,
 ) -> Recovery:
@@ -515,6 +520,8 @@ def recover(
         root_holder: Who holds the new root [default: the holder of the first old one].
         new_recovery_out: Make a new recovery key too, into this new file.
         drop: Kids or thumbprints of online keys that are listed no longer.
+        directory: What is published. A store without statements takes up those of it; it gets new
+            card and release keys, and no lost one is listed again.
         new_key: Makes a key.
         random: Gives that many fresh bytes.
 
@@ -524,10 +531,16 @@ def recover(
         StoreFault: ``keystore.no_keyset``.
         FileFault: ``file.exists``: something is at `new_recovery_out`.
     """
+    is_new = StatementHistory.of(store).newest_keyset() is None
+    if is_new:
+        _take_up_history(store, directory, now)
     previous = needed_keyset(store)
     check_begun(previous, now)
     holder = root_holder or previous.root.keys[0].holder
     old, secret = recovery()
+    passphrase = cache(passphrase)
+    if is_new:
+        drop = [*drop, *_replace_online(store, previous, passphrase(), now, new_key, random)]
     root, renewed, envelope = new_key(), None, b""
     if new_recovery_out is not None:
         renewed, envelope = make_recovery_key(secret, new_key=new_key, random=random)
@@ -547,6 +560,36 @@ def recover(
         create_private(new_recovery_out, envelope)
     record = store.add_key(root, new_secret, now=now, random=random, roles=("root",), holder=holder)
     return Recovery(draft, record)
+
+
+def _take_up_history(store: KeyStore, directory: Path | None, now: datetime) -> None:
+    """Keep the published keysets in a new store; the recovery key proves that they are its."""
+    published = published_statements(directory)
+    if published is None:
+        return
+    history = StatementHistory.of(store)
+    for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
+        history.keep_keyset(statement, data)
+        note_keyset(store, statement, now=now)
+
+
+def _replace_online(
+    store: KeyStore,
+    previous: KeysetStatement,
+    passphrase: bytes,
+    now: datetime,
+    new_key: Callable[[], PrivateKey],
+    random: Callable[[int], bytes],
+) -> tuple[str, ...]:
+    """Make a card and a release key in a new store; returns the listed keys that are lost."""
+    for role in _ONLINE:
+        if not any(role in key.roles for key in store.state.keys):
+            holder = next((key.holder for key in previous.keys if role in key.roles), None)
+            made = new_key()
+            store.add_key(made, passphrase, now=now, random=random, roles=(role,), holder=holder)
+    ours = {key.thumbprint for key in store.state.keys}
+    listed = (key.public.thumbprint for key in previous.keys)
+    return tuple(thumbprint for thumbprint in listed if thumbprint not in ours)
 
 
 def _recovering(

@@ -272,5 +272,7 @@ def check_publishable(
         return
     issued = statements_of(store)
     keysets = (*(issued.keysets if issued else ()), *([keyset] if keyset else ()))
-    candidate = Issued(keysets, release or (issued.release if issued else None))
+    # A new key store, after a loss, has signed no release yet.
+    newest = release or (issued.release if issued else None) or before.release_bytes
+    candidate = Issued(keysets, newest)
     candidate.checked(now=now, before=before).check_follows(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +20,9 @@ from cardsign.issuer import (
     draft_keyset,
     init_issuer,
     needed_keyset,
+    open_recovery_key,
     publish_keyset,
+    recover,
     review_keyset,
     revoke_and_replace,
     rotate_all_due,
@@ -318,3 +321,29 @@ def test_a_stale_draft_is_drafted_again(site: Site) -> None:
     told = site.revoke(revoked, "superseded", "card", "release", root=True)
     assert site.draft.read_bytes() != stale
     assert revoked in needed_keyset(site.store).revoked, told
+
+
+def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None:
+    """Three commands in a new folder with what is published; no lost key is listed again."""
+    lost = {key.public.thumbprint for key in needed_keyset(site.store).keys}
+    assert peer.verdict(site.live, site.now) == "trusted"
+    site.now += timedelta(days=2)
+    for folder in ("keys", "usb"):
+        shutil.rmtree(site.folder / folder)
+    new = DirectoryStore.create(site.folder / "keys")
+    recovered = recover(
+        new,
+        lambda: (open_recovery_key(site.folder / "recovery.key", RECOVERY), RECOVERY),
+        passphrase=lambda: ROOT,
+        now=site.now,
+        directory=site.folder / "public",
+    )
+    access = Access.by_passphrase(ROOT)
+    statement = recovered.draft.statement
+    publish_keyset(new, statement, access, now=site.now, directory=site.folder / "public")
+    unlocking = Unlocking(access, lambda _: ROOT)
+    told = rotate_all_due(new, site.config, unlocking, now=site.now, draft=site.draft)
+    assert told.left == ()
+    assert lost.isdisjoint(key.public.thumbprint for key in needed_keyset(new).keys)
+    assert lost <= needed_keyset(new).revoked
+    assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"

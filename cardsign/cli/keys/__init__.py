@@ -10,9 +10,9 @@ from typing import Final
 import click
 
 from cardsign.cli.commands import Group, group
-from cardsign.cli.keys.copies import backup, restore_
+from cardsign.cli.keys.copies import backup, move, restore_
 from cardsign.cli.keys.health import audit, doctor
-from cardsign.cli.keys.making import export, generate, import_
+from cardsign.cli.keys.making import export, generate, import_, passwd
 from cardsign.cli.keys.rotating import rotate
 from cardsign.cli.keys.showing import activate, destroy, jwks, list_, look, retire, revoke, show
 from cardsign.cli.keys.timeline import timeline
@@ -20,7 +20,7 @@ from cardsign.cli.keys.timeline import timeline
 _IN_ORDER: Final = (
     *(generate, import_, export, list_, show),
     *(activate, rotate, retire, revoke, destroy, look),
-    *(backup, restore_, jwks, timeline, audit, doctor),
+    *(passwd, backup, restore_, move, jwks, timeline, audit, doctor),
 )
 
 

@@ -1,4 +1,4 @@
-"""``cardsign keys backup`` and ``keys restore``."""
+"""``cardsign keys backup``, ``keys restore`` and ``keys move``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,27 @@ import click
 from cardsign.cli.arguments import STDIO, json_option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option
-from cardsign.cli.options import KeystoreOptions, actor, keystore_options, moment, user_heads
+from cardsign.cli.options import (
+    KeystoreOptions,
+    actor,
+    keystore_options,
+    moment,
+    read_place,
+    user_heads,
+)
 from cardsign.cli.talk import counted, print_json, say
 from cardsign.files import create_private, read_bytes, read_secret
-from cardsign.keys.backup import MAX_BACKUP_BYTES, decrypt, encrypt, pack, restore, unpack
+from cardsign.keys.backup import (
+    MAX_BACKUP_BYTES,
+    decrypt,
+    encrypt,
+    move_store,
+    pack,
+    restore,
+    unpack,
+)
+from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
+from cardsign.keys.stores.opening import open_store
 
 MAX_IDENTITY_BYTES = 64 * 1024  # bytes; a line each
 
@@ -81,3 +98,26 @@ def restore_(file: Path, identity: Path, keystore: KeystoreOptions, as_json: boo
         print_json({"keystore": str(place), "keys": len(restored.state.keys)})
         return
     say(f"restored {counted(len(restored.state.keys), 'key')} to {place}")
+
+
+@command(
+    short_help="Move the key store to another folder or database.",
+    example="cardsign keys move postgresql://db.example/keys",
+)
+@click.argument("to", metavar="TO")
+@keystore_options
+@json_option
+def move(to: str, keystore: KeystoreOptions, as_json: bool) -> None:
+    """Move the key store to TO, a folder or the URL of a database; the old one signs no more.
+
+    The old one stays, and says where the new one is. Cut off half-way, the same command goes on.
+    Afterwards change `keystore` in cardsign.toml.
+    """
+    place = keystore.located()
+    store = open_store(place, actor=actor(), heads=user_heads(), moved=True)
+    moved = move_store(store, read_place(to), now=moment(), heads=user_heads())
+    if as_json:
+        print_json({"from": str(place), "to": moved.place})
+        return
+    say(f"the key store is in {moved.place} now, and {place} signs no more")
+    say(f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}")

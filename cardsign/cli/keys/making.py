@@ -115,7 +115,7 @@ def generate(
             hint="cardsign keys generate --kid card-2026",
         )
     path = keystore.located(create=True)
-    passphrase = keystore.new_passphrase()
+    passphrase = keystore.new_passphrase(role)
     private = PrivateKey.generate(alg, kid=kid)
     _add(path, private, passphrase, as_json, roles=(role,), standby=standby)
 
@@ -182,7 +182,7 @@ def import_(
             kid=kid,
             password=lambda: read_passphrase(own, question="Passphrase of the imported file: "),
         )
-    _add(path, private, keystore.new_passphrase(), as_json, **options)
+    _add(path, private, keystore.new_passphrase(role), as_json, **options)
 
 
 def _enrol(custody: str, public: str | None, kid: str | None, keystore: UnlockOptions) -> PublicKey:
@@ -220,6 +220,49 @@ def _made(record: KeyRecord, path: StorePlace, as_json: bool) -> None:
     active = [key for key in state.keys if key.state == "active" and key.succeeds(record)]
     if record.state != "active" and any(same_custody(record, key) for key in active):
         say("  it is in the same custody as the active key, so both may be stolen together")
+
+
+# ``cardsign keys passwd``.
+
+
+@command(
+    short_help="Change the passphrase of a role's keys.",
+    example="cardsign keys passwd --role release",
+)
+@click.option(
+    "--role", type=click.Choice(ROLES), required=True, help="Whose keys: each role has its own."
+)
+@click.option(
+    "--new-passphrase-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The new passphrase [default: a prompt].",
+)
+@unlock_options
+@dry_run_option
+@json_option
+def passwd(
+    role: Role, new_passphrase_file: Path | None, keystore: UnlockOptions, as_json: bool
+) -> None:
+    """Change the passphrase of every private key of a role that is in this key store.
+
+    It can be cut off anywhere and run again. Backups keep the old passphrase.
+    """
+    store = keystore.open()
+    records = [
+        key
+        for key in store.state.keys
+        if role in key.roles and key.private == "held" and key.custody.startswith("file:")
+    ]
+    old = keystore.access().passphrase(role, (role,))
+    own = PassphraseSource(new_passphrase_file, None, {}, terminal_prompt())
+    with passphrase_option("--new-passphrase-file"):
+        new = new_passphrase(own, question=f"New passphrase of the {role} keys: ")
+    changed = store.change_passphrase(records, old, new, now=datetime.now(UTC))
+    if as_json:
+        print_json({"role": role, "changed": [key.kid for key in changed]})
+        return
+    say(f"{len(changed)} of {len(records)} {role} keys have another passphrase now")
 
 
 # ``cardsign keys export``.
@@ -282,7 +325,7 @@ def export(
             "the private key does not leave its signer",
             hint="Use env:, file:, pkcs11:, awskms:, gcpkms:, azurekms:, vault: or exec:.",
         )
-    passphrase = read_passphrase(keystore.source)
+    passphrase = keystore.access().passphrase(record.kid, record.roles)
     signer = store.signer(record, passphrase)
     assert isinstance(signer, PrivateKey)  # noqa: S101  what lies in a file is one
     own = PassphraseSource(export_passphrase_file, None, {}, terminal_prompt())

@@ -104,7 +104,7 @@ def rotate(
     access = keystore.access()
     rotation = rotate_keys(
         keystore.open(),
-        lambda role: access.secrets("passphrase", role),
+        lambda role: access.passphrase(role, (role,)),
         now=now,
         draft=to_change(guided.draft),
         settings=project_config().timeline,
@@ -116,6 +116,9 @@ def rotate(
             f"the next {step.alg} {step.role} key has to be made where the active one lies: "
             "cardsign keys import --custody URI"
         )
+    if rotation.made is not None:
+        role = rotation.made.roles[0]
+        say(f"the passphrase of the {role} keys came from: {keystore.source(role).name}")
     if rotation.needs_passphrase:
         say("the next key needs a passphrase: cardsign keys rotate on a terminal")
     if as_json:

@@ -1,0 +1,126 @@
+"""The guided commands as an operator types them: few, and they say what is left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.keys.stores import DirectoryStore
+from cardsign.publish import load_current
+from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
+from tests.support import PORTABLE
+
+ISSUER = "https://tides.example"
+ALL_DUE = ("keys", "rotate", "--all-due")
+CRON = "that of cron's releases"
+RECOVERY = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
+
+pytestmark = pytest.mark.usefixtures("cheap")
+
+
+def run(ended: Ended) -> Ended:
+    """What must have gone well."""
+    assert ended.status == 0, ended.err
+    return ended
+
+
+def secret(name: str, text: str) -> Path:
+    """A file that only its owner can read."""
+    file = Path(name)
+    file.write_text(text)
+    file.chmod(0o600)
+    return file
+
+
+@pytest.fixture
+def issuer(cardsign: Cardsign) -> Cardsign:
+    """Set up, with a passphrase of its own for cron, and published by one command."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    words = ("--card", "card.json", "--recovery-out", "recovery.key")
+    own = ("--release-passphrase-file", secret("cron", CRON))
+    run(cardsign("init", "--issuer", ISSUER, *words, *own, **RECOVERY))
+    run(cardsign(*ALL_DUE, CARDSIGN_RELEASE_PASSPHRASE=CRON))
+    return cardsign
+
+
+def active(role: str) -> str:
+    """The kid of the key that signs for a role."""
+    keys = DirectoryStore.open(Path("keys")).state.active_keys(role)  # type: ignore[arg-type]
+    return keys[0].kid
+
+
+def test_one_command_publishes_everything_and_the_next_has_nothing_to_do(issuer: Cardsign) -> None:
+    """Each role's passphrase comes from its own place; the second time none is needed."""
+    assert load_current(Path("public")).card == Path("signed.json").read_bytes()
+    again = run(issuer(*ALL_DUE, "--json", CARDSIGN_PASSPHRASE=None)).json
+    assert (again["done"], again["left"]) == ([], [])
+
+
+def test_cron_alone_never_makes_or_uses_a_card_key(issuer: Cardsign) -> None:
+    """What needs a person is named, and the exit status is 1."""
+    Path("card.json").write_text(json.dumps({**PORTABLE, "version": "2.0.0"}))
+    before = Path("signed.json").read_bytes()
+    told = issuer(*ALL_DUE, "--json", CARDSIGN_PASSPHRASE=None, CARDSIGN_RELEASE_PASSPHRASE=CRON)
+    assert told.status == 1
+    assert ["card key" in one["who"] for one in told.json["left"]] == [True]
+    tried = issuer(*ALL_DUE, "--json", CARDSIGN_PASSPHRASE=CRON)
+    assert tried.status == 1
+    assert Path("signed.json").read_bytes() == before
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(issuer: Cardsign) -> None:
+    """Neither key store, card, draft nor publication."""
+    Path("card.json").write_text(json.dumps({**PORTABLE, "version": "2.0.0"}))
+    files = {path: path.read_bytes() for path in Path().rglob("*.json")}
+    ended = issuer(*ALL_DUE, "--dry-run", CARDSIGN_RELEASE_PASSPHRASE=CRON)
+    assert (ended.status, "signed card.json" in ended.err) == (0, True), ended.err
+    assert {path: path.read_bytes() for path in Path().rglob("*.json")} == files
+
+
+def test_a_stolen_key_is_replaced_by_one_command(issuer: Cardsign) -> None:
+    """It says which other keys lay beside it, and so exits with 1."""
+    stolen = active("card")
+    revoking = ("keys", "revoke", stolen, "--reason", "compromised", "--json")
+    ended = issuer(*revoking, "--yes", CARDSIGN_RELEASE_PASSPHRASE=CRON)
+    assert ended.status == 1
+    assert ["lay beside" in one["what"] for one in ended.json["left"]] == [True]
+    assert active("card") != stolen
+    assert stolen not in load_current(Path("public")).kids
+
+
+def test_three_commands_recover_from_the_loss_of_everything_else(issuer: Cardsign) -> None:
+    """What is published and the recovery key are enough."""
+    lost = active("card")
+    shutil.rmtree("keys")
+    options = ("--recovery-file", "recovery.key", "-o", "next.json", "--yes")
+    run(issuer("keyset", "recover", *options, **RECOVERY))
+    run(issuer("keyset", "publish", "next.json"))
+    run(issuer(*ALL_DUE))
+    shown: Any = run(issuer("keyset", "show", "--json")).json
+    assert (shown["epoch"], lost in shown["revoked"]) == (2, True)
+    assert lost not in load_current(Path("public")).kids
+
+
+def test_the_passphrase_of_a_role_is_changed(issuer: Cardsign) -> None:
+    """Of that role alone; the old one opens nothing any more."""
+    new = secret("new", "a new one for cron, and longer")
+    words = ("keys", "passwd", "--role", "release", "--new-passphrase-file", new, "--json")
+    assert "passphrase.wrong" in issuer(*words).err  # that of the card key
+    changed = run(issuer(*words, CARDSIGN_RELEASE_PASSPHRASE=CRON)).json["changed"]
+    assert active("release") in changed
+    renew = ("release", "renew", "--force")
+    assert "passphrase.wrong" in issuer(*renew, CARDSIGN_RELEASE_PASSPHRASE=CRON).err
+    run(issuer(*renew, CARDSIGN_RELEASE_PASSPHRASE=new.read_text()))
+
+
+def test_a_moved_store_signs_no_more(issuer: Cardsign) -> None:
+    """The new one does; moving again to the same place changes nothing."""
+    for _ in range(2):
+        run(issuer("keys", "move", "elsewhere"))
+    refused = issuer("sign")
+    assert (refused.status, "keystore.moved" in refused.err) == (2, True)
+    run(issuer("sign", "--keystore", "elsewhere", CARDSIGN_PASSPHRASE=PASSPHRASE))
