@@ -56,6 +56,11 @@ from cardsign.keys.stores.opening import StorePlace, is_taken, open_store
 from cardsign.records import dataclass
 
 RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
+ROLE_VARIABLES: Final = {
+    "root": "CARDSIGN_ROOT_PASSPHRASE",
+    "card": "CARDSIGN_CARD_PASSPHRASE",
+    "release": "CARDSIGN_RELEASE_PASSPHRASE",
+}
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -181,7 +186,7 @@ class UnlockOptions(KeystoreOptions):
         An option decides, then the role's own variable, then the role's file in the user's
         settings, then the variable of all roles, then a terminal.
         """
-        variable = f"CARDSIGN_{role.upper()}_PASSPHRASE"
+        variable = ROLE_VARIABLES.get(role, "")
         file = self.passphrase_file
         if role and file is None and self.passphrase_fd is None:
             if variable in os.environ:

@@ -508,8 +508,7 @@ def recover(
 ) -> Recovery:
     """Open the next epoch with a recovery key, after root keys were stolen or lost.
 
-    A new root key is made in the key store, and every old one ends. The list of revoked keys
-    starts with the old roots and what is dropped.
+    A new root key is made, and every old one ends. The old roots and what is dropped are revoked.
 
     Args:
         store: The key store.
@@ -520,8 +519,7 @@ def recover(
         root_holder: Who holds the new root [default: the holder of the first old one].
         new_recovery_out: Make a new recovery key too, into this new file.
         drop: Kids or thumbprints of online keys that are listed no longer.
-        directory: What is published. A store without statements takes up those of it; it gets new
-            card and release keys, and no lost one is listed again.
+        directory: What is published: a new store takes up its statements, but no lost key.
         new_key: Makes a key.
         random: Gives that many fresh bytes.
 
@@ -549,17 +547,21 @@ def recover(
         plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
         statement = draft_recovery(plan, previous, now=now)
     draft = KeysetDraft(_signed(statement, [old, root]), previous)
+    _check_recovery_key(draft)
+    new_secret = passphrase()
+    if new_recovery_out is not None:
+        create_private(new_recovery_out, envelope)
+    record = store.add_key(root, new_secret, now=now, random=random, roles=("root",), holder=holder)
+    return Recovery(draft, record)
+
+
+def _check_recovery_key(draft: KeysetDraft) -> None:
     if not any(one.signed for one in draft.signings if one.whose != "its own root"):
         raise SigningRefused(
             "sign.no_key",
             "this is no recovery key of the newest statement",
             hint="Name the file of one that it lists: cardsign keyset show --json.",
         )
-    new_secret = passphrase()
-    if new_recovery_out is not None:
-        create_private(new_recovery_out, envelope)
-    record = store.add_key(root, new_secret, now=now, random=random, roles=("root",), holder=holder)
-    return Recovery(draft, record)
 
 
 def _take_up_history(store: KeyStore, directory: Path | None, now: datetime) -> None:
