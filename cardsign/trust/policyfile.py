@@ -483,8 +483,8 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
             may be a stranger's; it may say none of :data:`OPERATOR_MEMBERS`.
 
     Raises:
-        UsageFault: ``policy.malformed`` or ``config.not_allowed``, with the line; what else is wrong
-            is in its ``more``.
+        UsageFault: ``policy.malformed`` or ``config.not_allowed``, with the line; what else is
+            wrong is in its ``more``.
     """
     try:
         members = read_toml(text.encode("utf-8", "surrogatepass"))
