@@ -147,6 +147,7 @@ READ_ONLY = {
     "config check",
     "config schema",
     *("canonicalize", "verify", "fetch", "call", "bundle", "inspect", "explain", "lint", "serve"),
+    "diff",
     *("completion", "keys export", "keys list", "keys show", "keys backup", "keys jwks"),
     *("keys timeline", "keys audit", "keys audit list", "keys audit verify", "keys doctor"),
     *("keyset show", "keyset verify", "release show", "trust test", "trust known list"),
