@@ -21,6 +21,7 @@ from cardsign.cli.commands import command
 from cardsign.cli.talk import print_json, safe
 from cardsign.errors import CanonicalizationError, SignatureRefused
 from cardsign.jose.jws import read_entry
+from cardsign.urls import without_userinfo
 
 
 @command(example="cardsign inspect card.json")
@@ -35,7 +36,8 @@ def inspect(card: str, as_json: bool) -> None:
     click.echo("nothing here is verified; these are the card's own words")
     if described.pop("signature_block"):
         click.echo("  a `signature` block is there: it is no signature of A2A; sign the card again")
-    for name, value in described.items():
+    for member, value in described.items():
+        name = "A2A version" if member == "generation" else member
         if not isinstance(value, list):
             click.echo(f"  {name:<15} {safe(str(value)) if value is not None else '-'}")
             continue
@@ -68,7 +70,7 @@ def describe(card: Card) -> dict[str, Any]:
         "version": document.get("version"),
         "generation": card.generation,
         "interfaces": [
-            {"url": one.url, "binding": one.binding, "version": one.version}
+            {"url": _shown(one.url), "binding": one.binding, "version": one.version}
             for one in interfaces_of(document, any_spelling=True)
         ],
         "extended_card": declares_extended_card(document, any_spelling=True),
@@ -153,6 +155,10 @@ def _profiles(card: Card) -> Iterator[dict[str, Any]]:
             "uncovered": list(found.pointers),
             "uncovered_count": found.count,
         }
+
+
+def _shown(url: Json) -> Json:
+    return without_userinfo(url) if isinstance(url, str) else url
 
 
 def _list(value: Json) -> list[Json]:

@@ -1,7 +1,7 @@
 """JWK Sets (RFC 7517 section 5): read from a stranger, or built from our numbers.
 
 A set whose answer could depend on its reader is refused whole: two keys under one kid, a
-private half, a broken key. A key that is merely for something else (another type, curve, alg
+private key, a broken key. A key that is merely for something else (another type, curve, alg
 or use) is passed over and reported, so that an issuer may publish keys of tomorrow today.
 
 A set holds the keys of every algorithm that some policy may name. That a key is here does not
@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, KeyRefused
-from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwk import refuse_private_members, refuse_shared_primes
 from cardsign.jose.keys import KID_FORM, PublicKey
 from cardsign.records import dataclass
@@ -185,7 +184,7 @@ def _jwks(untrusted_bytes: bytes) -> Iterator[Mapping[str, Json]]:
 
 def _read(jwk: Mapping[str, Json]) -> PublicKey | SkippedKey:
     try:
-        return PublicKey.from_jwk(jwk, algorithms=ALGORITHMS)
+        return PublicKey.from_jwk(jwk)
     except KeyRefused as exc:
         if exc.code not in _FOR_ANOTHER_PURPOSE:
             raise

@@ -106,14 +106,14 @@ class PublicKey:
         untrusted_jwk: Mapping[str, Json],
         *,
         kid: str | None = None,
-        algorithms: Collection[str] = SIGNING_ALGORITHMS,
+        algorithms: Collection[str] = ALGORITHMS,
     ) -> PublicKey:
         """Read one JWK (RFC 7517); unknown members, certificates among them, are ignored.
 
         Args:
             untrusted_jwk: The object; its ``kid`` may be absent.
             kid: The name to use instead of the JWK's own.
-            algorithms: What the key may be for; by default what cardsign itself signs with.
+            algorithms: What the key may be for; by default anything that a card can be signed with.
 
         Raises:
             UsageFault: ``usage.conflict``: an algorithm that nobody may accept.
@@ -180,7 +180,7 @@ class PublicKey:
     def check(self, signing_input: bytes, signature: bytes) -> None:
         """Check that this key signed exactly `signing_input`.
 
-        Both halves of the ECDSA range are accepted, as RFC 7518 3.4 does: whoever holds one
+        Both halves of the ECDSA range are accepted, as RFC 7518 3.4 does: a holder of one
         signature can make the other, so no signature may serve as an identity.
 
         Args:
@@ -220,7 +220,7 @@ class PublicKey:
 class PrivateKey:
     """A private key of this process; satisfies :class:`cardsign.jose.jws.Signer`.
 
-    It prints as its public half and cannot be pickled or copied.
+    It prints as its public key and cannot be pickled or copied.
     """
 
     public: PublicKey
@@ -330,7 +330,7 @@ class PrivateKey:
 
 
 def _unpickled(jwk: Mapping[str, Json]) -> PublicKey:
-    return PublicKey.from_jwk(jwk, algorithms=ALGORITHMS)
+    return PublicKey.from_jwk(jwk)
 
 
 def _kid(jwk: Mapping[str, Json], kid: str | None) -> str | None:

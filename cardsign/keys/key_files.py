@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault
+from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey, PublicKey
 
 # Keys for elsewhere: public keys as JWK or PEM, private ones only encrypted.
@@ -247,7 +248,7 @@ def import_public_key(data: bytes, *, kid: str | None = None) -> PublicKey:
     """
     labels = [label.decode("ascii") for label in _PEM_BEGIN.findall(data)]
     if not labels:
-        return PublicKey.from_jwk(_one_jwk(data, kid), kid=kid)
+        return PublicKey.from_jwk(_one_jwk(data, kid), kid=kid, algorithms=SIGNING_ALGORITHMS)
     if any(label in _PRIVATE_LABELS for label in labels):
         raise KeyRefused(
             "key.private_material",

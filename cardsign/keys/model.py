@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_a
 
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.errors import JsonRefused, KeyRefused, StoreFault
+from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.records import dataclass
@@ -101,7 +102,7 @@ def _read_public(untrusted: object) -> PublicKey:
     if not isinstance(untrusted, dict):
         raise ValueError("is not an object")
     try:
-        public = PublicKey.from_jwk(untrusted)
+        public = PublicKey.from_jwk(untrusted, algorithms=SIGNING_ALGORITHMS)
     except KeyRefused as exc:
         raise ValueError(f"is refused: {exc.message}") from exc
     if public.jwk() != untrusted:

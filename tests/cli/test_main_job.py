@@ -178,7 +178,23 @@ def test_inspect_shows_a_card_without_believing_it(cardsign: Cardsign, signed: P
     assert described["interfaces"][0]["url"] == "https://tides.example/a2a"
     assert described["signatures"][0]["typ"] == "cardsign-compat+jws"
     assert len(described["profiles"]) == len(DEFAULT_PROFILES)
-    assert "not" in cardsign("inspect", signed).text.splitlines()[0]
+    lines = cardsign("inspect", signed).text.splitlines()
+    assert "not" in lines[0]
+    assert "  A2A version     1.0" in lines
+
+
+def test_inspect_shows_no_password(cardsign: Cardsign) -> None:
+    """A URL may hold one, and a terminal is read over shoulders."""
+    interface = {
+        **PORTABLE["supportedInterfaces"][0],
+        "url": "https://ann:secret@tides.example/a2a",
+    }
+    card = json.dumps({**PORTABLE, "supportedInterfaces": [interface]}).encode()
+
+    for options in ((), ("--json",)):
+        shown = cardsign("inspect", "-", *options, stdin=card).out.decode()
+        assert "https://...@tides.example/a2a" in shown
+        assert "secret" not in shown
 
 
 @pytest.mark.parametrize(

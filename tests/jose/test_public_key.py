@@ -14,7 +14,7 @@ from joserfc.jwk import ECKey, RSAKey
 
 from cardsign.card import Json
 from cardsign.errors import KeyRefused, SignatureRefused
-from cardsign.jose import STATEMENT_ALGORITHMS, PrivateKey, PublicKey, base64url
+from cardsign.jose import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS, PrivateKey, PublicKey, base64url
 
 # The order of the P-256 group (SEC 2, section 2.4.2).
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -137,10 +137,10 @@ def test_refused_rsa(rs256: PrivateKey, change: Change, code: str, path: str) ->
 
 def _check_refusal(good: Mapping[str, str], change: Change, code: str, path: str) -> None:
     jwk: dict[str, Json] = dict(good)
-    PublicKey.from_jwk(jwk)
+    PublicKey.from_jwk(jwk, algorithms=SIGNING_ALGORITHMS)
     change(jwk)
     with pytest.raises(KeyRefused) as refusal:
-        PublicKey.from_jwk(jwk)
+        PublicKey.from_jwk(jwk, algorithms=SIGNING_ALGORITHMS)
     assert (refusal.value.code, refusal.value.path) == (code, path)
 
 
