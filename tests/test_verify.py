@@ -685,6 +685,14 @@ def test_freshness_waived_by_name_is_said(alice: PrivateKey) -> None:
 
     assert (report.verdict, report.answers.current) == ("trusted", "unknown")
     assert codes(report) == ["trust.freshness_waived"]
+    assert report.reasons[0].hint == "You chose not to require this."
+
+
+def test_a_key_set_alone_waives_freshness_and_nobody_chose_that(alice: PrivateKey) -> None:
+    """The twin: with a key set there was nothing to choose."""
+    report = examine(signed(PORTABLE, alice), alice)
+    assert codes(report) == ["trust.freshness_waived"]
+    assert report.reasons[0].hint == "A key set alone cannot show it."
 
 
 def test_missing_freshness_does_not_soften_a_no(alice: PrivateKey) -> None:

@@ -231,7 +231,10 @@ def make_payload(rule: Profile, received: Unsigned) -> Payload:
         raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
     if rewritten is received.tree:
         return _unchanged(rule, received)
-    return Payload(rule.name, rule.serialize(_object(rewritten)), received, rewritten)
+    value = _object(rewritten)
+    payload = Payload(rule.name, rule.serialize(value), received, rewritten)
+    vars(payload)["value"] = value  # made already, and whoever verifies asks for it
+    return payload
 
 
 def _unchanged(rule: Profile, received: Unsigned) -> Payload:

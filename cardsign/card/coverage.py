@@ -264,10 +264,13 @@ class _Walk:
     def members(self, node: Node, place: _Place) -> Iterator[Uncovered]:
         assert isinstance(node.value, dict)  # noqa: S101 - only objects have members
         for name, child in node.value.items():
+            is_held = child.source in self.held
+            if is_held and not isinstance(child.value, dict | list):
+                continue
             field = place.current.spelled.get(name) if place.current else None
             old_field = place.old.fields.get(name) if place.old else None
             below = place.below(field, old_field)
-            if child.source in self.held:
+            if is_held:
                 yield from self._inside(child, field, old_field, below)
             else:
                 exact = field if field is not None and field.name == name else None

@@ -8,6 +8,7 @@ policy can name them.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from cryptography.exceptions import InvalidSignature
@@ -106,6 +107,11 @@ def choose(names: Collection[str]) -> tuple[Algorithm, ...]:
     Raises:
         UsageFault: ``usage.conflict``: no name at all, or one that nobody may accept.
     """
+    return _chosen(tuple(names))
+
+
+@lru_cache(maxsize=64)
+def _chosen(names: tuple[str, ...]) -> tuple[Algorithm, ...]:
     refused = [f"{name!a:.20}" for name in names if name not in ALGORITHMS]
     if refused or not names:
         raise UsageFault(

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import field
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias
 
 from cardsign.card.strictjson import Json, parse_object
@@ -19,7 +21,6 @@ from cardsign.jose import base64url
 from cardsign.jose.algorithms import (
     ALGORITHMS,
     SIGNING_ALGORITHMS,
-    Algorithm,
     VerifyAlg,
     choose,
     named,
@@ -77,8 +78,10 @@ class ProtectedHeader:
     members: Mapping[str, Json] = field(hash=False)
 
 
-def _read_protected(untrusted_protected: str, algorithms: Collection[Algorithm]) -> ProtectedHeader:
-    """Read a protected header, given as base64url, whose alg is one of `algorithms`."""
+@lru_cache(maxsize=64)  # an issuer writes the same one for each of its cards
+def _read_protected(untrusted_protected: str, accepted: tuple[str, ...]) -> ProtectedHeader:
+    """Read a protected header, given as base64url, whose alg is one of those accepted."""
+    algorithms = choose(accepted)
     members = _read_members(untrusted_protected)
     _refuse_extensions(members, "/protected")
     algorithm = named(members.get("alg"), algorithms)
@@ -92,7 +95,8 @@ def _read_protected(untrusted_protected: str, algorithms: Collection[Algorithm])
         raise _refused(
             "sig.kid_form", members, "kid", "expected 1 to 256 printable ASCII characters"
         )
-    return ProtectedHeader(algorithm.name, kid, *_read_typ(members), members)
+    typ, kind = _read_typ(members)
+    return ProtectedHeader(algorithm.name, kid, typ, kind, MappingProxyType(members))
 
 
 def _check_unprotected(untrusted_header: Json, protected: ProtectedHeader) -> None:
@@ -213,13 +217,13 @@ def read_entry(untrusted_entry: Json, *, algorithms: Collection[str] = tuple(ALG
             ``sig.b64``; ``sig.header_overlap``; ``sig.alg_forbidden``; ``sig.kid_missing``;
             ``sig.kid_form``; ``sig.typ_forbidden``. ``path`` is a JSON pointer into the entry.
     """
-    allowed = choose(algorithms)
+    choose(algorithms)
     if not isinstance(untrusted_entry, dict):
         raise SignatureRefused("sig.shape", "the entry is no object")
     protected = _text(untrusted_entry, "protected")
     signature = _text(untrusted_entry, "signature")
     decode_part(signature, "signature")
-    header = _read_protected(protected, allowed)
+    header = _read_protected(protected, tuple(algorithms))
     _check_unprotected(untrusted_entry.get("header"), header)
     return Entry(protected, signature, header)
 

@@ -381,7 +381,8 @@ def _about_currency(best: SignatureReport, trust: IssuerTrust) -> Iterator[Reaso
         if waived or not trust.hindrances:
             if waived:
                 unseen = "revocation and rollback were not checked"
-                yield Reason.of("trust.freshness_waived", unseen)
+                hint = "A key set alone cannot show it." if trust.issuer.is_holder else ""
+                yield Reason.of("trust.freshness_waived", unseen, hint=hint)
             else:
                 nothing = "nothing shows that the card is current"
                 yield Reason.of("trust.freshness_unknown", nothing)
