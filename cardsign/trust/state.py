@@ -520,9 +520,7 @@ class DirectoryStates(IssuerStates):
 
     def _alone(self, file: Path, name: str) -> AbstractContextManager[None]:
         message = f"another process holds the state of {name!r}"
-        busy = StateFault(
-            "file.busy", message, path=str(file), hint="Try again when it has finished."
-        )
+        busy = StateFault("file.busy", message, path=str(file))
         return locked(file.with_suffix(".lock"), patience=self._patience, busy=busy)
 
     def _fault(self, code: str, issuer: TrustedIssuer, message: str) -> StateFault:
