@@ -75,7 +75,7 @@ def cases(size: int, history: int, now: datetime) -> dict[str, Callable[[], None
                 policy=policy,
                 now=now,
                 supplied=supplied,
-                memory=states,
+                states=states,
             )
 
         def verify() -> None:

@@ -157,7 +157,7 @@ def examine_card(
         policy=policy,
         now=_time(now),
         supplied=statements,
-        memory=states,
+        states=states,
     )
 
 

@@ -67,7 +67,7 @@ def verify_many(
     now: datetime,
     expect: PublicSubject | None = None,
     supplied: SuppliedStatements = NO_STATEMENTS,
-    memory: IssuerStates = NO_STATES,
+    states: IssuerStates = NO_STATES,
     jobs: int = 1,
 ) -> Iterator[BatchResult]:
     """Verify the cards in files, and yield one result for each, in the order given.
@@ -79,12 +79,12 @@ def verify_many(
         expect: Whose cards they all should be. None: each file is judged as a card of the issuer
             that the policy trusts for the card's first interface; see :func:`subject_by_origin`.
         supplied: Statements that came along.
-        memory: What is remembered of the issuers.
+        states: What is remembered of the issuers.
         jobs: Worker processes; 1 verifies in this process.
     """
     files = list(paths)
     examine = partial(
-        _examine_file, policy=policy, now=now, expect=expect, supplied=supplied, memory=memory
+        _examine_file, policy=policy, now=now, expect=expect, supplied=supplied, states=states
     )
     for path, result in zip(files, in_processes(examine, files, jobs), strict=True):
         yield BatchResult(path, result)
@@ -97,12 +97,12 @@ def _examine_file(
     now: datetime,
     expect: PublicSubject | None,
     supplied: SuppliedStatements,
-    memory: IssuerStates,
+    states: IssuerStates,
 ) -> Report:
     untrusted_bytes = read_bytes(path, max_bytes=MAX_CARD_BYTES)
     subject = expect or subject_by_origin(untrusted_bytes, policy)
     return examine_card(
-        untrusted_bytes, expect=subject, policy=policy, now=now, supplied=supplied, memory=memory
+        untrusted_bytes, expect=subject, policy=policy, now=now, supplied=supplied, states=states
     )
 
 

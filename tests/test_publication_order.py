@@ -220,7 +220,7 @@ class Verifier:
             policy=self.policy,
             now=now,
             supplied=brought.supplied,
-            memory=self.memory,
+            states=self.memory,
         )
 
 

@@ -87,7 +87,7 @@ def _extended(visit: Visit, audience: str | None) -> tuple[str, Report]:
         visit.public,
         visit.credentials,
         policy=inquiry.policy,
-        states=inquiry.memory,
+        states=inquiry.states,
         now=inquiry.now,
         settings=visit.settings,
         audience=audience,

@@ -266,7 +266,7 @@ class Inquiry:
     Attributes:
         named: What the command line names.
         policy: Of the policy file or of ``--jwks``; empty where there is neither.
-        memory: What is remembered of issuers.
+        states: What is remembered of issuers.
         supplied: What ``--statements`` name.
         untrusted_jwks: What ``--jwks`` names, where an anchor is to read it.
         loaded: The policy file, if that is where the policy is from.
@@ -274,7 +274,7 @@ class Inquiry:
 
     named: Named
     policy: Policy
-    memory: IssuerStates
+    states: IssuerStates
     supplied: SuppliedStatements
     untrusted_jwks: bytes | None
     loaded: PolicyFile | None
@@ -341,7 +341,7 @@ class Inquiry:
             policy=policy,
             now=self.now(),
             supplied=supplied,
-            memory=self.memory,
+            states=self.states,
             historic=self.named.at is not None,
         )
         return self._explained(report)
@@ -382,7 +382,7 @@ class Inquiry:
         discoverer = self._discoverers.get(policy.digest)
         if discoverer is None:
             fetcher = make_fetcher(self.now, self.named.insecure_loopback_http)
-            discoverer = Discoverer(policy, self.memory, fetcher=fetcher, now=self.now)
+            discoverer = Discoverer(policy, self.states, fetcher=fetcher, now=self.now)
             self._discoverers[policy.digest] = discoverer
         found = discoverer.look_up(
             url,
@@ -416,7 +416,7 @@ class Inquiry:
             policy=policy,
             now=self.now(),
             supplied=supplied,
-            memory=self.memory,
+            states=self.states,
             historic=self.named.at is not None,
         )
         return self._explained(public), self._explained(extended)
@@ -600,7 +600,7 @@ class Visit:
         credentials = _credential_store(named.credential, url)
         public = inquiry.look_up(url)
         if inquiry.loaded is not None:
-            raise_lock(inquiry.loaded, inquiry.memory)
+            raise_lock(inquiry.loaded, inquiry.states)
         settings = FetchSettings(insecure_loopback_http=named.insecure_loopback_http)
         again = partial(inquiry.look_up, url, fresh=True)
         return cls(inquiry, public, settings, credentials, again)

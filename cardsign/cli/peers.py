@@ -304,7 +304,7 @@ def verify(
     """
     loaded = trust.needed()
     checks = _checks(loaded, names)
-    memory = trust.states(loaded)
+    states = trust.states(loaded)
 
     def now() -> datetime:
         return datetime.now(UTC)
@@ -312,7 +312,7 @@ def verify(
     from cardsign.net.discovery import Discoverer
 
     fetcher = make_fetcher(now, insecure_loopback_http)
-    discoverer = Discoverer(loaded.policy, memory, fetcher=fetcher, now=now)
+    discoverer = Discoverer(loaded.policy, states, fetcher=fetcher, now=now)
 
     def check(task: _Check) -> Outcome:
         met = discoverer.look_up(task[1])
@@ -328,7 +328,7 @@ def verify(
             log[url] = one.as_last_check(now())
             with progress.paused():
                 _print_checked(one, as_json)
-    raise_lock(loaded, memory)
+    raise_lock(loaded, states)
     if not trust.no_state:
         CheckLog(trust.stored.path, loaded.identity).add(log)
     issuers = len({one.issuer.name for one in found})

@@ -217,7 +217,7 @@ def verify(
     else:
         outcomes = [_judged(inquiry, folders, name) for name in cards]
     if inquiry.loaded is not None and named.at is None:
-        raise_lock(inquiry.loaded, inquiry.memory)
+        raise_lock(inquiry.loaded, inquiry.states)
     if to.output is not None:
         _write_verified(to.output, outcomes[-1])
     for one in outcomes:
@@ -266,7 +266,7 @@ def _verify_many(
                 elif not isinstance(one.result, LocalFault):
                     _print_one_of_many(one.name, one.result, policy, to)
     if inquiry.loaded is not None and inquiry.named.at is None:
-        raise_lock(inquiry.loaded, inquiry.memory)
+        raise_lock(inquiry.loaded, inquiry.states)
     if kept:
         _PRINTERS[to.format](kept)
     say(summary(statuses))

@@ -115,7 +115,7 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         Raises:
             CardNotTrusted: The verdict is anything but ``trusted``, or the peer gave no answer.
             AgentCardResolutionError: The card is trusted, and the SDK cannot read it.
-            LocalFault: The memory is lost, corrupt or cannot be written: no verdict.
+            LocalFault: Issuer states are lost, corrupt or cannot be written: no verdict.
             ValueError: `http_kwargs` or `signature_verifier` is given.
         """
         if http_kwargs or signature_verifier:
@@ -156,7 +156,7 @@ def signature_verifier(
     policy: Policy,
     now: Callable[[], datetime],
     supplied: SuppliedStatements = NO_STATEMENTS,
-    memory: IssuerStates = NO_STATES,
+    states: IssuerStates = NO_STATES,
 ) -> Callable[[AgentCard], None]:
     """What the SDK calls as ``signature_verifier`` of its resolver or of an extended card.
 
@@ -172,7 +172,7 @@ def signature_verifier(
         policy: The verifier's trusted issuers.
         now: The time, aware.
         supplied: As for :func:`cardsign.verify_card`.
-        memory: Likewise.
+        states: Likewise.
 
     Returns:
         A function that returns for a trusted card. Else it raises ``NoSignatureError`` or
@@ -195,7 +195,7 @@ def signature_verifier(
                 policy=policy,
                 now=now(),
                 supplied=supplied,
-                memory=memory,
+                states=states,
             )
             trusted_card(report)
         except VerificationError as exc:

@@ -181,7 +181,7 @@ async def trusted_client(
         AgentCardResolutionError: The card is trusted, and the SDK cannot read it.
         CallFailed: ``call.no_interface``: the card names no endpoint that can be called.
         CredentialFault: The credential belongs elsewhere, or cannot be had; nothing was sent.
-        LocalFault: The memory is lost, corrupt or cannot be written: no verdict.
+        LocalFault: Issuer states are lost, corrupt or cannot be written: no verdict.
     """
     clock = now or (lambda: datetime.now(UTC))
     try:

@@ -333,7 +333,7 @@ class Discoverer:
 
     Args:
         policy: The verifier's trusted issuers.
-        memory: What is remembered of issuers; a :class:`~cardsign.trust.state.DirectoryStates`
+        states: What is remembered of issuers; a :class:`~cardsign.trust.state.DirectoryStates`
             outlasts the process. It is never held while a peer is asked.
         fetcher: How documents are asked for, and kept.
         now: The time, aware.
@@ -343,14 +343,14 @@ class Discoverer:
     def __init__(
         self,
         policy: Policy,
-        memory: IssuerStates,
+        states: IssuerStates,
         *,
         fetcher: DocumentFetcher,
         now: Callable[[], datetime],
         verdicts: VerdictCache | None = None,
     ) -> None:
         self._policy = policy
-        self._memory = memory
+        self._states = states
         self._fetcher = fetcher
         self._now = now
         self._verdicts = VerdictCache() if verdicts is None else verdicts
@@ -374,7 +374,7 @@ class Discoverer:
 
         Raises:
             CardRefused: `expect` is outside the strict grammar of URLs.
-            LocalFault: The memory is lost, corrupt or cannot be written: no verdict (rule V7).
+            LocalFault: Issuer states are lost, corrupt or cannot be written: no verdict (rule V7).
         """
         return self.look_up(target, expect=expect).report
 
@@ -404,7 +404,7 @@ class Discoverer:
         Raises:
             TypeError: It will not; the message shows which states do.
         """
-        if not self._memory.lasting:
+        if not self._states.lasting:
             raise TypeError(
                 "discover_or_warn() has to remember who signs: states=IssuerStates.create('state') "
                 "once, then states=IssuerStates.at('state')"
@@ -432,14 +432,14 @@ class Discoverer:
             issuer = self._owner(CardUrl(found.url))
             if expect is not None and self._owner(expect) is not issuer:
                 issuer = None
-            with self._memory.of(issuer) if issuer else nullcontext() as state:
+            with self._states.of(issuer) if issuer else nullcontext() as state:
                 card = unverified_card(
                     found.untrusted_card,
                     found.report,
                     issuer=issuer,
                     policy=self._policy,
                     state=state,
-                    states=self._memory,
+                    states=self._states,
                 )
             if card is not None:
                 return card
@@ -527,7 +527,7 @@ class Discoverer:
             policy=self._policy,
             now=question.now,
             supplied=supplied,
-            memory=self._memory,
+            states=self._states,
             cache=self._verdicts,
             historic=question.historic,
         )
@@ -571,19 +571,19 @@ class Discoverer:
     def _recall(self, owner: TrustedIssuer | None) -> tuple[IssuerState | None, tuple[Reason, ...]]:
         if owner is None or owner.is_holder:
             return None, ()
-        with self._memory.of(owner) as state:
+        with self._states.of(owner) as state:
             return state, () if state is None else state.notes
 
     def _remember(self, owner: TrustedIssuer, known: IssuerState | None, url: str) -> None:
         """Note where a trusted card was found; it may not vanish from there (threat 13)."""
         if known is None or url in known.cards:
             return
-        with self._memory.of(owner) as state:
+        with self._states.of(owner) as state:
             if state is None:
                 return
             more = state.with_card(url, {card_url(one) for one in owner.cards})
             if more != state:
-                self._memory.keep(owner, more)
+                self._states.keep(owner, more)
 
     def _gather(
         self,

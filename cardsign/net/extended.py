@@ -356,7 +356,7 @@ def _judged(
         policy=policy,
         now=now(),
         supplied=public.supplied,
-        memory=states,
+        states=states,
     )
     return beside_its_public_card(report, public.report)
 

@@ -338,7 +338,7 @@ class CheckedIssued:
             card,
             expect=Issuer(_NAME),
             supplied=self._evidence(),
-            memory=TransientStates(),
+            states=TransientStates(),
             policy=self._policy(),
             now=now,
         )
@@ -350,7 +350,7 @@ class CheckedIssued:
                 of=Issuer(_NAME),
                 audience=audience,
                 supplied=self._evidence(),
-                memory=TransientStates(),
+                states=TransientStates(),
                 policy=self._policy(),
                 now=now,
             )

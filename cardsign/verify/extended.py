@@ -28,7 +28,7 @@ def examine_extended(
     policy: Policy,
     now: datetime,
     supplied: SuppliedStatements = NO_STATEMENTS,
-    memory: IssuerStates = NO_STATES,
+    states: IssuerStates = NO_STATES,
     cache: VerdictCache | None = None,
     historic: bool = False,
 ) -> tuple[Report, Report]:
@@ -45,7 +45,7 @@ def examine_extended(
         policy: As for :func:`examine_card`.
         now: The time of both verdicts.
         supplied: As for :func:`examine_card`, of both.
-        memory: Likewise.
+        states: Likewise.
         cache: Likewise.
         historic: Likewise.
 
@@ -62,7 +62,7 @@ def examine_extended(
             policy=policy,
             now=now,
             supplied=supplied,
-            memory=memory,
+            states=states,
             cache=cache,
             historic=historic,
         )

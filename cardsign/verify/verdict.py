@@ -54,7 +54,7 @@ def examine_card(
     policy: Policy,
     now: datetime,
     supplied: SuppliedStatements = NO_STATEMENTS,
-    memory: IssuerStates = NO_STATES,
+    states: IssuerStates = NO_STATES,
     cache: VerdictCache | None = None,
     historic: bool = False,
 ) -> Report:
@@ -67,7 +67,7 @@ def examine_card(
         policy: The verifier's trusted issuers.
         now: The time of the verdict, aware, fixed at the start (rule V1).
         supplied: Statements that came along; they bring no trust by themselves.
-        memory: What is remembered of the issuer; what is new and lawful is kept there. Without
+        states: What is remembered of the issuer; what is new and lawful is kept there. Without
             one a rollback cannot be seen, and `current` is unknown.
         cache: Trusted verdicts of before.
         historic: `now` is a time of the caller's choice: never ``trusted``, nothing is kept.
@@ -77,7 +77,7 @@ def examine_card(
 
     Raises:
         CardRefused: The expectation's own origin or URL is outside the strict grammar.
-        LocalFault: The memory is lost, corrupt or cannot be written: no verdict (rule V7).
+        LocalFault: Issuer states are lost, corrupt or cannot be written: no verdict (rule V7).
         ValueError: `now` is naive.
     """
     if now.tzinfo is None:
@@ -86,9 +86,9 @@ def examine_card(
     issuer = policy.find(expect)
     if issuer is None:
         return replace(_judged(untrusted_bytes, expect, policy, None, now), historic=historic)
-    memory = NO_STATES if issuer.is_holder else memory
-    keep = partial(memory.keep, issuer)
-    with memory.of(issuer) as state:
+    states = NO_STATES if issuer.is_holder else states
+    keep = partial(states.keep, issuer)
+    with states.of(issuer) as state:
         # (2) who may speak for that issuer now
         about = issuer, policy.limits, supplied, state
         reserved = policy.reserved_from(issuer)

@@ -95,7 +95,7 @@ def judge(case: Case) -> Iterator[Outcome]:
     seen = VerdictCache()
     for step in case.steps:
         try:
-            report = _examine(case, step, policy=policy, memory=memory, cache=seen)
+            report = _examine(case, step, policy=policy, states=memory, cache=seen)
         except LocalFault as fault:
             yield Outcome("none", (fault.code,))
         else:

@@ -84,7 +84,7 @@ def check_refresh(data: bytes) -> str:
                 policy=policy,
                 now=asked.now,
                 supplied=supplied,
-                memory=memory if asked.remembers else NO_STATES,
+                states=memory if asked.remembers else NO_STATES,
                 historic=asked.historic,
             )
             _check_report(report, card)
@@ -100,7 +100,7 @@ def check_refresh(data: bytes) -> str:
             policy=policy,
             now=asked.now,
             supplied=asked.supplied[1],
-            memory=memory,
+            states=memory,
         )
         for report, card in zip(pair, asked.cards, strict=False):
             _check_report(report, card)

@@ -80,7 +80,7 @@ class Peer:
             expect=Issuer("tides"),
             policy=self.policy,
             supplied=supplied,
-            memory=self.states,
+            states=self.states,
             now=now,
         ).verdict
 

@@ -183,7 +183,7 @@ def _by_policy(
     memory: cardsign.IssuerStates = NO_STATES
     if base["memory"] == "fresh":
         memory = TransientStates({one.name: IssuerState.begin(one) for one in policy.issuers})
-    held: dict[str, Any] = {"policy": policy, "memory": memory, "now": now, "supplied": supplied}
+    held: dict[str, Any] = {"policy": policy, "states": memory, "now": now, "supplied": supplied}
     subject = subject_of(base["subject"])
     if "public" in base:
         assert subject is not None

@@ -159,7 +159,7 @@ class Rooted:
             policy=self.policy,
             now=at(t + self.offset),
             supplied=supplied,
-            memory=self.memory,
+            states=self.memory,
             cache=self.verdicts,
         )
 

@@ -43,7 +43,7 @@ def beside(
         policy=tides.policy,
         now=later(0),
         supplied=SuppliedStatements((tides.one,), (current(tides.one, **changes),)),
-        memory=tides.memory,
+        states=tides.memory,
     )
 
 

@@ -192,7 +192,7 @@ SEEN_NOTHING: dict[str, Callable[[Tides], object]] = {
     ),
     "one that is not listed": lambda tides: tides.says(releases=[current(tides.one, cards=[])]),
     "one at a time of one's choice": lambda tides: tides.says(historic=True),
-    "one that was forgotten": lambda tides: tides.says(memory=NO_STATES),
+    "one that was forgotten": lambda tides: tides.says(states=NO_STATES),
 }
 
 
@@ -244,7 +244,7 @@ BLOCKS: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {
     ),
     "a rollback": (
         lambda tides: {
-            "memory": NO_STATES,
+            "states": NO_STATES,
             "policy": tides.policy.known_as("", {"tides": RollbackFloor(pin_of(after(tides.one)))}),
         },
         "statement.rollback",

@@ -87,7 +87,7 @@ def test_what_speaks_against_a_card_is_no(changes: Members, expect: Expectation,
     for tides in (Tides(), Tides(freshness="waived")):
         for memory in (tides.memory, NO_STATES):
             report = tides.says(
-                releases=[current(tides.one, **changes)], expect=expect, memory=memory
+                releases=[current(tides.one, **changes)], expect=expect, states=memory
             )
             assert (report.verdict, report.answers.current) == ("untrusted", "no")
             assert codes(report)[0] == code
@@ -118,7 +118,7 @@ def a_release_of_before(tides: Tides) -> dict[str, Any]:
 
 def nothing_remembered(tides: Tides) -> dict[str, Any]:
     """A rollback could not be seen."""
-    return {"memory": NO_STATES}
+    return {"states": NO_STATES}
 
 
 UNKNOWN: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {

@@ -88,5 +88,5 @@ class Tides:
             expect=expect or CardUrl(URL),
             now=now,
             supplied=supplied,
-            **{"memory": self.memory, "policy": self.policy, **circumstances},
+            **{"states": self.memory, "policy": self.policy, **circumstances},
         )

@@ -57,7 +57,7 @@ def test(card: str, named: Named, as_json: bool) -> int:
     if issuer is not None and not trust.no_state:
         remembered = trust.stored.recall(issuer)
         say_if_old(remembered.keyset, datetime.now(UTC))
-        inquiry = replace(inquiry, memory=TransientStates({issuer.name: remembered}))
+        inquiry = replace(inquiry, states=TransientStates({issuer.name: remembered}))
     outcome = inquiry.examine_file(card)
     if isinstance(outcome.result, LocalFault):
         raise outcome.result
