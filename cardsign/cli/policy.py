@@ -1,4 +1,4 @@
-"""What a verifier's command works with: policy, memory and statements, and their options."""
+"""What a verifier's command works with: policy, issuer states, statements, and their options."""
 
 from __future__ import annotations
 
@@ -31,13 +31,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class TrustOptions:
-    """Which policy and which memory a command is about.
-
-    Attributes:
-        trust_file: What ``--trust`` names.
-        state_dir: What ``--state`` names.
-        no_state: ``--no-state``: nothing is remembered.
-    """
+    """Which policy and which issuer states a command is about."""
 
     trust_file: Path | None = None
     state_dir: Path | None = None
@@ -48,20 +42,11 @@ class TrustOptions:
         return find_policy(self.trust_file)
 
     def load(self) -> PolicyFile | None:
-        """Read the policy; None where none is named and none is found.
-
-        Raises:
-            UsageFault, FileFault: As :meth:`cardsign.trust.disk.PolicyFile.find`.
-        """
+        """Read the policy; None where none is named and none is found."""
         return PolicyFile.find(self.trust_file, allowed=_allowed_folders)
 
     def needed(self) -> PolicyFile:
-        """Read the policy of a command that is about one.
-
-        Raises:
-            UsageFault: ``trust.no_anchor`` where there is none, or as :meth:`load`.
-            FileFault: As :meth:`load`.
-        """
+        """Read the policy of a command that is about one."""
         loaded = self.load()
         if loaded is None:
             raise UsageFault(
@@ -73,11 +58,7 @@ class TrustOptions:
         return loaded
 
     def extensible(self) -> PolicyFile:
-        """Read the policy of a command that adds to one; where there is none yet, an empty one.
-
-        Raises:
-            UsageFault, FileFault: As :meth:`load`.
-        """
+        """Read the policy of a command that adds to one; where there is none yet, an empty one."""
         return self.load() or PolicyFile.begun(Path(POLICY_FILE), was_found_here=True)
 
     @property
@@ -86,11 +67,7 @@ class TrustOptions:
         return DirectoryStates(self.state_dir or user_folder("STATE"))
 
     def states(self, loaded: PolicyFile | None) -> IssuerStates:
-        """The issuer states that a verdict under this policy rests on.
-
-        Raises:
-            UsageFault: ``usage.conflict``.
-        """
+        """The issuer states that a verdict under this policy rests on."""
         if self.no_state and self.state_dir is not None:
             raise UsageFault("usage.conflict", "--state and --no-state contradict one another")
         return NO_STATES if loaded is None or self.no_state else self.stored
@@ -149,11 +126,7 @@ def statements_option(command: _Command) -> _Command:
 
 
 def supplied_statements(paths: Iterable[Path]) -> SuppliedStatements:
-    """What ``--statements`` name; of a folder it is said how much is no statement.
-
-    Raises:
-        UsageFault, FileFault: As :func:`cardsign.trust.bundle.read_statements`.
-    """
+    """What ``--statements`` name; of a folder it is said how much is no statement."""
     return read_statements(paths, lambda line: say(safe(line, limit=400)))
 
 

@@ -1,8 +1,8 @@
 """A bundle: a card with the statements that show what it is worth, in one file.
 
-For a verifier without a network. What is in it is evidence, as it would be from the issuer's
-server: it brings no trust, no key set and no policy (threat 16). Texts are carried exactly,
-for digests are of bytes. `docs/reference/formats.md` specifies it.
+For a verifier without a network. Its statements are supplied statements, as from the issuer's
+server: they bring no trust, no key set and no policy (threat 16). Texts are carried exactly,
+because digests are of bytes. `docs/reference/formats.md` specifies it.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _of_file(path: Path) -> SuppliedStatements:
 
 
 def _typ(untrusted_bytes: bytes) -> Typ:
-    """Which of the two statements it says it is; whoever believes it reads it as that alone."""
+    """Which of the two statements it says it is; its reader holds it to that."""
     try:
         return read_envelope(untrusted_bytes, TYP_KEYSET).typ
     except StatementRefused as refusal:

@@ -144,12 +144,12 @@ def propose_published(
     Raises:
         FetchFailed: ``trust.no_keys``: it publishes none that could be pinned.
     """
-    brought = refresh_issuer(limits, None, None, fetch, home=str(origin), now=now)
+    refreshed = refresh_issuer(limits, None, None, fetch, home=str(origin), now=now)
     stranger = TrustedIssuer("stranger", TofuAnchor(), (Place(origin),))
     state = IssuerState.begin(stranger)
-    trust = resolve_issuer(stranger, limits, brought.supplied, state, now=now)
+    trust = resolve_issuer(stranger, limits, refreshed.supplied, state, now=now)
     if trust.keyset is None:
-        why = next((reason.message for reason in (*brought.reasons, *trust.notes)), "")
+        why = next((reason.message for reason in (*refreshed.reasons, *trust.notes)), "")
         raise FetchFailed(
             "trust.no_keys",
             f"{origin} publishes no keyset statement that could be pinned" + (why and f": {why}"),
@@ -157,7 +157,7 @@ def propose_published(
             "shows revocation.",
         )
     proposal = propose_keyset(trust.keyset, trust.release, roots=roots, now=now)
-    found = dict.fromkeys((*brought.reasons, *trust.notes))
+    found = dict.fromkeys((*refreshed.reasons, *trust.notes))
     told = (
         f"{one.code}: {one.message}"
         for one in found
@@ -249,11 +249,7 @@ def _read_digest(text: str) -> str:
 
 
 def check_new_name(file: PolicyFile, name: str) -> None:
-    """Refuse a name that no new issuer can have.
-
-    Raises:
-        UsageFault: ``usage.conflict``.
-    """
+    """Refuse a name that no new issuer can have."""
     if not ISSUER_NAME.fullmatch(name):
         raise UsageFault(
             "usage.conflict",

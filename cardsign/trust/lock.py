@@ -160,11 +160,7 @@ def floor_to_json(floor: RollbackFloor) -> dict[str, Json]:
 
 
 def floor_of(value: Json, path: str) -> RollbackFloor:
-    """Read a floor.
-
-    Raises:
-        StatementRefused: ``statement.members``, for the reader of the file to place.
-    """
+    """Read a floor."""
     members = read.exact_object(value, _FLOOR, path)
     keyset, release = members["keyset"], members["release"]
     return RollbackFloor(

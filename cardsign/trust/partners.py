@@ -184,7 +184,7 @@ def _without_keys(payloads: Payloads) -> tuple[Accept | None, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class ListedAgent:
-    """An agent of somebody's list.
+    """An agent of a list.
 
     Attributes:
         name: As an issuer of a policy may be called.

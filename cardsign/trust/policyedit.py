@@ -111,18 +111,7 @@ def edit_policy(
     change: Callable[[str], str],
     expected: Callable[[tuple[TrustedIssuer, ...]], Iterable[TrustedIssuer]],
 ) -> Policy:
-    """Change a policy file, alone among processes; on any error it stays as it was.
-
-    Args:
-        path: The file.
-        change: From the text to the new one.
-        expected: From the issuers of the policy to those that the new text must have.
-
-    Raises:
-        UsageFault: ``policy.malformed``: the file, or what the change would make of it.
-        StateFault: ``file.busy``.
-        FileFault: It cannot be read or written.
-    """
+    """Change a policy file, alone among processes; on any error it stays as it was."""
     with editing(path):
         before, text = read_policy(path)
         changed = change(text)

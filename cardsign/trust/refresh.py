@@ -1,13 +1,13 @@
-"""What a verifier asks an issuer for, when, and what it takes home (threats 13 and 15; K7, K9).
+"""What a verifier asks an issuer for, when, and what comes of it (threats 13 and 15; K7, K9).
 
-Pure: fetching is an argument. What is brought home is evidence, untrusted as any other:
-:func:`cardsign.trust.resolve.resolve_issuer` checks and keeps it. The walk here only finds out what
-to ask for next, so that no answer can send it anywhere but one lawful step further. Recovery is
-asked for before the successors, so that no chain of a thief's is long enough to crowd it out, and
-tried after them, since keys of recovery that were replaced must open nothing.
+Pure: fetching is an argument. The result is supplied statements, as untrusted as any other:
+:func:`cardsign.trust.resolve.resolve_issuer` checks and keeps them. The walk here only finds out
+what to ask for next, so no answer can send it anywhere but one lawful step further. Recovery is
+asked for before the successors, so that no long chain of a thief can crowd it out. It is tried
+after them, because recovery keys that were replaced must open nothing.
 
-A release that names the statement held vouches for it, number and digest. Only where none does is
-the held number asked for again: it may have vanished, or be another statement by now.
+A release that names the newest keyset vouches for it, number and digest. Only where none does is
+that number asked for again: it may have vanished, or be another statement by now.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 
 #: Seconds after which an issuer is asked again; HTTP may shorten it and never lengthen it.
 REFRESH_INTERVAL: Final = 300
-#: Where statements are, below an origin.
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,4 +263,4 @@ def _named(release: FetchResult) -> KeysetId | None:
 
 
 def _keep_nothing(statement: KeysetStatement) -> None:
-    """What is brought home is checked and kept there."""
+    """The result is checked and kept where it is used."""

@@ -71,7 +71,7 @@ class AcceptedKey:
 
 
 #: What a reason does to a verdict: ``blocks`` lets nothing be trusted whatever the policy waives,
-#: ``hinders`` keeps anybody from saying that a card is current, ``notes`` decides nothing.
+#: ``hinders`` leaves it open whether a card is current, ``notes`` decides nothing.
 Weight: TypeAlias = Literal["blocks", "hinders", "notes"]
 
 
@@ -86,7 +86,7 @@ class IssuerTrust:
         keys: All keys of the anchor's source.
         has_source: The source was to be had; if not, nothing can be said of any key.
         unsupported: Kids of keys of the source that are of a type we do not know.
-        offered: Keys that somebody publishes and that the anchor's source does not endorse.
+        offered: Keys that are published somewhere and that the anchor's source does not endorse.
         revoked: Thumbprints of keys whose signatures never count.
         origins: Where the keyset statement lets interfaces stand; None without one.
         keyset: The newest keyset statement, or None.
@@ -126,7 +126,7 @@ class IssuerTrust:
 
     @property
     def hindrances(self) -> tuple[Reason, ...]:
-        """Why nobody can say that a card is current."""
+        """Why it is not known whether a card is current."""
         return self.reasons("hinders")
 
     @property
@@ -211,19 +211,7 @@ def make_contact(
     now: datetime,
     skew: timedelta,
 ) -> tuple[KeysetId | None, JwkSet | None, tuple[Reason, ...]]:
-    """Learn from the card's own origin over TLS, and from nobody else.
-
-    Args:
-        supplied: What came along, and from where.
-        offered: The key set in it, if it holds one that can be read.
-        places: Where the policy says that the issuer is at home.
-        now: Aware.
-        skew: How far the issuer's clock may be ahead of ours.
-
-    Returns:
-        The first keyset statement that the issuer itself has signed, or None; its bare keys,
-        where it has no keyset at all, or None; and what is to be reported.
-    """
+    """Learn from the card's own origin over TLS, and from nobody else."""
     home = supplied.contact
     if home is None or not _is_at_home(home, places):
         return None, None, ()
@@ -410,7 +398,7 @@ class _Resolution:
         self.weighed.extend(("blocks", reason) for reason in reasons)
 
     def hinder(self, *reasons: Reason) -> None:
-        """Nobody can say that a card is current."""
+        """It is not known whether a card is current."""
         self.weighed.extend(("hinders", reason) for reason in reasons)
 
     def note(self, *reasons: Reason) -> None:
@@ -547,7 +535,7 @@ class _Resolution:
             return None
         try:
             check_release_floor(release, self.floor)
-        except StatementRefused as refusal:  # evidence against it, which nobody can waive
+        except StatementRefused as refusal:  # it speaks against the card, and no policy waives that
             self.block(Reason.of(refusal.code, f"newest release: {refusal.message}"))
             return None
         try:

@@ -451,11 +451,7 @@ def _rightful(
 
 
 def check_release_floor(release: ReleaseStatement, floor: RollbackFloor) -> None:
-    """Check that a release is not older than, or other than, what a floor names.
-
-    Raises:
-        StatementRefused: ``statement.rollback``; ``statement.fork``.
-    """
+    """Check that a release is not older than, or other than, what a floor names."""
     least = floor.release
     if least is None:
         return

@@ -1,4 +1,4 @@
-"""``cardsign trust``: whom this verifier believes. Edits `trust.toml`, its lock and the memory."""
+"""``cardsign trust``: whom this verifier believes. Edits `trust.toml`, its lock and states."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from cardsign.trust.policyedit import EMPTY_POLICY
 from cardsign.trust.policyfile import identity_of
 from cardsign.trust.state import DirectoryStates, IssuerState
 
-# ``cardsign trust known``: what this user's memory holds, whatever the policy says now.
+# ``cardsign trust known``: what this user remembers of issuers, whatever the policy says now.
 
 
 @group()
@@ -260,7 +260,7 @@ def show(name: str, trust: TrustOptions, as_json: bool) -> None:
     try:
         remembered, fault = trust.stored.recall(issuer), None
         say_if_old(remembered.keyset, datetime.now(UTC))
-    except StateFault as caught:  # what is wrong with the memory is part of the answer
+    except StateFault as caught:  # what is wrong with the state is part of the answer
         remembered, fault = None, caught
     if as_json:
         lock = None if floor is None else floor_to_json(floor)

@@ -51,18 +51,7 @@ _FILE: Final = click.Path(path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class AnchorOptions:
-    """What names the anchor: at most one kind of them.
-
-    Attributes:
-        keysets: ``--keyset``.
-        releases: ``--release``.
-        roots: ``--roots``.
-        jwks: ``--jwks``.
-        jwks_url: ``--jwks-url``.
-        tofu: ``--tofu``.
-        holders: ``--holder``.
-        insecure_loopback_http: Ask this machine, and without TLS.
-    """
+    """What names the anchor: at most one kind of them."""
 
     keysets: tuple[Path, ...]
     releases: tuple[Path, ...]
@@ -79,12 +68,7 @@ class AnchorOptions:
         return sum(map(bool, (self.keysets, self.jwks, self.jwks_url, self.tofu)))
 
     def propose(self, url: Url | None, limits: Limits, now: datetime) -> Proposal:
-        """The anchor that is named, or what the origin of `url` publishes.
-
-        Raises:
-            UsageFault: ``usage.conflict``, or what a file that was named is refused for.
-            FetchFailed: ``trust.no_keys``: there is no keyset statement at the URL.
-        """
+        """The anchor that is named, or what the origin of `url` publishes."""
         self._check(url)
         if self.keysets:
             return self._keyset(now, timedelta(seconds=limits.skew))
@@ -173,20 +157,7 @@ _ANCHOR: Final = option_group(
 
 @dataclass(frozen=True, slots=True)
 class EntryOptions:
-    """What a new entry of the policy says besides its name and anchor.
-
-    Attributes:
-        origins: ``--origin``.
-        cards: ``--card``.
-        peer: ``--peer``.
-        enforce: ``--enforce``.
-        networks: ``--network``.
-        proxy: ``--proxy``.
-        require: ``--require``.
-        accept: ``--accept``.
-        algorithms: ``--algorithm``.
-        freshness: ``--freshness``.
-    """
+    """What a new entry of the policy says besides its name and anchor."""
 
     origins: tuple[str, ...]
     cards: tuple[str, ...]
@@ -275,26 +246,14 @@ _ENTRY: Final = option_group(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What the user knows of the keyset, and whether to ask.
-
-    Attributes:
-        digest: ``--digest``.
-        words: ``--words``.
-        yes: ``--yes``.
-    """
+    """What the user knows of the keyset, and whether to ask."""
 
     digest: str | None
     words: str | None
     yes: bool
 
     def compare(self, proposal: Proposal, *, was_fetched: bool) -> None:
-        """Compare the keyset before anything is written (E14).
-
-        Raises:
-            StatementRefused: ``statement.digest``.
-            UsageFault: ``usage.conflict``: there is nothing to compare; ``usage.invalid``: it is
-                no whole digest; ``usage.unanswered``.
-        """
+        """Compare the keyset before anything is written (E14)."""
         if self.is_told and proposal.keyset is None:
             raise UsageFault("usage.conflict", "--digest and --words go with a keyset statement")
         if proposal.keyset is None:
@@ -422,11 +381,7 @@ def _members(url: Url | None, who: str, name: str | None, entry: EntryOptions) -
 
 
 def _propose_like(like: Path, source: AnchorOptions, members: dict[str, Any]) -> tuple[str, ...]:
-    """Put what a card suggests beside what is named; say what stays open.
-
-    Raises:
-        InputRefused: ``trust.not_trustable``: the entry would trust no card like this.
-    """
+    """Put what a card suggests beside what is named; say what stays open."""
     keys = None
     with of_the_user(str(like)):
         untrusted_card = read_bytes(like, max_bytes=MAX_CARD_BYTES)
