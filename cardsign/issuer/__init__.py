@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from cardsign.issuer.beginning import init_keys as init_keys
     from cardsign.issuer.cards import SignedProjectCard as SignedProjectCard
     from cardsign.issuer.cards import sign_cards as sign_cards
-    from cardsign.issuer.ending import Revocation as Revocation
     from cardsign.issuer.ending import destroy_key as destroy_key
     from cardsign.issuer.ending import retire_key as retire_key
     from cardsign.issuer.ending import revoke_key as revoke_key
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "beginning": "IssuerPassphrases NewIssuer init_issuer init_keys",
     "cards": "SignedProjectCard sign_cards",
-    "ending": "Revocation destroy_key retire_key revoke_key",
+    "ending": "destroy_key retire_key revoke_key",
     "guided": "Progress Task Unlocking revoke_and_replace rotate_all_due",
     "keyset": (
         "KeysetChanges KeysetDraft draft_keyset find_public "

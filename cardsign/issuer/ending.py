@@ -6,32 +6,10 @@ from datetime import datetime
 
 from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.keyset_drafts import check_not_needed, is_needed
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings, standby_of
+from cardsign.keys.keyset_drafts import check_not_needed
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import KeyRecord, RevocationReason
 from cardsign.keys.stores.base import KeyStore
-from cardsign.records import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Revocation:
-    """What the revocation of a key leaves to do.
-
-    Attributes:
-        record: The revoked key.
-        has_keyset: Whether a release has to tell verifiers, and not only the key set.
-        was_active: Whether it signed until now.
-        successor: The key that signs instead from now on, if one took over.
-        standby: The key that could take over, but was stored beside the revoked one.
-        too_few_roots: No keyset statement can be signed any more without a recovery.
-    """
-
-    record: KeyRecord
-    has_keyset: bool
-    was_active: bool
-    successor: KeyRecord | None
-    standby: KeyRecord | None
-    too_few_roots: bool
 
 
 def revoke_key(
@@ -41,7 +19,7 @@ def revoke_key(
     reason: RevocationReason,
     now: datetime,
     same_custody_accepted: bool = False,
-) -> Revocation:
+) -> KeyRecord:
     """Revoke a key at once and for ever, and let its standby sign.
 
     Args:
@@ -54,7 +32,6 @@ def revoke_key(
     Raises:
         StoreFault: As :func:`cardsign.keys.lifecycle.revoke`.
     """
-    was_active = store.state.find(kid).state == "active"
     thumbprint = store.state.find(kid).thumbprint
     store.apply(
         lifecycle.revoke,
@@ -63,18 +40,7 @@ def revoke_key(
         now=now,
         same_custody_accepted=same_custody_accepted,
     )
-    record = store.state.find(thumbprint)
-    keyset = StatementHistory.of(store).newest_keyset() if not record.rotates else None
-    takes_over = (key for key in store.state.keys if key.state == "active" and key.succeeds(record))
-    successor = next(takes_over, None) if record.rotates else None
-    return Revocation(
-        record=record,
-        has_keyset=store.state.statements.keyset is not None,
-        was_active=was_active,
-        successor=successor,
-        standby=standby_of(store.state, record) if record.rotates else None,
-        too_few_roots=keyset is not None and is_needed(record, keyset, store.state),
-    )
+    return store.state.find(thumbprint)
 
 
 def retire_key(

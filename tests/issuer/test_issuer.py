@@ -315,15 +315,12 @@ def test_rotation_writes_over_no_other_file(made: Made) -> None:
     assert (refused, file.read_bytes()) == ("rotate.draft", CARD)
 
 
-def test_a_revocation_says_what_is_left_to_do(made: Made) -> None:
-    """A standby that was stored beside the stolen key does not sign by itself."""
+def test_a_standby_that_lay_beside_a_stolen_key_does_not_sign(made: Made) -> None:
+    """It was stored with it, so a thief may have both."""
     rotate_keys(made.store, lambda role: SECRET, now=NOW)
     revoked = revoke_key(made.store, made.kids["card"], reason="compromised", now=NOW)
-    assert (revoked.has_keyset, revoked.was_active, revoked.successor) == (True, True, None)
-    assert revoked.record.state == "revoked"
-    assert not revoked.too_few_roots
-    root = revoke_key(made.store, made.kids["root"], reason="compromised", now=NOW)
-    assert root.too_few_roots
+    assert (revoked.kid, revoked.state) == (made.kids["card"], "revoked")
+    assert made.store.state.active_keys("card") == ()
 
 
 @pytest.mark.parametrize("end", [retire_key, destroy_key])
