@@ -476,6 +476,13 @@ def test_another_policy_has_state_of_its_own(memory: DirectoryStates, tides: Tru
     assert memory.names() == (("tides", ""),)
 
 
+def test_the_order_of_origins_says_nothing(memory: DirectoryStates, tides: TrustedIssuer) -> None:
+    """A policy that lists the same places in another order keeps its memory."""
+    places = (parse_place("https://b.example"), parse_place("https://a.example"))
+    memory.begin(one := replace(tides, places=places), blank(one))
+    assert memory.recall(replace(tides, places=places[::-1])) == blank(one)
+
+
 @pytest.mark.parametrize("pinned", [True, False], ids=["pinned", "first contact"])
 def test_other_origins_inherit_nothing(
     memory: DirectoryStates, tides: TrustedIssuer, first: KeysetStatement, pinned: bool
