@@ -627,13 +627,15 @@ def read_state(data: bytes, name: str) -> IssuerState:
     members = read.exact_object(document, _MEMBERS, "")
     if members["issuer"] != name:
         raise read.refused("/issuer", f"the issuer {name!r}")
-    signed_before = members["signed_before"]
+    policy, signed_before = members["policy"], members["signed_before"]
+    if not isinstance(policy, str):
+        raise read.refused("/policy", "a string")
     if not isinstance(signed_before, bool):
         raise read.refused("/signed_before", "true or false")
     keyset, release = (_bytes(members[one], f"/{one}") for one in ("keyset", "release"))
     jwks, contact = members["jwks"], members["first_contact"]
     return IssuerState(
-        _text(members["policy"], "/policy"),
+        policy,
         read.digest(members["anchor"], "/anchor"),
         tuple(
             _spelt(one, path, parse_place)
@@ -648,12 +650,6 @@ def read_state(data: bytes, name: str) -> IssuerState:
         tuple(keyset_id(one, path) for one, path in read.items(members["passed"], "/passed")),
         tuple(_spelt(one, path, parse_url) for one, path in read.items(members["cards"], "/cards")),
     )
-
-
-def _text(value: Json, path: str) -> str:
-    if not isinstance(value, str):
-        raise read.refused(path, "a string")
-    return value
 
 
 def _spelt(value: Json, path: str, parse: Callable[[str], object]) -> str:
