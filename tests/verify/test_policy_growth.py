@@ -1,0 +1,111 @@
+"""What a verdict costs does not grow with issuers, keys and history that it is not about.
+
+Counted are calls of functions, never seconds: a slow machine fails nothing here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import count
+from types import FrameType
+
+import pytest
+
+from cardsign.statements import KeysetId
+from cardsign.testing import FakeIssuer, digest_of
+from cardsign.trust import (
+    NO_STATEMENTS,
+    Issuer,
+    KeysAnchor,
+    KeysetAnchor,
+    Policy,
+    SuppliedStatements,
+    TransientStates,
+    TrustedIssuer,
+)
+from cardsign.urls import parse_place
+from cardsign.verify import examine_card
+from tests.jose.statement_making import DAY, NOW, T0
+
+ORIGIN = "https://tides.example"
+PLACES = (parse_place(ORIGIN),)
+THEM = FakeIssuer(NOW, origin=ORIGIN, roots=["owner"], threshold=1)
+CARD = THEM.card_members()
+SIGNED = THEM.signed_card(CARD)
+IDENTITIES = (f"growth {at}" for at in count())
+
+
+def calls(policy: Policy, supplied: SuppliedStatements = NO_STATEMENTS) -> int:
+    """How many functions are called for a verdict, the issuer being remembered."""
+    known, states = policy.known_as(next(IDENTITIES)), TransientStates()
+    found = 0
+
+    def counting(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal found
+        found += event in ("call", "c_call")
+
+    def verdict() -> str:
+        expect = Issuer("tides")
+        report = examine_card(
+            SIGNED, expect=expect, policy=known, now=NOW, supplied=supplied, states=states
+        )
+        return report.verdict
+
+    verdict()
+    assert verdict() == "trusted"
+    sys.setprofile(counting)
+    try:
+        verdict()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def issuers(number: int) -> Policy:
+    """A policy of so many issuers, each at an origin of its own."""
+    others = [
+        TrustedIssuer(
+            f"o{at}", KeysAnchor(THEM.jwks(f"o{at}")), (parse_place(f"https://o{at}.example"),)
+        )
+        for at in range(number - 1)
+    ]
+    return Policy((*others, *keys(1).issuers))
+
+
+def keys(number: int) -> Policy:
+    """A policy that pins so many keys of the issuer; the last one signs."""
+    names = [f"key-{at}" for at in range(number - 1)]
+    anchor = KeysAnchor(THEM.jwks(*names, "card"))
+    return Policy((TrustedIssuer("tides", anchor, PLACES, freshness="waived"),))
+
+
+def history(number: int) -> tuple[Policy, SuppliedStatements]:
+    """A pin and so many keysets after it, all supplied, with a release under the last."""
+    begun = T0 - DAY - number * 60
+    chain = [THEM.keyset(iat=begun)]
+    for at in range(1, number):
+        chain.append(THEM.keyset_after(chain[-1], iat=begun + at * 60))
+    release = THEM.release(chain[-1], **THEM.listing(CARD, seq=1))
+    pin = KeysetAnchor(KeysetId(1, 1, digest_of(chain[0])))
+    return Policy((TrustedIssuer("tides", pin, PLACES),)), SuppliedStatements(
+        tuple(chain), (release,)
+    )
+
+
+GROWTH: dict[str, Callable[[int], int]] = {
+    "issuers": lambda number: calls(issuers(number)),
+    "keys": lambda number: calls(keys(number)),
+    "keysets of history": lambda number: calls(*history(number)),
+}
+
+
+@pytest.mark.parametrize("what", GROWTH)
+def test_a_verdict_costs_no_more_with_more(what: str) -> None:
+    """A tenth more at most, for thirty times as many."""
+    assert GROWTH[what](60) <= 1.1 * GROWTH[what](2)
+
+
+def test_remembered_statements_cost_what_pinned_keys_cost() -> None:
+    """The keyset and its release were verified when they came."""
+    assert calls(*history(1)) <= 1.3 * calls(keys(1))
