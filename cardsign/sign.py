@@ -312,13 +312,7 @@ def _plan(
             claimed[payload.data] = _Planned(payload, TYP_JOSE)
         elif name not in named and not payload.names_an_endpoint:
             if name in DEFAULT_PROFILES:
-                notes.append(
-                    Reason.of(
-                        "sign.sdk_refuses",
-                        _no_endpoint(name),
-                        hint="Serve readers of A2A 1.0 a card of 1.0.",
-                    )
-                )
+                notes.append(Reason.of("sign.compat_no_endpoint", _no_endpoint(name)))
         elif name in named or compat == "all" or (name in safe and is_safe(card, payload)):
             claimed[payload.data] = _Planned(payload, TYP_COMPAT)
     return sorted(claimed.values(), key=lambda one: _ORDER.index(one.payload.profile))
@@ -394,14 +388,7 @@ def _as_many_as_are_read(
             ]
             if len(fewer) < len(chosen):
                 dropped = f"no signature for {profile} by {signer.public.kid!r}: the limit of "
-                notes.append(
-                    Reason.of(
-                        "sign.sdk_refuses",
-                        f"{dropped}{MAX_SIGNATURES}",
-                        hint="Drop foreign signatures with --drop-foreign, or wait until a key has "
-                        "retired.",
-                    )
-                )
+                notes.append(Reason.of("sign.compat_dropped", f"{dropped}{MAX_SIGNATURES}"))
             chosen = fewer
     total = len(chosen) + kept
     if total > MAX_SIGNATURES:
