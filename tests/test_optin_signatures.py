@@ -199,7 +199,7 @@ def test_it_may_have_lost_every_endpoint(alice: PrivateKey) -> None:
     signing = sign(card, alice, compat=("rule-1-descriptor-scope",))
 
     assert "rule-1-descriptor-scope" in signing.profiles
-    assert not any("rule-1" in note for note in notes(signing, "sign.sdk_refuses"))
+    assert not any("rule-1" in note for note in notes(signing, "sign.compat_no_endpoint"))
 
 
 def test_one_with_the_bytes_of_another_needs_no_signature(alice: PrivateKey) -> None:

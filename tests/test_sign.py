@@ -360,7 +360,7 @@ def test_over_sixteen_whole_profiles_go_the_oldest_key_first(
     made = headers(json.loads(signing.document))
     assert len(made) == 16
     assert [kid for kid, _ in made] == ["alice"] * 5 + ["bob"] * 6 + [f"f{n}" for n in range(5)]
-    dropped = [note.message for note in signing.notes if note.code == "sign.sdk_refuses"]
+    dropped = [note.message for note in signing.notes if note.code == "sign.compat_dropped"]
     assert [" ".join(message.split()[3:6]) for message in dropped] == [
         "rule-1-descriptor-scope by 'alice':",
         "rule-1-descriptor-scope by 'bob':",
@@ -376,7 +376,7 @@ def test_no_compat_signature_without_an_endpoint(alice: PrivateKey) -> None:
     signing = sign(OLD, alice)
 
     assert "prune-empty" not in signing.profiles
-    assert noted(signing).count("sign.sdk_refuses") == 1
+    assert noted(signing).count("sign.compat_no_endpoint") == 1
 
 
 def test_one_that_is_named_is_made(alice: PrivateKey) -> None:
@@ -385,7 +385,7 @@ def test_one_that_is_named_is_made(alice: PrivateKey) -> None:
 
     assert signing.profiles == ("prune-empty", "prune-empty-upgraded", "sdk-0.3", "served-as-is")
     assert headers(json.loads(signing.document))[0] == ("alice", TYP_COMPAT)
-    assert "sign.sdk_refuses" not in noted(signing)
+    assert "sign.compat_no_endpoint" not in noted(signing)
 
 
 def test_what_a_compat_signature_loses_is_said(alice: PrivateKey) -> None:
