@@ -25,7 +25,7 @@ from cardsign.trust import Holder, Policy
 from cardsign.verify import examine_card
 from tests.hostile import KEY, SHAPES, card, entry
 
-SMALL = 8 * 1024
+SMALL = 16 * 1024  # from half of it on an encoder reserves memory in steps of the same share
 MOST = 80 * 1024 * 1024  # bytes above what is there after import, for any card of 256 KiB
 JWKS = JwkSet.of([KEY.public])
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
@@ -105,8 +105,9 @@ EVERY = os.environ.get("CARDSIGN_GROWTH") == "all"  # every shape at full size: 
 def test_memory_grows_with_the_card(read: Callable[[bytes], object], shape: str) -> None:
     """Twice the card costs no more than twice as much, but for a small constant."""
     half, whole = (peak(read, card(shape, size, signatures=TWO)) for size in (SMALL // 2, SMALL))
-    # Tables grow in steps, which at an unlucky size makes more than twice of it.
-    assert whole < 2.6 * half + 128 * 1024
+    # Tables and buffers grow in steps, which at an unlucky size makes more than twice of it.
+    # What grew with the square of the card would need four times as much.
+    assert whole < 3 * half + 128 * 1024
 
 
 @pytest.mark.parametrize("shape", SHAPES if EVERY else WORST)
