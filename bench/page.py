@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from textwrap import fill
 from typing import Any, Final
 
+from canonical import DEFINITION, FAST, PLAIN
 from measuring import figure
 from peers import COLD, ONE_BY_ONE, SIDE_BY_SIDE, WARM
 from policies import PINNED
-from signatures import AGAIN, BARE, BY_HAND, CARDSIGN, SDK
+from signatures import AGAIN, BARE, BY_HAND, CARDSIGN, NONE, SDK
 from startup import PASS
 
 Found = Mapping[str, Any]
@@ -38,8 +39,7 @@ What they look at is not the same. The bare primitive hashes the payload and che
 By hand, ten lines check that some signature fits the card as it stands. The a2a-sdk checks that
 one fits what its own reading keeps of the card, which may lack what you see. cardsign refuses what
 can be read in two ways, asks of every signature which readings it covers and what it leaves open,
-holds the endpoints against the policy, and gives the reasons. It makes four payloads of each card,
-by the slow path, which is the definition; nothing has been traded for speed yet.
+holds the endpoints against the policy, and gives the reasons.
 
 Bytes that were trusted before are not checked again while the verdict holds ("the same bytes
 again"): for the same subject, policy and statements, never for the same bytes alone.
@@ -54,6 +54,13 @@ before, and no verdict is kept.
 What a policy and its memory come to is resolved once. It is used again for the same policy,
 memory and supplied statements until the next time at which a statement or a key begins or ends.
 
+## Canonical JSON
+
+From a parsed card to its RFC 8785 bytes. The bytes are those of rfc8785, which writes wherever
+nothing proves that an encoder writes the same. The extra `fast` is orjson.
+
+{canonicalize}
+
 ## Signing a card
 
 From the bytes of a card to those of the signed one, ES256, key in memory; CPU time.
@@ -61,7 +68,9 @@ From the bytes of a card to those of the signed one, ES256, key in memory; CPU t
 {sign}
 
 cardsign signs each distinct reading, reads what it has signed, and verifies it as an outsider
-would.
+would. `--compat none` signs the card as it stands, as the others do.
+
+{rsa}
 
 ## Starting
 
@@ -133,12 +142,29 @@ def _tables(found: Found) -> dict[str, list[str]]:
     return {
         "verify": list(_beside(found, "verify", (BARE, CARDSIGN, AGAIN, BY_HAND, SDK))),
         "policies": list(_policies(found["policies"])),
-        "sign": list(_beside(found, "sign", (BARE, CARDSIGN, BY_HAND, SDK))),
+        "canonicalize": list(_canonicalized(found["canonicalize"])),
+        "sign": list(_beside(found, "sign", (BARE, CARDSIGN, NONE, BY_HAND, SDK))),
+        "rsa": list(_rsa(found["rsa"])),
         "start": list(_start(found["start"])),
         "costs": list(_costs(found["costs"])),
         "again": list(_again(found["again"])),
         "many": list(_many(found["many"])),
     }
+
+
+def _canonicalized(sizes: Found) -> Iterator[str]:
+    """How many times as fast as the definition."""
+    yield from _header("times as fast as rfc8785", *sizes)
+    for name in (PLAIN, FAST):
+        if all(name in times for times in sizes.values()):
+            medians = [1 / times[name][f"x {DEFINITION}"]["median"] for times in sizes.values()]
+            yield _row(name, *map(figure, medians))
+
+
+def _rsa(times: Found) -> Iterator[str]:
+    yield from _header("RS256, 3072 bits, 2 KB", "times the bare primitive")
+    for name in (CARDSIGN, NONE):
+        yield _row(name, _ratio(times[name], BARE))
 
 
 def _beside(found: Found, what: str, names: Iterable[str]) -> Iterator[str]:

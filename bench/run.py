@@ -20,13 +20,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from canonical import DEFINITION, canonicalizing
 from documents import PARTED, portable_card
 from hostile import MAX_CARD_BYTES, hostile
 from measuring import Broken, Times, ratio
 from page import page_of, tables
 from peers import COLD, ONE_BY_ONE, SIDE_BY_SIDE, WARM, costs, meeting_again, meeting_many, peers
 from policies import PINNED, policies
-from signatures import BARE, CARDSIGN, Case, official_sdk, signing, verifying
+from signatures import BARE, CARDSIGN, NONE, Case, official_sdk, signing, signing_by_rsa, verifying
 from startup import PASS, starting
 
 from cardsign import PrivateKey
@@ -49,9 +50,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             verified = verifying(case, sdk, options.rounds)
             found.setdefault("verify", {})[name] = against(verified, CARDSIGN, BARE)
             signed = signing(case, sdk, options.rounds)
-            found.setdefault("sign", {})[name] = against(signed, CARDSIGN, BARE)
+            found.setdefault("sign", {})[name] = against(signed, CARDSIGN, NONE, BARE)
     say("verifying under other policies")
     found["policies"] = against(policies(options.rounds), PINNED)
+    say("canonicalizing, and signing with RS256")
+    found["canonicalize"] = {
+        size: against(times, DEFINITION) for size, times in canonicalizing(options.rounds).items()
+    }
+    found["rsa"] = against(signing_by_rsa(options.rounds), BARE)
     say("starting commands")
     with TemporaryDirectory(prefix="cardsign-bench-") as folder:
         started = starting(portable_card(), Path(folder), options.rounds)
