@@ -86,11 +86,12 @@ def publish_cards(
     *audiences: str,
     now: datetime = NOW,
 ) -> Generation:
-    """Sign and publish a card, and one extended card for each audience."""
+    """Sign and publish a card, and one extended card for each audience, which lasts 30 days."""
+    exp = now + timedelta(days=30)
     return publish_generation(
         sign(card, key),
         jwks=JwkSet.of([key.public]),
-        extended={name: sign(extended_card(card, name), key) for name in audiences},
+        extended={name: sign(extended_card(card, name, exp), key) for name in audiences},
         directory=directory,
         now=now,
     )

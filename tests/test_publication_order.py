@@ -41,7 +41,7 @@ from cardsign.publish import (
     publish_generation,
     publish_statements,
 )
-from cardsign.server import Snapshot
+from cardsign.server import Paths
 from cardsign.trust import (
     CardUrl,
     FetchResult,
@@ -73,7 +73,7 @@ class Issuer:
         self.keysets = [first()]
         self.version = 0
         self.signer = "card"
-        self.live: list[tuple[int, Snapshot]] = []
+        self.live: list[tuple[int, Paths]] = []
         self.release = released(self.keysets[0], None)
         self.edit()
 
@@ -155,7 +155,7 @@ class Issuer:
 
     def _show(self, generation: Any) -> None:
         self.state, _ = record_publication(self.state, publication_of(generation))
-        self.live.append((self.t, Snapshot.of(generation)))
+        self.live.append((self.t, Paths.of(generation)))
 
 
 @dataclass
@@ -172,9 +172,9 @@ class Copies:
             body, until = self.held[path]
             return body, until - t
         document = self.issuer.live[-1][1].public.get(path)
-        if document is None or document.lifetime is None:
+        if document is None or document.max_age is None:
             return None
-        kept = document.lifetime.at(self.issuer.now.timestamp())
+        kept = document.max_age_at(self.issuer.now.timestamp())
         self.held[path] = document.body, t + kept
         return document.body, kept
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from flask.testing import FlaskClient
 from publications import NOW, PUBLIC, publish_cards, with_skill
+from werkzeug.test import Client
 
 from cardsign import CardRefused, JwkSet, Policy, PrivateKey, examine_card, sign_card, verify_card
 from cardsign.card import MAX_CARD_BYTES, Card
@@ -28,7 +28,13 @@ from cardsign.diff import diff_cards
 from cardsign.errors import FetchFailed, JsonRefused
 from cardsign.jose import read_entry
 from cardsign.net import DocumentFetcher, FetchSettings, fetch_document
-from cardsign.server import MAX_REQUEST_BYTES, ServerConfig, TokenTable, create_app, create_token
+from cardsign.server import (
+    MAX_REQUEST_BYTES,
+    LiveApplication,
+    ServerSettings,
+    TokenTable,
+    create_token,
+)
 from cardsign.trust import FetchResult, Holder
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
@@ -49,17 +55,21 @@ def tokens() -> dict[str, str]:
 
 
 @pytest.fixture
-def client(directory: Path, tokens: dict[str, str]) -> FlaskClient:
+def client(directory: Path, tokens: dict[str, str]) -> Client:
     """A server over the publication, with one token for each audience."""
     lines = []
     for audience in ("partner", "staff"):
         tokens[audience], line = create_token(audience)
         lines.append(line)
     table = TokenTable.from_bytes("\n".join(lines).encode())
-    return create_app(ServerConfig(directory, table)).test_client()
+    return Client(
+        LiveApplication(
+            directory, ServerSettings(table), now=lambda: NOW.timestamp(), log=lambda line: None
+        )
+    )
 
 
-def test_F1_G1_the_card_is_at_the_well_known_path(client: FlaskClient, directory: Path) -> None:
+def test_F1_G1_the_card_is_at_the_well_known_path(client: Client, directory: Path) -> None:
     """GET answers the published bytes as JSON."""
     answer = client.get("/.well-known/agent-card.json")
     assert answer.status_code == 200
@@ -68,7 +78,7 @@ def test_F1_G1_the_card_is_at_the_well_known_path(client: FlaskClient, directory
 
 
 @pytest.mark.parametrize("token", ["", "wrong"], ids=["no token", "a wrong token"])
-def test_F6_public_paths_never_ask_who_is_there(client: FlaskClient, token: str) -> None:
+def test_F6_public_paths_never_ask_who_is_there(client: Client, token: str) -> None:
     """They answer whoever asks, where everything else wants a token."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     assert client.get("/.well-known/agent-card.json", headers=headers).status_code == 200
@@ -76,9 +86,7 @@ def test_F6_public_paths_never_ask_who_is_there(client: FlaskClient, token: str)
     assert client.get("/rest/v1/extendedAgentCard", headers=headers).status_code == 401
 
 
-def test_F38_what_is_served_is_fixed_when_it_is_loaded(
-    client: FlaskClient, directory: Path
-) -> None:
+def test_F38_what_is_served_is_fixed_when_it_is_loaded(client: Client, directory: Path) -> None:
     """A file that changes under the server changes no answer."""
     before = client.get("/.well-known/agent-card.json").data
     path = directory / "000001/agent-card.json"
@@ -87,7 +95,7 @@ def test_F38_what_is_served_is_fixed_when_it_is_loaded(
     assert client.get("/.well-known/agent-card.json").data == before
 
 
-def test_O17_a_request_beyond_the_limit_is_refused(client: FlaskClient) -> None:
+def test_O17_a_request_beyond_the_limit_is_refused(client: Client) -> None:
     """The server reads no more of a body than a call needs."""
     call: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
     assert client.post("/a2a", json=call).status_code == 401
@@ -96,7 +104,7 @@ def test_O17_a_request_beyond_the_limit_is_refused(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize(("method", "code"), [("SendMessage", -32004), ("NoSuchMethod", -32601)])
-def test_O19_a_server_answers_foreign_methods(client: FlaskClient, method: str, code: int) -> None:
+def test_O19_a_server_answers_foreign_methods(client: Client, method: str, code: int) -> None:
     """A card server sends no message on: A2A's error for its own methods, JSON-RPC's for others."""
     call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
     answer = client.post("/a2a", json=call, headers={"A2A-Version": "1.0"})
@@ -106,7 +114,7 @@ def test_O19_a_server_answers_foreign_methods(client: FlaskClient, method: str, 
 
 @pytest.mark.parametrize("audience", ["partner", "staff"])
 def test_O24_each_audience_sees_its_own_skills(
-    client: FlaskClient, tokens: dict[str, str], audience: str
+    client: Client, tokens: dict[str, str], audience: str
 ) -> None:
     """The token decides which extended card is answered."""
     answer = client.get(

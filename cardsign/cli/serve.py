@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -31,8 +32,27 @@ from cardsign.files import read_bytes, write_atomic
     help="The digests of the bearer tokens that open the extended card; written by cardsign "
     "tokens create.",
 )
+@click.option(
+    "--legacy/--no-legacy",
+    default=True,
+    show_default=True,
+    help="Whether /.well-known/agent.json, the path of before A2A 0.3, answers with the same card.",
+)
+@click.option(
+    "--sunset",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="When the legacy path will no longer answer; told to its clients.",
+)
 @json_option
-def serve(directory: Path | None, bind: str, token_file: Path | None, as_json: bool) -> None:
+def serve(
+    directory: Path | None,
+    bind: str,
+    token_file: Path | None,
+    legacy: bool,
+    sunset: datetime | None,
+    as_json: bool,
+) -> None:
     """Serve the publication in DIR, and follow it as it changes.
 
     Without DIR it is `publish` of cardsign.toml.
@@ -43,9 +63,9 @@ def serve(directory: Path | None, bind: str, token_file: Path | None, as_json: b
     .../extendedAgentCard and by JSON-RPC GetExtendedAgentCard. The server holds no private key.
     Put TLS in front of it. With --json the address is printed on stdout.
     """
-    from cardsign.server.access import TokenTable
-    from cardsign.server.app import ServerConfig
+    from cardsign.server.app import ServerSettings
     from cardsign.server.run import serve as serve_generation
+    from cardsign.server.tokens import TokenTable
 
     published = directory or project_config().publish
     if published is None:
@@ -54,8 +74,9 @@ def serve(directory: Path | None, bind: str, token_file: Path | None, as_json: b
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise UsageFault("usage.conflict", f"--bind takes HOST:PORT, not {bind!r}")
     tokens = TokenTable.read(token_file) if token_file is not None else None
-    config = ServerConfig(published, tokens)
-    serve_generation(config, host.strip("[]"), int(port), as_json=as_json)
+    until = sunset.replace(tzinfo=UTC) if sunset else None
+    settings = ServerSettings(tokens, legacy=legacy, sunset=until)
+    serve_generation(published, settings, host.strip("[]"), int(port), as_json=as_json)
 
 
 @group()
@@ -75,7 +96,7 @@ def tokens() -> None:
 @json_option
 def create(audience: str, token_file: Path | None, as_json: bool) -> None:
     """Make a token. It is printed once, on stdout, and kept nowhere."""
-    from cardsign.server.access import create_token
+    from cardsign.server.tokens import create_token
 
     token, line = create_token(audience)
     if token_file is not None:
@@ -91,7 +112,7 @@ def create(audience: str, token_file: Path | None, as_json: bool) -> None:
 
 
 def _present(token_file: Path) -> bytes:
-    from cardsign.server.access import MAX_TOKEN_FILE_BYTES
+    from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES
 
     try:
         data = read_bytes(token_file, max_bytes=MAX_TOKEN_FILE_BYTES)

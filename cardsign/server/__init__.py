@@ -5,25 +5,28 @@ from typing import TYPE_CHECKING
 from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
-    from cardsign.server.access import MAX_TOKEN_FILE_BYTES as MAX_TOKEN_FILE_BYTES
-    from cardsign.server.access import TokenTable as TokenTable
-    from cardsign.server.access import create_token as create_token
-    from cardsign.server.app import ServerConfig as ServerConfig
+    from cardsign.server.app import ServerSettings as ServerSettings
     from cardsign.server.app import create_app as create_app
     from cardsign.server.asgi import AsgiApplication as AsgiApplication
+    from cardsign.server.documents import LEAST_MAX_AGE as LEAST_MAX_AGE
+    from cardsign.server.documents import Document as Document
+    from cardsign.server.documents import Paths as Paths
     from cardsign.server.jsonrpc import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES
+    from cardsign.server.live import LiveApplication as LiveApplication
+    from cardsign.server.mount import mount_cards as mount_cards
     from cardsign.server.run import serve as serve
-    from cardsign.server.snapshot import LEAST_MAX_AGE as LEAST_MAX_AGE
-    from cardsign.server.snapshot import Document as Document
-    from cardsign.server.snapshot import Lifetime as Lifetime
-    from cardsign.server.snapshot import Snapshot as Snapshot
+    from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES as MAX_TOKEN_FILE_BYTES
+    from cardsign.server.tokens import TokenTable as TokenTable
+    from cardsign.server.tokens import create_token as create_token
 
 _NAMES = {
-    "access": "MAX_TOKEN_FILE_BYTES TokenTable create_token",
-    "app": "ServerConfig create_app",
+    "app": "ServerSettings create_app",
     "asgi": "AsgiApplication",
+    "documents": "Document LEAST_MAX_AGE Paths",
     "jsonrpc": "MAX_REQUEST_BYTES",
+    "live": "LiveApplication",
+    "mount": "mount_cards",
     "run": "serve",
-    "snapshot": "Document LEAST_MAX_AGE Lifetime Snapshot",
+    "tokens": "MAX_TOKEN_FILE_BYTES TokenTable create_token",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

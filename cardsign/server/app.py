@@ -1,33 +1,33 @@
-"""The application: public documents before Flask, everything else inside it.
+"""The application that answers for one generation: routes, and errors as A2A has them.
 
 Nothing here logs a request, so no token reaches a log.
 """
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from flask import Flask, Response, request
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from flask import Flask, Response, abort, request
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
 
+from cardsign.publish.generation import Generation
 from cardsign.records import dataclass
 from cardsign.server import jsonrpc
-from cardsign.server.access import Credentials, TokenTable, open_extended_card, refuse_version
-from cardsign.server.jsonrpc import Refusal, status_body
-from cardsign.server.live import LiveGeneration
-from cardsign.server.snapshot import NO_SNIFF, PREFLIGHT, PRIVATE, Answer, Document, Snapshot
+from cardsign.server.documents import NO_SNIFF, PREFLIGHT, PRIVATE, Answer, Document, Paths
+from cardsign.server.extended import ExtendedCards, check_version
+from cardsign.server.jsonrpc import Refused, status_body
+from cardsign.server.tokens import TokenTable
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+    from _typeshed.wsgi import WSGIEnvironment
 
 HEALTH_PATH: Final = "/healthz"
 _JSON: Final = ("Content-Type", "application/json")
 _UNCACHED: Final = ("Cache-Control", "no-store")
+_METHODS: Final = ("GET", "HEAD", "POST", "OPTIONS")
 _GRPC_STATUSES: Final = {
     404: "NOT_FOUND",
     405: "UNIMPLEMENTED",
@@ -37,210 +37,161 @@ _GRPC_STATUSES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class ServerConfig:
-    """What is served to whom. Holds no secret; can be pickled for a worker process.
+class ServerSettings:
+    """How a publication is served. Holds no secret; can be pickled for a worker process.
 
     Attributes:
-        directory: The publication directory.
-        tokens: What opens the extended card; None if nothing does.
+        tokens: What opens the extended cards; None if nothing does.
+        legacy: Whether the path of before A2A 0.3 answers too.
+        sunset: When that path will no longer answer; aware; None if that is not known.
     """
 
-    directory: Path
     tokens: TokenTable | None = None
+    legacy: bool = True
+    sunset: datetime | None = None
 
 
-def to_stderr(line: str) -> None:
-    """Say a line to the operator."""
-    print(f"cardsign: {line}", file=sys.stderr, flush=True)
+DEFAULT_SETTINGS: Final = ServerSettings()
 
 
 def create_app(
-    config: ServerConfig,
+    generation: Generation,
+    settings: ServerSettings = DEFAULT_SETTINGS,
     *,
-    clock: Callable[[], float] = time.monotonic,
     now: Callable[[], float] = time.time,
-    log: Callable[[str], None] = to_stderr,
 ) -> Flask:
-    """Make the WSGI application that serves a publication and follows it.
+    """Make the application of one generation. A newer generation gets an application of its own.
+
+    Its `extensions` hold ``cardsign.paths``, the :class:`cardsign.server.documents.Paths`, and
+    ``cardsign.extended``, the :class:`cardsign.server.extended.ExtendedCards`.
 
     Args:
-        config: What to serve.
-        clock: Seconds, monotonic; when to look for a newer generation.
-        now: Unix seconds; for how long caches may keep what they are given.
-        log: Takes a line for the operator: each generation that is taken up, and what of the
-            cards and tokens does not fit together in it. That stops nothing.
+        generation: What is served.
+        settings: To whom, and how.
+        now: Unix seconds; for how long caches may keep what they are given, and cards are valid.
 
     Raises:
-        ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.live.LiveGeneration`.
+        JsonRefused: The public card is not strict JSON.
     """
-    live = LiveGeneration(
-        config.directory, clock=clock, log=log, check=partial(_warnings, tokens=config.tokens)
-    )
+    paths = Paths.of(generation, legacy=settings.legacy, sunset=settings.sunset)
+    cards = ExtendedCards(generation, settings.tokens, now)
     app = Flask("cardsign", static_folder=None)
-    app.extensions["cardsign"] = live
+    app.extensions |= {"cardsign.paths": paths, "cardsign.extended": cards}
     # One byte more, to be told from the limit: a body in chunks is cut off here in silence.
     app.config["MAX_CONTENT_LENGTH"] = jsonrpc.MAX_REQUEST_BYTES + 1
-    # The card decides the paths and a newer one may change them, so none is a rule of Flask's.
-    app.before_request(_Site(live, config.tokens).answer)
+    app.url_map.merge_slashes = False  # which would redirect
+
+    def public() -> Response:
+        return _to_response(public_answer(paths.public[request.path], request.environ, now()))
+
+    def health() -> Response:
+        body = b'{"status":"ok","generation":%d}' % generation.number
+        return Response(body, 200, [_JSON, _UNCACHED])
+
+    def extended_card() -> Response:
+        """GET of the extended card (A2A 1.0 11.3)."""
+        try:
+            check_version(request)
+            document = cards.open(request)
+        except Refused as refused:
+            return _refused(refused, refused.kind.http_status, refused.rest_body())
+        return _to_response(document.answer(*_conditions(request.environ)))
+
+    def rpc() -> Response:
+        """JSON-RPC (A2A 1.0 9.4)."""
+        call_id: jsonrpc.CallId = None
+        try:
+            call = jsonrpc.read_call(_body())
+            if call.is_notification:
+                return Response(status=204)
+            call_id = call.id
+            check_version(request)
+            jsonrpc.check_asks_for_card(call)
+            card = cards.open(request).body
+        except Refused as refused:
+            refused.call_id = refused.call_id if call_id is None else call_id
+            return _refused(refused, refused.kind.rpc_http_status, refused.rpc_body())
+        return Response(jsonrpc.result(call_id, card), 200, [_JSON, *PRIVATE])
+
+    for path in paths.public:
+        app.add_url_rule(path, view_func=public, methods=["GET", "OPTIONS"])
+    app.add_url_rule(HEALTH_PATH, view_func=health)
+    for path in _routable(paths.extended - paths.public.keys()):
+        app.add_url_rule(path, view_func=extended_card)
+    for path in _routable(paths.rpc):
+        app.add_url_rule(path, view_func=rpc, methods=["POST"])
+    app.before_request(_check_spelling)
     app.register_error_handler(HTTPException, _http_error)
-    app.wsgi_app = _public_first(app.wsgi_app, live, now)  # type: ignore[assignment, method-assign]
+    app.after_request(_finished)
     return app
 
 
-def _warnings(snapshot: Snapshot, tokens: TokenTable | None) -> Iterator[str]:
-    """What is allowed in a generation, but hardly meant."""
-    if tokens is not None and not snapshot.declares_extended:
-        yield "the public card declares no extended card, so no token opens anything"
-    if not snapshot.declares_extended:
-        return
-    if not snapshot.extended:
-        yield "the public card declares an extended card, but none was published"
-    if tokens is None or not tokens.entries:
-        yield "there is no token, so the extended card cannot be asked for"
-    elif problem := tokens.without_card(snapshot.extended):
-        yield problem
-    if not snapshot.bearer_schemes:
-        yield (
-            "the public card declares no security scheme that a bearer token satisfies, "
-            "so clients cannot know how to ask for the extended card"
-        )
+def _routable(paths: Iterable[str]) -> list[str]:
+    """The paths that a rule can have; ``<`` would begin a variable."""
+    return sorted(path for path in paths if "<" not in path)
 
 
-def _public_first(
-    application: WSGIApplication, live: LiveGeneration, now: Callable[[], float]
-) -> WSGIApplication:
-    """Answer GET, HEAD and preflights of public documents before Flask is entered."""
-
-    def answered(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        document = live.snapshot().public.get(environ["PATH_INFO"])
-        if document is None:
-            return application(environ, start_response)
-        answer = _public_answer(document, environ, now())
-        start_response(answer.status, answer.headers)
-        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else answer.body]
-
-    return answered
-
-
-def _public_answer(document: Document, environ: WSGIEnvironment, now: float) -> Answer:
+def public_answer(document: Document, environ: WSGIEnvironment, now: float) -> Answer:
+    """Answer GET, HEAD or a preflight of a public document, or refuse any other method."""
     method = environ["REQUEST_METHOD"]
     if method in ("GET", "HEAD"):
-        return document.answer(
-            environ.get("HTTP_IF_NONE_MATCH"), environ.get("HTTP_IF_MODIFIED_SINCE"), now=now
-        )
+        return document.answer(*_conditions(environ), now=now)
     if method == "OPTIONS":
-        return Answer("204 NO CONTENT", list(PREFLIGHT), b"")
-    refused = _not_allowed(["GET", "HEAD"])
-    return Answer(refused.status, list(refused.headers), refused.get_data())
+        return "204 NO CONTENT", list(PREFLIGHT), b""
+    refused = error_response(405, "Method Not Allowed", _allow({"GET", "HEAD", "OPTIONS"}))
+    return refused.status, list(refused.headers), refused.get_data()
 
 
-class _Site:
-    """What Flask answers: health, the extended card, JSON-RPC, and refusals."""
-
-    def __init__(self, live: LiveGeneration, tokens: TokenTable | None) -> None:
-        self._live = live
-        self._tokens = tokens
-
-    def answer(self) -> Response:
-        """Answer the request at hand."""
-        snapshot = self._live.snapshot()
-        handlers = self._handlers(snapshot, request.path)
-        if not handlers:
-            return error_response(404, "there is nothing here")
-        handler = handlers.get(request.method)
-        if handler is not None:
-            return handler(snapshot)
-        if request.method == "OPTIONS":
-            return _response(204, b"", [_allow(handlers)])
-        return _not_allowed(handlers)
-
-    def _handlers(self, snapshot: Snapshot, path: str) -> dict[str, Callable[[Snapshot], Response]]:
-        """What answers which methods at a path."""
-        handlers: dict[str, Callable[[Snapshot], Response]] = {}
-        if path == HEALTH_PATH:
-            handlers |= {"GET": self._health, "HEAD": self._health}
-        if path in snapshot.extended_paths:
-            handlers |= {"GET": self._extended, "HEAD": self._extended}
-        if path in snapshot.rpc_paths:
-            handlers["POST"] = self._rpc
-        return handlers
-
-    def _health(self, snapshot: Snapshot) -> Response:
-        body = b'{"status":"ok","generation":%d}' % snapshot.number
-        return _response(200, body, [_JSON, _UNCACHED])
-
-    def _extended(self, snapshot: Snapshot) -> Response:
-        """GET of the extended card (A2A 1.0 11.3)."""
-        credentials = _credentials()
-        outcome = refuse_version(credentials) or open_extended_card(
-            snapshot, self._tokens, credentials
-        )
-        if isinstance(outcome, Refusal):
-            return _refused(outcome, outcome.kind.http_status, outcome.rest_body())
-        answer = outcome.answer(
-            request.headers.get("If-None-Match"),
-            request.headers.get("If-Modified-Since"),
-        )
-        return Response(answer.body, answer.status, answer.headers)
-
-    def _rpc(self, snapshot: Snapshot) -> Response:
-        """JSON-RPC (A2A 1.0 9.4)."""
-        try:
-            call = jsonrpc.read_call(request.get_data(cache=False))
-        except RequestEntityTooLarge:
-            call = jsonrpc.TOO_LARGE_CALL
-        if call.is_notification:
-            return _response(204, b"", [])
-        outcome = call.problem or self._card_for(snapshot, call)
-        if isinstance(outcome, Refusal):
-            return _refused(outcome, outcome.kind.rpc_http_status, outcome.rpc_body(call.id))
-        return _response(200, jsonrpc.result(call.id, outcome.body), [_JSON, *PRIVATE])
-
-    def _card_for(self, snapshot: Snapshot, call: jsonrpc.Call) -> Document | Refusal:
-        credentials = _credentials()
-        return (
-            refuse_version(credentials)
-            or jsonrpc.refuse_method(call)
-            or jsonrpc.refuse_params(call)
-            or open_extended_card(snapshot, self._tokens, credentials)
-        )
+def _conditions(environ: WSGIEnvironment) -> tuple[str | None, str | None]:
+    return environ.get("HTTP_IF_NONE_MATCH"), environ.get("HTTP_IF_MODIFIED_SINCE")
 
 
-def _credentials() -> Credentials:
-    return Credentials(
-        authorization=request.headers.get("Authorization", ""),
-        has_query_token="access_token" in request.args,
-        version=request.headers.get("A2A-Version") or request.args.get("A2A-Version", ""),
-    )
+def _body() -> bytes:
+    try:
+        return request.get_data(cache=False)
+    except RequestEntityTooLarge:
+        raise jsonrpc.too_large() from None
 
 
-def _refused(refusal: Refusal, http_status: int, body: bytes) -> Response:
-    challenges = [("WWW-Authenticate", challenge) for challenge in refusal.challenges]
-    return _response(http_status, body, [_JSON, *PRIVATE, *challenges])
+def _to_response(answer: Answer) -> Response:
+    status, headers, body = answer
+    return Response(body, status, headers)
+
+
+def _refused(refused: Refused, http_status: int, body: bytes) -> Response:
+    challenges = [("WWW-Authenticate", challenge) for challenge in refused.challenges]
+    return Response(body, http_status, [_JSON, *PRIVATE, *challenges])
 
 
 def _http_error(error: HTTPException) -> Response:
     """What werkzeug and Flask refuse themselves, as JSON."""
-    return error_response(error.code or 500, error.name)
+    allowed = [_allow(error.valid_methods or ())] if isinstance(error, MethodNotAllowed) else []
+    return error_response(error.code or 500, error.name, *allowed)
 
 
 def error_response(http_status: int, message: str, *headers: tuple[str, str]) -> Response:
     """A refusal by HTTP itself, as JSON that no cache keeps."""
     grpc_status = _GRPC_STATUSES.get(http_status, "UNKNOWN")
     body = status_body(http_status, grpc_status, message)
-    return _response(http_status, body, [_JSON, _UNCACHED, *headers])
-
-
-def _not_allowed(methods: Iterable[str]) -> Response:
-    return error_response(405, "this method is not for this path", _allow(methods))
+    return Response(body, http_status, [_JSON, _UNCACHED, NO_SNIFF, *headers])
 
 
 def _allow(methods: Iterable[str]) -> tuple[str, str]:
-    return ("Allow", ", ".join([*methods, "OPTIONS"]))
+    return "Allow", ", ".join(method for method in _METHODS if method in methods)
 
 
-def _response(http_status: int, body: bytes, headers: list[tuple[str, str]]) -> Response:
-    response = Response(body, http_status, [*headers, NO_SNIFF])
-    if not body:
-        response.headers.remove("Content-Type")  # Flask's default
+def _check_spelling() -> None:
+    """Answer no other spelling of a path: werkzeug would overlook more slashes at its start."""
+    if request.environ["PATH_INFO"].startswith("//"):
+        abort(404)
+
+
+def _finished(response: Response) -> Response:
+    """What holds for every answer."""
+    response.headers.setdefault(*NO_SNIFF)
+    if request.method == "OPTIONS" and response.status_code == 200:  # Flask's own answer
+        response.status_code = 204
+        response.headers.set(*_allow(response.allow))
+    if not response.get_data():
+        response.headers.pop("Content-Type", None)  # Flask's default
     return response

@@ -71,8 +71,7 @@ class AsgiApplication:
                 return
         if body is None:
             return
-        chunks, status, headers = run_wsgi_app(self._application, _environ(scope, body), True)
-        await _answer(send, int(status[:3]), headers, b"".join(chunks))
+        await answer_by_wsgi(self._application, scope, body, send)
 
     async def _received(self, receive: Receive) -> bytes | None:
         """The body; None where the client has gone.
@@ -94,6 +93,14 @@ class AsgiApplication:
         return bytes(body[: self._max_bytes + 1])
 
 
+async def answer_by_wsgi(
+    application: WSGIApplication, scope: Scope, body: bytes, send: Send
+) -> None:
+    """Answer a request of ASGI, whose body is there, by a WSGI application that only computes."""
+    chunks, status, headers = run_wsgi_app(application, _environ(scope, body), True)
+    await _answer(send, int(status[:3]), headers, b"".join(chunks))
+
+
 async def _answer(send: Send, status: int, headers: Iterable[tuple[str, str]], body: bytes) -> None:
     raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     await send({"type": "http.response.start", "status": status, "headers": raw})
@@ -105,16 +112,18 @@ def _environ(scope: Scope, body: bytes) -> WSGIEnvironment:
 
     Headers with an underscore are left out, since they would pass for others.
     """
+    raw_path = scope.get("raw_path")  # servers may leave it out
+    path = scope["path"].encode() if raw_path is None else unquote_to_bytes(raw_path)
     environ: WSGIEnvironment = {
         "REQUEST_METHOD": scope["method"],
         "SCRIPT_NAME": "",
-        "PATH_INFO": unquote_to_bytes(scope["raw_path"]).decode("latin-1"),
+        "PATH_INFO": path.decode("latin-1"),
         "QUERY_STRING": scope["query_string"].decode("latin-1"),
         "SERVER_NAME": "localhost",
         "SERVER_PORT": "0",
         "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
         "wsgi.version": (1, 0),
-        "wsgi.url_scheme": scope["scheme"],
+        "wsgi.url_scheme": scope.get("scheme", "http"),
         "wsgi.input": BytesIO(body),
         "wsgi.input_terminated": True,
         "wsgi.errors": sys.stderr,

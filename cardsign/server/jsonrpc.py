@@ -53,32 +53,36 @@ UNAUTHENTICATED: Final = Kind(-32000, 401, "UNAUTHENTICATED", rpc_http_status=40
 BAD_CREDENTIALS: Final = Kind(-32000, 400, "INVALID_ARGUMENT", rpc_http_status=400)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refused(Exception):
     """Why one request is refused.
 
     Attributes:
         kind: The kind of error.
         message: For a person at the other end; never what the request held.
         challenges: Values of ``WWW-Authenticate``, a header line each.
+        call_id: Of the JSON-RPC call, as far as it could be read.
     """
 
-    kind: Kind
-    message: str
-    challenges: tuple[str, ...] = ()
+    def __init__(
+        self, kind: Kind, message: str, challenges: tuple[str, ...] = (), call_id: CallId = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.challenges = challenges
+        self.call_id = call_id
 
     def rest_body(self) -> bytes:
         """The body over REST."""
-        return status_body(
-            self.kind.http_status, self.kind.grpc_status, self.message, self._details()
-        )
+        kind = self.kind
+        return status_body(kind.http_status, kind.grpc_status, self.message, self._details())
 
-    def rpc_body(self, call_id: CallId) -> bytes:
-        """The body over JSON-RPC, for the call of that id."""
+    def rpc_body(self) -> bytes:
+        """The body over JSON-RPC."""
         error: dict[str, Json] = {"code": self.kind.rpc_code, "message": self.message}
         if details := self._details():
             error["data"] = details
-        return _json({"jsonrpc": "2.0", "id": call_id, "error": error})
+        return _json({"jsonrpc": "2.0", "id": self.call_id, "error": error})
 
     def _details(self) -> list[Json]:
         if not self.kind.reason:
@@ -140,64 +144,68 @@ _OTHER_METHODS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a request asks, or why it cannot be understood.
+    """What a request asks.
 
     Attributes:
         id: To be echoed; None where the request has none that could be.
         method: The method's name.
         params: As sent; None if absent.
         is_notification: The request has no id and must not be answered.
-        problem: Why it is refused whatever it asks; None for a well-formed call.
     """
 
-    id: CallId = None
-    method: str = ""
-    params: Json = None
-    is_notification: bool = False
-    problem: Refusal | None = None
+    id: CallId
+    method: str
+    params: Json
+    is_notification: bool
 
-
-TOO_LARGE_CALL: Final = Call(
-    problem=Refusal(TOO_LARGE, f"the request is longer than {MAX_REQUEST_BYTES} bytes")
-)
+    @property
+    def asks_for_card(self) -> bool:
+        """Whether it is the one operation that is served."""
+        return self.method in _CARD_METHODS
 
 
 def read_call(untrusted_body: bytes) -> Call:
-    """Read one request (JSON-RPC 2.0 section 4)."""
+    """Read one request (JSON-RPC 2.0 section 4).
+
+    Raises:
+        Refused: It is none.
+    """
     try:
         envelope = parse_object(untrusted_body, max_bytes=MAX_REQUEST_BYTES)
     except JsonRefused as exc:
         if exc.code == "json.too_large":
-            return TOO_LARGE_CALL
+            raise too_large() from exc
         if exc.code == "json.not_object":
-            return Call(problem=Refusal(INVALID_REQUEST, "the request is not one JSON object"))
-        return Call(problem=Refusal(PARSE_ERROR, f"the request is not strict JSON ({exc.code})"))
+            raise Refused(INVALID_REQUEST, "the request is not one JSON object") from exc
+        raise Refused(PARSE_ERROR, f"the request is not strict JSON ({exc.code})") from exc
     call_id = envelope.get("id")
     if isinstance(call_id, bool | list | dict):
-        return Call(problem=Refusal(INVALID_REQUEST, "id is not a string, number or null"))
+        raise Refused(INVALID_REQUEST, "id is not a string, number or null")
     method = envelope.get("method")
     if envelope.get("jsonrpc") != "2.0" or not isinstance(method, str):
         problem = "the request lacks jsonrpc 2.0 or the name of a method"
-        return Call(id=call_id, problem=Refusal(INVALID_REQUEST, problem))
+        raise Refused(INVALID_REQUEST, problem, call_id=call_id)
     return Call(call_id, method, envelope.get("params"), is_notification="id" not in envelope)
 
 
-def refuse_method(call: Call) -> Refusal | None:
-    """Why this call does not ask for the extended card; None if it does."""
+def too_large() -> Refused:
+    """What is said of a body that is longer than a request may be."""
+    return Refused(TOO_LARGE, f"the request is longer than {MAX_REQUEST_BYTES} bytes")
+
+
+def check_asks_for_card(call: Call) -> None:
+    """Check that a call asks for the extended card; a tenant is all that its params may name.
+
+    Raises:
+        Refused: It does not.
+    """
     if call.method in _OTHER_METHODS:
-        return Refusal(UNSUPPORTED_OPERATION, "this endpoint serves the agent card only")
-    if call.method not in _CARD_METHODS:
-        return Refusal(METHOD_NOT_FOUND, "there is no such method")
-    return None
-
-
-def refuse_params(call: Call) -> Refusal | None:
-    """Why the params cannot be meant for the extended card; a tenant is all they may name."""
-    if call.params is None:
-        return None
-    if not isinstance(call.params, dict) or not isinstance(call.params.get("tenant", ""), str):
-        return Refusal(INVALID_PARAMS, "params is not an object with at most a tenant")
-    return None
+        raise Refused(UNSUPPORTED_OPERATION, "this endpoint serves the agent card only")
+    if not call.asks_for_card:
+        raise Refused(METHOD_NOT_FOUND, "there is no such method")
+    params = {} if call.params is None else call.params
+    if not isinstance(params, dict) or not isinstance(params.get("tenant", ""), str):
+        raise Refused(INVALID_PARAMS, "params is not an object with at most a tenant")
 
 
 def result(call_id: CallId, card: bytes) -> bytes:

@@ -1,62 +1,96 @@
-"""The generation that is being served, exchanged for a newer one as it is published."""
+"""Serving a publication directory: the newest generation, exchanged whole as it is published."""
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from flask import Flask
 
 from cardsign.errors import CardsignError
 from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
-from cardsign.server.snapshot import Snapshot
+from cardsign.server.app import DEFAULT_SETTINGS, ServerSettings, create_app, public_answer
+from cardsign.server.documents import Paths
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 #: Seconds between two looks at `current`: one stat call, at most, per second.
 POLL_SECONDS: Final = 1.0
 
 
-class LiveGeneration:
-    """Holds a generation in memory and looks, when asked, whether there is a newer one.
+def to_stderr(line: str) -> None:
+    """Say a line to the operator."""
+    print(f"cardsign: {line}", file=sys.stderr, flush=True)
 
-    Whatever is wrong with a newer one, the last good one stays; a lower one is never taken,
-    since a server that goes back revives withdrawn cards and keys.
+
+class LiveApplication:
+    """The WSGI application of a publication directory.
+
+    Each generation is an application of its own. Whatever is wrong with a newer one, the last
+    good one stays. A lower one is never taken, since a server that goes back revives withdrawn
+    cards and keys. Public documents are answered from memory, before Flask is entered.
+
+    Args:
+        directory: The publication directory.
+        settings: To whom it is served, and how.
+        clock: Seconds, monotonic; when to look for a newer generation.
+        now: Unix seconds, as for :func:`cardsign.server.create_app`.
+        log: Takes a line for the operator: each generation that is taken up, and what of the
+            cards and tokens does not fit together in it. That stops nothing.
+
+    Attributes:
+        app: The application of the generation that is served.
+
+    Raises:
+        ServeFault, FileFault: As :func:`cardsign.publish.load_current`.
+        JsonRefused: The published card is not strict JSON.
     """
+
+    app: Flask
 
     def __init__(
         self,
         directory: Path,
+        settings: ServerSettings = DEFAULT_SETTINGS,
         *,
-        clock: Callable[[], float],
-        log: Callable[[str], None],
-        check: Callable[[Snapshot], Iterable[str]] = lambda _: (),
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        log: Callable[[str], None] = to_stderr,
     ) -> None:
-        """Load the newest generation.
-
-        Args:
-            directory: The publication directory.
-            clock: Seconds, monotonic.
-            log: Takes a line for the operator.
-            check: Looks at each generation that is taken up, the first one too, and says what
-                the operator should know of it.
-
-        Raises:
-            ServeFault, FileFault: As :func:`cardsign.publish.generation.load_current`.
-            JsonRefused: The published card is not strict JSON.
-        """
         self._directory = directory
+        self._settings = settings
         self._clock = clock
+        self._now = now
         self._log = log
-        self._check = check
         self._complaint = ""
         self._looking = threading.Lock()
         self._stamp = self._current_stamp()
-        self._generation = load_current(directory)
-        self._snapshot = Snapshot.of(self._generation)
+        self._serve(load_current(directory))
         self._looked_at = clock()
-        self._warn()
 
-    def snapshot(self) -> Snapshot:
-        """What is to be served now."""
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request by the newest generation."""
+        self.look()
+        app = self.app
+        document = paths_of(app).public.get(environ["PATH_INFO"])
+        if document is None:
+            return app.wsgi_app(environ, start_response)
+        status, headers, body = public_answer(document, environ, self._now())
+        start_response(status, headers)
+        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+    @property
+    def number(self) -> int:
+        """The number of the generation that is served."""
+        return self._generation.number
+
+    def look(self) -> None:
+        """Take up a newer generation, if it is time to look for one."""
         is_due = self._clock() - self._looked_at >= POLL_SECONDS
         if is_due and self._looking.acquire(blocking=False):
             try:
@@ -64,7 +98,6 @@ class LiveGeneration:
                 self._look()
             finally:
                 self._looking.release()
-        return self._snapshot
 
     def _look(self) -> None:
         stamp = self._current_stamp()
@@ -80,19 +113,20 @@ class LiveGeneration:
     def _take(self, generation: Generation) -> None:
         held = self._generation
         if generation.number > held.number:
-            self._snapshot = Snapshot.of(generation)
-            self._generation = generation
-            self._complaint = ""
-            self._log(f"serving generation {generation.number}")
-            self._warn()
+            self._serve(generation, f"serving generation {generation.number}")
         elif generation.number < held.number:
             self._complain(f"generation {generation.number} is lower and is refused")
         elif generation.files != held.files:
             self._complain(f"there is another generation {held.number} now")
 
-    def _warn(self) -> None:
-        for line in self._check(self._snapshot):
-            self._log(f"warning: {line}")
+    def _serve(self, generation: Generation, line: str = "") -> None:
+        app = create_app(generation, self._settings, now=self._now)
+        self.app, self._generation, self._complaint = app, generation, ""
+        for one in [*([line] if line else []), *self._problems(app)]:
+            self._log(one)
+
+    def _problems(self, app: Flask) -> list[str]:
+        return [f"warning: {one}" for one in app.extensions["cardsign.extended"].problems()]
 
     def _complain(self, problem: str) -> None:
         if problem != self._complaint:
@@ -106,3 +140,9 @@ class LiveGeneration:
         except OSError:
             return None
         return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def paths_of(app: Flask) -> Paths:
+    """What an application of :func:`cardsign.server.create_app` answers."""
+    paths: Paths = app.extensions["cardsign.paths"]
+    return paths

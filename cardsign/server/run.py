@@ -10,14 +10,15 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from cardsign.errors import ServeFault
-from cardsign.server.app import ServerConfig, create_app, to_stderr
+from cardsign.server.app import ServerSettings
 from cardsign.server.asgi import AsgiApplication
-from cardsign.server.live import LiveGeneration
+from cardsign.server.live import LiveApplication, to_stderr
 
 #: Seconds that requests under way are given at a shutdown.
 SHUTDOWN_SECONDS: Final = 3
@@ -31,26 +32,29 @@ _LOG_CONFIG: Final[dict[str, Any]] = {
 }
 
 
-def serve(config: ServerConfig, host: str, port: int, *, as_json: bool = False) -> None:
+def serve(
+    directory: Path, settings: ServerSettings, host: str, port: int, *, as_json: bool = False
+) -> None:
     """Serve until SIGTERM or SIGINT; says on stderr where, once requests are accepted.
 
     Args:
-        config: What to serve to whom.
+        directory: The publication directory.
+        settings: To whom it is served, and how.
         host: A name or address of this machine.
         port: 0 for any free one.
         as_json: Say where as one JSON object on stdout as well, for programs that start this.
 
     Raises:
-        ServeFault: ``serve.bind``, ``serve.bind``, ``serve.worker_died``, and what
-            :class:`cardsign.server.live.LiveGeneration` raises.
+        ServeFault: ``serve.bind``, ``serve.worker_died``, and what
+            :class:`cardsign.server.LiveApplication` raises.
         FileFault: A published file cannot be read.
     """
-    LiveGeneration(config.directory, clock=time.monotonic, log=to_stderr)  # fail before listening
+    LiveApplication(directory, settings, log=lambda line: None)  # fail before listening
     with _reserved(host, port) as (address, free_port):
-        _run(config, address, free_port, as_json)
+        _run(partial(LiveApplication, directory, settings), address, free_port, as_json)
 
 
-def _run(config: ServerConfig, address: str, port: int, as_json: bool) -> None:
+def _run(make: Callable[[], LiveApplication], address: str, port: int, as_json: bool) -> None:
     from granian import Granian
     from granian.constants import Interfaces, Loops
     from granian.log import LogLevels
@@ -67,23 +71,22 @@ def _run(config: ServerConfig, address: str, port: int, as_json: bool) -> None:
         workers_kill_timeout=SHUTDOWN_SECONDS,
     )
     try:
-        loader = partial(_load, config, (address, port), os.getpid(), as_json)
+        loader = partial(_load, make, (address, port), os.getpid(), as_json)
         server.serve(target_loader=loader, wrap_loader=False)
     except SystemExit as exc:  # granian's way to say that the worker ended unasked
         raise ServeFault("serve.worker_died", "the worker process ended by itself") from exc
 
 
 def _load(
-    config: ServerConfig, address: tuple[str, int], parent: int, as_json: bool
+    make: Callable[[], LiveApplication], address: tuple[str, int], parent: int, as_json: bool
 ) -> AsgiApplication:
     """Make the application; called in the worker process, which need not be a fork."""
-    app = create_app(config)
-    live: LiveGeneration = app.extensions["cardsign"]
+    live = make()
     threading.Thread(target=_watch, args=(live, address, parent, as_json), daemon=True).start()
-    return AsgiApplication(app.wsgi_app)
+    return AsgiApplication(live)
 
 
-def _watch(live: LiveGeneration, address: tuple[str, int], parent: int, as_json: bool) -> None:
+def _watch(live: LiveApplication, address: tuple[str, int], parent: int, as_json: bool) -> None:
     """Say when requests are accepted; then end this worker if its parent was killed.
 
     A worker left alone would go on answering at the port, and nothing would stop it.
@@ -91,7 +94,7 @@ def _watch(live: LiveGeneration, address: tuple[str, int], parent: int, as_json:
     deadline = time.monotonic() + _START_SECONDS
     while not _accepts(address) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
-    number = live.snapshot().number
+    number = live.number
     if as_json:
         print(json.dumps({"generation": number, "url": _url(address)}), flush=True)
     to_stderr(f"serving generation {number} on {_url(address)}")

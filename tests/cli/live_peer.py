@@ -18,7 +18,7 @@ from werkzeug.wrappers import Request, Response
 from cardsign.card import ExtendedMarker, with_marker
 from cardsign.jose import JwkSet
 from cardsign.publish import publish_generation
-from cardsign.server import ServerConfig, TokenTable, create_app, create_token
+from cardsign.server import LiveApplication, ServerSettings, TokenTable, create_token
 from tests.cli.peer import AUDIENCE, T0
 from tests.jose.statement_making import DAY, key
 from tests.publications import PUBLIC, sign, with_skill
@@ -110,7 +110,7 @@ def live_peer(folder: Path) -> Iterator[LivePeer]:
             directory=folder,
             now=datetime.now(UTC),
         )
-        app = create_app(ServerConfig(folder, TokenTable.from_bytes(line.encode())))
+        app = LiveApplication(folder, ServerSettings(TokenTable.from_bytes(line.encode())))
 
         def answer(environ: Any, start_response: Any) -> Any:
             request = Request(environ)

@@ -15,6 +15,7 @@ from typing import Any
 
 from internet import Answer, Host, Network, Request, Takeover
 from peers import http
+from werkzeug.test import Client
 
 from cardsign.card import ExtendedMarker, with_marker
 from cardsign.jose import JwkSet, PrivateKey
@@ -28,7 +29,7 @@ from cardsign.net import (
     discover_extended,
 )
 from cardsign.publish import publish_generation
-from cardsign.server import ServerConfig, TokenTable, create_app, create_token
+from cardsign.server import LiveApplication, ServerSettings, TokenTable, create_token
 from cardsign.statements import read_keyset
 from cardsign.trust import KeysetAnchor, Policy, TransientStates, TrustedIssuer
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_origin, parse_place
@@ -113,7 +114,9 @@ def tides(
         now=now(),
     )
     token, line = create_token(AUDIENCE)
-    app = create_app(ServerConfig(folder, TokenTable.from_bytes(line.encode())))
+    published = now().timestamp()
+    settings = ServerSettings(TokenTable.from_bytes(line.encode()))
+    app = LiveApplication(folder, settings, now=lambda: published)
     statement = peer.keyset(origins=list(origins))
     floor = {URL: SEQ, "extended": FLOOR}
     release = peer.release(statement, dict(card), seq=SEQ, floor=floor)
@@ -129,7 +132,7 @@ def tides(
             return found
         if found is not None and not isinstance(found, Takeover):
             return found(request)
-        answered = app.test_client().open(
+        answered = Client(app).open(
             request.target, method=request.method, headers=request.headers, data=request.body
         )
         fields = [f"{name}: {value}" for name, value in answered.headers]

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publications import PUBLIC, publish_cards
+from publications import NOW, PUBLIC, publish_cards
 from served import Site
+from werkzeug.test import Client
 
 from cardsign.jose import PrivateKey
-from cardsign.server import ServerConfig, TokenTable, create_app, create_token
+from cardsign.server import LiveApplication, ServerSettings, TokenTable, create_token
 
 
 @pytest.fixture(scope="session")
@@ -37,10 +38,17 @@ def make_site(tmp_path: Path, key: PrivateKey) -> Callable[..., Site]:
         lines = "\n".join(line for _, line in made.values())
         table = None if tokens is None else TokenTable.from_bytes(lines.encode())
         seconds, log = [0.0], list[str]()
-        app = create_app(ServerConfig(directory, table), clock=lambda: seconds[0], log=log.append)
-        app.testing = True
+        settings = ServerSettings(table)
+        live = LiveApplication(
+            directory,
+            settings,
+            clock=lambda: seconds[0],
+            now=lambda: NOW.timestamp() + seconds[0],
+            log=log.append,
+        )
+        live.app.testing = True
         secrets = {name: token for name, (token, _) in made.items()}
-        return Site(app.test_client(), directory, generation, secrets, seconds, log)
+        return Site(Client(live), directory, generation, secrets, seconds, log)
 
     return make
 

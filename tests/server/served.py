@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flask.testing import FlaskClient
+from werkzeug.test import Client
 
 from cardsign.publish import Generation
 
@@ -15,7 +15,7 @@ class Site:
     """One server under test.
 
     Attributes:
-        client: Flask's test client.
+        client: werkzeug's test client, of a `LiveApplication`.
         directory: What it serves.
         generation: What was published last.
         tokens: A token by audience.
@@ -23,7 +23,7 @@ class Site:
         log: What it said to the operator.
     """
 
-    client: FlaskClient
+    client: Client
     directory: Path
     generation: Generation
     tokens: dict[str, str]

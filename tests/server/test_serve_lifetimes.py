@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stating import CARD, ISSUED, KEYSET, RELEASE
+from werkzeug.test import Client
 
 from cardsign.jose import JwkSet
 from cardsign.publish import Generation, publish_generation, publish_statements
-from cardsign.server import LEAST_MAX_AGE, Lifetime, ServerConfig, create_app
+from cardsign.server import LEAST_MAX_AGE, Document, LiveApplication
 from tests.keys.issuing import NOW, key
 
 CARD_PATH = "/.well-known/agent-card.json"
@@ -37,8 +38,7 @@ def put(directory: Path, max_age: int, changes_at: datetime | None) -> Generatio
 def told(directory: Path, path: str, seconds_before: float) -> int:
     """The max-age of a GET so long before the change; that of HEAD and of a 304 is the same."""
     moment = CHANGE.timestamp() - seconds_before
-    app = create_app(ServerConfig(directory), now=lambda: moment, log=lambda line: None)
-    client = app.test_client()
+    client = Client(LiveApplication(directory, now=lambda: moment, log=lambda line: None))
     got = client.get(path)
     again = client.get(path, headers={"If-None-Match": got.headers["ETag"]})
     assert (got.status_code, again.status_code) == (200, 304)
@@ -98,6 +98,7 @@ def test_no_copy_outlives_a_change_by_more_than_a_minute(
     max_age: int, changes_at: float, now: float
 ) -> None:
     """Whoever asked before the change asks again a minute after it, whatever max-age there is."""
-    kept = Lifetime(max_age, changes_at).at(now)
+    document = Document.of(b"", "text/plain", NOW, (), max_age, changes_at)
+    kept = document.max_age_at(now)
     assert 0 <= kept <= max_age
     assert now + kept <= max(changes_at, now) + LEAST_MAX_AGE

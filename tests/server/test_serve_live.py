@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from publications import NOW, PUBLIC, publish_cards
 from served import Site
+from werkzeug.test import Client
 
 from cardsign.errors import ServeFault
 from cardsign.jose import PrivateKey
-from cardsign.server import ServerConfig, create_app
+from cardsign.server import LiveApplication
 
 CARD = "/.well-known/agent-card.json"
 
@@ -155,7 +156,7 @@ def test_current_is_looked_at_once_a_second_at_most(
         return real_stat(path, **options)
 
     def get(_: int) -> int:
-        return site.client.application.test_client().get(CARD).status_code
+        return Client(site.client.application).get(CARD).status_code
 
     monkeypatch.setattr(Path, "stat", count)
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -205,7 +206,7 @@ def test_a_token_opens_its_card_once_that_is_published_again(site: Site, key: Pr
 def test_there_is_no_server_without_a_publication(tmp_path: Path) -> None:
     """At the start a fault is a fault: nothing good is there to keep."""
     with pytest.raises(ServeFault) as refused:
-        create_app(ServerConfig(tmp_path))
+        LiveApplication(tmp_path)
     assert refused.value.code == "serve.no_generation"
 
 
@@ -214,5 +215,5 @@ def test_there_is_no_server_on_a_damaged_publication(tmp_path: Path, key: Privat
     publish_cards(tmp_path / "pub", key, now=NOW)
     _truncate_card(tmp_path / "pub")
     with pytest.raises(ServeFault) as refused:
-        create_app(ServerConfig(tmp_path / "pub"))
+        LiveApplication(tmp_path / "pub")
     assert refused.value.code == "serve.corrupt_generation"

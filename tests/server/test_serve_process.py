@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -30,13 +31,14 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from cardsign.errors import CardsignError
-from cardsign.server.app import ServerConfig
+from cardsign.server.app import ServerSettings
 from cardsign.server.run import serve
-from cardsign.server.access import TokenTable
+from cardsign.server.tokens import TokenTable
 
 directory, tokens, host, port = sys.argv[1:]
 try:
-    serve(ServerConfig(Path(directory), TokenTable.read(Path(tokens))), host, int(port))
+    settings = ServerSettings(TokenTable.read(Path(tokens)))
+    serve(Path(directory), settings, host, int(port))
 except CardsignError as exc:
     print(exc, file=sys.stderr)
     sys.exit(exc.exit_status)
@@ -85,7 +87,7 @@ def published(tmp_path_factory: pytest.TempPathFactory, key: PrivateKey) -> Publ
 def _publish(base: Path, key: PrivateKey) -> Published:
     token, line = create_token("staff")
     (base / "tokens").write_text(line + "\n")
-    publish_cards(base / "pub", key, PUBLIC, "staff")
+    publish_cards(base / "pub", key, PUBLIC, "staff", now=datetime.now(UTC))
     return Published(base / "pub", base / "tokens", token)
 
 
@@ -343,7 +345,9 @@ def test_a_new_generation_is_served_without_a_restart(tmp_path: Path, key: Priva
     published = _publish(tmp_path, key)
     with _running(published) as server, httpx.Client(trust_env=False, timeout=PATIENCE) as client:
         old = client.get(server.url + CARD).content
-        new = publish_cards(published.directory, key, {**PUBLIC, "version": "2.0.0"}, "staff")
+        new = publish_cards(
+            published.directory, key, {**PUBLIC, "version": "2.0.0"}, "staff", now=datetime.now(UTC)
+        )
 
         seen = {old}
 

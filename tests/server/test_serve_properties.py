@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from served import Site
 
-from cardsign.server import Document, Lifetime
+from cardsign.server import Document
 
 PUBLISHED = datetime(2026, 11, 21, tzinfo=UTC)
-DOCUMENT = Document.public(b"{}", "application/json", PUBLISHED, Lifetime(300))
+DOCUMENT = Document.of(b"{}", "application/json", PUBLISHED, (), 300)
 VALUES = st.one_of(
     st.none(),
     st.text(st.characters(max_codepoint=255)),
@@ -46,10 +46,10 @@ def test_any_condition_is_answered_200_or_304(
     if_none_match: str | None, if_modified_since: str | None
 ) -> None:
     """Never an exception, and 304 without a matching tag only by a date."""
-    answer = DOCUMENT.answer(if_none_match, if_modified_since)
+    status, _, _ = DOCUMENT.answer(if_none_match, if_modified_since)
 
-    assert answer.status in ("200 OK", "304 NOT MODIFIED")
-    if answer.status.startswith("304") and if_none_match is not None:
+    assert status in ("200 OK", "304 NOT MODIFIED")
+    if status.startswith("304") and if_none_match is not None:
         assert DOCUMENT.etag in if_none_match or "*" in if_none_match
 
 
@@ -86,8 +86,8 @@ def test_a_fault_of_ours_is_a_plain_500_and_tells_no_token(
     def fail(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("cardsign.server.app.open_extended_card", fail)
-    site.client.application.testing = False
+    monkeypatch.setattr("cardsign.server.extended.ExtendedCards.open", fail)
+    site.client.application.app.testing = False
     answer = site.client.get("/extendedAgentCard", headers=site.bearer())
 
     assert answer.status_code == 500

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from stating import CARD, ISSUED, KEYSET, LISTED, ONE, R1, RELEASE, document
+from werkzeug.test import Client
 
 from cardsign.errors import PublishRefused
 from cardsign.jose import JwkSet
@@ -21,7 +22,7 @@ from cardsign.publish import (
     publish_generation,
     publish_statements,
 )
-from cardsign.server import ServerConfig, create_app
+from cardsign.server import LiveApplication
 from cardsign.trust import MAX_STEPS
 from tests.keys.issuing import NOW, URL, first, key, quorum, released, signed
 from tests.support import PORTABLE, dump
@@ -45,8 +46,8 @@ def put(directory: Path, issued: Issued | None = ISSUED, **changes: Any) -> Any:
 
 def answer(directory: Path, path: str, **headers: str) -> Any:
     """What a client gets."""
-    app = create_app(ServerConfig(directory), log=lambda line: None)
-    return app.test_client().get(path, headers=headers)
+    app = LiveApplication(directory, log=lambda line: None)
+    return Client(app).get(path, headers=headers)
 
 
 @pytest.mark.parametrize(

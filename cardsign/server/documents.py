@@ -1,0 +1,202 @@
+"""What one generation answers at which path: final bytes, and the HTTP headers beside them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from werkzeug.http import http_date, parse_date, parse_etags
+
+from cardsign.card.interfaces import interfaces_of
+from cardsign.card.strictjson import Json, parse_object
+from cardsign.publish.generation import STATEMENT_MEDIA_TYPE, Generation
+from cardsign.records import dataclass
+from cardsign.urls import CARD_PATH, EXTENDED_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+#: Status, headers and body of a whole HTTP answer to GET; HEAD leaves out the body.
+Answer: TypeAlias = tuple[str, list[tuple[str, str]], bytes]
+
+NO_SNIFF: Final = ("X-Content-Type-Options", "nosniff")
+#: What every answer about an extended card says, an error too: shared caches keep out.
+PRIVATE: Final = (("Cache-Control", "private, no-cache"), ("Vary", "Authorization"))
+# Any page may read public documents, and see the ETag that it needs to ask again.
+_ANY_ORIGIN: Final = (
+    ("Access-Control-Allow-Origin", "*"),
+    ("Access-Control-Expose-Headers", "ETag"),
+)
+PREFLIGHT: Final = (
+    *_ANY_ORIGIN,
+    ("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS"),
+    ("Access-Control-Allow-Headers", "A2A-Version, If-Modified-Since, If-None-Match"),
+    ("Access-Control-Max-Age", "86400"),
+    NO_SNIFF,
+)
+#: Seconds. What is about to change, or is late, is no reason to be asked at every turn.
+LEAST_MAX_AGE: Final = 60
+#: Seconds; what says that a key is revoked must not be older than this in any cache.
+MAX_STATEMENT_AGE: Final = 300
+#: Unix seconds: A2A 0.3.0, of 2025-07-30, moved the card to its present path.
+LEGACY_SINCE: Final = 1753833600
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What is served under one path, or to one audience.
+
+    Attributes:
+        body: The final bytes.
+        etag: The strong entity tag, quotes included.
+        last_modified: Aware UTC in whole seconds.
+        headers: What a 200 and a 304 share, but for the lifetime.
+        media_type: Of the 200.
+        max_age: Seconds that caches may keep it, at most; None if it is private.
+        changes_at: Unix seconds: when it is to change; None if that is unknown.
+    """
+
+    body: bytes
+    etag: str
+    last_modified: datetime
+    headers: Headers
+    media_type: str
+    max_age: int | None = None
+    changes_at: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        body: bytes,
+        media_type: str,
+        published: datetime,
+        headers: Headers = PRIVATE,
+        max_age: int | None = None,
+        changes_at: float | None = None,
+    ) -> Document:
+        """A document for one audience, or, with a `max_age`, for everybody."""
+        etag = f'"{hashlib.sha256(body).hexdigest()}"'
+        origins = () if max_age is None else _ANY_ORIGIN
+        shared = (("ETag", etag), *origins, *headers, NO_SNIFF)
+        return cls(body, etag, published, shared, media_type, max_age, changes_at)
+
+    def answer(
+        self, if_none_match: str | None, if_modified_since: str | None, *, now: float = 0.0
+    ) -> Answer:
+        """Answer GET or HEAD, conditional or not (RFC 9110 13.2.2, 15.4.5).
+
+        Args:
+            if_none_match: The header's value, None if absent.
+            if_modified_since: Likewise.
+            now: Unix seconds; a private document does without.
+        """
+        headers = list(self.headers)
+        if self.max_age is not None:
+            headers.append(("Cache-Control", f"public, max-age={self.max_age_at(now)}"))
+        if self._is_held(if_none_match, if_modified_since):
+            return "304 NOT MODIFIED", headers, b""
+        entity = [
+            ("Content-Type", self.media_type),
+            ("Content-Length", str(len(self.body))),
+            ("Last-Modified", http_date(self.last_modified)),  # the tag is enough for a 304
+        ]
+        return "200 OK", entity + headers, self.body
+
+    def max_age_at(self, now: float) -> int:
+        """Seconds: no more than there are until the change, but for `LEAST_MAX_AGE`."""
+        most = self.max_age or 0
+        if self.changes_at is None:
+            return most
+        return min(most, max(LEAST_MAX_AGE, int(self.changes_at - now)))
+
+    def _is_held(self, if_none_match: str | None, if_modified_since: str | None) -> bool:
+        """Whether the client has these bytes already; a date counts only without a tag."""
+        if if_none_match is not None:
+            return parse_etags(if_none_match).contains_weak(self.etag[1:-1])
+        since = parse_date(if_modified_since)
+        return since is not None and self.last_modified <= since
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """What one generation answers, by path.
+
+    Attributes:
+        public: The documents for everybody.
+        extended: Where GET answers an extended card.
+        rpc: Where POST takes JSON-RPC.
+    """
+
+    public: Mapping[str, Document]
+    extended: frozenset[str]
+    rpc: frozenset[str]
+
+    @classmethod
+    def of(
+        cls, generation: Generation, *, legacy: bool = True, sunset: datetime | None = None
+    ) -> Paths:
+        """Read a generation; its public card decides the paths.
+
+        Args:
+            generation: Which.
+            legacy: Whether the path of before A2A 0.3 answers with the same card.
+            sunset: When that path will no longer answer, if that is known.
+
+        Raises:
+            JsonRefused: The public card is not strict JSON.
+        """
+        published, changes = generation.published_at, generation.changes_at
+        changes_at = changes.timestamp() if changes else None
+
+        def public(body: bytes, kind: str, most: int, headers: Headers = ()) -> Document:
+            max_age = min(generation.max_age, most)
+            return Document.of(body, kind, published, headers, max_age, changes_at)
+
+        card, long = generation.card, generation.max_age
+        documents = {
+            CARD_PATH: public(card, "application/json", long),
+            JWKS_PATH: public(generation.jwks, "application/jwk-set+json", long),
+        }
+        for name in generation.statement_files:
+            body = generation.files[name]
+            documents[STATEMENTS_PATH + name] = public(
+                body, STATEMENT_MEDIA_TYPE, MAX_STATEMENT_AGE
+            )
+        if legacy:
+            moved = [("Deprecation", f"@{LEGACY_SINCE}")]  # RFC 9745
+            moved += [("Sunset", http_date(sunset.astimezone(UTC)))] if sunset else []  # RFC 8594
+            moved += [("Link", f'<{CARD_PATH}>; rel="successor-version"')]
+            documents[LEGACY_CARD_PATH] = public(card, "application/json", long, tuple(moved))
+        interfaces = [
+            (path, each.binding, each.tenant)
+            for each in interfaces_of(parse_object(card))
+            if (path := _path(each.url)) is not None
+        ]
+        extended = {EXTENDED_PATH, *(path + EXTENDED_PATH for path, _, _ in interfaces)}
+        extended |= {
+            f"{path}/{tenant}{EXTENDED_PATH}"
+            for path, _, tenant in interfaces
+            if isinstance(tenant, str) and tenant
+        }
+        spoken = [path for path, binding, _ in interfaces if str(binding).upper() == "JSONRPC"]
+        rpc = frozenset(one for path in spoken for one in _with_and_without_slash(path))
+        return cls(documents, frozenset(extended), rpc)
+
+
+def _with_and_without_slash(path: str) -> Iterator[str]:
+    """Clients disagree about a final slash; the root has no path without one."""
+    yield path + "/"
+    if path:
+        yield path
+
+
+def _path(url: Json) -> str | None:
+    """The decoded path of an http(s) url without a final slash; None for any other url."""
+    if not isinstance(url, str):
+        return None
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    return unquote(parts.path).rstrip("/") if parts.scheme in ("http", "https") else None

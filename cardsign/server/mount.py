@@ -1,0 +1,180 @@
+"""A publication in front of the agent's own application, under WSGI or ASGI.
+
+The extended card is asked for at the agent's own URL, so a proxy that routes by path cannot split
+it off. What stands here answers the card's paths and the one JSON-RPC method, and passes every
+other request on untouched.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from io import BytesIO, RawIOBase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cardsign.server.app import DEFAULT_SETTINGS, ServerSettings
+from cardsign.server.asgi import Message, Receive, Scope, Send, answer_by_wsgi
+from cardsign.server.jsonrpc import MAX_REQUEST_BYTES, Refused, read_call
+from cardsign.server.live import LiveApplication, paths_of, to_stderr
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+def mount_cards(
+    app: Any,
+    publication: Path,
+    settings: ServerSettings = DEFAULT_SETTINGS,
+    *,
+    log: Callable[[str], None] = to_stderr,
+) -> Any:
+    """Put a publication in front of an agent's application.
+
+    ::
+
+        app = mount_cards(Starlette(routes=...), Path("public"), ServerSettings(tokens))
+
+    A POST to an interface of the card is read until it is known not to be a request for the
+    card, 64 KiB at most, and then passed on whole. Limits and deadlines of the card server do
+    not hold for what is passed on.
+
+    Args:
+        app: A WSGI or an ASGI application. One whose call is a coroutine function is ASGI's.
+        publication: The publication directory, as ``cardsign publish`` writes it; it is followed.
+        settings: To whom the extended cards are served, and whether the legacy path is.
+        log: Takes a line for the operator.
+
+    Returns:
+        An application of the same kind.
+
+    Raises:
+        ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`.
+    """
+    live = LiveApplication(publication, settings, log=log)
+    is_asgi = inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(
+        getattr(app, "__call__", None)  # noqa: B004  it is the function that is looked at
+    )
+    return _AsgiMount(app, live) if is_asgi else _WsgiMount(app, live)
+
+
+def _is_ours(live: LiveApplication, method: str, path: str) -> bool | None:
+    """Whether a request is for a card; None where its body decides."""
+    live.look()
+    paths = paths_of(live.app)
+    if method in ("GET", "HEAD", "OPTIONS") and path in paths.public:
+        return True
+    if method in ("GET", "HEAD") and path in paths.extended:
+        return True
+    return None if method == "POST" and path in paths.rpc else False
+
+
+def _asks_for_card(body: bytes) -> bool:
+    try:
+        return read_call(body).asks_for_card
+    except Refused:  # the agent says what is wrong with it
+        return False
+
+
+class _AsgiMount:
+    """The publication before an ASGI application."""
+
+    def __init__(self, app: Any, live: LiveApplication) -> None:
+        self._app = app
+        self._live = live
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        is_ours = _is_ours(self._live, scope["method"], scope["path"])
+        body = b""
+        if is_ours is None:
+            body, receive = await _read_ahead(receive)
+            is_ours = _asks_for_card(body)
+        if is_ours:
+            await answer_by_wsgi(self._live, scope, body, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+async def _read_ahead(receive: Receive) -> tuple[bytes, Receive]:
+    """The body, or its beginning where it is longer than a request for a card may be.
+
+    Returns:
+        Also what gives the same messages once more, and then all that follow.
+    """
+    body, seen, is_whole = b"", list[Message](), False
+    while not is_whole and len(body) <= MAX_REQUEST_BYTES:
+        message = await receive()
+        seen.append(message)
+        body += message.get("body", b"")
+        is_whole = message["type"] != "http.request" or not message.get("more_body", False)
+    messages = iter(seen)
+
+    async def again() -> Message:
+        for message in messages:
+            return message
+        return await receive()
+
+    return body, again
+
+
+class _WsgiMount:
+    """The publication before a WSGI application."""
+
+    def __init__(self, app: WSGIApplication, live: LiveApplication) -> None:
+        self._app = app
+        self._live = live
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = environ["PATH_INFO"].encode("latin-1").decode(errors="replace")
+        is_ours = _is_ours(self._live, environ["REQUEST_METHOD"], path)
+        if is_ours is None:
+            is_ours = _asks_for_card(_start_of_body(environ))
+        return (self._live if is_ours else self._app)(environ, start_response)
+
+
+def _start_of_body(environ: WSGIEnvironment) -> bytes:
+    """As :func:`_read_ahead`; the input is exchanged for one that gives the whole body again."""
+    size, stream = environ.get("CONTENT_LENGTH") or "", environ["wsgi.input"]
+    body = b""
+    if size.isdecimal() and int(size) <= MAX_REQUEST_BYTES:
+        body = stream.read(int(size))
+        environ["wsgi.input"] = BytesIO(body)
+    elif not size and environ.get("wsgi.input_terminated"):
+        body = stream.read(MAX_REQUEST_BYTES + 1)
+        environ["wsgi.input"] = _Continued(body, stream)
+    return body  # nothing of what is too long for a request for a card
+
+
+class _Continued(RawIOBase):
+    """A stream of which the beginning was read already."""
+
+    def __init__(self, beginning: bytes, rest: Any) -> None:
+        self._beginning = BytesIO(beginning)
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        """At most so many bytes; all of them without a number."""
+        if size is None or size < 0:
+            return self._beginning.read() + bytes(self._rest.read())
+        data = self._beginning.read(size)
+        return data if len(data) == size else data + bytes(self._rest.read(size - len(data)))
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """One line, which may lie in both."""
+        line = self._beginning.readline(-1 if size is None else size)
+        if line.endswith(b"\n") or (size is not None and 0 <= size <= len(line)):
+            return line
+        left = () if size is None or size < 0 else (size - len(line),)
+        return line + bytes(self._rest.readline(*left))
+
+    def readinto(self, buffer: Any) -> int:
+        """For readers that bring their own memory."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)

@@ -1,0 +1,266 @@
+"""A publication in front of the agent's own application: what is answered, what passes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from io import BytesIO
+from typing import Any
+
+import pytest
+from publications import PUBLIC, publish_cards
+from served import Site
+from werkzeug.test import Client
+
+from cardsign.jose import PrivateKey
+from cardsign.server import MAX_REQUEST_BYTES, ServerSettings, mount_cards
+
+CARD = "/.well-known/agent-card.json"
+CALL = {"jsonrpc": "2.0", "id": "7", "method": "GetExtendedAgentCard"}
+SEND = {"jsonrpc": "2.0", "id": "7", "method": "SendMessage", "params": {}}
+
+
+def agent(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    """An agent that says what came to it."""
+    start_response("202 ACCEPTED", [("X-Path", environ["PATH_INFO"])])
+    return [environ["REQUEST_METHOD"].encode(), b" ", environ["wsgi.input"].read()]
+
+
+async def async_agent(scope: Any, receive: Any, send: Any) -> None:
+    """The same, each message of the body by itself."""
+    said = [scope.get("method", scope["type"]).encode()]
+    more = scope["type"] == "http"
+    while more:
+        message = await receive()
+        said.append(message.get("body", b"") if message["type"] == "http.request" else b"gone")
+        more = message.get("more_body", False)
+    start = {"type": "http.response.start", "status": 202, "headers": []}
+    for one in (start, {"type": "http.response.body", "body": b"|".join(said)}):
+        await send(one)
+
+
+Ask = Callable[..., tuple[int, bytes]]
+
+
+@pytest.fixture
+def settings(site: Site) -> ServerSettings:
+    """The tokens of the site."""
+    chosen: ServerSettings = site.client.application._settings
+    return chosen
+
+
+@pytest.fixture
+def ask_wsgi(site: Site, settings: ServerSettings) -> Ask:
+    mounted = Client(mount_cards(agent, site.directory, settings, log=lambda line: None))
+
+    def ask(method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
+        answer = mounted.open(path, method=method, data=body, headers=headers)
+        return answer.status_code, answer.data
+
+    return ask
+
+
+def asked(application: Any, scope: dict[str, Any], *messages: dict[str, Any]) -> tuple[int, bytes]:
+    """What an ASGI application answers to these messages."""
+    sent: list[dict[str, Any]] = []
+    waiting = iter(messages)
+
+    async def receive() -> dict[str, Any]:
+        return next(waiting)
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    asyncio.run(application(scope, receive, send))
+    return sent[0]["status"], b"".join(one.get("body", b"") for one in sent[1:])
+
+
+@pytest.fixture
+def ask_asgi(site: Site, settings: ServerSettings) -> Ask:
+    mounted = mount_cards(async_agent, site.directory, settings, log=lambda line: None)
+
+    def ask(method: str, path: str, *pieces: bytes, **headers: str) -> tuple[int, bytes]:
+        raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "path": path,
+            "query_string": b"",
+            "headers": raw,
+        }
+        pieces = pieces or (b"",)
+        messages = [
+            {"type": "http.request", "body": one, "more_body": number < len(pieces)}
+            for number, one in enumerate(pieces, start=1)
+        ]
+        return asked(mounted, scope, *messages)
+
+    return ask
+
+
+@pytest.fixture(params=["wsgi", "asgi"])
+def ask(request: pytest.FixtureRequest) -> Ask:
+    """Asks a mounted agent, of either kind."""
+    chosen: Ask = request.getfixturevalue(f"ask_{request.param}")
+    return chosen
+
+
+@pytest.mark.parametrize("path", [CARD, "/.well-known/agent.json"])
+def test_the_public_card_is_the_publications(ask: Ask, site: Site, path: str) -> None:
+    """The agent is not asked."""
+    assert ask("GET", path) == (200, site.generation.card)
+    assert ask("OPTIONS", path) == (204, b"")
+
+
+@pytest.mark.parametrize("path", ["/extendedAgentCard", "/rest/v1/extendedAgentCard"])
+def test_the_extended_card_needs_its_token(ask: Ask, site: Site, path: str) -> None:
+    """401 by the card server, with the token the card as it was signed."""
+    assert ask("GET", path)[0] == 401
+    assert ask("GET", path, **site.bearer()) == (200, site.generation.extended["staff"])
+
+
+def test_the_one_method_of_json_rpc_is_answered(ask: Ask, site: Site) -> None:
+    """At the agent's own URL."""
+    status, body = ask("POST", "/a2a", json.dumps(CALL).encode(), **site.bearer())
+    assert status == 200
+    assert site.generation.extended["staff"] in body
+    assert ask("POST", "/a2a", json.dumps(CALL).encode())[0] == 401
+
+
+OTHERS = {
+    "another method": json.dumps(SEND).encode(),
+    "no JSON": b"\xff{",
+    "nothing": b"",
+    "a batch": b"[" + json.dumps(CALL).encode() + b"]",
+    "a member twice": b'{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard","method":"x"}',
+    "as long as may be read": b"x" * MAX_REQUEST_BYTES,
+    "longer than may be read": b"x" * (MAX_REQUEST_BYTES + 1),
+    "far longer": b"x" * (20 * MAX_REQUEST_BYTES),
+}
+
+
+@pytest.mark.parametrize("body", OTHERS.values(), ids=OTHERS)
+def test_any_other_body_reaches_the_agent_whole(ask: Ask, body: bytes) -> None:
+    """Our limits and our strict reading are not the agent's."""
+    status, said = ask("POST", "/a2a", body)
+    assert status == 202
+    assert said in (b"POST " + body, b"POST|" + body)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("GET", "/healthz"),
+        ("GET", "/a2a"),
+        ("PUT", CARD),
+        ("POST", CARD),
+        ("POST", "/extendedAgentCard"),
+        ("POST", "/rest/v1/message:send"),
+        ("DELETE", "/a2a/tasks/1"),
+    ],
+)
+def test_any_other_request_reaches_the_agent(ask: Ask, method: str, path: str) -> None:
+    """Health too, which is the agent's own."""
+    status, said = ask(method, path, b"body")
+    assert status == 202
+    assert said in (method.encode() + b" body", method.encode() + b"|body")
+
+
+def test_a_card_that_is_published_later_is_answered(
+    site: Site, key: PrivateKey, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publication is followed, as by `cardsign serve`."""
+    client = Client(mount_cards(agent, site.directory, settings, log=lambda line: None))
+    newer = publish_cards(site.directory, key, {**PUBLIC, "version": "7.0.0"})
+    monkeypatch.setattr("cardsign.server.live.POLL_SECONDS", 0.0)
+    assert client.get(CARD).data == newer.card
+
+
+# ------------------------------------------------------------------ streams
+
+
+def test_messages_of_asgi_pass_on_one_by_one(ask_asgi: Ask) -> None:
+    """Their bounds are kept, before and beyond what was read ahead."""
+    half = b"y" * (MAX_REQUEST_BYTES // 2)
+    pieces = [half, half, b"z", b"end", b""]
+    assert ask_asgi("POST", "/a2a", *pieces) == (202, b"|".join([b"POST", *pieces]))
+
+
+def test_a_request_for_the_card_may_come_in_pieces(ask_asgi: Ask, site: Site) -> None:
+    """It is known by its whole body."""
+    body = json.dumps(CALL).encode()
+    status, said = ask_asgi("POST", "/a2a", body[:9], body[9:], **site.bearer())
+    assert status == 200
+    assert site.generation.extended["staff"] in said
+
+
+def test_a_client_that_has_gone_is_the_agents(site: Site, settings: ServerSettings) -> None:
+    """The agent hears of it, as without us."""
+    mounted = mount_cards(async_agent, site.directory, settings, log=lambda line: None)
+    scope = {"type": "http", "method": "POST", "path": "/a2a", "headers": []}
+    part = {"type": "http.request", "body": b"{", "more_body": True}
+    assert asked(mounted, scope, part, {"type": "http.disconnect"}) == (202, b"POST|{|gone")
+
+
+@pytest.mark.parametrize("kind", ["websocket", "lifespan"])
+def test_what_is_no_http_reaches_the_agent(site: Site, settings: ServerSettings, kind: str) -> None:
+    """Whatever its path."""
+    mounted = mount_cards(async_agent, site.directory, settings, log=lambda line: None)
+    assert asked(mounted, {"type": kind, "path": CARD}) == (202, kind.encode())
+
+
+@pytest.mark.parametrize("size", [1000, MAX_REQUEST_BYTES, 3 * MAX_REQUEST_BYTES])
+@pytest.mark.parametrize("by", ["all", "parts", "lines", "memory"])
+def test_a_body_of_wsgi_without_a_length_passes_on_whole(
+    site: Site, settings: ServerSettings, size: int, by: str
+) -> None:
+    """Whichever way the agent reads it."""
+    body = (b"x" * 99 + b"\n") * (size // 100)
+    got = bytearray()
+
+    def reader(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        stream = environ["wsgi.input"]
+        if by == "all":
+            got.extend(stream.read())
+        elif by == "memory":
+            memory = bytearray(777)
+            while count := stream.readinto(memory):
+                got.extend(memory[:count])
+        else:
+            take = (lambda: stream.read(999)) if by == "parts" else stream.readline
+            while part := take():
+                got.extend(part)
+        start_response("200 OK", [])
+        return []
+
+    mounted = mount_cards(reader, site.directory, settings, log=lambda line: None)
+    environ = {
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": "/a2a",
+        "wsgi.input": BytesIO(body),
+        "wsgi.input_terminated": True,
+    }
+    list(mounted(environ, lambda *_: None))
+    assert bytes(got) == body
+
+
+def test_a_body_of_wsgi_without_an_end_is_not_read(site: Site, settings: ServerSettings) -> None:
+    """Reading on would wait for ever."""
+
+    class Endless:
+        def read(self, size: int = -1) -> bytes:
+            raise AssertionError(size)
+
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/a2a", "wsgi.input": Endless()}
+    seen: list[Any] = []
+
+    def stub(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        seen.append(environ["wsgi.input"])
+        return []
+
+    mounted = mount_cards(stub, site.directory, settings, log=lambda line: None)
+    list(mounted(environ, lambda *_: None))
+    assert isinstance(seen[0], Endless)
