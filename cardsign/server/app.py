@@ -75,29 +75,54 @@ def create_app(
     """
     paths = Paths.of(generation, legacy=settings.legacy, sunset=settings.sunset)
     cards = ExtendedCards(generation, settings.tokens, now)
+    views = _Views(generation.number, paths, cards, now)
     app = Flask("cardsign", static_folder=None)
     app.extensions |= {"cardsign.paths": paths, "cardsign.extended": cards}
     # One byte more, to be told from the limit: a body in chunks is cut off here in silence.
     app.config["MAX_CONTENT_LENGTH"] = jsonrpc.MAX_REQUEST_BYTES + 1
     app.url_map.merge_slashes = False  # which would redirect
+    for path in paths.public:
+        app.add_url_rule(path, view_func=views.public, methods=["GET", "OPTIONS"])
+    app.add_url_rule(HEALTH_PATH, view_func=views.health)
+    for path in _routable(paths.extended - paths.public.keys()):
+        app.add_url_rule(path, view_func=views.extended_card)
+    for path in _routable(paths.rpc):
+        app.add_url_rule(path, view_func=views.rpc, methods=["POST"])
+    app.before_request(_check_spelling)
+    app.register_error_handler(HTTPException, _http_error)
+    app.after_request(_finished)
+    return app
 
-    def public() -> Response:
-        return _to_response(public_answer(paths.public[request.path], request.environ, now()))
 
-    def health() -> Response:
-        body = b'{"status":"ok","generation":%d}' % generation.number
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """What answers at the routes."""
+
+    number: int
+    paths: Paths
+    cards: ExtendedCards
+    now: Callable[[], float]
+
+    def public(self) -> Response:
+        """A document for everybody."""
+        document = self.paths.public[request.path]
+        return _to_response(public_answer(document, request.environ, self.now()))
+
+    def health(self) -> Response:
+        """For probes."""
+        body = b'{"status":"ok","generation":%d}' % self.number
         return Response(body, 200, [_JSON, _UNCACHED])
 
-    def extended_card() -> Response:
+    def extended_card(self) -> Response:
         """GET of the extended card (A2A 1.0 11.3)."""
         try:
             check_version(request)
-            document = cards.open(request)
+            document = self.cards.open(request)
         except Refused as refused:
             return _refused(refused, refused.kind.http_status, refused.rest_body())
         return _to_response(document.answer(*_conditions(request.environ)))
 
-    def rpc() -> Response:
+    def rpc(self) -> Response:
         """JSON-RPC (A2A 1.0 9.4)."""
         call_id: jsonrpc.CallId = None
         try:
@@ -107,23 +132,11 @@ def create_app(
             call_id = call.id
             check_version(request)
             jsonrpc.check_asks_for_card(call)
-            card = cards.open(request).body
+            card = self.cards.open(request).body
         except Refused as refused:
             refused.call_id = refused.call_id if call_id is None else call_id
             return _refused(refused, refused.kind.rpc_http_status, refused.rpc_body())
         return Response(jsonrpc.result(call_id, card), 200, [_JSON, *PRIVATE])
-
-    for path in paths.public:
-        app.add_url_rule(path, view_func=public, methods=["GET", "OPTIONS"])
-    app.add_url_rule(HEALTH_PATH, view_func=health)
-    for path in _routable(paths.extended - paths.public.keys()):
-        app.add_url_rule(path, view_func=extended_card)
-    for path in _routable(paths.rpc):
-        app.add_url_rule(path, view_func=rpc, methods=["POST"])
-    app.before_request(_check_spelling)
-    app.register_error_handler(HTTPException, _http_error)
-    app.after_request(_finished)
-    return app
 
 
 def _routable(paths: Iterable[str]) -> list[str]:
