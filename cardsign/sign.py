@@ -191,7 +191,7 @@ def sign_with_notes(
     chosen = _as_many_as_are_read(plan, signers, len(kept), notes)
     entries: list[Json] = [
         _reuse(card, planned, signer)
-        or dict(sign_payload(planned.payload.data, signer, typ=planned.typ))
+        or dict(sign_payload(planned.payload.data, signer, typ=planned.typ, will_verify=True))
         for signer, planned in chosen
     ]
     entries.extend(kept)

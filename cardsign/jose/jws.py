@@ -252,18 +252,20 @@ def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
 
 
 def sign_payload(
-    payload: bytes, signer: Signer, *, typ: str, kid: str | None = None
+    payload: bytes, signer: Signer, *, typ: str, kid: str | None = None, will_verify: bool = False
 ) -> dict[str, str]:
     """Sign `payload`; returned is what goes into ``signatures`` (A2A 1.0 8.4.2).
 
-    The protected header is exactly ``alg``, ``kid`` and ``typ``. What a signer
-    outside of this process answers is verified with the key that it was known by beforehand.
+    The protected header is exactly ``alg``, ``kid`` and ``typ``. The signature is verified with
+    the key that the signer was known by beforehand.
 
     Args:
         payload: The bytes that a profile gives, before base64url.
         signer: Holds a private key for ES256, RS256 or EdDSA.
         typ: What the payload is; each kind of document has its own.
         kid: What the header calls the key; by default as it is published.
+        will_verify: The caller verifies the whole document before anybody gets it. Then only
+            what a signer outside of this process answers is verified here.
 
     Raises:
         KeyRefused: ``key.unsupported``: the key is for an algorithm that we only verify.
@@ -289,7 +291,7 @@ def sign_payload(
         )
     signing_input = _signing_input(protected, payload)
     signature = signer.sign(signing_input)
-    if not isinstance(signer, PrivateKey):  # whose public key was made from it
+    if not (will_verify and isinstance(signer, PrivateKey)):
         check_answer(key, signing_input, signature)
     return {"protected": protected, "signature": base64url.encode(signature)}
 
