@@ -217,7 +217,7 @@ class Issuer:
         def rotate() -> Rotation:
             return rotate_keys(
                 self.store,
-                lambda: b"",
+                lambda _: b"",
                 now=now,
                 settings=self.setting.timeline,
                 asked=False,
