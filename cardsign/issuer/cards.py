@@ -76,7 +76,8 @@ def sign_cards(
         if one.signing.document != read_signed(one.card):
             write_atomic(one.card.signed, one.signing.document)
             written = read_signed(one.card) or b""
-            check_as_an_outsider(written, chosen.signers)
+            marker = find_marker(Card.from_bytes(written).document)
+            check_as_an_outsider(written, chosen.signers, marker=marker)
     return tuple(signed)
 
 
