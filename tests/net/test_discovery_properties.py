@@ -104,7 +104,7 @@ def test_caches_change_no_verdict(steps: list[object]) -> None:
                     policy=policy,
                     now=clock.now,
                     supplied=met.supplied,
-                    memory=TransientStates(memory.known()),
+                    states=TransientStates(memory.known()),
                 )
                 assert (met.report.verdict, met.report.card) == (alone.verdict, alone.card)
                 assert set(alone.reasons) <= set(met.report.reasons)
