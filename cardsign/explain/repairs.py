@@ -239,7 +239,7 @@ def _opened(
 MAX_TRIES: Final = 2_000
 #: Bytes read for one card, to make payloads and to check signatures over them. To make one costs
 #: :data:`VALUE_BYTES` more for each JSON value of the card: many small values cost the most.
-#: Beyond cards of some 2 KiB this limit ends the search. It is reached in less than half a second.
+#: Beyond cards of some 2 KiB this limit ends the search.
 MAX_READ_BYTES: Final = 8 * 1024 * 1024
 VALUE_BYTES: Final = 100
 #: Values of a card that is searched at all; the largest real card that we know has under 2,000.
