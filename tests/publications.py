@@ -85,9 +85,10 @@ def publish_cards(
     card: Mapping[str, Any] = PUBLIC,
     *audiences: str,
     now: datetime = NOW,
+    exp: datetime | None = None,
 ) -> Generation:
-    """Sign and publish a card, and one extended card for each audience, which lasts 30 days."""
-    exp = now + timedelta(days=30)
+    """Sign and publish a card, and one extended card for each audience, by default for 30 days."""
+    exp = exp or now + timedelta(days=30)
     return publish_generation(
         sign(card, key),
         jwks=JwkSet.of([key.public]),

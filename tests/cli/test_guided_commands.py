@@ -12,6 +12,7 @@ import pytest
 from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import load_current
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
+from tests.cli.test_dry_run import files
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -124,3 +125,13 @@ def test_a_moved_store_signs_no_more(issuer: Cardsign) -> None:
     refused = issuer("sign")
     assert (refused.status, "keystore.moved" in refused.err) == (2, True)
     run(issuer("sign", "--keystore", "elsewhere", CARDSIGN_PASSPHRASE=PASSPHRASE))
+
+
+def test_a_dry_run_of_a_move_leaves_both_places_alone(issuer: Cardsign) -> None:
+    """It meets the refusals of the move, writes nothing, and the store signs as before."""
+    before = files()
+
+    ended = issuer("keys", "move", "elsewhere", "--dry-run")
+
+    assert (ended.status, "elsewhere" in ended.err) == (0, True)
+    assert files() == before

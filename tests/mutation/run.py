@@ -86,6 +86,7 @@ AREAS: Final = {
     "lint": Area(
         ("cardsign/lint/**/*.py",), ("tests/card/test_lint_*.py", "tests/cli/test_lint.py")
     ),
+    "diff": Area(("cardsign/diff/**/*.py",), ("tests/diff", "tests/cli/test_diff.py")),
     "sign": Area(
         ("cardsign/sign.py",),
         ("tests/test_sign*.py", "tests/card/test_optin.py", "tests/test_optin_signatures.py"),

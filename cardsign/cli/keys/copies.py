@@ -106,6 +106,7 @@ def restore_(file: Path, identity: Path, keystore: KeystoreOptions, as_json: boo
 )
 @click.argument("to", metavar="TO")
 @keystore_options
+@dry_run_option
 @json_option
 def move(to: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """Move the key store to TO, a folder or the URL of a database; the old one signs no more.
@@ -115,7 +116,8 @@ def move(to: str, keystore: KeystoreOptions, as_json: bool) -> None:
     """
     place = keystore.located()
     store = open_store(place, actor=actor(), heads=user_heads(), moved=True)
-    moved = move_store(store, read_place(to), now=moment(), heads=user_heads())
+    target = KeystoreOptions(read_place(to)).located(create=True)
+    moved = move_store(store, target, now=moment(), heads=user_heads())
     if as_json:
         print_json({"from": str(place), "to": moved.place})
         return
