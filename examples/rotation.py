@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -91,6 +92,7 @@ def rotate(address: str) -> str:
     cardsign("keyset", "sign", "keyset-1.2.json", "--digest", digest, only=("cardsign:",))
     cardsign("keyset", "publish", "keyset-1.2.json", only=("cardsign: keyset", "cardsign: release"))
     cardsign(*PUBLISH)
+    wait_for_the_date()
     cardsign("keys", "rotate", only=("cardsign: activated",), said="activated")
     cardsign("sign", "card.json", "-o", "signed.json")
     cardsign(*PUBLISH)
@@ -114,6 +116,15 @@ def active_card_key() -> str:
     return next(
         str(key["kid"]) for key in keys if key["state"] == "active" and "card" in key["roles"]
     )
+
+
+def wait_for_the_date() -> None:
+    """Until the newest publication is of the past: of two in a second the later is of the next."""
+    current = json.loads(Path("public/current").read_text())
+    manifest = Path("public", f"{current['generation']:06}", "manifest.json")
+    published = datetime.fromisoformat(json.loads(manifest.read_text())["published_at"])
+    while datetime.now(UTC) < published:
+        time.sleep(0.1)
 
 
 def wait_for_the_server(address: str) -> None:
