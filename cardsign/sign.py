@@ -189,9 +189,11 @@ def sign_with_notes(
     kept = _foreign(card, payloads, signers, options, notes)
     plan = _plan(card, payloads, options.compat, notes)
     chosen = _as_many_as_are_read(plan, signers, len(kept), notes)
+    # One good signature would hide a bad one from the outsider, so only a single one is left to it.
+    is_alone = len(chosen) == 1 and not kept
     entries: list[Json] = [
         _reuse(card, planned, signer)
-        or dict(sign_payload(planned.payload.data, signer, typ=planned.typ, will_verify=True))
+        or dict(sign_payload(planned.payload.data, signer, typ=planned.typ, will_verify=is_alone))
         for signer, planned in chosen
     ]
     entries.extend(kept)

@@ -947,3 +947,25 @@ def test_at_most_five_things_that_a_signature_leaves_open_are_named(
 
     assert note.message.count("/") - note.message.count("a2a-js/sdk") == 5
     assert f"{more}, and would not notice" in note.message
+
+
+def test_a_bad_signature_beside_a_good_one_is_seen(alice: PrivateKey, bob: PrivateKey) -> None:
+    """The outsider is content with one good signature, so each of several is looked at."""
+    swapped = PrivateKey(bob.public, alice._native)
+    with pytest.raises(SignerFault) as caught:
+        sign_card(dump(PORTABLE), [alice, swapped])
+    assert caught.value.code == "signer.wrong_key"
+
+
+def test_a_key_that_only_looks_like_ours_is_checked(alice: PrivateKey) -> None:
+    """A subclass may sign elsewhere, so its answers are verified."""
+
+    class Elsewhere(PrivateKey):
+        __slots__ = ()
+
+        def sign(self, signing_input: bytes) -> bytes:
+            return bytes(64)
+
+    with pytest.raises(SignerFault) as caught:
+        sign_card(dump(PORTABLE), [Elsewhere(alice.public, alice._native)])
+    assert caught.value.code == "signer.wrong_key"

@@ -222,10 +222,14 @@ def make_payload(rule: Profile, received: Unsigned) -> Payload:
     Raises:
         CanonicalizationError: The profile has none for it.
     """
-    if rule.changes_nothing(received):
-        return _unchanged(rule, received)
     try:
+        if rule.changes_nothing(received):
+            return _unchanged(rule, received)
         rewritten = rule.rewrite(received)
+    except RecursionError as refusal:  # an object of Python's: what is read has fewer levels
+        raise CanonicalizationError(
+            "canonical.no_form", "the value is nested too deeply"
+        ) from refusal
     except CanonicalizationError as refusal:
         message = f"{rule.name} has no payload for this card: {refusal.message}"
         raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal

@@ -57,11 +57,13 @@ def sign_cards(
         SigningRefused, SignerFault, PassphraseFault, StoreFault: As
             :func:`cardsign.issuer.card_signers`.
         InputRefused: As :func:`cardsign.sign.sign_with_notes`.
-        UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead.
+        UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
+            ``config.not_allowed``: ``signed`` names a file that is no card.
     """
     chosen = card_signers(store, access, now=now)
     signed = []
     for card in cards:
+        _check_replaceable(card)
         source = read_bytes(card.source, max_bytes=MAX_CARD_BYTES)
         before = read_signed(card)
         with of_the_user(str(card.source)):
@@ -79,6 +81,28 @@ def sign_cards(
             marker = find_marker(Card.from_bytes(written).document)
             check_as_an_outsider(written, chosen.signers, marker=marker)
     return tuple(signed)
+
+
+def _check_replaceable(card: ProjectCard) -> None:
+    """Only a card is written over: cardsign.toml may name a key, a statement or a setting.
+
+    Raises:
+        UsageFault: ``config.not_allowed``: there is something else.
+    """
+    try:
+        data = read_bytes(card.signed, max_bytes=MAX_CARD_BYTES)
+        is_card = Card.from_bytes(data).has_endpoint
+    except FileMissing:
+        return
+    except InputRefused:
+        is_card = False
+    if not is_card:
+        raise UsageFault(
+            "config.not_allowed",
+            "'signed' of a [[card]] names a file that is no card, and would replace it",
+            path=str(card.signed),
+            hint="Name another file in cardsign.toml, or remove this one yourself.",
+        )
 
 
 def read_signed(card: ProjectCard) -> bytes | None:

@@ -32,7 +32,13 @@ from cardsign.issuer.publishing import (
     usual_max_age,
 )
 from cardsign.issuer.release import ReleaseChanges, renew_release
-from cardsign.issuer.rotation import WaitingDraft, draft_keyset_due, make_successor, successors_due
+from cardsign.issuer.rotation import (
+    WaitingDraft,
+    check_opens,
+    draft_keyset_due,
+    make_successor,
+    successors_due,
+)
 from cardsign.issuer.signers import card_signers
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
@@ -172,6 +178,12 @@ def revoke_and_replace(
     """
     work = _Work(store, config, unlocking, now, draft, PrivateKey.generate, os.urandom)
     record = store.state.find(kid)
+    if record.state == "revoked" and record.revoked_because != reason:
+        raise UsageFault(
+            "usage.conflict",
+            f"{_named(record)} is revoked already, as {record.revoked_because}, and that stays",
+            hint="If a thief may have it, revoke the keys that lay beside it, each by itself.",
+        )
     if record.state != "revoked":
         revoke_key(store, kid, reason=reason, now=now, same_custody_accepted=same_custody_accepted)
         work.done.append(f"revoked {_named(record)}")
@@ -277,9 +289,12 @@ class _Work:
         role = next(role for role in record.roles if role in ("card", "release"))
         alg = next(one for one in SIGNING_ALGORITHMS if one == record.alg)
         try:
+            secret = self.unlocking.passphrase(role)
+            if record.custody.startswith("file:"):
+                check_opens(self.store, record, secret)
             made = self.store.add_key(
                 self.new_key(alg),
-                self.unlocking.passphrase(role),
+                secret,
                 now=self.now,
                 random=self.random,
                 roles=record.roles,
@@ -370,18 +385,22 @@ class _Work:
         return replace(draft, statement=made.statement)
 
     def _publish_keyset(self, draft: KeysetDraft) -> None:
-        told = publish_keyset(
-            self.store,
-            draft.statement,
-            self.unlocking.access,
-            now=self.now,
-            directory=self.config.publish,
-            settings=self.config.timeline,
-            name=str(self.draft),
-        )
-        if (
-            self.unlocking.roots is not None
-        ):  # each holder keeps what the next draft is held against
+        try:
+            told = publish_keyset(
+                self.store,
+                draft.statement,
+                self.unlocking.access,
+                now=self.now,
+                directory=self.config.publish,
+                settings=self.config.timeline,
+                name=str(self.draft),
+            )
+        except _NEEDS_A_PERSON as fault:
+            what = f"sign the release that goes with keyset {draft.number}: {fault.message}"
+            self._needs(_who("release"), what, _ALL_DUE, self._keyset_ends())
+            return
+        # Each holder keeps what the next draft is held against.
+        if self.unlocking.roots is not None:
             publish_keyset(self.unlocking.roots, draft.statement, b"", now=self.now)
         if told.is_new:
             self.done.append(f"published keyset {draft.number}")

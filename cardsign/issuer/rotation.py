@@ -167,7 +167,7 @@ def make_successor(
     secret = passphrase(step.role)
     for key in store.state.active_keys(step.role):
         if key.alg == step.alg and key.custody.startswith("file:"):
-            _check_opens(store, key, secret)
+            check_opens(store, key, secret)
     alg = next(one for one in SIGNING_ALGORITHMS if one == step.alg)
     private = new_key(alg)
     try:
@@ -185,7 +185,7 @@ def make_successor(
         return None
 
 
-def _check_opens(store: KeyStore, key: KeyRecord, passphrase: bytes) -> None:
+def check_opens(store: KeyStore, key: KeyRecord, passphrase: bytes) -> None:
     """Check that a passphrase is that of a key; one whose file is not here cannot tell."""
     try:
         store.signer(key, passphrase)

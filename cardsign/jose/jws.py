@@ -264,7 +264,7 @@ def sign_payload(
         signer: Holds a private key for ES256, RS256 or EdDSA.
         typ: What the payload is; each kind of document has its own.
         kid: What the header calls the key; by default as it is published.
-        will_verify: The caller verifies the whole document before anybody gets it. Then only
+        will_verify: The caller verifies this very signature before anybody gets it. Then only
             what a signer outside of this process answers is verified here.
 
     Raises:
@@ -291,7 +291,7 @@ def sign_payload(
         )
     signing_input = _signing_input(protected, payload)
     signature = signer.sign(signing_input)
-    if not (will_verify and isinstance(signer, PrivateKey)):
+    if not (will_verify and type(signer) is PrivateKey):
         check_answer(key, signing_input, signature)
     return {"protected": protected, "signature": base64url.encode(signature)}
 

@@ -52,6 +52,13 @@ class SuppliedStatements:
     jwks_url: str | None = None
     contact: str | None = None
 
+    def __post_init__(self) -> None:
+        # What is resolved by them is kept, so they must not change in the hands of the caller.
+        for name in ("untrusted_keysets", "untrusted_releases"):
+            object.__setattr__(self, name, tuple(map(bytes, getattr(self, name))))
+        if self.untrusted_jwks is not None:
+            object.__setattr__(self, "untrusted_jwks", bytes(self.untrusted_jwks))
+
     @property
     def size(self) -> int:
         """Bytes of all of it."""

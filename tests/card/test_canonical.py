@@ -412,3 +412,15 @@ def test_what_is_not_said_to_be_portable(members: dict[str, Any]) -> None:
     """Anything that some default profile changes, or that a card should not have."""
     assert is_portable(PORTABLE)
     assert not is_portable({**PORTABLE, **members})
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_an_object_without_end_is_refused_by_name(profile: str) -> None:
+    """What is read has few levels; an object of Python's may have any number."""
+    deep: Any = "x"
+    for _ in range(5000):
+        deep = {"a": deep}
+    extension = {"uri": "https://a.example/", "params": deep}
+    card = {**PORTABLE, "capabilities": {"extensions": [extension]}}
+    with pytest.raises(CanonicalizationError):
+        canonicalize(card, profile)

@@ -135,3 +135,25 @@ def test_a_dry_run_of_a_move_leaves_both_places_alone(issuer: Cardsign) -> None:
 
     assert (ended.status, "elsewhere" in ended.err) == (0, True)
     assert files() == before
+
+
+def test_a_mistyped_passphrase_replaces_no_stolen_key(issuer: Cardsign) -> None:
+    """The key is revoked at once; the one in its place has the passphrase that it had."""
+    stolen = active("card")
+    words = ("keys", "revoke", stolen, "--reason", "compromised", "--yes", "--json")
+    told = issuer(*words, CARDSIGN_PASSPHRASE="a slip of the pen", CARDSIGN_RELEASE_PASSPHRASE=CRON)
+    assert told.status == 1
+    assert any("not the passphrase" in one["what"] for one in told.json["left"])
+    state = DirectoryStore.open(Path("keys")).state
+    assert state.find(stolen).state == "revoked"
+    assert not state.active_keys("card")
+    issuer(*words, CARDSIGN_RELEASE_PASSPHRASE=CRON)  # exit status 1: keys beside it are named
+    run(issuer("sign"))
+
+
+def test_the_reason_of_a_revocation_stays(issuer: Cardsign) -> None:
+    """Another one is refused by name, so that nobody believes that it was noted."""
+    key = active("card")
+    issuer("keys", "revoke", key, "--reason", "superseded", "--yes")
+    told = issuer("keys", "revoke", key, "--reason", "compromised", "--yes")
+    assert (told.status, "as superseded" in told.err) == (2, True)

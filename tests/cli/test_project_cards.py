@@ -201,3 +201,26 @@ def test_an_extended_card_is_signed_anew_when_half_of_its_time_is_over(issuer: C
         for days in (0, 44, 46, 47)
     ]
     assert changed == [True, False, True, False]
+
+
+@pytest.mark.parametrize("victim", ["a private key", "the key store", "the settings", "a note"])
+def test_only_a_card_is_written_over(victim: str, cardsign: Cardsign) -> None:
+    """A line of a pull request must not cost a key."""
+    Path("card.json").write_text(json.dumps(PUBLIC))
+    run(cardsign("init", "--issuer", ISSUER, "--no-recovery"))
+    Path("note").write_text("mine")
+    (private,) = sorted(Path("keys/private").glob("*"))[:1]
+    file = {
+        "a private key": private,
+        "the key store": Path("keys/keystore.json"),
+        "the settings": Path("cardsign.toml"),
+        "a note": Path("note"),
+    }[victim]
+    with open("cardsign.toml", "a") as config:
+        config.write(f'\n[[card]]\nsource = "card.json"\nsigned = "{file}"\n')
+    before = file.read_bytes()
+
+    ended = cardsign("sign")
+
+    assert (ended.status, "config.not_allowed" in ended.err) == (2, True)
+    assert file.read_bytes() == before

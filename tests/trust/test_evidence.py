@@ -38,3 +38,12 @@ def test_where_it_is_from(other: SuppliedStatements, contact: str | None) -> Non
 def test_nothing_beside_something_is_something() -> None:
     """From either side."""
     assert FETCHED.beside(NO_STATEMENTS) == NO_STATEMENTS.beside(FETCHED) == FETCHED
+
+
+def test_what_was_supplied_does_not_change_in_the_hands_of_the_caller() -> None:
+    """It is copied: what follows from it is remembered."""
+    keys, statements = bytearray(b"jwks"), [b"k1"]
+    supplied = SuppliedStatements(statements, untrusted_jwks=keys)  # type: ignore[arg-type]
+    keys.clear()
+    statements.append(b"k2")
+    assert (supplied.untrusted_jwks, supplied.untrusted_keysets) == (b"jwks", (b"k1",))

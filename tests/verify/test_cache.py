@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,21 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose import JwkSet
-from cardsign.trust import AtOrigin, CardUrl, Extended, Holder, Issuer, KeysAnchor, Limits, Policy
-from cardsign.verify import Matter, Report, VerdictCache
+from cardsign.jose import JwkSet, PrivateKey
+from cardsign.trust import (
+    AtOrigin,
+    CardUrl,
+    Extended,
+    Holder,
+    Issuer,
+    KeysAnchor,
+    Limits,
+    Policy,
+    SuppliedStatements,
+)
+from cardsign.verify import Matter, Report, VerdictCache, examine_card
 from tests.jose.statement_making import DAY, T0, URL, entry, key, thumbprint
-from tests.support import PORTABLE, codes
+from tests.support import NOW, PORTABLE, codes, dump, signed
 from tests.trust.establishing import ORIGIN
 from tests.trust.histories import after, keyset
 from tests.verify.tides import Tides, card_of, current, later
@@ -250,3 +261,24 @@ def test_a_cached_verdict_still_remembers_that_cards_are_signed() -> None:
     tides.says(cache=cache)
     assert cache.hits == [False, True]
     assert codes(tides.says(b'{"name": "x"}'))[0] == "card.signature_vanished"
+
+
+def test_a_key_that_is_for_another_algorithm_now_is_judged_anew() -> None:
+    """The same numbers, republished: a verdict of before says nothing of them."""
+    key = PrivateKey.generate("RS256", kid="k")
+    card, url = signed(PORTABLE, key), "https://tides.example/jwks.json"
+    policy = Policy.from_jwks_url(url, origin="https://tides.example")
+    issuers = tuple(replace(one, freshness="waived") for one in policy.issuers)
+    policy, cache = replace(policy, issuers=issuers), VerdictCache()
+
+    def verdict(alg: str) -> str:
+        listed = {**key.public.numbers, "kid": "k", "use": "sig", "alg": alg}
+        jwks = json.dumps({"keys": [listed]}).encode()
+        supplied = SuppliedStatements(untrusted_jwks=jwks, jwks_url=url)
+        subject = Issuer(issuers[0].name)
+        report = examine_card(
+            dump(card), expect=subject, policy=policy, now=NOW, supplied=supplied, cache=cache
+        )
+        return report.verdict
+
+    assert (verdict("RS256"), verdict("PS256")) == ("trusted", "untrusted")
