@@ -181,7 +181,7 @@ class IssuerTrust:
         return (
             self.issuer.name,
             self.has_source,
-            tuple((k.public.kid, k.public.thumbprint, k.public.alg, k.signs_cards) for k in self.keys),
+            tuple((key.public, key.signs_cards) for key in self.keys),
             self.revoked,
             self.keyset.digest if self.keyset else None,
             self.release.digest if self.release else None,
