@@ -58,6 +58,8 @@ class ExtendedCards:
     def __init__(
         self, generation: Generation, tokens: TokenTable | None, now: Callable[[], float]
     ) -> None:
+        #: Whether there is any, also one that cannot be served.
+        self.are_there = bool(generation.extended)
         card = parse_object(generation.card)
         self._is_declared = declares_extended_card(card)
         self._tokens = tokens

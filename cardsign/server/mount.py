@@ -37,10 +37,11 @@ def mount_cards(
 
     A POST to an interface of the card is read until it is known not to be a request for the
     card, 64 KiB at most, and then passed on whole. Limits and deadlines of the card server do
-    not hold for what is passed on.
+    not hold for what is passed on. While the publication has no extended card, requests for one
+    are passed on too: the agent may have its own.
 
     Args:
-        app: A WSGI or an ASGI application. One whose call is a coroutine function is ASGI's.
+        app: A WSGI or an ASGI application. One that is called with three values is ASGI's.
         publication: The publication directory, as ``cardsign publish`` writes it; it is followed.
         settings: To whom the extended cards are served, and whether the legacy path is.
         log: Takes a line for the operator.
@@ -52,9 +53,7 @@ def mount_cards(
         ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`.
     """
     live = LiveApplication(publication, settings, log=log)
-    is_asgi = inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(
-        getattr(app, "__call__", None)  # noqa: B004  it is the function that is looked at
-    )
+    is_asgi = len(inspect.signature(app).parameters) == len(("scope", "receive", "send"))
     return _AsgiMount(app, live) if is_asgi else _WsgiMount(app, live)
 
 
@@ -64,6 +63,8 @@ def _is_ours(live: LiveApplication, method: str, path: str) -> bool | None:
     paths = paths_of(live.app)
     if method in ("GET", "HEAD", "OPTIONS") and path in paths.public:
         return True
+    if not live.app.extensions["cardsign.extended"].are_there:
+        return False
     if method in ("GET", "HEAD") and path in paths.extended:
         return True
     return None if method == "POST" and path in paths.rpc else False
@@ -128,7 +129,7 @@ class _WsgiMount:
         self._live = live
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = environ["PATH_INFO"].encode("latin-1").decode(errors="replace")
+        path = environ.get("PATH_INFO", "").encode("latin-1").decode(errors="replace")
         is_ours = _is_ours(self._live, environ["REQUEST_METHOD"], path)
         if is_ours is None:
             is_ours = _asks_for_card(_start_of_body(environ))

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -264,3 +265,33 @@ def test_a_body_of_wsgi_without_an_end_is_not_read(site: Site, settings: ServerS
     mounted = mount_cards(stub, site.directory, settings, log=lambda line: None)
     list(mounted(environ, lambda *_: None))
     assert isinstance(seen[0], Endless)
+
+
+@pytest.mark.parametrize("body", [b"", json.dumps(CALL).encode()], ids=["GET", "JSON-RPC"])
+def test_an_extended_card_of_the_agents_own_is_left_to_it(
+    tmp_path: Path, alice: PrivateKey, body: bytes
+) -> None:
+    """Where none is published, nobody but the agent can answer."""
+    publish_cards(tmp_path, alice, PUBLIC)
+    mounted = Client(mount_cards(agent, tmp_path, log=lambda line: None))
+    method, path = ("POST", "/a2a") if body else ("GET", "/a2a/extendedAgentCard")
+    answer = mounted.open(path, method=method, data=body)
+    assert (answer.status_code, answer.data) == (202, method.encode() + b" " + body)
+    assert mounted.get(CARD).status_code == 200
+
+
+def test_an_application_is_known_by_how_it_is_called(site: Site, settings: ServerSettings) -> None:
+    """A wrapper need not be a coroutine function to be ASGI's."""
+
+    def wrapped(scope: Any, receive: Any, send: Any) -> Any:
+        return async_agent(scope, receive, send)
+
+    class Wrapped:
+        def __call__(self, scope: Any, receive: Any, send: Any) -> Any:
+            return async_agent(scope, receive, send)
+
+    for app in (wrapped, Wrapped()):
+        mounted = mount_cards(app, site.directory, settings, log=lambda line: None)
+        scope = {"type": "http", "method": "GET", "path": "/other", "headers": []}
+        end = {"type": "http.request", "body": b"", "more_body": False}
+        assert asked(mounted, scope, end)[0] == 202
