@@ -125,7 +125,7 @@ def keyset_before_its_release() -> Iterator[None]:
     def ceremony(issuer: Issuer, t: int) -> None:
         issuer.ceremony_planned = False
         issuer._keyset(issuer.clock(t, 0))
-        issuer._deploy(t, issuer._statements, None)
+        issuer._deploy(t, issuer.statements, None)
 
     with patch.object(Issuer, "_ceremony", ceremony):
         yield
