@@ -237,7 +237,7 @@ def make_payload(rule: Profile, received: Unsigned) -> Payload:
         return _unchanged(rule, received)
     value = _object(rewritten)
     payload = Payload(rule.name, rule.serialize(value), received, rewritten)
-    vars(payload)["value"] = value  # made already, and whoever verifies asks for it
+    vars(payload)["value"] = value  # made already, and the verifier asks for it
     return payload
 
 

@@ -53,7 +53,8 @@ def mount_cards(
         ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`.
     """
     live = LiveApplication(publication, settings, log=log)
-    is_asgi = len(inspect.signature(app).parameters) == len(("scope", "receive", "send"))
+    # ASGI's is called with scope, receive and send, WSGI's with environ and start_response.
+    is_asgi = len(inspect.signature(app).parameters) == 3
     return _AsgiMount(app, live) if is_asgi else _WsgiMount(app, live)
 
 

@@ -29,10 +29,10 @@ from cardsign.issuer import (
     sign_keyset,
 )
 from cardsign.jose import PrivateKey
-from cardsign.keys import ScryptCost, UnsafeScryptCost, read_draft
+from cardsign.keys import read_draft
 from cardsign.keys.model import RevocationReason
 from cardsign.keys.signers.access import Access
-from cardsign.keys.stores import DirectoryStore, KeyStore
+from cardsign.keys.stores import DirectoryStore
 from cardsign.publish import Generation, load_current
 from cardsign.statements import RootKey, read_keyset
 from cardsign.trust import (
@@ -52,16 +52,6 @@ ORIGIN = "https://tides.example"
 SECRETS = {"card": b"the passphrase of cards", "release": b"that of cron's releases"}
 ROOT = b"that of the offline root"
 RECOVERY = b"another horse entirely"
-
-
-@pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Envelopes that cost nothing to open."""
-    cost = UnsafeScryptCost(n=2, r=1, p=1)
-    defaults = {**(KeyStore.add_key.__kwdefaults__ or {}), "cost": cost}
-    monkeypatch.setattr(KeyStore.add_key, "__kwdefaults__", defaults)
-    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
-    monkeypatch.setattr(ScryptCost, "min_n", 2)
 
 
 @dataclass

@@ -38,8 +38,8 @@ from cardsign.issuer import (
     verify_keysets,
 )
 from cardsign.jose import PrivateKey
-from cardsign.keys import Role, ScryptCost, UnsafeScryptCost
-from cardsign.keys.stores import DirectoryStore, KeyStore
+from cardsign.keys import Role
+from cardsign.keys.stores import DirectoryStore
 from cardsign.statements import RootKey
 from tests.support import PORTABLE
 
@@ -48,16 +48,6 @@ SECRET = b"correct horse battery staple"
 OTHER = b"another horse entirely"
 ORIGIN = "https://tides.example"
 CARD = json.dumps(PORTABLE).encode()
-
-
-@pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Envelopes that cost nothing to open."""
-    cost = UnsafeScryptCost(n=2, r=1, p=1)
-    defaults = {**(KeyStore.add_key.__kwdefaults__ or {}), "cost": cost}
-    monkeypatch.setattr(KeyStore.add_key, "__kwdefaults__", defaults)
-    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
-    monkeypatch.setattr(ScryptCost, "min_n", 2)
 
 
 @dataclass
