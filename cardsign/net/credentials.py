@@ -71,19 +71,17 @@ class HeaderForm:
         """
         if self.scheme == "Basic":
             if ":" not in secret:
-                raise CredentialFault(
-                    "credential.none",
-                    "Basic takes USER:PASSWORD, with a colon",
-                    hint="Name where it is read from: env:NAME or exec:/absolute/path",
-                )
+                raise _unusable("Basic takes USER:PASSWORD, with a colon")
             secret = base64.b64encode(secret.encode()).decode()
         elif self.scheme and not _B64TOKEN.fullmatch(secret):
-            raise CredentialFault(
-                "credential.none",
-                "the credential has characters that no bearer token has",
-                hint="Name where it is read from: env:NAME or exec:/absolute/path",
-            )
+            raise _unusable("the credential has characters that no bearer token has")
         return f"{self.scheme} {secret}".strip()
+
+
+def _unusable(what: str, path: str = "") -> CredentialFault:
+    """Never with the credential, or with what stands in its place by mistake."""
+    hint = "Name where it is read from: env:NAME or exec:/absolute/path"
+    return CredentialFault("credential.none", what, path=path, hint=hint)
 
 
 BEARER: Final = HeaderForm("Authorization", "Bearer")
@@ -91,7 +89,7 @@ BASIC: Final = HeaderForm("Authorization", "Basic")
 
 
 def parse_header_form(text: str) -> HeaderForm | None:
-    """Read one of :data:`HEADER_FORMS`; None where it is none."""
+    """Read one of `HEADER_FORMS`; None where it is none."""
     name = text.removeprefix(_HEADER_PREFIX)
     if name != text:
         return HeaderForm(name) if _may_hold_keys(name) else None
@@ -101,9 +99,9 @@ def parse_header_form(text: str) -> HeaderForm | None:
 def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
     """How a verified card wants one credential.
 
-    Requirements are alternatives (A2A 1.0 4.5, 0.3 5.5): the first that names a single scheme
-    which goes in a header decides. Where there is none at all, the first such scheme that the card
-    declares, since an agent may want nothing for itself, and something for its extended card.
+    The first requirement decides that names a single scheme which goes in a header (A2A 1.0 4.5,
+    0.3 5.5). Without requirements the first such scheme of the card does: an agent may want
+    nothing for itself, and something for its extended card.
 
     Raises:
         CredentialFault: ``credential.scheme``: no such scheme; nothing may be guessed.
@@ -162,10 +160,8 @@ _MEMBERS: Final = ("issuer", "origin", "source", "audience", "send")
 class CredentialSource:
     """Where a credential is had from: ``env:NAME``, or a program.
 
-    ``exec:/absolute/path?arg=A&env=NAME`` runs it without a shell, as signers are
-    (:mod:`cardsign.keys.signers.program`); CARDSIGN_ISSUER and CARDSIGN_ORIGIN say for whom. It
-    writes the credential to stdout, with at most one line end.
-
+    ``exec:/absolute/path?arg=A&env=NAME`` runs it without a shell; CARDSIGN_ISSUER and
+    CARDSIGN_ORIGIN say for whom. It writes the credential to stdout, with at most one line end.
     No message repeats what follows the scheme: it may be the credential, put there by mistake.
     """
 
@@ -180,11 +176,7 @@ class CredentialSource:
         """
         scheme = uri.partition(":")[0]
         if scheme not in ("env", "exec"):
-            raise CredentialFault(
-                "credential.none",
-                _EXPECTED,
-                hint="Name where it is read from: env:NAME or exec:/absolute/path",
-            )
+            raise _unusable(_EXPECTED)
         try:
             parts = parse_uri(uri)
             parts.only(*(("arg", "env") if scheme == "exec" else ()))
@@ -197,12 +189,7 @@ class CredentialSource:
                 return cls(parts)
             why = _EXPECTED
         # Outside, so that no context holds the URI.
-        raise CredentialFault(
-            "credential.none",
-            why,
-            path=f"{scheme}:...",
-            hint="Name where it is read from: env:NAME or exec:/absolute/path",
-        )
+        raise _unusable(why, f"{scheme}:...")
 
     def secret(self, environment: Mapping[str, str], told: Mapping[str, str]) -> str:
         """The credential: one line of printable ASCII.
@@ -250,13 +237,7 @@ class CredentialSource:
         return self._uri.text.startswith("exec:")
 
     def _fault(self, what: str) -> CredentialFault:
-        path = "exec:..." if self._is_program else "env:..."
-        return CredentialFault(
-            "credential.none",
-            what,
-            path=path,
-            hint="Name where it is read from: env:NAME or exec:/absolute/path",
-        )
+        return _unusable(what, "exec:..." if self._is_program else "env:...")
 
 
 @dataclass(frozen=True, slots=True)

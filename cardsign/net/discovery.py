@@ -58,11 +58,6 @@ from cardsign.verify.cache import VerdictCache
 from cardsign.verify.report import Answers, Report, VerifiedCard, ask_again, trusted_card
 from cardsign.verify.verdict import examine_card
 
-# What the one source that an anchor names says today: asked for, and nothing besides.
-
-
-#: Where bare keys are, below an origin; read where an issuer has no keyset, and nowhere else.
-
 NOTHING: Final = Refreshed(NO_STATEMENTS, (), REFRESH_INTERVAL)
 
 
@@ -149,32 +144,20 @@ def _ask_jwks(
     return Refreshed(NO_STATEMENTS, (reason,), again_after)
 
 
-# Refreshes: each issuer is asked by one thread at a time, and not again too soon.
-
-
-#: Seconds for all requests of one refresh. A host without any key can show unsigned statements
-#: one after the other, each as slowly as one request may be: hundreds, in most of an hour. What
-#: does not fit into this time is left to the next refresh.
+#: Seconds for all requests of one refresh; the rest is left to the next one. A host without any
+#: key can show hundreds of unsigned statements, each as slowly as one request may be.
 REFRESH_SECONDS: Final = 30.0
 #: Seconds after which an issuer that gave no answer is asked again; a failure takes up to ten.
 RETRY_INTERVAL: Final = 30
-#: Seconds. A verdict's time is fixed before its card is asked for, which takes two requests of ten
-#: seconds at most: if the last round is later by no more, its fetcher overtook this one, and no
-#: clock has gone back.
+#: Seconds, as two requests for the card take. If the last refresh is later by no more, it overtook
+#: this look, whose time was fixed before; no clock has gone back.
 OVERTAKEN_SECONDS: Final = 20
 _OVERTAKEN: Final = timedelta(seconds=OVERTAKEN_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class _LastRefresh:
-    """The last refresh of one issuer.
-
-    Attributes:
-        refreshed: What came of it.
-        asked_at: When.
-        held: What was remembered then.
-        whole: The statements of the last refresh without a failure.
-    """
+    """The last refresh of one issuer; `whole` is of the last one without a failure."""
 
     refreshed: Refreshed
     asked_at: datetime
@@ -270,9 +253,6 @@ def _held(known: IssuerState | None) -> tuple[int, int]:
     return (keyset.epoch, keyset.version) if keyset else (0, 0)
 
 
-# The result of looking up a card, and what is said of how it was had. Data only.
-
-
 @dataclass(frozen=True, slots=True)
 class Discovery:
     """What came of asking a peer for a card, the public or the extended one.
@@ -323,13 +303,10 @@ class _Question:
 class Discoverer:
     """Verifies live peers by URL, for any number of threads.
 
-    A card and the statements about it are asked for at most as often as HTTP and
-    :data:`cardsign.trust.refresh.REFRESH_INTERVAL` allow. An unchanged card costs one conditional
-    request once it is stale, and no signature check. Where a peer gives no answer, the verdict
-    rests on its last answer and the issuer state, until these end.
-
-    Nothing is asked but the URLs that are handed in, and for statements the origins and URLs that
-    the policy names: no card and no statement can send a request anywhere.
+    A peer is asked at most as often as HTTP and :data:`cardsign.trust.refresh.REFRESH_INTERVAL`
+    allow. Where it gives no answer, the verdict rests on its last answer and the issuer state,
+    until these end. Nothing is asked but the URLs that are handed in and, for statements, those
+    that the policy names: no card and no statement can send a request anywhere.
 
     Args:
         policy: The verifier's trusted issuers.
@@ -365,12 +342,8 @@ class Discoverer:
             target: The card's URL, or a host's, whose canonical path is asked and, where there
                 never was a card there, the legacy one (A2A 1.0 8.2).
             expect: Whose card it should be; None: the issuer that the policy has for the URL that
-                answers. Where that URL is a place of an issuer or origin that is named here, the
-                card has to be listed for it all the same; anywhere else it is a copy, and any
-                card of the one who was named will do.
-
-        Returns:
-            The report. What peers answer makes this method raise nothing.
+                answers. At a place of the one named here the card must be listed for that URL
+                all the same; anywhere else it is a copy, and any card of that issuer will do.
 
         Raises:
             CardRefused: `expect` is outside the strict grammar of URLs.
@@ -393,8 +366,7 @@ class Discoverer:
     ) -> VerifiedCard:
         """Do what :meth:`discover` does, in a thread of its own.
 
-        A silent peer delays only those who asked for it. A task that is cancelled returns at
-        once; the work goes on until its deadline.
+        A task that is cancelled returns at once; the work goes on until its deadline.
         """
         return await in_thread(partial(self.discover, target, expect=expect), abandon=True)
 
@@ -415,10 +387,9 @@ class Discoverer:
     ) -> VerifiedCard | UnverifiedCard:
         """Return the card if it is trusted, or if the policy only warns of what is missing (E12).
 
-        Without ``enforce = "warn"`` in the issuer's own entry this is :meth:`discover`. With it a
-        card that is unsigned, signed by an unknown key or without evidence comes back as an
-        :class:`~cardsign.net.UnverifiedCard`, from the issuer's own origins alone. Each use is
-        logged at WARNING.
+        With ``enforce = "warn"`` in the issuer's own entry a card that is unsigned, signed by an
+        unknown key or without evidence comes back as an :class:`~cardsign.net.UnverifiedCard`,
+        from the issuer's own origins alone. Each use is logged at WARNING.
 
         Raises:
             NotTrusted, NoVerdict: Anything else speaks against the card, or keeps it from a
