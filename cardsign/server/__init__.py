@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cardsign.server.documents import Paths as Paths
     from cardsign.server.jsonrpc import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES
     from cardsign.server.live import LiveApplication as LiveApplication
+    from cardsign.server.mount import card_blueprint as card_blueprint
     from cardsign.server.mount import mount_cards as mount_cards
     from cardsign.server.run import serve as serve
     from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES as MAX_TOKEN_FILE_BYTES
@@ -25,7 +26,7 @@ _NAMES = {
     "documents": "Document LEAST_MAX_AGE Paths",
     "jsonrpc": "MAX_REQUEST_BYTES",
     "live": "LiveApplication",
-    "mount": "mount_cards",
+    "mount": "card_blueprint mount_cards",
     "run": "serve",
     "tokens": "MAX_TOKEN_FILE_BYTES TokenTable create_token",
 }

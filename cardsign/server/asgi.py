@@ -107,17 +107,29 @@ async def _answer(send: Send, status: int, headers: Iterable[tuple[str, str]], b
     await send({"type": "http.response.body", "body": body})
 
 
+def split_path(scope: Scope) -> tuple[str, str]:
+    """Where the application is mounted, and what follows, as WSGI writes both.
+
+    The path of ASGI is whole, `root_path` included.
+    """
+    raw_path = scope.get("raw_path")  # servers may leave it out
+    whole = scope["path"].encode() if raw_path is None else unquote_to_bytes(raw_path)
+    root = scope.get("root_path", "").encode().rstrip(b"/")
+    if not whole.startswith(root + b"/"):
+        root = b""
+    return root.decode("latin-1"), whole[len(root) :].decode("latin-1")
+
+
 def _environ(scope: Scope, body: bytes) -> WSGIEnvironment:
     """The request as WSGI has it (PEP 3333).
 
     Headers with an underscore are left out, since they would pass for others.
     """
-    raw_path = scope.get("raw_path")  # servers may leave it out
-    path = scope["path"].encode() if raw_path is None else unquote_to_bytes(raw_path)
+    script, path = split_path(scope)
     environ: WSGIEnvironment = {
         "REQUEST_METHOD": scope["method"],
-        "SCRIPT_NAME": "",
-        "PATH_INFO": path.decode("latin-1"),
+        "SCRIPT_NAME": script,
+        "PATH_INFO": path,
         "QUERY_STRING": scope["query_string"].decode("latin-1"),
         "SERVER_NAME": "localhost",
         "SERVER_PORT": "0",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from werkzeug.http import http_date, parse_date, parse_etags
@@ -19,6 +19,7 @@ from cardsign.urls import CARD_PATH, EXTENDED_PATH, JWKS_PATH, LEGACY_CARD_PATH,
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 #: Status, headers and body of a whole HTTP answer to GET; HEAD leaves out the body.
 Answer: TypeAlias = tuple[str, list[tuple[str, str]], bytes]
+Kind: TypeAlias = Literal["public", "extended", "rpc"]
 
 NO_SNIFF: Final = ("X-Content-Type-Options", "nosniff")
 #: What every answer about an extended card says, an error too: shared caches keep out.
@@ -131,6 +132,26 @@ class Paths:
     public: Mapping[str, Document]
     extended: frozenset[str]
     rpc: frozenset[str]
+
+    def find(self, script: str, path: str) -> tuple[Kind | None, str]:
+        """What answers at a path, and the path as this generation knows it.
+
+        The interfaces of a card say whole paths, from the root of the host. The well-known paths
+        are looked for below the place where an application is mounted.
+
+        Args:
+            script: Where the application is mounted, as WSGI writes it (``SCRIPT_NAME``).
+            path: What follows (``PATH_INFO``).
+        """
+        if path in self.public:
+            return "public", path
+        for one in (script + path, path):
+            name = one.encode("latin-1").decode(errors="replace")
+            if name in self.extended:
+                return "extended", one
+            if name in self.rpc:
+                return "rpc", one
+        return None, path
 
     @classmethod
     def of(

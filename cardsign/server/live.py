@@ -77,9 +77,13 @@ class LiveApplication:
         """Answer a request by the newest generation."""
         self.look()
         app = self.app
-        document = paths_of(app).public.get(environ["PATH_INFO"])
-        if document is None:
+        script, path = environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"]
+        kind, found = paths_of(app).find(script, path)
+        if kind != "public":
+            if found != path:
+                environ = {**environ, "SCRIPT_NAME": "", "PATH_INFO": found}
             return app.wsgi_app(environ, start_response)
+        document = paths_of(app).public[found]
         status, headers, body = public_answer(document, environ, self._now())
         start_response(status, headers)
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]

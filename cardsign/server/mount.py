@@ -1,4 +1,4 @@
-"""A publication in front of the agent's own application, under WSGI or ASGI.
+"""A publication in front of the agent's own application: under WSGI, ASGI, or in Flask.
 
 The extended card is asked for at the agent's own URL, so a proxy that routes by path cannot split
 it off. What stands here answers the card's paths and the one JSON-RPC method, and passes every
@@ -8,15 +8,19 @@ other request on untouched.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from io import BytesIO, RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flask import Blueprint, Response, request
+
 from cardsign.server.app import DEFAULT_SETTINGS, ServerSettings
-from cardsign.server.asgi import Message, Receive, Scope, Send, answer_by_wsgi
+from cardsign.server.asgi import Message, Receive, Scope, Send, answer_by_wsgi, split_path
 from cardsign.server.jsonrpc import MAX_REQUEST_BYTES, Refused, read_call
 from cardsign.server.live import LiveApplication, paths_of, to_stderr
+from cardsign.urls import CARD_PATH, EXTENDED_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -58,17 +62,17 @@ def mount_cards(
     return _AsgiMount(app, live) if is_asgi else _WsgiMount(app, live)
 
 
-def _is_ours(live: LiveApplication, method: str, path: str) -> bool | None:
+def _is_ours(live: LiveApplication, method: str, script: str, path: str) -> bool | None:
     """Whether a request is for a card; None where its body decides."""
     live.look()
-    paths = paths_of(live.app)
-    if method in ("GET", "HEAD", "OPTIONS") and path in paths.public:
-        return True
-    if not live.app.extensions["cardsign.extended"].are_there:
+    kind, _ = paths_of(live.app).find(script, path)
+    if kind == "public":
+        return method in ("GET", "HEAD", "OPTIONS")
+    if kind is None or not live.app.extensions["cardsign.extended"].are_there:
         return False
-    if method in ("GET", "HEAD") and path in paths.extended:
-        return True
-    return None if method == "POST" and path in paths.rpc else False
+    if kind == "extended":
+        return method in ("GET", "HEAD")
+    return None if method == "POST" else False
 
 
 def _asks_for_card(body: bytes) -> bool:
@@ -76,6 +80,57 @@ def _asks_for_card(body: bytes) -> bool:
         return read_call(body).asks_for_card
     except Refused:  # the agent says what is wrong with it
         return False
+
+
+def card_blueprint(
+    publication: Path,
+    settings: ServerSettings = DEFAULT_SETTINGS,
+    *,
+    log: Callable[[str], None] = to_stderr,
+) -> Blueprint:
+    """The card's paths as a Flask blueprint, for an agent that is a Flask application.
+
+    ::
+
+        app.register_blueprint(card_blueprint(Path("public"), settings))
+
+    Its rules are fixed; what they answer is looked up in the newest generation at each request.
+    A JSON-RPC request for the extended card is answered before the agent's own view of that path.
+    Register it without a `url_prefix`: a card says whole paths.
+
+    Args:
+        publication: As for :func:`mount_cards`.
+        settings: Likewise.
+        log: Likewise.
+
+    Raises:
+        ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`.
+    """
+    live = LiveApplication(publication, settings, log=log)
+    cards = Blueprint("cardsign", __name__)
+
+    def answer(**_: str) -> Response:
+        return Response.from_app(live, request.environ, buffered=True)
+
+    methods = ["GET", "OPTIONS"]
+    statements = f"{STATEMENTS_PATH}<path:name>"
+    for rule in (CARD_PATH, LEGACY_CARD_PATH, JWKS_PATH, statements):
+        cards.add_url_rule(
+            rule, re.sub(r"\W", "_", rule), answer, methods=methods, provide_automatic_options=False
+        )
+    for rule in (EXTENDED_PATH, f"/<path:prefix>{EXTENDED_PATH}"):
+        cards.add_url_rule(rule, re.sub(r"\W", "_", rule), answer)
+
+    @cards.before_app_request
+    def answer_call() -> Response | None:
+        environ = request.environ
+        path = environ.get("SCRIPT_NAME", ""), environ["PATH_INFO"]
+        if _is_ours(live, request.method, *path) is not None:
+            return None
+        body = _start_of_body(environ)
+        return answer() if _asks_for_card(body) else None
+
+    return cards
 
 
 class _AsgiMount:
@@ -89,7 +144,7 @@ class _AsgiMount:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        is_ours = _is_ours(self._live, scope["method"], scope["path"])
+        is_ours = _is_ours(self._live, scope["method"], *split_path(scope))
         body = b""
         if is_ours is None:
             body, receive = await _read_ahead(receive)
@@ -130,8 +185,8 @@ class _WsgiMount:
         self._live = live
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = environ.get("PATH_INFO", "").encode("latin-1").decode(errors="replace")
-        is_ours = _is_ours(self._live, environ["REQUEST_METHOD"], path)
+        path = environ.get("SCRIPT_NAME", ""), environ.get("PATH_INFO", "")
+        is_ours = _is_ours(self._live, environ["REQUEST_METHOD"], *path)
         if is_ours is None:
             is_ours = _asks_for_card(_start_of_body(environ))
         return (self._live if is_ours else self._app)(environ, start_response)

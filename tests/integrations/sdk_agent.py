@@ -112,6 +112,7 @@ def sdk_agent(
     make_card: Callable[[int], dict[str, Any]],
     serve_card: Callable[[dict[str, Any]], bytes] = lambda card: json.dumps(card).encode(),
     token: str = "",
+    wrap: Callable[[Any, dict[str, Any]], Any] = lambda app, card: app,
 ) -> Iterator[SdkAgent]:
     """Run an agent of the SDK.
 
@@ -119,13 +120,14 @@ def sdk_agent(
         make_card: Its card, by the port.
         serve_card: The card's bytes at the well-known path.
         token: The bearer token that it demands; "" for none.
+        wrap: What stands before it, by its application and its card.
     """
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         agent = SdkAgent(listening.getsockname()[1])
         card = make_card(agent.port)
-        app = _app(card, serve_card(card), agent, token)
+        app = wrap(_app(card, serve_card(card), agent, token), card)
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

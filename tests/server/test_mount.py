@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flask import Flask, request
 from publications import PUBLIC, publish_cards
 from served import Site
 from werkzeug.test import Client
 
 from cardsign.jose import PrivateKey
-from cardsign.server import MAX_REQUEST_BYTES, ServerSettings, mount_cards
+from cardsign.server import MAX_REQUEST_BYTES, ServerSettings, card_blueprint, mount_cards
 
 CARD = "/.well-known/agent-card.json"
 CALL = {"jsonrpc": "2.0", "id": "7", "method": "GetExtendedAgentCard"}
@@ -295,3 +296,106 @@ def test_an_application_is_known_by_how_it_is_called(site: Site, settings: Serve
         scope = {"type": "http", "method": "GET", "path": "/other", "headers": []}
         end = {"type": "http.request", "body": b"", "more_body": False}
         assert asked(mounted, scope, end)[0] == 202
+
+
+# ------------------------------------------------------------------ below a path, and in Flask
+
+
+@pytest.mark.parametrize("script", ["", "/agents/tides"])
+def test_an_agent_below_a_path_has_its_card_there(
+    site: Site, settings: ServerSettings, script: str
+) -> None:
+    """The well-known path follows the mount; the paths in the card are whole paths of the host."""
+    mounted = mount_cards(agent, site.directory, settings, log=lambda line: None)
+
+    def ask(whole: str, method: str = "GET", body: bytes = b"") -> tuple[int, bytes]:
+        environ = {"SCRIPT_NAME": script, "PATH_INFO": whole.removeprefix(script)}
+        environ |= {f"HTTP_{name.upper()}": value for name, value in site.bearer().items()}
+        answer = Client(mounted).open("/", method=method, data=body, environ_overrides=environ)
+        return answer.status_code, answer.data
+
+    assert ask(script + CARD) == (200, site.generation.card)
+    assert ask(f"{script}/other") == (202, b"GET ")
+    if not script:
+        staff = site.generation.extended["staff"]
+        assert ask("/rest/v1/extendedAgentCard") == (200, staff)
+
+
+def test_the_paths_of_the_card_are_whole_ones(
+    tmp_path: Path, alice: PrivateKey, settings: ServerSettings, site: Site
+) -> None:
+    """An interface below the mount is found by its whole path, under WSGI and ASGI."""
+    interface = {"url": "https://x.example/agents/tides/a2a", "protocolBinding": "JSONRPC"}
+    card = {**PUBLIC, "supportedInterfaces": [{**interface, "protocolVersion": "1.0"}]}
+    generation = publish_cards(tmp_path / "below", alice, card, "staff")
+    body, staff = json.dumps(CALL).encode(), generation.extended["staff"]
+    headers = {"HTTP_AUTHORIZATION": site.bearer()["Authorization"]}
+    mounted = mount_cards(agent, tmp_path / "below", settings, log=lambda line: None)
+    below = {"SCRIPT_NAME": "/agents/tides", "PATH_INFO": "/a2a", **headers}
+    answer = Client(mounted).open("/", method="POST", data=body, environ_overrides=below)
+    assert answer.status_code == 200
+    assert staff in answer.data
+    elsewhere = {**below, "SCRIPT_NAME": "/agents/waves"}
+    answer = Client(mounted).open("/", method="POST", data=body, environ_overrides=elsewhere)
+    assert answer.status_code == 202
+
+    mounted = mount_cards(async_agent, tmp_path / "below", settings, log=lambda line: None)
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/agents/tides/a2a",
+        "root_path": "/agents/tides",
+        "query_string": b"",
+        "headers": [(b"authorization", headers["HTTP_AUTHORIZATION"].encode())],
+    }
+    status, said = asked(mounted, scope, {"type": "http.request", "body": body})
+    assert status == 200
+    assert staff in said
+    get = {**scope, "method": "GET", "path": f"/agents/tides{CARD}"}
+    assert asked(mounted, get) == (200, generation.card)
+
+
+@pytest.fixture
+def flask_agent(site: Site, settings: ServerSettings) -> Any:
+    """An agent in Flask, with the blueprint."""
+    app = Flask("agent")
+
+    @app.post("/a2a")
+    def own() -> bytes:
+        return b"agent: " + request.get_data()
+
+    app.register_blueprint(card_blueprint(site.directory, settings, log=lambda line: None))
+    return app.test_client()
+
+
+def test_a_blueprint_answers_for_the_card(flask_agent: Any, site: Site) -> None:
+    """Public paths, the extended card, the one method; all else is the application's."""
+    staff, body = site.generation.extended["staff"], json.dumps(CALL).encode()
+    assert flask_agent.get(CARD).data == site.generation.card
+    assert flask_agent.get(CARD, headers={"If-None-Match": "*"}).status_code == 304
+    assert flask_agent.options(CARD).headers["Access-Control-Allow-Origin"] == "*"
+    assert flask_agent.get("/rest/v1/extendedAgentCard").status_code == 401
+    opened = flask_agent.get("/rest/v1/extendedAgentCard", headers=site.bearer())
+    assert opened.data == staff
+    assert flask_agent.get("/no/extendedAgentCard").status_code == 404
+    assert staff in flask_agent.post("/a2a", data=body, headers=site.bearer()).data
+    other = json.dumps(SEND).encode()
+    assert flask_agent.post("/a2a", data=other).data == b"agent: " + other
+    long = b"x" * (3 * MAX_REQUEST_BYTES)
+    assert flask_agent.post("/a2a", data=long).data == b"agent: " + long
+
+
+def test_a_blueprint_follows_the_publication(
+    flask_agent: Any, site: Site, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paths of a new card too, although the rules are fixed."""
+    interface = {"url": "https://x.example/new", "protocolBinding": "JSONRPC"}
+    newer = publish_cards(
+        site.directory, key, {**PUBLIC, "supportedInterfaces": [interface]}, "staff"
+    )
+    monkeypatch.setattr("cardsign.server.live.POLL_SECONDS", 0.0)
+    assert flask_agent.get(CARD).data == newer.card
+    opened = flask_agent.get("/new/extendedAgentCard", headers=site.bearer())
+    assert opened.data == newer.extended["staff"]
+    assert flask_agent.get("/rest/v1/extendedAgentCard").status_code == 404
