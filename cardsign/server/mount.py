@@ -14,7 +14,8 @@ from io import BytesIO, RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, request
+from werkzeug.wrappers import Response
 
 from cardsign.server.app import DEFAULT_SETTINGS, ServerSettings
 from cardsign.server.asgi import Message, Receive, Scope, Send, answer_by_wsgi, split_path
