@@ -8,6 +8,7 @@ until when.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
@@ -43,13 +44,23 @@ from cardsign.issuer.signers import card_signers
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import StatementHistory, note_keyset
-from cardsign.keys.keyset_drafts import KeysetDue, keyset_due
-from cardsign.keys.model import KeyRecord, RevocationReason, Role, short, suspects
+from cardsign.keys.keyset_drafts import KeysetDue, is_needed, keyset_due
+from cardsign.keys.model import (
+    ENDED,
+    ROTATING,
+    KeyRecord,
+    RevocationReason,
+    Role,
+    StoreState,
+    short,
+    suspects,
+)
 from cardsign.keys.rotation import Step, steps
 from cardsign.keys.signers.access import Access
 from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
 from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.statements.keyset import KeysetStatement
 
 _PAST = {
     "prepublish": "prepublished",
@@ -147,7 +158,7 @@ def rotate_all_due(
 
 def revoke_and_replace(
     store: KeyStore,
-    kid: str,
+    kids: Sequence[str],
     config: ProjectConfig,
     unlocking: Unlocking,
     *,
@@ -157,14 +168,18 @@ def revoke_and_replace(
     same_custody_accepted: bool = False,
     wait: Callable[[datetime], datetime] = lambda until: until,
 ) -> Progress:
-    """Revoke a key, tell it at once, and put another in its place.
+    """Revoke keys, tell it at once, and put others in their places.
 
-    The key leaves the published key set and the release revokes it before anything else is done.
+    All are revoked before any other is made, so that no new key lay beside a stolen one. They
+    leave the published key set, and the release revokes them, before anything else is done. One
+    keyset statement then lists all new keys, their successors included. A root key without which
+    no statement can be signed is revoked last, once it has signed that one.
+
     A key that is revoked already is replaced, so that the call can be repeated.
 
     Args:
         store: The key store.
-        kid: Kid or thumbprint, or the beginning of one.
+        kids: Kids or thumbprints, or beginnings of them.
         config: As for :func:`rotate_all_due`, and so the rest.
         unlocking: Likewise.
         reason: Why.
@@ -175,40 +190,61 @@ def revoke_and_replace(
 
     Raises:
         StoreFault: ``keystore.unknown_key``; or as :func:`rotate_all_due`.
+        UsageFault: ``usage.conflict``: a key is revoked already, for another reason.
     """
     work = _Work(store, config, unlocking, now, draft, PrivateKey.generate, os.urandom)
-    record = store.state.find(kid)
-    if record.state == "revoked" and record.revoked_because != reason:
-        raise UsageFault(
-            "usage.conflict",
-            f"{_named(record)} is revoked already, as {record.revoked_because}, and that stays",
-            hint="If a thief may have it, revoke the keys that lay beside it, each by itself.",
-        )
-    if record.state != "revoked":
-        revoke_key(store, kid, reason=reason, now=now, same_custody_accepted=same_custody_accepted)
-        work.done.append(f"revoked {_named(record)}")
-    # A key of the second of the theft would count as stolen with it.
-    revoked = store.state.find(record.thumbprint).times.revoked or now
-    if revoked >= now:
-        work.now = wait(revoked + timedelta(seconds=1))
-    work.tell()
-    work.replace_lost(record)
-    progress = work.all_due()
-    return replace(progress, left=(*progress.left, *_beside(store, record)))
+    records = list(dict.fromkeys(store.state.find(kid) for kid in kids))
+    for record in records:
+        if record.state == "revoked" and record.revoked_because != reason:
+            raise UsageFault(
+                "usage.conflict",
+                f"{_named(record)} is revoked already, as {record.revoked_because}, and that stays",
+                hint="If a thief may have it, revoke the keys that lay beside it.",
+            )
+    return work.emergency(records, reason, same_custody_accepted, wait)
 
 
-def _beside(store: KeyStore, record: KeyRecord) -> Iterator[Task]:
-    """The keys that a thief may have taken as well."""
-    endangered = suspects(store.state)
+def _beside(
+    store: KeyStore, keyset: KeysetStatement | None, records: Sequence[KeyRecord]
+) -> Iterator[Task]:
+    """The keys that a thief may have taken as well: roots last, and never the only one."""
+    state = store.load()
+    endangered = suspects(state)
+    roots = {key.public.thumbprint for key in keyset.root.keys} if keyset else set()
     usable = [
         key
-        for key in store.state.keys
-        if key.thumbprint in endangered and key.state not in ("revoked", "retired")
+        for key in sorted(state.keys, key=lambda key: not key.rotates)
+        if key.thumbprint in endangered
+        and key.state not in ENDED
+        and (key.rotates or keyset is None or key.thumbprint in roots)
     ]
-    if usable:
-        names = ", ".join(_named(key) for key in usable)
-        what = f"these keys lay beside {short(record.kid)} and may be stolen too: {names}"
-        yield Task("you", what, "cardsign keys revoke KID --reason compromised, for each")
+    only = [key for key in usable if keyset and not key.rotates and is_needed(key, keyset, state)]
+    others = [key for key in usable if key not in only]
+    stolen = ", ".join(short(record.kid) for record in records)
+    if others:
+        names = ", ".join(_named(key) for key in others)
+        what = f"these keys lay beside {stolen} and may be stolen too: {names}"
+        # A kid may begin with a dash, and an imported one may hold what a shell reads.
+        typed = " ".join(shlex.quote(_typed(key, state)) for key in others)
+        command = f"cardsign keys revoke --reason compromised -- {typed}"
+        yield Task("you", what, command)
+    if only:
+        names = ", ".join(_named(key) for key in only)
+        what = f"{names} lay beside {stolen} too; without it no keyset can be signed"
+        if keyset and keyset.recovery:
+            who, command = "the holder of the recovery key", _RECOVER
+            what += ", so the recovery key has to open a new epoch"
+        else:
+            who, command = "you", "cardsign keyset draft --add-root HOLDER=KEY"
+            what += ", and there is no recovery key: list another root, then revoke this one"
+        yield Task(who, what, command)
+
+
+def _typed(key: KeyRecord, state: StoreState) -> str:
+    """The beginning of a kid, where only one key begins so."""
+    start = key.kid[:8]
+    alone = sum(any(name.startswith(start) for name in one.names) for one in state.keys) == 1
+    return start if alone else key.kid
 
 
 def _named(record: KeyRecord) -> str:
@@ -244,6 +280,38 @@ class _Work:
             None if keyset is None else keyset_due(state, keyset, now=self.now),
         )
 
+    def emergency(
+        self,
+        records: Sequence[KeyRecord],
+        reason: RevocationReason,
+        accepted: bool,
+        wait: Callable[[datetime], datetime],
+    ) -> Progress:
+        """Revoke keys, tell it, replace them; the root that has to sign all this comes last."""
+        keyset = StatementHistory.of(self.store).newest_keyset()
+        needed = list[KeyRecord]()
+        for record in sorted(records, key=lambda one: not one.rotates):
+            if keyset and not record.rotates and is_needed(record, keyset, self.store.load()):
+                needed.append(record)
+            else:
+                self.revoke(record, reason, accepted)
+        # A key of the second of the theft would count as stolen with it.
+        ended = [self.store.state.find(record.thumbprint).times.revoked for record in records]
+        last = max((one for one in ended if one is not None), default=None)
+        if last is not None and last >= self.now:
+            self.now = wait(last + timedelta(seconds=1))
+        self.tell()
+        for record in records:
+            self.replace_lost(record)
+        progress = self.all_due()
+        if needed:
+            for record in needed:
+                self.revoke(record, reason, accepted)
+            self.left.clear()
+            progress = self.all_due()
+        beside = _beside(self.store, keyset, records)
+        return replace(progress, left=(*progress.left, *beside))
+
     def tell(self) -> None:
         """Let the release and the published key set say what was revoked, before all else."""
         self._release(())
@@ -273,37 +341,43 @@ class _Work:
                 if made is not None:
                     self.done.append(f"made {_named(made)}, the next {step.alg} {step.role} key")
 
+    def revoke(self, record: KeyRecord, reason: RevocationReason, accepted: bool) -> None:
+        """Revoke a key in the store, unless it is revoked."""
+        if self.store.load().find(record.thumbprint).state != "revoked":
+            revoke_key(
+                self.store,
+                record.thumbprint,
+                reason=reason,
+                now=self.now,
+                same_custody_accepted=accepted,
+            )
+            self.done.append(f"revoked {_named(record)}")
+
     def replace_lost(self, record: KeyRecord) -> None:
-        """Make a key in the place of a revoked one, if none signs and no safe one waits."""
+        """Make a key in the place of a revoked one, and its successor, unless safe ones are there.
+
+        Both at once, since the roots would have to list a later successor by themselves.
+        """
         state = self.store.load()
         endangered = suspects(state)
-        if not record.rotates or any(
-            key.succeeds(record)
-            and (
-                key.state == "active"
-                or (key.state in ("generated", "prepublished") and key.thumbprint not in endangered)
-            )
-            for key in state.keys
-        ):
-            return
-        role = next(role for role in record.roles if role in ("card", "release"))
+        line = [key for key in state.keys if key.succeeds(record) and key.state not in ENDED]
+        safe = [key for key in line if key.state == "active" or key.thumbprint not in endangered]
+        if not record.rotates or any(key.state != "generated" for key in safe):
+            return  # the successor of a key that signs, or is about to, is made in its turn
+        role = next(role for role in record.roles if role in ROTATING)
         alg = next(one for one in SIGNING_ALGORITHMS if one == record.alg)
         try:
             secret = self.unlocking.passphrase(role)
             if record.custody.startswith("file:"):
                 check_opens(self.store, record, secret)
-            made = self.store.add_key(
-                self.new_key(alg),
-                secret,
-                now=self.now,
-                random=self.random,
-                roles=record.roles,
-            )
+            for _ in range(len(safe), 2):
+                made = self.store.add_key(
+                    self.new_key(alg), secret, now=self.now, random=self.random, roles=record.roles
+                )
+                self.done.append(f"made {_named(made)} in its place")
         except PassphraseFault as fault:
             command = f"cardsign keys generate --role {role} --alg {alg}; then {_ALL_DUE}"
             self._needs(_who(role), f"make another {role} key: {fault.message}", command, None)
-        else:
-            self.done.append(f"made {_named(made)} in its place")
 
     # The keyset statement.
 
@@ -324,8 +398,7 @@ class _Work:
             if not fault.code.startswith("statement."):
                 raise
             what = f"no keyset can follow: {fault.message}"
-            command = "cardsign keyset recover --recovery-file FILE"
-            self._needs("the holder of the recovery key", what, command, self._keyset_ends())
+            self._needs("the holder of the recovery key", what, _RECOVER, self._keyset_ends())
             return None
 
     def _keyset(self) -> None:
@@ -515,6 +588,7 @@ class _Work:
 
 
 _ALL_DUE = "cardsign keys rotate --all-due"
+_RECOVER = "cardsign keyset recover --recovery-file FILE"
 
 
 def _who(role: Role) -> str:

@@ -510,16 +510,31 @@ def same_custody(one: KeyRecord, other: KeyRecord) -> bool:
 def suspects(state: StoreState) -> frozenset[str]:
     """Return the thumbprints of the keys that a thief of another key may have taken as well.
 
-    Those that lay in the custody of a compromised key when its compromise became known.
+    Those that lay in the custody of a compromised key when the theft became known. Where a key is
+    revoked that an earlier theft put under suspicion, that is the same theft. Otherwise each key
+    made after a theft would come under suspicion when the next of the old keys is revoked.
     """
+    known: dict[str, datetime] = {}  # when the theft of a compromised key became known
     stolen = [key for key in state.keys if key.revoked_because == "compromised"]
+    for key in sorted(stolen, key=_revoked):
+        earlier = (
+            known[other.thumbprint]
+            for other in stolen
+            if other.thumbprint in known
+            and same_custody(key, other)
+            and key.created <= known[other.thumbprint]
+        )
+        known[key.thumbprint] = min(earlier, default=_revoked(key))
     return frozenset(
         key.thumbprint
         for key in state.keys
-        for known in stolen
-        if same_custody(key, known)
-        and (known.times.revoked is None or key.created <= known.times.revoked)
+        for other in stolen
+        if same_custody(key, other) and key.created <= known[other.thumbprint]
     )
+
+
+def _revoked(key: KeyRecord) -> datetime:
+    return key.times.revoked or datetime.max.replace(tzinfo=UTC)
 
 
 def _place(custody: str) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from cardsign.issuer import (
     IssuerPassphrases,
     KeysetChanges,
     Progress,
+    Task,
     Unlocking,
     draft_keyset,
     init_issuer,
@@ -49,8 +51,12 @@ from tests.support import PORTABLE
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORIGIN = "https://tides.example"
-SECRETS = {"card": b"the passphrase of cards", "release": b"that of cron's releases"}
 ROOT = b"that of the offline root"
+SECRETS = {
+    "card": b"the passphrase of cards",
+    "release": b"that of cron's releases",
+    "root": ROOT,
+}
 RECOVERY = b"another horse entirely"
 
 
@@ -122,11 +128,13 @@ class Site:
         unlocking = self.unlocking(*roles, root=root)
         return rotate_all_due(self.store, self.config, unlocking, now=self.now, draft=self.draft)
 
-    def revoke(self, kid: str, reason: RevocationReason, *roles: str, root: bool) -> Progress:
+    def revoke(
+        self, kids: str | list[str], reason: RevocationReason, *roles: str, root: bool
+    ) -> Progress:
         """`keys revoke`."""
         return revoke_and_replace(
             self.store,
-            kid,
+            [kids] if isinstance(kids, str) else kids,
             self.config,
             self.unlocking(*roles, root=root),
             reason=reason,
@@ -151,29 +159,45 @@ class Site:
         return key.kid
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Site:
+def begun(folder: Path, *, usb: bool) -> Site:
     """Set up and published, with successors that the root has listed."""
-    (tmp_path / "card.json").write_text(json.dumps(PORTABLE))
+    (folder / "card.json").write_text(json.dumps(PORTABLE))
     init_issuer(
-        tmp_path,
-        tmp_path / "keys",
+        folder,
+        folder / "keys",
         lambda: IssuerPassphrases(SECRETS["card"], ROOT, SECRETS["release"], RECOVERY),
         origin=ORIGIN,
         now=NOW,
-        root_keystore=tmp_path / "usb",
-        recovery_out=tmp_path / "recovery.key",
+        root_keystore=folder / "usb" if usb else None,
+        recovery_out=folder / "recovery.key",
     )
-    made = Site(tmp_path)
+    made = Site(folder)
     made.now += timedelta(minutes=1)
-    told = made.rotate("card", "release", root=True)
+    told = made.rotate("card", "release", "root", root=usb)
     assert told.left == ()
     return made
 
 
 @pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """With the root in a store of its own."""
+    return begun(tmp_path, usb=True)
+
+
+@pytest.fixture
+def together(tmp_path: Path) -> Site:
+    """With all keys in one store."""
+    return begun(tmp_path, usb=False)
+
+
+@pytest.fixture
 def peer(site: Site) -> Peer:
     """It pinned the first keyset."""
+    return peer_of(site)
+
+
+def peer_of(site: Site) -> Peer:
+    """A verifier that pinned the first keyset of an issuer."""
     pin = read_keyset(next(iter(site.live.keysets.values()))).id
     issuer = TrustedIssuer("tides", KeysetAnchor(pin), (parse_place(ORIGIN),))
     return Peer(Policy((issuer,)))
@@ -241,6 +265,60 @@ def test_a_stolen_card_key_ends_by_one_command_and_one_ceremony(site: Site, peer
     after = site.now + timedelta(minutes=1)
     assert peer.verdict(site.live, after) == "trusted"
     assert peer.verdict(site.live, after, forged) != "trusted"
+
+
+def test_one_keyset_replaces_a_stolen_key_and_its_successor(site: Site) -> None:
+    """Another holder would have to be asked twice otherwise."""
+    before = needed_keyset(site.store).version
+    site.now += timedelta(hours=3)
+    site.revoke(site.active("card"), "compromised", "card", "release", root=True)
+    keyset = needed_keyset(site.store)
+    assert keyset.version == before + 1
+    site.now += timedelta(hours=1)
+    assert not [one for one in site.rotate("card", "release").left if "keyset" in one.what]
+
+
+def named(task: Task) -> list[str]:
+    """The keys that a command of a task names."""
+    command, _, kids = task.command.partition(" -- ")
+    assert command == "cardsign keys revoke --reason compromised"
+    return shlex.split(kids)
+
+
+def test_to_revoke_all_that_lay_beside_a_stolen_key_comes_to_an_end(together: Site) -> None:
+    """The advice names each key once, and no key that was made after the theft."""
+    peer = peer_of(together)
+    secrets = ("card", "release", "root")
+    together.now += timedelta(hours=3)
+    forged = together.live.card
+    first = together.revoke(together.active("card"), "compromised", *secrets, root=False)
+    beside, only_root = first.left
+    together.now += timedelta(hours=1)
+    second = together.revoke(named(beside), "compromised", *secrets, root=False)
+    assert second.left == (replace(only_root, what=second.left[0].what),)
+    assert "keyset recover" in only_root.command
+    after = together.now + timedelta(minutes=1)
+    assert peer.verdict(together.live, after) == "trusted"
+    assert peer.verdict(together.live, after, forged) != "trusted"
+
+
+def test_every_key_of_a_store_is_revoked_at_once_by_one_keyset(together: Site) -> None:
+    """The only root signs the statement that lists the new keys; then it is revoked, too."""
+    peer = peer_of(together)
+    stolen = [key.kid for key in together.store.state.keys if key.state != "retired"]
+    root = together.active("root")
+    before = needed_keyset(together.store).version
+    together.now += timedelta(hours=3)
+    told = together.revoke(stolen, "compromised", "card", "release", "root", root=False)
+    assert needed_keyset(together.store).version == before + 1
+    assert {together.state(kid) for kid in (root, *stolen)} == {"revoked"}
+    assert [one.command for one in told.left] == ["cardsign keyset recover --recovery-file FILE"]
+    after = together.now + timedelta(minutes=1)
+    assert peer.verdict(together.live, after) == "trusted"
+
+    again = together.revoke(stolen, "compromised", "card", "release", "root", root=False)
+    assert again.left == told.left
+    assert again.done == ()
 
 
 def test_a_revocation_at_night_tells_everybody_without_the_roots(site: Site, peer: Peer) -> None:

@@ -19,6 +19,7 @@ from cardsign.keys import (
     steps,
     take,
 )
+from cardsign.keys.model import suspects
 from cardsign.statements import KeysetId
 from tests.keys.states import EMPTY, NOON, QUICK, SERIES, after, of, public, published
 
@@ -394,6 +395,29 @@ def test_an_active_key_is_not_retired():
 
 
 # --- revoking -----------------------------------------------------------------------------
+
+
+def endangered(state: StoreState) -> set[str]:
+    """The kids of the keys that may be stolen with one that is known to be."""
+    names = suspects(state)
+    return {key.kid for key in state.keys if key.thumbprint in names}
+
+
+def test_a_key_made_after_a_theft_stays_clean_when_the_next_old_one_is_revoked() -> None:
+    """Otherwise each replacement would have to be replaced when its neighbour is."""
+    state = of(lifecycle.revoke(first_two(), "one", reason="compromised", now=after(1)))
+    state = of(lifecycle.enter(state, public("new"), now=after(2)))
+    state = of(lifecycle.revoke(state, "two", reason="compromised", now=after(9)))
+    assert endangered(state) == {"one", "two"}
+
+
+def test_the_theft_of_a_clean_key_is_another_theft() -> None:
+    """Whatever lay there by then may be gone too."""
+    state = of(lifecycle.revoke(first_two(), "one", reason="compromised", now=after(1)))
+    state = of(lifecycle.enter(state, public("new"), now=after(2)))
+    state = of(lifecycle.enter(state, public("newer"), now=after(3)))
+    state = of(lifecycle.revoke(state, "new", reason="compromised", now=after(9)))
+    assert endangered(state) == {"one", "two", "new", "newer"}
 
 
 def test_a_compromised_key_is_revoked_and_a_standby_of_another_custody_takes_over():

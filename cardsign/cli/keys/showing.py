@@ -148,10 +148,10 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
 
 
 @command(
-    short_help="Revoke a key, now and for ever.",
+    short_help="Revoke keys, now and for ever.",
     example="cardsign keys revoke vzTO --reason compromised",
 )
-@click.argument("kid")
+@click.argument("kids", metavar="KID...", nargs=-1, required=True)
 @click.option(
     "--reason",
     type=click.Choice(REVOCATION_REASONS),
@@ -168,7 +168,7 @@ def retire(kid: str, keystore: KeystoreOptions, as_json: bool) -> None:
 @dry_run_option
 @json_option
 def revoke(
-    kid: str,
+    kids: tuple[str, ...],
     reason: RevocationReason,
     same_custody_accepted: bool,
     store_only: bool,
@@ -177,30 +177,38 @@ def revoke(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Revoke the key KID, now and for ever, and walk the emergency to its end.
+    """Revoke the keys KID..., now and for ever, and walk the emergency to its end.
 
-    The key leaves the published key set, and the next release revokes it. A standby of another
-    custody or a new key takes its place; the root keys that are here sign the keyset that lists
-    it; the cards are signed again and published. What needs a person is said at the end. The
-    command can be repeated, and goes on.
+    Name all that may be stolen at once. They leave the published key set, and the next release
+    revokes them. Standbys of another custody or new keys take their places. The root keys that
+    are here sign one keyset that lists them. The cards are signed again and published. What needs
+    a person is said at the end. The command can be repeated, and goes on.
 
     Exit status 1: something is left for a person.
     """
     store, now = keystore.open(), moment()
-    key = store.state.find(kid)
-    if key.state != "revoked":
-        confirm(yes, f"the {key.roles[0]} key {key.kid} will be revoked, and stays so for ever")
+    keys = [store.state.find(kid) for kid in kids]
+    if alive := [key for key in keys if key.state != "revoked"]:
+        names = ", ".join(f"{key.roles[0]} key {key.kid}" for key in alive)
+        confirm(yes, f"{names} will be revoked, and stay so for ever")
     if store_only:
-        if key.state != "revoked":
+        for key in alive:
             revoke_key(
-                store, kid, reason=reason, now=now, same_custody_accepted=same_custody_accepted
+                store,
+                key.thumbprint,
+                reason=reason,
+                now=now,
+                same_custody_accepted=same_custody_accepted,
             )
-        what = "is revoked; go on with: cardsign keys rotate --all-due"
-        _say_record(store.state.find(key.thumbprint), what, as_json)
+        revoked = [store.state.find(key.thumbprint) for key in keys]
+        if as_json:
+            print_json([key_json(record) for record in revoked])
+        for record in revoked:
+            say(f"{record.kid} is revoked; go on with: cardsign keys rotate --all-due")
         return EXIT_OK
     progress = revoke_and_replace(
         store,
-        kid,
+        kids,
         guided.config(),
         guided.unlocking(keystore),
         reason=reason,
