@@ -172,9 +172,9 @@ class Copies:
             body, until = self.held[path]
             return body, until - t
         document = self.issuer.live[-1][1].public.get(path)
-        if document is None or document.max_age is None:
+        if document is None or document.public is None:
             return None
-        kept = document.max_age_at(self.issuer.now.timestamp())
+        kept = document.public.max_age_at(self.issuer.now.timestamp())
         self.held[path] = document.body, t + kept
         return document.body, kept
 

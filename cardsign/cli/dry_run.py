@@ -36,8 +36,14 @@ def dry_run_option(command: _Command) -> _Command:
     )(command)
 
 
+def begin_check(context: click.Context, option: click.Parameter, is_given: bool) -> bool:
+    """What ``--check`` begins where it is a dry run whose exit status is the answer."""
+    _begin(context, option, is_given)
+    return is_given
+
+
 def _begin(context: click.Context, _: click.Parameter, is_given: bool) -> None:
-    if is_given:
+    if is_given and _FOLDER not in context.meta:
         context.meta[_FOLDER] = context.with_resource(_folder())
         context.meta[COPIES] = {}
         context.call_on_close(lambda: say("dry run: nothing was changed"))

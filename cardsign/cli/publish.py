@@ -9,7 +9,7 @@ import click
 
 from cardsign.cli.arguments import json_option, read_input
 from cardsign.cli.commands import command
-from cardsign.cli.dry_run import dry_run_option, to_change
+from cardsign.cli.dry_run import begin_check, dry_run_option, to_change
 from cardsign.cli.options import (
     KeystoreOptions,
     keystore_options,
@@ -19,8 +19,10 @@ from cardsign.cli.options import (
 from cardsign.cli.talk import print_json, say
 from cardsign.cli.views import say_withheld
 from cardsign.config import ProjectConfig
-from cardsign.errors import UsageFault
-from cardsign.issuer.publishing import publish_cards, usual_max_age
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.issuer.publishing import newest_generation, publish_cards, usual_max_age
+from cardsign.publish.generation import Generation
+from cardsign.publish.layout import export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
 
 
@@ -57,6 +59,19 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE
     is_flag=True,
     help="Do not record it as live, because you deploy it later; see cardsign keys look.",
 )
+@click.option(
+    "--export",
+    "export_to",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Also write the public files for a static host, nginx or an object store.",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    callback=begin_check,
+    help="Change nothing; say what would change, with exit status 1 if anything would.",
+)
 @keystore_options
 @dry_run_option
 @json_option
@@ -67,9 +82,11 @@ def publish(
     output: Path | None,
     max_age: int | None,
     not_live: bool,
+    export_to: Path | None,
+    check: bool,
     keystore: KeystoreOptions,
     as_json: bool,
-) -> None:
+) -> int:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
     Without CARD the signed cards of cardsign.toml are published, extended ones included.
@@ -79,12 +96,15 @@ def publish(
     If there is a keyset statement, only the keys that it lists are published, and the newest
     release must list the card. A keyset that no release names yet is not published.
     The key store records the time of publication, because key rotation waits for caches.
+    --export writes DIR/site, the public files in the layout of their URLs, with their headers in
+    DIR/site/_headers, DIR/nginx.conf and DIR/objects.json. Extended cards are never exported.
     """
     config = project_config()
     directory = output or config.publish
     if directory is None:
         raise UsageFault("usage.conflict", "no publication directory is named; use -o DIR")
     public, others = _read_cards(card, extended, config)
+    before = newest_generation(directory)
     published = publish_cards(
         keystore.open(),
         public,
@@ -98,6 +118,9 @@ def publish(
         drop_extended=drop_extended,
     )
     generation = published.generation
+    changes = _changes(before, generation)
+    if export_to is not None:
+        export_files(generation, to_change(export_to), now=datetime.now(UTC))
     if as_json:
         print_json(
             {
@@ -106,15 +129,32 @@ def publish(
                 "published_at": generation.published_at.isoformat(),
                 "kids": list(generation.kids),
                 "left_out": list(published.left_out),
+                "changes": changes,
             }
         )
     elif generation.created:
         say(f"published generation {generation.number} in {directory}")
+        for name, what in changes.items():
+            say(f"  {what}: {name}")
     else:
         say(f"generation {generation.number} in {directory} is the same; nothing changed")
+    if export_to is not None:
+        say(f"exported its public files to {export_to}")
+        if generation.changes_at:
+            say(f"  the keys change at {generation.changes_at:%Y-%m-%d %H:%M} UTC: export again")
     for kid in published.left_out:
         say(f"left out of the key set: {kid}, which no published keyset lists")
     say_withheld(published)
+    return EXIT_NOT_TRUSTED if check and generation.created else EXIT_OK
+
+
+def _changes(before: Generation | None, after: Generation) -> dict[str, str]:
+    """What becomes of each file whose bytes are not the same."""
+    old, new = before.files if before else {}, after.files
+    changes = {
+        name: "changed" if name in old else "new" for name in new if old.get(name) != new[name]
+    }
+    return changes | {name: "gone" for name in old if name not in new}
 
 
 def _read_cards(

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from cardsign.publish.generation import STATEMENT_MEDIA_TYPE as STATEMENT_MEDIA_TYPE
     from cardsign.publish.generation import Generation as Generation
     from cardsign.publish.generation import load_current as load_current
+    from cardsign.publish.layout import LEAST_MAX_AGE as LEAST_MAX_AGE
+    from cardsign.publish.layout import PublicFile as PublicFile
+    from cardsign.publish.layout import export_files as export_files
+    from cardsign.publish.layout import public_files as public_files
     from cardsign.publish.publication import DEFAULT_MAX_AGE as DEFAULT_MAX_AGE
     from cardsign.publish.publication import next_change_by as next_change_by
     from cardsign.publish.publication import publication_of as publication_of
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "checks": "CheckedIssued Issued",
     "generation": "CURRENT_FILE Generation STATEMENT_MEDIA_TYPE load_current",
+    "layout": "LEAST_MAX_AGE PublicFile export_files public_files",
     "publication": (
         "DEFAULT_MAX_AGE next_change_by publication_of publish_generation publish_statements "
         "published_card"

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from cardsign.server.app import ServerSettings as ServerSettings
     from cardsign.server.app import create_app as create_app
     from cardsign.server.asgi import AsgiApplication as AsgiApplication
-    from cardsign.server.documents import LEAST_MAX_AGE as LEAST_MAX_AGE
     from cardsign.server.documents import Document as Document
     from cardsign.server.documents import Paths as Paths
     from cardsign.server.jsonrpc import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "app": "ServerSettings create_app",
     "asgi": "AsgiApplication",
-    "documents": "Document LEAST_MAX_AGE Paths",
+    "documents": "Document Paths",
     "jsonrpc": "MAX_REQUEST_BYTES",
     "live": "LiveApplication",
     "mount": "card_blueprint mount_cards",

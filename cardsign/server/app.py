@@ -14,9 +14,10 @@ from flask import Flask, Response, abort, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
 
 from cardsign.publish.generation import Generation
+from cardsign.publish.layout import NO_SNIFF
 from cardsign.records import dataclass
 from cardsign.server import jsonrpc
-from cardsign.server.documents import NO_SNIFF, PREFLIGHT, PRIVATE, Answer, Document, Paths
+from cardsign.server.documents import PREFLIGHT, PRIVATE, Answer, Document, Paths
 from cardsign.server.extended import ExtendedCards, check_version
 from cardsign.server.jsonrpc import Refused, status_body
 from cardsign.server.tokens import TokenTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -12,36 +12,24 @@ from werkzeug.http import http_date, parse_date, parse_etags
 
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import Json, parse_object
-from cardsign.publish.generation import STATEMENT_MEDIA_TYPE, Generation
+from cardsign.publish.generation import Generation
+from cardsign.publish.layout import ANY_ORIGIN, NO_SNIFF, Headers, PublicFile, public_files
 from cardsign.records import dataclass
-from cardsign.urls import CARD_PATH, EXTENDED_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH
+from cardsign.urls import EXTENDED_PATH
 
-Headers: TypeAlias = tuple[tuple[str, str], ...]
 #: Status, headers and body of a whole HTTP answer to GET; HEAD leaves out the body.
 Answer: TypeAlias = tuple[str, list[tuple[str, str]], bytes]
 Kind: TypeAlias = Literal["public", "extended", "rpc"]
 
-NO_SNIFF: Final = ("X-Content-Type-Options", "nosniff")
 #: What every answer about an extended card says, an error too: shared caches keep out.
 PRIVATE: Final = (("Cache-Control", "private, no-cache"), ("Vary", "Authorization"))
-# Any page may read public documents, and see the ETag that it needs to ask again.
-_ANY_ORIGIN: Final = (
-    ("Access-Control-Allow-Origin", "*"),
-    ("Access-Control-Expose-Headers", "ETag"),
-)
 PREFLIGHT: Final = (
-    *_ANY_ORIGIN,
+    *ANY_ORIGIN,
     ("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS"),
     ("Access-Control-Allow-Headers", "A2A-Version, If-Modified-Since, If-None-Match"),
     ("Access-Control-Max-Age", "86400"),
     NO_SNIFF,
 )
-#: Seconds. What is about to change, or is late, is no reason to be asked at every turn.
-LEAST_MAX_AGE: Final = 60
-#: Seconds; what says that a key is revoked must not be older than this in any cache.
-MAX_STATEMENT_AGE: Final = 300
-#: Unix seconds: A2A 0.3.0, of 2025-07-30, moved the card to its present path.
-LEGACY_SINCE: Final = 1753833600
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +42,7 @@ class Document:
         last_modified: Aware UTC in whole seconds.
         headers: What a 200 and a 304 share, but for the lifetime.
         media_type: Of the 200.
-        max_age: Seconds that caches may keep it, at most; None if it is private.
-        changes_at: Unix seconds: when it is to change; None if that is unknown.
+        public: The file behind it; None if it is private.
     """
 
     body: bytes
@@ -63,24 +50,21 @@ class Document:
     last_modified: datetime
     headers: Headers
     media_type: str
-    max_age: int | None = None
-    changes_at: float | None = None
+    public: PublicFile | None = None
 
     @classmethod
-    def of(
-        cls,
-        body: bytes,
-        media_type: str,
-        published: datetime,
-        headers: Headers = PRIVATE,
-        max_age: int | None = None,
-        changes_at: float | None = None,
-    ) -> Document:
-        """A document for one audience, or, with a `max_age`, for everybody."""
-        etag = f'"{hashlib.sha256(body).hexdigest()}"'
-        origins = () if max_age is None else _ANY_ORIGIN
-        shared = (("ETag", etag), *origins, *headers, NO_SNIFF)
-        return cls(body, etag, published, shared, media_type, max_age, changes_at)
+    def of_public(cls, file: PublicFile, published: datetime) -> Document:
+        """A document for everybody."""
+        etag = _etag(file.body)
+        shared = (("ETag", etag), *ANY_ORIGIN, *file.headers, NO_SNIFF)
+        return cls(file.body, etag, published, shared, file.media_type, file)
+
+    @classmethod
+    def of_extended(cls, body: bytes, published: datetime) -> Document:
+        """An extended card, for one audience."""
+        etag = _etag(body)
+        shared = (("ETag", etag), *PRIVATE, NO_SNIFF)
+        return cls(body, etag, published, shared, "application/a2a+json")
 
     def answer(
         self, if_none_match: str | None, if_modified_since: str | None, *, now: float = 0.0
@@ -93,8 +77,8 @@ class Document:
             now: Unix seconds; a private document does without.
         """
         headers = list(self.headers)
-        if self.max_age is not None:
-            headers.append(("Cache-Control", f"public, max-age={self.max_age_at(now)}"))
+        if self.public is not None:
+            headers.append(("Cache-Control", self.public.cache_control(now)))
         if self._is_held(if_none_match, if_modified_since):
             return "304 NOT MODIFIED", headers, b""
         entity = [
@@ -104,19 +88,16 @@ class Document:
         ]
         return "200 OK", entity + headers, self.body
 
-    def max_age_at(self, now: float) -> int:
-        """Seconds: no more than there are until the change, but for `LEAST_MAX_AGE`."""
-        most = self.max_age or 0
-        if self.changes_at is None:
-            return most
-        return min(most, max(LEAST_MAX_AGE, int(self.changes_at - now)))
-
     def _is_held(self, if_none_match: str | None, if_modified_since: str | None) -> bool:
         """Whether the client has these bytes already; a date counts only without a tag."""
         if if_none_match is not None:
             return parse_etags(if_none_match).contains_weak(self.etag[1:-1])
         since = parse_date(if_modified_since)
         return since is not None and self.last_modified <= since
+
+
+def _etag(body: bytes) -> str:
+    return f'"{hashlib.sha256(body).hexdigest()}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,31 +148,13 @@ class Paths:
         Raises:
             JsonRefused: The public card is not strict JSON.
         """
-        published, changes = generation.published_at, generation.changes_at
-        changes_at = changes.timestamp() if changes else None
-
-        def public(body: bytes, kind: str, most: int, headers: Headers = ()) -> Document:
-            max_age = min(generation.max_age, most)
-            return Document.of(body, kind, published, headers, max_age, changes_at)
-
-        card, long = generation.card, generation.max_age
         documents = {
-            CARD_PATH: public(card, "application/json", long),
-            JWKS_PATH: public(generation.jwks, "application/jwk-set+json", long),
+            path: Document.of_public(file, generation.published_at)
+            for path, file in public_files(generation, legacy=legacy, sunset=sunset).items()
         }
-        for name in generation.statement_files:
-            body = generation.files[name]
-            documents[STATEMENTS_PATH + name] = public(
-                body, STATEMENT_MEDIA_TYPE, MAX_STATEMENT_AGE
-            )
-        if legacy:
-            moved = [("Deprecation", f"@{LEGACY_SINCE}")]  # RFC 9745
-            moved += [("Sunset", http_date(sunset.astimezone(UTC)))] if sunset else []  # RFC 8594
-            moved += [("Link", f'<{CARD_PATH}>; rel="successor-version"')]
-            documents[LEGACY_CARD_PATH] = public(card, "application/json", long, tuple(moved))
         interfaces = [
             (path, each.binding, each.tenant)
-            for each in interfaces_of(parse_object(card))
+            for each in interfaces_of(parse_object(generation.card))
             if (path := _path(each.url)) is not None
         ]
         extended = {EXTENDED_PATH, *(path + EXTENDED_PATH for path, _, _ in interfaces)}

@@ -80,7 +80,7 @@ class ExtendedCards:
             if marker is None:
                 self._broken[audience] = "it does not say for whom it is, and until when"
                 continue
-            document = Document.of(body, "application/a2a+json", generation.published_at)
+            document = Document.of_extended(body, generation.published_at)
             self._cards[audience] = document, marker.exp
 
     def open(self, request: Request) -> Document:

@@ -445,3 +445,36 @@ def test_forty_releases_are_renewed_without_a_root(
     clock(start + timedelta(days=400, seconds=1))
     ended = issuer("release", "renew")
     assert (ended.status, "statement.expired" in ended.err) == (2, True)
+
+
+# ------------------------------------------------------------------ checking and exporting
+
+
+def test_a_check_of_the_same_changes_nothing(issuer: Cardsign) -> None:
+    """Exit status 0, and no new generation."""
+    number = published().number
+    ended = issuer("publish", "signed.json", "--check")
+    assert (ended.status, published().number) == (0, number)
+
+
+def test_a_check_names_what_would_change(issuer: Cardsign) -> None:
+    """Exit status 1; neither the publication nor the key store changes."""
+    Path("card.json").write_text(json.dumps({**PORTABLE, "description": "Another."}))
+    run(issuer("sign", "card.json", "-o", "newer.json"))
+    run(issuer("release", "renew", "--card", "newer.json"))
+    number, log = published().number, audit()
+    ended = issuer("publish", "newer.json", "--check", "--json")
+    assert ended.status == 1
+    assert json.loads(ended.out)["changes"] == {"agent-card.json": "changed"}
+    assert (published().number, audit()) == (number, log)
+    assert "changed: agent-card.json" in run(issuer("publish", "newer.json")).err
+
+
+def test_publish_exports_what_it_published(issuer: Cardsign) -> None:
+    """Also where nothing changed, and not in a check."""
+    issuer("publish", "signed.json", "--export", "out", "--check")
+    assert not Path("out").exists()
+    assert "exported" in run(issuer("publish", "signed.json", "--export", "out")).err
+    card = Path("out/site/.well-known/agent-card.json").read_bytes()
+    assert card == published().card
+    assert Path("out/site/.well-known/cardsign/release.json").read_bytes() == published().release

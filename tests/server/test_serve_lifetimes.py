@@ -12,8 +12,14 @@ from stating import CARD, ISSUED, KEYSET, RELEASE
 from werkzeug.test import Client
 
 from cardsign.jose import JwkSet
-from cardsign.publish import Generation, publish_generation, publish_statements
-from cardsign.server import LEAST_MAX_AGE, Document, LiveApplication
+from cardsign.publish import (
+    LEAST_MAX_AGE,
+    Generation,
+    PublicFile,
+    publish_generation,
+    publish_statements,
+)
+from cardsign.server import LiveApplication
 from tests.keys.issuing import NOW, key
 
 CARD_PATH = "/.well-known/agent-card.json"
@@ -98,7 +104,6 @@ def test_no_copy_outlives_a_change_by_more_than_a_minute(
     max_age: int, changes_at: float, now: float
 ) -> None:
     """Whoever asked before the change asks again a minute after it, whatever max-age there is."""
-    document = Document.of(b"", "text/plain", NOW, (), max_age, changes_at)
-    kept = document.max_age_at(now)
+    kept = PublicFile(b"", "text/plain", max_age, changes_at).max_age_at(now)
     assert 0 <= kept <= max_age
     assert now + kept <= max(changes_at, now) + LEAST_MAX_AGE

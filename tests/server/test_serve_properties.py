@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from served import Site
 
+from cardsign.publish import PublicFile
 from cardsign.server import Document
 
 PUBLISHED = datetime(2026, 11, 21, tzinfo=UTC)
-DOCUMENT = Document.of(b"{}", "application/json", PUBLISHED, (), 300)
+DOCUMENT = Document.of_public(PublicFile(b"{}", "application/json", 300), PUBLISHED)
 VALUES = st.one_of(
     st.none(),
     st.text(st.characters(max_codepoint=255)),

@@ -1,0 +1,117 @@
+"""The public half of a generation for hosts that serve files."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from publications import NOW, PUBLIC, publish_cards
+from werkzeug.test import Client
+
+from cardsign.errors import UsageFault
+from cardsign.jose import PrivateKey
+from cardsign.publish import Generation, export_files
+from cardsign.server import LiveApplication
+
+
+@pytest.fixture(scope="module")
+def key() -> PrivateKey:
+    return PrivateKey.generate("ES256")
+
+
+@pytest.fixture
+def generation(tmp_path: Path, key: PrivateKey) -> Generation:
+    """A card with an extended one."""
+    return publish_cards(tmp_path / "pub", key, PUBLIC, "staff")
+
+
+def static_headers(text: str) -> dict[str, dict[str, str]]:
+    """The headers that a `_headers` file gives to each path."""
+    found: dict[str, dict[str, str]] = {}
+    path = ""
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            path = line
+            found[path] = {}
+        else:
+            name, _, value = line.strip().partition(": ")
+            found[path][name] = value
+    return found
+
+
+def test_every_public_path_of_the_server_is_a_file(generation: Generation, tmp_path: Path) -> None:
+    """With the same bytes, and the same headers but those that the host makes itself."""
+    paths = export_files(generation, tmp_path / "out", now=NOW)
+    site = tmp_path / "out" / "site"
+    told = static_headers((site / "_headers").read_text())
+    client = Client(LiveApplication(tmp_path / "pub", now=NOW.timestamp, log=lambda line: None))
+    assert set(told) == set(paths)
+    assert "/.well-known/agent-card.json" in paths
+    for path in paths:
+        answer = client.get(path)
+        assert (site / path[1:]).read_bytes() == answer.data
+        own = {"Content-Length", "ETag", "Last-Modified"}
+        assert told[path] == {k: v for k, v in answer.headers.items() if k not in own}
+
+
+def test_no_extended_card_leaves(generation: Generation, tmp_path: Path) -> None:
+    """Not in the site, and not beside it."""
+    export_files(generation, tmp_path / "out", now=NOW)
+    marker = b'"id":"staff"'
+    assert marker in generation.extended["staff"].replace(b" ", b"")
+    for file in (tmp_path / "out").rglob("*"):
+        assert "extended" not in file.name
+        assert file.is_dir() or marker not in file.read_bytes().replace(b" ", b"")
+
+
+def test_the_other_files_say_the_same(generation: Generation, tmp_path: Path) -> None:
+    """Of nginx and of object stores."""
+    paths = export_files(generation, tmp_path / "out", now=NOW)
+    told = static_headers((tmp_path / "out/site/_headers").read_text())
+    objects = json.loads((tmp_path / "out/objects.json").read_text())["objects"]
+    assert {f"/{one['key']}": one["headers"] for one in objects} == told
+    nginx = (tmp_path / "out/nginx.conf").read_text()
+    for path in paths:
+        block = nginx.partition(f"location = {path} {{")[2].partition("}\nlocation")[0]
+        assert f"add_header Cache-Control '{told[path]['Cache-Control']}'" in block
+    assert 'add_header Cache-Control "no-store" always;' in nginx
+
+
+def test_caches_keep_nothing_past_the_next_change(tmp_path: Path, key: PrivateKey) -> None:
+    """As far as files can say so: the time counts from the export."""
+    from dataclasses import replace
+
+    made = publish_cards(tmp_path / "pub", key)
+    soon = replace(made, changes_at=NOW + timedelta(seconds=100))
+    export_files(soon, tmp_path / "out", now=NOW)
+    told = static_headers((tmp_path / "out/site/_headers").read_text())
+    assert told["/.well-known/agent-card.json"]["Cache-Control"] == "public, max-age=100"
+
+
+def test_the_legacy_path_goes_when_it_is_not_wanted(generation: Generation, tmp_path: Path) -> None:
+    """A file of an earlier export too; files of others stay."""
+    out = tmp_path / "out"
+    export_files(generation, out, now=NOW)
+    (out / "site/index.html").write_text("ours")
+    assert (out / "site/.well-known/agent.json").exists()
+    export_files(generation, out, now=NOW, legacy=False)
+    assert not (out / "site/.well-known/agent.json").exists()
+    assert (out / "site/index.html").read_text() == "ours"
+
+
+def test_the_same_export_is_the_same_bytes(generation: Generation, tmp_path: Path) -> None:
+    """So that an upload finds nothing to do."""
+    trees = []
+    for name in ("a", "b"):
+        export_files(generation, tmp_path / name, now=NOW)
+        files = [one for one in sorted((tmp_path / name).rglob("*")) if one.is_file()]
+        trees.append({str(one.relative_to(tmp_path / name)): one.read_bytes() for one in files})
+    assert trees[0] == trees[1]
+
+
+def test_a_publication_directory_is_refused(generation: Generation, tmp_path: Path) -> None:
+    """It holds the extended cards, and must not become the root of a host."""
+    with pytest.raises(UsageFault, match="extended cards"):
+        export_files(generation, tmp_path / "pub", now=NOW)
