@@ -1,4 +1,4 @@
-"""Verify many cards: one verdict for each, as soon as it is reached.
+"""Verify cards by the same policy: one verdict for each, as soon as it is reached.
 
 What happens to one card hides no other: a crash, too little memory or a killed worker process
 becomes the result of that one card.
@@ -8,102 +8,297 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
+import os
 import signal
+import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
-from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
-from cardsign.errors import FileMissing, InputRefused, LocalFault, StateFault
+from cardsign.card.strictjson import parse_object
+from cardsign.errors import (
+    EXIT_LOCAL_FAULT,
+    EXIT_NO_VERDICT,
+    EXIT_NOT_TRUSTED,
+    EXIT_OK,
+    BundleRefused,
+    CardRefused,
+    FileFault,
+    FileMissing,
+    InputRefused,
+    LocalFault,
+    StateFault,
+    UsageFault,
+)
 from cardsign.files import PRIVATE_MODE, make_directory, read_bytes, write_atomic
+from cardsign.reasons import Reason
 from cardsign.records import dataclass
+from cardsign.trust.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
+from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import CardUrl, Issuer, Policy, PublicSubject
 from cardsign.trust.state import NO_STATES, IssuerStates
 from cardsign.trust.statements import NO_STATEMENTS, SuppliedStatements
+from cardsign.urls import is_url
+from cardsign.verify.extended import examine_extended
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import examine_card
 
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from multiprocessing.process import BaseProcess
+if TYPE_CHECKING:  # an HTTP client and processes, which a card in hand does not need
+    from concurrent.futures import Future, ProcessPoolExecutor
+
+    from cardsign.net.discovery import Discoverer, Discovery
 
 #: Bytes of address space for each worker process; a card of the largest size needs a tenth.
 WORKER_MEMORY: Final = 2 * 1024**3
 #: Bytes of a log of checks: 200 for each of 10,000 cards.
 MAX_CHECK_LOG_BYTES: Final = 2_000_000
-#: Results that may wait for an earlier one, for each worker; it bounds what is held.
-_AHEAD: Final = 16
+#: Tasks that are begun for each worker before the first of them is done; it bounds what is held.
+_AHEAD: Final = 4
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
+#: Several cards, one exit status: the last of these that any of them has.
+_WEIGHT: Final = (EXIT_OK, EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_LOCAL_FAULT)
+
+
+def heaviest(statuses: Iterable[int]) -> int:
+    """The exit status of several cards: 2 beats 1 beats 3 beats 0."""
+    return max(statuses, key=_WEIGHT.index, default=EXIT_OK)
+
 
 @dataclass(frozen=True, slots=True)
-class BatchResult:
-    """One file and its verdict.
+class Outcome:
+    """One card and what came of it.
 
     Attributes:
-        path: The file.
+        name: How the caller named the card, or the URL that answered.
         result: The verdict, or the fault of this machine that prevented one.
+        untrusted_bytes: The file or answer, if it is the card itself; empty otherwise.
     """
 
-    path: Path
+    name: str
     result: Report | LocalFault
+    untrusted_bytes: bytes = field(default=b"", repr=False)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict, or ``fault``."""
+        return "fault" if isinstance(self.result, LocalFault) else self.result.verdict
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why, the weightiest first; a fault is its own reason."""
+        if isinstance(self.result, LocalFault):
+            return (Reason.from_error(self.result),)
+        return self.result.reasons
+
+    @property
+    def position(self) -> tuple[int, int] | None:
+        """Line and column at which the card could not be read, each from 1."""
+        if not self.untrusted_bytes:
+            return None
+        try:
+            Card.from_bytes(self.untrusted_bytes)
+        except InputRefused as refusal:
+            first = self.reasons[0].code if self.reasons else ""
+            if refusal.code == first and refusal.line is not None and refusal.column is not None:
+                return refusal.line, refusal.column
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``cardsign verify --json`` prints."""
+        if isinstance(self.result, LocalFault):
+            return {"input": self.name, "error": self.reasons[0].to_json()}
+        return {"input": self.name, **self.result.to_json()}
 
 
-def verify_many(
-    paths: Iterable[Path],
-    *,
-    policy: Policy,
-    now: datetime,
-    expect: PublicSubject | None = None,
-    supplied: SuppliedStatements = NO_STATEMENTS,
-    states: IssuerStates = NO_STATES,
-    jobs: int = 1,
-) -> Iterator[BatchResult]:
-    """Verify the cards in files, and yield one result for each, in the order given.
+@dataclass(slots=True, eq=False)
+class Verifier:
+    """Everything on which verdicts rest but the cards.
 
-    Args:
-        paths: The files.
+    Attributes:
         policy: Whom to trust.
-        now: The time of all verdicts, aware.
-        expect: Whose cards they all should be. None: each file is judged as a card of the issuer
-            that the policy trusts for the card's first interface; see :func:`subject_by_origin`.
-        supplied: Statements that came along.
+        now: The time of a verdict, aware.
+        expect: Whose card each should be. None: a URL is judged as a card of the issuer that the
+            policy trusts for it, and of a file nothing is trusted unless `by_origin`.
+        by_origin: Judge a file as a card of the issuer that the policy trusts for its first
+            interface; see :func:`subject_by_origin`.
         states: What is remembered of the issuers.
-        jobs: Worker processes; 1 verifies in this process.
+        supplied: Statements that came along.
+        historic: `now` is a time of the caller's choice: nothing is trusted or kept.
+        insecure_loopback_http: Ask this machine too, and without TLS.
+        file: Where the policy is from, if from a file.
     """
-    files = list(paths)
-    examine = partial(
-        _examine_file, policy=policy, now=now, expect=expect, supplied=supplied, states=states
-    )
-    for path, result in zip(files, in_processes(examine, files, jobs), strict=True):
-        yield BatchResult(path, result)
 
+    policy: Policy
+    now: Callable[[], datetime]
+    expect: PublicSubject | None = None
+    by_origin: bool = False
+    states: IssuerStates = NO_STATES
+    supplied: SuppliedStatements = NO_STATEMENTS
+    historic: bool = False
+    insecure_loopback_http: bool = False
+    file: PolicyFile | None = None
+    _discoverer: Discoverer | None = field(default=None, init=False)
 
-def _examine_file(
-    path: Path,
-    *,
-    policy: Policy,
-    now: datetime,
-    expect: PublicSubject | None,
-    supplied: SuppliedStatements,
-    states: IssuerStates,
-) -> Report:
-    untrusted_bytes = read_bytes(path, max_bytes=MAX_CARD_BYTES)
-    subject = expect or subject_by_origin(untrusted_bytes, policy)
-    return examine_card(
-        untrusted_bytes, expect=subject, policy=policy, now=now, supplied=supplied, states=states
-    )
+    def examine(self, name: str, untrusted_bytes: bytes) -> Outcome:
+        """The verdict on a card in hand, or on the one in a bundle.
+
+        Raises:
+            LocalFault: Issuer states are lost, corrupt or cannot be written.
+        """
+        opened = self._opened(name, untrusted_bytes)
+        if isinstance(opened, Outcome):
+            return opened
+        card, supplied = opened
+        expect = self.expect
+        if expect is None and self.by_origin:
+            expect = subject_by_origin(card, self.policy)
+        report = examine_card(
+            card,
+            expect=expect,
+            policy=self.policy,
+            now=self.now(),
+            supplied=supplied,
+            states=self.states,
+            historic=self.historic,
+        )
+        is_card = card is untrusted_bytes
+        return Outcome(name, self._explained(report), untrusted_bytes if is_card else b"")
+
+    def examine_file(self, name: str, *, folder: str | None = None) -> Outcome:
+        """The same for a file; in a folder of which only the folder was named, a plain one.
+
+        Raises:
+            LocalFault: As :meth:`examine`; or the file cannot be read.
+        """
+        if folder is not None:
+            _check_within(name, folder)
+        return self.examine(name, read_bytes(Path(name), max_bytes=MAX_BUNDLE_BYTES))
+
+    def examine_url(self, url: str) -> Outcome:
+        """The verdict on the card at a URL.
+
+        Raises:
+            LocalFault: As :meth:`examine`.
+        """
+        found = self.look_up(url)
+        return Outcome(found.url, found.report, found.untrusted_card)
+
+    def look_up(self, url: str, *, fresh: bool = False) -> Discovery:
+        """The verdict on the card at a URL, and what was received.
+
+        Raises:
+            LocalFault: As :meth:`examine`.
+        """
+        if self._discoverer is None:
+            from cardsign.net.discovery import Discoverer
+            from cardsign.net.fetch import FetchSettings
+            from cardsign.net.fetcher import DocumentFetcher
+
+            settings = FetchSettings(insecure_loopback_http=self.insecure_loopback_http)
+            fetcher = DocumentFetcher(settings, now=self.now)
+            self._discoverer = Discoverer(self.policy, self.states, fetcher=fetcher, now=self.now)
+        found = self._discoverer.look_up(
+            url, expect=self.expect, supplied=self.supplied, historic=self.historic, fresh=fresh
+        )
+        return (
+            replace(found, report=self._explained(found.report)) if found.untrusted_card else found
+        )
+
+    def examine_beside(
+        self,
+        public: str,
+        untrusted_public: bytes,
+        extended: str,
+        untrusted_extended: bytes,
+        audience: str,
+    ) -> Iterator[Outcome]:
+        """The verdicts on a public card and on the extended one beside it, which needs it.
+
+        Where there is no public card to look at, the verdict on that is the only one.
+
+        Args:
+            public: The name of the public card, or a URL, which is asked.
+            untrusted_public: The public card or its bundle; empty for a URL.
+            extended: The name of the extended card.
+            untrusted_extended: The extended card as received.
+            audience: The id of the audience, as the issuer gave it.
+
+        Raises:
+            UsageFault: ``usage.conflict``: nothing says whose both cards should be.
+            LocalFault: As :meth:`examine`.
+        """
+        expect = self.expect
+        if is_url(public):
+            found = self.look_up(public)
+            public, card, supplied = found.url, found.untrusted_card, found.supplied
+            if not card:
+                yield Outcome(public, found.report)
+                return
+            expect, supplied = expect or CardUrl(public), self.supplied.beside(supplied)
+        else:
+            opened = self._opened(public, untrusted_public)
+            if isinstance(opened, Outcome):
+                yield opened
+                return
+            card, supplied = opened
+        if expect is None:
+            raise UsageFault(
+                "usage.conflict",
+                "--extended asks whether two cards are of one subject, and nobody is named",
+                hint="Name the subject with --issuer, --origin or --jwks.",
+            )
+        reports = examine_extended(
+            card,
+            untrusted_extended,
+            of=expect,
+            audience=audience,
+            policy=self.policy,
+            now=self.now(),
+            supplied=supplied,
+            states=self.states,
+            historic=self.historic,
+        )
+        is_bundled = bool(untrusted_public) and card is not untrusted_public
+        yield Outcome(public, self._explained(reports[0]), b"" if is_bundled else card)
+        yield Outcome(extended, self._explained(reports[1]), untrusted_extended)
+
+    def _opened(
+        self, name: str, untrusted_bytes: bytes
+    ) -> tuple[bytes, SuppliedStatements] | Outcome:
+        """The card and what came with it; or the verdict where its bundle cannot be opened."""
+        if not is_bundle(untrusted_bytes):
+            return untrusted_bytes, self.supplied
+        try:
+            card, bundled = read_bundle(untrusted_bytes)
+        except BundleRefused as refusal:
+            try:
+                entry = self.policy.find(self.expect)
+            except CardRefused:  # a URL that nobody may ask is nobody's
+                entry = None
+            report = Report.unread(refusal, entry.name if entry else name, self.now())
+            issuer = entry.name if entry and not entry.is_holder else None
+            return Outcome(name, replace(report, issuer=issuer, historic=self.historic))
+        return card, self.supplied.beside(bundled)
+
+    def _explained(self, report: Report) -> Report:
+        """Without a policy, say first that this is what is missing."""
+        if self.policy.issuers or self.file is not None or report.verdict != "indeterminate":
+            return report
+        missing = Reason.of("trust.no_anchor", "there is no policy, so no issuer is trusted")
+        others = (one for one in report.reasons if one.code != missing.code)
+        return replace(report, reasons=(missing, *others))
 
 
 def subject_by_origin(untrusted_bytes: bytes, policy: Policy) -> Issuer | None:
@@ -121,7 +316,102 @@ def subject_by_origin(untrusted_bytes: bytes, policy: Policy) -> Issuer | None:
     return Issuer(found.name) if found is not None and not found.is_holder else None
 
 
-# Worker processes.
+# Files of folders.
+
+
+def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], int]:
+    """Put the ``*.json`` of a folder and below in its place.
+
+    Returns:
+        The names; of those that were found in a folder, that folder; and how many folders were
+        not looked into because they are links.
+
+    Raises:
+        UsageFault: ``usage.invalid``: a folder holds none.
+        FileFault: ``file.unreadable``.
+    """
+    named = list(names)
+    expanded: list[str] = []
+    folders: dict[str, str] = {}
+    linked = 0
+    for name in named:
+        if is_url(name) or not Path(name).is_dir():
+            expanded.append(name)
+            continue
+        found: list[str] = []
+        for place, below, files in os.walk(name, onerror=_unreadable):
+            linked += sum(os.path.islink(os.path.join(place, one)) for one in below)
+            found += (os.path.join(place, one) for one in files if one.lower().endswith(".json"))
+        if not found:
+            raise UsageFault("usage.invalid", "the folder holds no *.json", path=name)
+        found = sorted(str(Path(one)) for one in found)
+        expanded += found
+        folders |= dict.fromkeys(set(found).difference(named), name)
+    return expanded, folders, linked
+
+
+def _unreadable(exc: OSError) -> None:
+    why = f"the operating system says: {exc.strerror}"
+    raise FileFault("file.unreadable", why, path=str(exc.filename)) from exc
+
+
+def _check_within(name: str, folder: str) -> None:
+    """Check that what a folder holds under this name is a plain file, or a link to one in it.
+
+    A stranger's folder may link to the user's own files, of which messages would show a piece.
+
+    Raises:
+        FileFault: ``file.not_plain``, ``file.not_found``, ``file.unreadable``.
+    """
+    try:
+        target = os.path.realpath(name, strict=True)
+        is_plain = stat.S_ISREG(os.stat(target).st_mode)
+    except FileNotFoundError as exc:
+        raise FileMissing("file.not_found", "this link leads nowhere", path=name) from exc
+    except OSError as exc:
+        why = f"the operating system says: {exc.strerror}"
+        raise FileFault("file.unreadable", why, path=name) from exc
+    if not Path(target).is_relative_to(os.path.realpath(folder)):
+        raise FileFault("file.not_plain", "this link leads out of the folder", path=name)
+    if not is_plain:
+        raise FileFault("file.not_plain", "this is a device or pipe", path=name)
+
+
+# Many at once.
+
+
+def verify_many(
+    names: Sequence[str],
+    verifier: Verifier,
+    *,
+    folders: Mapping[str, str] | None = None,
+    given: Mapping[str, bytes] | None = None,
+    jobs: int = 1,
+) -> Iterator[Outcome]:
+    """Verify cards, and yield what came of each, in the order given.
+
+    Args:
+        names: Files, bundles and URLs.
+        verifier: By what they are judged.
+        folders: The folder of a name that only a folder brought; see :func:`expand_folders`.
+        given: What was read already, by name: ``-`` is standard input.
+        jobs: Worker processes; 1 verifies in this process.
+    """
+    judge = partial(_judged, verifier, folders or {}, given or {})
+    for name, result in zip(names, in_processes(judge, names, jobs), strict=True):
+        if isinstance(result, LocalFault):
+            result.path = result.path or name
+        yield result if isinstance(result, Outcome) else Outcome(name, result)
+
+
+def _judged(
+    verifier: Verifier, folders: Mapping[str, str], given: Mapping[str, bytes], name: str
+) -> Outcome:
+    if name in given:
+        return verifier.examine("(stdin)" if name == "-" else name, given[name])
+    if is_url(name):
+        return verifier.examine_url(name)
+    return verifier.examine_file(name, folder=folders.get(name))
 
 
 def in_processes(
@@ -130,18 +420,45 @@ def in_processes(
     """Do each task, and yield its result or the fault that ended it, in the order given.
 
     Args:
-        work: Does one task. With several jobs it and its results must be picklable.
-        tasks: What to do.
+        work: Does one task. With several jobs its results must be picklable.
+        tasks: What to do; with several jobs picklable.
         jobs: How many worker processes; 1 works in this process.
     """
     if jobs <= 1 or len(tasks) <= 1:
         yield from (_attempt(work, task) for task in tasks)
         return
-    pool: _Pool[_Task, _Result] = _Pool(work, min(jobs, len(tasks)))
-    try:
-        yield from pool.results(tasks)
-    finally:
-        pool.close()
+    from concurrent.futures.process import BrokenProcessPool
+
+    waiting = deque(tasks)
+    while waiting:
+        pool = _pool(work, min(jobs, len(waiting)))
+        begun: deque[tuple[_Task, Future[_Result | LocalFault]]] = deque()
+        try:
+            while waiting or begun:
+                while waiting and len(begun) < _AHEAD * jobs:
+                    begun.append((waiting[0], pool.submit(_serve, waiting[0])))
+                    waiting.popleft()
+                yield begun[0][1].result()
+                begun.popleft()
+        except BrokenProcessPool:
+            pass  # a worker died: which task ended it, the rest of this loop finds out
+        finally:
+            pool.shutdown(cancel_futures=True)
+        for task, future in begun:
+            is_done = future.done() and not future.cancelled() and future.exception() is None
+            yield future.result() if is_done else _alone(work, task)
+
+
+def _alone(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFault:
+    """Do one task in a process of its own, which no other can end."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    with _pool(work, 1) as pool:
+        try:
+            result: _Result | LocalFault = pool.submit(_serve, task).result()
+        except BrokenProcessPool:
+            return LocalFault("internal.ended", "its process was ended")
+    return result
 
 
 def _attempt(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFault:
@@ -156,17 +473,24 @@ def _attempt(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFa
         return LocalFault("internal.bug", f"{type(crash).__name__}: {crash}"[:200])
 
 
-def _serve(work: Callable[[Any], Any], tasks: Connection) -> None:
-    """What a worker process does until it is told no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the workers
-    _limit_memory()
-    with suppress(EOFError, OSError):
-        while True:
-            tasks.send(_attempt(work, tasks.recv()))
+def _pool(work: Callable[[Any], Any], size: int) -> ProcessPoolExecutor:
+    """Worker processes; forked where that is possible, so that the work is not pickled."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    methods = multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
+    return ProcessPoolExecutor(size, context, initializer=_begin, initargs=(work,))
 
 
-def _limit_memory() -> None:
-    """Let a worker run out of memory before this machine does."""
+_work: Callable[[Any], Any]  # of this worker process
+
+
+def _begin(work: Callable[[Any], Any]) -> None:
+    """Make a process a worker: Ctrl-C ends it without a word, and so does too much memory."""
+    global _work
+    _work = work
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     with suppress(ImportError, ValueError, OSError):  # not on Windows; or a lower limit holds
         import resource
 
@@ -174,97 +498,8 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (WORKER_MEMORY, hard))
 
 
-@dataclass(slots=True)
-class _Worker:
-    process: BaseProcess
-    pipe: Connection
-    index: int | None = None  # of the task that it does
-
-
-class _Pool(Generic[_Task, _Result]):
-    """Worker processes; one that dies fails its task and is replaced."""
-
-    def __init__(self, work: Callable[[_Task], _Result], size: int) -> None:
-        import multiprocessing  # which one card does not need
-
-        methods = multiprocessing.get_all_start_methods()
-        self._context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
-        self._work = work
-        self._workers = [self._start() for _ in range(size)]
-
-    def results(self, tasks: Sequence[_Task]) -> Iterator[_Result | LocalFault]:
-        """Each task's result, in order."""
-        from multiprocessing.connection import wait
-
-        waiting = deque(range(len(tasks)))
-        done: dict[int, _Result | LocalFault] = {}
-        for index in range(len(tasks)):
-            while index not in done:
-                for worker in self._workers:
-                    if worker.index is None and waiting and waiting[0] < index + self._window:
-                        self._give(worker, waiting.popleft(), tasks, done)
-                busy = [worker for worker in self._workers if worker.index is not None]
-                ready = wait([worker.pipe for worker in busy])
-                for worker in busy:
-                    if worker.pipe in ready:
-                        self._take(worker, done)
-            yield done.pop(index)
-
-    @property
-    def _window(self) -> int:
-        return _AHEAD * len(self._workers)
-
-    def _give(
-        self,
-        worker: _Worker,
-        index: int,
-        tasks: Sequence[_Task],
-        done: dict[int, _Result | LocalFault],
-    ) -> None:
-        worker.index = index
-        try:
-            worker.pipe.send(tasks[index])
-        except OSError:  # it died while it had nothing to do
-            self._replace(worker, done)
-
-    def _take(self, worker: _Worker, done: dict[int, _Result | LocalFault]) -> None:
-        try:
-            result: _Result | LocalFault = worker.pipe.recv()
-        except (EOFError, OSError, pickle.UnpicklingError):
-            self._replace(worker, done)
-            return
-        if worker.index is not None:
-            done[worker.index] = result
-        worker.index = None
-
-    def _replace(self, worker: _Worker, done: dict[int, _Result | LocalFault]) -> None:
-        if worker.index is not None:
-            worker.process.join(timeout=1)
-            why = f"its process ended with status {worker.process.exitcode}"
-            done[worker.index] = LocalFault("internal.ended", why)
-        self._end(worker)
-        self._workers[self._workers.index(worker)] = self._start()
-
-    def _start(self) -> _Worker:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(self._work, theirs), daemon=True)
-        process.start()
-        theirs.close()
-        return _Worker(process, ours)
-
-    def close(self) -> None:
-        """End all workers."""
-        for worker in self._workers:
-            self._end(worker)
-
-    @staticmethod
-    def _end(worker: _Worker) -> None:
-        worker.pipe.close()
-        worker.process.kill()
-        worker.process.join()
-
-
-# Threads, for what waits for others.
+def _serve(task: Any) -> Any:
+    return _attempt(_work, task)
 
 
 def in_threads(

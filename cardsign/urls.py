@@ -136,6 +136,11 @@ def _host(host: str, text: str) -> str:
     return host
 
 
+def is_url(text: str) -> bool:
+    """Whether a person means a URL by this, rather than a file."""
+    return text.startswith(("https://", "http://"))
+
+
 def without_userinfo(untrusted_text: str) -> str:
     """The text of a URL as it may be shown: what may be a password is left out.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cardsign import batch
-from cardsign.batch import in_processes, in_threads, subject_by_origin, verify_many
+from cardsign.batch import Verifier, in_processes, in_threads, subject_by_origin, verify_many
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.jose import JwkSet, PrivateKey
 from cardsign.trust import Issuer, KeysAnchor, Policy, TrustedIssuer
@@ -60,12 +60,18 @@ def cards(tmp_path: Path) -> list[Path]:
     return [tmp_path / name for name in (*made, "absent.json")]
 
 
+def judged(cards: list[Path], names: Iterable[str], expect: Issuer | None = None, jobs: int = 1):
+    """What comes of the cards by that policy."""
+    verifier = Verifier(policy_of(names), lambda: NOW, expect, by_origin=True)
+    return list(verify_many([str(card) for card in cards], verifier, jobs=jobs))
+
+
 @pytest.mark.parametrize("jobs", [1, 2, 8])
 def test_each_file_gets_its_verdict_in_the_order_given(cards: list[Path], jobs: int) -> None:
     """By the issuer whose origin holds its interface; however many processes there are."""
-    found = list(verify_many(cards, policy=policy_of(KEYS), now=NOW, jobs=jobs))
+    found = judged(cards, KEYS, jobs=jobs)
 
-    assert [one.path for one in found] == cards
+    assert [Path(one.name) for one in found] == cards
     *verdicts, absent = [one.result for one in found]
     assert isinstance(absent, FileFault)
     assert absent.code == "file.not_found"
@@ -79,7 +85,7 @@ def test_each_file_gets_its_verdict_in_the_order_given(cards: list[Path], jobs: 
 
 def test_a_card_of_somebody_who_is_not_trusted_is_not_trusted(cards: list[Path]) -> None:
     """Its origin belongs to nobody in the policy."""
-    (north, south, *_) = verify_many(cards, policy=policy_of(["north"]), now=NOW)
+    (north, south, *_) = judged(cards, ["north"])
 
     assert isinstance(north.result, Report)
     assert north.result.verdict == "trusted"
@@ -89,7 +95,7 @@ def test_a_card_of_somebody_who_is_not_trusted_is_not_trusted(cards: list[Path])
 
 def test_an_expected_issuer_beats_what_a_card_says_of_itself(cards: list[Path]) -> None:
     """Whoever asks for the card of one issuer is not given another's."""
-    _, south, *_ = verify_many(cards, policy=policy_of(KEYS), now=NOW, expect=Issuer("north"))
+    _, south, *_ = judged(cards, KEYS, Issuer("north"))
 
     assert isinstance(south.result, Report)
     assert south.result.verdict != "trusted"

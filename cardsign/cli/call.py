@@ -14,15 +14,19 @@ import click
 
 from cardsign.cli.arguments import STDIO, json_option, option_group
 from cardsign.cli.commands import command
-from cardsign.cli.inquiry import Named, Visit, visit_options
 from cardsign.cli.talk import complain, print_json, safe, say
+from cardsign.cli.verifier import VerifierOptions, visit_options
 from cardsign.cli.views import render_verdict
 from cardsign.errors import CallFailed, UsageFault
 from cardsign.records import dataclass
+from cardsign.trust.policy import CardUrl
 
 if TYPE_CHECKING:
+    from cardsign.batch import Verifier
     from cardsign.card.strictjson import Json
     from cardsign.integrations.calling import Reply
+    from cardsign.net.credentials import CredentialStore
+    from cardsign.net.discovery import Discovery
     from cardsign.net.endpoints import Endpoint
 
 SCHEMA: Final = "cardsign.call/1"
@@ -104,7 +108,7 @@ def call(
     text: str | None,
     about: TaskOptions,
     timeout: float,
-    named: Named,
+    named: VerifierOptions,
     as_json: bool,
 ) -> int:
     """Send TEXT ('-': standard input) to the agent at URL, and print what it answers.
@@ -124,17 +128,18 @@ def call(
         raise UsageFault("usage.invalid", f"TEXT has 1 to {MAX_TEXT} characters")
     if math.isnan(timeout):
         raise UsageFault("usage.invalid", "--timeout is no number of seconds")
-    visit = Visit.to(url, named)
-    report = visit.public.report
+    visited = named.visit(url)
+    public = visited[1]
+    report = public.report
     if report.card is None:
         if as_json:
-            print_json({"input": visit.public.url, **report.to_json()})
+            print_json({"input": public.url, **report.to_json()})
         else:
-            click.echo(render_verdict(visit.public.url, report), err=True)
+            click.echo(render_verdict(public.url, report), err=True)
         return report.exit_status
-    endpoint, reply = _called(calling, visit, report.card, about, message, timeout)
+    endpoint, reply = _called(calling, named, visited, about, message, timeout)
     if as_json:
-        print_json(_as_json(visit, endpoint, reply))
+        print_json(_as_json(public, endpoint, reply))
     elif reply.text or not (about.get or about.cancel):
         click.echo("\n".join(safe(line, limit=len(line)) for line in reply.text.split("\n")))
     if reply.unshown:
@@ -196,39 +201,41 @@ def _calling() -> ModuleType:
 
 def _called(
     calling: ModuleType,
-    visit: Visit,
-    payload: dict[str, Json],
+    named: VerifierOptions,
+    visited: tuple[Verifier, Discovery, CredentialStore],
     about: TaskOptions,
     message: str,
     timeout: float,
 ) -> tuple[Endpoint, Reply]:
+    """Make the call, at an endpoint of the verified card."""
     from cardsign.net.credentials import demands_credentials
+    from cardsign.net.fetch import FetchSettings
 
-    policy = visit.inquiry.policy
-    issuer = policy.find(visit.subject)
-    destination = calling.call_destination(payload, issuer, policy, visit.credentials)
-    if visit.credentials.is_for_extended_alone(visit.owner):
-        say(f"what you have for {safe(visit.owner)} is for extended cards; calling without")
+    verifier, public, credentials = visited
+    payload, policy = public.report.card or {}, verifier.policy
+    issuer = policy.find(verifier.expect or CardUrl(public.url))
+    destination = calling.call_destination(payload, issuer, policy, credentials)
+    owner = issuer.name if issuer is not None else ""
+    if credentials.is_for_extended_alone(owner):
+        say(f"what you have for {safe(owner)} is for extended cards; calling without")
     elif destination.credential is None and demands_credentials(payload):
         say("the card demands credentials, and you have none for it; calling without")
-    header = visit.credentials.open(destination, payload)
-    there = (payload, destination.endpoint, header)
-    how = {"settings": visit.settings.for_issuer(issuer), "total_timeout": timeout}
+    there = (payload, destination.endpoint, credentials.open(destination, payload))
+    settings = FetchSettings(insecure_loopback_http=named.insecure_loopback_http)
+    how = {"settings": settings.for_issuer(issuer), "total_timeout": timeout}
     if about.get or about.cancel:
         work = calling.ask_task(*there, about.task, cancel=about.cancel, **how)
     else:
-        more = {"task": about.task, "context": about.context}
-        work = calling.send_text(*there, message, **more, **how)
+        work = calling.send_text(*there, message, task=about.task, context=about.context, **how)
     reply: Reply = asyncio.run(work)
     return destination.endpoint, reply
 
 
-def _as_json(visit: Visit, endpoint: Endpoint, reply: Reply) -> dict[str, Json]:
-    report = visit.public.report
+def _as_json(public: Discovery, endpoint: Endpoint, reply: Reply) -> dict[str, Json]:
     return {
         "schema": SCHEMA,
-        "input": visit.public.url,
-        "issuer": report.issuer,
+        "input": public.url,
+        "issuer": public.report.issuer,
         "endpoint": {
             "url": str(endpoint.url),
             "binding": endpoint.binding,

@@ -8,9 +8,9 @@ import click
 
 from cardsign.cli.arguments import json_option
 from cardsign.cli.commands import command
-from cardsign.cli.inquiry import loopback_option, make_fetcher
 from cardsign.cli.options import moment
 from cardsign.cli.talk import print_json, safe
+from cardsign.cli.verifier import loopback_option, make_fetcher
 from cardsign.diff.cards import CardDiff, diff_cards
 from cardsign.diff.changes import Effect
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK

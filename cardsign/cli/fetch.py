@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
 
 import click
 
@@ -10,11 +11,11 @@ from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
 from cardsign.cli.arguments import STDIO, json_option, refuse_two_documents, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.inquiry import Named, Visit, visit_options
 from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.verifier import VerifierOptions, visit_options
 from cardsign.cli.views import render_verdict
 from cardsign.errors import UsageFault
-from cardsign.verify.report import Report
+from cardsign.trust.policy import CardUrl
 
 
 @command(example="cardsign fetch https://agents.example.com -o card.json")
@@ -45,7 +46,7 @@ def fetch(
     output: str,
     extended: bool,
     audience: str | None,
-    named: Named,
+    named: VerifierOptions,
     as_json: bool,
 ) -> int:
     """Fetch a card, verify it, and write its verified payload.
@@ -62,10 +63,25 @@ def fetch(
         raise UsageFault("usage.conflict", "--audience is about the extended card: add --extended")
     if audience is not None and not AUDIENCE.fullmatch(audience):
         raise UsageFault("usage.invalid", f"--audience {audience!r} is not {AUDIENCE.pattern}")
-    visit = Visit.to(url, named)
-    name, report = visit.public.url, visit.public.report
+    verifier, public, credentials = named.visit(url)
+    name, report = public.url, public.report
     if extended and report.verdict == "trusted":
-        name, report = _extended(visit, audience)
+        from cardsign.net.extended import discover_extended
+        from cardsign.net.fetch import FetchSettings
+
+        found = discover_extended(
+            public,
+            credentials,
+            policy=verifier.policy,
+            states=verifier.states,
+            now=verifier.now,
+            settings=FetchSettings(insecure_loopback_http=named.insecure_loopback_http),
+            audience=audience,
+            call_id=secrets.token_hex(8),
+            expect=verifier.expect or CardUrl(public.url),
+            again=partial(verifier.look_up, url, fresh=True),
+        )
+        name, report = found.url, found.report
     if report.card is not None:
         write_output(output, jcs(report.card))
     if as_json:
@@ -77,22 +93,3 @@ def fetch(
     until = f", until {report.valid_until:%Y-%m-%d %H:%M} UTC" if report.valid_until else ""
     say(f"trusted: {safe(name)}, {safe(report.subject or '')}{until}")
     return report.exit_status
-
-
-def _extended(visit: Visit, audience: str | None) -> tuple[str, Report]:
-    from cardsign.net.extended import discover_extended
-
-    inquiry = visit.inquiry
-    found = discover_extended(
-        visit.public,
-        visit.credentials,
-        policy=inquiry.policy,
-        states=inquiry.states,
-        now=inquiry.now,
-        settings=visit.settings,
-        audience=audience,
-        call_id=secrets.token_hex(8),
-        expect=visit.subject,
-        again=visit.again,
-    )
-    return found.url, found.report

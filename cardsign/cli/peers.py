@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 import click
 
-from cardsign.batch import CheckLog, LastCheck, in_threads
+from cardsign.batch import CheckLog, LastCheck, Outcome, heaviest, in_threads
 from cardsign.cli.arguments import json_option
-from cardsign.cli.commands import command, group
-from cardsign.cli.inquiry import (
-    Outcome,
-    heaviest,
-    loopback_option,
-    make_fetcher,
-    summary,
-    weightiest,
-)
+from cardsign.cli.commands import group
 from cardsign.cli.policy import TrustOptions, edit_options, raise_lock, trust_options
-from cardsign.cli.progress import Progress
-from cardsign.cli.talk import complain, counted, is_quiet, print_json, safe, say
+from cardsign.cli.talk import (
+    Progress,
+    complain_once,
+    counted,
+    is_quiet,
+    print_json,
+    safe,
+    say,
+    say_repeated,
+)
+from cardsign.cli.verifier import loopback_option, make_fetcher, summary
 from cardsign.cli.views import day, kind_of
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
@@ -33,13 +35,21 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.reasons import Reason
-from cardsign.records import dataclass
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import TrustedIssuer
 from cardsign.trust.resolve import outlook
-from cardsign.trust.state import IssuerState
+from cardsign.trust.state import IssuerStates
 
-# ``cardsign peers status``: what is known about issuers, without any request.
+
+@group()
+def peers() -> None:
+    """Verify the cards of the issuers in the policy, and show their state.
+
+    `cards` in trust.toml lists the cards of an issuer; see cardsign trust add --card.
+    """
+
+
+# What is known about issuers, without any request.
 
 _VERDICTS: Final = {
     "trusted": EXIT_OK,
@@ -49,85 +59,7 @@ _VERDICTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """One issuer, as this machine remembers it."""
-
-    issuer: TrustedIssuer
-    known: IssuerState | None
-    until: int | None
-    alarms: tuple[Reason, ...]
-    checks: Mapping[str, LastCheck]
-    now: datetime
-
-    @property
-    def exit_status(self) -> int:
-        """The heaviest of its alarms and of the last verdicts on its cards."""
-        if self.issuer.peer == "optional":
-            return EXIT_OK
-        alarm = EXIT_LOCAL_FAULT if self.known is None else EXIT_NOT_TRUSTED
-        found = [_VERDICTS.get(one.verdict, EXIT_LOCAL_FAULT) for one in self.checks.values()]
-        return heaviest([*found, alarm] if self.alarms else found)
-
-    def to_json(self) -> dict[str, Any]:
-        keyset = self.known.keyset if self.known else None
-        release = self.known.release if self.known else None
-        signed = self.known.newest_iat if self.known else 0
-        return {
-            "name": self.issuer.name,
-            "peer": self.issuer.peer,
-            "anchor": kind_of(self.issuer.anchor),
-            "keyset": None
-            if keyset is None
-            else {"number": f"{keyset.epoch}.{keyset.version}", "exp": keyset.exp},
-            "release": None if release is None else {"seq": release.seq, "exp": release.exp},
-            "last_signed": signed or None,
-            "until": self.until,
-            "cards": list(self.issuer.cards),
-            "seen": list(self.known.cards) if self.known else [],
-            "checks": [
-                {"url": url, "at": one.at.isoformat(), "verdict": one.verdict, "code": one.code}
-                for url, one in self.checks.items()
-            ],
-            "alarms": [alarm.to_json() for alarm in self.alarms],
-        }
-
-    def lines(self) -> Iterator[str]:
-        said = self.to_json()
-        optional = "" if self.issuer.peer == "required" else ", optional"
-        yield f"{self.issuer.name}: by {said['anchor']}{optional}"
-        if said["keyset"]:
-            yield f"  keyset      {said['keyset']['number']}, until {day(said['keyset']['exp'])}"
-        if said["release"]:
-            yield f"  release     {said['release']['seq']}, until {day(said['release']['exp'])}"
-        if said["last_signed"]:
-            yield f"  last signed {day(said['last_signed'])}"
-        for url in self.issuer.cards:
-            seen = "" if url in said["seen"] or _has_below(url, said["seen"]) else ", not seen yet"
-            yield f"  card        {safe(url)}{seen}"
-            yield f"  last check  {self._checked(url)}"
-        for alarm in self.alarms:
-            yield f"  {alarm.code}: {safe(alarm.message, limit=300)}"
-            yield f"      {safe(alarm.hint, limit=300)}"
-
-    def _checked(self, url: str) -> str:
-        last = self.checks.get(url)
-        if last is None:
-            return "never: cardsign peers verify"
-        code = f", {last.code}" if last.code and last.verdict != "trusted" else ""
-        return f"{age(self.now - last.at)} ago ({last.at:%Y-%m-%d %H:%M} UTC): {last.verdict}{code}"
-
-
-def age(span: timedelta) -> str:
-    """A time span in its largest unit."""
-    seconds = max(0, int(span.total_seconds()))
-    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        if count := seconds // length:
-            return counted(count, unit)
-    return "less than a minute"
-
-
-@command(
+@peers.command(
     short_help="Show what is known about the issuers, without any request.",
     example="cardsign peers status",
 )
@@ -145,41 +77,102 @@ def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
     3 the last check of a card gave no verdict. Optional peers do not change it.
     """
     loaded = trust.needed()
-    chosen = [loaded.issuer(name) for name in dict.fromkeys(names)]
+    chosen = [loaded.issuer(name) for name in dict.fromkeys(names)] or loaded.policy.issuers
     now = datetime.now(UTC)
     checks = CheckLog(trust.stored.path, loaded.identity).read()
-    found = [_seen(loaded, trust, one, now, checks) for one in chosen or loaded.policy.issuers]
+    shown, statuses = [], []
+    for issuer in chosen:
+        own = {url: checks[url] for url in issuer.cards if url in checks}
+        seen, status = _seen(loaded, trust, issuer, own, now)
+        shown.append(seen)
+        statuses.append(status)
+        if not as_json:
+            click.echo("\n".join(_seen_lines(seen, own, now)))
     if as_json:
-        print_json([one.to_json() for one in found])
-    else:
-        for one in found:
-            click.echo("\n".join(one.lines()))
-        if not found:
-            say(f"{loaded.path} trusts nobody")
-    return heaviest(one.exit_status for one in found)
+        print_json(shown)
+    elif not shown:
+        say(f"{loaded.path} trusts nobody")
+    return heaviest(statuses)
 
 
 def _seen(
     loaded: PolicyFile,
     trust: TrustOptions,
     issuer: TrustedIssuer,
-    now: datetime,
     checks: Mapping[str, LastCheck],
-) -> _Seen:
-    own = {url: checks[url] for url in issuer.cards if url in checks}
+    now: datetime,
+) -> tuple[dict[str, Any], int]:
+    """One issuer as this machine remembers it, and the exit status of that."""
+    known, until, alarm = None, None, EXIT_NOT_TRUSTED
     try:
         known = trust.stored.recall(issuer)
+        found, alarms = outlook(issuer, loaded.policy.limits, known, now=now)
+        alarms = (*known.notes, *alarms)
+        until = min(found.deadlines, default=None)
     except StateFault as fault:  # what is wrong with a memory is part of the answer
-        return _Seen(issuer, None, None, (Reason.from_error(fault),), own, now)
-    found, alarms = outlook(issuer, loaded.policy.limits, known, now=now)
-    until = min(found.deadlines, default=None)
-    return _Seen(issuer, known, until, (*known.notes, *alarms), own, now)
+        alarms, alarm = (Reason.from_error(fault),), EXIT_LOCAL_FAULT
+    keyset = known.keyset if known else None
+    release = known.release if known else None
+    seen = {
+        "name": issuer.name,
+        "peer": issuer.peer,
+        "anchor": kind_of(issuer.anchor),
+        "keyset": keyset and {"number": f"{keyset.epoch}.{keyset.version}", "exp": keyset.exp},
+        "release": release and {"seq": release.seq, "exp": release.exp},
+        "last_signed": (known.newest_iat or None) if known else None,
+        "until": until,
+        "cards": list(issuer.cards),
+        "seen": list(known.cards) if known else [],
+        "checks": [
+            {"url": url, "at": one.at.isoformat(), "verdict": one.verdict, "code": one.code}
+            for url, one in checks.items()
+        ],
+        "alarms": [one.to_json() for one in alarms],
+    }
+    statuses = [_VERDICTS.get(one.verdict, EXIT_LOCAL_FAULT) for one in checks.values()]
+    statuses += [alarm] * bool(alarms)
+    return seen, EXIT_OK if issuer.peer == "optional" else heaviest(statuses)
 
 
-def _has_below(url: str, seen: list[str]) -> bool:
-    """Whether a card was seen at one of the paths that a host's URL stands for."""
-    return url.endswith("/") and any(one.startswith(url + ".well-known/") for one in seen)
+def _seen_lines(
+    seen: Mapping[str, Any], checks: Mapping[str, LastCheck], now: datetime
+) -> Iterator[str]:
+    optional = "" if seen["peer"] == "required" else ", optional"
+    yield f"{seen['name']}: by {seen['anchor']}{optional}"
+    if seen["keyset"]:
+        yield f"  keyset      {seen['keyset']['number']}, until {day(seen['keyset']['exp'])}"
+    if seen["release"]:
+        yield f"  release     {seen['release']['seq']}, until {day(seen['release']['exp'])}"
+    if seen["last_signed"]:
+        yield f"  last signed {day(seen['last_signed'])}"
+    for url in seen["cards"]:
+        # A host's URL stands for the paths below it at which a card may be.
+        paths = (url, url + ".well-known/") if url.endswith("/") else (url,)
+        is_seen = url in seen["seen"] or any(one.startswith(paths[1:]) for one in seen["seen"])
+        yield f"  card        {safe(url)}{'' if is_seen else ', not seen yet'}"
+        yield f"  last check  {_checked_text(checks.get(url), now)}"
+    for alarm in seen["alarms"]:
+        yield f"  {alarm['code']}: {safe(alarm['message'], limit=300)}"
+        yield f"      {safe(alarm['hint'], limit=300)}"
 
+
+def _checked_text(last: LastCheck | None, now: datetime) -> str:
+    if last is None:
+        return "never: cardsign peers verify"
+    code = f", {last.code}" if last.code and last.verdict != "trusted" else ""
+    return f"{age(now - last.at)} ago ({last.at:%Y-%m-%d %H:%M} UTC): {last.verdict}{code}"
+
+
+def age(span: timedelta) -> str:
+    """A time span in its largest unit."""
+    seconds = max(0, int(span.total_seconds()))
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if count := seconds // length:
+            return counted(count, unit)
+    return "less than a minute"
+
+
+# What the cards are worth now.
 
 #: Cards at a time: 200 peers that each take a second are done within ten, and a verifier behind
 #: a home router opens no more connections at once than a browser.
@@ -193,83 +186,7 @@ _ALARMS: Final = frozenset({"statement.fork", "statement.vanished"})
 #: What only says that something is missing; why it is, another reason may say.
 _MISSING: Final = frozenset({"trust.freshness_unknown", "trust.no_keys"})
 
-_Check: TypeAlias = tuple[TrustedIssuer, str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Checked:
-    """One card of the policy and what came of it."""
-
-    issuer: TrustedIssuer
-    outcome: Outcome
-
-    @property
-    def is_required(self) -> bool:
-        return self.issuer.peer == "required"
-
-    def to_json(self) -> dict[str, Any]:
-        said = self.issuer
-        card, skills = self.card
-        about = {"card_name": card, "skills": skills}
-        return {"name": said.name, "peer": said.peer, **about, **self.outcome.to_json()}
-
-    @property
-    def card(self) -> tuple[str | None, int | None]:
-        """The name in the verified card, and how many skills it has; None without one."""
-        result = self.outcome.result
-        if isinstance(result, LocalFault) or result.card is None:
-            return None, None
-        name, skills = result.card.get("name"), result.card.get("skills")
-        return str(name), len(skills) if isinstance(skills, list) else 0
-
-    def as_last_check(self, now: datetime) -> LastCheck:
-        """What is remembered of it."""
-        reasons = self.outcome.reasons
-        return LastCheck(now, self.verdict, reasons[0].code if reasons else "")
-
-    @property
-    def verdict(self) -> str:
-        result = self.outcome.result
-        return "fault" if isinstance(result, LocalFault) else result.verdict
-
-    @property
-    def alarms(self) -> tuple[Reason, ...]:
-        """What needs a person, whatever the verdict is."""
-        return tuple(one for one in self.outcome.reasons if one.code in _ALARMS)
-
-    def line(self) -> str:
-        result, why = self.outcome.result, []
-        card, skills = self.card
-        if card is not None:
-            why.append(f'"{safe(card)}", {counted(skills or 0, "skill")}')
-        if not isinstance(result, LocalFault) and result.valid_until is not None:
-            why.append(f"until {result.valid_until:%Y-%m-%d %H:%M} UTC")
-        why += [f"{one.code}: {safe(one.message)}" for one in self._told(self.verdict == "trusted")]
-        optional = "" if self.is_required else " (optional)"
-        name, url = self.issuer.name, safe(self.outcome.name)
-        return f"{self.verdict:<13}  {name}{optional}  {url}  {'; '.join(why)}".rstrip()
-
-    def _told(self, is_trusted: bool) -> tuple[Reason, ...]:
-        """Of a trusted card all that was found; of any other why it is not, and the alarms."""
-        reasons = self.outcome.reasons
-        if is_trusted or not reasons:
-            return reasons
-        first = reasons[0]
-        if first.code in _MISSING:
-            causes = (one for one in reasons if one.code.startswith(("statement.", "refresh.")))
-            first = next(causes, first)
-        return tuple(dict.fromkeys((first, *self.alarms)))
-
-
-@group()
-def peers() -> None:
-    """Verify the cards of the issuers in the policy, and show their state.
-
-    `cards` in trust.toml lists the cards of an issuer; see cardsign trust add --card.
-    """
-
-
-peers.add_command(status)
+_Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
 
 
 @peers.command(example="cardsign peers verify --concurrency 8")
@@ -306,49 +223,93 @@ def verify(
     checks = _checks(loaded, names)
     states = trust.states(loaded)
 
+    check = _checker(loaded, states, insecure_loopback_http)
+    statuses: list[tuple[str, int]] = []
+    alarmed: list[str] = []
+    log: dict[str, LastCheck] = {}
+    said: Counter[str] = Counter()
+    with Progress(len(checks), "cards") as progress:
+        for (issuer, url), result in in_threads(check, checks, concurrency):
+            one = result if isinstance(result, Outcome) else Outcome(url, result)
+            alarms = [reason for reason in one.reasons if reason.code in _ALARMS]
+            statuses.append((issuer.peer, one.result.exit_status))
+            alarmed += [issuer.peer] * bool(alarms)
+            code = one.reasons[0].code if one.reasons else ""
+            log[url] = LastCheck(datetime.now(UTC), one.verdict, code)
+            with progress.paused():
+                if isinstance(one.result, LocalFault):
+                    complain_once(one.result, said)
+                if as_json:
+                    print_json(_checked_json(issuer, one), indent=None)
+                elif alarms or one.verdict != "trusted" or not is_quiet():
+                    click.echo(_checked_line(issuer, one, alarms))
+    say_repeated(said)
+    raise_lock(loaded, states)
+    if not trust.no_state:
+        CheckLog(trust.stored.path, loaded.identity).add(log)
+    issuers = len({issuer.name for issuer, _ in checks})
+    told = summary([status for _, status in statuses], f" of {counted(issuers, 'issuer')}")
+    say(f"{told}, {len(alarmed)} with an alarm" if alarmed else told)
+    status = heaviest(status for peer, status in statuses if peer == "required")
+    needs_action = "required" in alarmed and status != EXIT_LOCAL_FAULT
+    return EXIT_NOT_TRUSTED if needs_action else status
+
+
+def _checker(
+    loaded: PolicyFile, states: IssuerStates, insecure_loopback_http: bool
+) -> Callable[[_Check], Outcome]:
+    from cardsign.net.discovery import Discoverer
+
     def now() -> datetime:
         return datetime.now(UTC)
-
-    from cardsign.net.discovery import Discoverer
 
     fetcher = make_fetcher(now, insecure_loopback_http)
     discoverer = Discoverer(loaded.policy, states, fetcher=fetcher, now=now)
 
     def check(task: _Check) -> Outcome:
-        met = discoverer.look_up(task[1])
-        return Outcome(met.url, met.report, met.untrusted_card)
+        found = discoverer.look_up(task[1])
+        return Outcome(found.url, found.report, found.untrusted_card)
 
-    found: list[_Checked] = []
-    log: dict[str, LastCheck] = {}
-    with Progress(len(checks), "cards") as progress:
-        for (issuer, url), result in in_threads(check, checks, concurrency):
-            outcome = result if isinstance(result, Outcome) else Outcome(url, result)
-            one = _Checked(issuer, outcome)
-            found.append(one)
-            log[url] = one.as_last_check(now())
-            with progress.paused():
-                _print_checked(one, as_json)
-    raise_lock(loaded, states)
-    if not trust.no_state:
-        CheckLog(trust.stored.path, loaded.identity).add(log)
-    issuers = len({one.issuer.name for one in found})
-    alarmed = sum(1 for one in found if one.alarms)
-    of = f" of {counted(issuers, 'issuer')}"
-    told = summary([one.outcome.exit_status for one in found], of)
-    say(f"{told}, {alarmed} with an alarm" if alarmed else told)
-    required = [one for one in found if one.is_required]
-    status = weightiest(one.outcome for one in required)
-    needs_action = any(one.alarms for one in required)
-    return EXIT_NOT_TRUSTED if needs_action and status != EXIT_LOCAL_FAULT else status
+    return check
 
 
-def _print_checked(one: _Checked, as_json: bool) -> None:
-    if isinstance(one.outcome.result, LocalFault):
-        complain(one.outcome.result)
-    if as_json:
-        print_json(one.to_json(), indent=None)
-    elif not (is_quiet() and one.outcome.exit_status == EXIT_OK and not one.alarms):
-        click.echo(one.line())
+def _card_of(one: Outcome) -> tuple[str | None, int | None]:
+    """The name in the verified card, and how many skills it has; None without one."""
+    if isinstance(one.result, LocalFault) or one.result.card is None:
+        return None, None
+    name, skills = one.result.card.get("name"), one.result.card.get("skills")
+    return str(name), len(skills) if isinstance(skills, list) else 0
+
+
+def _checked_json(issuer: TrustedIssuer, one: Outcome) -> dict[str, Any]:
+    card, skills = _card_of(one)
+    about = {"name": issuer.name, "peer": issuer.peer, "card_name": card, "skills": skills}
+    return {**about, **one.to_json()}
+
+
+def _checked_line(issuer: TrustedIssuer, one: Outcome, alarms: Sequence[Reason]) -> str:
+    result, why = one.result, []
+    card, skills = _card_of(one)
+    if card is not None:
+        why.append(f'"{safe(card)}", {counted(skills or 0, "skill")}')
+    if not isinstance(result, LocalFault) and result.valid_until is not None:
+        why.append(f"until {result.valid_until:%Y-%m-%d %H:%M} UTC")
+    why += [f"{told.code}: {safe(told.message)}" for told in _told(one, alarms)]
+    optional = "" if issuer.peer == "required" else " (optional)"
+    begin = f"{one.verdict:<13}  {issuer.name}{optional}  {safe(one.name)}"
+    return f"{begin}  {'; '.join(why)}".rstrip()
+
+
+def _told(one: Outcome, alarms: Sequence[Reason]) -> Sequence[Reason]:
+    """Of a trusted card all that was found; of any other why it is not, and the alarms."""
+    reasons = one.reasons
+    if one.verdict == "trusted" or not reasons:
+        return reasons
+    first = reasons[0]
+    if first.code in _MISSING:
+        causes = (why for why in reasons if why.code.startswith(("statement.", "refresh.")))
+        first = next(causes, first)
+    return tuple(dict.fromkeys((first, *alarms)))
 
 
 def _checks(loaded: PolicyFile, names: tuple[str, ...]) -> list[_Check]:

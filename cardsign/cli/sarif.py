@@ -10,7 +10,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from cardsign import __version__
-from cardsign.cli.inquiry import Outcome, weightiest
+from cardsign.batch import Outcome, heaviest
 from cardsign.cli.talk import safe
 from cardsign.cli.views import render_verdict
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, LocalFault
@@ -30,7 +30,7 @@ _MAX_TEXT: Final = 1000  # characters of one message
 
 def sarif_log(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """The log as a JSON object; texts are escaped for whoever shows them."""
-    status = weightiest(outcomes)
+    status = heaviest(one.result.exit_status for one in outcomes)
     found = [(one, one.result) for one in outcomes if isinstance(one.result, Report)]
     results = [result for one, report in found for result in _results(one, report)]
     faults = [one for one in outcomes if isinstance(one.result, LocalFault)]
@@ -138,7 +138,7 @@ _MAX_NAME: Final = 1000  # characters; two long paths may differ late
 
 def junit_xml(outcomes: Sequence[Outcome]) -> str:
     """The document, ASCII alone; what XML 1.0 2.2 forbids is escaped as terminals need it too."""
-    statuses = [one.exit_status for one in outcomes]
+    statuses = [one.result.exit_status for one in outcomes]
     failures = statuses.count(EXIT_NOT_TRUSTED)
     counted = {
         "name": _SUITE,

@@ -7,14 +7,25 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_OK, CardsignError, LocalFault, UsageFault
+from cardsign.errors import (
+    EXIT_LOCAL_FAULT,
+    EXIT_OK,
+    CardsignError,
+    LocalFault,
+    StateFault,
+    UsageFault,
+)
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
     from cardsign.reasons import Reason
 
 # Categories that move the cursor, reorder text or hide in it: controls, formats (bidi,
@@ -123,6 +134,68 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
     click.echo(json.dumps(value, indent=indent, ensure_ascii=True))
 
 
+# How far a command is, for a person who watches at a terminal.
+
+
+class Progress:
+    """A bar on stderr, if that is a terminal and ``--quiet`` is not given; otherwise nothing."""
+
+    def __init__(self, total: int, what: str) -> None:
+        self._bar: Bar | None = None
+        if total > 1 and is_watched() and not is_quiet():
+            self._bar = _bar()
+            self._task = self._bar.add_task(what, total=total)
+
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Take the bar away while a result is printed, then show one step more."""
+        if self._bar is None:
+            yield
+            return
+        self._bar.stop()
+        try:
+            yield
+        finally:
+            self._bar.advance(self._task)
+            self._bar.start()
+
+
+def is_watched() -> bool:
+    """Whether stderr is a terminal."""
+    return sys.stderr.isatty()
+
+
+def _bar() -> Bar:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    return RichProgress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True, force_terminal=True),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
 # How a command ends: every error is one clear line on stderr and the right exit status.
 
 
@@ -229,3 +302,22 @@ def complain(error: CardsignError) -> None:
         _tell(f"  {hint}")
     for other in error.more if isinstance(error, UsageFault) else ():
         complain(other)
+
+
+def complain_once(fault: LocalFault, said: Counter[str]) -> None:
+    """Print a fault of one card of many, unless it has been printed for another.
+
+    What keeps many cards from a verdict is told once; :func:`say_repeated` gives the number.
+    """
+    # A lost folder of issuer states is one fault, whatever issuer it is missed by.
+    key = fault.code if isinstance(fault, StateFault) else f"{fault}\n{fault.hint}"
+    said[key] += 1
+    if said[key] == 1:
+        complain(fault)
+
+
+def say_repeated(said: Counter[str]) -> None:
+    """Of faults that :func:`complain_once` kept back, how many there were."""
+    more = said.total() - len(said)
+    if more:
+        say(f"the same {'fault' if len(said) == 1 else 'faults'} for {counted(more, 'more card')}")

@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
-from cardsign.batch import in_processes
+from cardsign.batch import Outcome, Verifier, expand_folders, heaviest, verify_many
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
 from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.inquiry import (
-    Inquiry,
-    Named,
-    Outcome,
-    Received,
-    heaviest,
-    is_url,
+from cardsign.cli.policy import accept_option, statements_option, trust_options
+from cardsign.cli.talk import (
+    Progress,
+    complain,
+    complain_once,
+    counted,
+    is_quiet,
+    print_json,
+    say,
+    say_repeated,
+)
+from cardsign.cli.verifier import (
+    VerifierOptions,
+    keep_lock,
     loopback_option,
     summary,
-    weightiest,
+    unnamed_policy,
 )
-from cardsign.cli.policy import accept_option, raise_lock, statements_option, trust_options
-from cardsign.cli.progress import Progress
-from cardsign.cli.talk import complain, counted, is_quiet, print_json, say
 from cardsign.cli.views import render_verdict
-from cardsign.errors import BundleRefused, FileFault, FileMissing, LocalFault, UsageFault
-from cardsign.reasons import Reason
-from cardsign.records import dataclass
-from cardsign.verify.report import Report
+from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault
+from cardsign.files import read_bytes
+from cardsign.trust.bundle import MAX_BUNDLE_BYTES
+from cardsign.urls import is_url
 
 MAX_JOBS: Final = 64  # processes
 FORMATS: Final = ("text", "json", "sarif", "junit")
@@ -62,7 +66,7 @@ def read_time(text: str) -> datetime:
 
 #: Of what ``cardsign verify`` asks, as `named`.
 named_options: Final = option_group(
-    Named,
+    VerifierOptions,
     "named",
     click.option(
         "--issuer", metavar="NAME", help="The card must be one of this issuer of the policy."
@@ -102,62 +106,6 @@ named_options: Final = option_group(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OutputOptions:
-    """How verdicts are printed, and what else is written.
-
-    Attributes:
-        output: ``-o``: where the verified payload goes.
-        form: ``--format``; None where it is not named.
-        as_json: ``--json``.
-        verbose: ``--verbose``.
-    """
-
-    output: str | None
-    form: str | None
-    as_json: bool
-    verbose: bool
-
-    @property
-    def format(self) -> str:
-        """One of :data:`FORMATS`.
-
-        Raises:
-            UsageFault: ``usage.conflict``: two are named.
-        """
-        if self.as_json and self.form not in (None, "json"):
-            both = f"--json and --format {self.form} ask for two formats"
-            raise UsageFault("usage.conflict", both)
-        return "json" if self.as_json else self.form or "text"
-
-
-output_options: Final = option_group(
-    OutputOptions,
-    "to",
-    click.option(
-        "-o",
-        "--output",
-        metavar="OUT",
-        help="Write the verified payload of CARD, or with --extended of the extended card, only if "
-        "it is trusted; '-' for stdout.",
-    ),
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice(FORMATS),
-        help="How verdicts are printed [default: text]; SARIF 2.1.0 and JUnit XML are one document "
-        "for all cards.",
-    ),
-    click.option(
-        "-v",
-        "--verbose",
-        is_flag=True,
-        help="Show the four answers, the statements, every signature and every reason.",
-    ),
-    json_option,
-)
-
-
 @command(
     example=(
         "cardsign verify signed.json --jwks jwks.json\n"
@@ -181,14 +129,37 @@ output_options: Final = option_group(
     metavar="N",
     help="Verify cards in N processes at once.",
 )
-@output_options
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    help="Write the verified payload of CARD, or with --extended of the extended card, only if "
+    "it is trusted; '-' for stdout.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="How verdicts are printed [default: text]; SARIF 2.1.0 and JUnit XML are one document "
+    "for all cards.",
+)
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Show the four answers, the statements, every signature and every reason.",
+)
+@json_option
 def verify(
     cards: tuple[str, ...],
-    named: Named,
+    named: VerifierOptions,
     extended: str | None,
     audience: str | None,
     jobs: int,
-    to: OutputOptions,
+    output: str | None,
+    form: str | None,
+    verbose: bool,
+    as_json: bool,
 ) -> int:
     """Verify each CARD (a file, '-' for stdin), URL, or *.json of a DIR, and say why or why not.
 
@@ -207,147 +178,97 @@ def verify(
     Results are printed as they come, and a summary follows on stderr. A trusted card takes one
     line, or none with --quiet. An error in one card does not stop the others.
     """
-    cards, folders = _expanded(cards)
-    _check_together(cards, extended, audience, to)
-    inquiry = Inquiry.prepare(named)
-    if len(cards) > 1:
-        return _verify_many(inquiry, cards, folders, jobs, to)
-    if extended is not None and audience is not None:
-        outcomes = list(_beside(inquiry, cards[0], extended, audience))
+    if as_json and form not in (None, "json"):
+        both = f"--json and --format {form} ask for two formats"
+        raise UsageFault("usage.conflict", both)
+    form = "json" if as_json else form or "text"
+    names, folders, linked = expand_folders(cards)
+    if linked:
+        say(f"{counted(linked, 'linked folder')} not looked into")
+    _check_together(names, extended, audience, output, form)
+    verifier = named.verifier()
+    verifier.by_origin = len(names) > 1
+    given = {STDIO: read_input(STDIO, max_bytes=MAX_BUNDLE_BYTES)} if STDIO in names else {}
+    if extended is None or audience is None:
+        outcomes = verify_many(names, verifier, folders=folders, given=given, jobs=jobs)
     else:
-        outcomes = [_judged(inquiry, folders, name) for name in cards]
-    if inquiry.loaded is not None and named.at is None:
-        raise_lock(inquiry.loaded, inquiry.states)
-    if to.output is not None:
-        _write_verified(to.output, outcomes[-1])
-    for one in outcomes:
-        if isinstance(one.result, LocalFault):
-            complain(one.result)
-    if to.format != "text" and inquiry.unnamed_policy:
-        say(f"judged {inquiry.unnamed_policy}")
-    if to.format == "text":
-        _print_text(outcomes, to, inquiry.unnamed_policy)
-    else:
-        _PRINTERS[to.format](outcomes)
-    return weightiest(outcomes)
-
-
-def _verify_many(
-    inquiry: Inquiry,
-    cards: tuple[str, ...],
-    folders: Mapping[str, str],
-    jobs: int,
-    to: OutputOptions,
-) -> int:
-    """Verify several cards, each printed as it is done where the format allows that."""
-    policy, streams = inquiry.unnamed_policy, to.format in ("text", "json")
-    if to.format != "text" and policy:
+        outcomes = _beside(verifier, names[0], given, extended, audience)
+    policy = unnamed_policy(verifier)
+    if form != "text" and policy:
         say(f"judged {policy}")
+    if len(names) > 1:
+        return _print_many(verifier, outcomes, len(names), form, policy, verbose=verbose)
+    return _print_few(verifier, outcomes, output, form, policy, verbose=verbose)
+
+
+def _print_few(
+    verifier: Verifier,
+    outcomes: Iterable[Outcome],
+    output: str | None,
+    form: str,
+    policy: str,
+    *,
+    verbose: bool,
+) -> int:
+    """Write the payload of one card, or of its extended one, then print the verdicts in full."""
+    found = list(outcomes)
+    for one in found:  # an issuer state that is lost is no fault of the card
+        if isinstance(one.result, LocalFault) and not isinstance(one.result, FileFault):
+            raise one.result
+    keep_lock(verifier)
+    if output is not None:
+        _write_verified(output, found[-1])
+    for one in found:
+        if isinstance(one.result, LocalFault):
+            complain(_or_a_host(one.result, one.name))
+        elif form == "text":
+            text = render_verdict(one.name, one.result, policy, verbose=verbose)
+            click.echo(text, err=output == STDIO)
+    if form != "text":
+        _print_document(form, found)
+    return heaviest(one.result.exit_status for one in found)
+
+
+def _print_many(
+    verifier: Verifier,
+    outcomes: Iterable[Outcome],
+    count: int,
+    form: str,
+    policy: str,
+    *,
+    verbose: bool,
+) -> int:
+    """Print each verdict as it is reached where the format allows that, then the summary."""
     statuses: list[int] = []
     kept: list[Outcome] = []
-    said: set[Reason] = set()
-    results = in_processes(
-        partial(_judged, inquiry, folders, by_origin=True), cards, 1 if STDIO in cards else jobs
-    )
-    with Progress(len(cards), "cards") as progress:
-        for name, result in zip(cards, results, strict=True):
-            one = result if isinstance(result, Outcome) else Outcome(name, result)
-            statuses.append(one.exit_status)
+    said: Counter[str] = Counter()
+    with Progress(count, "cards") as progress:
+        for one in outcomes:
+            statuses.append(one.result.exit_status)
             with progress.paused():
                 if isinstance(one.result, LocalFault):
-                    one.result.path = one.result.path or name
-                    if one.reasons[0] not in said:  # the same fault keeps many cards from a verdict
-                        complain(one.result)
-                    said.add(one.reasons[0])
-                if not streams:
-                    kept.append(one)
-                elif to.format == "json":
+                    complain_once(_or_a_host(one.result, one.name), said)
+                if form == "json":
                     print_json(one.to_json(), indent=None)
+                elif form != "text":
+                    kept.append(one)
                 elif not isinstance(one.result, LocalFault):
-                    _print_one_of_many(one.name, one.result, policy, to)
-    if inquiry.loaded is not None and inquiry.named.at is None:
-        raise_lock(inquiry.loaded, inquiry.states)
+                    # A trusted card takes one line, and none with --quiet; any other all of it.
+                    text = render_verdict(one.name, one.result, policy, verbose=verbose)
+                    is_brief = one.verdict == "trusted" and not verbose
+                    if one.verdict != "trusted" or not is_quiet():
+                        click.echo(text.partition("\n")[0] if is_brief else text)
+    say_repeated(said)
+    keep_lock(verifier)
     if kept:
-        _PRINTERS[to.format](kept)
+        _print_document(form, kept)
     say(summary(statuses))
     return heaviest(statuses)
 
 
-def _print_one_of_many(name: str, report: Report, policy: str, to: OutputOptions) -> None:
-    """A trusted card in one line, and none with ``--quiet``; any other in full."""
-    text = render_verdict(name, report, policy, verbose=to.verbose)
-    if report.verdict != "trusted":
-        click.echo(text)
-    elif not is_quiet():
-        click.echo(text if to.verbose else text.partition("\n")[0])
-
-
-# ------------------------------------------------------------------ options
-
-
-def _expanded(cards: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The cards, with the *.json of a folder and below in its place.
-
-    Folders that are links are not looked into; it is said how many those are.
-
-    Returns:
-        The cards; and of those that were found in a folder, that folder.
-    """
-    names: list[str] = []
-    folders: dict[str, str] = {}
-    linked = 0
-    for name in cards:
-        if name == STDIO or is_url(name) or not Path(name).is_dir():
-            names.append(name)
-            continue
-        found: list[str] = []
-        for place, below, files in os.walk(name, onerror=_unreadable):
-            linked += sum(os.path.islink(os.path.join(place, one)) for one in below)
-            found += (os.path.join(place, one) for one in files if one.lower().endswith(".json"))
-        if not found:
-            raise UsageFault("usage.invalid", "the folder holds no *.json", path=name)
-        found = sorted(str(Path(one)) for one in found)
-        names += found
-        folders |= dict.fromkeys(set(found).difference(cards), name)
-    if linked:
-        say(f"{counted(linked, 'linked folder')} not looked into")
-    return tuple(names), folders
-
-
-def _unreadable(exc: OSError) -> None:
-    why = f"the operating system says: {exc.strerror}"
-    raise FileFault("file.unreadable", why, path=str(exc.filename)) from exc
-
-
-def _check_within(name: str, folder: str) -> None:
-    """Check that what a folder holds under this name is a plain file, or a link to one in it.
-
-    A stranger's folder may link to the user's own files, of which messages would show a piece.
-
-    Raises:
-        FileFault: ``file.not_plain``, ``file.not_found``, ``file.unreadable``.
-    """
-    try:
-        target = os.path.realpath(name, strict=True)
-        is_plain = stat.S_ISREG(os.stat(target).st_mode)
-    except FileNotFoundError as exc:
-        raise FileMissing("file.not_found", "this link leads nowhere", path=name) from exc
-    except OSError as exc:
-        why = f"the operating system says: {exc.strerror}"
-        raise FileFault("file.unreadable", why, path=name) from exc
-    if not Path(target).is_relative_to(os.path.realpath(folder)):
-        raise FileFault("file.not_plain", "this link leads out of the folder", path=name)
-    if not is_plain:
-        raise FileFault("file.not_plain", "this is a device or pipe", path=name)
-
-
 def _check_together(
-    cards: tuple[str, ...],
-    extended: str | None,
-    audience: str | None,
-    to: OutputOptions,
+    cards: Sequence[str], extended: str | None, audience: str | None, output: str | None, form: str
 ) -> None:
-    output, form = to.output, to.format
     if (extended is None) != (audience is None):
         raise UsageFault("usage.conflict", "--extended FILE and --audience ID need one another")
     if audience is not None and not AUDIENCE.fullmatch(audience):
@@ -373,53 +294,25 @@ def _is_file(name: str | None, output: str) -> bool:
         return name == output
 
 
-# ------------------------------------------------------------------ cards
-
-
-def _judged(
-    inquiry: Inquiry, folders: Mapping[str, str], name: str, *, by_origin: bool = False
-) -> Outcome:
-    """What came of one card; a card that cannot be read hides no other one."""
-    if name in folders:
-        try:
-            _check_within(name, folders[name])
-        except FileFault as fault:
-            return Outcome(name, fault)
-    if is_url(name):
-        met = inquiry.look_up(name)
-        return Outcome(met.url, met.report, met.untrusted_card)
-    return inquiry.examine_file(name, by_origin=by_origin)
-
-
-def _beside(inquiry: Inquiry, public: str, extended: str, audience: str) -> Iterator[Outcome]:
-    """What came of a public card, then of the extended one, which is worth nothing without it."""
-    subject = inquiry.subject(public if is_url(public) else None)
-    if subject is None:
-        raise UsageFault(
-            "usage.conflict",
-            "--extended asks whether two cards are of one subject, and nobody is named",
-            hint="Name the subject with --issuer, --origin or --jwks.",
-        )
+def _beside(
+    verifier: Verifier, public: str, given: Mapping[str, bytes], extended: str, audience: str
+) -> Iterator[Outcome]:
+    untrusted_public = given.get(public, b"")
+    if not untrusted_public and not is_url(public):
+        untrusted_public = read_bytes(Path(public), max_bytes=MAX_BUNDLE_BYTES)
     untrusted_extended = read_input(extended)
-    if is_url(public):
-        met = inquiry.look_up(public)
-        if not met.untrusted_card:
-            yield Outcome(met.url, met.report)
-            return
-        received = Received(met.url, met.untrusted_card, met.supplied, met.untrusted_card)
-        subject = inquiry.subject(met.url) or subject
-    else:
-        try:
-            received = Received.of_file(public)
-        except BundleRefused as refusal:
-            yield Outcome(public, inquiry.without_card(refusal, public, subject))
-            return
-    reports = inquiry.examine_beside(received, untrusted_extended, subject, audience)
-    yield Outcome(received.name, reports[0], received.untrusted_file)
-    yield Outcome(extended, reports[1], untrusted_extended)
+    return verifier.examine_beside(public, untrusted_public, extended, untrusted_extended, audience)
 
 
-# ------------------------------------------------------------------ output
+_HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,63}(?::[0-9]{1,5})?(?:/.*)?|localhost:[0-9].*")
+
+
+def _or_a_host(fault: LocalFault, name: str) -> LocalFault:
+    """The same fault; where the missing file looks like a host, with the URL to give instead."""
+    is_file_name = name.endswith(".json") and "/" not in name
+    if isinstance(fault, FileMissing) and _HOST.fullmatch(name) and not is_file_name:
+        fault.hint = f"For a card on the web give its URL: cardsign verify https://{name}"
+    return fault
 
 
 def _write_verified(output: str, outcome: Outcome) -> None:
@@ -428,32 +321,15 @@ def _write_verified(output: str, outcome: Outcome) -> None:
         write_output(output, jcs(outcome.result.card))
 
 
-def _print_text(outcomes: list[Outcome], to: OutputOptions, policy: str) -> None:
-    for one in outcomes:
-        if not isinstance(one.result, LocalFault):
-            text = render_verdict(one.name, one.result, policy, verbose=to.verbose)
-            click.echo(text, err=to.output == STDIO)
+def _print_document(form: str, outcomes: Sequence[Outcome]) -> None:
+    """All verdicts in one format for programs."""
+    if form == "json":
+        for one in outcomes:
+            print_json(one.to_json(), indent=None if len(outcomes) > 1 else 2)
+        return
+    from cardsign.cli.sarif import junit_xml, sarif_log
 
-
-def _print_json(outcomes: list[Outcome]) -> None:
-    for one in outcomes:
-        print_json(one.to_json(), indent=None if len(outcomes) > 1 else 2)
-
-
-def _print_sarif(outcomes: list[Outcome]) -> None:
-    from cardsign.cli.sarif import sarif_log
-
-    print_json(sarif_log(outcomes))
-
-
-def _print_junit(outcomes: list[Outcome]) -> None:
-    from cardsign.cli.sarif import junit_xml
-
-    click.echo(junit_xml(outcomes))
-
-
-_PRINTERS: Final[dict[str, Callable[[list[Outcome]], None]]] = {
-    "json": _print_json,
-    "sarif": _print_sarif,
-    "junit": _print_junit,
-}
+    if form == "sarif":
+        print_json(sarif_log(outcomes))
+    else:
+        click.echo(junit_xml(outcomes))

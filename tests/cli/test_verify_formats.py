@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.cli.inquiry import Outcome
+from cardsign.batch import Outcome
 from cardsign.cli.sarif import junit_xml, sarif_log
 from cardsign.cli.talk import safe
 from cardsign.cli.views import render_verdict

@@ -362,6 +362,17 @@ def test_a_local_fault_is_said_once_and_is_no_verdict(
     assert not Path("out.json").exists()
 
 
+def test_a_fault_of_many_cards_is_told_once_with_their_number(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
+) -> None:
+    """Twenty lines of one lost folder would hide what else is wrong."""
+    _lose_the_memory()
+    ended = cardsign("verify", *["signed.json"] * 20, "absent.json", "--issuer", "tides")
+    assert (ended.status, ended.err.count("state.missing")) == (2, 1)
+    assert ended.err.count("file.not_found") == 1
+    assert "cardsign: the same faults for 19 more cards" in ended.err
+
+
 def test_a_memory_that_another_process_holds_is_a_fault(
     cardsign: Cardsign, enrolled: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

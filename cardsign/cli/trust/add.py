@@ -14,9 +14,9 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import json_option, option_group
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
-from cardsign.cli.inquiry import is_url, loopback_option, make_fetcher
 from cardsign.cli.policy import TrustOptions, accept_option, edit_options
 from cardsign.cli.talk import ask_first, print_json, safe, say
+from cardsign.cli.verifier import loopback_option, make_fetcher
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
 from cardsign.errors import InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes
@@ -43,7 +43,7 @@ from cardsign.trust.enroll import (
 )
 from cardsign.trust.partners import ListedAgent, look_at, read_agents
 from cardsign.trust.policy import Accept, Limits
-from cardsign.urls import Url, parse_place, parse_url
+from cardsign.urls import Url, is_url, parse_place, parse_url
 
 _Statement = TypeVar("_Statement", KeysetStatement, ReleaseStatement)
 _FILE: Final = click.Path(path_type=Path)

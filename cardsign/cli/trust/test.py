@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.arguments import json_option, option_group
+from cardsign.cli.arguments import json_option, option_group, read_input
 from cardsign.cli.commands import command
-from cardsign.cli.inquiry import Inquiry, Named
 from cardsign.cli.policy import accept_option, statements_option, trust_options
 from cardsign.cli.talk import print_json, safe
+from cardsign.cli.verifier import VerifierOptions, unnamed_policy
 from cardsign.cli.views import render_verdict, say_if_old
 from cardsign.errors import LocalFault
+from cardsign.trust.bundle import MAX_BUNDLE_BYTES
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import PublicSubject, TrustedIssuer
 from cardsign.trust.state import TransientStates
@@ -22,7 +23,7 @@ from cardsign.verify.decision import Decision, decided_by
 
 #: Of what ``cardsign trust test`` asks, as `named`.
 _ASKED: Final = option_group(
-    Named,
+    VerifierOptions,
     "named",
     click.option("--issuer", metavar="NAME", help="Judge it as a card of this issuer."),
     click.option("--origin", metavar="ORIGIN", help="Judge it as a card of this origin."),
@@ -44,29 +45,28 @@ _ASKED: Final = option_group(
 @click.argument("card")
 @_ASKED
 @json_option
-def test(card: str, named: Named, as_json: bool) -> int:
+def test(card: str, named: VerifierOptions, as_json: bool) -> int:
     """Say what verify would say about CARD ('-' for stdin), and which line of trust.toml decides.
 
     CARD may be a bundle. Nothing is remembered. Exit status as that of verify.
     """
     loaded = named.trust.needed()
     trust = replace(named.trust, trust_file=loaded.path)
-    inquiry = Inquiry.prepare(replace(named, trust=trust))
-    subject = inquiry.subject(None)
+    verifier = replace(named, trust=trust).verifier()
+    subject = verifier.expect
     issuer = loaded.policy.find(subject)
     if issuer is not None and not trust.no_state:
         remembered = trust.stored.recall(issuer)
         say_if_old(remembered.keyset, datetime.now(UTC))
-        inquiry = replace(inquiry, states=TransientStates({issuer.name: remembered}))
-    outcome = inquiry.examine_file(card)
-    if isinstance(outcome.result, LocalFault):
-        raise outcome.result
-    report = outcome.result
+        verifier.states = TransientStates({issuer.name: remembered})
+    report = verifier.examine(card, read_input(card, max_bytes=MAX_BUNDLE_BYTES)).result
+    if isinstance(report, LocalFault):
+        raise report
     decision = None if issuer is None else decided_by(report, loaded.policy, loaded.text, issuer)
     if as_json:
         print_json({"input": card, **report.to_json(), "decided_by": _members(loaded, decision)})
     else:
-        click.echo(render_verdict(card, report, inquiry.unnamed_policy, verbose=True))
+        click.echo(render_verdict(card, report, unnamed_policy(verifier), verbose=True))
         click.echo(f"  decided by: {_shown(loaded, subject, issuer, decision)}")
     return report.exit_status
 
