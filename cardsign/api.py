@@ -325,7 +325,7 @@ def lint_card(data: bytes, target: str = "portable") -> tuple[Finding, ...]:
     It does not say whether the card is true or wise, nor whether its signatures hold.
 
     Args:
-        data: The card, UTF-8 JSON, at most 256 KiB.
+        data: The card, UTF-8 JSON, at most 256 KiB and 10,000 values.
         target: Whom it is to be fit for: ``portable``, ``js-resolver`` or ``py-1.1``.
 
     Raises:
@@ -333,11 +333,11 @@ def lint_card(data: bytes, target: str = "portable") -> tuple[Finding, ...]:
         UsageFault: ``usage.conflict``: there is no such target.
         TypeError: The call is wrong; the message shows a right one.
     """
-    from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
+    from cardsign.card.strictjson import MAX_CARD_VALUES, parse_object
     from cardsign.lint.targets import lint_document
 
     _check_data("lint_card(Path('card.json').read_bytes())", data)
-    return lint_document(parse_object(data, max_bytes=MAX_CARD_BYTES), target)
+    return lint_document(parse_object(data, max_values=MAX_CARD_VALUES), target)
 
 
 # ------------------------------------------------------------------ who is asked about

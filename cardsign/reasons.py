@@ -37,6 +37,8 @@ _TABLE: Final = (
     # --- json: bytes that are no strict JSON object -------------------------------------
     ("json.too_large", "The input is larger than the limit.",
      "Agent Cards are small. Check that this is the right file."),
+    ("json.too_many_values", "The card is made of more values than any card needs.",
+     "Leave out lists of data. A card describes an agent; let it give a URL for the rest."),
     ("json.not_utf8", "The input is not valid UTF-8.",
      "Save the file as UTF-8."),
     ("json.bom", "The input starts with a byte order mark.",

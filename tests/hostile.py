@@ -1,4 +1,7 @@
-"""Cards made to cost their readers more than they cost their sender, at any size."""
+"""Cards made to cost their readers more than they cost their sender, at any size.
+
+None has more values than are read; where that many fill it no more, a text does.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from cardsign.card import EXTENDED_URI
+from cardsign.card import EXTENDED_URI, MAX_CARD_VALUES
 from cardsign.jose import PrivateKey, base64url
 
 KIB: Final = 1024
@@ -43,66 +46,79 @@ def _nested(inner: Any, levels: int) -> Any:
     return inner
 
 
+def _many(number: int, values: int = 1) -> int:
+    """So many elements of so many values each, or as many as are read in one card."""
+    return min(number, (MAX_CARD_VALUES - 100) // values)
+
+
 def _long(size: int) -> str:
     return "n" * (size * 5 // 8)  # so that the values have the rest
 
 
 #: What fills the card; from about how many bytes it has to make.
 SHAPES: Final[dict[str, Callable[[int], Mapping[str, Any]]]] = {
-    "a long name over an array": lambda size: {_long(size): [0] * (size * 3 // 16)},
-    "a long name over nulls": lambda size: _params({_long(size): [None] * (size // 16)}),
-    "a long name over objects": lambda size: _params({_long(size): [{}] * (size // 8)}),
+    "a long name over an array": lambda size: {_long(size): [0] * _many(size * 3 // 16)},
+    "a long name over nulls": lambda size: _params({_long(size): [None] * _many(size // 16)}),
+    "a long name over objects": lambda size: _params({_long(size): [{}] * _many(size // 8)}),
     "a long name of a scheme": lambda size: {
-        "securitySchemes": {_long(size): {f"{at}": 0 for at in range(size // 32)}}
+        "securitySchemes": {_long(size): {f"{at}": 0 for at in range(_many(size // 32))}}
     },
     "a long name of a requirement": lambda size: {
-        "securityRequirements": [{"schemes": {_long(size): {"list": [""] * (size // 8)}}}]
+        "securityRequirements": [{"schemes": {_long(size): {"list": [""] * _many(size // 8)}}}]
     },
-    "an array of numbers": lambda size: {"x": [0] * (size // 2)},
-    "an array of numbers in params": lambda size: _params({"x": [0] * (size // 2)}),
-    "an array of fractions": lambda size: _params({"x": [0.1] * (size // 4)}),
+    "an array of numbers": lambda size: {"x": [0] * _many(size // 2)},
+    "an array of numbers in params": lambda size: _params({"x": [0] * _many(size // 2)}),
+    "an array of fractions": lambda size: _params({"x": [0.1] * _many(size // 4)}),
     "an array of long fractions": lambda size: _params(
-        {"x": [1.7976931348623157e308] * (size // 24)}
+        {"x": [1.7976931348623157e308] * _many(size // 24)}
     ),
-    "an array of empty texts": lambda size: _params({"x": [""] * (size // 3)}),
-    "an array of empty lists": lambda size: _params({"x": [[]] * (size // 3)}),
-    "an array of lists of one": lambda size: _params({"x": [[0]] * (size // 4)}),
-    "an array of small objects": lambda size: _params({"x": [{"": 0}] * (size // 7)}),
+    "an array of empty texts": lambda size: _params({"x": [""] * _many(size // 3)}),
+    "an array of empty lists": lambda size: _params({"x": [[]] * _many(size // 3)}),
+    "an array of lists of one": lambda size: _params({"x": [[0]] * _many(size // 4, 2)}),
+    "an array of small objects": lambda size: _params({"x": [{"": 0}] * _many(size // 7, 2)}),
     "an array of half-empty objects": lambda size: _params(
-        {"x": [{"": 0, "a": ""}] * (size // 14)}
+        {"x": [{"": 0, "a": ""}] * _many(size // 14, 3)}
     ),
-    "a wide object": lambda size: _params({f"{at:x}": 0 for at in range(size // 9)}),
-    "a wide card": lambda size: {f"{at:x}": 0 for at in range(size // 9)},
-    "deep nesting": lambda size: _params({"x": [_nested(0, 24)] * (size // 50)}),
+    "a wide object": lambda size: _params({f"{at:x}": 0 for at in range(_many(size // 9))}),
+    "a wide card": lambda size: {f"{at:x}": 0 for at in range(_many(size // 9))},
+    "deep nesting": lambda size: _params({"x": [_nested(0, 24)] * _many(size // 50, 25)}),
     "deep nesting of objects": lambda size: {
-        "x": [json.loads('{"a":' * 24 + "0" + "}" * 24)] * (size // 146)
+        "x": [json.loads('{"a":' * 24 + "0" + "}" * 24)] * _many(size // 146, 25)
     },
-    "empty tags": lambda size: {"skills": [{"id": "t", "tags": [""] * (size // 3)}]},
-    "empty skills": lambda size: {"skills": [{}] * (size // 3)},
-    "skills that are nothing known": lambda size: {"skills": [{"x": 0}] * (size // 8)},
-    "skills with requirements of 0.3": lambda size: {"skills": [{"security": []}] * (size // 16)},
-    "many interfaces": lambda size: {"supportedInterfaces": [{"url": "u"}] * (size // 12)},
+    "empty tags": lambda size: {"skills": [{"id": "t", "tags": [""] * _many(size // 3)}]},
+    "empty skills": lambda size: {"skills": [{}] * _many(size // 3)},
+    "skills that are nothing known": lambda size: {"skills": [{"x": 0}] * _many(size // 8, 2)},
+    "skills with requirements of 0.3": lambda size: {
+        "skills": [{"security": []}] * _many(size // 16, 2)
+    },
+    "many interfaces": lambda size: {"supportedInterfaces": [{"url": "u"}] * _many(size // 12, 2)},
     "many interfaces of 0.3": lambda size: {
         "url": "u",
-        "additionalInterfaces": [{"url": "u"}] * (size // 12),
+        "additionalInterfaces": [{"url": "u"}] * _many(size // 12, 2),
         "supportedInterfaces": None,
     },
     "many schemes": lambda size: {
-        "securitySchemes": {f"{at:x}": {"type": "http"} for at in range(size // 24)}
+        "securitySchemes": {f"{at:x}": {"type": "http"} for at in range(_many(size // 24, 2))}
     },
     "a scheme of many members": lambda size: {
-        "securitySchemes": {"s": {"type": "http", **{f"{at:x}": 0 for at in range(size // 9)}}}
+        "securitySchemes": {
+            "s": {"type": "http", **{f"{at:x}": 0 for at in range(_many(size // 9))}}
+        }
     },
     "many scopes": lambda size: {
-        "securityRequirements": [{"schemes": {f"{at:x}": {}}} for at in range(size // 27)]
+        "securityRequirements": [{"schemes": {f"{at:x}": {}}} for at in range(_many(size // 27, 3))]
     },
-    "many extensions": lambda size: {"capabilities": {"extensions": [{"uri": ""}] * (size // 11)}},
-    "many wrong types": lambda size: {"skills": [0] * (size // 2), "defaultInputModes": [0]},
+    "many extensions": lambda size: {
+        "capabilities": {"extensions": [{"uri": ""}] * _many(size // 11, 2)}
+    },
+    "many wrong types": lambda size: {"skills": [0] * _many(size // 2), "defaultInputModes": [0]},
     "escapes": lambda size: {"x": "\x01" * (size // 6)},
     "a long text": lambda size: {"description": "\N{EURO SIGN}" * (size // 3)},
-    "texts like the marker": lambda size: _params({_long(size): [EXTENDED_URI] * (size // 128)}),
+    "texts like the marker": lambda size: _params(
+        {_long(size): [EXTENDED_URI] * _many(size // 128)}
+    ),
     "many markers": lambda size: {
-        "capabilities": {"extensions": [{"uri": EXTENDED_URI}] * (size // 55)}
+        "capabilities": {"extensions": [{"uri": EXTENDED_URI}] * _many(size // 55, 2)}
     },
 }
 SIGNATURES: Final = 16
@@ -120,5 +136,7 @@ def card(shape: str, size: int, *, signatures: Sequence[Mapping[str, str]] = ())
         document = {**_CARD, **SHAPES[shape](room), "signatures": entries}
         text = json.dumps(document, separators=(",", ":")).encode()
         if len(text) <= size:
-            return text
+            return text.replace(
+                b'"description":"', b'"description":"' + b"d" * (size - len(text)), 1
+            )
         room -= max(64, len(text) - size)

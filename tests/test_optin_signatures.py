@@ -25,7 +25,6 @@ from cardsign.errors import UsageFault
 from cardsign.jose import TYP_COMPAT, JwkSet, PrivateKey, read_entry
 from cardsign.sign import COMPAT_PROFILES, SignedCard, SigningOptions, sign_with_notes
 from cardsign.trust import KeysAnchor, TrustedIssuer
-from cardsign.verify import MAX_EXPLAINED_VALUES
 
 #: Cards whose payload under the profile is that of no other.
 CARDS: dict[str, dict[str, Any]] = {
@@ -243,12 +242,3 @@ def test_a_strangers_signature_under_it_still_fits(alice: PrivateKey, bob: Priva
 def test_which_profiles_may_be_named() -> None:
     """Those that lose something; the full ones are always made."""
     assert (*COMPAT_PROFILES,) == ("prune-empty", "prune-empty-upgraded", *OPT_IN_PROFILES)
-
-
-def test_the_opt_in_profiles_are_looked_at_in_cards_of_real_size_only(alice: PrivateKey) -> None:
-    """What an old SDK signed is named; a hostile card does not buy seconds of its reader."""
-    for skills, verdict in ((100, "other-profile"), (MAX_EXPLAINED_VALUES, "invalid")):
-        card = {**PORTABLE, "x": ["y"] * skills}
-        report = examine(by_another_sdk(card, alice, "js-instance"), alice)
-        assert report.signatures[0].verdict == verdict
-        assert report.verdict != "trusted"

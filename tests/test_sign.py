@@ -25,7 +25,7 @@ from support import (
 )
 
 from cardsign import sign_card
-from cardsign.card import DEFAULT_PROFILES, MAX_CARD_BYTES, MAX_DEPTH, canonicalize
+from cardsign.card import DEFAULT_PROFILES, MAX_CARD_BYTES, MAX_CARD_VALUES, MAX_DEPTH, canonicalize
 from cardsign.errors import (
     CardRefused,
     CardsignError,
@@ -675,6 +675,11 @@ REFUSED: dict[str, tuple[bytes, type[CardsignError], str]] = {
     "a list": (b"[]", JsonRefused, "json.not_object"),
     "a member twice": (b'{"name":"a","name":"b"}', JsonRefused, "json.duplicate_member"),
     "too large": (b" " * MAX_CARD_BYTES + b"{}", JsonRefused, "json.too_large"),
+    "too many values": (
+        b'{"x":[' + b"0," * MAX_CARD_VALUES + b"0]}",
+        JsonRefused,
+        "json.too_many_values",
+    ),
     "two spellings": (
         dump({**PORTABLE, "supported_interfaces": []}),
         CardRefused,

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from cardsign.card.serialize import jcs as jcs
     from cardsign.card.serialize import plain_jcs as plain_jcs
     from cardsign.card.strictjson import MAX_CARD_BYTES as MAX_CARD_BYTES
+    from cardsign.card.strictjson import MAX_CARD_VALUES as MAX_CARD_VALUES
     from cardsign.card.strictjson import MAX_DEPTH as MAX_DEPTH
     from cardsign.card.strictjson import Json as Json
     from cardsign.card.strictjson import append as append
@@ -85,7 +86,7 @@ _NAMES = {
     "schema": "AgentCard CARD_0_3 CARD_1_0 Field Kind Message Shape fold",
     "security": "Scheme flat_requirements requirements_of schemes_of",
     "serialize": "jcs plain_jcs",
-    "strictjson": "Json MAX_CARD_BYTES MAX_DEPTH append parse_object pointer split",
+    "strictjson": "Json MAX_CARD_BYTES MAX_CARD_VALUES MAX_DEPTH append parse_object pointer split",
     "tree": "Node Source listed read write",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

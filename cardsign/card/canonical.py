@@ -44,7 +44,7 @@ from cardsign.card.profiles.prune import prune_empty, upgrade
 from cardsign.card.profiles.sdk03 import as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.serialize import jcs, python_json, python_json_of_doubles
-from cardsign.card.strictjson import Json, split
+from cardsign.card.strictjson import Json, count_values, split
 from cardsign.card.tree import Node, Source
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
@@ -103,7 +103,7 @@ class Unsigned:
     @cached_property
     def size(self) -> int:
         """How many values it is made of, containers and the root included."""
-        return tree.count_values(self.members)
+        return count_values(self.members)
 
     @cached_property
     def pruned(self) -> Node:

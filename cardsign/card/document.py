@@ -8,7 +8,13 @@ from functools import cache
 from typing import Any, Final, Literal
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message, fold
-from cardsign.card.strictjson import MAX_CARD_BYTES, Json, parse_object, read_fast
+from cardsign.card.strictjson import (
+    MAX_CARD_BYTES,
+    MAX_CARD_VALUES,
+    Json,
+    parse_object,
+    read_fast,
+)
 from cardsign.card.tree import Source
 from cardsign.errors import CardRefused
 from cardsign.records import dataclass
@@ -54,7 +60,8 @@ class Card:
             CardRefused: ``card.two_spellings``, ``card.signatures_shape`` or
                 ``card.signatures_too_many``.
         """
-        card = cls.from_object(parse_object(untrusted_bytes, max_bytes=max_bytes))
+        document = parse_object(untrusted_bytes, max_bytes=max_bytes, max_values=MAX_CARD_VALUES)
+        card = cls.from_object(document)
         _check_count(card.signatures, max_signatures)
         return card
 

@@ -174,19 +174,6 @@ def sources_held(tree: Node) -> set[Source]:
     return held
 
 
-def count_values(value: Json) -> int:
-    """How many values a JSON value is made of, itself and containers included."""
-    count, pending = 0, [value]
-    while pending:
-        one = pending.pop()
-        count += 1
-        if isinstance(one, dict):
-            pending.extend(one.values())
-        elif isinstance(one, list):
-            pending.extend(one)
-    return count
-
-
 def refuse(node: Node, problem: str) -> NoReturn:
     """Say that a rewriting cannot go on at a value; :func:`canonicalize` adds the profile.
 

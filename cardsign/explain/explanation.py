@@ -22,7 +22,14 @@ from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload, Profile
 from cardsign.card.coverage import Payloads
 from cardsign.card.document import MAX_SIGNATURES, Card, Generation
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, Json, parse_object
+from cardsign.card.strictjson import (
+    MAX_CARD_BYTES,
+    MAX_CARD_VALUES,
+    MAX_DEPTH,
+    Json,
+    count_values,
+    parse_object,
+)
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,
@@ -256,7 +263,9 @@ def read_card(untrusted_bytes: bytes) -> Reading:
     """Read a card strictly; where that fails say why, and read on as others would."""
     problems = []
     try:
-        document: Mapping[str, Json] | None = parse_object(untrusted_bytes)
+        document: Mapping[str, Json] | None = parse_object(
+            untrusted_bytes, max_values=MAX_CARD_VALUES
+        )
     except JsonRefused as refusal:
         problems.append(problem_of(refusal, untrusted_bytes))
         document = _read_leniently(untrusted_bytes)
@@ -311,7 +320,9 @@ def _read_leniently(untrusted_bytes: bytes) -> dict[str, Json] | None:
         value, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) and _is_shallow(value) else None
+    if not isinstance(value, dict) or not _is_shallow(value):
+        return None
+    return value if count_values(value) <= MAX_CARD_VALUES else None
 
 
 def _is_shallow(document: dict[str, Json]) -> bool:

@@ -242,8 +242,6 @@ MAX_TRIES: Final = 2_000
 #: Beyond cards of some 2 KiB this limit ends the search.
 MAX_READ_BYTES: Final = 8 * 1024 * 1024
 VALUE_BYTES: Final = 100
-#: Values of a card that is searched at all; the largest real card that we know has under 2,000.
-MAX_SEARCHED_VALUES: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,13 +312,10 @@ def search(payloads: Payloads, suspects: Sequence[Suspect], *, is_0_3: bool) -> 
         is_0_3: Whether to try defaults of A2A 0.3 rather than of 1.0.
     """
     found = [Search() for _ in suspects]
-    values = payloads.received.size
-    if values > MAX_SEARCHED_VALUES:
-        return found
     left = list(zip(suspects, found, strict=True))
     as_received = made_by(payloads)
     seen = {payload.data for payload in as_received}
-    size = max(map(len, seen)) + VALUE_BYTES * values
+    size = max(map(len, seen)) + VALUE_BYTES * payloads.received.size
     tries = bytes_read = 0
     for candidate in _candidates(payloads.received.members, as_received, is_0_3=is_0_3):
         bytes_read += size

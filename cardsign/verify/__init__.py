@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cardsign.verify.report import VerifiedCard as VerifiedCard
     from cardsign.verify.report import ask_again as ask_again
     from cardsign.verify.report import trusted_card as trusted_card
-    from cardsign.verify.signature import MAX_EXPLAINED_VALUES as MAX_EXPLAINED_VALUES
     from cardsign.verify.signature import matching_payload as matching_payload
     from cardsign.verify.verdict import examine_card as examine_card
 
@@ -35,7 +34,7 @@ _NAMES = {
         "Answer Answers NoVerdict NotTrusted Report SignatureReport SignatureVerdict "
         "StatementUsed Verdict VerificationError VerifiedCard ask_again trusted_card"
     ),
-    "signature": "MAX_EXPLAINED_VALUES matching_payload",
+    "signature": "matching_payload",
     "verdict": "examine_card",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -35,9 +35,6 @@ from cardsign.trust.resolve import AcceptedKey, IssuerTrust
 from cardsign.verify.freshness import currency, may_sign_now, read_marker
 from cardsign.verify.report import Answers, SignatureReport, SignatureVerdict, some_of
 
-#: Values of a card, containers included; the largest real card that we know has under 2,000.
-MAX_EXPLAINED_VALUES: Final = 20_000
-
 _ASK_FOR_A_FULL_ONE: Final = "Ask the issuer to sign for served-as-is as well."
 
 
@@ -161,17 +158,13 @@ def matching_payload(
     accepted one is returned, or the first one where none is accepted.
 
     An opt-in profile never counts. It is tried where no other fits, so that what an old SDK has
-    signed is not called changed. Cards of more than :data:`MAX_EXPLAINED_VALUES` values are
-    excepted, for which that would cost seconds.
+    signed is not called changed.
 
     Raises:
         SignatureRefused: Header and key do not go together; no payload is looked at then.
     """
     found = _fitting(entry, key, payloads, DEFAULT_PROFILES)
     if found is None:
-        whole = payloads.of("served-as-is")
-        if whole is None or payloads.received.size > MAX_EXPLAINED_VALUES:
-            return None
         return _fitting(entry, key, payloads, OPT_IN_PROFILES)
     if found.profile in accepted:
         return found

@@ -206,6 +206,7 @@ UNREADABLE: dict[str, tuple[bytes, str, bool]] = {
     "not UTF-8": (b'{"name": "\xff"}', "json.not_utf8", False),
     "too deep": (b'{"a":' * 40 + b"1" + b"}" * 40, "json.depth", False),
     "deep beyond any reader": (b'{"a":' * 40_000, "json.depth", False),
+    "too many values": (b'{"a": [' + b"0," * 9_998 + b"0]}", "json.too_many_values", False),
     "too large": (b'{"a": "' + b"x" * 300_000 + b'"}', "json.too_large", False),
     "a name twice": (b'{"name": "a", "name": "b"}', "json.duplicate_member", True),
     "a byte order mark": (b'\xef\xbb\xbf{"name": "a"}', "json.bom", True),
@@ -225,7 +226,9 @@ def test_a_card_that_cannot_be_read_is_explained_as_far_as_it_goes(
     explanation = explained(data, alice)
     problem = explanation.problems[0]
     assert (problem.code, bool(problem.hint)) == (code, True)
-    assert ((problem.line, problem.column) == (None, None)) == (code == "json.too_large")
+    assert ((problem.line, problem.column) == (None, None)) == (
+        code in ("json.too_large", "json.too_many_values")
+    )
     assert bool([line for line in problem.context if line.startswith("> ")]) == bool(
         data and problem.line
     )

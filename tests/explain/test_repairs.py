@@ -262,17 +262,3 @@ def test_the_edits_leave_the_card_as_it_was(alice: PrivateKey) -> None:
     before = json.dumps(LAX)
     only(explained(over(LAX, b"x", alice), alice))
     assert json.dumps(LAX) == before
-
-
-def test_a_card_of_countless_values_is_not_searched(
-    alice: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each payload of it would cost more than the search is worth; its twin is found."""
-    bent = {**LAX, "x-note": "new"}
-    entry = sign_payload(canonicalize(LAX, SERVED).data, alice, typ="JOSE")
-    document = {**bent, "signatures": [entry]}
-
-    assert only(explained(document, alice)).signed is not None
-    monkeypatch.setattr(repairs, "MAX_SEARCHED_VALUES", 10)
-    signature = only(explained(document, alice))
-    assert (signature.signed, signature.tried, signature.exhausted) == (None, 0, False)
