@@ -41,7 +41,7 @@ RELEASE_1.1 := 1.1.3
 
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-sdk test lowest lowest-env nightly simulate fuzz mutants dev check lint types format reference bench guard \
-  attacks interop interop-env interop-env-all interop-table measure \
+  attacks testkit interop interop-env interop-env-all interop-table measure \
   measure-page attacks-table signers signers-env postgres-env a2a-env constraints package clean
 
 help:  ## list the targets
@@ -120,6 +120,9 @@ attacks: $(VENV)/.dev interop-env  ## the attack corpus before us and others; wr
 
 attacks-table:
 	@$(BIN)/python tests/interop/attack_table.py
+
+testkit: $(VENV)/.dev  ## pack the vectors and attacks for other implementations into dist/
+	@$(BIN)/python -m tests.vectors.pack
 
 measure: $(VENV)/.dev interop-env  ## what the official SDKs say of real cards; writes docs/reports/measurements.md
 	@$(MAKE) --no-print-directory measure-page

@@ -123,6 +123,8 @@ def _why_left_out(item: pytest.Item) -> str:
         return f"no PostgreSQL; {POSTGRES_INSTALLABLE}"
     if item.get_closest_marker("needs_mounts") and not mounting.is_here():
         return "no leave to mount file systems"
+    if item.get_closest_marker("needs_node") and not shutil.which("node"):
+        return "no node to run JavaScript"
     if item.get_closest_marker("needs_a2a") and not all(map(_is_importable, A2A_MODULES)):
         return f"no a2a-sdk with its server; {A2A_INSTALLABLE}"
     return ""
