@@ -44,9 +44,9 @@ from cardsign.keys.passphrase import (
 from cardsign.keys.signers.access import (
     MODULE_VARIABLE,
     Access,
-    UserSecrets,
     user_file,
     user_policy,
+    user_secrets,
 )
 from cardsign.keys.stores.address import DatabaseUrl, is_database_url, parse_database_url
 from cardsign.keys.stores.base import KeyStore
@@ -214,10 +214,10 @@ class UnlockOptions(KeystoreOptions):
         usual = self.source()
         own = {role: self.source(role) for role in ROLES}
         return Access(
-            UserSecrets(usual),
+            user_secrets(usual),
             policy,
             os.environ,
-            {role: UserSecrets(source) for role, source in own.items() if source != usual},
+            {role: user_secrets(source) for role, source in own.items() if source != usual},
         )
 
 

@@ -78,16 +78,7 @@ def extend(
     actor: str,
     random: Callable[[int], bytes],
 ) -> tuple[StoreState, bytes]:
-    """Return a state that names the lines for `events` as the newest of its log, and the lines.
-
-    Args:
-        state: What is to be committed, of the generation to commit; its `audit` is the head of
-            the log so far.
-        events: What happened, in order.
-        now: The time of all of it, with its zone.
-        actor: Who did it, as the operating system calls them; proves nothing.
-        random: Gives that many fresh bytes: ``os.urandom``.
-    """
+    """Return a state that names the lines for `events` as the newest of its log, and the lines."""
     lines, head, digest = bytearray(), state.audit, state_digest(state)
     for event in events:
         line = _canonical(
@@ -113,11 +104,6 @@ def verify_chain(
     untrusted_log: bytes, head: AuditHead, *, where: str
 ) -> tuple[tuple[AuditLine, ...], bytes, int]:
     """Check the log from the head back to its first line.
-
-    Args:
-        untrusted_log: The whole log.
-        head: What the state says of it.
-        where: The log's path, for errors.
 
     Returns:
         The lines that the head reaches, oldest first; the same as they are written; and how many
@@ -171,12 +157,6 @@ def check_vouched(
     untrusted_end: bytes, state: StoreState, *, since: AuditHead = NO_LINE, where: str
 ) -> bool:
     """Check that a state is the one that the newest line which counts was written for.
-
-    Args:
-        untrusted_end: The end of the log, or all of it.
-        state: The state.
-        since: A head that the log had before; the log must still lead back to it.
-        where: The log's place, for errors.
 
     Returns:
         Whether `untrusted_end` holds the lines that are needed; if not, nothing was checked.
@@ -232,12 +212,6 @@ def check_witnessed(untrusted_log: bytes, digest: str, *, witness: str, where: s
     """Check that the log holds the line that something else has called its newest.
 
     Anyone who can write the log and the state can write both anew, but not what was published.
-
-    Args:
-        untrusted_log: The whole log, the chain of which is whole.
-        digest: SHA-256 of the line, lower-case hex.
-        witness: What has named it: ``release 12``.
-        where: The log's path, for errors.
 
     Raises:
         StoreFault: ``keystore.audit_broken``.
@@ -336,12 +310,7 @@ class SeenHeads:
 
     @classmethod
     def find(cls, environment: Mapping[str, str], warn: Callable[[str], None]) -> SeenHeads | None:
-        """Return those of a user; None if there is no place for them.
-
-        Args:
-            environment: XDG_STATE_HOME counts if it is an absolute path, else HOME.
-            warn: See above.
-        """
+        """Return those of a user; None if there is no place for them."""
         configured = Path(environment.get("XDG_STATE_HOME", ""))
         if not configured.is_absolute():
             configured = Path(environment.get("HOME", "")) / ".local/state"

@@ -36,10 +36,6 @@ _NUMBER: Final = re.compile(r"[1-9][0-9]{0,15}(\.[1-9][0-9]{0,15})?")
 def pack(store: KeyStore, *, moved: bool = False) -> bytes:
     """Return all of a store, in the clear but for the private keys.
 
-    Args:
-        store: The store.
-        moved: Also of a store that has moved, to make it at its new place.
-
     Raises:
         StoreFault, FileFault: As for reading the store and its statements;
             ``file.not_found``: a private key that the store should hold is gone.
@@ -129,14 +125,6 @@ def restore(
 
     A store that moved is at its new place then, which its log says.
 
-    Args:
-        contents: By :func:`unpack`.
-        place: Where.
-        now: The time, with its zone.
-        actor: Who the audit log shall say made the changes.
-        heads: What this user saw of a log here before is forgotten, since a backup is older.
-        random: Gives that many fresh bytes.
-
     Raises:
         StoreFault: ``keystore.exists``, ``file.busy``, or what keeps a database from
             being used.
@@ -163,13 +151,6 @@ def move_store(
 
     The old one is marked first, so that at no time both sign. Killed half-way, it can be called
     again with the same place, on the store as :func:`open_store` gives it with ``moved=True``.
-
-    Args:
-        store: The old store, which stays, and says where the new one is.
-        place: Where to; it holds no store.
-        now: The time, with its zone.
-        heads: What this user saw of the logs of key stores.
-        random: Gives that many fresh bytes.
 
     Raises:
         StoreFault: ``keystore.exists``; ``keystore.moved``: to another place; as :func:`restore`.

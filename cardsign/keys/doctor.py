@@ -107,14 +107,7 @@ class Examined:
 def coming_findings(
     known: Examined, settings: TimelineSettings, now: datetime, within: timedelta
 ) -> tuple[Finding, ...]:
-    """Say what is due, what will end, and what would be missing on the day of a theft.
-
-    Args:
-        known: The store, and the statements beside it.
-        settings: What is assumed of caches.
-        now: The time, with its zone.
-        within: What becomes real by then is an alarm today.
-    """
+    """Say what is due, what will end, and what would be missing on the day of a theft."""
     return (
         *_clock(known, now, settings),
         *_settings(settings),
@@ -282,14 +275,6 @@ def examine_store(
 
     A store in files is held alone meanwhile, so nothing that is under way is taken for a
     leftover. A database holds nothing that is half done.
-
-    Args:
-        store: The store.
-        settings: What is assumed of caches.
-        now: The time, with its zone.
-        expires_within: Also say what will be due by then.
-        draft: Where a keyset statement may wait for the roots.
-        fix: Do it.
 
     Raises:
         StoreFault: ``file.busy``, or as :meth:`DirectoryStore.load`.

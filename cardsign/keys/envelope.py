@@ -124,15 +124,7 @@ def seal(
     cost: ScryptCost,
     random: Callable[[int], bytes],
 ) -> bytes:
-    """Return the envelope around a private key, as the bytes of its file.
-
-    Args:
-        pkcs8: The private key, PKCS#8 DER.
-        passphrase: Any bytes; whether they are long enough is not checked here.
-        label: What is bound to the private key; readable without the passphrase.
-        cost: What a guess shall cost; opening costs as much.
-        random: Gives that many fresh bytes: ``os.urandom``.
-    """
+    """Return the envelope around a private key, as the bytes of its file."""
     salt, nonce = random(_SALT_BYTES), random(_NONCE_BYTES)
     members: dict[str, Json] = {
         "format": FORMAT,

@@ -31,13 +31,7 @@ class StatementHistory:
     __slots__ = ("_checked", "_looks_again", "_store", "held")
 
     def __init__(self, store: KeyStore, held: StatementsHeld, *, looks_again: bool = False) -> None:
-        """Look at nothing yet.
-
-        Args:
-            store: What they are kept beside.
-            held: What the state of the key store says of them.
-            looks_again: Load that state anew if a release is found that is newer than `held`.
-        """
+        """Look at nothing yet."""
         self._store = store
         self._checked: list[tuple[KeysetStatement, bytes]] = []
         self.held = held
@@ -96,10 +90,6 @@ class StatementHistory:
 
     def keep_keyset(self, statement: KeysetStatement, untrusted_bytes: bytes) -> bool:
         """Keep a statement as the newest one.
-
-        Args:
-            statement: As read from the bytes.
-            untrusted_bytes: What is written.
 
         Returns:
             Whether it is new.

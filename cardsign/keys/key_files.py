@@ -54,14 +54,7 @@ def export_public(key: PublicKey, form: PublicForm) -> bytes:
 def export_private(
     key: PrivateKey, form: PrivateForm, passphrase: bytes, *, random: Callable[[int], bytes]
 ) -> bytes:
-    """Return the private key, encrypted: PKCS #8 as PEM, or PKCS #12 (RFC 7292) as DER.
-
-    Args:
-        key: The key; a PKCS #12 names it by its kid.
-        form: Which of the two.
-        passphrase: Any bytes; whether they are long enough is not checked here.
-        random: Gives that many fresh bytes: ``os.urandom``. PKCS #12 takes its own.
-    """
+    """Return the private key, encrypted: PKCS #8 as PEM, or PKCS #12 (RFC 7292) as DER."""
     if form == "pkcs8":
         return _pkcs8(key.to_pkcs8_der(), passphrase, random)
     native = serialization.load_der_private_key(key.to_pkcs8_der(), None)
@@ -136,13 +129,6 @@ def import_private_key(
 
     A JWK keeps its own kid, under which peers look the key up; otherwise the kid is the
     thumbprint.
-
-    Args:
-        data: A PEM file (PKCS #8, SEC 1 or PKCS #1, encrypted or not; certificates beside the
-            key are passed over), a PKCS #12 file (RFC 7292), one private JWK, or a JWK Set.
-        kid: The kid to publish, instead of the above. Of a JWK Set with several keys it names
-            the one to read.
-        password: Asked for what opens an encrypted key, and only then.
 
     Raises:
         KeyRefused: ``key.malformed`` (also a public key, a certificate, a JWK Set of several

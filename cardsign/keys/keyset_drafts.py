@@ -53,10 +53,6 @@ def differences(before: KeysetStatement | None, after: KeysetStatement) -> tuple
     """Say what changes from one statement to another, the gravest first.
 
     Each line begins with ``+`` added, ``-`` removed, ``~`` changed, or ``=`` only to be known.
-
-    Args:
-        before: The signer's own; None if they have none, so that all of it is new.
-        after: The draft.
     """
     return tuple(_differences(before, after))
 
@@ -188,11 +184,6 @@ class KeysetPlan:
         Its keys are listed, also those that wait for that; retired ones no longer, revoked ones
         as revoked, whether they are online keys or roots. Keys that the store does not hold stay
         as they are.
-
-        Args:
-            state: The store's.
-            now: Since when a key that was not listed counts.
-            until: A listed key that ends before this time is prolonged.
         """
         ours = {record.thumbprint: record for record in state.keys}
         gone = frozenset(name for name, record in ours.items() if record.state == "revoked")
@@ -472,13 +463,7 @@ class KeysetDue:
 
 
 def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -> KeysetDue:
-    """Say when the roots have to sign again: keys have changed, or a third of its time is left.
-
-    Args:
-        state: The key store's.
-        previous: The newest statement.
-        now: The time, with its zone.
-    """
+    """Say when the roots have to sign again: keys have changed, or a third of its time is left."""
     number = f"{previous.epoch}.{previous.version}"
     following = f"{previous.epoch}.{previous.version + 1}"
     ends = datetime.fromtimestamp(previous.exp, UTC)
@@ -525,13 +510,6 @@ def says_more(
 
     A person may have drafted it so, `cardsign keyset draft --add-root`, or a stranger may have
     put it there. A draft from a later time than `now` says that as well.
-
-    Args:
-        state: The key store's.
-        previous: The newest statement.
-        draft: What follows it, by :func:`cardsign.keys.keyset_drafts.check_draft`.
-        now: The time, with its zone.
-        lifetime: How long one that is drafted here would be believed.
     """
     moment = datetime.fromtimestamp(draft.iat, UTC)
     plan = KeysetPlan.of(previous).following(state, now=moment, until=moment + lifetime)
@@ -571,13 +549,6 @@ def draft_if_due(
     lifetime: timedelta = KEYSET_LIFETIME,
 ) -> tuple[KeysetStatement, bool] | None:
     """Draft the next statement if one is due, or find that the draft which is there will do.
-
-    Args:
-        state: The key store's.
-        previous: The newest statement.
-        untrusted_draft: What was drafted before, with the signatures that it has got, if any.
-        now: The time, with its zone.
-        lifetime: How long a new one is to be believed.
 
     Returns:
         The draft, and whether it is a new one; None if nothing is due.

@@ -250,15 +250,6 @@ def enter(
     later one is prepublished, or where there is a keyset statement only generated, until one
     lists it. Root and recovery keys do not rotate and are active at once.
 
-    Args:
-        state: The state before.
-        public: The public key, with the kid to publish.
-        now: The time of entry, with its zone.
-        roles: What the key may sign.
-        holder: Who holds the private key [default: the holder of the key that it succeeds].
-        custody: A signer's URI; by default the file of the store that is this key's.
-        standby: Let even a first key wait to be activated.
-
     Raises:
         StoreFault: ``keystore.duplicate_key``.
         KeyRefused: ``key.unsupported``: it is to sign statements, and is not for ES256 or RS256.
@@ -310,15 +301,7 @@ def prepublish(state: StoreState, name: str, *, now: datetime) -> Change:
 def keep_keyset(
     state: StoreState, held: KeysetId, listed: Collection[str], *, now: datetime
 ) -> Change:
-    """Note the newest keyset statement; what it lists may be published from now on.
-
-    Args:
-        state: The state before.
-        held: The statement; noting it again brings along what has not come along before, and
-            one that is older than the state's changes nothing.
-        listed: The thumbprints of its keys.
-        now: The time of it.
-    """
+    """Note the newest keyset statement; what it lists may be published from now on."""
     now, known = _second(now), state.statements.keyset
     if known is not None and held < known:
         return state, ()
@@ -465,11 +448,6 @@ def record_publication(state: StoreState, publication: Publication) -> Change:
 
 def withdraw(state: StoreState, series: str, *, now: datetime) -> Change:
     """Forget the publications of cards that are no longer served, so that nothing waits for them.
-
-    Args:
-        state: The state before.
-        series: The endpoint that the public card named, :attr:`Publication.series`.
-        now: The time of it.
 
     Raises:
         StoreFault: ``keystore.not_seen``: none is recorded.

@@ -658,10 +658,6 @@ def load_state(untrusted_bytes: bytes, *, where: str) -> StoreState:
 
     Not checked: that the audit log tells of it; see :func:`cardsign.keys.audit.check_vouched`.
 
-    Args:
-        untrusted_bytes: What was kept.
-        where: The file's path, for errors.
-
     Raises:
         StoreFault: ``keystore.corrupt``, with the place, or ``keystore.newer_format``.
     """

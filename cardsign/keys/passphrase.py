@@ -63,10 +63,6 @@ class PassphraseSource:
 def read_passphrase(source: PassphraseSource, *, question: str = "Passphrase: ") -> bytes:
     """Return the passphrase of something that exists.
 
-    Args:
-        source: The places to look at.
-        question: What a terminal is asked.
-
     Raises:
         PassphraseFault: ``passphrase.none``, or ``passphrase.unfit`` for an empty one.
         FileFault: The file or descriptor cannot be read, or is open to others.

@@ -67,12 +67,6 @@ def settled_cards(
     It is the one that the newest records show, of publications or of looks at what is live, and
     the first of these is as old as caches may keep a card. What nobody has recorded does
     not settle: it may never have been live.
-
-    Args:
-        listed: The cards of the newest release.
-        state: The key store's.
-        settings: What is assumed of caches.
-        now: The time, with its zone.
     """
     by_url: dict[str, set[str]] = {}
     for card in listed:
@@ -115,14 +109,6 @@ def draft_following(
     lifetime: timedelta = RELEASE_LIFETIME,
 ) -> ReleaseStatement:
     """Draft the next release; unsigned.
-
-    Args:
-        plan: What it is to say.
-        keyset: The newest keyset statement.
-        previous: The newest release, under this keyset statement or an older one.
-        seq: Its number, higher than any that was used.
-        now: Its time of issue, with its zone.
-        lifetime: At most 14 days.
 
     Raises:
         StatementRefused: What a verifier would refuse however it is signed.

@@ -69,14 +69,7 @@ class Step:
 def steps(
     state: StoreState, settings: TimelineSettings, now: datetime, *, asked: bool = False
 ) -> tuple[Step, ...]:
-    """Return every step ahead, the next one first; one for each key at most.
-
-    Args:
-        state: The state of the store.
-        settings: What is assumed of caches, and how often keys are replaced.
-        now: The time, with its zone.
-        asked: Rotate as soon as that is lawful, instead of when it is due.
-    """
+    """Return every step ahead, the next one first; one for each key at most."""
     found = [*_endings(state, settings), *_beginnings(state, settings, now, asked)]
 
     def order(step: Step) -> tuple[bool, bool, float, int]:

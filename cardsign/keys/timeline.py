@@ -71,12 +71,7 @@ def key_rows(
 def statement_rows(
     keyset: KeysetStatement | None, release: ReleaseStatement | None
 ) -> tuple[TimelineRow, ...]:
-    """Return a row for each newest statement: how long it is believed, when it is to be renewed.
-
-    Args:
-        keyset: Is due when a third of its time is left, or earlier if keys change.
-        release: Is due when half of its time is over.
-    """
+    """Return a row for each newest statement: how long it is believed, when it is to be renewed."""
     found = []
     if keyset is not None:
         number = f"{keyset.epoch}.{keyset.version}"

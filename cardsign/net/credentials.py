@@ -28,7 +28,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.files import bad_settings, read_private, read_settings
-from cardsign.keys.signers.uri import SignerUri, parse_uri
+from cardsign.keys.signers.base import SignerUri, parse_uri
 from cardsign.net.endpoints import Endpoint
 from cardsign.records import dataclass
 from cardsign.urls import Origin, parse_origin

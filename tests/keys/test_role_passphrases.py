@@ -10,7 +10,7 @@ import pytest
 from cardsign.errors import PassphraseFault, UsageFault
 from cardsign.jose import PrivateKey
 from cardsign.keys import PassphraseSource, verify_chain
-from cardsign.keys.signers import Access, UserSecrets, read_signer_policy
+from cardsign.keys.signers import Access, read_signer_policy, user_secrets
 from tests.keys.conftest import Quick, in_each_store
 from tests.keys.states import after
 
@@ -74,7 +74,7 @@ def test_a_source_says_which_it_is_and_never_what_is_there() -> None:
     """`rotate` tells what it used."""
     variable = PassphraseSource(environment={"RELEASE_PASS": "secret"}, variable="RELEASE_PASS")
     assert variable.name == "variable RELEASE_PASS"
-    assert UserSecrets(variable)("passphrase", "k") == b"secret"
+    assert user_secrets(variable)("passphrase", "k") == b"secret"
     assert PassphraseSource(Path("/run/pass")).name == "file /run/pass"
     assert PassphraseSource(descriptor=3).name == "descriptor 3"
     assert PassphraseSource(environment={"RELEASE_PASS": "secret"}).name == "terminal"

@@ -15,7 +15,6 @@ from cardsign.keys import PassphraseSource
 from cardsign.keys.signers import (
     BoundSigner,
     RemoteKey,
-    UserSecrets,
     check_possession,
     custody_of,
     fetch_public,
@@ -23,6 +22,7 @@ from cardsign.keys.signers import (
     read_signer_policy,
     registry,
     user_file,
+    user_secrets,
 )
 from cardsign.keys.signers.access import Access, SignerPolicy
 
@@ -409,7 +409,7 @@ def test_each_secret_comes_from_its_own_place_and_once():
         return "typed"
 
     environment = {"CARDSIGN_PASSPHRASE": "phrase", "CARDSIGN_PIN": "pin", "VAULT_TOKEN": "token"}
-    told = UserSecrets(PassphraseSource(environment=environment, prompt=prompt))
+    told = user_secrets(PassphraseSource(environment=environment, prompt=prompt))
     assert [told(kind, "x") for kind in ("passphrase", "pin", "token")] == [
         b"phrase",
         b"pin",
@@ -417,7 +417,7 @@ def test_each_secret_comes_from_its_own_place_and_once():
     ]
     assert asked == []
 
-    secrets = UserSecrets(PassphraseSource(prompt=prompt))
+    secrets = user_secrets(PassphraseSource(prompt=prompt))
     for kind, of in (("pin", "a"), ("pin", "a"), ("pin", "b"), ("passphrase", "a")) * 2:
         assert secrets(kind, of) == b"typed"
     assert asked == ["PIN of a: ", "PIN of b: ", "Passphrase: "]
@@ -428,7 +428,7 @@ def test_each_secret_comes_from_its_own_place_and_once():
 def test_a_secret_that_is_not_to_be_had(kind, hint):
     """The hint names its own place."""
     with pytest.raises(PassphraseFault, match=f"(?i)no {kind}") as caught:
-        UserSecrets(PassphraseSource())(kind, "the token")
+        user_secrets(PassphraseSource())(kind, "the token")
     assert hint in caught.value.hint
 
 

@@ -6,19 +6,19 @@ from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
     from cardsign.keys.signers.access import Access as Access
-    from cardsign.keys.signers.access import UserSecrets as UserSecrets
     from cardsign.keys.signers.access import read_signer_policy as read_signer_policy
     from cardsign.keys.signers.access import user_file as user_file
+    from cardsign.keys.signers.access import user_secrets as user_secrets
+    from cardsign.keys.signers.base import BoundSigner as BoundSigner
+    from cardsign.keys.signers.base import RemoteKey as RemoteKey
     from cardsign.keys.signers.registry import check_possession as check_possession
     from cardsign.keys.signers.registry import custody_of as custody_of
     from cardsign.keys.signers.registry import fetch_public as fetch_public
     from cardsign.keys.signers.registry import open_signer as open_signer
-    from cardsign.keys.signers.remote import BoundSigner as BoundSigner
-    from cardsign.keys.signers.remote import RemoteKey as RemoteKey
 
 _NAMES = {
-    "access": "Access UserSecrets read_signer_policy user_file",
+    "access": "Access read_signer_policy user_file user_secrets",
     "registry": "check_possession custody_of fetch_public open_signer",
-    "remote": "BoundSigner RemoteKey",
+    "base": "BoundSigner RemoteKey",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

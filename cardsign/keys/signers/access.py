@@ -81,7 +81,7 @@ class Access:
     def by_environment(cls, environment: Mapping[str, str]) -> Access:
         """Secrets from environment variables alone: nobody is asked, nothing more is allowed."""
         source = PassphraseSource(environment=environment)
-        return cls(UserSecrets(source), NOTHING_ALLOWED, environment)
+        return cls(user_secrets(source), NOTHING_ALLOWED, environment)
 
     def passphrase(self, of: str, roles: Iterable[str]) -> bytes:
         """Return the passphrase of a key, from its role's own source if there is one.
@@ -109,43 +109,33 @@ _OTHERS: Final[dict[SecretKind, tuple[tuple[str, ...], str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class UserSecrets:
-    """Is a :data:`Secrets`: the environment, then a terminal; passphrases from `source`.
+def user_secrets(source: PassphraseSource) -> Secrets:
+    """Return what asks the environment, then a terminal; for passphrases `source` first.
 
-    Attributes:
-        source: Where the passphrase of key files comes from; its environment and prompt serve
-            PINs and tokens as well.
+    One passphrase is for all files; a PIN or a token is of what it is asked for.
     """
+    known: dict[tuple[SecretKind, str], bytes] = {}
 
-    source: PassphraseSource
-    _known: dict[tuple[SecretKind, str], bytes] = field(default_factory=dict, repr=False)
-
-    def __call__(self, kind: SecretKind, of: str) -> bytes:
-        """Return the secret; one passphrase is for all files.
-
-        Raises:
-            PassphraseFault: ``passphrase.none``, or as :func:`read_passphrase`.
-        """
+    def secret(kind: SecretKind, of: str) -> bytes:
         place = (kind, "" if kind == "passphrase" else of)
-        if place not in self._known:
-            self._known[place] = self._passphrase() if kind == "passphrase" else self._ask(kind, of)
-        return self._known[place]
+        if place not in known:
+            known[place] = read_passphrase(source) if kind == "passphrase" else _ask(source, *place)
+        return known[place]
 
-    def _passphrase(self) -> bytes:
-        return read_passphrase(self.source)
+    return secret
 
-    def _ask(self, kind: SecretKind, of: str) -> bytes:
-        variables, hint = _OTHERS[kind]
-        for variable in variables:
-            if value := self.source.environment.get(variable):
-                return os.fsencode(value)
-        name = "PIN" if kind == "pin" else kind
-        try:
-            terminal = PassphraseSource(prompt=self.source.prompt)
-            return read_passphrase(terminal, question=f"{name} of {of}: ")
-        except PassphraseFault as exc:
-            raise PassphraseFault(exc.code, f"no {name} could be had for {of}", hint=hint) from exc
+
+def _ask(source: PassphraseSource, kind: SecretKind, of: str) -> bytes:
+    variables, hint = _OTHERS[kind]
+    for variable in variables:
+        if value := source.environment.get(variable):
+            return os.fsencode(value)
+    name = "PIN" if kind == "pin" else kind
+    try:
+        terminal = PassphraseSource(prompt=source.prompt)
+        return read_passphrase(terminal, question=f"{name} of {of}: ")
+    except PassphraseFault as exc:
+        raise PassphraseFault(exc.code, f"no {name} could be had for {of}", hint=hint) from exc
 
 
 # ``signers.toml``: what this user allows signers on this machine, in any project.
@@ -167,12 +157,7 @@ _SERVER: Final = re.compile(r"(?:[a-z0-9._-]*|\[[0-9a-f:.]+\]):[0-9]{1,5}")
 
 
 def user_file(environment: Mapping[str, str], name: str = "signers.toml") -> Path | None:
-    """Where a file of the user's own lies; None if there is no place for one.
-
-    Args:
-        environment: XDG_CONFIG_HOME counts if it is an absolute path, else HOME.
-        name: The file's; it is beside `signers.toml`.
-    """
+    """Where a file of the user's own lies; None if there is no place for one."""
     configured = Path(environment.get("XDG_CONFIG_HOME", ""))
     home = Path(environment.get("HOME", ""))
     if not configured.is_absolute():
@@ -181,12 +166,7 @@ def user_file(environment: Mapping[str, str], name: str = "signers.toml") -> Pat
 
 
 def user_policy(environment: Mapping[str, str]) -> SignerPolicy:
-    """What the user's own file allows; nothing where there is none.
-
-    Raises:
-        UsageFault: As :func:`read_signer_policy`.
-        FileFault: As :func:`read_signer_policy`.
-    """
+    """What the user's own file allows; nothing where there is none; see read_signer_policy."""
     file = user_file(environment)
     return NOTHING_ALLOWED if file is None else read_signer_policy(file)
 

@@ -18,8 +18,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from cardsign.errors import SignerFault
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.remote import RemoteKey, require
-from cardsign.keys.signers.uri import parse_uri, refuse_uri
+from cardsign.keys.signers.base import RemoteKey, parse_uri, refuse_uri, require
 
 EXTRA: Final = "aws"
 MAX_SECONDS: Final = 30  # for one request, of which boto3 makes up to three

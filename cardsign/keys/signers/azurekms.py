@@ -19,8 +19,7 @@ from cardsign.errors import SignerFault
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.remote import RemoteKey, require
-from cardsign.keys.signers.uri import parse_uri, refuse_uri
+from cardsign.keys.signers.base import RemoteKey, parse_uri, refuse_uri, require
 
 EXTRA: Final = "azure"
 MAX_SECONDS: Final = 30  # for one request

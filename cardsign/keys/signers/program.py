@@ -18,8 +18,7 @@ from cardsign import programs
 from cardsign.errors import SignerFault
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.remote import RemoteKey
-from cardsign.keys.signers.uri import parse_uri, refuse_uri
+from cardsign.keys.signers.base import RemoteKey, parse_uri, refuse_uri
 
 MAX_SECONDS: Final = 60.0  # a person may have to touch a device
 MAX_ANSWER_BYTES: Final = 1024  # the signature of an RSA key of 8192 bits

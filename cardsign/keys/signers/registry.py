@@ -1,8 +1,11 @@
 """Signers by URI, behind the one protocol of ``jose.jws``.
 
-A signer is bound to the stored public key. Each of its answers is verified with it before it
-is given out: a wrong key, version, padding or form is found here and not by a peer.
+``env:NAME`` and ``file:PATH`` name a private key that this process reads by itself: PEM
+(PKCS #8, SEC 1 or PKCS #1, encrypted or not), PKCS #12, a JWK, or a JWK Set of which `kid` names
+one. A variable may hold the base64 of any of these, as some CI systems mask only values of one
+line. A file may be one of a key store.
 
+Every other signer is bound to the stored public key, with which each of its answers is verified.
 Another package adds a kind of its own by an entry point of the group :data:`ENTRY_POINTS`: its
 name is the URI's scheme, its value a subclass of :class:`RemoteKey`. What such a URI does here
 is not known, so it always needs the user's leave.
@@ -10,6 +13,8 @@ is not known, so it always needs the user's leave.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 import re
 from collections.abc import Mapping
@@ -17,19 +22,29 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Final
 
-from cardsign.errors import SignerFault
+from cardsign.errors import FileMissing, KeyRefused, PassphraseFault, SignerFault, of_the_user
+from cardsign.files import read_secret
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.jws import Signer
-from cardsign.jose.keys import PublicKey, check_answer
+from cardsign.jose.keys import PrivateKey, PublicKey, check_answer
+from cardsign.keys.envelope import is_envelope, open_envelope
+from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_private_key, is_encrypted
+from cardsign.keys.passphrase import VARIABLE as PASSPHRASE_VARIABLE
 from cardsign.keys.signers.access import Access, SignerPolicy
 from cardsign.keys.signers.awskms import AwsKey
 from cardsign.keys.signers.azurekms import AzureKey
+from cardsign.keys.signers.base import (
+    NOT_SHOWN,
+    BoundSigner,
+    RemoteKey,
+    is_shown,
+    refuse_uri,
+    scheme_of,
+    shown,
+)
 from cardsign.keys.signers.gcpkms import GoogleKey
-from cardsign.keys.signers.local import FILE, is_local, open_local, read_local_key
 from cardsign.keys.signers.pkcs11 import TokenKey
 from cardsign.keys.signers.program import ProgramKey
-from cardsign.keys.signers.remote import BoundSigner, RemoteKey
-from cardsign.keys.signers.uri import scheme_of, shown
 from cardsign.keys.signers.vault import VaultKey
 
 ENTRY_POINTS: Final = "cardsign.signers"
@@ -37,8 +52,11 @@ ENTRY_POINTS: Final = "cardsign.signers"
 #: Signed when a key is enrolled, to see that it can: no JWS has such a protected header.
 CHALLENGE: Final = b"cardsign: does this signer hold this key?"
 
+_ENV: Final = "env"
+_FILE: Final = "file"
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # POSIX, Base Definitions 8.1
 #: What a user may have meant by env:NAME; a key has small letters too.
-_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
+_LIKELY_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
 
 _OURS: Final[Mapping[str, type[RemoteKey]]] = {
     "awskms": AwsKey,
@@ -69,7 +87,7 @@ def open_signer(
     Args:
         uri: Where the private key is.
         public: The key that the signer must turn out to hold; may be left out for ``env:`` and
-            ``file:``, which this process reads itself.
+            ``file:``.
         access: What signers may use of this machine and its user [default: the environment's
             variables, the passphrase from ``CARDSIGN_PASSPHRASE``].
         kid: The published kid, if `public` is left out [default: a JWK's own, else the
@@ -77,19 +95,24 @@ def open_signer(
         base: The directory to which the path of a ``file:`` is relative.
 
     Raises:
-        SignerFault: ``signer.uri``, ``config.not_allowed``, ``signer.uri``,
-            ``usage.not_installed``, ``signer.wrong_key``, ``signer.no_key``; or
-            ``signer.no_public``: `public` is left out.
-        UsageFault: What is there is no private key that can sign a card.
-        PassphraseFault: ``passphrase.wrong``, or whatever the secrets raise.
-        FileFault: The key file is missing or unreadable, or others can read it.
-        StoreFault: It is a damaged file of a key store.
+        SignerFault: ``signer.uri``, ``config.not_allowed``, ``usage.not_installed``,
+            ``signer.wrong_key``, ``signer.no_key``, or ``signer.no_public``: `public` is left out.
+        UsageFault: ``key.*`` or ``json.*``: what is there is no private key that can sign a card.
+        PassphraseFault: ``passphrase.none``, ``passphrase.wrong``, or what the secrets raise.
+        FileFault: ``file.not_found``, ``file.unreadable``; ``file.permissions``: others can read
+            a key that is not encrypted.
+        StoreFault: ``keystore.corrupt``, ``keystore.newer_format``: a damaged file of a key store.
     """
     access = access or Access.by_environment(os.environ)
     if is_local(uri):
-        if public is None:
-            return read_local_key(uri, access, kid=kid, base=base)
-        return open_local(uri, public, access, base=base)
+        private = _read_local(uri, access, kid=public.kid if public else kid, base=base)
+        if public is not None and private.public != public:
+            raise SignerFault(
+                "signer.wrong_key",
+                f"there is another private key, not that of {public.kid!r}",
+                path=uri,
+            )
+        return private
     key = _allowed(uri, access.policy)
     if public is None:
         raise SignerFault(
@@ -112,16 +135,11 @@ def open_signer(
 def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicKey:
     """Ask the signer that `uri` names for its public key, to enrol it; signing never does.
 
-    Args:
-        uri: Where the private key is.
-        access: As for :func:`open_signer`.
-        kid: The name under which the key is to be published, if not its thumbprint.
-
     Raises:
         SignerFault: As :func:`open_signer`; ``signer.no_public``; what the signer raises.
         KeyRefused: The key is weak, or for neither algorithm.
     """
-    if uri.startswith(f"{FILE}:"):
+    if uri.startswith(f"{_FILE}:"):
         raise SignerFault(
             "signer.no_public",
             "a file is imported into the key store",
@@ -129,7 +147,7 @@ def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicK
             hint="cardsign keys import FILE",
         )
     if is_local(uri):
-        return read_local_key(uri, access, kid=kid).public
+        return _read_local(uri, access, kid=kid).public
     return _allowed(uri, access.policy).fetch_public(access, kid=kid)
 
 
@@ -146,14 +164,23 @@ def custody_of(uri: str) -> str:
     """Return what a store keeps of `uri`: without what belongs to this machine and user.
 
     Raises:
-        SignerFault: ``signer.uri`` or ``signer.uri``.
+        SignerFault: ``signer.uri``.
     """
     return uri if is_local(uri) else _loaded(_find(uri))(uri).custody
+
+
+def is_local(uri: str) -> bool:
+    """Say whether this process reads the private key there itself."""
+    return uri.partition(":")[0] in (_ENV, _FILE)
+
+
+# Private keys elsewhere.
 
 
 def _allowed(uri: str, policy: SignerPolicy) -> RemoteKey:
     found = _find(uri)
     key = None if isinstance(found, EntryPoint) else found(uri)
+    # Another package's code is not even loaded before its URI is allowed.
     if (key is None or key.needs_leave) and uri not in policy.uris:
         raise SignerFault(
             "config.not_allowed",
@@ -179,7 +206,7 @@ def _find(uri: str) -> type[RemoteKey] | EntryPoint:
     # Nothing but the scheme is repeated: the rest may be the key itself.
     what = f"`{name}:` is no scheme of a signer" if name else shown(uri)
     hint = "--key takes env:NAME, file:PATH or the URI of a key service."
-    if _VARIABLE.fullmatch(uri):
+    if _LIKELY_VARIABLE.fullmatch(uri):
         hint += f" Did you mean --key env:{uri}?"
     raise SignerFault("signer.uri", what, hint=hint)
 
@@ -189,3 +216,87 @@ def _loaded(found: type[RemoteKey] | EntryPoint) -> type[RemoteKey]:
         return found
     kind: type[RemoteKey] = found.load()
     return kind
+
+
+# Private keys that this process reads.
+
+
+def _read_local(
+    uri: str, access: Access, *, kid: str | None = None, base: Path = Path()
+) -> PrivateKey:
+    """Read the private key that ``env:`` or ``file:`` names; raises as :func:`open_signer`."""
+    scheme, _, name = uri.partition(":")
+    data = _variable(uri, name, access.environment) if scheme == _ENV else _file(uri, base / name)
+
+    def password() -> bytes:
+        return access.secrets("passphrase", uri)
+
+    with of_the_user(uri):
+        if is_envelope(data):
+            pkcs8, label = open_envelope(data, password())
+            return PrivateKey.from_pkcs8_der(pkcs8, kid=kid or label.kid)
+        try:
+            return import_private_key(data, kid=kid, password=password)
+        except PassphraseFault as fault:
+            if fault.code != "passphrase.none":
+                raise
+            raise PassphraseFault(
+                fault.code,
+                "this private key is encrypted, and no passphrase was given",
+                path=uri,
+                hint=f"Set {PASSPHRASE_VARIABLE}, or name a file of mode 0600: "
+                "--passphrase-file FILE.",
+            ) from fault
+        except KeyRefused as refusal:
+            if scheme == _ENV and b"-----BEGIN" in data and b"\n" not in data.strip():
+                raise KeyRefused(
+                    "key.malformed",
+                    "this PEM has lost its line breaks",
+                    hint=f'Keep them by quotes: export {name}="$(cat key.pem)"; or give one line '
+                    f'of base64: export {name}="$(base64 -w 0 key.pem)".',
+                ) from refusal
+            raise
+
+
+def _file(uri: str, path: Path) -> bytes:
+    if not uri.partition(":")[2]:
+        refuse_uri(uri, "expected file:PATH, such as file:card-key.pem")
+    if not is_shown(uri) and not os.path.exists(path):
+        raise FileMissing(
+            "file.not_found",
+            f"there is no such file ({NOT_SHOWN})",
+            path=shown(uri).partition(" ")[0],
+            hint="file: takes the path of a key file; a key that is in a variable: env:NAME.",
+        )
+    return read_secret(
+        path,
+        max_bytes=MAX_KEY_FILE_BYTES,
+        is_encrypted=lambda data: is_envelope(data) or is_encrypted(data),
+    )
+
+
+def _variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes:
+    if not _VARIABLE.fullmatch(name) or (name not in environment and not is_shown(uri)):
+        # Not repeated: someone may have written the key itself where its variable's name goes.
+        raise SignerFault("signer.uri", "expected env: and the name of an environment variable")
+    value = environment.get(name, "").strip()
+    if not value:
+        what = "is empty" if name in environment else "is not set"
+        raise SignerFault(
+            "signer.no_key",
+            f"the environment variable {name} {what}",
+            path=uri,
+            hint=f'Set it: export {name}="$(cat key.pem)". In CI the job must name the secret, '
+            "and a pull request from a fork gets none.",
+        )
+    try:
+        data = value.encode("ascii")
+    except UnicodeEncodeError as exc:
+        raise SignerFault(
+            "signer.no_key", f"the environment variable {name} holds no key", path=uri
+        ) from exc
+    try:
+        decoded = base64.b64decode(data, validate=True)
+    except binascii.Error:
+        return data
+    return decoded if decoded.lstrip().startswith((b"-----BEGIN", b"{", b"\x30")) else data

@@ -16,15 +16,12 @@ from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from cardsign.errors import SignerFault
-from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.remote import RemoteKey, require
-from cardsign.keys.signers.uri import parse_uri, refuse_uri
+from cardsign.keys.signers.base import RemoteKey, parse_uri, refuse_uri, require
 
 EXTRA: Final = "vault"
 MAX_SECONDS: Final = 30  # for one request
@@ -63,12 +60,11 @@ class VaultKey(RemoteKey):
         if shown is None:
             what = f"the key there has no version {self.version}"
             raise SignerFault("signer.no_key", what, path=self.uri)
-        try:
-            native = load_pem_public_key(shown["public_key"].encode())
-        except (KeyError, TypeError, AttributeError, ValueError, UnsupportedAlgorithm) as exc:
-            what = "the answer has no public key"
-            raise SignerFault("signer.no_public", what, path=self.uri) from exc
-        return PublicKey.from_cryptography(native, kid=kid, algorithms=STATEMENT_ALGORITHMS)
+        pem = shown.get("public_key") if isinstance(shown, dict) else None
+        what = "the answer has no public key"
+        return self.read_public(
+            load_pem_public_key, str(pem).encode(), kid, code="signer.no_public", what=what
+        )
 
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
         """Let the server sign.

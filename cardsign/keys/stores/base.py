@@ -119,14 +119,6 @@ class KeyStore(ABC):
     ) -> Self:
         """Return the store at `where`, its state read strictly.
 
-        Args:
-            where: The directory, or the URL of the database.
-            actor: Who the audit log shall say made the changes.
-            seen: What this user saw of the log before.
-            vouched: Refuse a state that its log does not vouch for; False only to look for what
-                is wrong, never to sign or to publish.
-            moved: As for :meth:`load`.
-
         Raises:
             StoreFault: As :meth:`load`, or :meth:`read` if it need not be vouched for.
             FileFault: The state is there but cannot be read.
@@ -146,13 +138,6 @@ class KeyStore(ABC):
         seen: SeenHeads | None = None,
     ) -> Self:
         """Make a store at `where`, empty or of `contents`, and return it.
-
-        Args:
-            where: As for :meth:`open`; missing directories are made, a schema must exist.
-            contents: What it is to hold.
-            actor: As for :meth:`open`.
-            seen: As for :meth:`open`.
-            exist_ok: Open the store that may be there already, instead of refusing.
 
         Raises:
             StoreFault: ``keystore.exists``, ``file.busy``, or as :meth:`load`.
@@ -208,12 +193,6 @@ class KeyStore(ABC):
         self, state: StoreState, lines: bytes, *, before: StoreState, envelopes: Mapping[str, bytes]
     ) -> None:
         """Commit all of it or nothing, unless the store has gone further meanwhile.
-
-        Args:
-            state: The new state.
-            lines: The lines of the log that tell of it.
-            before: The state that it replaces.
-            envelopes: Encrypted private keys by thumbprint, of keys that `state` adds.
 
         Raises:
             StoreFault: ``keystore.changed``: the store is at another generation;
@@ -307,10 +286,6 @@ class KeyStore(ABC):
 
         Not checked: that the key's state lets it sign; take it from :meth:`signing_keys`.
 
-        Args:
-            record: Of this store.
-            access: What signers may use; a passphrase is enough for a key in a file.
-
         Raises:
             PassphraseFault: ``passphrase.wrong``, or what the secrets of `access` raise.
             SignerFault: As :func:`cardsign.keys.signers.open_signer`.
@@ -339,9 +314,6 @@ class KeyStore(ABC):
 
         An edit of the state alone is found here. An edit of the log as well is found if this user
         has seen the store before, by :attr:`seen`.
-
-        Args:
-            moved: Also return the state of a store that has moved; never to sign or to publish.
 
         Raises:
             StoreFault: As :meth:`read`; ``keystore.rolled_back``, ``keystore.audit_broken``,
@@ -384,12 +356,6 @@ class KeyStore(ABC):
     ) -> StoreState:
         """Commit what was made of a state, unless the store has gone further meanwhile.
 
-        Args:
-            state: The new state, with the generation and the audit head of the one before.
-            events: What happened, for the audit log.
-            now: The time that the log shall say, with its zone.
-            envelopes: Encrypted private keys by thumbprint, of keys that `state` adds.
-
         Returns:
             The state as committed.
 
@@ -413,11 +379,6 @@ class KeyStore(ABC):
 
         The step is decided on the newest state, and again if another process was faster. A step
         without an event changes nothing.
-
-        Args:
-            step: Takes the state, then the other arguments, of which ``now`` is one.
-            *args: For `step`.
-            **named: For `step`; the log says the time ``now``.
 
         Returns:
             The state that there is now.
@@ -445,18 +406,6 @@ class KeyStore(ABC):
         """Take a key in: its private key encrypted, its public key in the state.
 
         See :func:`cardsign.keys.lifecycle.enter` for the state in which it begins.
-
-        Args:
-            private: The key, with the kid that it is to be published under.
-            passphrase: Encrypts the private key.
-            now: The time of entry, with its zone.
-            random: Gives that many fresh bytes: ``os.urandom``.
-            cost: What a guess at the passphrase shall cost.
-            roles: What it may sign.
-            holder: Who holds it, if that matters.
-            standby: Let even a first key wait to be activated.
-            expect_generation: Refuse if the store has gone further than this; by default the
-                key is added to whatever the store holds by then.
 
         Raises:
             PassphraseFault: ``passphrase.unfit``.
@@ -495,14 +444,6 @@ class KeyStore(ABC):
 
         Not checked: that a signer there holds the key; see
         :func:`cardsign.keys.signers.check_possession`.
-
-        Args:
-            public: The public key, with the kid to publish.
-            custody: The URI that :func:`cardsign.keys.signers.custody_of` gives.
-            now: The time of entry, with its zone.
-            roles: As for :meth:`add_key`, and so the rest.
-            holder: Likewise.
-            standby: Likewise.
 
         Raises:
             StoreFault: ``keystore.duplicate_key``.
@@ -545,13 +486,6 @@ class KeyStore(ABC):
         The log says so before the first envelope is replaced. Killed half-way, it can be called
         again: what `new` opens is left as it is.
 
-        Args:
-            records: Keys of this store whose private keys are here.
-            old: What opens them now.
-            new: What is to open them.
-            now: The time, with its zone.
-            cost: What a guess at the new passphrase shall cost.
-
         Raises:
             PassphraseFault: ``passphrase.unfit``; ``passphrase.wrong``: a key opens with neither,
                 and nothing was changed.
@@ -593,11 +527,6 @@ class KeyStore(ABC):
         """Take the next due step that changes a key; idempotent.
 
         A step that makes a new key is left to the caller, who has a passphrase.
-
-        Args:
-            now: The time, with its zone.
-            settings: What is assumed of caches.
-            asked: Rotate as soon as that is lawful, instead of when it is due.
 
         Returns:
             The step that was taken, or None.

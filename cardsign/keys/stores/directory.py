@@ -83,7 +83,6 @@ class DirectoryStore(KeyStore):
         return self.where
 
     def make(self, contents: Contents) -> bool:
-        """See :meth:`KeyStore.make`; the state, which makes it a store, is written last."""
         if holds_store(self.path):
             return False
         make_directory(self.path)
@@ -117,7 +116,6 @@ class DirectoryStore(KeyStore):
         return str(self.private_file(thumbprint))
 
     def read(self) -> tuple[StoreState, bytes]:
-        """See :meth:`KeyStore.read`."""
         end = self._log(only_end=True)  # first: a commit meanwhile makes the state newer, not older
         file = self.path / STATE_FILE
         try:
@@ -131,7 +129,6 @@ class DirectoryStore(KeyStore):
     def write(
         self, state: StoreState, lines: bytes, *, before: StoreState, envelopes: Mapping[str, bytes]
     ) -> None:
-        """See :meth:`KeyStore.write`."""
         with alone(self.path):
             found, _ = self.read()
             if (found.generation, found.audit) != (before.generation, before.audit):
@@ -178,28 +175,23 @@ class DirectoryStore(KeyStore):
         return file
 
     def private_keys(self) -> frozenset[str]:
-        """See :meth:`KeyStore.private_keys`."""
         names = list_names(self.path / PRIVATE_DIRECTORY)
         return frozenset(match[1] for name in names if (match := PRIVATE_FILE.fullmatch(name)))
 
     def read_private(self, thumbprint: str) -> bytes:
-        """See :meth:`KeyStore.read_private`."""
         file = self._own_private_file(thumbprint)
         return read_bytes(file, max_bytes=MAX_ENVELOPE_BYTES, plain=True)
 
     def replace_private(self, thumbprint: str, envelope: bytes) -> None:
-        """See :meth:`KeyStore.replace_private`."""
         with alone(self.path):
             file = self._own_private_file(thumbprint)
             if file.exists():
                 write_atomic(file, envelope, mode=PRIVATE_MODE, plain=True)
 
     def remove_private(self, thumbprint: str) -> None:
-        """See :meth:`KeyStore.remove_private`."""
         remove(self._own_private_file(thumbprint))
 
     def read_audit(self) -> bytes:
-        """See :meth:`KeyStore.read_audit`."""
         return self._log(only_end=False)
 
     def statement_file(self, kind: Kind, number: Number) -> Path:
@@ -208,20 +200,16 @@ class DirectoryStore(KeyStore):
         return self.path / STATEMENTS_DIRECTORY / kind / name
 
     def statement_place(self, kind: Kind, number: Number) -> str:
-        """See :meth:`KeyStore.statement_place`."""
         return str(self.statement_file(kind, number))
 
     def read_statements(self, kind: Kind) -> dict[Number, bytes]:
-        """See :meth:`KeyStore.read_statements`."""
         return {number: self._statement(kind, number) for number in self._numbers(kind)}
 
     def read_newest_statement(self, kind: Kind) -> tuple[Number, bytes] | None:
-        """See :meth:`KeyStore.read_newest_statement`."""
         numbers = self._numbers(kind)
         return (numbers[-1], self._statement(kind, numbers[-1])) if numbers else None
 
     def add_statement(self, kind: Kind, number: Number, data: bytes) -> None:
-        """See :meth:`KeyStore.add_statement`."""
         file = self.statement_file(kind, number)
         if file.exists():
             raise StoreFault(
@@ -239,7 +227,6 @@ class DirectoryStore(KeyStore):
         write_atomic(file, data)
 
     def adding_statements(self) -> AbstractContextManager[None]:
-        """See :meth:`KeyStore.adding_statements`."""
         folder = self.path / STATEMENTS_DIRECTORY
         make_directory(folder)
         busy = StoreFault("file.busy", "another process adds a statement", path=str(folder))
@@ -282,12 +269,6 @@ def locate_keystore(
 
     ``./keys`` is taken only if it holds a key store, since many repositories keep other keys
     there; to create one in, also if there is nothing of that name.
-
-    Args:
-        option: ``--keystore``.
-        env: Where `VARIABLE` is looked up; empty counts as unset.
-        cwd: Where ``./keys`` would be.
-        create: The caller will make a store there if there is none.
 
     Raises:
         StoreFault: ``keystore.missing``: nothing is named, and ``./keys`` is not to be taken.

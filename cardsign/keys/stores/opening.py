@@ -28,14 +28,6 @@ def open_store(
 ) -> KeyStore:
     """Open the key store at `place`.
 
-    Args:
-        place: Where it lies.
-        actor: Who the audit log shall say made the changes.
-        heads: What this user saw of the logs of key stores before.
-        vouched: Refuse a state that its log does not vouch for; False only to look for what is
-            wrong, never to sign or to publish.
-        moved: Also open a store that has moved; never to sign or to publish.
-
     Raises:
         StoreFault: As :meth:`KeyStore.load`, or what keeps a database from being used.
         FileFault: As :meth:`KeyStore.load`.

@@ -190,7 +190,6 @@ class PostgresStore(KeyStore):
         return f"{type(self).__name__}({self.url.shown!r})"
 
     def make(self, contents: Contents) -> bool:
-        """See :meth:`KeyStore.make`; in the schema that the URL chooses, which must exist."""
         with self._transaction() as connection:
             if not _made_tables(connection):
                 return False
@@ -259,7 +258,6 @@ class PostgresStore(KeyStore):
             write_lines(connection, lines, after=before.audit.seq)
 
     def private_keys(self) -> frozenset[str]:
-        """See :meth:`KeyStore.private_keys`."""
         with self._transaction() as connection:
             return frozenset(connection.scalars(sa.select(PRIVATE.c.thumbprint)))
 
@@ -278,7 +276,6 @@ class PostgresStore(KeyStore):
         return bytes(envelope)
 
     def replace_private(self, thumbprint: str, envelope: bytes) -> None:
-        """See :meth:`KeyStore.replace_private`."""
         row = sa.update(PRIVATE).where(PRIVATE.c.thumbprint == thumbprint)
         with self._transaction() as connection:
             connection.execute(row.values(envelope=envelope))
@@ -289,24 +286,20 @@ class PostgresStore(KeyStore):
             connection.execute(sa.delete(PRIVATE).where(PRIVATE.c.thumbprint == thumbprint))
 
     def read_audit(self) -> bytes:
-        """See :meth:`KeyStore.read_audit`; here an attempt is made or not made."""
         with self._transaction() as connection:
             lines = connection.scalars(sa.select(AUDIT.c.line).order_by(AUDIT.c.seq)).all()
         return _log(lines)
 
     def statement_place(self, kind: Kind, number: Number) -> str:
-        """See :meth:`KeyStore.statement_place`."""
         return f"{self.url.shown}, table {_TABLES[kind].name}, {'.'.join(map(str, number))}"
 
     def read_statements(self, kind: Kind) -> dict[Number, bytes]:
-        """See :meth:`KeyStore.read_statements`."""
         table = _TABLES[kind]
         with self._transaction() as connection:
             rows = connection.execute(sa.select(table).order_by(*table.primary_key)).all()
         return {tuple(number): bytes(data) for *number, data in rows}
 
     def read_newest_statement(self, kind: Kind) -> tuple[Number, bytes] | None:
-        """See :meth:`KeyStore.read_newest_statement`."""
         table = _TABLES[kind]
         newest = (column.desc() for column in table.primary_key)
         with self._transaction() as connection:
@@ -314,13 +307,11 @@ class PostgresStore(KeyStore):
         return None if row is None else (tuple(row[:-1]), bytes(row[-1]))
 
     def add_statement(self, kind: Kind, number: Number, data: bytes) -> None:
-        """See :meth:`KeyStore.add_statement`; the table itself knows one of each."""
         with self._transaction() as connection:
             write_statement(connection, kind, number, data)
 
     @contextmanager
     def adding_statements(self) -> Iterator[None]:
-        """See :meth:`KeyStore.adding_statements`; what is added goes its own way."""
         with self._transaction() as connection:
             connection.execute(_HOLD)
             yield
