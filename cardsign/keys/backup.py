@@ -157,6 +157,16 @@ def move_store(
         FileFault: As :func:`pack` and :func:`restore`.
     """
     to = str(place.resolve() if isinstance(place, Path) else place)
+    if isinstance(place, Path) and isinstance(store.where, Path):
+        inside = place.resolve() != store.where.resolve()
+        if inside and place.resolve().is_relative_to(store.where.resolve()):
+            # Who then deletes the old store, as they are told to, would delete the new one.
+            raise StoreFault(
+                "usage.conflict",
+                "a key store cannot move into its own folder",
+                path=to,
+                hint="Name a folder outside it.",
+            )
     if is_taken(place):
         there = open_store(place, actor=store.actor, heads=heads)
         moved, head = store.state.moved, store.state.audit.digest

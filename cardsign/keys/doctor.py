@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import field, fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
-from cardsign.errors import FileFault, StoreFault
+from cardsign.card.document import Card
+from cardsign.card.extended import find_marker
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.errors import CardsignError, FileFault, StoreFault
 from cardsign.files import read_bytes, remove, set_mode
 from cardsign.keys.audit import check_witnessed, verify_chain
 from cardsign.keys.history import StatementHistory
@@ -37,7 +40,7 @@ from cardsign.keys.model import (
     short,
     suspects,
 )
-from cardsign.keys.release_drafts import past_half_life
+from cardsign.keys.release_drafts import card_digest, past_half_life
 from cardsign.keys.rotation import steps
 from cardsign.keys.stores.base import KINDS, KeyStore
 from cardsign.keys.stores.directory import (
@@ -85,16 +88,18 @@ class Finding:
 # What will go wrong with keys and statements if nobody acts, and from when on. Pure.
 
 
+#: How long before its end an extended card has to be signed again, or a quarter of its time.
+CARD_NOTICE: Final = timedelta(days=14)
+
+
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What coming_findings looks at.
+    """A key store's state, and what lies beside it.
 
     Attributes:
-        state: The key store's.
-        keyset: The newest keyset statement, or None.
-        release: The newest release, or None.
         untrusted_draft: What waits for the roots to sign it, as bytes, or None.
         draft_file: Where that lies.
+        untrusted_cards: Signed cards of the issuer by their place, of which extended ones end.
     """
 
     state: StoreState
@@ -102,18 +107,23 @@ class Examined:
     release: ReleaseStatement | None = None
     untrusted_draft: bytes | None = None
     draft_file: str = ""
+    untrusted_cards: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def coming_findings(
     known: Examined, settings: TimelineSettings, now: datetime, within: timedelta
 ) -> tuple[Finding, ...]:
-    """Say what is due, what will end, and what would be missing on the day of a theft."""
+    """Say what is due, what will end, and what would be missing on the day of a theft.
+
+    What becomes real `within` that time is an alarm today.
+    """
     return (
         *_clock(known, now, settings),
         *_settings(settings),
         *_keys(known.state, settings, now, within),
         *_standbys(known.state),
         *_cards(known.state, now),
+        *_extended_cards(known, now, within),
         *(_keyset(known, known.keyset, now, within) if known.keyset else ()),
         *(_release(known.release, known.keyset, now, within) if _releases(known) else ()),
     )
@@ -128,7 +138,7 @@ def _clock(known: Examined, now: datetime, settings: TimelineSettings) -> Iterat
     times = [
         time
         for key in known.state.keys
-        for name in (field.name for field in fields(KeyTimes))
+        for name in (one.name for one in fields(KeyTimes))
         if name != "stops_signing" and (time := getattr(key.times, name)) is not None
     ]
     times += [publication.at for publication in known.state.publications]
@@ -201,6 +211,34 @@ def _cards(state: StoreState, now: datetime) -> Iterator[Finding]:
         yield Finding("doctor.cards_unsigned", level, message, card.url or card.name)
 
 
+def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterator[Finding]:
+    """Extended cards that have ended or soon will; one that cannot be read is told as well."""
+    first = {
+        card.payload_sha256: one.at
+        for one in reversed(known.state.publications)
+        for card in one.cards
+    }
+    for place, untrusted_bytes in known.untrusted_cards.items():
+        try:
+            marker = find_marker(Card.from_bytes(untrusted_bytes).document)
+            digest = card_digest(untrusted_bytes)
+        except CardsignError as refusal:
+            yield Finding("doctor.card_ends", "alarm", f"cannot be read: {refusal.message}", place)
+            continue
+        if marker is None:
+            continue
+        ends = datetime.fromtimestamp(marker.exp, UTC)
+        at = first.get(digest)
+        notice = timedelta() if at is None else min(CARD_NOTICE, (ends - at) / 4)
+        if ends <= now:
+            message = f"this extended card ended at {ends:{SHOWN_TIME}}; nobody is given it"
+        elif ends <= now + max(within, notice):
+            message = f"this extended card ends at {ends:{SHOWN_TIME}}"
+        else:
+            continue
+        yield Finding("doctor.card_ends", "alarm", message, place, real=ends)
+
+
 def _keyset(
     known: Examined, keyset: KeysetStatement, now: datetime, within: timedelta
 ) -> Iterator[Finding]:
@@ -216,8 +254,13 @@ def _keyset(
     if draft is not None:
         missing = max(one.missing for one in quorum_signatures(draft, keyset))
         need = f"{missing} more holder(s) have to sign it" if missing else "publish it"
-        message = f"keyset {told.number} waits here: {need}; {ends}"
-        yield Finding("doctor.draft_waits", "alarm", message, known.draft_file, real=told.ends)
+        stale = keyset_due(known.state, draft, now=now).due
+        message = (
+            f"keyset {told.number} waits here: {need}; {ends}. From {stale:{SHOWN_TIME}} on "
+            "another is drafted in its place, and all have to sign again"
+        )
+        real = min(told.ends, stale)
+        yield Finding("doctor.draft_waits", "alarm", message, known.draft_file, real=real)
         if more := says_more(known.state, keyset, draft, now=now):
             message = f"{len(more)} line(s) of it nobody here has drafted: cardsign keys rotate"
             yield Finding("rotate.draft_says_more", "alarm", message, known.draft_file)
@@ -269,27 +312,61 @@ def examine_store(
     now: datetime,
     expires_within: timedelta = timedelta(0),
     draft: Path | None = None,
+    cards: Iterable[Path] = (),
     fix: bool = False,
 ) -> tuple[Finding, ...]:
     """Look for everything that this module knows of, and fix what is safe to fix if asked.
 
     A store in files is held alone meanwhile, so nothing that is under way is taken for a
-    leftover. A database holds nothing that is half done.
+    leftover. A database holds nothing that is half done. `draft` is where a keyset statement may
+    wait for the roots; `cards` are the issuer's signed cards, as far as they are there.
 
     Raises:
         StoreFault: ``file.busy``, or as :meth:`DirectoryStore.load`.
         FileFault: The directory cannot be read, or what was to be fixed not be written.
     """
-    with alone(store.path) if isinstance(store, DirectoryStore) else nullcontext():
+    with _alone(store):
         state, private = _of_one_moment(store)
-        found = [*_private_keys(store, state, private)]
+        moved = [*_moved(store, state, private)]
+        found = [] if moved else [*_private_keys(store, state, private)]
         if isinstance(store, DirectoryStore):
             found = [*_leftovers(store), *_strange_private_files(store), *found, *_modes(store)]
         if fix:
             found = [_fixed(finding) for finding in found]
-    known, broken = _known(store, state, draft)
+    if moved:  # nothing is due here any more
+        return (*moved, *found, *_log(store, Examined(state)))
+    known, broken = _known(store, state, draft, cards)
     found += [*broken, *_log(store, known)]
     return (*found, *coming_findings(known, settings, now, expires_within))
+
+
+@contextmanager
+def _alone(store: KeyStore) -> Iterator[None]:
+    if not isinstance(store, DirectoryStore):
+        yield
+        return
+    # The locks in the order in which a release is kept: of the statements, then of the state.
+    statements = store.path / STATEMENTS_DIRECTORY
+    with (
+        store.adding_statements() if statements.is_dir() else nullcontext(),
+        alone(store.path),
+    ):
+        yield
+
+
+def _moved(store: KeyStore, state: StoreState, private: frozenset[str]) -> Iterator[Finding]:
+    """A store that moved, and the private keys that a thief of this machine still finds."""
+    if state.moved is None:
+        return
+    to, at = state.moved.to, state.moved.at
+    message = f"this key store moved to {to} on {at:{SHOWN_TIME}}"
+    if private:
+        where = store.private_place("*")
+        message += (
+            f"; {len(private)} private key(s) still lie here, encrypted. Once the new one has "
+            f"signed and has a backup, destroy them: delete {where}"
+        )
+    yield Finding("doctor.moved", "alarm" if private else "note", message, store.place)
 
 
 def _of_one_moment(store: KeyStore) -> tuple[StoreState, frozenset[str]]:
@@ -313,9 +390,10 @@ def _leftovers(store: DirectoryStore) -> Iterator[Finding]:
     for folder in (store.path, statements, *(statements / kind for kind in KINDS)):
         for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
             if _TEMPORARY.fullmatch(entry.name):
+                # No alarm: nothing refers to it, and no later command is hindered by it.
                 message = "a killed process left this file"
                 fix = partial(remove, entry)
-                yield Finding("doctor.leftover", "alarm", message, str(entry), fix=fix)
+                yield Finding("doctor.leftover", "note", message, str(entry), fix=fix)
             elif folder == store.path and entry.name not in _OURS:
                 message = "cardsign did not write this"
                 yield Finding("doctor.stranger", "note", message, str(entry))
@@ -380,7 +458,7 @@ def _log(store: KeyStore, known: Examined) -> Iterator[Finding]:
         yield Finding(fault.code, "alarm", fault.message, fault.path)
         return
     try:
-        store.load()
+        store.load(moved=True)
     except (StoreFault, FileFault) as fault:
         yield Finding(fault.code, "alarm", fault.message, fault.path)
     if aborted:
@@ -389,15 +467,20 @@ def _log(store: KeyStore, known: Examined) -> Iterator[Finding]:
 
 
 def _known(
-    store: KeyStore, state: StoreState, draft: Path | None
+    store: KeyStore, state: StoreState, draft: Path | None, cards: Iterable[Path]
 ) -> tuple[Examined, tuple[Finding, ...]]:
-    """The store with the statements beside it; without them if they cannot be relied on."""
+    """The store with what lies beside it; without it if that cannot be relied on."""
     history = StatementHistory(store, state.statements)
     try:
         keyset, release = history.newest_keyset(), history.newest_release()
         waiting = None
         if draft is not None and keyset is not None and draft.is_file():
             waiting = read_bytes(draft, max_bytes=MAX_STATEMENT_BYTES)
+        signed = {str(one): read_bytes(one, max_bytes=MAX_CARD_BYTES) for one in _there(cards)}
     except (StoreFault, FileFault) as fault:
         return Examined(state), (Finding(fault.code, "alarm", fault.message, fault.path),)
-    return Examined(state, keyset, release, waiting, str(draft or "")), ()
+    return Examined(state, keyset, release, waiting, str(draft or ""), signed), ()
+
+
+def _there(files: Iterable[Path]) -> Iterator[Path]:
+    return (file for file in files if file.is_file())

@@ -60,22 +60,16 @@ class KeyLabel:
 
     @classmethod
     def of(cls, public: PublicKey) -> KeyLabel:
-        """Return the label of the key whose public key this is."""
         return cls(public.kid, public.alg, public.thumbprint)
 
 
 @dataclass(frozen=True, slots=True)
 class ScryptCost:
-    """What one guess at a passphrase costs; by default some 0.7 s and 128 MiB.
-
-    Attributes:
-        n: Iterations, a power of two from `MIN_WRITTEN_N` to `MAX_N`.
-        r: Block size in units of 128 bytes, at most `MAX_R`.
-        p: Parallel runs, at most `MAX_P`.
+    """What one guess at a passphrase costs (RFC 7914); by default some 0.7 s and 128 MiB.
 
     Raises:
-        StoreFault: ``keystore.corrupt`` for a cost out of these bounds, or one that takes
-            more than `MAX_KDF_MEMORY`; before a byte of it is allocated.
+        StoreFault: ``keystore.corrupt`` for a cost out of the bounds above, before a byte of
+            memory is allocated.
     """
 
     n: int = 2**17
@@ -150,13 +144,13 @@ def seal(
 def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, KeyLabel]:
     """Return the private key (PKCS#8 DER) and the label that is bound to it.
 
-    Not checked: that the label is the one the caller expects, or that the private key is
-    that key's; compare both.
+    Not checked: that the label is the one expected, or that the private key is that key's; see
+    :func:`open_sealed`.
 
     Raises:
         PassphraseFault: ``passphrase.wrong``: not this passphrase, or the file was changed.
-        StoreFault: ``keystore.corrupt`` (malformed, or an unreasonable cost, refused before
-            any of it is spent) or ``keystore.newer_format``.
+        StoreFault: ``keystore.newer_format``, or ``keystore.corrupt``: malformed, or of an
+            unreasonable cost, which is refused before any of it is spent.
     """
     members = _members(untrusted_bytes)
     kdf = members["kdf"]
@@ -211,11 +205,7 @@ def is_envelope(data: bytes) -> bool:
 
 
 def read_label(untrusted_bytes: bytes) -> KeyLabel:
-    """Return the label of an envelope, which nobody has proved until it is opened.
-
-    Raises:
-        StoreFault: As :func:`open_envelope`.
-    """
+    """Return the label of an envelope, which nobody has proved until it is opened."""
     return _label(_members(untrusted_bytes))
 
 
@@ -238,12 +228,9 @@ def _members(untrusted_bytes: bytes) -> dict[str, Json]:
 
 
 def _canonical(members: Mapping[str, Json]) -> bytes:
-    """The associated data.
-
-    Canonical because the set of members is closed: names are ASCII, values are integers and
-    strings of ASCII (a kid is printable ASCII, the rest is ours), for which this is the text
-    that JCS (RFC 8785) gives.
-    """
+    """The associated data."""
+    # Members and values are ASCII and integers (a kid is printable ASCII, the rest is ours). For
+    # such, this is the text that JCS (RFC 8785) gives.
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 

@@ -130,6 +130,9 @@ def import_private_key(
     A JWK keeps its own kid, under which peers look the key up; otherwise the kid is the
     thumbprint.
 
+    It may be PEM (PKCS #8, SEC 1 or PKCS #1, encrypted or not; certificates beside the key are
+    passed over), PKCS #12 (RFC 7292), one private JWK, or a JWK Set of which `kid` names one.
+
     Raises:
         KeyRefused: ``key.malformed`` (also a public key, a certificate, a JWK Set of several
             keys without `kid`, DER, or something else), ``key.unsupported``, ``key.weak_rsa``,

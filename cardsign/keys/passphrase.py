@@ -40,8 +40,7 @@ class PassphraseSource:
         file: A file (or pipe) to which nobody else has access; its first line counts.
         descriptor: The number of an open file descriptor, read likewise and left open.
         environment: Where `variable` is looked up; nothing else of it is read.
-        prompt: Asked last; None where there is no terminal (see :func:`terminal_prompt`).
-        variable: The name of the environment variable.
+        prompt: Asked last; None where there is no terminal.
     """
 
     file: Path | None = None
@@ -84,10 +83,8 @@ def new_passphrase(source: PassphraseSource, *, question: str = "New passphrase:
     """Return a passphrase for something that is to be made; a terminal is asked for it twice.
 
     Raises:
-        PassphraseFault: As :func:`read_passphrase` and :func:`check_strength`, or
-            ``passphrase.unfit``.
-        FileFault: As :func:`read_passphrase`.
-        UsageFault: As :func:`read_passphrase`.
+        PassphraseFault: ``passphrase.unfit``: too short, or not the same twice.
+        PassphraseFault, FileFault, UsageFault: As :func:`read_passphrase`.
     """
     passphrase = _unasked(source)
     if passphrase is not None:
@@ -103,11 +100,7 @@ def new_passphrase(source: PassphraseSource, *, question: str = "New passphrase:
 
 
 def check_strength(passphrase: bytes) -> None:
-    """Refuse what is too short for a new key; says nothing of how easily it is guessed.
-
-    Raises:
-        PassphraseFault: ``passphrase.unfit``.
-    """
+    """Refuse (``passphrase.unfit``) what is too short for a new key; its strength is unknown."""
     if len(passphrase) < MIN_BYTES:
         raise PassphraseFault(
             "passphrase.unfit",

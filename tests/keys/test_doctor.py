@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.errors import FileFault
+from cardsign.errors import FileFault, StoreFault
 from cardsign.keys import DEFAULT_SETTINGS, Finding, TimelineSettings, examine_store, lifecycle
 from cardsign.keys.stores import DirectoryStore
+from cardsign.reasons import hint_for
 from tests.keys.states import NOON, after, published
 
 
@@ -82,11 +83,41 @@ def test_what_is_safe_to_fix_is_fixed(
     (told,) = examine(store)
     (fixed,) = examine(store, fix=True)
 
-    level = "note" if spoil in (open_key, open_log, open_folder) else "alarm"
+    level = "alarm" if spoil in (orphan, writable_log) else "note"
     assert (told.code, told.level, told.path, told.fixed) == (code, level, str(path), False)
     assert (fixed.code, fixed.level, fixed.fixed) == (code, "note", True)
     assert examine(store) == []
     assert store.signer(record, b"correct horse battery staple").sign(b"x")
+
+
+def test_what_a_killed_process_left_is_no_alarm_for_ever(store, es256) -> None:
+    """Also beside the statements, where what a living process writes is waited for."""
+    store.add(es256)
+    (store.path / "statements").mkdir()
+    files = [leftover(store), store.path / "statements" / f".1.1.json.{'0' * 16}.tmp"]
+    files[1].write_bytes(b"{")
+
+    assert {(one.level, one.path) for one in examine(store)} == {
+        ("note", str(file)) for file in files
+    }
+    assert all("--fix" in hint_for(one.code) for one in examine(store))
+    with store.adding_statements(), pytest.raises(StoreFault) as caught:
+        examine(store, fix=True)
+    assert caught.value.code == "file.busy"
+    assert all(file.exists() for file in files)
+    examine(store, fix=True)
+    assert not any(file.exists() for file in files)
+
+
+def test_a_fresh_store_is_healthy(store, es256) -> None:
+    """Nothing is an alarm on the day of its making, nor for who asks two weeks ahead."""
+    store.add(es256)
+    for span in (0, 14):
+        options = {"settings": DEFAULT_SETTINGS, "expires_within": timedelta(days=span)}
+        found = examine_store(DirectoryStore.open(store.path), now=after(60), **options)
+        assert {one.level for one in found} <= {"note"}
+    late = {**options, "now": after(60 + 80 * 24 * 3600)}
+    assert "alarm" in {one.level for one in examine_store(DirectoryStore.open(store.path), **late)}
 
 
 @pytest.mark.parametrize("state", ["revoked", "active"])

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import functools
+import json
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from cardsign.card import ExtendedMarker, with_marker
 from cardsign.keys import (
     DEFAULT_SETTINGS,
     Examined,
     Finding,
     KeyRecord,
+    Publication,
+    PublishedCard,
     StoreState,
+    card_digest,
     coming_findings,
     draft_if_due,
     lifecycle,
@@ -24,6 +29,7 @@ from cardsign.statements import TYP_KEYSET, KeysetStatement, sign_statement
 from tests.keys import issuing
 from tests.keys.issuing import DAY, NOW, first, key, released
 from tests.keys.states import EMPTY, NOON, QUICK, after, of, public, published
+from tests.support import PORTABLE
 
 PROGRAM = "exec:/usr/local/bin/sign"
 
@@ -142,6 +148,67 @@ def test_a_draft_that_waits_is_an_alarm(signers: tuple[str, ...], words: str) ->
     assert words in finding.message
     stale = known(state=added, untrusted_draft=b"{}", draft_file="next.json")
     assert [one.code for one in found(stale, NOW + DAY)] == ["doctor.keyset_due"]
+
+
+def extended(ends: datetime) -> bytes:
+    """An extended card."""
+    marker = ExtendedMarker("a" * 32, 7, int(ends.timestamp()))
+    return json.dumps(with_marker(PORTABLE, marker)).encode()
+
+
+CARDS: dict[str, tuple[int, int, bool, list[str]]] = {
+    "long before its end": (90, 75, True, []),
+    "two weeks before": (90, 76, True, ["alarm"]),
+    "a short one in its third quarter": (8, 5, True, []),
+    "a short one in its last": (8, 6, True, ["alarm"]),
+    "one that nobody has published": (90, 76, False, []),
+    "at its end": (90, 90, False, ["alarm"]),
+}
+
+
+@pytest.mark.parametrize(("days", "late", "is_live", "levels"), CARDS.values(), ids=CARDS)
+def test_an_extended_card_that_ends_is_an_alarm(
+    days: int, late: int, is_live: bool, levels: list[str]
+) -> None:
+    """In time to sign it again; the public card beside it never ends."""
+    data = extended(NOW + days * DAY)
+    files = {"card.json": json.dumps(PORTABLE).encode(), "extended.json": data}
+    state = STATE
+    if is_live:
+        card = PublishedCard("extended.json", card_digest(data), ("card",))
+        state = replace(STATE, publications=(Publication(1, NOW, 60, ("card",), (card,)),))
+
+    looked = found(Examined(state, untrusted_cards=files), NOW + late * DAY - DAY / 24)
+    assert [one for one in looked if one.code == "doctor.card_ends" and late == 90] == []
+    looked = found(Examined(state, untrusted_cards=files), NOW + late * DAY)
+    ends = [one for one in looked if one.code == "doctor.card_ends"]
+    assert [one.level for one in ends] == levels
+    assert all((one.path, one.real) == ("extended.json", NOW + days * DAY) for one in ends)
+
+
+def test_an_extended_card_is_foreseen_by_who_asks() -> None:
+    """Also if nobody has published it, and one that cannot be read is not passed over."""
+    data = {"extended.json": extended(NOW + 30 * DAY)}
+    assert found(Examined(STATE, untrusted_cards=data), NOW, 29 * DAY) == []
+    (soon,) = found(Examined(STATE, untrusted_cards=data), NOW, 30 * DAY)
+    assert (soon.code, soon.level) == ("doctor.card_ends", "alarm")
+    (broken,) = found(Examined(STATE, untrusted_cards={"x.json": b"{"}), NOW)
+    assert (broken.code, broken.path) == ("doctor.card_ends", "x.json")
+
+
+def test_a_draft_says_until_when_it_can_be_signed() -> None:
+    """A third before its own end the next one is drafted in its place."""
+    added = replace(STATE, keys=(*STATE.keys, replace(online("card2", "card"), state="generated")))
+    drafted = draft_if_due(added, keyset(), None, now=NOW + DAY)
+    assert drafted is not None
+    waiting = known(state=added, untrusted_draft=write_draft(drafted[0]), draft_file="next.json")
+
+    (finding,) = found(waiting, NOW + DAY)
+
+    stale = datetime.fromtimestamp(drafted[0].iat, UTC) + 60 * DAY
+    assert (finding.code, finding.real) == ("doctor.draft_waits", stale)
+    assert f"From {stale:%Y-%m-%d %H:%M:%S} UTC on another is drafted" in finding.message
+    assert "doctor.draft_waits" not in [one.code for one in found(waiting, stale)]
 
 
 def test_a_clock_behind_a_statement_is_an_alarm() -> None:

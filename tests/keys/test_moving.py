@@ -58,7 +58,7 @@ def test_the_new_place_signs_and_the_old_one_names_it(
         fault = refusal(attempt)
         assert (fault.code, str(tmp_path / "new") in fault.message) == ("keystore.moved", True)
     found = examine_store(store, settings=DEFAULT_SETTINGS, now=after(30), draft=Path(DRAFT_FILE))
-    assert "keystore.moved" in [one.code for one in found]
+    assert [(one.code, one.level) for one in found] == [("doctor.moved", "alarm")]
 
 
 @pytest.mark.needs_postgres
@@ -106,6 +106,45 @@ def test_a_taken_place_is_refused_and_nothing_is_marked(
     assert store.load().moved is None
     store.leave(str((tmp_path / "new").resolve()), now=NOON)
     assert refusal(lambda: move_store(store, tmp_path / "new", now=NOON)).code == "keystore.exists"
+
+
+@pytest.mark.parametrize("inside", ["new", "private/new", "../keys/new"])
+def test_a_store_does_not_move_into_its_own_folder(
+    store: DirectoryStore, es256: PrivateKey, tmp_path: Path, inside: str
+) -> None:
+    """Who then deletes the old one would delete the new one; nothing is marked."""
+    store.add(es256)
+    folder = store.path / inside.replace("../keys", f"../{store.path.name}")
+
+    assert refusal(lambda: move_store(store, folder, now=NOON)).code == "usage.conflict"
+    assert store.load().moved is None
+    beside = store.path.with_name(f"{store.path.name}2")
+    assert move_store(store, beside, now=NOON).state.moved is None
+
+
+def test_the_doctor_of_a_moved_store_names_what_a_thief_still_finds(
+    store: DirectoryStore, es256: PrivateKey, tmp_path: Path
+) -> None:
+    """The private keys, and how to destroy them; once they are gone, nobody has to act."""
+    store.add(es256)
+    move_store(store, tmp_path / "new", now=after(10))
+
+    def told() -> tuple[str, str, str]:
+        moved = DirectoryStore.open(store.path, vouched=False)
+        (one,) = examine_store(moved, settings=DEFAULT_SETTINGS, now=after(10**9))
+        return one.code, one.level, one.message
+
+    code, level, message = told()
+    assert (code, level) == ("doctor.moved", "alarm")
+    assert str(tmp_path / "new") in message
+    assert "1 private key(s) still lie here, encrypted" in message
+    assert f"delete {store.path / 'private'}/*.key" in message
+
+    for file in (store.path / "private").iterdir():
+        file.unlink()
+    code, level, message = told()
+    assert (code, level) == ("doctor.moved", "note")
+    assert "private" not in message
 
 
 def test_a_store_moves_to_one_place(store: Any, es256: PrivateKey, tmp_path: Path) -> None:

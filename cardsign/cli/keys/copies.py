@@ -123,3 +123,4 @@ def move(to: str, keystore: KeystoreOptions, as_json: bool) -> None:
         return
     say(f"the key store is in {moved.place} now, and {place} signs no more")
     say(f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}")
+    say(f"  then destroy the old private keys: cardsign keys doctor --keystore {place} says how")

@@ -53,11 +53,13 @@ def doctor(
 
     It checks the files (leftovers, permissions, missing private keys), the audit log, the clock,
     the settings of the timeline, and what is due. It says which key could take over after a
-    theft, which cards must be signed again, and when keyset and release must be renewed.
+    theft, which cards must be signed again, and when keyset, release and extended cards end.
     """
+    config = project_config()
     findings = examine_store(
         keystore.open(vouched=False),
-        settings=project_config().timeline,
+        settings=config.timeline,
+        cards=[card.signed for card in config.cards],
         now=datetime.now(UTC),
         expires_within=_span(expires_within) if expires_within else timedelta(0),
         draft=draft,

@@ -56,11 +56,9 @@ class DatabaseUrl:
 
     Attributes:
         shown: The place, for people; neither user nor password.
-        username: The role, or None for the one that the operating system suggests.
+        username: None for the one that the operating system suggests.
         password: None where a password file, the environment or a certificate stands for it.
         host: A name or address; None for the local socket.
-        port: None for the usual one.
-        database: Its name.
         query: Parameters of libpq, each of :data:`PARAMETERS`.
     """
 
@@ -90,10 +88,7 @@ class DatabaseUrl:
         return name in COMMITTED and COMMITTED[name] in (None, self.query[name])
 
     def to_file(self) -> str:
-        """Return the URL as it may stand in a committed file.
-
-        That is without the password, and without what :attr:`uncommitted` names.
-        """
+        """Return the URL without its password and what a committed file may not say."""
         user = "" if self.username is None else f"{quote(self.username, safe='')}@"
         kept = {name: self.query[name] for name in self.query if name not in self.uncommitted}
         query = f"?{urlencode(kept, quote_via=quote)}" if kept else ""

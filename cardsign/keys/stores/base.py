@@ -24,13 +24,7 @@ from cardsign.keys.audit import (
 )
 from cardsign.keys.envelope import DEFAULT_COST, KeyLabel, ScryptCost, open_sealed, seal
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, Change, TimelineSettings
-from cardsign.keys.model import (
-    KeyRecord,
-    Publication,
-    Role,
-    StoreState,
-    file_custody,
-)
+from cardsign.keys.model import KeyRecord, Publication, Role, StoreState, file_custody
 from cardsign.keys.passphrase import check_strength
 from cardsign.keys.rotation import Step, steps, take
 from cardsign.keys.signers.access import Access
@@ -57,10 +51,7 @@ class Contents:
     """All that a key store holds, on its way from one place to another.
 
     Attributes:
-        state: As it was committed last.
-        audit: The audit log.
         envelopes: The encrypted private keys by thumbprint.
-        statements: The issuer's statements.
     """
 
     state: StoreState
@@ -80,11 +71,8 @@ class KeyStore(ABC):
     Every change raises StoreFault ``file.busy`` if others leave it no chance, and FileFault
     ``file.unwritable``, after which the store is as it was.
 
-    Get one by :meth:`open` or :meth:`create`.
-
     Attributes:
         where: The directory, or the URL of the database.
-        state: As it was last read or written here.
         actor: Who the audit log shall say made the changes.
         seen: What this user saw of the store's log before; None if that is not remembered.
         history: The one statement history beside it, once it was asked for.
@@ -119,9 +107,11 @@ class KeyStore(ABC):
     ) -> Self:
         """Return the store at `where`, its state read strictly.
 
+        With ``vouched=False`` its log need not vouch for the state, and with ``moved=True`` it
+        may have moved: both only to look for what is wrong, never to sign or to publish.
+
         Raises:
-            StoreFault: As :meth:`load`, or :meth:`read` if it need not be vouched for.
-            FileFault: The state is there but cannot be read.
+            StoreFault, FileFault: As :meth:`load`, or :meth:`read` if it need not be vouched for.
         """
         store = cls(where, actor=actor, seen=seen)
         store.state = store.load(moved=moved) if vouched else store.read()[0]
@@ -137,7 +127,9 @@ class KeyStore(ABC):
         actor: str = "",
         seen: SeenHeads | None = None,
     ) -> Self:
-        """Make a store at `where`, empty or of `contents`, and return it.
+        """Make a store at `where`, empty or of `contents`; with `exist_ok` open one that is there.
+
+        Missing directories are made; the schema of a database must exist.
 
         Raises:
             StoreFault: ``keystore.exists``, ``file.busy``, or as :meth:`load`.
@@ -149,21 +141,28 @@ class KeyStore(ABC):
         store.state = store.load()
         return store
 
-    # What a place has to offer.
+    # Where things are, for people.
 
     @property
     @abstractmethod
     def place(self) -> str:
-        """Where it is, for people."""
+        """Of the store."""
 
     @property
     @abstractmethod
     def log_place(self) -> str:
-        """Where the audit log is, for people."""
+        """Of the audit log."""
 
     @abstractmethod
     def private_place(self, thumbprint: str) -> str:
-        """Where the private key of this thumbprint is, for people."""
+        """Of one private key."""
+
+    @abstractmethod
+    def statement_place(self, kind: Kind, number: Number) -> str:
+        """Of one statement."""
+
+    # What a place has to offer. All raise FileFault ``file.unreadable`` or ``file.unwritable``,
+    # or what keeps a database from being used: StoreFault ``keystore.unreachable`` and others.
 
     @abstractmethod
     def make(self, contents: Contents) -> bool:
@@ -172,9 +171,9 @@ class KeyStore(ABC):
         What the user saw of a log here before is forgotten: the store begins anew.
 
         Raises:
-            StoreFault: ``file.busy``, or what keeps a database from being used.
-            FileFault: ``file.unwritable``; ``file.exists`` for a file in the way, unless an
-                attempt to make the same has left it.
+            StoreFault: ``file.busy``.
+            FileFault: ``file.exists`` for a file in the way, unless an attempt to make the same
+                has left it.
         """
 
     @abstractmethod
@@ -185,81 +184,53 @@ class KeyStore(ABC):
 
         Raises:
             StoreFault: ``keystore.missing``, ``keystore.corrupt``, ``keystore.newer_format``.
-            FileFault: It is there but cannot be read.
         """
 
     @abstractmethod
     def write(
         self, state: StoreState, lines: bytes, *, before: StoreState, envelopes: Mapping[str, bytes]
     ) -> None:
-        """Commit all of it or nothing, unless the store has gone further meanwhile.
+        """Commit a state, the lines of the log that tell of it, and private keys that it adds.
+
+        All of it or nothing, and nothing if the store is no longer at the state `before`.
 
         Raises:
             StoreFault: ``keystore.changed``: the store is at another generation;
                 ``file.busy``, or as :meth:`read`.
-            FileFault: ``file.unwritable``; the store is then as it was.
         """
 
     @abstractmethod
     def private_keys(self) -> frozenset[str]:
-        """Return the thumbprints under which a private key lies here, known keys' or not.
-
-        Raises:
-            FileFault: ``file.unreadable``.
-        """
+        """Return the thumbprints under which a private key lies here, known keys' or not."""
 
     @abstractmethod
     def read_private(self, thumbprint: str) -> bytes:
-        """Return the encrypted private key of this thumbprint.
-
-        Raises:
-            FileFault: ``file.not_found``, ``file.not_plain``, ``file.unreadable``.
-        """
+        """Return an encrypted private key; also raises ``file.not_found``, ``file.not_plain``."""
 
     @abstractmethod
     def replace_private(self, thumbprint: str, envelope: bytes) -> None:
         """Put another envelope of the same private key in the place of the one that is there.
 
         At once: a crash leaves one or the other. Where there is none, nothing is done.
-
-        Raises:
-            FileFault: ``file.unwritable``; the old one is then untouched.
         """
 
     @abstractmethod
     def remove_private(self, thumbprint: str) -> None:
-        """Remove the private key whose destruction is committed, if it is there.
-
-        Raises:
-            FileFault: ``file.unwritable``.
-        """
+        """Remove the private key whose destruction is committed, if it is there."""
 
     @abstractmethod
     def read_audit(self) -> bytes:
-        """Return the audit log, attempts that came to nothing included.
-
-        Raises:
-            FileFault: ``file.unreadable``.
-        """
+        """Return the audit log, attempts that came to nothing included."""
 
     # The issuer's signed statements: bytes beside the state, each added once and never changed.
 
     @abstractmethod
-    def statement_place(self, kind: Kind, number: Number) -> str:
-        """Where one statement is, for people."""
-
-    @abstractmethod
     def read_statements(self, kind: Kind) -> dict[Number, bytes]:
-        """Return all of a kind by number, ascending; nothing of them is checked.
-
-        Raises:
-            FileFault: ``file.unreadable``.
-            StoreFault: ``keystore.unreachable``, and what else keeps the place from being read.
-        """
+        """Return all of a kind by number, ascending; nothing of them is checked."""
 
     @abstractmethod
     def read_newest_statement(self, kind: Kind) -> tuple[Number, bytes] | None:
-        """Return the one of the highest number; raises as :meth:`read_statements`."""
+        """Return the one of the highest number; nothing of it is checked."""
 
     @abstractmethod
     def add_statement(self, kind: Kind, number: Number, data: bytes) -> None:
@@ -267,30 +238,22 @@ class KeyStore(ABC):
 
         Raises:
             StoreFault: ``keystore.changed``: one of this number is kept already.
-            FileFault: ``file.unwritable``; nothing is then kept.
         """
 
     @abstractmethod
     def adding_statements(self) -> AbstractContextManager[None]:
-        """Let no other process add a statement meanwhile.
-
-        Raises:
-            StoreFault: ``file.busy``.
-            FileFault: ``file.unwritable``.
-        """
+        """Let no other process add a statement meanwhile; raises ``file.busy``."""
 
     # What every store does with that.
 
     def signer(self, record: KeyRecord, access: Access | bytes) -> Signer:
-        """Open the private key of a record, or what reaches it.
+        """Open the private key of a record, or what reaches it; a passphrase is enough for a file.
 
         Not checked: that the key's state lets it sign; take it from :meth:`signing_keys`.
 
         Raises:
-            PassphraseFault: ``passphrase.wrong``, or what the secrets of `access` raise.
-            SignerFault: As :func:`cardsign.keys.signers.open_signer`.
-            FileFault: ``file.not_found``, ``file.not_plain`` or ``file.unreadable``.
-            StoreFault: ``keystore.corrupt`` or ``keystore.newer_format``.
+            PassphraseFault, SignerFault, FileFault, StoreFault: As
+                :func:`cardsign.keys.signers.open_signer`.
         """
         if isinstance(access, bytes):
             access = Access.by_passphrase(access)
@@ -313,12 +276,11 @@ class KeyStore(ABC):
         """Return the state as it was committed last, if its log vouches for it.
 
         An edit of the state alone is found here. An edit of the log as well is found if this user
-        has seen the store before, by :attr:`seen`.
+        has seen the store before, by :attr:`seen`. With ``moved=True`` the store may have moved.
 
         Raises:
             StoreFault: As :meth:`read`; ``keystore.rolled_back``, ``keystore.audit_broken``,
-                ``keystore.other_history``, ``keystore.audit_broken``, ``keystore.moved``.
-            FileFault: As :meth:`read` and :meth:`read_audit`.
+                ``keystore.other_history``, ``keystore.moved``.
         """
         known = self.seen.read() if self.seen else NO_LINE  # first: others may go further
         state, end = self.read()
@@ -354,14 +316,7 @@ class KeyStore(ABC):
         now: datetime,
         envelopes: Mapping[str, bytes] | None = None,
     ) -> StoreState:
-        """Commit what was made of a state, unless the store has gone further meanwhile.
-
-        Returns:
-            The state as committed.
-
-        Raises:
-            StoreFault, FileFault: As :meth:`write`.
-        """
+        """Commit what was made of a state, and return it as committed; raises as :meth:`write`."""
         following = replace(state, generation=state.generation + 1)
         committed, lines = extend(following, events, now=now, actor=self.actor, random=self._random)
         self.write(committed, lines, before=state, envelopes=envelopes or {})
@@ -378,13 +333,7 @@ class KeyStore(ABC):
         """Take a step of :mod:`cardsign.keys.lifecycle`: ``store.apply(activate, kid, now=now)``.
 
         The step is decided on the newest state, and again if another process was faster. A step
-        without an event changes nothing.
-
-        Returns:
-            The state that there is now.
-
-        Raises:
-            StoreFault: As `step`.
+        without an event changes nothing. The log says the time ``now``. Raises as `step`.
         """
         now = named["now"]
         assert isinstance(now, datetime)  # noqa: S101, every step of the lifecycle has it
@@ -409,7 +358,8 @@ class KeyStore(ABC):
 
         Raises:
             PassphraseFault: ``passphrase.unfit``.
-            StoreFault: ``keystore.duplicate_key``; ``keystore.changed``.
+            StoreFault: ``keystore.duplicate_key``; ``keystore.changed``: the store has gone
+                further than `expect_generation`.
         """
         check_strength(passphrase)
         public = private.public
@@ -445,6 +395,8 @@ class KeyStore(ABC):
         Not checked: that a signer there holds the key; see
         :func:`cardsign.keys.signers.check_possession`.
 
+        `custody` is the URI that :func:`cardsign.keys.signers.custody_of` gives.
+
         Raises:
             StoreFault: ``keystore.duplicate_key``.
         """
@@ -462,11 +414,9 @@ class KeyStore(ABC):
     def destroy(
         self, name: str, *, now: datetime, settings: TimelineSettings = DEFAULT_SETTINGS
     ) -> KeyRecord:
-        """Destroy a private key, see :func:`cardsign.keys.lifecycle.destroy`.
-
-        The record says so before the file goes: a crash in between leaves a file that nothing
-        refers to, which ``doctor`` removes, and never a reference to nothing.
-        """
+        """Destroy a private key, see :func:`cardsign.keys.lifecycle.destroy`."""
+        # The record says so before the file goes: a crash in between leaves a file that nothing
+        # refers to, which `doctor` removes, and never a reference to nothing.
         self.apply(lifecycle.destroy, name, now=now, settings=settings)
         record = self.state.find(name)
         self.remove_private(record.thumbprint)
@@ -481,7 +431,7 @@ class KeyStore(ABC):
         now: datetime,
         cost: ScryptCost = DEFAULT_COST,
     ) -> tuple[KeyRecord, ...]:
-        """Encrypt private keys under another passphrase, and return those that were not yet.
+        """Encrypt private keys of this store under another passphrase; return those that were not.
 
         The log says so before the first envelope is replaced. Killed half-way, it can be called
         again: what `new` opens is left as it is.
@@ -524,12 +474,10 @@ class KeyStore(ABC):
     def tick(
         self, *, now: datetime, settings: TimelineSettings = DEFAULT_SETTINGS, asked: bool = False
     ) -> Step | None:
-        """Take the next due step that changes a key; idempotent.
+        """Take the next due step that changes a key, and return it, or None; idempotent.
 
-        A step that makes a new key is left to the caller, who has a passphrase.
-
-        Returns:
-            The step that was taken, or None.
+        A step that makes a new key is left to the caller, who has a passphrase. With ``asked=True``
+        it rotates as soon as that is lawful, instead of when it is due.
         """
         taken: list[Step] = []
 

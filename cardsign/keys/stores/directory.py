@@ -69,10 +69,7 @@ MAX_AUDIT_BYTES: Final = 256 * 1024 * 1024  # bytes; some 500,000 changes
 
 
 class DirectoryStore(KeyStore):
-    """A key store in a directory of a local file system.
-
-    Get one by :meth:`open` or :meth:`create`.
-    """
+    """A key store in a directory of a local file system."""
 
     __slots__ = ()
 
@@ -98,21 +95,19 @@ class DirectoryStore(KeyStore):
                     self._put_back(kind, number, data)
             if self.seen is not None:
                 self.seen.forget()
+            # Last, since it is the state that makes this a store.
             write_atomic(self.path / STATE_FILE, dump_state(contents.state))
         return True
 
     @property
     def place(self) -> str:
-        """Where it is, for people."""
         return str(self.path)
 
     @property
     def log_place(self) -> str:
-        """Where the audit log is, for people."""
         return str(self.path / AUDIT_FILE)
 
     def private_place(self, thumbprint: str) -> str:
-        """Where the private key of this thumbprint is, for people."""
         return str(self.private_file(thumbprint))
 
     def read(self) -> tuple[StoreState, bytes]:
@@ -268,7 +263,7 @@ def locate_keystore(
     """Return the directory to use: the option, else `VARIABLE`, else ``./keys``.
 
     ``./keys`` is taken only if it holds a key store, since many repositories keep other keys
-    there; to create one in, also if there is nothing of that name.
+    there; with `create` also if there is nothing of that name.
 
     Raises:
         StoreFault: ``keystore.missing``: nothing is named, and ``./keys`` is not to be taken.
@@ -293,14 +288,6 @@ def locate_keystore(
 
 
 def alone(path: Path) -> AbstractContextManager[None]:
-    """Hold the store in the directory `path` alone among processes.
-
-    Raises:
-        StoreFault: ``file.busy``.
-    """
-    busy = StoreFault(
-        "file.busy",
-        "another process is changing the store",
-        path=str(path),
-    )
+    """Hold the store in the directory `path` alone among processes; raises ``file.busy``."""
+    busy = StoreFault("file.busy", "another process is changing the store", path=str(path))
     return locked(path / LOCK_FILE, patience=LOCK_PATIENCE, busy=busy)

@@ -26,12 +26,7 @@ def open_store(
     vouched: bool = True,
     moved: bool = False,
 ) -> KeyStore:
-    """Open the key store at `place`.
-
-    Raises:
-        StoreFault: As :meth:`KeyStore.load`, or what keeps a database from being used.
-        FileFault: As :meth:`KeyStore.load`.
-    """
+    """Open the key store at `place`; see :meth:`KeyStore.open`."""
     seen = seen_head(place, heads)
     return _kind(place).open(place, actor=actor, seen=seen, vouched=vouched, moved=moved)
 
@@ -44,12 +39,7 @@ def create_store(
     actor: str = "",
     heads: SeenHeads | None = None,
 ) -> KeyStore:
-    """Make a key store at `place`, empty or of `contents`; see :meth:`KeyStore.create`.
-
-    Raises:
-        StoreFault: ``keystore.exists``, or as :func:`open_store`.
-        FileFault: As :meth:`KeyStore.create`.
-    """
+    """Make a key store at `place`, empty or of `contents`; see :meth:`KeyStore.create`."""
     seen = seen_head(place, heads)
     return _kind(place).create(place, contents, exist_ok=exist_ok, actor=actor, seen=seen)
 
@@ -64,11 +54,7 @@ def seen_head(place: StorePlace, heads: SeenHeads | None) -> SeenHeads | None:
 
 
 def is_taken(place: StorePlace) -> bool:
-    """Say whether a key store is at `place` already, readable or not.
-
-    Raises:
-        StoreFault: As :meth:`PostgresStore.exists`.
-    """
+    """Say whether a key store is at `place` already, readable or not."""
     return holds_store(place) if isinstance(place, Path) else _postgres_store().exists(place)
 
 
@@ -77,11 +63,6 @@ def _kind(place: StorePlace) -> type[KeyStore]:
 
 
 def _postgres_store() -> type[PostgresStore]:
-    """Load what keeps key stores in PostgreSQL.
-
-    Raises:
-        StoreFault: ``usage.not_installed``.
-    """
     try:
         from cardsign.keys.stores.postgres import PostgresStore
     except ImportError as exc:

@@ -1,8 +1,19 @@
 """The key store in PostgreSQL, for issuers whose keys several hosts rotate; extra ``postgres``.
 
-A commit is one transaction: whatever happens, all of it is there or nothing. The tables, and
-what the database itself refuses, stand in :mod:`cardsign.keys.stores.schema`. Private keys
-are encrypted before they leave this process, as those in files are (see envelope.py).
+A commit is one transaction: whatever happens, all of it is there or nothing. Private keys are
+encrypted before they leave this process, as those in files are (see envelope.py).
+
+One store is in each schema of a database (``options=-csearch_path=NAME`` chooses one). Each
+generation holds the whole state, as the text of :func:`cardsign.keys.model.dump_state`. The
+database itself holds, with any user and any client:
+
+- a generation follows the one before it and exists once, so of two who commit on the same one
+  only the first succeeds;
+- in each state, of each algorithm and rotating role one key is active, a kid belongs to one key,
+  and every key of the state before is still there;
+- a private key belongs to a key that the newest state knows;
+- generations, lines of the log and signed statements are added, never changed or removed, and
+  no two statements have one number.
 
 Not covered: copies that a database makes. A destroyed private key is still there, encrypted, in
 backups, in the write-ahead log, and on the disk until its page is used again.
@@ -20,20 +31,162 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cardsign.errors import FileMissing, StoreFault
 from cardsign.keys.audit import SeenHeads
-from cardsign.keys.model import StoreState, dump_state, load_state
+from cardsign.keys.envelope import MAX_ENVELOPE_BYTES
+from cardsign.keys.model import ROTATING, StoreState, dump_state, file_custody, load_state
 from cardsign.keys.stores.address import CONNECT_PATIENCE, SCHEME, DatabaseUrl, parse_database_url
 from cardsign.keys.stores.base import Contents, KeyStore, Kind, Number
-from cardsign.keys.stores.schema import (
-    AUDIT,
-    GENERATION,
-    KEYSET,
-    LAYOUT,
-    MAKING,
-    PRIVATE,
-    RELEASE,
-    STORE,
-    make_tables,
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES
+
+# The tables, and what the database itself does not let happen.
+
+
+LAYOUT: Final = 2
+"""Of the tables, as a number that the store's row holds; a higher one is a newer cardsign's."""
+
+#: Held while the tables are made: ``CREATE TABLE IF NOT EXISTS`` does not survive a race.
+MAKING: Final = int.from_bytes(b"cardsign")
+
+METADATA: Final = sa.MetaData()
+
+STORE: Final = sa.Table(
+    "cardsign_store",
+    METADATA,
+    sa.Column("single", sa.Boolean, sa.CheckConstraint("single"), primary_key=True),
+    sa.Column("layout", sa.Integer, nullable=False),
 )
+
+GENERATION: Final = sa.Table(
+    "cardsign_generation",
+    METADATA,
+    sa.Column("generation", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column(
+        "previous", sa.BigInteger, sa.ForeignKey("cardsign_generation.generation"), unique=True
+    ),
+    sa.Column("state", sa.Text),  # none before the generation at which a store was restored
+    sa.CheckConstraint("generation = coalesce(previous + 1, 0)", name="cardsign_generation_next"),
+)
+
+
+def _statement(limit: str) -> sa.Column[bytes]:
+    size = sa.CheckConstraint(f"octet_length(statement) <= {MAX_STATEMENT_BYTES}", name=limit)
+    return sa.Column("statement", sa.LargeBinary, size, nullable=False)
+
+
+PRIVATE: Final = sa.Table(
+    "cardsign_private",
+    METADATA,
+    sa.Column("thumbprint", sa.Text, primary_key=True),
+    sa.Column("envelope", sa.LargeBinary, nullable=False),
+    sa.CheckConstraint(
+        f"octet_length(envelope) <= {MAX_ENVELOPE_BYTES}", name="cardsign_private_size"
+    ),
+)
+
+AUDIT: Final = sa.Table(
+    "cardsign_audit",
+    METADATA,
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("line", sa.Text, nullable=False),
+)
+
+KEYSET: Final = sa.Table(
+    "cardsign_keyset",
+    METADATA,
+    sa.Column("epoch", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("version", sa.BigInteger, primary_key=True, autoincrement=False),
+    _statement("cardsign_keyset_size"),
+    sa.CheckConstraint("epoch > 0 AND version > 0", name="cardsign_keyset_number"),
+)
+RELEASE: Final = sa.Table(
+    "cardsign_release",
+    METADATA,
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    _statement("cardsign_release_size"),
+    sa.CheckConstraint("seq > 0", name="cardsign_release_number"),
+)
+
+#: Tables to which rows are only added.
+_KEPT: Final = (AUDIT, GENERATION, KEYSET, RELEASE)
+
+_FUNCTIONS: Final = {
+    "cardsign_refuse": "BEGIN RAISE EXCEPTION '% of % is refused', TG_OP, TG_TABLE_NAME; END",
+    "cardsign_check_state": r"""
+        DECLARE
+            -- the database's JSON knows no NUL, which a kid in a foreign card may have
+            keys json := replace(NEW.state, '\u0000', '\u0001')::json -> 'keys';
+            earlier json := (
+                SELECT replace(state, '\u0000', '\u0001')::json -> 'keys' FROM cardsign_generation
+                WHERE generation = NEW.previous
+            );
+        BEGIN
+            IF EXISTS (
+                SELECT FROM json_array_elements(keys) key,
+                    json_array_elements_text(key -> 'roles') role
+                WHERE key ->> 'state' = 'active' AND role IN (%ROTATING%)
+                GROUP BY key -> 'public' ->> 'alg', role HAVING count(*) > 1
+            ) THEN
+                RAISE EXCEPTION 'two keys of one role and algorithm are active';
+            END IF;
+            IF EXISTS (
+                SELECT FROM json_array_elements(keys) key
+                GROUP BY key -> 'public' ->> 'kid' HAVING count(*) > 1
+            ) THEN
+                RAISE EXCEPTION 'two keys have one kid';
+            END IF;
+            IF EXISTS (
+                SELECT FROM json_array_elements(earlier) was WHERE NOT EXISTS (
+                    SELECT FROM json_array_elements(keys) key
+                    WHERE (key ->> 'public')::jsonb = (was ->> 'public')::jsonb
+                )
+            ) THEN
+                RAISE EXCEPTION 'a key of the state before is gone';
+            END IF;
+            RETURN NEW;
+        END""",
+    "cardsign_check_private": r"""
+        BEGIN
+            IF NOT EXISTS (
+                SELECT FROM json_array_elements((
+                    SELECT replace(state, '\u0000', '\u0001')::json -> 'keys'
+                    FROM cardsign_generation ORDER BY generation DESC LIMIT 1
+                )) key
+                WHERE key ->> 'custody' = replace('%CUSTODY%', '*', NEW.thumbprint)
+            ) THEN
+                RAISE EXCEPTION 'the private key belongs to no key of the store';
+            END IF;
+            RETURN NEW;
+        END""",
+}
+
+
+def make_tables(connection: sa.Connection) -> None:
+    """Make every table and trigger in the first schema of the connection's search path."""
+    METADATA.create_all(connection)
+    roles = ", ".join(f"'{role}'" for role in sorted(ROTATING))
+    for name, text in _FUNCTIONS.items():
+        body = text.replace("%ROTATING%", roles).replace("%CUSTODY%", file_custody("*"))
+        head = f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql"
+        _run(connection, f"{head} AS $$ {body} $$")
+    for table in _KEPT:
+        _run(
+            connection,
+            f"CREATE TRIGGER {table.name}_kept BEFORE UPDATE OR DELETE OR TRUNCATE "
+            f"ON {table.name} FOR EACH STATEMENT EXECUTE FUNCTION cardsign_refuse()",
+        )
+    for table, check, when in (
+        (GENERATION, "cardsign_check_state", "INSERT"),
+        (PRIVATE, "cardsign_check_private", "INSERT OR UPDATE"),
+    ):
+        _run(
+            connection,
+            f"CREATE TRIGGER {table.name}_checked BEFORE {when} "
+            f"ON {table.name} FOR EACH ROW EXECUTE FUNCTION {check}()",
+        )
+
+
+def _run(connection: sa.Connection, statement: str) -> None:
+    connection.exec_driver_sql(statement.replace("%", "%%"))
+
 
 # The one boundary at which what SQLAlchemy and the driver raise becomes ours.
 
@@ -57,12 +210,7 @@ _NUMBERED: Final = frozenset({GENERATION.name, KEYSET.name, RELEASE.name})
 
 @contextmanager
 def converted(url: DatabaseUrl) -> Iterator[None]:
-    """Convert what goes wrong with the database at `url`.
-
-    Raises:
-        StoreFault: ``keystore.unreachable``, ``keystore.missing``, ``keystore.corrupt``,
-            ``keystore.changed`` or ``file.busy``.
-    """
+    """Convert what goes wrong with the database at `url` to a StoreFault."""
     try:
         yield
     except SQLAlchemyError as exc:
@@ -164,13 +312,7 @@ STATEMENT_PATIENCE: Final = 30_000  # milliseconds; for a server that is overloa
 
 
 class PostgresStore(KeyStore):
-    """A key store in a schema of a PostgreSQL database, 12 or newer.
-
-    Get one by :meth:`open` or :meth:`create`.
-
-    Attributes:
-        url: Where it is.
-    """
+    """A key store in a schema of a PostgreSQL database, 12 or newer."""
 
     __slots__ = ("_engine", "url")
 
@@ -206,35 +348,23 @@ class PostgresStore(KeyStore):
 
     @classmethod
     def exists(cls, url: DatabaseUrl) -> bool:
-        """Say whether the schema that `url` chooses holds a key store.
-
-        Raises:
-            StoreFault: ``usage.not_installed`` or ``keystore.unreachable``.
-        """
+        """Say whether the schema that `url` chooses holds a key store."""
         with cls(url)._transaction() as connection:
             return sa.inspect(connection).has_table(STORE.name)
 
     @property
     def place(self) -> str:
-        """Where it is, for people; see :attr:`DatabaseUrl.shown`."""
         return self.url.shown
 
     def private_place(self, thumbprint: str) -> str:
-        """Where the private key of a key is, for people."""
         return f"{self.url.shown}, table {PRIVATE.name}, {thumbprint}"
 
     @property
     def log_place(self) -> str:
-        """Where the audit log is, for people."""
         return f"{self.url.shown}, table {AUDIT.name}"
 
     def read(self) -> tuple[StoreState, bytes]:
-        """See :meth:`KeyStore.read`; readers wait for nobody.
-
-        Raises:
-            StoreFault: ``keystore.unreachable``, ``keystore.missing``, ``keystore.corrupt`` or
-                ``keystore.newer_format``.
-        """
+        # One moment of state and log, for which a reader waits for nobody.
         with self._transaction(isolation="REPEATABLE READ") as connection:
             found = read_newest(connection)
         if found is None:
@@ -248,10 +378,6 @@ class PostgresStore(KeyStore):
     def write(
         self, state: StoreState, lines: bytes, *, before: StoreState, envelopes: Mapping[str, bytes]
     ) -> None:
-        """See :meth:`KeyStore.write`.
-
-        Private keys of which `state` says that they are destroyed go in the same transaction.
-        """
         with self._transaction() as connection:
             write_state(connection, state)
             write_envelopes(connection, state, envelopes)
@@ -262,12 +388,6 @@ class PostgresStore(KeyStore):
             return frozenset(connection.scalars(sa.select(PRIVATE.c.thumbprint)))
 
     def read_private(self, thumbprint: str) -> bytes:
-        """See :meth:`KeyStore.read_private`.
-
-        Raises:
-            FileFault: ``file.not_found``.
-            StoreFault: ``keystore.unreachable``, and as :meth:`load`.
-        """
         query = sa.select(PRIVATE.c.envelope).where(PRIVATE.c.thumbprint == thumbprint)
         with self._transaction() as connection:
             envelope = connection.scalar(query)
@@ -281,7 +401,7 @@ class PostgresStore(KeyStore):
             connection.execute(row.values(envelope=envelope))
 
     def remove_private(self, thumbprint: str) -> None:
-        """See :meth:`.KeyStore.remove_private`; a commit did it already."""
+        # A commit of ours did it already; this is for one that was restored.
         with self._transaction() as connection:
             connection.execute(sa.delete(PRIVATE).where(PRIVATE.c.thumbprint == thumbprint))
 
