@@ -88,10 +88,9 @@ def open_signer(
         uri: Where the private key is.
         public: The key that the signer must turn out to hold; may be left out for ``env:`` and
             ``file:``.
-        access: What signers may use of this machine and its user [default: the environment's
-            variables, the passphrase from ``CARDSIGN_PASSPHRASE``].
-        kid: The published kid, if `public` is left out [default: a JWK's own, else the
-            thumbprint].
+        access: [Default: the environment's variables, the passphrase from
+            ``CARDSIGN_PASSPHRASE``.]
+        kid: If `public` is left out [default: a JWK's own, else the thumbprint].
         base: The directory to which the path of a ``file:`` is relative.
 
     Raises:
@@ -99,8 +98,7 @@ def open_signer(
             ``signer.wrong_key``, ``signer.no_key``, or ``signer.no_public``: `public` is left out.
         UsageFault: ``key.*`` or ``json.*``: what is there is no private key that can sign a card.
         PassphraseFault: ``passphrase.none``, ``passphrase.wrong``, or what the secrets raise.
-        FileFault: ``file.not_found``, ``file.unreadable``; ``file.permissions``: others can read
-            a key that is not encrypted.
+        FileFault: Such as ``file.permissions``: others can read a key that is not encrypted.
         StoreFault: ``keystore.corrupt``, ``keystore.newer_format``: a damaged file of a key store.
     """
     access = access or Access.by_environment(os.environ)
