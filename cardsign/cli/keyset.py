@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +35,7 @@ from cardsign.cli.options import (
 )
 from cardsign.cli.talk import print_json, safe, say
 from cardsign.cli.views import day, keyset_json, say_differences, say_updated, signing_lines, whole
-from cardsign.errors import UsageFault, in_file
+from cardsign.errors import StoreFault, UsageFault, in_file
 from cardsign.issuer.keyset import (
     KeysetChanges,
     draft_keyset,
@@ -46,11 +47,12 @@ from cardsign.issuer.keyset import (
     verify_keysets,
 )
 from cardsign.issuer.keyset import recover as recover_issuer
+from cardsign.issuer.publishing import published_statements
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.keyset_drafts import KEYSET_LIFETIME, differences, read_draft
 from cardsign.keys.passphrase import terminal_prompt
 from cardsign.keys.stores.base import KeyStore
-from cardsign.keys.stores.opening import create_store
+from cardsign.keys.stores.opening import create_store, is_taken
 from cardsign.records import dataclass
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
@@ -349,18 +351,30 @@ def recover(
     """
     refuse_two_documents(output, as_json)
     config = project_config()
+    directory = publication or config.publish
     place = keystore.located(create=True)
+    unlock = cache(recovery.unlock)
+    if not is_taken(place):  # before a new store is made in a folder that is not the issuer's
+        if published_statements(directory) is None:
+            raise StoreFault(
+                "keystore.no_keyset",
+                "there is neither a key store nor a publication of this issuer here",
+                path=str(directory or Path.cwd()),
+                hint="Go to the issuer's folder with cardsign.toml, or name what is published: "
+                "--publication DIR.",
+            )
+        unlock()
     store = create_store(place, exist_ok=True, actor=actor(), heads=user_heads())
     confirm(yes, "every root key of this issuer ends, and a new epoch begins")
     recovered = recover_issuer(
         store,
-        recovery.unlock,
+        unlock,
         passphrase=keystore.new_passphrase,
         now=moment(),
         root_holder=root_holder,
         new_recovery_out=new_recovery_out and to_change(new_recovery_out),
         drop=drop,
-        directory=publication or config.publish,
+        directory=directory,
     )
     signed = recovered.draft
     file = output or f"keyset-{signed.number}.json"

@@ -397,7 +397,7 @@ class _Work:
         except UsageFault as fault:
             if not fault.code.startswith("statement."):
                 raise
-            what = f"no keyset can follow: {fault.message}"
+            what = f"open a new epoch, since no keyset can follow this one: {fault.message}"
             self._needs("the holder of the recovery key", what, _RECOVER, self._keyset_ends())
             return None
 

@@ -40,12 +40,12 @@ from cardsign.keys.keyset_drafts import (
     KEYSET_LIFETIME,
     KeysetPlan,
     QuorumSignatures,
+    changed_since,
     check_draft,
     check_step,
     differences,
     draft_next,
     draft_recovery,
-    ended_since,
     quorum_signatures,
     write_draft,
 )
@@ -287,8 +287,8 @@ def review_keyset(
 
     Raises:
         StatementRefused: It does not follow the newest statement.
-        UsageFault: ``statement.expired``, ``statement.not_yet``; ``rotate.draft``: it lists
-            a key that has ended since in this store.
+        UsageFault: ``statement.expired``, ``statement.not_yet``; ``rotate.draft``: it does not
+            say what has become of the keys of this store since.
     """
     previous = StatementHistory.of(store).newest_keyset()
     check_draft(draft, previous)
@@ -299,15 +299,15 @@ def review_keyset(
 
 
 def _check_not_stale(store: KeyStore, draft: KeysetStatement, name: str) -> None:
-    """Refuse a draft that says good of a key which this store has revoked or retired since.
+    """Refuse a draft that does not say what has become of the keys of this store since.
 
     Raises:
         UsageFault: ``rotate.draft``.
     """
-    if ended := ended_since(store.load(), draft):
+    if changes := changed_since(store.load(), draft):
         raise UsageFault(
             "rotate.draft",
-            f"this draft was made before the key store changed: {'; '.join(ended)}",
+            f"this draft was made before the key store changed: {'; '.join(changes)}",
             path=name,
             hint="Draft it again: cardsign keys rotate, or cardsign keyset draft.",
         )
@@ -526,7 +526,7 @@ def recover(
     Raises:
         SigningRefused: ``sign.no_key``: the newest statement does not list `recovery`.
         UsageFault: No verifier would take the statement; ``statement.not_yet``.
-        StoreFault: ``keystore.no_keyset``.
+        StoreFault: ``keystore.no_keyset``: neither kept nor published.
         FileFault: ``file.exists``: something is at `new_recovery_out`.
     """
     is_new = StatementHistory.of(store).newest_keyset() is None

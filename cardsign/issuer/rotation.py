@@ -73,6 +73,12 @@ class Rotation:
     cards_to_sign: tuple[PublishedCard, ...]
     renewal: KeysetDue | None
 
+    @property
+    def needs_person(self) -> bool:
+        """Whether cron cannot go on alone."""
+        waits = self.draft is not None or self.needs_passphrase
+        return waits or bool(self.elsewhere or self.cards_to_sign)
+
 
 def rotate_keys(
     store: KeyStore,

@@ -524,12 +524,16 @@ def says_more(
     return tuple(said)
 
 
-def ended_since(state: StoreState, draft: KeysetStatement) -> tuple[str, ...]:
-    """Say which keys of a store have ended, and a draft does not say so: it would let them sign."""
+def changed_since(state: StoreState, draft: KeysetStatement) -> tuple[str, ...]:
+    """Say what has become of the keys of a store that a draft does not say.
+
+    A key that has ended it would let sign; one that is new it would not list, though the others
+    wait for it.
+    """
     quorums = [quorum for quorum in (draft.root, draft.recovery) if quorum]
     listed = {key.public.thumbprint for key in draft.keys}
     listed |= {key.public.thumbprint for quorum in quorums for key in quorum.keys}
-    return tuple(
+    ended = (
         f"{' and '.join(key.roles)} key {short(key.kid)} is {key.state}"
         for key in state.keys
         if key.state in ENDED
@@ -538,6 +542,15 @@ def ended_since(state: StoreState, draft: KeysetStatement) -> tuple[str, ...]:
             or (key.state == "revoked" and key.thumbprint not in draft.revoked)
         )
     )
+    added = (
+        f"{' and '.join(key.roles)} key {short(key.kid)} is new, and not listed"
+        for key in state.keys
+        if key.rotates
+        and key.state in _LISTED
+        and key.thumbprint not in listed
+        and key.thumbprint not in draft.revoked
+    )
+    return (*ended, *added)
 
 
 def draft_if_due(

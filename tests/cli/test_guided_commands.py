@@ -108,13 +108,39 @@ def test_three_commands_recover_from_the_loss_of_everything_else(issuer: Cardsig
     assert lost not in load_current(Path("public")).kids
 
 
+def test_a_recovery_in_a_strange_folder_writes_nothing(issuer: Cardsign) -> None:
+    """Nor does one with the wrong passphrase; both say so before a store is made."""
+    shutil.rmtree("keys")
+    before = files()
+    options = ("keyset", "recover", "--recovery-file", "recovery.key", "-o", "next.json", "--yes")
+    wrong = issuer(*options, CARDSIGN_RECOVERY_PASSPHRASE="a slip of the pen")
+    assert (wrong.status, "passphrase.wrong" in wrong.err) == (2, True)
+    Path("cardsign.toml").unlink()
+    shutil.rmtree("public")
+    strange = issuer(*options, **RECOVERY)
+    assert (strange.status, "keystore.no_keyset" in strange.err) == (2, True)
+    assert files() == {name: data for name, data in before.items() if name in files()}
+
+
+def test_the_only_root_is_not_revoked_without_saying_what_follows(issuer: Cardsign) -> None:
+    """Before it is done, and after it."""
+    words = ("keys", "revoke", active("root"), "--reason", "compromised")
+    asked = issuer(*words)
+    assert (asked.status, "the recovery key opens a new epoch" in asked.err) == (2, True)
+    told = issuer(*words, "--yes", "--json", CARDSIGN_RELEASE_PASSPHRASE=CRON)
+    assert "cardsign keyset recover --recovery-file FILE" in [
+        one["command"] for one in told.json["left"]
+    ]
+
+
 def test_the_passphrase_of_a_role_is_changed(issuer: Cardsign) -> None:
     """Of that role alone; the old one opens nothing any more."""
     new = secret("new", "a new one for cron, and longer")
     words = ("keys", "passwd", "--role", "release", "--new-passphrase-file", new, "--json")
     assert "passphrase.wrong" in issuer(*words).err  # that of the card key
-    changed = run(issuer(*words, CARDSIGN_RELEASE_PASSPHRASE=CRON)).json["changed"]
-    assert active("release") in changed
+    ended = run(issuer(*words, CARDSIGN_RELEASE_PASSPHRASE=CRON))
+    assert active("release") in ended.json["changed"]
+    assert "`release` of [passphrase_files]" in ended.json["also_in"]
     renew = ("release", "renew", "--force")
     assert "passphrase.wrong" in issuer(*renew, CARDSIGN_RELEASE_PASSPHRASE=CRON).err
     run(issuer(*renew, CARDSIGN_RELEASE_PASSPHRASE=new.read_text()))

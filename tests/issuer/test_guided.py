@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.config import ProjectCard, ProjectConfig
-from cardsign.errors import PassphraseFault
+from cardsign.errors import PassphraseFault, UsageFault
 from cardsign.issuer import (
     IssuerPassphrases,
     KeysetChanges,
@@ -389,6 +390,22 @@ def test_a_stale_draft_is_drafted_again(site: Site) -> None:
     told = site.revoke(revoked, "superseded", "card", "release", root=True)
     assert site.draft.read_bytes() != stale
     assert revoked in needed_keyset(site.store).revoked, told
+
+
+def test_a_draft_without_a_new_key_is_neither_signed_nor_published(site: Site) -> None:
+    """Nobody could trust a card of that key, and the message says which key it is."""
+    draft = draft_keyset(site.store, now=site.now).statement
+    signed = sign_keyset(
+        site.roots, review_keyset(site.roots, draft, now=site.now), ROOT, digest=draft.digest
+    ).statement
+    key, secret = PrivateKey.generate("ES256"), SECRETS["card"]
+    made = site.store.add_key(key, secret, now=site.now, random=os.urandom)
+    with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is new") as signing:
+        review_keyset(site.store, draft, now=site.now)
+    with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is new") as publishing:
+        publish_keyset(site.store, signed, SECRETS["release"], now=site.now)
+    assert signing.value.code == publishing.value.code == "rotate.draft"
+    assert needed_keyset(site.store).digest != signed.digest
 
 
 def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None:

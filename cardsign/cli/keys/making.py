@@ -19,6 +19,7 @@ from cardsign.cli.arguments import (
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option
 from cardsign.cli.options import (
+    ROLE_VARIABLES,
     UnlockOptions,
     actor,
     alg_option,
@@ -47,6 +48,7 @@ from cardsign.keys.passphrase import (
     read_passphrase,
     terminal_prompt,
 )
+from cardsign.keys.signers.access import user_policy
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 from cardsign.keys.stores.opening import StorePlace, create_store, open_store
 
@@ -260,9 +262,19 @@ def passwd(
         new = new_passphrase(own, question=f"New passphrase of the {role} keys: ")
     changed = store.change_passphrase(records, old, new, now=datetime.now(UTC))
     if as_json:
-        print_json({"role": role, "changed": [key.kid for key in changed]})
+        told = {"role": role, "changed": [key.kid for key in changed], "also_in": _read_from(role)}
+        print_json(told)
         return
     say(f"{len(changed)} of {len(records)} {role} keys have another passphrase now")
+    say(f"  next: change it where programs such as cron read it: {_read_from(role)}")
+
+
+def _read_from(role: Role) -> str:
+    """Where cron may have the passphrase of a role from."""
+    file = user_policy(os.environ).passphrase_files.get(role)
+    named = f"{file} (the user's settings)" if file else f"`{role}` of [passphrase_files]"
+    variable = ROLE_VARIABLES.get(role)
+    return f"{named}, or {variable}" if variable else named
 
 
 # ``cardsign keys export``.

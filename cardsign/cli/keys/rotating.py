@@ -88,8 +88,8 @@ def rotate(
     root keys that are here and published; the cards are signed again, listed and published. It
     may be stopped anywhere and run again.
 
-    Exit status 1: a draft waits for the signatures of the roots, or with --all-due anything
-    needs a person.
+    Exit status 1: a draft waits for the signatures of the roots. With --tick or --all-due:
+    anything needs a person.
     """
     now = moment()
     if all_due:
@@ -125,7 +125,8 @@ def rotate(
         print_json(_rotation_json(rotation))
     else:
         _say_rotation(rotation, now)
-    return EXIT_OK if rotation.draft is None else EXIT_NOT_TRUSTED
+    waits = rotation.needs_person if tick else rotation.draft is not None
+    return EXIT_NOT_TRUSTED if waits else EXIT_OK
 
 
 def show_progress(progress: Progress, now: datetime, as_json: bool) -> int:
@@ -186,6 +187,7 @@ def _rotation_json(rotation: Rotation) -> dict[str, Any]:
         "done": rotation.taken and step_json(rotation.taken),
         "made": rotation.made and key_json(rotation.made),
         "needs_root": rotation.draft and renewal and _draft_json(rotation.draft, renewal),
+        "needs_person": rotation.needs_person,
         "to_sign": [{"name": card.name, "url": card.url} for card in rotation.cards_to_sign],
         "ahead": [step_json(step) for step in rotation.ahead],
         "keyset": renewal and keyset_due_json(renewal),

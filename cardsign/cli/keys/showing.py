@@ -29,6 +29,7 @@ from cardsign.issuer.guided import revoke_and_replace
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys import lifecycle
 from cardsign.keys.history import StatementHistory
+from cardsign.keys.keyset_drafts import is_needed
 from cardsign.keys.model import REVOCATION_REASONS, KeyRecord, Publication, RevocationReason
 from cardsign.keys.rotation import refresh_hint
 from cardsign.publish.publication import published_card
@@ -190,7 +191,12 @@ def revoke(
     keys = [store.state.find(kid) for kid in kids]
     if alive := [key for key in keys if key.state != "revoked"]:
         names = ", ".join(f"{key.roles[0]} key {key.kid}" for key in alive)
-        confirm(yes, f"{names} will be revoked, and stay so for ever")
+        keyset = StatementHistory.of(store).newest_keyset()
+        ends = keyset and any(
+            is_needed(key, keyset, store.state) for key in alive if not key.rotates
+        )
+        then = "; no keyset can follow until the recovery key opens a new epoch" if ends else ""
+        confirm(yes, f"{names} will be revoked, and stay so for ever{then}")
     if store_only:
         for key in alive:
             revoke_key(
