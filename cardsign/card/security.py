@@ -82,8 +82,8 @@ def schemes_of(document: Mapping[str, Json]) -> dict[str, Scheme]:
     return {name: _scheme(name, value) for name, value in named}
 
 
-def requirements_of(owner: Mapping[str, Json]) -> Iterator[tuple[str, ...]]:
-    """The alternatives of a card or skill: of each, the names of the schemes it takes together.
+def requirements_of(owner: Mapping[str, Json]) -> Iterator[dict[str, frozenset[str]]]:
+    """The alternatives of a card or skill: of each, the scopes of the schemes it takes together.
 
     An empty one lets everybody in.
     """
@@ -92,7 +92,13 @@ def requirements_of(owner: Mapping[str, Json]) -> Iterator[tuple[str, ...]]:
         for one in requirements if isinstance(requirements, list) else ():
             if isinstance(one, dict):
                 schemes = one.get("schemes", one if member == "security" else {})
-                yield tuple(schemes) if isinstance(schemes, dict) else ()
+                named = schemes.items() if isinstance(schemes, dict) else ()
+                yield {name: _scopes(value) for name, value in named}
+
+
+def _scopes(value: Json) -> frozenset[str]:
+    listed = value.get("list", []) if isinstance(value, dict) else value
+    return frozenset(map(str, listed)) if isinstance(listed, list) else frozenset()
 
 
 def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:

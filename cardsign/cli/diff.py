@@ -12,7 +12,7 @@ from cardsign.cli.options import moment
 from cardsign.cli.talk import print_json, safe
 from cardsign.cli.verifier import loopback_option, make_fetcher
 from cardsign.diff.cards import CardDiff, diff_cards
-from cardsign.diff.changes import Effect
+from cardsign.diff.schemas import Effect
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.loading import load_card
 

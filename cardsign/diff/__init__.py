@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING
 from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
+    from cardsign.diff.cards import BUMPS as BUMPS
     from cardsign.diff.cards import CardDiff as CardDiff
     from cardsign.diff.cards import diff_cards as diff_cards
-    from cardsign.diff.changes import BUMPS as BUMPS
-    from cardsign.diff.changes import Change as Change
     from cardsign.diff.schemas import MAX_STEPS as MAX_STEPS
+    from cardsign.diff.schemas import Change as Change
     from cardsign.diff.schemas import compare_schemas as compare_schemas
 
 _NAMES = {
-    "cards": "CardDiff diff_cards",
-    "changes": "BUMPS Change",
-    "schemas": "MAX_STEPS compare_schemas",
+    "cards": "BUMPS CardDiff diff_cards",
+    "schemas": "Change MAX_STEPS compare_schemas",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

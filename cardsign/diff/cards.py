@@ -14,12 +14,21 @@ from semver import Version
 
 from cardsign.card.document import Card
 from cardsign.card.interfaces import Interface, current_interfaces
-from cardsign.card.security import Scheme, schemes_of
+from cardsign.card.security import Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import Json, append, pointer
-from cardsign.diff.changes import BUMPS, NEEDED, Bump, Change, Effect
-from cardsign.diff.schemas import Direction, compare_schemas
+from cardsign.diff.schemas import Change, Direction, Effect, compare_schemas
 from cardsign.urls import without_userinfo
 
+#: The part of a version (SemVer 2.0.0) that has to grow.
+Bump: TypeAlias = Literal["none", "patch", "minor", "major"]
+
+BUMPS: Final[tuple[Bump, ...]] = ("none", "patch", "minor", "major")
+NEEDED: Final[dict[Effect, Bump]] = {
+    "breaking": "major",
+    "additive": "minor",
+    "wording": "patch",
+    "unclear": "patch",
+}
 #: `enough`: the new version says what changed. `too-low`: it does not. `unclear`: it would be
 #: enough, if a change that nobody can judge from the cards breaks nothing.
 VersionVerdict: TypeAlias = Literal["enough", "too-low", "unclear"]
@@ -252,7 +261,8 @@ def _security(
     """
     schemes_before, schemes_after = schemes_of(old_card), schemes_of(new_card)
     place = append(path, "security" if "security" in new else "securityRequirements")
-    ways_before, ways_after = _ways(old), _ways(new)
+    # Without a requirement everybody is let in.
+    ways_before, ways_after = ([*requirements_of(one)] or [{}] for one in (old, new))
 
     def stays(way: Mapping[str, frozenset[str]]) -> bool:
         return any(
@@ -284,23 +294,6 @@ def _security(
             yield Change("breaking", where, f"scheme {name!r}: {how}")
         elif one.members != other.members:
             yield Change("wording", where, f"scheme {name!r} is described in other words")
-
-
-def _ways(owner: Mapping[str, Json]) -> list[dict[str, frozenset[str]]]:
-    """The ways in that a card or skill lists: of each, the scopes by the name of the scheme."""
-    found: list[dict[str, frozenset[str]]] = []
-    for member in ("securityRequirements", "security"):
-        listed = owner.get(member)
-        for one in map(_object, listed if isinstance(listed, list) else ()):
-            wraps = "schemes" in one or member == "securityRequirements"
-            schemes = _object(one.get("schemes")) if wraps else one
-            found.append({name: _scopes(value) for name, value in schemes.items()})
-    return found or [{}]  # without a requirement everybody is let in
-
-
-def _scopes(value: Json) -> frozenset[str]:
-    listed = value.get("list", []) if isinstance(value, dict) else value
-    return frozenset(str(one) for one in listed) if isinstance(listed, list) else frozenset()
 
 
 def _way(way: Mapping[str, frozenset[str]]) -> str:

@@ -17,8 +17,10 @@ from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
 from cardsign.card.strictjson import Json, append
-from cardsign.diff.changes import Change, Effect
 
+#: What a change means for a caller that knows the old card only. `unclear`: this cannot be told
+#: from the two cards, and a person has to decide.
+Effect: TypeAlias = Literal["breaking", "additive", "wording", "unclear"]
 #: Who makes the values: the caller makes inputs, the agent makes outputs.
 Direction: TypeAlias = Literal["input", "output"]
 #: `narrower`: something that was valid is not any more. `wider`: the reverse. `removed` and
@@ -89,6 +91,21 @@ _PER_TYPE: Final[dict[str, str]] = {
 }
 
 _Schema: TypeAlias = Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between the old card and the new one.
+
+    Attributes:
+        effect: What it means for a caller.
+        path: Where, as a JSON pointer: in the new card, or in the old one for what is gone.
+        message: What changed, without a final period.
+    """
+
+    effect: Effect
+    path: str
+    message: str
 
 
 def compare_schemas(old: Json, new: Json, direction: Direction, path: str = "") -> list[Change]:

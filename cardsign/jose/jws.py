@@ -78,9 +78,17 @@ class ProtectedHeader:
     members: Mapping[str, Json] = field(hash=False)
 
 
-@lru_cache(maxsize=64)  # an issuer writes the same one for each of its cards
 def _read_protected(untrusted_protected: str, accepted: tuple[str, ...]) -> ProtectedHeader:
     """Read a protected header, given as base64url, whose alg is one of those accepted."""
+    header = _header_of(untrusted_protected, accepted)
+    # Whoever changed a list in a header that is kept would change the next reader's.
+    if any(isinstance(one, dict | list) for one in header.members.values()):
+        return _header_of.__wrapped__(untrusted_protected, accepted)
+    return header
+
+
+@lru_cache(maxsize=64)  # an issuer writes the same one for each of its cards
+def _header_of(untrusted_protected: str, accepted: tuple[str, ...]) -> ProtectedHeader:
     algorithms = choose(accepted)
     members = _read_members(untrusted_protected)
     _refuse_extensions(members, "/protected")

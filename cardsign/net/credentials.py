@@ -107,7 +107,7 @@ def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
         CredentialFault: ``credential.scheme``: no such scheme; nothing may be guessed.
     """
     declared = schemes_of(payload)
-    alternatives = [names for names in requirements_of(payload) if names]
+    alternatives = [tuple(names) for names in requirements_of(payload) if names]
     wanted = [names[0] for names in alternatives if len(names) == 1]
     for name in wanted if alternatives else declared:
         form = _header_form(declared.get(name))

@@ -7,8 +7,8 @@ kept on a disk: a check takes a fraction of a millisecond, and a forged verdict 
 
 from __future__ import annotations
 
-import copy
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
@@ -49,7 +49,8 @@ class VerdictCache:
         if capacity < 1:
             raise ValueError("capacity must be at least 1")
         self._capacity = capacity
-        self._verdicts: OrderedDict[Matter, Report] = OrderedDict()
+        # Each with its card as JSON text, which no caller who changes his card can change.
+        self._verdicts: OrderedDict[Matter, tuple[Report, str]] = OrderedDict()
         self._lock = Lock()
 
     def __bool__(self) -> bool:
@@ -78,17 +79,17 @@ class VerdictCache:
     def get(self, matter: Matter, now: datetime) -> Report | None:
         """The verdict reached before in the same matter, if it still holds; as of now."""
         with self._lock:
-            report = self._verdicts.get(matter)
+            report, card = self._verdicts.get(matter, (None, ""))
             if report is None or not _holds(report, now):
                 return None
             self._verdicts.move_to_end(matter)
-        return replace(copy.deepcopy(report), checked_at=now)
+        return replace(report, checked_at=now, card=json.loads(card))
 
     def put(self, matter: Matter, now: datetime, report: Report) -> None:
         """Keep a verdict if it is ``trusted``."""
         if report.verdict != "trusted":
             return
-        kept = replace(copy.deepcopy(report), checked_at=now)
+        kept = replace(report, checked_at=now, card=None), json.dumps(report.card)
         with self._lock:
             self._verdicts[matter] = kept
             self._verdicts.move_to_end(matter)

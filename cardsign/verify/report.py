@@ -79,7 +79,6 @@ class SignatureReport:
             signatures over one payload count together.
         answers: The four answers if this signature alone were asked.
         ends: When what it is worth ends; None where nothing sets a deadline.
-        document: The object parsed from the payload that it verifies, if it counts.
     """
 
     index: int
@@ -96,7 +95,6 @@ class SignatureReport:
     payload_sha256: str | None = None
     answers: Answers = field(default_factory=Answers)
     ends: datetime | None = None
-    document: dict[str, Json] | None = None
 
     @property
     def rank(self) -> tuple[int, ...]:

@@ -247,7 +247,6 @@ def _judge(
             complete="no" if left_open.fails else "yes",
         ),
         ends=_ends(key, marker, trust),
-        document=payload.value if counts else None,
     )
 
 

@@ -196,6 +196,7 @@ def _concluded(
     verdict = _verdict(signatures, best, trust)
     issuer = trust.issuer if trust else None
     trusted = best if verdict == "trusted" else None
+    signed = payloads.of(trusted.profile) if trusted and trusted.profile else None
     return Report(
         verdict=verdict,
         subject=subject,
@@ -211,7 +212,7 @@ def _concluded(
         checked_at=now,
         keyset=_keyset_used(trust),
         release=_release_used(trust),
-        card=trusted.document if trusted else None,
+        card=signed.value if signed else None,
     )
 
 

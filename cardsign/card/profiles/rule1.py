@@ -11,6 +11,7 @@ messages, it loses what the schema does not know and puts in what the card lacks
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from cardsign.card.schema import Field, Message
 from cardsign.card.tree import Node
@@ -35,8 +36,12 @@ def over_schema(node: Node, message: Message) -> Node:
     if not isinstance(node.value, dict):
         return node
     kept = {}
+    present = {message.spelled[name].name for name in node.value if name in message.spelled}
     for name, field in message.fields.items():
-        child = node.value.get(name) or node.value.get(field.snake_name)
+        # Most members of a hostile card are absent: their other spelling need not be looked up.
+        child = (
+            node.value.get(name) or node.value.get(field.snake_name) if name in present else None
+        )
         if child is not None and _stays(child, field):
             kept[name] = _each(child, field, over_schema)
         elif field.required:
@@ -48,6 +53,7 @@ def _stays(node: Node, field: Field) -> bool:
     return node.value is not None and (field.required or not field.is_default(node.value))
 
 
+@cache  # of some thirty fields: nodes are shared, and a card may lack ten thousand members
 def _default(field: Field) -> Node:
     if field.shape == "list":
         return Node([])
