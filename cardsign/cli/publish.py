@@ -20,7 +20,7 @@ from cardsign.cli.talk import print_json, say
 from cardsign.cli.views import say_withheld
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
-from cardsign.issuer.publishing import newest_generation, publish_cards, usual_max_age
+from cardsign.issuer.publishing import Published, newest_generation, publish_cards, usual_max_age
 from cardsign.publish.generation import Generation
 from cardsign.publish.layout import export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
@@ -122,22 +122,9 @@ def publish(
     if export_to is not None:
         export_files(generation, to_change(export_to), now=datetime.now(UTC))
     if as_json:
-        print_json(
-            {
-                "generation": generation.number,
-                "created": generation.created,
-                "published_at": generation.published_at.isoformat(),
-                "kids": list(generation.kids),
-                "left_out": list(published.left_out),
-                "changes": changes,
-            }
-        )
-    elif generation.created:
-        say(f"published generation {generation.number} in {directory}")
-        for name, what in changes.items():
-            say(f"  {what}: {name}")
+        _print(published, changes)
     else:
-        say(f"generation {generation.number} in {directory} is the same; nothing changed")
+        _tell(published, changes, directory)
     if export_to is not None:
         say(f"exported its public files to {export_to}")
         if generation.changes_at:
@@ -146,6 +133,30 @@ def publish(
         say(f"left out of the key set: {kid}, which no published keyset lists")
     say_withheld(published)
     return EXIT_NOT_TRUSTED if check and generation.created else EXIT_OK
+
+
+def _print(published: Published, changes: dict[str, str]) -> None:
+    generation = published.generation
+    print_json(
+        {
+            "generation": generation.number,
+            "created": generation.created,
+            "published_at": generation.published_at.isoformat(),
+            "kids": list(generation.kids),
+            "left_out": list(published.left_out),
+            "changes": dict(changes),
+        }
+    )
+
+
+def _tell(published: Published, changes: dict[str, str], directory: Path) -> None:
+    generation = published.generation
+    if not generation.created:
+        say(f"generation {generation.number} in {directory} is the same; nothing changed")
+        return
+    say(f"published generation {generation.number} in {directory}")
+    for name, what in changes.items():
+        say(f"  {what}: {name}")
 
 
 def _changes(before: Generation | None, after: Generation) -> dict[str, str]:

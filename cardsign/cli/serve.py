@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +27,13 @@ from cardsign.files import read_bytes, write_atomic
     help="Where to listen; port 0 is any free one.",
 )
 @click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="How it is served, as TOML; the options here override it.",
+)
+@click.option(
     "--token-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -34,9 +42,9 @@ from cardsign.files import read_bytes, write_atomic
 )
 @click.option(
     "--legacy/--no-legacy",
-    default=True,
-    show_default=True,
-    help="Whether /.well-known/agent.json, the path of before A2A 0.3, answers with the same card.",
+    default=None,
+    help="Whether /.well-known/agent.json, the path of before A2A 0.3, answers with the same card "
+    "[default: legacy].",
 )
 @click.option(
     "--sunset",
@@ -48,8 +56,9 @@ from cardsign.files import read_bytes, write_atomic
 def serve(
     directory: Path | None,
     bind: str,
+    settings_file: Path | None,
     token_file: Path | None,
-    legacy: bool,
+    legacy: bool | None,
     sunset: datetime | None,
     as_json: bool,
 ) -> None:
@@ -57,10 +66,13 @@ def serve(
 
     Without DIR it is `publish` of cardsign.toml.
 
+    DIR may also be a folder of publications, each named after its agent: every agent is below
+    /agents/NAME, and /a2a/agents lists the cards of all.
+
     Public: the card at /.well-known/agent-card.json, the key set at /.well-known/jwks.json, the
-    issuer's statements below /.well-known/cardsign/, and /healthz. Caches may keep them for a
-    shorter time when the keys are about to change. With a bearer token: the extended card, by GET
-    .../extendedAgentCard and by JSON-RPC GetExtendedAgentCard. The server holds no private key.
+    issuer's statements below /.well-known/cardsign/, /healthz and /readyz. Caches may keep them
+    for a shorter time when the keys are about to change. With a bearer token: the extended card,
+    by GET .../extendedAgentCard and by JSON-RPC GetExtendedAgentCard. The server holds no private key.
     Put TLS in front of it. With --json the address is printed on stdout.
     """
     from cardsign.server.app import ServerSettings
@@ -73,9 +85,17 @@ def serve(
     host, colon, port = bind.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise UsageFault("usage.conflict", f"--bind takes HOST:PORT, not {bind!r}")
-    tokens = TokenTable.read(token_file) if token_file is not None else None
-    until = sunset.replace(tzinfo=UTC) if sunset else None
-    settings = ServerSettings(tokens, legacy=legacy, sunset=until)
+    settings = ServerSettings()
+    if settings_file is not None:
+        from cardsign.server.settings import read_server_settings
+
+        settings = read_server_settings(settings_file)
+    if token_file is not None:
+        settings = replace(settings, tokens=TokenTable.read(token_file))
+    if legacy is not None:
+        settings = replace(settings, legacy=legacy)
+    if sunset is not None:
+        settings = replace(settings, sunset=sunset.replace(tzinfo=UTC))
     serve_generation(published, settings, host.strip("[]"), int(port), as_json=as_json)
 
 

@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from cardsign.server.asgi import AsgiApplication as AsgiApplication
     from cardsign.server.documents import Document as Document
     from cardsign.server.documents import Paths as Paths
+    from cardsign.server.host import Host as Host
     from cardsign.server.jsonrpc import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES
     from cardsign.server.live import LiveApplication as LiveApplication
     from cardsign.server.mount import card_blueprint as card_blueprint
     from cardsign.server.mount import mount_cards as mount_cards
     from cardsign.server.run import serve as serve
+    from cardsign.server.settings import read_server_settings as read_server_settings
     from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES as MAX_TOKEN_FILE_BYTES
     from cardsign.server.tokens import TokenTable as TokenTable
     from cardsign.server.tokens import create_token as create_token
@@ -23,10 +25,12 @@ _NAMES = {
     "app": "ServerSettings create_app",
     "asgi": "AsgiApplication",
     "documents": "Document Paths",
+    "host": "Host",
     "jsonrpc": "MAX_REQUEST_BYTES",
     "live": "LiveApplication",
     "mount": "card_blueprint mount_cards",
     "run": "serve",
+    "settings": "read_server_settings",
     "tokens": "MAX_TOKEN_FILE_BYTES TokenTable create_token",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -5,6 +5,7 @@ Nothing here logs a request, so no token reaches a log.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 HEALTH_PATH: Final = "/healthz"
+READY_PATH: Final = "/readyz"
 _JSON: Final = ("Content-Type", "application/json")
 _UNCACHED: Final = ("Cache-Control", "no-store")
 _METHODS: Final = ("GET", "HEAD", "POST", "OPTIONS")
 _GRPC_STATUSES: Final = {
+    400: "INVALID_ARGUMENT",
     404: "NOT_FOUND",
     405: "UNIMPLEMENTED",
     408: "DEADLINE_EXCEEDED",
@@ -45,11 +48,27 @@ class ServerSettings:
         tokens: What opens the extended cards; None if nothing does.
         legacy: Whether the path of before A2A 0.3 answers too.
         sunset: When that path will no longer answer; aware; None if that is not known.
+        enabled: Whether the only agent is served at all.
+        disabled: The names of agents that are not served, of several.
+        root: Of several agents, whose card is at the root too; None for none's.
+        agent_path: Below which path each of several agents is; ``{name}`` stands for its name.
+        catalogue: Where all cards are listed; empty for nowhere.
+        placeholder: Whether a host without agents has an unsigned card at its root, not 404.
+        health: Whether ``/healthz`` and ``/readyz`` answer.
+        metadata: Whether the card's OAuth and OpenID Connect schemes are told as RFC 9728 has it.
     """
 
     tokens: TokenTable | None = None
     legacy: bool = True
     sunset: datetime | None = None
+    enabled: bool = True
+    disabled: frozenset[str] = frozenset()
+    root: str | None = None
+    agent_path: str = "/agents/{name}"
+    catalogue: str = "/a2a/agents"
+    placeholder: bool = False
+    health: bool = True
+    metadata: bool = True
 
 
 DEFAULT_SETTINGS: Final = ServerSettings()
@@ -74,7 +93,9 @@ def create_app(
     Raises:
         JsonRefused: The public card is not strict JSON.
     """
-    paths = Paths.of(generation, legacy=settings.legacy, sunset=settings.sunset)
+    paths = Paths.of(
+        generation, legacy=settings.legacy, sunset=settings.sunset, metadata=settings.metadata
+    )
     cards = ExtendedCards(generation, settings.tokens, now)
     views = _Views(generation.number, paths, cards, now)
     app = Flask("cardsign", static_folder=None)
@@ -84,7 +105,9 @@ def create_app(
     app.url_map.merge_slashes = False  # which would redirect
     for path in paths.public:
         app.add_url_rule(path, view_func=views.public, methods=["GET", "OPTIONS"])
-    app.add_url_rule(HEALTH_PATH, view_func=views.health)
+    if settings.health:
+        app.add_url_rule(HEALTH_PATH, view_func=views.health)
+        app.add_url_rule(READY_PATH, view_func=views.ready)
     for path in _routable(paths.extended - paths.public.keys()):
         app.add_url_rule(path, view_func=views.extended_card)
     for path in _routable(paths.rpc):
@@ -110,9 +133,12 @@ class _Views:
         return _to_response(public_answer(document, request.environ, self.now()))
 
     def health(self) -> Response:
-        """For probes."""
-        body = b'{"status":"ok","generation":%d}' % self.number
-        return Response(body, 200, [_JSON, _UNCACHED])
+        """The process answers."""
+        return health_response("ok", generation=self.number)
+
+    def ready(self) -> Response:
+        """It may be sent requests: one that answers has a good generation."""
+        return health_response("ready", generation=self.number)
 
     def extended_card(self) -> Response:
         """GET of the extended card (A2A 1.0 11.3)."""
@@ -188,6 +214,12 @@ def error_response(http_status: int, message: str, *headers: tuple[str, str]) ->
     grpc_status = _GRPC_STATUSES.get(http_status, "UNKNOWN")
     body = status_body(http_status, grpc_status, message)
     return Response(body, http_status, [_JSON, _UNCACHED, NO_SNIFF, *headers])
+
+
+def health_response(status: str, **count: int) -> Response:
+    """What a probe reads; 503 for any other status than "ok" and "ready"."""
+    body = json.dumps({"status": status, **count}, separators=(",", ":"))
+    return Response(body, 200 if status in ("ok", "ready") else 503, [_JSON, _UNCACHED])
 
 
 def _allow(methods: Iterable[str]) -> tuple[str, str]:

@@ -10,11 +10,12 @@ from urllib.parse import unquote, urlsplit
 
 from werkzeug.http import http_date, parse_date, parse_etags
 
-from cardsign.card.interfaces import interfaces_of
+from cardsign.card.interfaces import Interface, interfaces_of
 from cardsign.card.strictjson import Json, parse_object
 from cardsign.publish.generation import Generation
 from cardsign.publish.layout import ANY_ORIGIN, NO_SNIFF, Headers, PublicFile, public_files
 from cardsign.records import dataclass
+from cardsign.server.resource import resource_metadata
 from cardsign.urls import EXTENDED_PATH
 
 #: Status, headers and body of a whole HTTP answer to GET; HEAD leaves out the body.
@@ -39,7 +40,7 @@ class Document:
     Attributes:
         body: The final bytes.
         etag: The strong entity tag, quotes included.
-        last_modified: Aware UTC in whole seconds.
+        last_modified: Aware UTC in whole seconds; None if unknown.
         headers: What a 200 and a 304 share, but for the lifetime.
         media_type: Of the 200.
         public: The file behind it; None if it is private.
@@ -47,13 +48,13 @@ class Document:
 
     body: bytes
     etag: str
-    last_modified: datetime
+    last_modified: datetime | None
     headers: Headers
     media_type: str
     public: PublicFile | None = None
 
     @classmethod
-    def of_public(cls, file: PublicFile, published: datetime) -> Document:
+    def of_public(cls, file: PublicFile, published: datetime | None) -> Document:
         """A document for everybody."""
         etag = _etag(file.body)
         shared = (("ETag", etag), *ANY_ORIGIN, *file.headers, NO_SNIFF)
@@ -84,8 +85,9 @@ class Document:
         entity = [
             ("Content-Type", self.media_type),
             ("Content-Length", str(len(self.body))),
-            ("Last-Modified", http_date(self.last_modified)),  # the tag is enough for a 304
         ]
+        if self.last_modified is not None:  # the tag is enough for a 304
+            entity.append(("Last-Modified", http_date(self.last_modified)))
         return "200 OK", entity + headers, self.body
 
     def _is_held(self, if_none_match: str | None, if_modified_since: str | None) -> bool:
@@ -93,7 +95,9 @@ class Document:
         if if_none_match is not None:
             return parse_etags(if_none_match).contains_weak(self.etag[1:-1])
         since = parse_date(if_modified_since)
-        return since is not None and self.last_modified <= since
+        if since is None or self.last_modified is None:
+            return False
+        return self.last_modified <= since
 
 
 def _etag(body: bytes) -> str:
@@ -136,7 +140,12 @@ class Paths:
 
     @classmethod
     def of(
-        cls, generation: Generation, *, legacy: bool = True, sunset: datetime | None = None
+        cls,
+        generation: Generation,
+        *,
+        legacy: bool = True,
+        sunset: datetime | None = None,
+        metadata: bool = True,
     ) -> Paths:
         """Read a generation; its public card decides the paths.
 
@@ -144,6 +153,7 @@ class Paths:
             generation: Which.
             legacy: Whether the path of before A2A 0.3 answers with the same card.
             sunset: When that path will no longer answer, if that is known.
+            metadata: Whether what RFC 9728 says of the agent's OAuth is there.
 
         Raises:
             JsonRefused: The public card is not strict JSON.
@@ -152,20 +162,32 @@ class Paths:
             path: Document.of_public(file, generation.published_at)
             for path, file in public_files(generation, legacy=legacy, sunset=sunset).items()
         }
-        interfaces = [
-            (path, each.binding, each.tenant)
-            for each in interfaces_of(parse_object(generation.card))
-            if (path := _path(each.url)) is not None
-        ]
-        extended = {EXTENDED_PATH, *(path + EXTENDED_PATH for path, _, _ in interfaces)}
-        extended |= {
-            f"{path}/{tenant}{EXTENDED_PATH}"
-            for path, _, tenant in interfaces
-            if isinstance(tenant, str) and tenant
-        }
-        spoken = [path for path, binding, _ in interfaces if str(binding).upper() == "JSONRPC"]
-        rpc = frozenset(one for path in spoken for one in _with_and_without_slash(path))
-        return cls(documents, frozenset(extended), rpc)
+        card = parse_object(generation.card)
+        if metadata:
+            most = generation.max_age
+            for path, body in resource_metadata(card).items():
+                file = PublicFile(body, "application/json", most)
+                documents[path] = Document.of_public(file, generation.published_at)
+        extended, rpc = {EXTENDED_PATH}, set[str]()
+        for each in interfaces_of(card):
+            where = _path(each.url)
+            if where is None:
+                continue
+            extended |= set(_extended_paths(where, each))
+            if str(each.binding).upper() == "JSONRPC":
+                rpc |= set(_with_and_without_slash(where))
+        return cls(documents, frozenset(extended), frozenset(rpc))
+
+
+def _extended_paths(path: str, interface: Interface) -> Iterator[str]:
+    """Where clients of each A2A version ask for the extended card of an interface by REST."""
+    yield path + EXTENDED_PATH
+    if isinstance(interface.tenant, str) and interface.tenant:
+        yield f"{path}/{interface.tenant}{EXTENDED_PATH}"
+    silent = "1.0" if interface.written_in == "1.0" else "0.3"
+    if str(interface.version or silent).startswith("0."):
+        yield f"{path}/v1/card"  # A2A 0.3
+        yield f"{path.rpartition('/')[0]}/agent/authenticatedExtendedCard"  # up to A2A 0.2
 
 
 def _with_and_without_slash(path: str) -> Iterator[str]:

@@ -93,6 +93,11 @@ class LiveApplication:
         """The number of the generation that is served."""
         return self._generation.number
 
+    @property
+    def generation(self) -> Generation:
+        """What is served."""
+        return self._generation
+
     def look(self) -> None:
         """Take up a newer generation, if it is time to look for one."""
         is_due = self._clock() - self._looked_at >= POLL_SECONDS

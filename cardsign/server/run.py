@@ -18,7 +18,8 @@ from typing import Any, Final
 from cardsign.errors import ServeFault
 from cardsign.server.app import ServerSettings
 from cardsign.server.asgi import AsgiApplication
-from cardsign.server.live import LiveApplication, to_stderr
+from cardsign.server.host import Host
+from cardsign.server.live import to_stderr
 
 #: Seconds that requests under way are given at a shutdown.
 SHUTDOWN_SECONDS: Final = 3
@@ -38,7 +39,7 @@ def serve(
     """Serve until SIGTERM or SIGINT; says on stderr where, once requests are accepted.
 
     Args:
-        directory: The publication directory.
+        directory: A publication directory, or a folder of them, one for each agent.
         settings: To whom it is served, and how.
         host: A name or address of this machine.
         port: 0 for any free one.
@@ -46,15 +47,15 @@ def serve(
 
     Raises:
         ServeFault: ``serve.bind``, ``serve.worker_died``, and what
-            :class:`cardsign.server.LiveApplication` raises.
+            :class:`cardsign.server.Host` raises.
         FileFault: A published file cannot be read.
     """
-    LiveApplication(directory, settings, log=lambda line: None)  # fail before listening
+    Host(directory, settings, log=lambda line: None)  # fail before listening
     with _reserved(host, port) as (address, free_port):
-        _run(partial(LiveApplication, directory, settings), address, free_port, as_json)
+        _run(partial(Host, directory, settings), address, free_port, as_json)
 
 
-def _run(make: Callable[[], LiveApplication], address: str, port: int, as_json: bool) -> None:
+def _run(make: Callable[[], Host], address: str, port: int, as_json: bool) -> None:
     from granian import Granian
     from granian.constants import Interfaces, Loops
     from granian.log import LogLevels
@@ -78,7 +79,7 @@ def _run(make: Callable[[], LiveApplication], address: str, port: int, as_json: 
 
 
 def _load(
-    make: Callable[[], LiveApplication], address: tuple[str, int], parent: int, as_json: bool
+    make: Callable[[], Host], address: tuple[str, int], parent: int, as_json: bool
 ) -> AsgiApplication:
     """Make the application; called in the worker process, which need not be a fork."""
     live = make()
@@ -86,7 +87,7 @@ def _load(
     return AsgiApplication(live)
 
 
-def _watch(live: LiveApplication, address: tuple[str, int], parent: int, as_json: bool) -> None:
+def _watch(live: Host, address: tuple[str, int], parent: int, as_json: bool) -> None:
     """Say when requests are accepted; then end this worker if its parent was killed.
 
     A worker left alone would go on answering at the port, and nothing would stop it.
@@ -94,10 +95,12 @@ def _watch(live: LiveApplication, address: tuple[str, int], parent: int, as_json
     deadline = time.monotonic() + _START_SECONDS
     while not _accepts(address) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
-    number = live.number
+    number, count = live.number, live.count
     if as_json:
-        print(json.dumps({"generation": number, "url": _url(address)}), flush=True)
-    to_stderr(f"serving generation {number} on {_url(address)}")
+        said = {"generation": number} if number else {"agents": count}
+        print(json.dumps({**said, "url": _url(address)}), flush=True)
+    what = f"generation {number}" if number else f"{count} agents"
+    to_stderr(f"serving {what} on {_url(address)}")
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)

@@ -1,0 +1,245 @@
+"""Several agents on one host: their cards by path, the root's card, and the catalogue of all.
+
+A directory that holds publications, one for each agent, is served as a whole. Each agent has
+everything that is its own below the path that the template says. What the interfaces of its card
+name is found by its whole path. At the root stands a card only where it is clear whose.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs
+
+from cardsign.errors import CardsignError, ServeFault, UsageFault
+from cardsign.publish.generation import CURRENT_FILE
+from cardsign.publish.layout import PublicFile
+from cardsign.server.app import (
+    DEFAULT_SETTINGS,
+    HEALTH_PATH,
+    READY_PATH,
+    ServerSettings,
+    error_response,
+    health_response,
+    public_answer,
+)
+from cardsign.server.documents import Document
+from cardsign.server.live import POLL_SECONDS, LiveApplication, paths_of, to_stderr
+from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+#: Agents on one page of the catalogue; at most 25 MiB of the largest cards.
+MAX_PAGE: Final = 100
+#: An agent's name is a folder and one segment of a path.
+AGENT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+#: What is served at the root where there is no agent, if that is asked for. It has no signature,
+#: so that nobody can take it for a card.
+PLACEHOLDER: Final = (
+    b'{"name":"No agent","description":"No agent is published on this host yet.",'
+    b'"version":"0.0.0","supportedInterfaces":[],"capabilities":{},'
+    b'"defaultInputModes":[],"defaultOutputModes":[],"skills":[]}'
+)
+
+
+class Host:
+    """The WSGI application of all agents of a host.
+
+    Args:
+        directory: One publication directory, or a folder of them, each named after its agent.
+            Agents that come later are taken up; one whose publication is broken is a line for
+            the operator, and harms no other.
+        settings: To whom they are served, and how.
+        clock: Seconds, monotonic.
+        now: Unix seconds.
+        log: Takes a line for the operator.
+
+    Raises:
+        ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`, where
+            `directory` is one publication.
+        UsageFault: ``config.malformed``: `agent_path` holds no ``{name}``.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: ServerSettings = DEFAULT_SETTINGS,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        log: Callable[[str], None] = to_stderr,
+    ) -> None:
+        self._directory, self._settings = directory, settings
+        self._clock, self._now, self._log = clock, now, log
+        self._looking = Lock()
+        self._agents: dict[str, LiveApplication] = {}
+        self._broken: dict[str, str] = {}
+        self._pages: dict[tuple[object, ...], Document] = {}
+        self._below = _template(settings.agent_path)
+        self._is_one = (directory / CURRENT_FILE).exists() or not _holds_agents(directory)
+        if self._is_one and settings.enabled:
+            self._agents[""] = self._open(directory)
+        self._looked_at = clock()
+        self._look()
+
+    @property
+    def number(self) -> int:
+        """The generation of the only agent; 0 where there are several, or none."""
+        return next(iter(self._agents.values())).number if self._is_one and self._agents else 0
+
+    @property
+    def count(self) -> int:
+        """How many agents are served."""
+        return len(self._agents)
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request by the agent that it is for."""
+        if not self._is_one and self._clock() - self._looked_at >= POLL_SECONDS:
+            self._look()
+        application, environ = self._route(environ)
+        return application(environ, start_response)
+
+    def _route(self, environ: WSGIEnvironment) -> tuple[WSGIApplication, WSGIEnvironment]:
+        path = environ["PATH_INFO"]
+        if path == self._settings.catalogue:
+            return self._catalogue, environ
+        root = self._root()
+        if not self._is_one or root is None:
+            if path == HEALTH_PATH and self._settings.health:
+                return health_response("ok", agents=len(self._agents)), environ
+            if path == READY_PATH and self._settings.health:
+                status = "ready" if self._agents else "no agent"
+                return health_response(status, agents=len(self._agents)), environ
+        below = self._below.fullmatch(path)
+        if below and below["name"] in self._agents:
+            script = environ.get("SCRIPT_NAME", "") + below["script"]
+            moved = {**environ, "SCRIPT_NAME": script, "PATH_INFO": below["path"]}
+            return self._agents[below["name"]], moved
+        if not self._is_one and path != EXTENDED_PATH:  # which every agent has
+            script = environ.get("SCRIPT_NAME", "")
+            for one in self._agents.values():
+                if paths_of(one.app).find(script, path)[0] in ("extended", "rpc"):
+                    return one, environ
+        if root is not None:
+            return root, environ
+        if (
+            not self._agents
+            and self._settings.placeholder
+            and path in (CARD_PATH, LEGACY_CARD_PATH)
+        ):
+            return self._placeholder, environ
+        return error_response(404, "Not Found"), environ
+
+    def _root(self) -> LiveApplication | None:
+        """Whose card is at the root: the only agent's, or the one that the settings name."""
+        if self._settings.root is not None:
+            return self._agents.get(self._settings.root)
+        return next(iter(self._agents.values())) if len(self._agents) == 1 else None
+
+    # ------------------------------------------------------------------ which agents there are
+
+    def _open(self, directory: Path) -> LiveApplication:
+        return LiveApplication(
+            directory, self._settings, clock=self._clock, now=self._now, log=self._log
+        )
+
+    def _look(self) -> None:
+        """Take up agents that are new, and drop those whose folder is gone."""
+        if self._is_one or not self._looking.acquire(blocking=False):
+            return
+        try:
+            self._looked_at = self._clock()
+            names = set(_agents_in(self._directory)) - self._settings.disabled
+            agents = {name: one for name, one in self._agents.items() if name in names}
+            for name in sorted(names - agents.keys()):
+                try:
+                    agents[name] = self._open(self._directory / name)
+                except CardsignError as exc:
+                    if self._broken.get(name) != str(exc):
+                        self._log(f"agent {name} is not served: {exc}")
+                        self._broken[name] = str(exc)
+            self._agents = dict(sorted(agents.items()))
+        finally:
+            self._looking.release()
+
+    # ------------------------------------------------------------------ what the host itself says
+
+    def _catalogue(
+        self, environ: WSGIEnvironment, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """The cards of all agents, as signed: ``{"agents": [...], "total": N}``."""
+        asked = parse_qs(environ.get("QUERY_STRING", ""))
+        limit, offset = asked.get("limit", [str(MAX_PAGE)])[0], asked.get("offset", ["0"])[0]
+        is_page = _NUMBER.fullmatch(limit) and _NUMBER.fullmatch(offset) and int(limit) > 0
+        if not is_page or asked.keys() - {"limit", "offset"}:
+            what = f"limit is 1 to {MAX_PAGE}, offset 0 or more, and nothing else is asked"
+            return error_response(400, what)(environ, start_response)
+        for one in self._agents.values():
+            one.look()
+        agents = tuple(self._agents.values())
+        page = agents[int(offset) : int(offset) + min(int(limit), MAX_PAGE)]
+        document = self._page(page, len(agents))
+        status, headers, body = public_answer(document, environ, self._now())
+        start_response(status, headers)
+        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+    def _page(self, agents: tuple[LiveApplication, ...], total: int) -> Document:
+        key = (total, *((id(one), one.number) for one in agents))
+        found = self._pages.get(key)
+        if found is None:
+            cards = b",".join(one.generation.card for one in agents)
+            body = b'{"agents":[%b],"total":%d}' % (cards, total)
+            ages = [one.generation.max_age for one in agents]
+            changes = [c.timestamp() for one in agents if (c := one.generation.changes_at)]
+            file = PublicFile(
+                body, "application/json", min(ages, default=0), min(changes, default=None)
+            )
+            newest = max((one.generation.published_at for one in agents), default=None)
+            found = Document.of_public(file, newest)
+            if len(self._pages) >= MAX_PAGE:
+                self._pages.clear()
+            self._pages[key] = found
+        return found
+
+    def _placeholder(
+        self, environ: WSGIEnvironment, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        document = Document.of_public(PublicFile(PLACEHOLDER, "application/json", 60), None)
+        status, headers, body = public_answer(document, environ, self._now())
+        start_response(status, headers)
+        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+
+def _agents_in(directory: Path) -> list[str]:
+    try:
+        names = [one.name for one in directory.iterdir() if AGENT_NAME.fullmatch(one.name)]
+    except OSError as exc:
+        raise ServeFault(
+            "serve.no_generation",
+            f"the directory cannot be read: {exc.strerror}",
+            path=str(directory),
+        ) from exc
+    return [name for name in names if (directory / name / CURRENT_FILE).exists()]
+
+
+def _holds_agents(directory: Path) -> bool:
+    return directory.is_dir() and bool(_agents_in(directory))
+
+
+def _template(agent_path: str) -> re.Pattern[str]:
+    """What the path of an agent looks like, and what follows it."""
+    before, found, after = agent_path.partition("{name}")
+    if not found or not before.startswith("/") or "{name}" in after:
+        raise UsageFault(
+            "config.malformed",
+            f"agent_path = {agent_path!r}: expected a path with one {{name}}",
+            hint='agent_path = "/agents/{name}"',
+        )
+    script = f"{re.escape(before)}(?P<name>{AGENT_NAME.pattern}){re.escape(after.rstrip('/'))}"
+    return re.compile(f"(?P<script>{script})(?P<path>/.*)", re.DOTALL)

@@ -1,0 +1,92 @@
+"""The operator's settings of a server: a TOML file of its own, which no project folder decides.
+
+``cardsign.toml`` comes with a repository and may come from a stranger. What is here names files,
+networks and who may have an extended card, so it is named on the command line alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from cardsign.files import bad_settings, read_bytes, read_toml
+from cardsign.server.app import ServerSettings
+from cardsign.server.tokens import TokenTable
+
+FORMAT: Final = 1
+MAX_SETTINGS_BYTES: Final = 256 * 1024  # a thousand agents, each with a table of its own
+
+_Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+_Path = Annotated[str, StringConstraints(pattern=r"^/[!-~]*$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _Agent(_Strict):
+    enabled: bool = True
+
+
+class _File(_Strict):
+    """The form of the file; what a member means stands at :class:`ServerSettings`."""
+
+    format: Literal[1]
+    token_file: str | None = None
+    legacy: bool = True
+    sunset: date | None = None
+    enabled: bool = True
+    agents: dict[_Name, _Agent] = {}
+    root: _Name | None = None
+    agent_path: _Path = "/agents/{name}"
+    catalogue: _Path | Literal[""] = "/a2a/agents"
+    placeholder: bool = False
+    health: bool = True
+    metadata: bool = True
+
+
+def read_server_settings(path: Path) -> ServerSettings:
+    """Read the file; other files that it names are relative to it.
+
+    Raises:
+        UsageFault: ``config.malformed``: no TOML, an unknown member, a wrong value; the message
+            names the member, its value and what is expected.
+        ServeFault: ``serve.token_file``.
+        FileFault: The file, or one that it names, cannot be read.
+    """
+    try:
+        members = read_toml(read_bytes(path, max_bytes=MAX_SETTINGS_BYTES))
+        file = _File.model_validate(members)
+    except ValidationError as refused:
+        raise bad_settings(path, _problem(refused)) from refused
+    except ValueError as exc:
+        raise bad_settings(path, f"not TOML: {exc}") from exc
+    taken: dict[str, Any] = {
+        one.name: getattr(file, one.name)
+        for one in fields(ServerSettings)
+        if one.name in _File.model_fields
+    }
+    if file.sunset is not None:
+        taken["sunset"] = datetime(*file.sunset.timetuple()[:3], tzinfo=UTC)
+    if file.token_file is not None:
+        taken["tokens"] = TokenTable.read(path.parent / file.token_file)
+    disabled = frozenset(name for name, agent in file.agents.items() if not agent.enabled)
+    return ServerSettings(**taken, disabled=disabled)
+
+
+def _problem(refused: ValidationError) -> str:
+    """The first thing that is wrong: the member, its value, and what is expected."""
+    error = refused.errors(include_url=False)[0]
+    name = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        known = ", ".join(_File.model_fields)
+        return f"unknown member {name!r}; known at the top are {known}"
+    if error["type"] == "missing":
+        return f"{name!r} is missing"
+    value = re.sub(r"[^ -~]", "?", repr(error["input"]))[:80]
+    return f"{name} = {value}: {error['msg'][:1].lower()}{error['msg'][1:]}"

@@ -1,0 +1,298 @@
+"""Several agents on one host: whose card is where, the catalogue, and what may be switched off."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from publications import NOW, PUBLIC, publish_cards
+from werkzeug.test import Client
+
+from cardsign.errors import ServeFault, UsageFault
+from cardsign.jose import PrivateKey
+from cardsign.server import Host, ServerSettings, TokenTable, create_token
+
+CARD = "/.well-known/agent-card.json"
+LEGACY = "/.well-known/agent.json"
+
+
+def card(name: str) -> dict[str, Any]:
+    """A card whose interface has a path of its own."""
+    interface = {"url": f"https://x.example/{name}/a2a", "protocolBinding": "JSONRPC"}
+    return {
+        **PUBLIC,
+        "name": name,
+        "supportedInterfaces": [{**interface, "protocolVersion": "1.0"}],
+    }
+
+
+class Served:
+    """A host under test."""
+
+    def __init__(self, directory: Path, settings: ServerSettings) -> None:
+        self.seconds = 0.0
+        self.log: list[str] = []
+        self.host = Host(
+            directory,
+            settings,
+            clock=lambda: self.seconds,
+            now=NOW.timestamp,
+            log=self.log.append,
+        )
+        self.client = Client(self.host)
+
+    def status(self, path: str) -> int:
+        """What a GET answers with."""
+        return self.client.get(path).status_code
+
+    def name(self, path: str) -> str:
+        """Whose card is at a path."""
+        name: str = json.loads(self.client.get(path).data)["name"]
+        return name
+
+
+@pytest.fixture
+def serve(tmp_path: Path, key: PrivateKey) -> Callable[..., Served]:
+    """Publish an agent of each name, and serve them all."""
+
+    def make(*names: str, settings: ServerSettings | None = None) -> Served:
+        (tmp_path / "all").mkdir(exist_ok=True)
+        for name in names:
+            publish_cards(tmp_path / "all" / name, key, card(name), "staff")
+        return Served(tmp_path / "all", settings or ServerSettings())
+
+    return make
+
+
+def test_each_agent_is_below_its_path(serve: Callable[..., Served]) -> None:
+    """Card, key set; nothing of an agent that is not there."""
+    served = serve("tides", "waves")
+    assert served.name(f"/agents/tides{CARD}") == "tides"
+    assert served.name(f"/agents/waves{CARD}") == "waves"
+    assert served.name(f"/agents/waves{LEGACY}") == "waves"
+    assert served.status("/agents/tides/.well-known/jwks.json") == 200
+    assert served.status(f"/agents/storms{CARD}") == 404
+    assert served.status(f"/agents/{CARD}") == 404
+
+
+def test_the_template_of_the_paths_is_a_setting(serve: Callable[..., Served]) -> None:
+    """Requirement L2."""
+    settings = ServerSettings(agent_path="/v1/agent-systems/{name}")
+    served = serve("tides", "waves", settings=settings)
+    assert served.name(f"/v1/agent-systems/tides{CARD}") == "tides"
+    assert served.status(f"/agents/tides{CARD}") == 404
+
+
+@pytest.mark.parametrize("path", ["agents/{name}", "/agents", "/{name}/{name}"])
+def test_a_template_without_one_name_is_refused(serve: Callable[..., Served], path: str) -> None:
+    """With what is expected."""
+    with pytest.raises(UsageFault, match=r"one \{name\}"):
+        serve("tides", settings=ServerSettings(agent_path=path))
+
+
+def test_the_root_has_a_card_only_where_it_is_clear_whose(serve: Callable[..., Served]) -> None:
+    """Of one agent its own (L1); of several none's, or the one that the settings name."""
+    assert serve("tides").name(CARD) == "tides"
+    assert serve("tides", "waves").status(CARD) == 404
+    served = serve("tides", "waves", settings=ServerSettings(root="waves"))
+    assert served.name(CARD) == "waves"
+    disabled = ServerSettings(disabled=frozenset({"waves"}))
+    assert serve("tides", "waves", settings=disabled).name(CARD) == "tides"
+
+
+def test_an_agent_that_is_not_enabled_is_on_no_route(serve: Callable[..., Served]) -> None:
+    """Requirement L19: its paths, those of its card, the catalogue."""
+    served = serve("tides", "waves", settings=ServerSettings(disabled=frozenset({"waves"})))
+    for path in (f"/agents/waves{CARD}", "/waves/a2a/extendedAgentCard"):
+        assert served.status(path) == 404
+    assert json.loads(served.client.get("/a2a/agents").data)["total"] == 1
+    assert served.status("/tides/a2a/extendedAgentCard") == 400  # no token table: not configured
+
+
+def test_extended_cards_are_found_by_the_paths_of_their_cards(
+    tmp_path: Path, serve: Callable[..., Served]
+) -> None:
+    """Each agent answers for its own."""
+    token, line = create_token("staff")
+    served = serve("tides", "waves", settings=ServerSettings(TokenTable.from_bytes(line.encode())))
+    bearer = {"Authorization": f"Bearer {token}"}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
+    for name in ("tides", "waves"):
+        found = served.client.get(f"/{name}/a2a/extendedAgentCard", headers=bearer)
+        assert json.loads(found.data)["name"] == name
+        found = served.client.post(f"/{name}/a2a", json=call, headers=bearer)
+        assert json.loads(found.data)["result"]["name"] == name
+        below = served.client.get(f"/agents/{name}/extendedAgentCard", headers=bearer)
+        assert json.loads(below.data)["name"] == name
+    assert served.status("/extendedAgentCard") == 404
+
+
+# ------------------------------------------------------------------ the catalogue
+
+
+def test_the_catalogue_holds_every_card_as_it_was_signed(
+    tmp_path: Path, serve: Callable[..., Served]
+) -> None:
+    """In the order of names, with validators (O4)."""
+    served = serve("waves", "tides")
+    answer = served.client.get("/a2a/agents")
+    assert [one["name"] for one in answer.json["agents"]] == ["tides", "waves"]
+    assert answer.json["total"] == 2
+    signed = (tmp_path / "all/tides/000001/agent-card.json").read_bytes()
+    assert signed in answer.data
+    assert answer.headers["Cache-Control"] == "public, max-age=300"
+    tag = {"If-None-Match": answer.headers["ETag"]}
+    assert served.client.get("/a2a/agents", headers=tag).status_code == 304
+    assert served.client.head("/a2a/agents").headers["Content-Length"] == str(len(answer.data))
+    assert served.client.post("/a2a/agents").status_code == 405
+
+
+def test_the_catalogue_has_pages(serve: Callable[..., Served]) -> None:
+    """By limit and offset; `total` is of all."""
+    served = serve("a", "b", "c")
+    page = served.client.get("/a2a/agents?limit=2&offset=2").json
+    assert ([one["name"] for one in page["agents"]], page["total"]) == (["c"], 3)
+    assert served.client.get("/a2a/agents?offset=9").json == {"agents": [], "total": 3}
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=-1", "offset=x", "page=2", "limit=1&x=1"])
+def test_another_page_is_refused(serve: Callable[..., Served], query: str) -> None:
+    """As google.rpc.Status."""
+    answer = serve("a").client.get(f"/a2a/agents?{query}")
+    assert answer.status_code == 400
+    assert answer.json["error"]["status"] == "INVALID_ARGUMENT"
+
+
+def test_the_catalogue_is_elsewhere_or_nowhere(serve: Callable[..., Served]) -> None:
+    """By its setting."""
+    assert serve("a", settings=ServerSettings(catalogue="/all")).status("/all") == 200
+    off = serve("a", settings=ServerSettings(catalogue=""))
+    assert off.status("/a2a/agents") == 404
+
+
+def test_one_publication_has_a_catalogue_of_one(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    """The root's."""
+    serve("tides")
+    served = Served(tmp_path / "all/tides", ServerSettings())
+    assert served.client.get("/a2a/agents").json["total"] == 1
+    assert served.name(CARD) == "tides"
+
+
+# ------------------------------------------------------------------ agents come and go
+
+
+def test_a_host_without_agents_has_no_card(serve: Callable[..., Served], tmp_path: Path) -> None:
+    """404, or by its own word an unsigned placeholder (O1); it is not ready."""
+    settings = ServerSettings(enabled=False)
+    serve("tides")
+    one = Served(tmp_path / "all/tides", settings)
+    assert [one.status(path) for path in (CARD, LEGACY, "/healthz")] == [404, 404, 200]
+    assert one.status("/readyz") == 503
+    placeholder = ServerSettings(enabled=False, placeholder=True)
+    shown = Served(tmp_path / "all/tides", placeholder).client.get(CARD).json
+    assert shown["supportedInterfaces"] == []
+    assert "signatures" not in shown
+
+
+def test_a_folder_without_publication_is_no_host(tmp_path: Path) -> None:
+    """A typing mistake is heard of at once."""
+    with pytest.raises(ServeFault, match="no publication"):
+        Host(tmp_path, log=lambda line: None)
+
+
+def test_agents_come_and_go(serve: Callable[..., Served], tmp_path: Path, key: PrivateKey) -> None:
+    """Without a restart."""
+    served = serve("tides")
+    publish_cards(tmp_path / "all/waves", key, card("waves"))
+    assert served.status(f"/agents/waves{CARD}") == 404
+    served.seconds += 2
+    assert served.name(f"/agents/waves{CARD}") == "waves"
+    (tmp_path / "all/tides").rename(tmp_path / "gone")
+    served.seconds += 2
+    assert served.status(f"/agents/tides{CARD}") == 404
+    assert served.name(CARD) == "waves"
+
+
+def test_a_broken_agent_harms_no_other(serve: Callable[..., Served], tmp_path: Path) -> None:
+    """It is one line for the operator."""
+    serve("tides", "waves")
+    (tmp_path / "all/waves/000001/agent-card.json").write_bytes(b"{")
+    served = serve("tides")
+    served.seconds += 2
+    assert served.name(f"/agents/tides{CARD}") == "tides"
+    assert served.status(f"/agents/waves{CARD}") == 404
+    (line,) = [one for one in served.log if "waves" in one]
+    assert line.startswith("agent waves is not served: serve.corrupt_generation")
+
+
+# ------------------------------------------------------------------ probes, metadata, spellings
+
+
+def test_probes_can_be_switched_off(serve: Callable[..., Served], tmp_path: Path) -> None:
+    """Of one agent, and of several."""
+    several = serve("tides", "waves")
+    assert several.client.get("/healthz").json == {"status": "ok", "agents": 2}
+    assert several.client.get("/readyz").json == {"status": "ready", "agents": 2}
+    one = Served(tmp_path / "all/tides", ServerSettings())
+    assert one.client.get("/readyz").json == {"status": "ready", "generation": 1}
+    off = ServerSettings(health=False)
+    for directory in (tmp_path / "all", tmp_path / "all/tides"):
+        served = Served(directory, off)
+        assert [served.status(path) for path in ("/healthz", "/readyz")] == [404, 404]
+
+
+def test_oauth_is_told_as_its_clients_look_for_it(tmp_path: Path, key: PrivateKey) -> None:
+    """Protected resource metadata of each interface (RFC 9728), from the card alone."""
+    url = "https://login.example/t1/.well-known/openid-configuration"
+    flows = {"clientCredentials": {"tokenUrl": "https://x.example", "scopes": {"card.read": ""}}}
+    schemes = {
+        "sso": {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}},
+        "oauth": {"oauth2SecurityScheme": {"flows": flows}},
+    }
+    publish_cards(tmp_path / "pub", key, {**card("tides"), "securitySchemes": schemes})
+    path = "/.well-known/oauth-protected-resource/tides/a2a"
+    served = Served(tmp_path / "pub", ServerSettings())
+    assert served.client.get(path).json == {
+        "resource": "https://x.example/tides/a2a",
+        "authorization_servers": ["https://login.example/t1"],
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": ["card.read"],
+        "resource_name": "tides",
+    }
+    off = Served(tmp_path / "pub", ServerSettings(metadata=False))
+    assert off.status(path) == 404
+
+
+def test_a_card_without_oauth_has_no_metadata(serve: Callable[..., Served]) -> None:
+    """There is no server to name."""
+    assert serve("tides").status("/.well-known/oauth-protected-resource/tides/a2a") == 404
+
+
+@pytest.mark.parametrize(
+    ("version", "path", "status"),
+    [
+        ("1.0", "/tides/a2a/extendedAgentCard", 200),
+        ("1.0", "/tides/a2a/v1/card", 404),
+        ("0.3", "/tides/a2a/v1/card", 200),
+        ("0.3", "/tides/agent/authenticatedExtendedCard", 200),
+        ("1.0", "/tides/agent/authenticatedExtendedCard", 404),
+    ],
+)
+def test_every_spelling_of_the_extended_cards_path(
+    tmp_path: Path, key: PrivateKey, version: str, path: str, status: int
+) -> None:
+    """Of A2A 1.0, 0.3 and 0.2, as the interface's version has it."""
+    token, line = create_token("staff")
+    one = {**card("tides")["supportedInterfaces"][0], "protocolVersion": version}
+    generation = publish_cards(
+        tmp_path / "pub", key, {**PUBLIC, "supportedInterfaces": [one]}, "staff"
+    )
+    served = Served(tmp_path / "pub", ServerSettings(TokenTable.from_bytes(line.encode())))
+    answer = served.client.get(path, headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == status
+    assert (answer.data == generation.extended["staff"]) == (status == 200)
