@@ -14,6 +14,7 @@ from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
     from cardsign.api import adiscover as adiscover
+    from cardsign.api import build_card as build_card
     from cardsign.api import discover as discover
     from cardsign.api import discover_or_warn as discover_or_warn
     from cardsign.api import examine_card as examine_card
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cardsign.api import lint_card as lint_card
     from cardsign.api import sign_card as sign_card
     from cardsign.api import verify_card as verify_card
+    from cardsign.build.assemble import BuiltCard as BuiltCard
     from cardsign.card.canonical import ProfileName as ProfileName
     from cardsign.card.canonical import canonicalize as canonicalize
     from cardsign.card.schema import AgentCard as AgentCard
@@ -52,9 +54,10 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "api": (
-        "adiscover discover discover_or_warn examine_card explain_card lint_card sign_card "
-        "verify_card"
+        "adiscover build_card discover discover_or_warn examine_card explain_card lint_card "
+        "sign_card verify_card"
     ),
+    "build.assemble": "BuiltCard",
     "card.canonical": "ProfileName canonicalize",
     "card.schema": "AgentCard",
     "errors": "CardRefused CardsignError FetchFailed InputRefused KeyRefused LocalFault",

@@ -35,6 +35,7 @@ from cardsign.verify.report import Report, VerifiedCard, trusted_card
 from cardsign.verify.verdict import examine_card as _examine
 
 if TYPE_CHECKING:
+    from cardsign.build.assemble import BuiltCard
     from cardsign.explain.report import Explanation
     from cardsign.jose.jws import Signer
     from cardsign.keys.stores.base import KeyStore
@@ -338,6 +339,52 @@ def lint_card(data: bytes, target: str = "portable") -> tuple[Finding, ...]:
 
     _check_data("lint_card(Path('card.json').read_bytes())", data)
     return lint_document(parse_object(data, max_values=MAX_CARD_VALUES), target)
+
+
+def build_card(
+    *sources: str | Path,
+    a2a: str | None = None,
+    base_url: str | None = None,
+    url: str | None = None,
+    members: Mapping[str, str] | None = None,
+    agent: str | None = None,
+    keep_going: bool = False,
+    prompt_excerpt: bool = False,
+) -> BuiltCard:
+    """Build a card from an agent's manifests, or convert one. Nothing of a source is run.
+
+    The same sources give the same bytes. Settings files are not read.
+
+    Args:
+        sources: Files and folders, or ``KIND:PATH``. What an earlier one says stays.
+        a2a: ``0.2``, ``0.3``, ``1.0`` or ``both``; if None, as the first source has it.
+        base_url: Where the server is; the path of the first source's kind follows.
+        url: Where the agent is; ``{name}`` stands for its name.
+        members: Values by member of A2A 1.0, such as ``description`` or ``skills.ID.name``.
+        agent: Which one, where the sources define several.
+        keep_going: Leave out what is refused, and build the rest.
+        prompt_excerpt: Take a missing description from a prompt's first sentence.
+
+    Raises:
+        BuildRefused: ``build.*``: a source is malformed, or a REQUIRED fact is missing.
+        FileFault: A source cannot be read.
+        UsageFault: ``usage.invalid``: there is no such member or A2A version.
+    """
+    from cardsign.build.assemble import build_card as build
+    from cardsign.build.kind import BuildOptions
+
+    return build(
+        sources,
+        BuildOptions(
+            a2a=a2a,
+            base_url=base_url,
+            url=url,
+            members=members or {},
+            agent=agent,
+            keep_going=keep_going,
+            prompt_excerpt=prompt_excerpt,
+        ),
+    )
 
 
 # ------------------------------------------------------------------ who is asked about

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.errors import FileMissing, StoreFault, UsageFault
@@ -49,6 +49,48 @@ class ProjectCard:
 
 
 @dataclass(frozen=True, slots=True)
+class OrlojSettings:
+    """What an Orloj card takes from its server, table ``[build.orloj]``.
+
+    Attributes:
+        public_base_url: Where the server is reached.
+        protocol_version: The form of the card: ``0.2``, ``0.3`` or ``1.0``.
+        auth: How callers authenticate, such as ``bearer``.
+        organization: The provider's name.
+        organization_url: Its URL.
+        streaming: Whether server-sent events are on.
+        push_notifications: Whether webhooks of tasks are on.
+        state_transition_history: Whether the history of tasks is kept.
+    """
+
+    public_base_url: str | None = None
+    protocol_version: str | None = None
+    auth: tuple[str, ...] = ()
+    organization: str | None = None
+    organization_url: str | None = None
+    streaming: bool | None = None
+    push_notifications: bool | None = None
+    state_transition_history: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSettings:
+    """What ``cardsign build`` would otherwise be told, table ``[build]``.
+
+    Attributes:
+        a2a: The form of the card: ``0.2``, ``0.3``, ``1.0`` or ``both``.
+        base_url: As ``--base-url``.
+        url: As ``--url``.
+        orloj: What Orloj takes from its server.
+    """
+
+    a2a: str | None = None
+    base_url: str | None = None
+    url: str | None = None
+    orloj: OrlojSettings = OrlojSettings()
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectConfig:
     """The settings; options on the command line override them.
 
@@ -60,6 +102,7 @@ class ProjectConfig:
         publish: The publication directory, inside the folder or allowed by the user.
         timeline: What key rotation assumes of caches, table ``[timeline]``, in seconds.
         cards: The cards of the issuer, the public one first; empty where none are named.
+        build: What ``cardsign build`` is told, table ``[build]``.
     """
 
     issuer: str | None = None
@@ -67,6 +110,7 @@ class ProjectConfig:
     publish: Path | None = None
     timeline: TimelineSettings = DEFAULT_SETTINGS
     cards: tuple[ProjectCard, ...] = ()
+    build: BuildSettings = BuildSettings()
 
 
 @cache
@@ -87,12 +131,25 @@ def _model() -> type[BaseModel]:
         "audience": (str | None, Field(default=None, pattern=f"^(?:{AUDIENCE.pattern})$")),
         "expires": (str | None, optional),
     }
+    orloj: dict[str, Any] = {
+        one.name: (str | None if one.type == "str | None" else bool | None, None)
+        for one in fields(OrlojSettings)
+        if one.name != "auth"
+    }
+    orloj["auth"] = (list[str], [])
+    build: dict[str, Any] = {
+        "a2a": (Literal["0.2", "0.3", "1.0", "both"] | None, None),
+        "base_url": (str | None, optional),
+        "url": (str | None, optional),
+        "orloj": (create_model("orloj", __config__=strict, **orloj), None),
+    }
     members: dict[str, Any] = {
         "format": (int, Field(ge=FORMAT, le=FORMAT)),
         "issuer": (str | None, Field(default=None, description="the https origin of the cards")),
         "keystore": (str | None, Field(default=None, description="a folder, or a database's URL")),
         "publish": (str | None, Field(default=None, description="the publication directory")),
         "timeline": (create_model("timeline", __config__=strict, **timeline), None),
+        "build": (create_model("build", __config__=strict, **build), None),
         "card": (
             list[create_model("card", __config__=strict, **card)],  # type: ignore[misc]
             Field(default=[], max_length=MAX_PROJECT_CARDS),
@@ -157,7 +214,14 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
             ],
             path,
         ),
+        build=_build(members.get("build", {})),
     )
+
+
+def _build(table: dict[str, Any]) -> BuildSettings:
+    orloj = dict(table.get("orloj", {}))
+    orloj["auth"] = tuple(orloj.get("auth", ()))
+    return BuildSettings(**{**table, "orloj": OrlojSettings(**orloj)})
 
 
 def _problem(refused: ValidationError) -> str:

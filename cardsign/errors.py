@@ -10,6 +10,7 @@
     │   ├── KeyRefused           a key or JWK Set that we do not accept      key.*, jwks.*
     │   ├── SignatureRefused     a signature that is malformed or forbidden  sig.*
     │   ├── StatementRefused     a keyset or release statement, in jose      statement.*
+    │   ├── BuildRefused         a source that no card can be made of        build.*
     │   ├── BundleRefused        a card with its statements in one file      bundle.*
     │   ├── SigningRefused       a signing plan that we do not carry out     sign.*
     │   └── PublishRefused       a publication that would not verify         publish.*
@@ -117,6 +118,10 @@ class KeyRefused(InputRefused):
 
 class SignatureRefused(InputRefused):
     """A signature entry that is malformed, or that uses what we forbid."""
+
+
+class BuildRefused(InputRefused):
+    """A source that no card can be made of: it is malformed, or lacks what a card needs."""
 
 
 class BundleRefused(InputRefused):

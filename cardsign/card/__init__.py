@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from cardsign.card.canonical import ProfileName as ProfileName
     from cardsign.card.canonical import Unsigned as Unsigned
     from cardsign.card.canonical import canonicalize as canonicalize
+    from cardsign.card.convert import FIELDS_URI as FIELDS_URI
+    from cardsign.card.convert import A2aVersion as A2aVersion
+    from cardsign.card.convert import Conversion as Conversion
+    from cardsign.card.convert import convert_card as convert_card
+    from cardsign.card.convert import kept_of as kept_of
+    from cardsign.card.convert import version_of as version_of
     from cardsign.card.coverage import Excuse as Excuse
     from cardsign.card.coverage import Payloads as Payloads
     from cardsign.card.coverage import Uncovered as Uncovered
@@ -42,6 +48,12 @@ if TYPE_CHECKING:
     from cardsign.card.members import check_is_agent_card as check_is_agent_card
     from cardsign.card.members import check_members as check_members
     from cardsign.card.members import token_claims as token_claims
+    from cardsign.card.providers import AUTHENTICATION as AUTHENTICATION
+    from cardsign.card.providers import PROVIDERS as PROVIDERS
+    from cardsign.card.providers import DerivedSecurity as DerivedSecurity
+    from cardsign.card.providers import Provider as Provider
+    from cardsign.card.providers import authentication_schemes as authentication_schemes
+    from cardsign.card.providers import provider_schemes as provider_schemes
     from cardsign.card.schema import CARD_0_3 as CARD_0_3
     from cardsign.card.schema import CARD_1_0 as CARD_1_0
     from cardsign.card.schema import AgentCard as AgentCard
@@ -75,6 +87,7 @@ _NAMES = {
         "Compat CompatWord DEFAULT_PROFILES FULL_PROFILES OPT_IN_PROFILES PROFILES Payload "
         "ProfileName Unsigned canonicalize"
     ),
+    "convert": "A2aVersion Conversion FIELDS_URI convert_card kept_of version_of",
     "coverage": "Excuse Payloads Uncovered left_open uncovered_parts",
     "document": "Card Generation MAX_SIGNATURES is_portable render",
     "extended": (
@@ -83,6 +96,9 @@ _NAMES = {
     ),
     "interfaces": "Interface check_interfaces current_interfaces interfaces_of",
     "members": "MemberProblem check_is_agent_card check_members token_claims",
+    "providers": (
+        "AUTHENTICATION DerivedSecurity PROVIDERS Provider authentication_schemes provider_schemes"
+    ),
     "schema": "AgentCard CARD_0_3 CARD_1_0 Field Kind Message Shape fold",
     "security": "Scheme flat_requirements requirements_of schemes_of",
     "serialize": "jcs plain_jcs",

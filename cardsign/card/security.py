@@ -121,14 +121,15 @@ def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:
 def _scheme(name: str, value: Json) -> Scheme:
     if not isinstance(value, dict):
         return Scheme(name, None, {})
-    if found := _unwrapped(value):
+    if found := unwrapped(value):
         return Scheme(name, found[0].name, found[1])
     kind = value.get("type")
     known = next((one.name for one in SCHEME_TYPES if one.name == kind), None)
     return Scheme(name, known, {k: v for k, v in value.items() if k != "type"})
 
 
-def _unwrapped(scheme: Mapping[str, Json]) -> tuple[SchemeType, dict[str, Json]] | None:
+def unwrapped(scheme: Mapping[str, Json]) -> tuple[SchemeType, dict[str, Json]] | None:
+    """The type of a scheme of 1.0, and its members as 0.3 names them; None for another form."""
     for one in SCHEME_TYPES:
         wrapped = scheme.get(one.wrapper)
         if isinstance(wrapped, dict):

@@ -50,6 +50,7 @@ _COMMANDS: Final = {
         "cardsign.cli.explain:explain",
         "Explain what each signature covers, and why one fails.",
     ),
+    "build": ("cardsign.cli.build:build", "Build a card from an agent's files, or convert one."),
     "lint": ("cardsign.cli.lint:lint", "Find what makes SDKs disagree about a card, and fix it."),
     "diff": ("cardsign.cli.diff:diff", "Say what changed between two cards, and for whom."),
     "publish": ("cardsign.cli.publish:publish", "Publish a signed card with its key set."),

@@ -31,7 +31,8 @@ ROWS = (
     ("sign",),
     ("explain",),
     ("net",),
-    ("loading", "publish"),
+    ("loading", "build"),
+    ("publish",),
     ("batch", "issuer"),
     ("api",),
     ("cardsign",),
@@ -61,6 +62,7 @@ BORDERS = {
     "granian": ("cardsign.server",),
     "click": ("cardsign.cli",),
     "rich": ("cardsign.cli",),
+    "yaml": ("cardsign.build.reading",),
 }
 CLOCK = {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today")}
 CLOCK |= {("date", "today"), ("time", "time"), ("time", "time_ns")}

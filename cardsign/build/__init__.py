@@ -1,0 +1,26 @@
+"""Build: manifests of agents become cards; nothing of a source is run, nobody is asked."""
+
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.build.assemble import KINDS as KINDS
+    from cardsign.build.assemble import BuiltCard as BuiltCard
+    from cardsign.build.assemble import build_card as build_card
+    from cardsign.build.draft import Draft as Draft
+    from cardsign.build.draft import Fact as Fact
+    from cardsign.build.kind import BuildOptions as BuildOptions
+    from cardsign.build.kind import Kind as Kind
+    from cardsign.build.reading import Document as Document
+    from cardsign.build.reading import Place as Place
+    from cardsign.build.reading import read_one as read_one
+    from cardsign.build.reading import read_source as read_source
+
+_NAMES = {
+    "assemble": "BuiltCard KINDS build_card",
+    "draft": "Draft Fact",
+    "kind": "BuildOptions Kind",
+    "reading": "Document Place read_one read_source",
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -1,0 +1,268 @@
+"""Sources to a card: recognise them, take their facts, fill what rules fill, write one form."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Final, get_args
+
+from cardsign.build import cards, forge, mcp, openfang, orloj, pyproject, skills
+from cardsign.build.draft import FILLED, Draft, Fact, field_of
+from cardsign.build.kind import BuildOptions, Kind
+from cardsign.build.reading import Place, read_source, refusal
+from cardsign.card.convert import PROTOCOL_VERSIONS, A2aVersion, convert_card
+from cardsign.card.document import Card, render
+from cardsign.card.strictjson import Json
+from cardsign.errors import BuildRefused, CardRefused, FileFault, JsonRefused, UsageFault
+from cardsign.reasons import Reason
+from cardsign.records import dataclass
+from cardsign.urls import parse_url
+
+#: Every kind of source. The order decides where a file could be of two.
+KINDS: Final[tuple[Kind, ...]] = (
+    forge.KIND,
+    orloj.KIND,
+    openfang.KIND,
+    pyproject.KIND,
+    mcp.KIND,
+    cards.KIND,
+    skills.KIND,
+)
+_OPTION: Final = "--set"
+_DEFAULT_VERSION: Final = "0.0.0"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltCard:
+    """What was built.
+
+    Attributes:
+        documents: The bytes of the card by A2A version: one, or 1.0 and 0.3 for ``both``.
+        facts: Where each value was taken from, in the order of the card.
+        reasons: What was filled, changed or left out.
+    """
+
+    documents: dict[A2aVersion, bytes] = field(hash=False)
+    facts: tuple[Fact, ...]
+    reasons: tuple[Reason, ...]
+
+    @property
+    def document(self) -> bytes:
+        """The card; of two the 1.0 one."""
+        return next(iter(self.documents.values()))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was refused and left out."""
+        return all(one.severity != "error" for one in self.reasons)
+
+
+def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCard:
+    """Build a card. Nothing is run and nobody is asked; the same sources give the same bytes.
+
+    Args:
+        sources: Files and folders, each with its kind before it or not: ``KIND:PATH``. What an
+            earlier one says stays; a later one fills gaps.
+        options: What the person who builds says.
+
+    Raises:
+        BuildRefused: ``build.*``.
+        FileFault: ``file.*``: a source cannot be read.
+        UsageFault: ``usage.invalid``: there is no such member or form.
+    """
+    if not sources:
+        raise UsageFault("usage.invalid", "no source is named")
+    draft = Draft(keep_going=options.keep_going)
+    for member, text in options.members.items():
+        _set(draft, member, text)
+    grouped: dict[str, tuple[Kind, list[Path]]] = {}
+    for source in sources:
+        try:
+            kind, path = _recognise(str(source))
+        except (BuildRefused, FileFault) as refused:
+            draft.leave_out(refused)
+            continue
+        grouped.setdefault(kind.name, (kind, []))[1].append(path)
+    for kind, paths in grouped.values():
+        kind.take(paths, draft, options)
+    first = next((kind for kind, _ in grouped.values()), cards.KIND)
+    _fill(draft, first, options, Place(str(sources[0])))
+    return _written(draft, first, options)
+
+
+def _recognise(source: str) -> tuple[Kind, Path]:
+    """The kind of a source and where it lies."""
+    named, colon, rest = source.partition(":")
+    if colon and (kind := next((one for one in KINDS if one.name == named), None)):
+        return kind, Path(rest)
+    path = Path(source)
+    if path.is_dir():
+        for kind in KINDS:
+            if any(any(path.glob(pattern)) for pattern in kind.folder):
+                return kind, path
+        looked = ", ".join(one.folder[0] for one in KINDS if one.folder)
+        message = f"the folder has none of {looked}"
+        raise refusal("build.unknown_source", message, Place(source))
+    for document in read_source(path):
+        for kind in KINDS:
+            if kind.is_file(document):
+                return kind, path
+    known = ", ".join(one.name for one in KINDS)
+    raise refusal("build.unknown_source", f"it is none of {known}", Place(source))
+
+
+def _set(draft: Draft, member: str, text: str) -> None:
+    """Take what an option says; it comes first, so it stays."""
+    first, *rest = member.split(".")
+    target = (first, *rest)
+    if first == "skills" and len(rest) > 1:  # an id may have dots
+        target = (first, ".".join(rest[:-1]), rest[-1])
+    try:
+        value: Json = json.loads(text)
+    except ValueError:
+        value = text
+    place = Place(f"{_OPTION} {member}")
+    try:
+        field = field_of(target)
+    except KeyError as exc:
+        raise UsageFault("usage.invalid", f"A2A 1.0 has no member {member!r}") from exc
+    if field.kind == "string":
+        value = text if field.shape == "one" else value
+        if field.shape != "one" and not isinstance(value, list):
+            value = [one.strip() for one in text.split(",")]
+    if not draft.take(target, value, place):
+        raise UsageFault("usage.invalid", f"{member!r} has no value")
+
+
+def _fill(draft: Draft, kind: Kind, options: BuildOptions, place: Place) -> None:
+    """Fill what rules fill, and refuse what they do not."""
+    name = draft.value("name")
+    if name is None:
+        raise refusal("build.missing", "no source names the agent; pass --set name=...", place)
+    if not draft.has("skills"):
+        raise refusal("build.missing", "no source names a skill or a tool", place)
+    for skill in draft.skill_ids():
+        draft.take(("skills", skill, "id"), skill, FILLED)
+        draft.take(("skills", skill, "name"), skill, FILLED)
+        draft.take(("skills", skill, "tags"), ["skill"], FILLED)
+        if not draft.has("skills", skill, "description"):
+            message = f"the skill {skill!r} has no description"
+            hint = f"Write one into the source, or pass --set 'skills.{skill}.description=...'"
+            raise refusal("build.missing", message, place, hint=hint)
+    if not draft.has("description"):
+        hint = "Pass --set description='...', or --prompt-excerpt where there is a prompt."
+        raise refusal("build.missing", "no source describes the agent", place, hint=hint)
+    if draft.take(("version",), _DEFAULT_VERSION, FILLED):
+        draft.warn("build.filled", f"no source has a version: {_DEFAULT_VERSION}", place)
+    modes = ("defaultInputModes", "defaultOutputModes")
+    if filled := [one for one in modes if draft.take((one,), list(kind.modes), FILLED)]:
+        text = f"no source has {' and '.join(filled)}: {', '.join(kind.modes)}"
+        draft.warn("build.filled", text, place)
+    if not draft.has("capabilities"):
+        draft.take(("capabilities", "streaming"), False, FILLED)
+    url = _url(draft, kind, options, str(name), place)
+    _fill_provider(draft, url, place)
+
+
+def _url(draft: Draft, kind: Kind, options: BuildOptions, name: str, place: Place) -> str:
+    """Where the agent is called: what the options say, else what the sources do."""
+    template, said = options.url, "--url"
+    base = options.base_url or (options.orloj.public_base_url if kind is orloj.KIND else None)
+    if template is None and base is not None:
+        path = kind.path if isinstance(kind.path, str) else kind.path(draft)
+        template, said = base.rstrip("/") + (path or "/"), "--base-url"
+    if template is None:
+        listed = draft.value("supportedInterfaces")
+        if not isinstance(listed, list):
+            hint = "Pass --url 'https://agents.example.com/{name}', or --base-url."
+            message = "no source says where the agent is called"
+            raise refusal("build.missing", message, place, hint=hint)
+        first = listed[0]
+        return str(first.get("url")) if isinstance(first, dict) else ""
+    url = template.replace("{name}", _slug(name))
+    try:
+        parse_url(url)
+    except CardRefused as refused:
+        raise UsageFault("usage.invalid", refused.message, path=said) from refused
+    draft.replace(("supportedInterfaces",), [{"url": url}], Place(said))
+    return url
+
+
+def _slug(name: str) -> str:
+    """The name as it may stand in a host or a path."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def _fill_provider(draft: Draft, url: str, place: Place) -> None:
+    """A provider has a name and a url (A2A 1.0 4.4.2): without the one it gets the other's."""
+    whole = draft.value("provider")
+    parts = dict(whole) if isinstance(whole, dict) else {}
+    parts |= {
+        one: value
+        for one in ("organization", "url")
+        if (value := draft.value("provider", one)) is not None
+    }
+    if not parts or len(parts) == 2:
+        return
+    if "organization" not in parts:
+        draft.replace(("provider",), None, place)
+        draft.warn("build.left_out", "the provider has no organization", place)
+        return
+    try:
+        origin = str(parse_url(url).origin)
+    except CardRefused:
+        return
+    if isinstance(whole, dict):
+        draft.replace(("provider",), {"url": origin, **parts}, place)
+    else:
+        draft.take(("provider", "url"), origin, FILLED)
+    draft.warn("build.filled", f"the provider has no url: {origin}", place)
+
+
+def _written(draft: Draft, kind: Kind, options: BuildOptions) -> BuiltCard:
+    wanted = options.a2a or (kind is orloj.KIND and options.orloj.protocol_version) or kind.a2a
+    if wanted != "both" and wanted not in get_args(A2aVersion):
+        raise UsageFault("usage.invalid", f"there is no A2A version {wanted!r} to build")
+    versions: tuple[A2aVersion, ...] = ("1.0", "0.3")
+    if wanted != "both":
+        versions = tuple(one for one in get_args(A2aVersion) if one == wanted)
+    documents: dict[A2aVersion, bytes] = {}
+    for version in versions:
+        converted = convert_card(_spoken(draft, version), version)
+        if version != "1.0":
+            draft.reasons.extend(converted.changes)
+        documents[version] = _checked(render(converted.document))
+    return BuiltCard(documents, draft.facts(), tuple(dict.fromkeys(draft.reasons)))
+
+
+def _spoken(draft: Draft, version: A2aVersion) -> dict[str, Json]:
+    """The card of 1.0, whose interfaces speak what the form is for unless they say otherwise.
+
+    The form of 0.2 holds only what the sources say: its readers know of no default.
+    """
+    card = draft.document(filled=version != "0.2")
+    interfaces = card.get("supportedInterfaces")
+    card["supportedInterfaces"] = [
+        {
+            "url": one.get("url"),
+            "protocolBinding": one.get("protocolBinding") or "JSONRPC",
+            **({"tenant": one["tenant"]} if "tenant" in one else {}),
+            "protocolVersion": one.get("protocolVersion") or PROTOCOL_VERSIONS[version],
+        }
+        for one in (interfaces if isinstance(interfaces, list) else [])
+        if isinstance(one, dict)
+    ]
+    return card
+
+
+def _checked(data: bytes) -> bytes:
+    try:
+        Card.from_bytes(data)
+    except JsonRefused as refused:
+        raise BuildRefused(
+            "build.limit", f"the card would be refused: {refused.message}"
+        ) from refused
+    return data

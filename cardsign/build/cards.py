@@ -1,0 +1,198 @@
+"""Cards: A2A 0.2, 0.3 and 1.0, the generic reference, and contract cards.
+
+What is not A2A's own is put right by the tables below; :mod:`cardsign.card.convert` does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from cardsign.build.draft import Draft
+from cardsign.build.kind import BuildOptions, Kind, each
+from cardsign.build.reading import Document, Location, Place, read_one
+from cardsign.card.convert import KEPT_OF_CARD, convert_card, kept_of
+from cardsign.card.providers import authentication_schemes
+from cardsign.card.strictjson import Json
+from cardsign.errors import CardRefused
+from cardsign.lint.fixing import camel_case
+
+#: What other documents call members of a card, and of a skill.
+CARD: Final = {
+    "agent_name": "name",
+    "spiffeId": "spiffe_id",
+    "auth": "authentication",
+    "icon": "iconUrl",
+}
+SKILL: Final = {
+    "skill_id": "id",
+    "input_schema": "inputSchema",
+    "output_schema": "outputSchema",
+}
+_OLD: Final = ("stateTransitionHistory", "supportsAuthenticatedExtendedCard")
+#: The places of a 1.0 member in older cards, for the line that `--explain` shows.
+_BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
+    "supportedInterfaces": ("url", "interfaces"),
+    "securitySchemes": ("authentication", "auth"),
+    "securityRequirements": ("security", "authentication", "auth"),
+}
+_FOLDER: Final = (".well-known/agent-card.json", "agent-card.json", ".well-known/agent.json")
+
+
+def take_cards(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
+    """Take cards: files, or folders with one at its usual place."""
+    each(sources, draft, lambda source: _take(_found(source), draft))
+
+
+def _found(source: Path) -> Path:
+    if not source.is_dir():
+        return source
+    return next((one for name in _FOLDER if (one := source / name).is_file()), source)
+
+
+def _take(path: Path, draft: Draft) -> None:
+    document = read_one(path)
+    if isinstance(document.get("signature"), dict):
+        text = "`signature` is no signature of A2A and is left out; sign the card that is built"
+        draft.warn("build.changed", text, document.place("signature"))
+    try:
+        given = _put_right(document, draft)
+        converted = convert_card(given, "1.0")
+    except CardRefused as refused:
+        at = tuple(one for one in refused.path.split("/") if one)
+        code = "build.unsupported" if refused.code.startswith("card.auth") else "build.type"
+        raise document.refuse(code, refused.message, *at) from refused
+    for change in converted.changes:
+        place = _place(document, tuple(one for one in change.path.split("/") if one))
+        left_out = change.message.endswith("left out") and "signature" not in change.message
+        draft.warn("build.left_out" if left_out else "build.changed", change.message, place)
+    _take_document(converted.document, document, draft)
+
+
+def _put_right(document: Document, draft: Draft) -> dict[str, Json]:
+    """The card with the members that A2A knows, under the names of A2A."""
+    given: dict[str, Json] = {}
+    for name, value in document.value.items():
+        if value is not None and name != "signature":
+            known = CARD.get(name, camel_case(name) if name not in KEPT_OF_CARD else name)
+            given.setdefault(known, value)
+    if isinstance(found := given.pop("interfaces", None), list):
+        given["supportedInterfaces"] = _interfaces(found, document, draft)
+    if isinstance(extensions := given.pop("extensions", None), list):
+        text = "extensions belong into capabilities"
+        draft.warn("build.changed", text, document.place("extensions"))
+        capabilities = given.get("capabilities")
+        before = capabilities if isinstance(capabilities, dict) else {}
+        given["capabilities"] = {**before, "extensions": extensions}
+    if isinstance(skills := given.get("skills"), list):
+        given["skills"] = [_skill(one) for one in skills]
+    elif isinstance(words := given.get("capabilities"), list) and all(
+        isinstance(one, dict) for one in words
+    ):
+        given["skills"] = [_skill(one) for one in words]
+        del given["capabilities"]
+    if "authentication" in given and "securitySchemes" not in given:
+        try:
+            authentication_schemes(given["authentication"])
+        except CardRefused as refused:
+            place = document.place(
+                "authentication" if "authentication" in document.value else "auth"
+            )
+            at = "authentication" if "authentication" in document.value else "auth"
+            draft.leave_out(document.refuse("build.unsupported", refused.message, at))
+            draft.keep("authentication", given.pop("authentication"), place)
+    return given
+
+
+def _skill(skill: Json) -> Json:
+    if isinstance(skill, str):
+        return {"id": skill}
+    if not isinstance(skill, dict):
+        return skill
+    named: dict[str, Json] = {
+        SKILL.get(name, name): value for name, value in skill.items() if value is not None
+    }
+    if "id" not in named and isinstance(name := named.get("name"), str):
+        named["id"] = "-".join(name.lower().split())
+    return named
+
+
+def _interfaces(found: list[Json], document: Document, draft: Draft) -> list[Json]:
+    """The interfaces of the generic reference; ``a2a`` is no binding, so JSONRPC is assumed."""
+    made: list[Json] = []
+    for index, one in enumerate(found):
+        place = document.place("interfaces", index)
+        if not isinstance(one, dict):
+            raise document.refuse("build.type", "expected an interface", "interfaces", index)
+        binding = one.get("protocolBinding") or one.get("transport") or one.get("protocol")
+        if binding not in ("JSONRPC", "GRPC", "HTTP+JSON"):
+            text = f"{binding!r} is no protocol binding of A2A: JSONRPC is assumed"
+            draft.warn("build.changed", text, place)
+            binding = "JSONRPC"
+        made.append({"url": one.get("url"), "protocolBinding": binding})
+    return made
+
+
+def _take_document(card: Mapping[str, Json], document: Document, draft: Draft) -> None:
+    """Take a card of A2A 1.0, member by member."""
+    kept = kept_of(card)
+    for name, value in card.items():
+        place = _place(document, (name,))
+        if name == "capabilities" and isinstance(value, dict):
+            for flag, one in value.items():
+                if flag == "extensions" and isinstance(one, list):
+                    ours = kept and one[-1]
+                    one = [each_one for each_one in one if each_one is not ours]
+                draft.take((name, flag), one, _place(document, (name, flag)))
+        elif name == "securitySchemes" and isinstance(value, dict):
+            for scheme, one in value.items():
+                draft.take((name, scheme), one, _place(document, (name, scheme)))
+        elif name == "skills" and isinstance(value, list):
+            for index, one in enumerate(value):
+                _take_skill(one, document, (name, index), draft)
+        else:
+            draft.take((name,), value, place)
+    for name, value in kept.items():
+        if name != "skills":
+            draft.keep(name, value, document.place(name))
+    skills = kept.get("skills")
+    for skill, members in skills.items() if isinstance(skills, dict) else ():
+        for member, value in members.items() if isinstance(members, dict) else ():
+            draft.keep_of_skill(skill, member, value, document.place("skills"))
+
+
+def _take_skill(skill: Json, document: Document, at: Location, draft: Draft) -> None:
+    place = document.place(*at)
+    found = skill.get("id") if isinstance(skill, dict) else None
+    if not isinstance(skill, dict) or not isinstance(found, str):
+        raise document.refuse("build.missing", "the skill has neither id nor name", *at)
+    for name, value in skill.items():
+        draft.take(("skills", found, name), value, place)
+
+
+def _place(document: Document, at: Location) -> Place:
+    """Where a member of the 1.0 card came from."""
+    if at and at not in document.lines:
+        for before in _BEFORE.get(str(at[0]), ()):
+            if (before,) in document.lines:
+                return document.place(before)
+    return document.place(*at)
+
+
+def _is_ours(document: Document) -> bool:
+    value = document.value
+    if not document.file.endswith(".json"):
+        return False
+    return any(name in value for name in ("name", "agent_name")) and any(
+        name in value for name in ("skills", "capabilities", "supportedInterfaces", "url")
+    )
+
+
+KIND: Final = Kind(
+    "card",
+    "a card: A2A 0.2, 0.3 or 1.0, the generic reference, or a contract card",
+    take_cards,
+    _is_ours,
+    folder=_FOLDER,
+)

@@ -1,0 +1,304 @@
+"""The one intermediate form of every source: facts for a card of A2A 1.0, each with its place.
+
+A fact is taken once: what is there stays, so the order in which sources speak is their
+precedence (F36). Only members of the A2A 1.0 schema and the closed list of our extension can be
+taken, and what is taken is cut down to the schema: nothing else of a source can leave (F26).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, get_type_hints
+
+from cardsign.build.reading import Document, Location, Place, refusal
+from cardsign.card.convert import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
+from cardsign.card.providers import DerivedSecurity
+from cardsign.card.schema import CARD_1_0, AgentSkill, Field, Message
+from cardsign.card.strictjson import Json
+from cardsign.errors import BuildRefused, CardRefused, FileFault
+from cardsign.reasons import Reason
+from cardsign.records import dataclass
+
+#: Where a fact goes: names of members of A2A 1.0; under "skills", the skill's id comes second.
+Target = tuple[str, ...]
+#: Places of what no file says.
+FILLED: Final = Place("filled by a rule")
+_SKILL: Final = list(get_type_hints(AgentSkill))
+_OURS: Final = "our extension"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One value of the card, and where it was taken from."""
+
+    target: Target
+    value: Json
+    place: Place
+
+
+class Draft:
+    """A card in the making.
+
+    Attributes:
+        keep_going: A refusal of one file leaves that file out, and the rest is built.
+        reasons: What was filled, changed or left out, in the order in which it was noticed.
+        listen_path: What follows the base URL, where a source says it (O32).
+    """
+
+    def __init__(self, *, keep_going: bool = False) -> None:
+        self.keep_going = keep_going
+        self.reasons: list[Reason] = []
+        self.listen_path: str | None = None
+        self._facts: dict[Target, Fact] = {}
+        self._above: set[Target] = set()  # everything that a fact is, or stands below
+
+    def take(self, target: Target, value: Json, place: Place) -> bool:
+        """Take a value, unless one is there already; whether it was taken.
+
+        A null, an empty text and an empty list say nothing. What the schema does not know inside
+        the value is left out.
+
+        Raises:
+            BuildRefused: ``build.type``: the schema wants another type.
+        """
+        if value is None or value in ("", []) or target in self._facts:
+            return False
+        ours = target[0] == _OURS
+        kept = value if ours else self._fit(value, field_of(target), target, place)
+        self._facts[target] = Fact(target, kept, place)
+        self._above.update(target[:length] for length in range(1, len(target) + 1))
+        return True
+
+    def keep(self, name: str, value: Json, place: Place) -> None:
+        """Keep a member of the card for which A2A 1.0 has no place, in our extension."""
+        if name in KEPT_OF_CARD:
+            self.take((_OURS, name), value, place)
+
+    def keep_of_skill(self, skill: str, name: str, value: Json, place: Place) -> None:
+        """Keep a member of a skill, likewise. An empty object says nothing (L13)."""
+        if name in KEPT_OF_SKILL and value != {}:
+            self.take((_OURS, "skills", skill, name), value, place)
+
+    def take_members(
+        self,
+        document: Document,
+        table: Mapping[str, str],
+        *,
+        at: Location = (),
+        to: Target = (),
+    ) -> None:
+        """Take members of one object of a source, by its table of mappings.
+
+        Args:
+            document: The source.
+            table: The member of A2A 1.0 for each member of the source.
+            at: Where the object stands.
+            to: Where its members go: of the card, or of one skill.
+        """
+        for name, member in table.items():
+            target = (*to, *member.split("."))
+            field = field_of(target)
+            place = (*at, name)
+            if document.get(*place) is None:
+                continue
+            if field.kind == "string" and field.shape == "one":
+                self.take(target, document.text(*place), document.place(*place))
+            elif field.kind == "string" and field.shape == "list":
+                self.take(target, list(document.texts(*place)), document.place(*place))
+            elif field.kind == "bool":
+                self.take(target, document.flag(*place), document.place(*place))
+            else:
+                self.take(target, document.get(*place), document.place(*place))
+
+    def take_skill(
+        self,
+        skill: str,
+        *,
+        name: str | None,
+        description: str | None,
+        tags: Sequence[str],
+        place: Place,
+        otherwise: str = "skill",
+    ) -> None:
+        """Take what every skill has; tags differ in more than case, and one is always there."""
+        to = ("skills", skill)
+        self.take((*to, "id"), skill, place)
+        self.take((*to, "name"), name or skill, place)
+        self.take((*to, "description"), description, place)
+        folded: dict[str, str] = {}
+        for tag in tags:
+            folded.setdefault(tag.casefold(), tag)
+        self.take((*to, "tags"), list(folded.values()) or [otherwise], place)
+
+    def take_tool(
+        self,
+        skill: str,
+        *,
+        name: str,
+        tool: str,
+        description: str | None,
+        place: Place,
+        tags: Sequence[str] = (),
+    ) -> None:
+        """Take a tool as a skill; one without a description gets a sentence (F47)."""
+        text = description or f"Can use the {tool} tool"
+        self.take_skill(
+            skill, name=name, description=text, tags=tags, place=place, otherwise="tool"
+        )
+
+    def take_security(self, derived: DerivedSecurity, place: Place) -> None:
+        """Take schemes beside those that are there, and requirements if there are none."""
+        for name, scheme in derived.schemes.items():
+            self.take(("securitySchemes", name), scheme, place)
+        self.take(("securityRequirements",), list(derived.requirements), place)
+        for kind in derived.unmapped:
+            self.warn(
+                "build.not_advertised",
+                f"callers may be asked for {kind!r}, and no security scheme says so",
+                place,
+            )
+
+    def warn(self, code: str, message: str, place: Place) -> None:
+        """Note what a person has to know before signing."""
+        self.reasons.append(Reason.of(code, message, str(place)))
+
+    def leave_out(self, refused: BuildRefused | FileFault) -> None:
+        """Raise what was refused; with `keep_going`, note it and go on without it."""
+        if not self.keep_going:
+            raise refused
+        place = Place(refused.path, refused.line or 0)
+        message = f"{refused.code}: {refused.message}"
+        self.reasons.append(Reason.of("build.refused", message, str(place), refused.hint))
+
+    def has(self, *target: str) -> bool:
+        """Whether something was taken for a member, or below it."""
+        return target in self._above
+
+    def value(self, *target: str) -> Json:
+        """What was taken for a member; None where nothing was."""
+        fact = self._facts.get(target)
+        return fact.value if fact else None
+
+    def skill_ids(self) -> list[str]:
+        """The ids of the skills, sorted."""
+        return sorted({target[1] for target in self._facts if target[0] == "skills"})
+
+    def replace(self, target: Target, value: Json, place: Place) -> None:
+        """Take a value in place of what is there: what the person who builds says counts."""
+        for one in [one for one in self._facts if one[: len(target)] == target]:
+            del self._facts[one]
+        self._above.discard(target)
+        self.take(target, value, place)
+
+    def facts(self, *, filled: bool = True) -> tuple[Fact, ...]:
+        """What was taken, in the order of the schema, skills by id (F37).
+
+        Args:
+            filled: Also what no source says and a rule filled.
+        """
+        order = {name: index for index, name in enumerate(CARD_1_0.fields)}
+        found = [one for one in self._facts.values() if filled or one.place != FILLED]
+        return tuple(
+            sorted(found, key=lambda one: (order.get(one.target[0], len(order)), _rank(one.target)))
+        )
+
+    def document(self, *, filled: bool = True) -> dict[str, Json]:
+        """The card of A2A 1.0 that the facts make."""
+        card: dict[str, Json] = {}
+        ours: dict[str, Json] = {}
+        skills: dict[str, dict[str, Json]] = {}
+        for fact in self.facts(filled=filled):
+            first, *rest = fact.target
+            if first == "skills":
+                skills.setdefault(rest[0], {})[rest[1]] = fact.value
+                card["skills"] = list(skills.values())
+            elif first == _OURS:
+                _put(ours, rest, fact.value)
+            else:
+                _put(card, fact.target, fact.value)
+        return with_kept(card, ours)
+
+    def _fit(self, value: Json, field: Field, target: Target, place: Place) -> Json:
+        try:
+            left_out: list[str] = []
+            fitted = _fit(value, field, ".".join(target), left_out)
+        except CardRefused as refused:
+            raise refusal("build.type", refused.message, place) from refused
+        for name in left_out:
+            self.warn("build.left_out", f"{name} is no member of A2A 1.0", place)
+        return fitted
+
+
+def field_of(target: Target) -> Field:
+    """The field of the schema that a target names.
+
+    Raises:
+        KeyError: There is none.
+    """
+    first, *rest = target
+    field = CARD_1_0.fields[first]
+    if first == "skills":
+        rest = rest[1:]
+    if field.shape == "map" and rest:
+        return Field(rest[0], "message", "one", field.message, False, True, True, False, False)
+    for name in rest:
+        if field.message is None:
+            raise KeyError(name)
+        field = field.message.fields[name]
+    return field
+
+
+_TYPES: Final[Mapping[str, tuple[type, str]]] = {
+    "string": (str, "a text"),
+    "bool": (bool, "true or false"),
+    "message": (dict, "an object"),
+    "free": (dict, "an object"),
+}
+
+
+def _fit(value: Json, field: Field, name: str, left_out: list[str]) -> Json:
+    """The value as its field allows it."""
+    if field.shape == "list":
+        if not isinstance(value, list):
+            raise CardRefused("card.type", f"{name}: expected a list")
+        return [_one(one, field, f"{name}[{index}]", left_out) for index, one in enumerate(value)]
+    if field.shape == "map":
+        if not isinstance(value, dict):
+            raise CardRefused("card.type", f"{name}: expected an object")
+        return {key: _one(one, field, f"{name}.{key}", left_out) for key, one in value.items()}
+    return _one(value, field, name, left_out)
+
+
+def _one(value: Json, field: Field, name: str, left_out: list[str]) -> Json:
+    wanted, words = _TYPES[field.kind]
+    if not isinstance(value, wanted):
+        raise CardRefused("card.type", f"{name}: expected {words}")
+    if field.message is None or not isinstance(value, dict):
+        return value
+    return _members(value, field.message, name, left_out)
+
+
+def _members(
+    value: Mapping[str, Json], message: Message, name: str, left_out: list[str]
+) -> dict[str, Json]:
+    left_out.extend(f"{name}.{one}" for one in value if one not in message.fields)
+    return {
+        one: _fit(value[one], field, f"{name}.{one}", left_out)
+        for one, field in message.fields.items()
+        if value.get(one) is not None
+    }
+
+
+def _rank(target: Target) -> tuple[str, int, Target]:
+    """Skills by id, and their members in the order of the schema."""
+    if target[0] != "skills":
+        return "", 0, target if target[0] == "securitySchemes" else ()
+    return target[1], _SKILL.index(target[2]), ()
+
+
+def _put(into: dict[str, Json], tokens: Iterable[str], value: Json) -> None:
+    *way, last = tokens
+    at: Any = into
+    for token in way:
+        at = at.setdefault(token, {})
+    at[last] = value

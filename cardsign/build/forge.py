@@ -1,0 +1,147 @@
+"""Forge: forge.yaml, the agent.json of its builder, and the agent's skills.
+
+What the configuration says wins over the specification (F8), and both over the skill files,
+which fill gaps only (F36). `egress`, `security`, `mcp`, `secrets` and the like stay inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from cardsign.build.draft import Draft
+from cardsign.build.kind import BuildOptions, Kind, each, found_in
+from cardsign.build.reading import Document, read_one
+from cardsign.build.skills import MAIN, PLACES, take_main, take_skill_file
+from cardsign.card.convert import convert_card
+from cardsign.card.providers import Provider, provider_schemes
+from cardsign.errors import CardRefused
+from cardsign.files import leads_outside
+
+#: The card's member for each member of forge.yaml, and of agent.json behind it.
+CONFIGURATION: Final = {"agent_id": "name", "version": "version", "description": "description"}
+SPECIFICATION: Final = {
+    "name": "name",
+    "description": "description",
+    "version": "version",
+    "provider": "provider",
+    "documentationUrl": "documentationUrl",
+}
+#: Of `a2a` in agent.json: capabilities of a card, and members of a skill.
+CAPABILITIES: Final = {
+    "streaming": "capabilities.streaming",
+    "pushNotifications": "capabilities.pushNotifications",
+}
+SKILL: Final = {
+    "examples": "examples",
+    "inputModes": "inputModes",
+    "outputModes": "outputModes",
+}
+_NAMES: Final = ("forge.yaml", "forge.yml", "forge.yaml.example")
+_SPECIFICATIONS: Final = ("agent.json", ".forge-output/agent.json")
+
+
+def take_forge(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
+    """Take agents of Forge: folders, or their forge.yaml."""
+    each(sources, draft, lambda source: _take(source, draft, options))
+
+
+def _take(source: Path, draft: Draft, options: BuildOptions) -> None:
+    if source.is_dir():
+        folder = source
+        source = next(one for name in _NAMES if (one := folder / name).exists())
+    else:
+        folder = source.parent
+    document = read_one(source)
+    draft.take_members(document, CONFIGURATION)
+    found = [folder / name for name in _SPECIFICATIONS if (folder / name).is_file()]
+    specification = read_one(found[0]) if found else None
+    if specification is not None:
+        _take_specification(specification, draft)
+    _take_security(document, draft)
+    _take_tools(document, draft)
+    _take_skills(document, folder, draft, options)
+
+
+def _take_specification(document: Document, draft: Draft) -> None:
+    draft.take_members(document, SPECIFICATION)
+    draft.take_members(document, CAPABILITIES, at=("a2a", "capabilities"))
+    history = document.flag("a2a", "capabilities", "stateTransitionHistory")
+    draft.keep("stateTransitionHistory", history, document.place("a2a", "capabilities"))
+    for at in document.rows("a2a", "skills"):
+        skill = document.text(*at, "id") or document.text(*at, "name")
+        if skill is None:
+            raise document.refuse("build.missing", "the skill has neither id nor name", *at)
+        draft.take_skill(
+            skill,
+            name=document.text(*at, "name"),
+            description=document.text(*at, "description"),
+            tags=document.texts(*at, "tags"),
+            place=document.place(*at),
+        )
+        draft.take_members(document, SKILL, at=at, to=("skills", skill))
+
+
+def _take_security(document: Document, draft: Draft) -> None:
+    """The chain of providers; what was written by hand stays as it is (F24)."""
+    place = document.place("auth", "providers")
+    by_hand = document.table("securitySchemes")
+    providers = []
+    for at in document.rows("auth", "providers"):
+        kind = document.text(*at, "type")
+        if kind is None:
+            raise document.refuse("build.missing", "the provider has no type", *at)
+        settings = document.table(*at, "settings")
+        name = document.text(*at, "name")
+        try:  # the place of the provider that lacks a setting, not of the chain
+            provider_schemes([Provider(kind, name, settings)])
+        except CardRefused as refused:
+            message = f"{kind}: {refused.message}"
+            raise document.refuse("build.missing", message, *at) from refused
+        providers.append(Provider(kind, name, settings))
+    required = document.flag("auth", "required") is not False
+    hand = convert_card({"securitySchemes": by_hand}, "1.0").document.get("securitySchemes")
+    derived = provider_schemes(
+        providers, required=required, by_hand=hand if isinstance(hand, dict) else None
+    )
+    draft.take_security(derived, place)
+
+
+def _take_tools(document: Document, draft: Draft) -> None:
+    named = [(at, document.text(*at, "name")) for at in document.rows("tools")]
+    listed = document.texts("builtin_tools")
+    places = [*named, *((("builtin_tools", index), tool) for index, tool in enumerate(listed))]
+    for at, tool in places:
+        if tool is None:
+            raise document.refuse("build.missing", "the tool has no name", *at)
+        text = document.text(*at, "description") if at[0] == "tools" else None
+        draft.take_tool(tool, name=tool, tool=tool, description=text, place=document.place(*at))
+
+
+def _take_skills(document: Document, folder: Path, draft: Draft, options: BuildOptions) -> None:
+    main = folder / (document.text("skills", "path") or MAIN)
+    if leads_outside(folder, main):
+        message = "skills.path leads out of the agent's folder"
+        raise document.refuse("build.unsupported", message, "skills", "path")
+    files = [one for one in found_in(folder, PLACES, draft) if one.name != "README.md"]
+    if main.is_file() and main not in files:
+        files.insert(0, main)
+
+    def take(path: Path) -> None:
+        skill = take_skill_file(path, draft, options)
+        if path == main:
+            take_main(draft, skill)
+
+    each(files, draft, take)
+
+
+KIND: Final = Kind(
+    "forge",
+    "a Forge agent: its folder, or forge.yaml",
+    take_forge,
+    lambda document: "agent_id" in document.value,
+    folder=_NAMES,
+    a2a="0.3",
+    modes=("text/plain", "application/json"),
+)

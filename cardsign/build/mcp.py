@@ -1,0 +1,137 @@
+"""MCP: saved tools/list answers, server cards, indexes of agent skills.
+
+Nothing is run and no server is asked, so a list of servers alone is refused with the way out.
+A tool's `output`, notes and endpoints stay inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from cardsign.build.draft import Draft
+from cardsign.build.kind import BuildOptions, Kind, each
+from cardsign.build.openfang import tool_id
+from cardsign.build.reading import Document, Location, read_one
+from cardsign.card.providers import authentication_schemes
+from cardsign.errors import CardRefused
+
+#: The card's member for each member of a server card, and of its `serverInfo`.
+SERVER: Final = {
+    "description": "description",
+    "version": "version",
+    "documentationUrl": "documentationUrl",
+    "homepage": "documentationUrl",
+    "homepageUrl": "documentationUrl",
+    "iconUrl": "iconUrl",
+}
+INFO: Final = {"version": "version", "description": "description"}
+PUBLISHER: Final = {"name": "provider.organization", "url": "provider.url"}
+#: Where the tools stand, in the order in which it is looked for them.
+_TOOLS: Final[tuple[Location, ...]] = (
+    ("tools",),
+    ("result", "tools"),
+    ("capabilities", "tools", "definitions"),
+)
+_SERVERS: Final = ("mcpServers", "mcp_servers")
+
+
+def take_mcp(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
+    """Take servers; each tool's id begins with its server's name."""
+    each(sources, draft, lambda source: _take(read_one(source), draft))
+
+
+def _take(document: Document, draft: Draft) -> None:
+    listed = next((one for one in _SERVERS if one in document.value), None)
+    if listed is not None:
+        raise document.refuse(
+            "build.unsupported",
+            "a list of MCP servers says which programs to run, and not what they offer",
+            listed,
+            hint="Nothing of a source is run. Save each server's answer to tools/list as JSON, and "
+            "build from those files.",
+        )
+    is_tool = "inputSchema" in document.value
+    own = None if is_tool else document.text("title") or document.text("displayName")
+    name = None if is_tool else document.text("name") or document.text("serverInfo", "name")
+    if name is not None:
+        draft.take(("name",), own or name, document.place("name"))
+    server = name or draft.value("name")
+    if not isinstance(server, str):
+        hint = "Pass --set name=NAME: the ids of its tools begin with it."
+        raise document.refuse("build.missing", "no source names the server", hint=hint)
+    if not is_tool:
+        _take_server(document, draft)
+    tools = next((one for one in _TOOLS if isinstance(document.get(*one), list)), None)
+    places = [()] if is_tool else list(document.rows(*tools)) if tools else []
+    for at in places:
+        _take_tool(document, at, server, draft)
+    skills = list(document.rows("skills"))
+    for at in skills:
+        _take_skill(document, at, draft)
+    if not places and not skills:
+        hint = "Save the server's answer to tools/list as JSON, and name that file too."
+        raise document.refuse("build.missing", "it lists neither tools nor skills", hint=hint)
+
+
+def _take_server(document: Document, draft: Draft) -> None:
+    draft.take_members(document, SERVER)
+    draft.take_members(document, INFO, at=("serverInfo",))
+    draft.take_members(document, PUBLISHER, at=("publisher",))
+    for member in ("auth", "authentication"):
+        found = document.get(member)
+        if found is None:
+            continue
+        try:
+            draft.take_security(authentication_schemes(found), document.place(member))
+        except CardRefused as refused:
+            raise document.refuse("build.unsupported", refused.message, member) from refused
+
+
+def _take_tool(document: Document, at: Location, server: str, draft: Draft) -> None:
+    tool = document.text(*at, "name")
+    if tool is None:
+        raise document.refuse("build.missing", "the tool has no name", *at)
+    skill = f"mcp_{_word(server)}_{_word(tool)}"
+    title = document.text(*at, "title") or tool
+    text = document.text(*at, "description")
+    place = document.place(*at)
+    draft.take_tool(skill, name=title, tool=tool, description=text, place=place)
+    for member in ("inputSchema", "outputSchema"):
+        schema = document.table(*at, member)
+        draft.keep_of_skill(skill, member, schema, document.place(*at, member))
+
+
+def _take_skill(document: Document, at: Location, draft: Draft) -> None:
+    skill = document.text(*at, "id") or document.text(*at, "name")
+    if skill is None:
+        raise document.refuse("build.missing", "the skill has no name", *at)
+    draft.take_skill(
+        skill,
+        name=document.text(*at, "name"),
+        description=document.text(*at, "description"),
+        tags=document.texts(*at, "tags"),
+        place=document.place(*at),
+    )
+
+
+def _word(name: str) -> str:
+    return tool_id("_".join(name.split()))
+
+
+def _is_ours(document: Document) -> bool:
+    value = document.value
+    if any(one in value for one in _SERVERS) and "a2a" not in value:
+        return document.file.endswith((".json", ".toml")) and "name" not in value
+    is_card = "capabilities" in value and "skills" in value
+    is_card = is_card and ("url" in value or "supportedInterfaces" in value)
+    if is_card or not document.file.endswith(".json"):
+        return False
+    if any(isinstance(document.get(*one), list) for one in _TOOLS) or "inputSchema" in value:
+        return True
+    marks = ("serverInfo", "schemaVersion", "transport", "$schema")
+    return any(one in value for one in marks) and "protocolVersion" not in value
+
+
+KIND: Final = Kind("mcp", "MCP: a saved tools/list, or a server card", take_mcp, _is_ours)

@@ -1,0 +1,108 @@
+"""OpenFang: agent.toml, HAND.toml, and the a2a table of its config.toml.
+
+Prompts, models, settings, requirements and shell rules are never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from cardsign.build.draft import FILLED, Draft
+from cardsign.build.kind import BuildOptions, Kind, each, excerpt, found_in
+from cardsign.build.reading import Document, read_one
+from cardsign.card.providers import Provider, provider_schemes
+
+#: The card's member for each member of a manifest. The version is the agent's own (O30).
+AGENT: Final = {"name": "name", "version": "version", "description": "description"}
+HAND: Final = {"name": "name", "description": "description"}
+#: What OpenFang's server can do, whatever the agent is.
+STREAMING: Final = True
+PUSH_NOTIFICATIONS: Final = False
+HISTORY: Final = True
+_LISTEN_PATH: Final = "/a2a"
+_FILES: Final = ("agent.toml", "HAND.toml", "config.toml", "openfang.toml")
+
+
+def tool_id(name: str) -> str:
+    """The id of a tool: lower case, and no hyphens (O22)."""
+    return name.lower().replace("-", "_")
+
+
+def take_openfang(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
+    """Take agents, hands and configurations: files, or folders of them."""
+
+    def take(path: Path) -> None:
+        document = read_one(path)
+        if _is_configuration(document):
+            _take_configuration(document, draft)
+        elif "id" in document.value and "tools" in document.value:
+            _take_hand(document, draft)
+        else:
+            _take_agent(document, draft, options)
+
+    for source in sources:
+        files = list(found_in(source, _FILES, draft)) if source.is_dir() else [source]
+        each(files, draft, take)
+    draft.take(("capabilities", "streaming"), STREAMING, FILLED)
+    draft.take(("capabilities", "pushNotifications"), PUSH_NOTIFICATIONS, FILLED)
+    draft.keep("stateTransitionHistory", HISTORY, FILLED)
+
+
+def _take_agent(document: Document, draft: Draft, options: BuildOptions) -> None:
+    draft.take_members(document, AGENT)
+    prompt = excerpt(document.text("model", "system_prompt")) if options.prompt_excerpt else None
+    place = document.place("model", "system_prompt")
+    if prompt and draft.take(("description",), prompt, place):
+        draft.warn("build.prompt", f"taken from the prompt: {prompt!r}", place)
+    _take_tools(document, draft, ("capabilities", "tools"), ())
+
+
+def _take_hand(document: Document, draft: Draft) -> None:
+    draft.take_members(document, HAND)
+    draft.keep("id", document.text("id"), document.place("id"))
+    category = document.text("category")
+    _take_tools(document, draft, ("tools",), (category, "tool") if category else ())
+
+
+def _take_tools(
+    document: Document, draft: Draft, at: tuple[str, ...], tags: tuple[str, ...]
+) -> None:
+    for index, tool in enumerate(document.texts(*at)):
+        skill = tool_id(tool)
+        name = tool.replace("_", " ")
+        place = document.place(*at, index)
+        draft.take_tool(skill, name=name, tool=tool, description=None, tags=tags, place=place)
+
+
+def _take_configuration(document: Document, draft: Draft) -> None:
+    """The listen path, and that a key is asked for: never the key."""
+    if document.flag("a2a", "enabled") is False:
+        draft.warn("build.changed", "A2A is switched off in it", document.place("a2a"))
+    path = document.text("a2a", "listen_path")
+    draft.listen_path = path or _LISTEN_PATH
+    if document.get("api_key") not in (None, ""):
+        derived = provider_schemes([Provider("static_token", "bearer")])
+        draft.take_security(derived, document.place("api_key"))
+
+
+def _is_configuration(document: Document) -> bool:
+    marks = ("a2a", "default_model", "network", "mcp_servers")
+    return "name" not in document.value and any(one in document.value for one in marks)
+
+
+def _is_ours(document: Document) -> bool:
+    value = document.value
+    is_manifest = "name" in value and ("module" in value or "model" in value or "tools" in value)
+    return document.file.endswith(".toml") and (is_manifest or _is_configuration(document))
+
+
+KIND: Final = Kind(
+    "openfang",
+    "an OpenFang agent.toml or HAND.toml, with config.toml for the listen path",
+    take_openfang,
+    _is_ours,
+    folder=_FILES,
+    path=lambda draft: draft.listen_path or _LISTEN_PATH,
+)

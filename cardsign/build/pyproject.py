@@ -1,0 +1,69 @@
+"""A pyproject.toml: the table ``[tool.cardsign.card]``, and ``[project]`` for what it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from cardsign.build.draft import Draft
+from cardsign.build.kind import BuildOptions, Kind, each
+from cardsign.build.reading import Document, read_one
+from cardsign.card.schema import CARD_1_0
+
+FILE: Final = "pyproject.toml"
+_TABLE: Final = ("tool", "cardsign", "card")
+#: The card's member for each member of ``[project]``; the table has those of A2A 1.0.
+PROJECT: Final = {"name": "name", "version": "version", "description": "description"}
+TABLE: Final = {
+    name: name
+    for name in CARD_1_0.fields
+    if name not in ("skills", "signatures", "securitySchemes", "capabilities")
+}
+SKILL: Final = {"examples": "examples", "inputModes": "inputModes", "outputModes": "outputModes"}
+
+
+def take_pyproject(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
+    """Take the tables of Python projects."""
+    each(
+        [one / FILE if one.is_dir() else one for one in sources],
+        draft,
+        lambda source: _take(read_one(source), draft),
+    )
+
+
+def _take(document: Document, draft: Draft) -> None:
+    if not _is_ours(document):
+        raise document.refuse("build.missing", "it has no table [tool.cardsign.card]")
+    draft.take_members(document, TABLE, at=_TABLE)
+    for member in ("capabilities", "securitySchemes"):
+        for name, value in document.table(*_TABLE, member).items():
+            if member == "securitySchemes" or name in ("streaming", "pushNotifications"):
+                place = document.place(*_TABLE, member, name)
+                draft.take((member, name), value, place)
+    url = document.text(*_TABLE, "url")
+    if url is not None:
+        place = document.place(*_TABLE, "url")
+        draft.take(("supportedInterfaces",), [{"url": url}], place)
+    for at in document.rows(*_TABLE, "skills"):
+        skill = document.text(*at, "id") or document.text(*at, "name")
+        if skill is None:
+            raise document.refuse("build.missing", "the skill has neither id nor name", *at)
+        draft.take_skill(
+            skill,
+            name=document.text(*at, "name"),
+            description=document.text(*at, "description"),
+            tags=document.texts(*at, "tags"),
+            place=document.place(*at),
+        )
+        draft.take_members(document, SKILL, at=at, to=("skills", skill))
+    draft.take_members(document, PROJECT, at=("project",))
+
+
+def _is_ours(document: Document) -> bool:
+    return isinstance(document.get(*_TABLE), dict)
+
+
+KIND: Final = Kind(
+    "pyproject", "a pyproject.toml with a table [tool.cardsign.card]", take_pyproject, _is_ours
+)

@@ -1,0 +1,424 @@
+"""Sources to values: YAML, frontmatter, TOML and JSON, each value with the line it stands on.
+
+What two readers could read differently is refused, as in a card: members twice, anchors and
+aliases (which also make bombs), tags, merge keys, more than one document where one is expected.
+Scalars are those of YAML's 1.2 core schema, so `no` is a word and `1:30` a text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from cardsign.card.strictjson import MAX_DEPTH, Json, double, integer, parse_object
+from cardsign.errors import BuildRefused, JsonRefused
+from cardsign.files import read_bytes, read_toml
+from cardsign.records import dataclass
+from cardsign.trust.policylines import Lines
+
+#: Bytes of one source; the largest manifest of the corpus has 24 KiB.
+MAX_SOURCE_BYTES: Final = 1024 * 1024
+#: Names of members and indices of lists.
+Location: TypeAlias = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was taken from: a file, and a line of it, from 1; 0 stands for no line."""
+
+    file: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One object that was read from a source, with the lines of its values.
+
+    Attributes:
+        file: The source, as the user named it.
+        value: The object. A number may be one that its author meant as a text: see :meth:`text`.
+        lines: The line of each value.
+        written: YAML's scalars as they are written, where they are numbers.
+        body: What follows a frontmatter.
+    """
+
+    file: str
+    value: Mapping[str, Json] = field(hash=False)
+    lines: Mapping[Location, int] = field(hash=False)
+    written: Mapping[Location, str] = field(default_factory=dict, hash=False)
+    body: str = ""
+
+    def place(self, *location: str | int) -> Place:
+        """Where a value stands, or what encloses it."""
+        while location and location not in self.lines:
+            location = location[:-1]
+        return Place(self.file, self.lines.get(location, 1))
+
+    def refuse(self, code: str, message: str, *location: str | int, hint: str = "") -> BuildRefused:
+        """The error about one value."""
+        return refusal(code, message, self.place(*location), hint=hint)
+
+    def get(self, *location: str | int) -> Json:
+        """A value; None where it is absent or what encloses it is of another kind."""
+        value: Json = dict(self.value)
+        for token in location:
+            if isinstance(value, dict) and isinstance(token, str):
+                value = value.get(token)
+            elif isinstance(value, list) and isinstance(token, int) and token < len(value):
+                value = value[token]
+            else:
+                return None
+        return value
+
+    def text(self, *location: str | int) -> str | None:
+        """A text, trimmed; None where it is absent or empty.
+
+        Raises:
+            BuildRefused: ``build.type``.
+        """
+        value = self.get(*location)
+        if value is None:
+            return None
+        if location in self.written:
+            return self.written[location]
+        if not isinstance(value, str):
+            raise self._wrong("a text", *location)
+        return value.strip() or None
+
+    def texts(self, *location: str | int) -> list[str]:
+        """A list of texts, without empty ones; a single text is a list of one.
+
+        Raises:
+            BuildRefused: ``build.type``.
+        """
+        value = self.get(*location)
+        if isinstance(value, list):
+            found: Iterator[str | None] = (
+                self.text(*location, index) for index in range(len(value))
+            )
+        elif value is None or isinstance(value, str):
+            found = iter([self.text(*location)])
+        else:
+            raise self._wrong("a list of texts", *location)
+        return [one for one in found if one is not None]
+
+    def flag(self, *location: str | int) -> bool | None:
+        """True or false; None where it is absent.
+
+        Raises:
+            BuildRefused: ``build.type``.
+        """
+        value = self.get(*location)
+        if value is None or isinstance(value, bool):
+            return value
+        raise self._wrong("true or false", *location)
+
+    def table(self, *location: str | int) -> dict[str, Json]:
+        """An object; an empty one where it is absent.
+
+        Raises:
+            BuildRefused: ``build.type``.
+        """
+        value = self.get(*location)
+        if value is None or isinstance(value, dict):
+            return value or {}
+        raise self._wrong("an object", *location)
+
+    def rows(self, *location: str | int) -> Iterator[Location]:
+        """Where the elements of a list of objects stand; none where it is absent.
+
+        Raises:
+            BuildRefused: ``build.type``.
+        """
+        value = self.get(*location)
+        if value is not None and not isinstance(value, list):
+            raise self._wrong("a list", *location)
+        for index, one in enumerate(value or ()):
+            if not isinstance(one, dict):
+                raise self._wrong("an object", *location, index)
+            yield (*location, index)
+
+    def _wrong(self, expected: str, *location: str | int) -> BuildRefused:
+        name = ".".join(map(str, location))
+        return self.refuse("build.type", f"{name}: expected {expected}", *location)
+
+
+def refusal(code: str, message: str, place: Place, *, hint: str = "") -> BuildRefused:
+    """The error about a place."""
+    return BuildRefused(code, message, path=place.file, line=place.line or None, hint=hint)
+
+
+def read_source(path: Path) -> tuple[Document, ...]:
+    """Read a file by its name: YAML (one document or more), TOML, JSON, or Markdown.
+
+    Raises:
+        BuildRefused: ``build.syntax``, ``build.type``.
+        FileFault: ``file.*``.
+    """
+    data = read_bytes(path, max_bytes=MAX_SOURCE_BYTES)
+    suffix = path.suffix.lower()
+    reader = _READERS.get(suffix)
+    if reader is None:
+        known = ", ".join(_READERS)
+        raise refusal(
+            "build.unknown_source", f"{path.name!r} ends in none of {known}", Place(str(path))
+        )
+    return reader(data, str(path))
+
+
+def read_one(path: Path) -> Document:
+    """Read a file that holds one document.
+
+    Raises:
+        BuildRefused, FileFault: As :func:`read_source`.
+    """
+    found = read_source(path)
+    if len(found) != 1:
+        raise refusal(
+            "build.syntax", f"expected one document, found {len(found)}", Place(str(path))
+        )
+    return found[0]
+
+
+def read_yaml(data: bytes, file: str) -> tuple[Document, ...]:
+    """The documents of a YAML stream; empty ones are left out.
+
+    Raises:
+        BuildRefused: ``build.syntax``, ``build.type`` where one is no object.
+    """
+    return tuple(_yaml(_decoded(data, file), file))
+
+
+def read_frontmatter(data: bytes, file: str) -> tuple[Document, ...]:
+    """The YAML object at the head of a Markdown file, between two lines of ``---``.
+
+    A file without one has an empty object.
+
+    Raises:
+        BuildRefused: As :func:`read_yaml`.
+    """
+    text = _decoded(data, file)
+    match = _FRONTMATTER.match(text)
+    if match is None:
+        if text.startswith("---"):
+            raise refusal("build.syntax", "the frontmatter has no closing line ---", Place(file, 1))
+        return (Document(file, {}, {}, body=text),)
+    found = list(_yaml(f"\n{match[1]}", file))  # an empty line for the first ---
+    head = found[0] if found else Document(file, {}, {})
+    return (Document(file, head.value, head.lines, head.written, text[match.end() :]),)
+
+
+def read_toml_source(data: bytes, file: str) -> tuple[Document, ...]:
+    """A TOML file. Dates are refused where they are looked at.
+
+    Raises:
+        BuildRefused: ``build.syntax``.
+    """
+    text = _decoded(data, file)
+    try:
+        value = read_toml(data)
+        lines = Lines.of(text).places
+    except (ValueError, RecursionError) as exc:
+        found = re.search(r"at line (\d+)", str(exc))
+        line = int(found[1]) if found else 0
+        raise refusal("build.syntax", f"not TOML: {exc}", Place(file, line)) from exc
+    return (Document(file, value, lines),)
+
+
+def read_json(data: bytes, file: str) -> tuple[Document, ...]:
+    """A strict JSON object.
+
+    Raises:
+        BuildRefused: ``build.syntax``, with the line of the fault.
+    """
+    try:
+        value = parse_object(data, max_bytes=MAX_SOURCE_BYTES)
+    except JsonRefused as exc:
+        raise refusal("build.syntax", exc.message, Place(file, exc.line or 0)) from exc
+    return (Document(file, value, _json_lines(data.decode())),)
+
+
+_READERS: Final[Mapping[str, Callable[[bytes, str], tuple[Document, ...]]]] = {
+    ".yaml": read_yaml,
+    ".yml": read_yaml,
+    ".tmpl": read_yaml,
+    ".toml": read_toml_source,
+    ".json": read_json,
+    ".md": read_frontmatter,
+}
+_FRONTMATTER: Final = re.compile(
+    r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+)
+
+
+def _decoded(data: bytes, file: str) -> str:
+    try:
+        return data.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as exc:
+        line = data.count(b"\n", 0, exc.start) + 1
+        raise refusal("build.syntax", "it is not UTF-8", Place(file, line)) from exc
+
+
+# ------------------------------------------------------------------ the lines of JSON
+
+_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|\n|[^\s"\[\]{},:]+')
+
+
+def _json_lines(text: str) -> dict[Location, int]:
+    """Where each value of a text stands that the strict reader has read before."""
+    places: dict[Location, int] = {}
+    tokens = _json_tokens(text)
+
+    def place(token: str, line: int, at: Location) -> None:
+        places[at] = line
+        if token not in ("[", "{"):
+            return
+        index = 0
+        for inner, below in tokens:
+            if inner in "]}":
+                return
+            if inner == ",":
+                continue
+            if token == "[":  # noqa: S105
+                place(inner, below, (*at, index))
+                index += 1
+            else:
+                next(tokens)  # the colon
+                place(*next(tokens), (*at, str(json.loads(inner))))
+
+    place(*next(tokens), ())
+    return places
+
+
+def _json_tokens(text: str) -> Iterator[tuple[str, int]]:
+    line = 1
+    for match in _JSON_TOKEN.finditer(text):
+        if match[0] == "\n":
+            line += 1
+        else:
+            yield match[0], line
+
+
+# ------------------------------------------------------------------ YAML
+
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLS: Final = {
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+}
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+
+
+class _Yaml:
+    """One stream: its events, turned into documents without PyYAML's own notions of types."""
+
+    def __init__(self, text: str, file: str) -> None:
+        import yaml
+
+        self._yaml: Any = yaml
+        self._file = file
+        self._events = yaml.parse(text, Loader=yaml.SafeLoader)
+        self._lines: dict[Location, int] = {}
+        self._written: dict[Location, str] = {}
+
+    def documents(self) -> Iterator[Document]:
+        try:
+            for event in self._events:
+                if isinstance(event, self._yaml.DocumentStartEvent):
+                    self._lines, self._written = {}, {}
+                    first = next(self._events)
+                    value = self._value(first, ())
+                    if value is None:
+                        continue
+                    if not isinstance(value, dict):
+                        raise self._refused(first, "expected an object: `name: value` lines")
+                    yield Document(self._file, value, self._lines, self._written)
+        except self._yaml.MarkedYAMLError as exc:
+            mark = exc.problem_mark or exc.context_mark
+            line = mark.line + 1 if mark else 0
+            problem = exc.problem or exc.context or "it cannot be read"
+            raise refusal(
+                "build.syntax", f"not YAML: {problem}", Place(self._file, line), hint=_hint(problem)
+            ) from exc
+        except self._yaml.YAMLError as exc:  # a character that YAML does not allow
+            raise refusal("build.syntax", f"not YAML: {exc.reason}", Place(self._file)) from exc
+
+    def _value(self, event: Any, at: Location) -> Json:
+        # A deeper value could not become part of a card, and each level takes a stack frame.
+        if len(at) >= MAX_DEPTH:
+            raise self._refused(event, f"values are nested more than {MAX_DEPTH} deep")
+        if isinstance(event, self._yaml.AliasEvent) or event.anchor is not None:
+            raise self._refused(event, "anchors and aliases are not read; write the value twice")
+        if event.tag is not None:
+            raise self._refused(event, f"the tag {event.tag} is not read")
+        self._lines[at] = event.start_mark.line + 1
+        if isinstance(event, self._yaml.MappingStartEvent):
+            return self._mapping(at)
+        if isinstance(event, self._yaml.SequenceStartEvent):
+            return self._sequence(at)
+        return self._scalar(event, at)
+
+    def _mapping(self, at: Location) -> dict[str, Json]:
+        members: dict[str, Json] = {}
+        for event in self._events:
+            if isinstance(event, self._yaml.MappingEndEvent):
+                break
+            if not isinstance(event, self._yaml.ScalarEvent) or event.anchor or event.tag:
+                raise self._refused(event, "a name is a plain word; is this a template?")
+            name = event.value
+            if name in members or name == "<<":
+                what = "merge keys are not read" if name == "<<" else f"{name!r} stands here twice"
+                raise self._refused(event, what)
+            line = event.start_mark.line + 1
+            members[name] = self._value(next(self._events), (*at, name))
+            self._lines[(*at, name)] = line
+        return members
+
+    def _sequence(self, at: Location) -> list[Json]:
+        elements: list[Json] = []
+        for event in self._events:
+            if isinstance(event, self._yaml.SequenceEndEvent):
+                break
+            elements.append(self._value(event, (*at, len(elements))))
+        return elements
+
+    def _scalar(self, event: Any, at: Location) -> Json:
+        text: str = event.value
+        if not event.implicit[0]:  # quoted, or a block
+            return text
+        if text in _NULLS:
+            return None
+        if text in _BOOLS:
+            return _BOOLS[text]
+        if not _FLOAT.fullmatch(text):
+            return text
+        self._written[at] = text
+        try:
+            return integer(text) if _INTEGER.fullmatch(text) else double(text)
+        except ValueError:
+            return text  # beyond what JSON's readers agree on: a digest, an account
+
+    def _refused(self, event: Any, message: str) -> BuildRefused:
+        return refusal("build.syntax", message, Place(self._file, event.start_mark.line + 1))
+
+
+def _yaml(text: str, file: str) -> Iterator[Document]:
+    return _Yaml(text, file).documents()
+
+
+def _hint(problem: str) -> str:
+    if "mapping values are not allowed" in problem:
+        return "Put the text of that line in double quotes: it holds a colon and a blank."
+    return "Indent with blanks." if "\\t" in problem else ""

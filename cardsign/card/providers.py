@@ -1,0 +1,233 @@
+"""Which security scheme stands for how an agent authenticates its callers, as one table.
+
+Agents name their *providers* (``oidc``, ``gcp_iap``), older cards have an `authentication` of
+words (``bearer``). Both become the schemes of A2A 1.0 here. An unknown type is never taken for
+"open": :func:`authentication_schemes` refuses it, :func:`provider_schemes` lists it as unmapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import field
+from typing import Final, TypeAlias
+
+from cardsign.card.strictjson import Json
+from cardsign.errors import CardRefused
+from cardsign.records import dataclass
+
+Settings: TypeAlias = Mapping[str, Json]
+_Scheme: TypeAlias = dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One authentication provider: its type, the name it was given, its settings."""
+
+    type: str
+    name: str | None = None
+    settings: Settings = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedSecurity:
+    """What a card says of how its callers authenticate.
+
+    Attributes:
+        schemes: The schemes by name, as A2A 1.0 writes them (4.5.1).
+        requirements: One alternative for each scheme (4.5); an empty one lets everybody in.
+        unmapped: The types that have no scheme: they are enforced and not advertised.
+    """
+
+    schemes: Mapping[str, Json] = field(hash=False)
+    requirements: tuple[Json, ...]
+    unmapped: tuple[str, ...] = ()
+
+
+def _http(scheme: str, **more: Json) -> Callable[[Settings], _Scheme]:
+    return lambda _: {"httpAuthSecurityScheme": {"scheme": scheme, **more}}
+
+
+def _oidc(settings: Settings) -> _Scheme:
+    issuer = _setting(settings, "issuer").rstrip("/")
+    url = f"{issuer}/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, 4
+    return {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}
+
+
+def _azure(settings: Settings) -> _Scheme:
+    tenant = _setting(settings, "tenant_id", "tenant")
+    return _oidc({"issuer": f"https://login.microsoftonline.com/{tenant}/v2.0"})
+
+
+def _iap(_: Settings) -> _Scheme:
+    return {
+        "apiKeySecurityScheme": {"location": "header", "name": "X-Goog-Iap-Jwt-Assertion"},
+    }
+
+
+def _api_key(settings: Settings) -> _Scheme:
+    location = _setting(settings, "in", "location")
+    if location not in ("header", "query", "cookie"):
+        raise CardRefused("card.auth_setting", "`in` of an API key is header, query or cookie")
+    return {"apiKeySecurityScheme": {"location": location, "name": _setting(settings, "name")}}
+
+
+def _oauth2(settings: Settings) -> _Scheme:
+    flows = settings.get("flows")
+    # Without flows nobody can say where a token is to be had. How it travels is known (RFC 6750).
+    if not isinstance(flows, dict) or not flows:
+        return {"httpAuthSecurityScheme": {"scheme": "bearer"}}
+    return {"oauth2SecurityScheme": {"flows": flows}}
+
+
+def _openid(settings: Settings) -> _Scheme:
+    url = _setting(settings, "openIdConnectUrl", "openid_connect_url")
+    return {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}
+
+
+def _mtls(_: Settings) -> _Scheme:
+    return {"mtlsSecurityScheme": {}}
+
+
+#: What a provider of each type wants from a caller.
+PROVIDERS: Final[Mapping[str, Callable[[Settings], _Scheme]]] = {
+    "static_token": _http("bearer"),
+    "http_verifier": _http("bearer"),
+    "oidc": _oidc,
+    "azure_ad": _azure,
+    "gcp_iap": _iap,
+    "aws_sigv4": _http("bearer", bearerFormat="forge-aws-v1"),
+    "api_key": _api_key,
+    "basic": _http("basic"),
+    "mtls": _mtls,
+}
+
+#: What the words of an `authentication` member mean: A2A 0.2 and what real cards hold.
+AUTHENTICATION: Final[Mapping[str, Callable[[Settings], _Scheme]]] = {
+    "bearer": _http("bearer"),
+    "jwt": _http("bearer", bearerFormat="JWT"),
+    "basic": _http("basic"),
+    "http": lambda settings: _http(_setting(settings, "scheme"))(settings),
+    "apikey": _api_key,
+    "api_key": _api_key,
+    "oauth2": _oauth2,
+    "openidconnect": _openid,
+    "oidc": _oidc,
+    "mtls": _mtls,
+    "mutualtls": _mtls,
+    # Google's agents take their callers' tokens as bearers; which ones they are is its matter.
+    "gcp_agent_identity": _http("bearer", bearerFormat="gcp-agent-identity"),
+}
+_OPEN: Final = frozenset({"none", "public"})
+
+
+def provider_schemes(
+    providers: Sequence[Provider],
+    *,
+    required: bool = True,
+    by_hand: Mapping[str, Json] | None = None,
+) -> DerivedSecurity:
+    """The schemes of a chain of providers, of which a caller has to satisfy any one.
+
+    A scheme is named after its provider, else after the type; a name that is taken gets a number.
+
+    Args:
+        providers: The chain. An empty one has neither schemes nor requirements.
+        required: False lets in who has no credential: the empty alternative comes last.
+        by_hand: Schemes that stand already. They stay as they are, and a derived one that says
+            the same under the same name is theirs.
+
+    Raises:
+        CardRefused: ``card.auth_setting``: a provider lacks a setting that its scheme needs.
+    """
+    kept = dict(by_hand or {})
+    schemes: dict[str, Json] = {}
+    requirements: list[Json] = []
+    unmapped = []
+    for provider in providers:
+        make = PROVIDERS.get(provider.type)
+        if make is None:
+            unmapped.append(provider.type)
+            continue
+        made = make(provider.settings)
+        wanted = provider.name or provider.type
+        name = wanted if kept.get(wanted) == made else _free(wanted, kept.keys() | schemes.keys())
+        if name not in kept:
+            schemes[name] = made
+        requirements.append({"schemes": {name: {}}})
+    if requirements and not required:
+        requirements.append({"schemes": {}})
+    return DerivedSecurity(kept | schemes, tuple(requirements), tuple(unmapped))
+
+
+def authentication_schemes(authentication: Json) -> DerivedSecurity:
+    """The schemes of an `authentication` member, in every form that real cards have.
+
+    Those are a list of words or objects, an object with `schemes`, and an object with `type`.
+    ``none`` and ``{"required": false}`` without anything else say that the agent is open.
+
+    Raises:
+        CardRefused: ``card.auth_type``: a type is unknown, or the form is. ``card.auth_setting``.
+    """
+    schemes: dict[str, Json] = {}
+    requirements: list[Json] = []
+    for entry in _entries(authentication):
+        word, settings = (entry, {}) if isinstance(entry, str) else _typed(entry)
+        if word.lower() in _OPEN:
+            continue
+        make = AUTHENTICATION.get(word.lower().replace("-", ""))
+        if make is None:
+            raise CardRefused("card.auth_type", f"no authentication is known as {word!r}")
+        made = make(settings)
+        (inner,) = made.values()
+        if isinstance(inner, dict) and isinstance(text := settings.get("description"), str):
+            inner = {"description": text, **inner}
+        name = _free(word, schemes.keys())
+        schemes[name] = {next(iter(made)): inner}
+        requirements.append({"schemes": {name: {}}})
+    if (
+        requirements
+        and isinstance(authentication, dict)
+        and authentication.get("required") is False
+    ):
+        requirements.append({"schemes": {}})
+    return DerivedSecurity(schemes, tuple(requirements))
+
+
+def _entries(authentication: Json) -> Iterator[Json]:
+    if isinstance(authentication, list):
+        yield from authentication
+    elif isinstance(authentication, dict) and isinstance(
+        found := authentication.get("schemes"), list
+    ):
+        yield from found
+    elif isinstance(authentication, dict) and "type" in authentication:
+        yield authentication
+    elif authentication is not None and authentication != {"required": False}:
+        raise CardRefused(
+            "card.auth_type",
+            "`authentication` names neither `schemes` nor a `type`, so nobody can say what a "
+            "caller has to send",
+        )
+
+
+def _typed(entry: Json) -> tuple[str, Settings]:
+    kind = entry.get("type", entry.get("scheme")) if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or not isinstance(kind, str):
+        raise CardRefused("card.auth_type", "an entry of `authentication` has no `type`")
+    return kind, entry
+
+
+def _free(name: str, taken: Set[str]) -> str:
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}-{number}"
+    return free
+
+
+def _setting(settings: Settings, *names: str) -> str:
+    for name in names:
+        value = settings.get(name)
+        if isinstance(value, str) and value:
+            return value
+    raise CardRefused("card.auth_setting", f"it needs `{names[0]}`, a non-empty text")

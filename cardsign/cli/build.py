@@ -1,0 +1,133 @@
+"""``cardsign build``: a card from the manifests of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from cardsign.build.assemble import BuiltCard, build_card
+from cardsign.build.kind import BuildOptions
+from cardsign.card.convert import A2aVersion
+from cardsign.cli.arguments import STDIO, json_option, refuse_two_documents, write_output
+from cardsign.cli.commands import command
+from cardsign.cli.options import project_config
+from cardsign.cli.talk import print_json, safe, say, say_notes
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+
+_VERSIONS: Final = ("0.2", "0.3", "1.0", "both")
+
+
+@command(example="cardsign build skills/ --url https://agents.example.com/{name} -o card.json")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option("-o", "--output", required=True, metavar="CARD", help="The card; '-' for stdout.")
+@click.option(
+    "--a2a",
+    type=click.Choice(_VERSIONS),
+    help="The A2A version of the card; both: 1.0, and 0.3 beside it as CARD with .0.3 before its "
+    "suffix [default: 0.3 from Forge, else 1.0].",
+)
+@click.option("--base-url", metavar="URL", help="Where the server is; the source's path follows.")
+@click.option("--url", metavar="TEMPLATE", help="Where the agent is; {name} stands for its name.")
+@click.option(
+    "--set",
+    "members",
+    multiple=True,
+    metavar="MEMBER=VALUE",
+    help="A member of the card, such as description or skills.ID.name; wins over every source.",
+)
+@click.option("--agent", metavar="NAME", help="Which one, where the sources define several.")
+@click.option("--keep-going", is_flag=True, help="Leave out what is refused, and build the rest.")
+@click.option(
+    "--prompt-excerpt",
+    is_flag=True,
+    help="Take a missing description from a prompt's first sentence.",
+)
+@click.option("--explain", is_flag=True, help="Show the source and line of each member.")
+@json_option
+def build(
+    sources: tuple[str, ...],
+    output: str,
+    a2a: A2aVersion | None,
+    base_url: str | None,
+    url: str | None,
+    members: tuple[str, ...],
+    agent: str | None,
+    keep_going: bool,
+    prompt_excerpt: bool,
+    explain: bool,
+    as_json: bool,
+) -> int:
+    """Build a card from each SOURCE: a file or a folder, or KIND:PATH.
+
+    Kinds are forge, orloj, openfang, pyproject, mcp, card and skills. What an earlier source says
+    stays; later ones fill gaps. Nothing of a source is run, and nobody is asked. A card of another
+    A2A version is converted, without its signatures.
+
+    Exit status 0: built. 1: built, but a source was refused (--keep-going); or refused.
+    """
+    refuse_two_documents(output, as_json)
+    settings = project_config().build
+    options = BuildOptions(
+        a2a=a2a or settings.a2a,
+        base_url=base_url or settings.base_url,
+        url=url or (None if base_url else settings.url),
+        members=dict(_member(one) for one in members),
+        agent=agent,
+        keep_going=keep_going,
+        prompt_excerpt=prompt_excerpt,
+        orloj=settings.orloj,
+    )
+    built = build_card(sources, options)
+    written = dict(_outputs(output, built))
+    for name, data in written.items():
+        write_output(name, data)
+    say_notes(built.reasons)
+    if as_json:
+        print_json(_to_json(built, list(written)))
+    elif explain:
+        click.echo("\n".join(_explained(built)), err=output == STDIO)
+    for name in written:
+        if name != STDIO:
+            say(f"wrote {name}")
+    return EXIT_OK if built.is_whole else EXIT_NOT_TRUSTED
+
+
+def _member(text: str) -> tuple[str, str]:
+    member, equals, value = text.partition("=")
+    if not equals:
+        raise UsageFault("usage.invalid", f"--set takes MEMBER=VALUE, found {text!r}")
+    return member, value
+
+
+def _outputs(output: str, built: BuiltCard) -> Iterator[tuple[str, bytes]]:
+    """Where each document goes; of two, the older has its version in its name."""
+    (_, first), *others = built.documents.items()
+    yield output, first
+    for version, data in others:
+        if output == STDIO:
+            raise UsageFault("usage.conflict", "--a2a both writes two files, so -o - cannot be")
+        path = Path(output)
+        yield str(path.with_suffix(f".{version}{path.suffix}")), data
+
+
+def _explained(built: BuiltCard) -> Iterator[str]:
+    names = [".".join(one.target) for one in built.facts]
+    width = min(max(map(len, names), default=0), 48)
+    for name, one in zip(names, built.facts, strict=True):
+        yield f"{safe(name):<{width}}  {safe(str(one.place))}"
+
+
+def _to_json(built: BuiltCard, files: list[str]) -> dict[str, object]:
+    return {
+        "files": files,
+        "a2a": list(built.documents),
+        "whole": built.is_whole,
+        "reasons": [one.to_json() for one in built.reasons],
+        "members": [
+            {"member": list(one.target), "file": one.place.file, "line": one.place.line or None}
+            for one in built.facts
+        ],
+    }

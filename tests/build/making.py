@@ -1,0 +1,26 @@
+"""What the tests of `build` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from cardsign.build import BuildOptions, BuiltCard, build_card
+
+URL = "https://agents.example.com/{name}"
+
+Write: TypeAlias = Callable[[str, str], Path]
+Build: TypeAlias = Callable[..., dict[str, Any]]
+
+
+def built(*sources: str | Path, **options: Any) -> BuiltCard:
+    """Build sources, with a url unless the test says otherwise, and keep all that is known."""
+    if "base_url" not in options:
+        options.setdefault("url", URL)
+    return build_card(sources, BuildOptions(**options))
+
+
+def codes(card: BuiltCard) -> list[str]:
+    """What was noted, by code."""
+    return [one.code for one in card.reasons]

@@ -1,0 +1,281 @@
+"""Forge: its configuration, its builder's specification, its skills and its auth chain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from making import URL, Build, Write, built, codes
+
+from cardsign.build import BuildOptions, build_card
+from cardsign.errors import BuildRefused
+
+FORGE = "agent_id: weather-agent\nversion: 0.4.2\n"
+MAIN = "---\nname: weather\ndescription: Says how the weather will be\n---\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, write: Write) -> Path:
+    """An agent with a main skill."""
+    write("forge.yaml", FORGE)
+    write("SKILL.md", MAIN)
+    return tmp_path
+
+
+def skill(card: dict[str, Any], name: str) -> dict[str, Any]:
+    """A skill by id."""
+    (found,) = (one for one in card["skills"] if one["id"] == name)
+    return dict(found)
+
+
+def test_F7_F12_F48_a_card_of_forge_is_one_of_0_3(folder: Path, build: Build) -> None:
+    """With every member that 0.3 requires, unless another version is asked for."""
+    card = build(folder)
+    assert card["protocolVersion"] == "0.3.0"
+    required = "name description url version protocolVersion capabilities skills"
+    assert {*required.split(), "defaultInputModes", "defaultOutputModes"} <= card.keys()
+    assert "supportedInterfaces" not in card
+    assert build(folder, a2a="1.0")["supportedInterfaces"][0]["protocolVersion"] == "1.0"
+
+
+def test_F8_the_configuration_wins_over_the_specification(
+    folder: Path, build: Build, write: Write
+) -> None:
+    """The name and the version; the specification fills what is missing."""
+    spec = {"name": "Another", "version": "9.9.9", "description": "From the specification"}
+    write("agent.json", json.dumps(spec))
+    card = build(folder)
+    assert (card["name"], card["version"]) == ("weather-agent", "0.4.2")
+    assert card["description"] == "From the specification"
+
+
+def test_F9_F47_a_card_without_a_description_is_refused(
+    folder: Path, build: Build, write: Write
+) -> None:
+    """The main skill's is taken; without it, only what the person says."""
+    assert build(folder)["description"] == "Says how the weather will be"
+    (folder / "SKILL.md").unlink()
+    write("forge.yaml", FORGE + "tools:\n  - name: web_search\n")
+    with pytest.raises(BuildRefused, match="no source describes the agent"):
+        build(folder)
+    card = build(folder, members={"description": "Weather"})
+    assert card["description"] == "Weather"
+    assert skill(card, "web_search")["description"] == "Can use the web_search tool"
+
+
+def test_F10_the_url_follows_from_the_base_url(folder: Path) -> None:
+    """Forge serves at the root."""
+    card = json.loads(build_card([folder], BuildOptions(base_url="https://w.example")).document)
+    assert card["url"] == "https://w.example/"
+
+
+def test_F11_a_source_without_a_version_gets_0_0_0(folder: Path, write: Write) -> None:
+    """And a warning; with one there is none."""
+    assert not [one for one in built(folder).reasons if "0.0.0" in one.message]
+    write("forge.yaml", "agent_id: a\n")
+    card = built(folder)
+    assert json.loads(card.document)["version"] == "0.0.0"
+    assert [one.severity for one in card.reasons if "0.0.0" in one.message] == ["warning"]
+
+
+def test_F13_modes_default_to_text_and_JSON(folder: Path, build: Build) -> None:
+    """As Forge has them."""
+    card = build(folder)
+    assert card["defaultInputModes"] == ["text/plain", "application/json"]
+    assert card["defaultOutputModes"] == ["text/plain", "application/json"]
+
+
+def test_F14_F32_skills_and_tools_are_one_list(folder: Path, build: Build, write: Write) -> None:
+    """Of the specification, of skill files and of builtin tools, each with a tag."""
+    write("forge.yaml", FORGE + "tools:\n  - name: web_search\n    type: builtin\n")
+    write("agent.json", json.dumps({"a2a": {"skills": [{"id": "tides", "description": "Tides"}]}}))
+    card = build(folder)
+    tags = {one["id"]: one["tags"] for one in card["skills"]}
+    assert tags == {"tides": ["skill"], "weather": ["skill"], "web_search": ["tool"]}
+
+
+def test_F15_a_capability_that_only_0_3_has(folder: Path, build: Build, write: Write) -> None:
+    """It stands in the 0.3 card, and in our extension of the 1.0 card."""
+    flags = {"streaming": True, "stateTransitionHistory": True}
+    write("agent.json", json.dumps({"a2a": {"capabilities": flags}}))
+    assert build(folder)["capabilities"] == flags
+    (ours,) = build(folder, a2a="1.0")["capabilities"].pop("extensions")
+    assert ours["params"] == {"stateTransitionHistory": True}
+    assert "stateTransitionHistory" not in build(folder, a2a="1.0")["capabilities"]
+
+
+AUTH = """auth:
+  required: true
+  providers:
+    - type: static_token
+      settings: {token: hunter2-secret}
+    - type: oidc
+      name: staff
+      settings: {issuer: https://id.example/, audience: api://forge}
+    - type: kerberos
+"""
+
+
+def test_F16_F25_F44_the_chain_becomes_schemes_and_alternatives(
+    folder: Path, build: Build, write: Write
+) -> None:
+    """One entry each; presenting any of them will do."""
+    write("forge.yaml", FORGE + AUTH)
+    card = build(folder)
+    assert card["securitySchemes"] == {
+        "static_token": {"type": "http", "scheme": "bearer"},
+        "staff": {
+            "type": "openIdConnect",
+            "openIdConnectUrl": "https://id.example/.well-known/openid-configuration",
+        },
+    }
+    assert card["security"] == [{"static_token": []}, {"staff": []}]
+
+
+ROWS = {
+    "F17": ("static_token", "{}", {"type": "http", "scheme": "bearer"}),
+    "F18": ("http_verifier", "{url: https://v.example}", {"type": "http", "scheme": "bearer"}),
+    "F19": (
+        "oidc",
+        "{issuer: https://id.example}",
+        {
+            "type": "openIdConnect",
+            "openIdConnectUrl": "https://id.example/.well-known/openid-configuration",
+        },
+    ),
+    "F20": (
+        "azure_ad",
+        "{tenant_id: T}",
+        {
+            "type": "openIdConnect",
+            "openIdConnectUrl": "https://login.microsoftonline.com/T/v2.0/.well-known/"
+            "openid-configuration",
+        },
+    ),
+    "F21": (
+        "gcp_iap",
+        "{audience: /projects/1}",
+        {"type": "apiKey", "in": "header", "name": "X-Goog-Iap-Jwt-Assertion"},
+    ),
+    "F22": (
+        "aws_sigv4",
+        "{region: us-east-1}",
+        {"type": "http", "scheme": "bearer", "bearerFormat": "forge-aws-v1"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "settings", "scheme"), ROWS.values(), ids=ROWS)
+def test_F17_F18_F19_F20_F21_F22_each_provider_has_its_scheme(
+    folder: Path, build: Build, write: Write, kind: str, settings: str, scheme: dict[str, Any]
+) -> None:
+    """As the seed's table has it; settings never reach the card."""
+    chain = f"auth:\n  providers:\n    - type: {kind}\n      settings: {settings}\n"
+    write("forge.yaml", FORGE + chain)
+    assert build(folder)["securitySchemes"] == {kind: scheme}
+
+
+def test_a_provider_without_its_setting_is_refused_with_its_line(
+    folder: Path, build: Build, write: Write
+) -> None:
+    """Rather than left out in silence."""
+    write("forge.yaml", FORGE + "auth:\n  providers:\n    - type: static_token\n    - type: oidc\n")
+    with pytest.raises(BuildRefused, match="oidc: it needs `issuer`") as caught:
+        build(folder)
+    assert caught.value.line == 6
+
+
+def test_F24_schemes_written_by_hand_stay(folder: Path, build: Build, write: Write) -> None:
+    """The derived one of that name gets another."""
+    hand = "securitySchemes:\n  static_token: {type: http, scheme: digest}\n"
+    write("forge.yaml", FORGE + AUTH + hand)
+    card = build(folder)
+    assert card["securitySchemes"]["static_token"] == {"type": "http", "scheme": "digest"}
+    assert card["securitySchemes"]["static_token-2"] == {"type": "http", "scheme": "bearer"}
+    assert card["security"] == [{"static_token-2": []}, {"staff": []}]
+
+
+def test_F45_a_second_of_one_type_gets_a_suffix(folder: Path, build: Build, write: Write) -> None:
+    """So that nothing enforced stays unadvertised."""
+    chain = "auth:\n  providers:\n    - type: static_token\n    - type: static_token\n"
+    write("forge.yaml", FORGE + chain)
+    assert list(build(folder)["securitySchemes"]) == ["static_token", "static_token-2"]
+
+
+@pytest.mark.parametrize("auth", ["", "auth:\n  required: true\n", "auth:\n  providers: []\n"])
+def test_F46_without_a_chain_nothing_is_said(
+    folder: Path, build: Build, write: Write, auth: str
+) -> None:
+    """Neither schemes nor requirements, not even empty ones."""
+    write("forge.yaml", FORGE + auth)
+    assert {"security", "securitySchemes"} & build(folder).keys() == set()
+
+
+def test_F46_a_chain_that_is_not_required_lets_everybody_in(
+    folder: Path, build: Build, write: Write
+) -> None:
+    """By an empty alternative, in both forms."""
+    write("forge.yaml", FORGE + AUTH.replace("true", "false"))
+    assert build(folder)["security"][-1] == {}
+    assert build(folder, a2a="1.0")["securityRequirements"][-1] == {"schemes": {}}
+
+
+def test_what_is_enforced_and_not_advertised_is_said(folder: Path, write: Write) -> None:
+    """A provider without a scheme stays out of the card and draws a warning."""
+    write("forge.yaml", FORGE + AUTH)
+    card = built(folder)
+    assert "build.not_advertised" in codes(card)
+    assert b"kerberos" not in card.document
+    write("forge.yaml", FORGE + AUTH.replace("    - type: kerberos\n", ""))
+    assert "build.not_advertised" not in codes(built(folder))
+
+
+def test_F34_skill_files_are_found_at_their_places(
+    folder: Path, build: Build, write: Write
+) -> None:
+    """And the main one where the configuration says."""
+    write("skills/a.md", MAIN.replace("weather", "a"))
+    write("skills/b/SKILL.md", MAIN.replace("weather", "b"))
+    write("skills/b/other.md", MAIN.replace("weather", "no"))
+    write("forge.yaml", FORGE + "skills:\n  path: guide/main.md\n")
+    write("guide/main.md", MAIN.replace("name: weather", "name: main"))
+    assert [one["id"] for one in build(folder)["skills"]] == ["a", "b", "main", "weather"]
+
+
+@pytest.mark.parametrize("path", ["../outside.md", "/etc/passwd", "link.md"])
+def test_a_path_out_of_the_folder_is_refused(
+    folder: Path, build: Build, write: Write, tmp_path: Path, path: str
+) -> None:
+    """What a cloned folder says is a stranger's word."""
+    (folder / "link.md").symlink_to("/etc/hostname")
+    write("forge.yaml", FORGE + f"skills:\n  path: {path}\n")
+    with pytest.raises(BuildRefused, match="leads out of the agent's folder"):
+        build(folder)
+
+
+def test_F36_F43_what_the_builder_wrote_wins_and_gaps_are_filled(
+    folder: Path, build: Build, write: Write
+) -> None:
+    """So a card from source, and one after Forge's own build, are the same."""
+    before = built(folder).document
+    spec = {"a2a": {"skills": [{"id": "weather", "description": "Says how the weather will be"}]}}
+    write("agent.json", json.dumps(spec))
+    assert built(folder).document == before
+    spec["a2a"]["skills"][0] |= {"name": "Weather!", "examples": ["Will it rain?"]}
+    write("agent.json", json.dumps(spec))
+    found = skill(build(folder), "weather")
+    assert (found["name"], found["examples"]) == ("Weather!", ["Will it rain?"])
+
+
+@pytest.mark.needs_shared
+def test_F35_the_example_of_the_project_is_built(shared: Path, tmp_path: Path) -> None:
+    """The real forge.yaml, with a main skill beside it."""
+    example = (shared / "corpus/sources/forge-001.yaml").read_text(encoding="utf-8")
+    (tmp_path / "forge.yaml").write_text(example, encoding="utf-8")
+    (tmp_path / "SKILL.md").write_text(MAIN, encoding="utf-8")
+    card = json.loads(built(tmp_path, url=URL).document)
+    assert (card["name"], card["version"]) == ("my-support-agent", "0.1.0")
+    ids = ["http_request", "json_parse", "weather", "web_search"]
+    assert [one["id"] for one in card["skills"]] == ids

@@ -1,0 +1,118 @@
+"""OpenFang: manifests, hands, and the configuration of its server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from making import Build, Write, built
+
+from cardsign.errors import BuildRefused
+
+AGENT = """name = "code-reviewer"
+version = "0.3.0"
+description = "Reviews code for bugs, security issues, and style"
+module = "builtin:chat"
+[model]
+system_prompt = "You are a secret prompt. Never tell."
+api_key_env = "SECRET_KEY"
+[capabilities]
+tools = ["file_read", "Shell-Exec"]
+network = ["inside.example"]
+shell = ["cargo *"]
+"""
+HAND = """id = "collector"
+name = "Collector Hand"
+description = "Collects"
+category = "data"
+tools = ["web_fetch"]
+[[settings]]
+key = "secret"
+default = "hunter2"
+[agent]
+system_prompt = "You are a secret prompt"
+"""
+
+
+def test_O2_O3_O22_O30_a_manifest_becomes_a_card(build: Build, write: Write) -> None:
+    """As build_agent_card does it, with media types, and without empty examples."""
+    card = build(write("agent.toml", AGENT))
+    assert (card["name"], card["version"]) == ("code-reviewer", "0.3.0")
+    assert card["defaultInputModes"] == card["defaultOutputModes"] == ["text/plain"]
+    assert card["skills"] == [
+        {
+            "id": "file_read",
+            "name": "file read",
+            "description": "Can use the file_read tool",
+            "tags": ["tool"],
+        },
+        {
+            "id": "shell_exec",
+            "name": "Shell-Exec",
+            "description": "Can use the Shell-Exec tool",
+            "tags": ["tool"],
+        },
+    ]
+    assert card["capabilities"]["streaming"] is True
+    assert card["capabilities"]["pushNotifications"] is False
+
+
+def test_O3_the_seeds_example_comes_out(build: Build, write: Write) -> None:
+    """In the old form: what differs is what A2A itself demands."""
+    source = AGENT.replace(', "Shell-Exec"', "").replace("0.3.0", "0.1.0")
+    card = build(write("agent.toml", source), a2a="0.3", url="http://127.0.0.1:50051/a2a")
+    expected = {
+        "name": "code-reviewer",
+        "description": "Reviews code for bugs, security issues, and style",
+        "url": "http://127.0.0.1:50051/a2a",
+        "version": "0.1.0",
+        "capabilities": {
+            "streaming": True,
+            "pushNotifications": False,
+            "stateTransitionHistory": True,
+        },
+        "skills": [
+            {
+                "id": "file_read",
+                "name": "file read",
+                "description": "Can use the file_read tool",
+                "tags": ["tool"],
+            }
+        ],
+    }
+    assert {name: card[name] for name in expected} == expected
+
+
+def test_O31_a_hand_becomes_a_card(write: Write) -> None:
+    """Id, name, category and tools; version 0.0.0 with a warning; nothing of its settings."""
+    card = built(write("HAND.toml", HAND))
+    found = json.loads(card.document)
+    assert (found["name"], found["version"]) == ("Collector Hand", "0.0.0")
+    assert found["skills"][0]["tags"] == ["data", "tool"]
+    assert found["capabilities"]["extensions"][0]["params"]["id"] == "collector"
+    assert any("0.0.0" in one.message and one.severity == "warning" for one in card.reasons)
+    assert b"secret" not in card.document
+    assert b"hunter2" not in card.document
+
+
+def test_O32_the_url_is_the_base_url_and_the_listen_path(
+    tmp_path: Path, build: Build, write: Write
+) -> None:
+    """The one of config.toml, else /a2a."""
+    agent = write("agent.toml", AGENT)
+    base = {"base_url": "https://of.example/"}
+    assert build(agent, **base)["supportedInterfaces"][0]["url"] == "https://of.example/a2a"
+    write("config.toml", 'api_key = "hunter2"\n[a2a]\nenabled = true\nlisten_path = "/agents"\n')
+    card = build(tmp_path, **base)
+    assert card["supportedInterfaces"][0]["url"] == "https://of.example/agents"
+    assert card["securitySchemes"] == {"bearer": {"httpAuthSecurityScheme": {"scheme": "bearer"}}}
+    assert "hunter2" not in json.dumps(card)
+
+
+def test_a_prompt_describes_an_agent_only_when_asked(build: Build, write: Write) -> None:
+    """Its first sentence, with a warning."""
+    source = write("agent.toml", AGENT.replace("description", "author"))
+    with pytest.raises(BuildRefused, match="describes the agent"):
+        build(source)
+    assert build(source, prompt_excerpt=True)["description"] == "You are a secret prompt."

@@ -1,0 +1,107 @@
+"""Sources are read one way only, and every problem names its file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from making import Write
+
+from cardsign.build import read_one, read_source
+from cardsign.errors import BuildRefused
+
+REFUSED = {
+    "a member twice": ("a.yaml", "name: a\nname: b\n", 2, "'name' stands here twice"),
+    "an alias": ("a.yaml", "a: &x 1\nb: *x\n", 1, "anchors and aliases"),
+    "an alias alone": ("a.yaml", "a: 1\nb: *x\n", 2, "anchors and aliases"),
+    "a tag": ("a.yaml", "a: !!python/object:os.system x\n", 1, "the tag"),
+    "a merge key": ("a.yaml", "a: 1\n<<: {b: 1}\n", 2, "merge keys"),
+    "a tab": ("a.yaml", "a:\n\t- b\n", 2, "cannot start any token"),
+    "a colon in a plain text": ("a.yaml", "a: b: c\n", 1, "mapping values"),
+    "no object": ("a.yaml", "- a\n- b\n", 1, "expected an object"),
+    "a template": ("a.yaml", "a: {{.Name}}\n", 1, "is this a template?"),
+    "values without end": ("a.yaml", "a: " + "[" * 5000, 1, "nested more than"),
+    "a character that is none": ("a.yaml", "a: \x01\n", None, "special characters"),
+    "a frontmatter that is a list": ("a.md", "---\n- a\n---\n", 2, "expected an object"),
+    "a frontmatter without end": ("a.md", "---\nname: a\n", 1, "no closing line"),
+    "a frontmatter with a fault": ("a.md", "---\nname: a\nb: c: d\n---\n", 3, "mapping values"),
+    "no TOML": ("a.toml", 'a = 1\nb = "c\n', 2, "not TOML"),
+    "no JSON": ("a.json", '{\n  "a": 1,\n}', 3, "expected"),
+    "JSON with a member twice": ("a.json", '{"a": 1,\n "a": 2}', 2, "already has a member"),
+    "another suffix": ("a.ini", "a = 1\n", None, "ends in none of"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "line", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_two_readers_could_read_differently_is_refused(
+    write: Write, name: str, text: str, line: int | None, words: str
+) -> None:
+    """The error names the file and the line."""
+    path = write(name, text)
+    with pytest.raises(BuildRefused, match=words.replace("?", r"\?")) as caught:
+        read_source(path)
+    assert caught.value.path == str(path)
+    assert caught.value.line == line
+
+
+def test_a_yaml_bomb_costs_nothing(write: Write) -> None:
+    """The first anchor ends it."""
+    bomb = "a: &a [x,x]\n" + "".join(f"b{n}: &b{n} [*a,*a]\n" for n in range(1000))
+    with pytest.raises(BuildRefused, match="anchors"):
+        read_source(write("bomb.yaml", bomb))
+
+
+def test_scalars_are_those_of_YAML_1_2(write: Write) -> None:
+    """`no` is a word, 1:30 a text, and a version keeps its zeros where a text is wanted."""
+    path = write(
+        "a.yaml", "a: no\nb: 1:30\nc: 1.10\nd: true\ne: ~\nf: '1'\ng: 00123456789012345678\n"
+    )
+    document = read_one(path)
+    expected = {"a": "no", "b": "1:30", "c": 1.1, "d": True, "e": None, "f": "1"}
+    assert {name: document.value[name] for name in expected} == expected
+    assert document.text("c") == "1.10"
+    assert document.text("g") == "00123456789012345678"
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json", "toml"])
+def test_every_value_has_its_line(write: Write, suffix: str) -> None:
+    """Lists and objects too, in each of the formats."""
+    text = {
+        "yaml": "a: 1\nb:\n  c: x\n  d:\n    - y\n    - z\n",
+        "json": '{"a": 1,\n"b": {\n  "c": "x",\n  "d": [\n "y",\n "z"]}}',
+        "toml": 'a = 1\n[b]\nc = "x"\nd = [\n  "y",\n  "z",\n]\n',
+    }[suffix]
+    document = read_one(write(f"a.{suffix}", text))
+    places = [("a",), ("b", "c"), ("b", "d", 1), ("b", "d", 7)]
+    lines = [document.place(*place).line for place in places]
+    assert lines == [1, 3, 6, {"yaml": 4, "json": 4, "toml": 4}[suffix]]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [("text", "a: [1]"), ("texts", "a: {b: c}"), ("flag", "a: x"), ("table", "a: x")],
+)
+def test_a_value_of_another_type_is_refused(write: Write, call: str, text: str) -> None:
+    """With its line; an absent one is none."""
+    document = read_one(write("a.yaml", f"z: 1\n{text}\n"))
+    with pytest.raises(BuildRefused, match="a: expected") as caught:
+        getattr(document, call)("a")
+    assert caught.value.line == 2
+    assert not getattr(document, call)("absent")
+
+
+def test_several_documents_stand_in_one_stream(write: Write) -> None:
+    """Each with lines of its own; where one is expected, two are refused."""
+    path = write("a.yaml", "a: 1\n---\n---\nb: 2\n")
+    first, second = read_source(path)
+    assert (first.value, second.value) == ({"a": 1}, {"b": 2})
+    assert second.place("b").line == 4
+    with pytest.raises(BuildRefused, match="found 2"):
+        read_one(path)
+
+
+def test_a_markdown_file_keeps_what_follows(tmp_path: Path, write: Write) -> None:
+    """A file without a frontmatter has an empty one."""
+    document = read_one(write("a.md", "---\nname: a\n---\nBody\n---\nmore\n"))
+    assert (document.value, document.body) == ({"name": "a"}, "Body\n---\nmore\n")
+    assert read_one(write("b.md", "# Title\n")).value == {}

@@ -1,0 +1,145 @@
+"""SKILL.md files become skills, and a folder of them a card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from making import Build, Write, built, codes
+
+from cardsign.build import BuildOptions, build_card
+from cardsign.errors import BuildRefused, FileFault
+
+WHOLE = """---
+name: web-research
+display_name: Web research
+description: Finds what is known
+category: research
+tags: [Web, research, RESEARCH, web]
+examples: ["Who wrote it?"]
+modes: [text/markdown]
+metadata: {forge: {egress_domains: [inside.example]}}
+allowed-tools: [Bash]
+---
+You are a secret prompt.
+"""
+
+
+def test_F27_F28_F29_F30_F31_F33_a_frontmatter_becomes_a_skill(build: Build, write: Write) -> None:
+    """Category first, tags once whatever their case; nothing else of the file."""
+    card = build(write("SKILL.md", WHOLE))
+    assert card["skills"] == [
+        {
+            "id": "web-research",
+            "name": "Web research",
+            "description": "Finds what is known",
+            "tags": ["research", "Web"],
+            "examples": ["Who wrote it?"],
+            "inputModes": ["text/markdown"],
+            "outputModes": ["text/markdown"],
+        }
+    ]
+    assert (card["name"], card["description"]) == ("Web research", "Finds what is known")
+
+
+def test_F32_a_skill_without_tags_gets_one(build: Build, write: Write) -> None:
+    """A2A requires a tag; and its id names it."""
+    card = build(write("SKILL.md", "---\nname: a\ndescription: b\n---\n"))
+    assert card["skills"] == [{"id": "a", "name": "a", "description": "b", "tags": ["skill"]}]
+
+
+def test_F37_the_same_sources_give_the_same_bytes(tmp_path: Path, write: Write) -> None:
+    """Whatever the order in which they are named; skills are sorted by id."""
+    names = ["zeta", "alpha", "mid"]
+    files = [write(f"{n}/SKILL.md", f"---\nname: {n}\ndescription: {n}\n---\n") for n in names]
+    said = {"name": "agent", "description": "All of them"}
+    first = built(*files, members=said).document
+    assert first == built(*reversed(files), members=said).document
+    assert first == built(tmp_path, members=said).document
+    assert [one["id"] for one in json.loads(first)["skills"]] == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("---\ndescription: b\n---\n", "no name"),
+        ("---\nname: a\n---\n", "'a' has no description"),
+        ("---\nname: [a]\n---\n", "name: expected a text"),
+        ("# A heading\n\nA text.\n", "no name"),
+    ],
+)
+def test_a_skill_that_lacks_what_is_required(write: Write, text: str, words: str) -> None:
+    """It is refused by its file."""
+    path = write("SKILL.md", text)
+    with pytest.raises(BuildRefused, match=words) as caught:
+        built(path)
+    assert caught.value.path == str(path)
+
+
+def test_a_prompt_is_taken_only_when_asked(build: Build, write: Write) -> None:
+    """With a warning that shows what was taken."""
+    path = write("SKILL.md", "# Wiki\n\nWrites what it learns. Then it rests.\n")
+    card = built(path, prompt_excerpt=True)
+    found = json.loads(card.document)
+    assert found["skills"][0]["description"] == "Writes what it learns."
+    assert codes(card).count("build.prompt") == 2
+
+
+def test_one_bad_file_among_good_ones(tmp_path: Path, write: Write) -> None:
+    """It ends the build, or is left out where that was asked for; others come in either way."""
+    write("good/SKILL.md", "---\nname: good\ndescription: b\n---\n")
+    bad = write("bad/SKILL.md", "---\nname: bad\nname: worse\n---\n")
+    said = {"name": "agent", "description": "Some"}
+    with pytest.raises(BuildRefused, match="stands here twice"):
+        built(tmp_path, members=said)
+    card = built(tmp_path, members=said, keep_going=True)
+    assert not card.is_whole
+    assert [one.path for one in card.reasons if one.severity == "error"] == [f"{bad}:3"]
+    assert [one["id"] for one in json.loads(card.document)["skills"]] == ["good"]
+
+
+def test_an_unreadable_file_among_good_ones(tmp_path: Path, write: Write) -> None:
+    """A fault of this machine, or left out where that was asked for."""
+    good = write("good.md", "---\nname: good\ndescription: b\n---\n")
+    absent = tmp_path / "absent.md"
+    with pytest.raises(FileFault):
+        built(good, absent)
+    card = built(good, absent, keep_going=True)
+    assert not card.is_whole
+    assert [one["id"] for one in json.loads(card.document)["skills"]] == ["good"]
+
+
+def test_a_loop_of_links_is_no_trap(tmp_path: Path, build: Build, write: Write) -> None:
+    """A link back is not followed without end, and one that leads out is refused."""
+    write("agent/skills/a/SKILL.md", "---\nname: a\ndescription: b\n---\n")
+    (tmp_path / "agent/skills/loop").symlink_to(tmp_path / "agent/skills")
+    assert [one["id"] for one in build(tmp_path / "agent")["skills"]] == ["a"]
+    write("secret/SKILL.md", "---\nname: secret\ndescription: b\n---\n")
+    (tmp_path / "agent/skills/out").symlink_to(tmp_path / "secret")
+    with pytest.raises(BuildRefused, match="leads out of its folder"):
+        build(tmp_path / "agent")
+
+
+def test_ten_thousand_skills_are_beyond_a_card(tmp_path: Path, write: Write) -> None:
+    """A clear error, and no traceback."""
+    skills = [
+        {"id": f"s{n}", "name": "s", "description": "d", "tags": ["t"]} for n in range(10_000)
+    ]
+    card = {"name": "a", "description": "b", "url": "https://a.example", "skills": skills}
+    with pytest.raises(BuildRefused, match="at most 262144 are read") as caught:
+        built(write("card.json", json.dumps(card)))
+    assert caught.value.code == "build.limit"
+
+
+def test_a_folder_of_nothing_is_refused(tmp_path: Path) -> None:
+    """It says what was looked for."""
+    with pytest.raises(BuildRefused, match=r"none of forge\.yaml"):
+        build_card([tmp_path], BuildOptions())
+
+
+def test_without_a_url_there_is_no_card(write: Write) -> None:
+    """Nobody could call it."""
+    path = write("SKILL.md", WHOLE)
+    with pytest.raises(BuildRefused, match="where the agent is called"):
+        build_card([path], BuildOptions())
