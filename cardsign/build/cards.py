@@ -61,7 +61,11 @@ def _take(path: Path, draft: Draft) -> None:
         converted = convert_card(given, "1.0")
     except CardRefused as refused:
         at = tuple(one for one in refused.path.split("/") if one)
-        code = "build.unsupported" if refused.code.startswith("card.auth") else "build.type"
+        code = (
+            "build.unsupported"
+            if refused.code in ("card.auth_type", "card.auth_setting")
+            else "build.type"
+        )
         raise document.refuse(code, refused.message, *at) from refused
     for change in converted.changes:
         place = _place(document, tuple(one for one in change.path.split("/") if one))

@@ -118,17 +118,19 @@ class Draft:
         description: str | None,
         tags: Sequence[str],
         place: Place,
+        described: Place | None = None,
+        tagged: Place | None = None,
         otherwise: str = "skill",
     ) -> None:
         """Take what every skill has; tags differ in more than case, and one is always there."""
         to = ("skills", skill)
         self.take((*to, "id"), skill, place)
         self.take((*to, "name"), name or skill, place)
-        self.take((*to, "description"), description, place)
+        self.take((*to, "description"), description, described or place)
         folded: dict[str, str] = {}
         for tag in tags:
             folded.setdefault(tag.casefold(), tag)
-        self.take((*to, "tags"), list(folded.values()) or [otherwise], place)
+        self.take((*to, "tags"), list(folded.values()) or [otherwise], tagged or place)
 
     def take_tool(
         self,
@@ -138,12 +140,19 @@ class Draft:
         tool: str,
         description: str | None,
         place: Place,
+        described: Place | None = None,
         tags: Sequence[str] = (),
     ) -> None:
         """Take a tool as a skill; one without a description gets a sentence (F47)."""
         text = description or f"Can use the {tool} tool"
         self.take_skill(
-            skill, name=name, description=text, tags=tags, place=place, otherwise="tool"
+            skill,
+            name=name,
+            description=text,
+            tags=tags,
+            place=place,
+            described=described,
+            otherwise="tool",
         )
 
     def take_security(self, derived: DerivedSecurity, place: Place) -> None:

@@ -113,6 +113,8 @@ def _take_skill(document: Document, at: Location, draft: Draft) -> None:
         description=document.text(*at, "description"),
         tags=document.texts(*at, "tags"),
         place=document.place(*at),
+        described=document.place(*at, "description"),
+        tagged=document.place(*at, "tags"),
     )
 
 

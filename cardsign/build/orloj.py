@@ -162,6 +162,7 @@ def _take_tool(tool: _Resource, draft: Draft) -> None:
         tool=tool.name,
         description=document.text("spec", "description"),
         place=document.place("metadata", "name"),
+        described=document.place("spec", "description"),
         tags=tags,
     )
     schema: Json = document.table("spec", "input_schema")

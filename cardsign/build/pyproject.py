@@ -55,6 +55,8 @@ def _take(document: Document, draft: Draft) -> None:
             description=document.text(*at, "description"),
             tags=document.texts(*at, "tags"),
             place=document.place(*at),
+            described=document.place(*at, "description"),
+            tagged=document.place(*at, "tags"),
         )
         draft.take_members(document, SKILL, at=at, to=("skills", skill))
     draft.take_members(document, PROJECT, at=("project",))

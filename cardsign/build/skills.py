@@ -50,7 +50,15 @@ def take_skill_file(path: Path, draft: Draft, options: BuildOptions) -> str:
     display = next((one for key in _DISPLAY_NAMES if (one := document.text(key))), None)
     category = document.text("category")
     tags = [*([category] if category else []), *document.texts("tags")]
-    draft.take_skill(skill, name=display or name, description=text, tags=tags, place=place)
+    draft.take_skill(
+        skill,
+        name=display or name,
+        description=text,
+        tags=tags,
+        place=place,
+        described=document.place("description"),
+        tagged=document.place("category" if category else "tags"),
+    )
     draft.take_members(document, MEMBERS, to=("skills", skill))
     if modes := document.texts("modes"):
         draft.take(("skills", skill, "outputModes"), list(modes), document.place("modes"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import Write, built
+from making import Write, built, codes
 
 from cardsign.build import KINDS
 from cardsign.card import CARD_0_3, CARD_1_0
@@ -139,6 +139,7 @@ def test_F26_an_older_card_is_no_way_out(write: Write, a2a: str) -> None:
     """Its unknown members are left out, and each is named."""
     card = built(write("card.json", json.dumps(OLD)), a2a=a2a)
     assert b"PLANTED" not in card.document
+    assert "build.changed" in codes(card)
     left_out = " ".join(one.message for one in card.reasons if one.code == "build.left_out")
     assert "egress" in left_out
 

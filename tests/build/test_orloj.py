@@ -237,8 +237,9 @@ def test_which_of_several_systems_is_meant(folder: Path, build: Build, write: Wr
 def test_a_resource_stands_once(folder: Path, build: Build, write: Write) -> None:
     """Two of one name would be an order of files deciding what a card says."""
     write("agents/again.yaml", AGENT)
-    with pytest.raises(BuildRefused, match="defined twice"):
+    with pytest.raises(BuildRefused, match="defined twice") as caught:
         build(folder)
+    assert caught.value.code == "build.reference"
 
 
 @pytest.mark.needs_shared

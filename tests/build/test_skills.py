@@ -74,6 +74,7 @@ def test_a_skill_that_lacks_what_is_required(write: Write, text: str, words: str
     path = write("SKILL.md", text)
     with pytest.raises(BuildRefused, match=words) as caught:
         built(path)
+    assert caught.value.code in ("build.missing", "build.type")
     assert caught.value.path == str(path)
 
 
@@ -95,7 +96,8 @@ def test_one_bad_file_among_good_ones(tmp_path: Path, write: Write) -> None:
         built(tmp_path, members=said)
     card = built(tmp_path, members=said, keep_going=True)
     assert not card.is_whole
-    assert [one.path for one in card.reasons if one.severity == "error"] == [f"{bad}:3"]
+    errors = [(one.code, one.path) for one in card.reasons if one.severity == "error"]
+    assert errors == [("build.refused", f"{bad}:3")]
     assert [one["id"] for one in json.loads(card.document)["skills"]] == ["good"]
 
 
