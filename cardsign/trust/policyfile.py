@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
@@ -69,6 +70,10 @@ from cardsign.urls import (
 
 
 FORMAT: Final = 1
+#: Entries of a file; a sound one has at least 70 bytes, so 1 MiB holds no more.
+MAX_ISSUERS: Final = 16 * 1024
+#: Origins or keys of one entry. An issuer needs ten; more would only make a wrong file dear.
+MAX_LISTED: Final = 1024
 #: Networks of one issuer; each address that is asked is held against all of them.
 MAX_NETWORKS: Final = 16
 
@@ -185,11 +190,10 @@ PublicJwk: TypeAlias = Annotated[
 
 
 class _Problem(NamedTuple):
-    """What is wrong with a file, and at which member; :class:`Lines` knows the line."""
+    """At which member a file is wrong, and how to say so: few of many problems are ever worded."""
 
     at: Location
-    message: str
-    hint: str = ""
+    words: Callable[[], tuple[str, str]]
     code: str = "policy.malformed"
 
 
@@ -252,7 +256,7 @@ class RootSet(Table):
 
     issuer: StatementIssuer = Field(description="What the statements call their issuer.")
     threshold: int = Field(ge=1, le=MAX_HOLDERS)
-    keys: list[RootHolder] = Field(min_length=1)
+    keys: list[RootHolder] = Field(min_length=1, max_length=MAX_LISTED)
 
 
 class PinnedKey(Table):
@@ -271,7 +275,7 @@ class AnchorTable(Table):
 
     keyset: KeysetPin | None = None
     roots: RootSet | None = None
-    keys: Annotated[list[PinnedKey], Field(min_length=1)] | None = None
+    keys: Annotated[list[PinnedKey], Field(min_length=1, max_length=MAX_LISTED)] | None = None
     jwks: JwksUrl | None = Field(
         default=None, description="The URL of a JWK Set: whoever controls it is the issuer."
     )
@@ -286,6 +290,7 @@ class IssuerTable(Table):
     name: IssuerName = Field(description="Your own name for it, each once.")
     origins: list[PlaceText] = Field(
         min_length=1,
+        max_length=MAX_LISTED,
         description="Where its cards and interfaces may stand: origins, or path prefixes.",
     )
     anchor: AnchorTable
@@ -297,9 +302,12 @@ class IssuerTable(Table):
     algorithms: list[VerifyAlg] = Field(
         default=list(get_args(VerifyAlg)),
         min_length=1,
+        max_length=len(get_args(VerifyAlg)),
         description="The algorithms whose signatures count; narrows the list of those accepted.",
     )
-    require: list[Holder] = Field(default=[], description="Holders who must all have signed.")
+    require: list[Holder] = Field(
+        default=[], max_length=MAX_SIGNATURES, description="Holders who must all have signed."
+    )
     unsigned: Literal["refuse", "unknown"] = Field(
         default="refuse", description="What an unsigned card gets: untrusted, or no verdict."
     )
@@ -341,7 +349,7 @@ class TrustFile(Table):
 
     format: int = Field(ge=FORMAT, le=FORMAT, json_schema_extra={"const": FORMAT})
     limits: LimitsTable = LimitsTable()
-    issuer: list[IssuerTable] = []
+    issuer: list[IssuerTable] = Field(default=[], max_length=MAX_ISSUERS)
 
 
 # The table that stands at each place, indices left out.
@@ -371,22 +379,26 @@ _SHOWN: Final = 60  # characters of a value that is shown again
 
 
 def _problems(exc: ValidationError) -> Iterator[_Problem]:
-    """What a validation found, in words for people."""
+    """What a validation found."""
     errors = exc.errors(include_url=False)
     unknown = {error["loc"][:-1] for error in errors if error["type"] == "extra_forbidden"}
     for error in errors:
-        at, context = error["loc"], error.get("ctx", {})
-        name = str(at[-1]) if at else "this"
-        table = tuple(part for part in at[:-1] if isinstance(part, str))
-        if error["type"] == "extra_forbidden":
-            yield _unknown(at, name, table)
-        elif error["type"] == "missing":
-            if at[:-1] not in unknown:  # else it is probably there, misspelt
-                yield _Problem(at, f"{_named(table)} lacks {name!r}")
-        elif error["type"] == "refused":
-            yield _Problem(at, context["said"], context["hint"])
-        else:
-            yield _Problem(at, *_wrong_value(error, context))
+        # A member that is missing is probably there, misspelt, if its table has an unknown one.
+        if error["type"] != "missing" or error["loc"][:-1] not in unknown:
+            yield _Problem(error["loc"], partial(_words_of, error))
+
+
+def _words_of(error: ErrorDetails) -> tuple[str, str]:
+    """What is wrong, in words for people, and what to do."""
+    at, context = error["loc"], error.get("ctx", {})
+    table = tuple(part for part in at[:-1] if isinstance(part, str))
+    if error["type"] == "extra_forbidden":
+        return _unknown(str(at[-1]), table)
+    if error["type"] == "missing":
+        return f"{_named(table)} lacks {at[-1]!r}", ""
+    if error["type"] == "refused":
+        return context["said"], context["hint"]
+    return _wrong_value(error, context)
 
 
 def _wrong_value(error: ErrorDetails, context: dict[str, Any]) -> tuple[str, str]:
@@ -406,13 +418,13 @@ def _wrong_value(error: ErrorDetails, context: dict[str, Any]) -> tuple[str, str
     return f"{member} is {shown}, {expected}{closest(error['input'], names)}", hint
 
 
-def _unknown(at: Location, name: str, table: tuple[str, ...]) -> _Problem:
+def _unknown(name: str, table: tuple[str, ...]) -> tuple[str, str]:
     known = _TABLES[table].model_fields if table in _TABLES else {}
     message = f"{_named(table)} has no member {name!r}{closest(name, known)}"
     elsewhere = [_named(other) for other, model in _TABLES.items() if name in model.model_fields]
     if elsewhere:  # in TOML everything below a header belongs to that header
-        return _Problem(at, message, f"It belongs to {elsewhere[0]}: move it up there.")
-    return _Problem(at, message, f"Members are {', '.join(known)}." if known else "")
+        return message, f"It belongs to {elsewhere[0]}: move it up there."
+    return message, f"Members are {', '.join(known)}." if known else ""
 
 
 def _named(table: tuple[str, ...]) -> str:
@@ -519,7 +531,7 @@ class _Reading:
         return policy
 
     def _wrong(self, at: Location, message: str, hint: str = "") -> None:
-        self.problems.append(_Problem(at, message, hint))
+        self.problems.append(_Problem(at, lambda: (message, hint)))
 
     def _tables(self, members: dict[str, Any]) -> tuple[Limits, dict[int, IssuerTable]]:
         """The limits, and the sound tables of issuers by index."""
@@ -528,21 +540,24 @@ class _Reading:
             return Limits(**file.limits.model_dump()), dict(enumerate(file.issuer))
         except ValidationError as exc:
             self.problems += _problems(exc)
-            places = [error["loc"] for error in exc.errors(include_url=False)]
+            places = {one.at[:2] for one in self.problems}
         listed = members.get("issuer")
         if ("issuer",) in places or not isinstance(listed, list):
             return Limits(), {}
-        wrong = {at[1] for at in places if at[0] == "issuer"}
-        sound = {index: one for index, one in enumerate(listed) if index not in wrong}
-        return Limits(), {at: IssuerTable.model_validate(one) for at, one in sound.items()}
+        return Limits(), {
+            index: IssuerTable.model_validate(one)
+            for index, one in enumerate(listed)
+            if ("issuer", index) not in places
+        }
 
     def _check_not_own(self, table: IssuerTable, at: Location) -> None:
         for member in OPERATOR_MEMBERS:
             if member in table.model_fields_set:
                 said = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
                 said += "and this one was found in the working directory"
-                hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
-                self.problems.append(_Problem((*at, member), said, hint, "config.not_allowed"))
+                words = said, f"If the policy is yours, name it: --trust {POLICY_FILE}."
+                problem = _Problem((*at, member), partial(tuple, words), "config.not_allowed")
+                self.problems.append(problem)
 
     def _check_alone(self, tables: Iterable[int], issuers: Iterable[TrustedIssuer]) -> None:
         """No two issuers have one name or one place."""
@@ -564,35 +579,38 @@ class _Reading:
 
     def _check_cards(self, policy: Policy, issuer: TrustedIssuer, at: Location) -> None:
         """Each card is this issuer's, so that looking at it says something about it."""
-        seen = set[str]()
+        self._check_once(issuer.cards, at)
         for index, url in enumerate(issuer.cards):
-            if url in seen:
-                self._wrong((*at, index), f"{url!r} stands here twice")
-            seen.add(url)
             try:
                 owner = policy.find(CardUrl(url))
             except CardRefused as refusal:
                 self._wrong((*at, index), *_said(refusal))
                 continue
             if owner is not issuer:
-                whose = (
-                    "nobody's `origins` hold it" if owner is None else f"{owner.name!r} holds it"
-                )
+                whose = f"{owner.name!r} holds it" if owner else "no issuer's `origins` hold it"
                 self._wrong((*at, index), f"{url!r} is no card of {issuer.name!r}: {whose}")
+
+    def _check_once(self, listed: Iterable[str], at: Location) -> None:
+        seen = set[str]()
+        for index, one in enumerate(listed):
+            if one in seen:
+                self._wrong((*at, index), f"{one!r} stands here twice")
+            seen.add(one)
 
     def _issuer(self, table: IssuerTable, at: Location) -> TrustedIssuer:
         anchor = self._anchor(table, at)
-        held = set(anchor.holders.values()) if isinstance(anchor, KeysAnchor) else None
-        for index, holder in enumerate(table.require):
-            if holder in table.require[:index]:
-                self._wrong((*at, "require", index), f"{holder!r} stands here twice")
-            elif held is not None and holder not in held:
-                known = sorted(held)
-                self._wrong(
-                    (*at, "require", index),
-                    f"no pinned key is held by {holder!r}{closest(holder, known)}",
-                    f"Holders are {', '.join(known)}." if known else "Give each key its `holder`.",
-                )
+        self._check_once(table.require, (*at, "require"))
+        if isinstance(anchor, KeysAnchor):
+            known = sorted(set(anchor.holders.values()))
+            for index, holder in enumerate(table.require):
+                if holder not in known:
+                    self._wrong(
+                        (*at, "require", index),
+                        f"no pinned key is held by {holder!r}{closest(holder, known)}",
+                        f"Holders are {', '.join(known)}."
+                        if known
+                        else "Give each key a `holder`.",
+                    )
         if table.proxy is not None and table.networks:
             self._wrong(
                 (*at, "proxy"),
@@ -624,11 +642,7 @@ class _Reading:
         return TofuAnchor()
 
     def _roots(self, table: RootSet, at: Location) -> RootPin:
-        seen = set[str]()
-        for index, key in enumerate(table.keys):
-            if key.thumbprint in seen:
-                self._wrong((*at, "keys", index), f"the key {key.thumbprint} stands here twice")
-            seen.add(key.thumbprint)
+        self._check_once((key.thumbprint for key in table.keys), (*at, "keys"))
         holders = len({key.holder for key in table.keys})
         if table.threshold > holders:
             self._wrong(
@@ -671,15 +685,15 @@ class _Reading:
         """All problems as one fault, in the order of their lines."""
         lines = Lines.of(text)
         placed = sorted((lines.line_of(one.at), nth) for nth, one in enumerate(self.problems))
-        told = [(line, self.problems[nth]) for line, nth in placed[:MAX_TOLD]]
-        fault, *more = (
-            UsageFault(one.code, one.message, path=source, line=line, hint=one.hint)
-            for line, one in told
-        )
-        fault.more = tuple(more)
-        if len(placed) > len(told):
-            (more or [fault])[-1].message += f" (and {len(placed) - len(told)} more)"
-        return fault
+        faults = []
+        for line, nth in placed[:MAX_TOLD]:
+            message, hint = self.problems[nth].words()
+            code = self.problems[nth].code
+            faults.append(UsageFault(code, message, path=source, line=line, hint=hint))
+        if len(placed) > len(faults):
+            faults[-1].message += f" (and {len(placed) - len(faults)} more)"
+        faults[0].more = tuple(faults[1:])
+        return faults[0]
 
 
 _AS_IT_STANDS: Final = tuple(set(IssuerTable.model_fields) - {"anchor", "origins"})

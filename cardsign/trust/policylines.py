@@ -1,35 +1,30 @@
 """On which line of a TOML text a member stands, which no TOML reader tells.
 
-Positions only: the text has been read by `tomllib` before, so nothing is refused here, and what
-cannot be placed is given the line of what encloses it.
+Positions only: `tomllib` has read the text before, so nothing is refused here. What has no place of
+its own is given the line of what encloses it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias
+from bisect import bisect_left
+from itertools import accumulate
+from typing import Final, TypeAlias
 
 from cardsign.records import dataclass
 
 #: Names of members and indices of lists, such as ``("issuer", 0, "origins", 1)``.
 Location: TypeAlias = tuple[str | int, ...]
 
-_TOKEN: Final = re.compile(
-    r"""(?P<blank>[ \t\r]+|\#[^\n]*)
-    |(?P<newline>\n)
-    |(?P<string>\"{3}(?:[^\\]|\\.)*?\"{3,5}|'{3}.*?'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')
-    |(?P<mark>[\[\]{}=,.])
-    |(?P<word>[^\s\[\]{}=,."'\#]+)
-    |(?P<other>.)""",
-    re.VERBOSE | re.DOTALL,
+_NAME: Final = re.compile(r"""[^\s\[\]{}=,."'#]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'""")
+_NAMES: Final = rf"(?:{_NAME.pattern})(?:[ \t]*\.[ \t]*(?:{_NAME.pattern}))*"
+_HEADER: Final = re.compile(rf"[ \t]*\[(?P<repeated>\[)?[ \t]*(?P<names>{_NAMES})")
+_MEMBER: Final = re.compile(rf"[ \t]*(?P<names>{_NAMES})[ \t]*=[ \t]*")
+_BLANK: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_SCALAR: Final = re.compile(
+    r"""\"{3}(?:[^\\]|\\.)*?\"{3,5}|'{3}.*?'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^,\]}\n\#]*""",
+    re.DOTALL,
 )
-
-
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +41,11 @@ class Lines:
 
     @classmethod
     def of(cls, text: str) -> Lines:
-        """Place everything in a text that `tomllib` has read.
-
-        Raises:
-            RecursionError: As `tomllib`, of values that are nested without end.
-        """
-        return cls(tuple(text.split("\n")), _Scan(text).places())
+        """Place everything in a text that `tomllib` has read, in time linear in its length."""
+        lines = tuple(text.split("\n"))
+        ends = list(accumulate(len(line) + 1 for line in lines))
+        found = _offsets(text)
+        return cls(lines, {at: bisect_left(ends, pos + 1) + 1 for at, pos in found.items()})
 
     def line_of(self, location: Location) -> int:
         """The line of a member, or of the nearest table around it; 1 for the whole text."""
@@ -68,99 +62,71 @@ class Lines:
         return self.text[line - 1].strip() if 1 <= line <= len(self.text) else ""
 
 
-class _Scan:
-    """One pass over the tokens of a text."""
-
-    def __init__(self, text: str) -> None:
-        self._tokens = _tokens(text)
-        self._ahead = next(self._tokens)
-        self._places: dict[Location, int] = {}
-        self._arrays: dict[Location, int] = {}  # arrays of tables, and their last index
-
-    def places(self) -> dict[Location, int]:
-        table: Location = ()
-        while self._ahead.kind != "end":
-            if self._ahead.text == "[":
-                table = self._header()
-            elif self._ahead.kind in ("word", "string"):
-                self._member(table)
-            else:
-                self._take()
-        return self._places
-
-    def _take(self) -> _Token:
-        taken, self._ahead = self._ahead, next(self._tokens)
-        return taken
-
-    def _keys(self) -> list[_Token]:
-        """``a.b."c"`` and the mark behind it."""
-        keys = []
-        while (token := self._take()).kind in ("word", "string") or token.text == ".":
-            if token.text != ".":
-                keys.append(token)
-        return keys
-
-    def _header(self) -> Location:
-        self._take()
-        repeated = self._ahead.text == "["
-        if repeated:
-            self._take()
-        table: Location = ()
-        keys = self._keys()
-        for at, key in enumerate(keys):
-            table = self._place((*table, _name(key)), key.line)
-            if repeated and at == len(keys) - 1:
-                self._arrays[table] = self._arrays.get(table, -1) + 1
-            if table in self._arrays:
-                table = self._place((*table, self._arrays[table]), key.line)
-        if repeated:
-            self._take()
-        return table
-
-    def _member(self, table: Location) -> None:
-        location = table
-        for key in self._keys():
-            location = self._place((*location, _name(key)), key.line)
-        self._value(location)
-
-    def _value(self, location: Location) -> None:
-        opening = self._take()
-        if opening.text == "[":
-            self._array(location)
-        elif opening.text == "{":
-            while self._ahead.text != "}" and self._ahead.kind != "end":
-                if self._ahead.kind in ("word", "string"):
-                    self._member(location)
-                else:
-                    self._take()
-            self._take()
+def _offsets(text: str) -> dict[Location, int]:
+    """Where in the text each member, element and table begins."""
+    found: dict[Location, int] = {}
+    last: dict[Location, int] = {}  # the index of the last table of each array of tables
+    table: Location = ()
+    pos = _after(text, 0)
+    while pos < len(text):
+        if text[pos] == "[":
+            table, pos = _header(text, pos, found, last)
         else:
-            while self._ahead.kind not in ("newline", "end") and self._ahead.text not in ",]}":
-                self._take()
-
-    def _array(self, location: Location) -> None:
-        index = 0
-        while self._ahead.text != "]" and self._ahead.kind != "end":
-            if self._ahead.kind == "newline" or self._ahead.text == ",":
-                index += self._take().text == ","
-            else:
-                self._value(self._place((*location, index), self._ahead.line))
-        self._take()
-
-    def _place(self, location: Location, line: int) -> Location:
-        self._places.setdefault(location, line)
-        return location
+            pos = _member(text, pos, table, found)
+        end = text.find("\n", pos)  # what is left of the line is blank, a comment or brackets
+        pos = _after(text, end) if end >= 0 else len(text)
+    return found
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    line = 1
-    for match in _TOKEN.finditer(text):
-        if match.lastgroup != "blank":
-            yield _Token(str(match.lastgroup), match[0], line)
-        line += match[0].count("\n")
-    while True:
-        yield _Token("end", "", line)
+def _after(text: str, pos: int) -> int:
+    """The next place that is neither blank nor a comment."""
+    match = _BLANK.match(text, pos)
+    return match.end() if match else pos
 
 
-def _name(key: _Token) -> str:
-    return key.text if key.kind == "word" else key.text[1:-1]
+def _header(
+    text: str, pos: int, found: dict[Location, int], last: dict[Location, int]
+) -> tuple[Location, int]:
+    header = _HEADER.match(text, pos)
+    if header is None:
+        return (), pos
+    table: Location = ()
+    for name in _NAME.finditer(header["names"]):
+        table = _place((*table, name[0].strip("\"'")), pos, found)
+        if header["repeated"] and name.end() == len(header["names"]):
+            last[table] = last.get(table, -1) + 1
+        if table in last:
+            table = _place((*table, last[table]), pos, found)
+    return table, header.end()
+
+
+def _member(text: str, pos: int, table: Location, found: dict[Location, int]) -> int:
+    member = _MEMBER.match(text, pos)
+    if member is None:
+        return pos
+    for name in _NAME.finditer(member["names"]):
+        table = _place((*table, name[0].strip("\"'")), pos, found)
+    return _value(text, member.end(), table, found)
+
+
+def _value(text: str, pos: int, at: Location, found: dict[Location, int]) -> int:
+    """Place what a value holds; where the value ends."""
+    opening = text[pos]
+    if opening not in "[{":
+        scalar = _SCALAR.match(text, pos)
+        return scalar.end() if scalar else pos
+    index, pos = 0, _after(text, pos + 1)
+    while text[pos] not in "]}":
+        if opening == "[":
+            pos = _value(text, pos, _place((*at, index), pos, found), found)
+        else:
+            pos = _member(text, pos, at, found)
+        index, pos = index + 1, _after(text, pos)
+        if text[pos] == ",":
+            pos = _after(text, pos + 1)
+    return pos + 1
+
+
+def _place(location: Location, pos: int, found: dict[Location, int]) -> Location:
+    found.setdefault(location, pos)
+    return location

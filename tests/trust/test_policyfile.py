@@ -524,8 +524,8 @@ def test_cards_decide_no_verdict() -> None:
 
 
 CARDS = {
-    "elsewhere": ("https://b.example/", "nobody's `origins` hold it"),
-    "over plain HTTP": ("http://a.example/", "nobody's `origins` hold it"),
+    "elsewhere": ("https://b.example/", "no issuer's `origins` hold it"),
+    "over plain HTTP": ("http://a.example/", "no issuer's `origins` hold it"),
     "outside the grammar": ("https://a.example/../x", "is not written as"),
     "twice": ("https://a.example/", "stands here twice"),
     "of another issuer": ("https://a.example/tides/card.json", "'tides' holds it"),
@@ -596,7 +596,7 @@ FOUND_AT_ONCE = [
     (6, "is not written as"),
     (7, "did you mean 'refuse'?"),
     (9, "begins with https://"),
-    (13, "nobody's `origins` hold it"),
+    (13, "no issuer's `origins` hold it"),
     (14, "'ann' stands here twice"),
     (15, "found none"),
     (17, "two issuers have the name 'lamp'"),
@@ -630,6 +630,32 @@ def test_no_more_is_told_than_can_be_read(count: int) -> None:
     told = [refused.value, *refused.value.more]
     assert [one.line for one in told] == list(range(3, 3 + min(count, 20)))
     assert told[-1].message.endswith(f"(and {count - 20} more)") == (count > 20)
+
+
+def test_only_what_is_told_is_worded() -> None:
+    """A wrong file of 1 MiB took 5 to 16 s: each of its problems was worded, and 20 were told."""
+    text = "format = 1\n" + "".join(f"x{at} = 1\n" for at in range(400))
+    with (
+        mock.patch("cardsign.trust.policyfile.closest", return_value="") as asked,
+        pytest.raises(UsageFault),
+    ):
+        parse_policy(text)
+    assert asked.call_count == 20
+
+
+LISTS = {
+    "issuer": ("format = 1\nissuer = [" + "{}, " * 20_000 + "]", "at most 16384"),
+    "origins": (policy_text(origins='["a"' + ', "a"' * 1024 + "]"), "at most 1024"),
+    "require": (policy_text('require = ["a"' + ', "a"' * 16 + "]"), "at most 16"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), LISTS.values(), ids=LISTS)
+def test_a_list_has_an_end(text: str, message: str) -> None:
+    """Nothing behind it is looked at."""
+    with pytest.raises(UsageFault, match=message) as refused:
+        parse_policy(text)
+    assert refused.value.more == ()
 
 
 def test_a_member_that_is_misspelt_is_told_once() -> None:
