@@ -57,11 +57,11 @@ from cardsign.keys.stores.base import KeyStore
 from cardsign.records import dataclass
 from cardsign.statements.envelope import TYP_KEYSET, check_times
 from cardsign.statements.keyset import (
+    IssuerKey,
     KeysetStatement,
     Quorum,
     Role,
     RootKey,
-    StatementKey,
     read_keyset,
 )
 from cardsign.statements.release import ReleaseStatement
@@ -238,7 +238,7 @@ def _changed(
     dropped = {_dropped(plan, store, name) for name in changes.drop}
     end = int((now + KEY_LIFETIME).timestamp())
     added = (
-        StatementKey(key.public, (role,), key.holder, int(now.timestamp()), end)
+        IssuerKey(key.public, (role,), key.holder, int(now.timestamp()), end)
         for role, key in changes.add_keys
     )
     kept = (key for key in plan.keys if key.public.thumbprint not in dropped)

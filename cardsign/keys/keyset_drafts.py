@@ -31,10 +31,10 @@ from cardsign.statements.envelope import (
 )
 from cardsign.statements.keyset import (
     KEYSET_FORMAT,
+    IssuerKey,
     KeysetStatement,
     Quorum,
     Role,
-    StatementKey,
     draft_keyset,
     keyset_of,
     read_keyset,
@@ -96,7 +96,7 @@ def _members(quorum: Quorum | None) -> list[str]:
     return [f"{key.public.alg} {key.public.thumbprint} held by {key.holder}" for key in keys]
 
 
-def _keys(before: tuple[StatementKey, ...], after: tuple[StatementKey, ...]) -> Iterator[str]:
+def _keys(before: tuple[IssuerKey, ...], after: tuple[IssuerKey, ...]) -> Iterator[str]:
     old = {key.public.thumbprint: key for key in before}
     new = {key.public.thumbprint: key for key in after}
     for name, key in old.items():
@@ -110,7 +110,7 @@ def _keys(before: tuple[StatementKey, ...], after: tuple[StatementKey, ...]) -> 
             yield f"~ key after: {_key(key)}"
 
 
-def _key(key: StatementKey) -> str:
+def _key(key: IssuerKey) -> str:
     """All of it; the kid, which its owner chooses freely, last and in quotes."""
     public = key.public
     name = "" if public.kid == public.thumbprint else f", kid {json.dumps(public.kid)}"
@@ -163,7 +163,7 @@ class KeysetPlan:
     origins: tuple[str, ...]
     root: Quorum
     recovery: Quorum | None
-    keys: tuple[StatementKey, ...] = ()
+    keys: tuple[IssuerKey, ...] = ()
     revoked: frozenset[str] = frozenset()
 
     @classmethod
@@ -377,7 +377,7 @@ def _quorum_json(quorum: Quorum) -> dict[str, Json]:
     return {"threshold": quorum.threshold, "keys": keys}
 
 
-def _key_json(key: StatementKey) -> Mapping[str, Json]:
+def _key_json(key: IssuerKey) -> Mapping[str, Json]:
     return {
         "public": dict(key.public.jwk()),
         "roles": list(key.roles),
@@ -388,8 +388,8 @@ def _key_json(key: StatementKey) -> Mapping[str, Json]:
 
 
 def _listed(
-    record: KeyRecord, before: StatementKey | None, now: datetime, until: datetime
-) -> StatementKey:
+    record: KeyRecord, before: IssuerKey | None, now: datetime, until: datetime
+) -> IssuerKey:
     """The entry of a key; its times stay while they outlast the statement."""
     start, end = int(now.timestamp()), int((now + KEY_LIFETIME).timestamp())
     if before is not None:
@@ -397,7 +397,7 @@ def _listed(
         end = before.exp if before.exp >= until.timestamp() else end
     holder = record.holder or (before.holder if before else DEFAULT_HOLDER)
     roles = tuple(role for role in _ONLINE if role in record.roles)
-    return StatementKey(record.public, roles, holder, start, end)
+    return IssuerKey(record.public, roles, holder, start, end)
 
 
 def _without(quorum: Quorum, thumbprints: frozenset[str]) -> Quorum:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from cardsign.statements.keyset import KEYSET_FORMAT as KEYSET_FORMAT
     from cardsign.statements.keyset import MAX_HOLDERS as MAX_HOLDERS
     from cardsign.statements.keyset import MAX_KEYSET_LIFETIME as MAX_KEYSET_LIFETIME
+    from cardsign.statements.keyset import IssuerKey as IssuerKey
     from cardsign.statements.keyset import KeysetId as KeysetId
     from cardsign.statements.keyset import KeysetStatement as KeysetStatement
     from cardsign.statements.keyset import Quorum as Quorum
     from cardsign.statements.keyset import Role as Role
     from cardsign.statements.keyset import RootKey as RootKey
-    from cardsign.statements.keyset import StatementKey as StatementKey
     from cardsign.statements.keyset import draft_keyset as draft_keyset
     from cardsign.statements.keyset import keyset_id as keyset_id
     from cardsign.statements.keyset import keyset_of as keyset_of
@@ -63,7 +63,7 @@ _NAMES = {
     ),
     "keyset": (
         "KEYSET_FORMAT KeysetId KeysetStatement MAX_HOLDERS MAX_KEYSET_LIFETIME Quorum Role "
-        "RootKey StatementKey draft_keyset keyset_id keyset_of read_keyset"
+        "RootKey IssuerKey draft_keyset keyset_id keyset_of read_keyset"
     ),
     "members": "DIGEST HOLDER ISSUER THUMBPRINT",
     "release": (

@@ -71,14 +71,22 @@ class Quorum:
 
 
 @dataclass(frozen=True, slots=True)
-class StatementKey:
-    """A key that may sign cards or releases from `nbf` until before `exp` (Unix seconds)."""
+class IssuerKey:
+    """A key of an issuer and what it may sign, from `nbf` until before `exp` (Unix seconds).
+
+    A pinned or published key of which no statement speaks signs cards without end.
+    """
 
     public: PublicKey
-    roles: tuple[Role, ...]
-    holder: str
-    nbf: int
-    exp: int
+    roles: tuple[Role, ...] = ("card",)
+    holder: str = ""
+    nbf: int = 0
+    exp: int = read.MAX_TIME
+
+    @property
+    def signs_cards(self) -> bool:
+        """Whether it has the role card; the times are not asked."""
+        return "card" in self.roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +165,7 @@ class KeysetStatement:
     exp: int
     root: Quorum
     recovery: Quorum | None
-    keys: tuple[StatementKey, ...]
+    keys: tuple[IssuerKey, ...]
     revoked: frozenset[str]
 
     @property
@@ -290,7 +298,7 @@ def _root_key(value: Json, path: str) -> RootKey:
     )
 
 
-def _key(value: Json, path: str) -> StatementKey:
+def _key(value: Json, path: str) -> IssuerKey:
     members = read.exact_object(value, ("public", "roles", "holder", "nbf", "exp"), path)
     roles = next((known for known in _ROLES if list(known) == members["roles"]), None)
     if roles is None:
@@ -299,7 +307,7 @@ def _key(value: Json, path: str) -> StatementKey:
     # A key that signs cards alone may be for any algorithm that cardsign signs cards with.
     algorithms = SIGNING_ALGORITHMS if roles == ("card",) else STATEMENT_ALGORITHMS
     public = read.public_key(members["public"], f"{path}/public", algorithms=algorithms)
-    return StatementKey(public, roles, _holder(members["holder"], path), nbf, exp)
+    return IssuerKey(public, roles, _holder(members["holder"], path), nbf, exp)
 
 
 def _holder(value: Json, path: str) -> str:

@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from cardsign.trust.refresh import Refreshed as Refreshed
     from cardsign.trust.refresh import refresh_issuer as refresh_issuer
     from cardsign.trust.resolve import KEYSET_NOTICE as KEYSET_NOTICE
-    from cardsign.trust.resolve import AcceptedKey as AcceptedKey
     from cardsign.trust.resolve import IssuerTrust as IssuerTrust
     from cardsign.trust.resolve import Weight as Weight
     from cardsign.trust.resolve import end_of as end_of
@@ -122,7 +121,7 @@ _NAMES = {
     "policyfile": "identity_of parse_policy read_policy",
     "policylines": "Lines Location",
     "refresh": "FetchResult Fetcher REFRESH_INTERVAL Refreshed refresh_issuer",
-    "resolve": "AcceptedKey IssuerTrust KEYSET_NOTICE Weight end_of outlook resolve_issuer",
+    "resolve": "IssuerTrust KEYSET_NOTICE Weight end_of outlook resolve_issuer",
     "state": (
         "DirectoryStates IssuerState IssuerStates MAX_PASSED NO_STATES TransientStates "
         "read_state rollback_floor state_bytes"

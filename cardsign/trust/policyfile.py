@@ -433,23 +433,6 @@ def _named(table: tuple[str, ...]) -> str:
     return "[[issuer]]" if table == ("issuer",) else f"[{'.'.join(table)}]"
 
 
-def schema() -> dict[str, Any]:
-    """The JSON Schema of the file."""
-    made: dict[str, Any] = _without_null(TrustFile.model_json_schema())
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
-
-
-def _without_null(value: Any) -> Any:
-    """TOML has no null: what may be left out has one type and no default."""
-    if isinstance(value, list):
-        return [_without_null(one) for one in value if one != {"type": "null"}]
-    if not isinstance(value, dict):
-        return value
-    kept = {name: _without_null(one) for name, one in value.items() if one is not None}
-    alone = kept.pop("anyOf")[0] if len(kept.get("anyOf", ())) == 1 else {}
-    return kept | alone
-
-
 #: What only the operator's own policy may say. A policy that was merely found may be a stranger's,
 #: and would open the operator's network or lower what is enforced (E6, E12, E13).
 OPERATOR_MEMBERS: Final = ("enforce", "networks", "proxy")
@@ -530,8 +513,10 @@ class _Reading:
             self._check_cards(policy, one, ("issuer", index, "cards"))
         return policy
 
-    def _wrong(self, at: Location, message: str, hint: str = "") -> None:
-        self.problems.append(_Problem(at, lambda: (message, hint)))
+    def _wrong(
+        self, at: Location, message: str, hint: str = "", code: str = "policy.malformed"
+    ) -> None:
+        self.problems.append(_Problem(at, lambda: (message, hint), code))
 
     def _tables(self, members: dict[str, Any]) -> tuple[Limits, dict[int, IssuerTable]]:
         """The limits, and the sound tables of issuers by index."""
@@ -555,9 +540,8 @@ class _Reading:
             if member in table.model_fields_set:
                 said = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
                 said += "and this one was found in the working directory"
-                words = said, f"If the policy is yours, name it: --trust {POLICY_FILE}."
-                problem = _Problem((*at, member), partial(tuple, words), "config.not_allowed")
-                self.problems.append(problem)
+                hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
+                self._wrong((*at, member), said, hint, "config.not_allowed")
 
     def _check_alone(self, tables: Iterable[int], issuers: Iterable[TrustedIssuer]) -> None:
         """No two issuers have one name or one place."""
@@ -602,14 +586,13 @@ class _Reading:
         self._check_once(table.require, (*at, "require"))
         if isinstance(anchor, KeysAnchor):
             known = sorted(set(anchor.holders.values()))
+            hint = f"Holders are {', '.join(known)}." if known else "Give each key a `holder`."
             for index, holder in enumerate(table.require):
                 if holder not in known:
                     self._wrong(
                         (*at, "require", index),
                         f"no pinned key is held by {holder!r}{closest(holder, known)}",
-                        f"Holders are {', '.join(known)}."
-                        if known
-                        else "Give each key a `holder`.",
+                        hint,
                     )
         if table.proxy is not None and table.networks:
             self._wrong(

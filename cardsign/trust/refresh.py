@@ -211,7 +211,7 @@ def _meet(refresh: _Refresh, walk: Walk, release: FetchResult) -> KeysetStatemen
     statement = refresh.ask_keyset(*(named.number if named else (1, 1)))
     if statement is None:
         return None
-    return walk.from_anchor(RootPin.of(statement.root), None, [statement])
+    return walk.from_anchor(None, None, [statement])
 
 
 def _onwards(refresh: _Refresh, walk: Walk, held: KeysetStatement) -> KeysetStatement:

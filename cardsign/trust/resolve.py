@@ -8,26 +8,24 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from math import inf
-from operator import attrgetter
 from threading import Lock
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from cardsign.errors import CardRefused, KeyRefused, StateFault
 from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PublicKey
 from cardsign.log import logger
 from cardsign.reasons import Reason
 from cardsign.records import dataclass
-from cardsign.statements.envelope import StatementRefused, check_past, check_times
-from cardsign.statements.keyset import KeysetId, KeysetStatement
+from cardsign.statements.envelope import StatementRefused, check_times
+from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
-from cardsign.statements.succession import RootPin, check_first
+from cardsign.statements.succession import RootPin
 from cardsign.trust.policy import (
     JwksAnchor,
     KeysAnchor,
@@ -48,28 +46,6 @@ from cardsign.trust.statements import (
 )
 from cardsign.urls import Origin, Place, Url, is_this_machine, may_stand_at, parse_origin
 
-# Who may speak for an issuer at one time, and what of it is known to be current. Data only.
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptedKey:
-    """A key that the anchor's source names; whether it may sign cards now is said besides.
-
-    Attributes:
-        public: The key.
-        holder: Who holds it; empty where nobody said.
-        signs_cards: It has the role card.
-        nbf: It does not count before, Unix seconds; None without a statement.
-        exp: It does not count from then on, Unix seconds; None without a statement.
-    """
-
-    public: PublicKey
-    holder: str
-    signs_cards: bool = True
-    nbf: int | None = None
-    exp: int | None = None
-
-
 #: What a reason does to a verdict: ``blocks`` lets nothing be trusted whatever the policy waives,
 #: ``hinders`` leaves it open whether a card is current, ``notes`` decides nothing.
 Weight: TypeAlias = Literal["blocks", "hinders", "notes"]
@@ -80,17 +56,14 @@ class IssuerTrust:
     """Who may speak for one issuer at one time, by what right, and why not.
 
     Attributes:
-        issuer: What the policy says of it.
-        now: The time of the verdict.
-        limits: The policy's.
-        keys: All keys of the anchor's source.
-        has_source: The source was to be had; if not, nothing can be said of any key.
-        unsupported: Kids of keys of the source that are of a type we do not know.
+        keys: All keys of the anchor's source; their times are for the verdict to ask.
+        has_source: Whether the source was to be had; if not, nothing can be said of any key.
+        unsupported: Kids of keys of the source that are of an unknown type.
         offered: Keys that are published somewhere and that the anchor's source does not endorse.
         revoked: Thumbprints of keys whose signatures never count.
         origins: Where the keyset statement lets interfaces stand; None without one.
-        keyset: The newest keyset statement, or None.
-        release: The newest release statement, if it speaks for that keyset now; or None.
+        keyset: The newest keyset statement.
+        release: The newest release statement, if it speaks for that keyset now.
         release_ends: When the last of the keys ends that signed that release, Unix seconds.
         weighed: Every reason that was found, in the order of finding.
         signed_before: A card of this issuer with a good signature was seen.
@@ -101,7 +74,7 @@ class IssuerTrust:
     issuer: TrustedIssuer
     now: datetime
     limits: Limits
-    keys: tuple[AcceptedKey, ...] = ()
+    keys: tuple[IssuerKey, ...] = ()
     has_source: bool = True
     unsupported: tuple[str, ...] = ()
     offered: JwkSet | None = None
@@ -115,31 +88,30 @@ class IssuerTrust:
     reserved: tuple[Place, ...] = ()
     state: IssuerState | None = None
 
-    def reasons(self, weight: Weight) -> tuple[Reason, ...]:
-        """The reasons of one weight, in the order of finding."""
+    def _of(self, weight: Weight) -> tuple[Reason, ...]:
         return tuple(reason for its_weight, reason in self.weighed if its_weight == weight)
 
     @property
     def blocks(self) -> tuple[Reason, ...]:
         """Why nothing can be trusted, whatever the policy waives."""
-        return self.reasons("blocks")
+        return self._of("blocks")
 
     @property
     def hindrances(self) -> tuple[Reason, ...]:
         """Why it is not known whether a card is current."""
-        return self.reasons("hinders")
+        return self._of("hinders")
 
     @property
     def notes(self) -> tuple[Reason, ...]:
         """What else was found; it decides nothing."""
-        return self.reasons("notes")
+        return self._of("notes")
 
-    def find(self, kid: str) -> AcceptedKey | None:
+    def find(self, kid: str) -> IssuerKey | None:
         """The key that the source publishes under a kid, which is only a hint."""
         return self._by_kid.get(kid)
 
     @cached_property
-    def _by_kid(self) -> dict[str, AcceptedKey]:
+    def _by_kid(self) -> dict[str, IssuerKey]:
         return {key.public.kid: key for key in reversed(self.keys)}
 
     def at(self, now: datetime) -> IssuerTrust:
@@ -166,13 +138,13 @@ class IssuerTrust:
     @property
     def deadlines(self) -> tuple[int, ...]:
         """When what is said here ends, Unix seconds; what has ended is said of nothing any more."""
-        ends = []
-        if self.keyset is not None:
-            ends.append(end_of(self.keyset, self.limits.keyset_age))
-        if self.release is not None:
-            ends.append(end_of(self.release, self.limits.release_age))
-        if self.release_ends is not None:
-            ends.append(self.release_ends)
+        ends = [self.release_ends] if self.release_ends is not None else []
+        for statement, age in (
+            (self.keyset, self.limits.keyset_age),
+            (self.release, self.limits.release_age),
+        ):
+            if statement is not None:
+                ends.append(end_of(statement, age))
         return tuple(end for end in ends if end > self.now.timestamp())
 
     @cached_property
@@ -200,59 +172,6 @@ def end_of(statement: KeysetStatement | ReleaseStatement, most: int | None) -> i
     return statement.exp if most is None else min(statement.exp, statement.iat + most)
 
 
-# First contact: what is kept of an issuer of whom nothing was known (threat 20).
-
-
-def make_contact(
-    supplied: SuppliedStatements,
-    offered: JwkSet | None,
-    places: tuple[Place, ...],
-    *,
-    now: datetime,
-    skew: timedelta,
-) -> tuple[KeysetId | None, JwkSet | None, tuple[Reason, ...]]:
-    """Learn from the card's own origin over TLS, and from nobody else."""
-    home = supplied.contact
-    if home is None or not _is_at_home(home, places):
-        return None, None, ()
-    keysets, _, _ = receive(supplied.untrusted_keysets, ())
-    reasons = []
-    firsts = []
-    for statement in sorted(keysets, key=attrgetter("number")):
-        try:
-            check_first(statement, RootPin.of(statement.root))
-            check_past(statement.iat, now, skew)
-        except StatementRefused as refusal:
-            reasons.append(Reason.of(refusal.code, refusal.message))
-        else:
-            firsts.append(statement)
-    if firsts:
-        first = firsts[0]
-        if any(one.number == first.number and one.digest != first.digest for one in firsts):
-            both = f"{home} gives two keyset statements {first.epoch}.{first.version}"
-            reasons.append(Reason.of("statement.fork", f"{both}; neither is believed"))
-            return None, None, tuple(reasons)
-        pin = first.id
-        met = f"first contact with {home}, keyset {pin.epoch}.{pin.version}: {pin.digest}"
-        return pin, None, (*reasons, Reason.of("trust.tofu_first", met))
-    if offered is None or not offered.keys or supplied.untrusted_keysets:
-        return None, None, tuple(reasons)
-    bare = f"first contact with {home}: it has no keyset, so its bare keys are kept; "
-    bare += "a rotation will need a person"
-    return None, offered, (Reason.of("trust.tofu_first", bare),)
-
-
-def _is_at_home(contact: str, places: tuple[Place, ...]) -> bool:
-    try:
-        origin = parse_origin(contact)
-    except CardRefused:
-        return False
-    secure = origin.scheme == "https" or is_this_machine(origin.host)
-    return secure and any(
-        place.origin == origin and place.holds(Url(origin, place.prefix, "")) for place in places
-    )
-
-
 def resolve_issuer(
     issuer: TrustedIssuer,
     limits: Limits,
@@ -267,16 +186,16 @@ def resolve_issuer(
     """Bring together what is remembered and what was supplied; keep what is new and lawful.
 
     Where that was done before, nothing was kept, and no time has come since that matters, the
-    result is that of before.
+    result is that of before. Nothing in `supplied` makes this function raise.
 
     Args:
-        issuer: What the policy says of the issuer, with the rollback floor of this verification.
+        issuer: What the policy says of it, with the rollback floor of this verification.
         limits: The policy's.
-        supplied: What came along; nothing in it makes this function raise.
+        supplied: What came along, unverified.
         state: What is remembered; None where nothing can be.
         now: Aware; fixed at the start (V1).
         keep: Keeps a step durably before the next; by default nothing is kept.
-        historic: `now` was chosen by the caller: nothing is kept, and nothing can be trusted.
+        historic: The caller chose `now`: nothing is kept, and nothing can be trusted.
         reserved: The places of the policy's other issuers within those of this one.
 
     Raises:
@@ -287,13 +206,13 @@ def resolve_issuer(
     if state is not None and not state.is_of(issuer):
         raise StateFault(
             "state.other_anchor",
-            f"{issuer.name!r} was met under another policy, anchor or origins",
+            f"{issuer.name!r} is remembered under another policy, anchor or origins",
         )
     about = (issuer, state, reserved, limits, supplied)
     if not historic and (known := _RESOLVED.find(about, now)) is not None:
         return known
-    resolution = _Resolution(issuer, limits, supplied, state, now, keep, historic)
-    trust = replace(resolution.result(), reserved=reserved)
+    resolution = _Resolution(issuer, limits, supplied, state, now, keep, historic, reserved)
+    trust = resolution.result()
     if not historic and (state is None or not resolution.has_kept):
         _RESOLVED.keep(about, trust)
     return trust
@@ -368,6 +287,7 @@ class _Resolution:
     now: datetime
     write: Callable[[IssuerState], None]
     historic: bool
+    reserved: tuple[Place, ...]
     weighed: list[tuple[Weight, Reason]] = field(default_factory=list)
     has_kept: bool = False
 
@@ -378,14 +298,18 @@ class _Resolution:
 
     def result(self) -> IssuerTrust:
         """Everything, from top to bottom."""
-        self.note(*self.state.notes)
+        self.weigh("notes", *self.state.notes)
         if self.historic:
-            self.block(Reason.of("time.historic", f"the verdict is about {self.now.isoformat()}"))
+            historic = Reason.of("time.historic", f"the verdict is about {self.now.isoformat()}")
+            self.weigh("blocks", historic)
         else:
             self.check_clock()
         match self.issuer.anchor:
             case KeysAnchor(keys, holders):
-                return self.by_keys(keys, holders.get)
+                accepted = [
+                    IssuerKey(key, ("card",), holders.get(key.kid, "")) for key in keys.keys
+                ]
+                return self._trust(accepted, unsupported=keys.unsupported)
             case JwksAnchor(url):
                 return self.by_jwks_of(url)
             case KeysetAnchor(pin, issuer):
@@ -393,29 +317,17 @@ class _Resolution:
             case TofuAnchor():
                 return self.by_first_contact()
 
-    def block(self, *reasons: Reason) -> None:
-        """Nothing can be trusted."""
-        self.weighed.extend(("blocks", reason) for reason in reasons)
+    def weigh(self, weight: Weight, *reasons: Reason) -> None:
+        self.weighed.extend((weight, reason) for reason in reasons)
 
-    def hinder(self, *reasons: Reason) -> None:
-        """It is not known whether a card is current."""
-        self.weighed.extend(("hinders", reason) for reason in reasons)
-
-    def note(self, *reasons: Reason) -> None:
-        """Found, and decides nothing."""
-        self.weighed.extend(("notes", reason) for reason in reasons)
-
-    def by_keys(self, keys: JwkSet, holder_of: Callable[[str, str], str]) -> IssuerTrust:
-        """Pinned keys; nothing else is read."""
-        accepted = (AcceptedKey(key, holder_of(key.kid, "")) for key in keys.keys)
-        return self._trust(accepted, unsupported=keys.unsupported)
+    def refused(self, weight: Weight, refusal: StatementRefused, what: str = "") -> None:
+        message = f"{what}: {refusal.message}" if what else refusal.message
+        self.weigh(weight, Reason.of(refusal.code, message, hint=refusal.hint))
 
     def by_jwks_of(self, url: str) -> IssuerTrust:
         """The key set of the one URL: as it came now, else as it is remembered."""
-        if self.supplied.jwks_url == url:
-            offered = self._offered_jwks()
-            if offered is not None:
-                self._keep(replace(self.state, jwks=offered))
+        if self.supplied.jwks_url == url and (offered := self._offered_jwks()) is not None:
+            self._keep(replace(self.state, jwks=offered))
         if self.state.jwks is None:
             missing = f"the key set at {url} is not at hand"
             hint = "Verify the URL of the card, or give the keys: cardsign verify CARD --jwks FILE"
@@ -428,23 +340,27 @@ class _Resolution:
         keysets, releases, reasons = receive(
             supplied.untrusted_keysets, supplied.untrusted_releases, self.state.keyset
         )
-        self.note(*reasons)
+        self.weigh("notes", *reasons)
         keyset = self._walk(pin, issuer, keysets)
         if keyset is None:
             return self._without_source("trust.no_keys", "no keyset statement can be believed")
         chosen = self._choose(keyset, releases)
         revoked = self._revoked(keyset, chosen)
-        origins = self._origins(keyset)
-        if origins is None:
+        try:
+            origins = tuple(parse_origin(origin) for origin in keyset.origins)
+        except CardRefused as refusal:
+            self.weigh("notes", Reason.of(refusal.code, refusal.message, "/origins"))
             return self._without_source("trust.no_keys", "the keyset statement names bad origins")
-        holds = self._holds_now(keyset)
+        # A keyset past its end is believed no more, whatever is waived (threat 5).
+        holds = self._holds(keyset, self.limits.keyset_age, "blocks", "the newest keyset statement")
         ends = self._speaks_until(keyset, chosen, revoked) if holds else None
+        offered = self._offered_jwks()
+        if self.given is None and self.issuer.floor is None:
+            forgetful = "nothing is remembered of this issuer, so a rollback cannot be seen"
+            self.weigh("hinders", Reason.of("state.none", forgetful))
         return self._trust(
-            (
-                AcceptedKey(key.public, key.holder, "card" in key.roles, key.nbf, key.exp)
-                for key in keyset.keys
-            ),
-            offered=self._offered_jwks(),
+            keyset.keys,
+            offered=offered,
             keyset=keyset,
             release=chosen.release if ends is not None else None,
             release_ends=ends,
@@ -455,21 +371,39 @@ class _Resolution:
     def by_first_contact(self) -> IssuerTrust:
         """What was found at first contact; or this is it (threat 20)."""
         if self.state.first_contact is None and self.state.jwks is None and self.given is not None:
-            places = self.issuer.places or ()
-            pin, jwks, reasons = make_contact(
-                self.supplied, self._offered_jwks(), places, now=self.now, skew=self.skew
-            )
-            if pin or jwks:
-                found = f"keyset {pin.epoch}.{pin.version}" if pin else "a key set"
-                self._tell("first contact with %s: %s found there is trusted from now on", found)
-                self._keep(replace(self.state, first_contact=pin, jwks=jwks))
-            self.note(*reasons)
+            self._make_contact()
         if self.state.first_contact is not None:
             return self.by_keyset(self.state.first_contact, None)
         if self.state.jwks is not None:
             return self._bare(self.state.jwks, offered=self._offered_jwks())
         none = "there was no contact yet; the first is made with the card's own origin, over TLS"
         return self._without_source("trust.no_first_contact", none)
+
+    def _make_contact(self) -> None:
+        """Learn from the card's own origin over TLS, and from no mirror or file."""
+        home, offered = self.supplied.contact, self._offered_jwks()
+        if home is None or not _is_at_home(home, self.issuer.places or ()):
+            return
+        keysets, _, _ = receive(self.supplied.untrusted_keysets, ())
+        walk = Walk(self.now, self.skew, lambda _: None)
+        try:
+            first = walk.from_anchor(None, None, keysets)
+        except StatementRefused as refusal:
+            self.refused("notes", refusal, home)
+            return
+        self.weigh("notes", *walk.reasons)
+        if first is not None:
+            found = f", keyset {first.epoch}.{first.version}: {first.digest}"
+            self._tell(_CONTACT, f"keyset {first.epoch}.{first.version}")
+            self._keep(replace(self.state, first_contact=first.id))
+        elif offered is not None and offered.keys and not self.supplied.untrusted_keysets:
+            found = ": it has no keyset, so its bare keys are kept; a rotation will need a person"
+            self._tell(_CONTACT, "a key set")
+            self._keep(replace(self.state, jwks=offered))
+        else:
+            return
+        made = f"first contact with {home}{found}"
+        self.weigh("notes", Reason.of("trust.tofu_first", made))
 
     def _walk(
         self, pin: KeysetId | RootPin, issuer: str | None, keysets: Sequence[KeysetStatement]
@@ -482,23 +416,17 @@ class _Resolution:
             if held is not None:
                 held = walk.onwards(held, keysets)
         except StatementRefused as refusal:
-            self.block(Reason.of(refusal.code, refusal.message, hint=refusal.hint))
-        self.note(*walk.reasons)
+            self.refused("blocks", refusal)
+        self.weigh("notes", *walk.reasons)
         return self.state.keyset or held
 
     def _choose(self, keyset: KeysetStatement, releases: Sequence[ReleaseStatement]) -> Chosen:
         """The newest release; a new one is kept."""
-        chosen = choose_release(
-            self.state.release,
-            releases,
-            keyset,
-            self.floor,
-            now=self.now,
-            skew=self.skew,
-        )
-        self.note(*chosen.reasons)
+        held = self.state.release
+        chosen = choose_release(held, releases, keyset, self.floor, now=self.now, skew=self.skew)
+        self.weigh("notes", *chosen.reasons)
         release = chosen.release
-        if release is not None and release != self.state.release:
+        if release is not None and release != held:
             newest = max(self.state.newest_iat, release.iat)
             self._tell("%s: an older release than %s is refused from now on", str(release.seq))
             self._keep(replace(self.state, release=release, newest_iat=newest))
@@ -508,17 +436,22 @@ class _Resolution:
         try:
             return effective_revoked(keyset, chosen.release) | chosen.denied
         except StatementRefused as refusal:  # a release of the future, after a fork
-            self.block(Reason.of(refusal.code, refusal.message))
+            self.refused("blocks", refusal)
             return keyset.revoked | chosen.denied
 
-    def _holds_now(self, keyset: KeysetStatement) -> bool:
-        """A keyset past its end is believed no more, whatever is waived (threat 5)."""
-        exp = end_of(keyset, self.limits.keyset_age)
+    def _holds(
+        self,
+        statement: KeysetStatement | ReleaseStatement,
+        age: int | None,
+        weight: Weight,
+        what: str,
+    ) -> bool:
+        """Whether a statement is in force now; the reason why not has this weight."""
         try:
-            what = "the newest keyset statement"
-            check_times(keyset.iat, exp, now=self.now, skew=self.skew, what=what)
+            exp = end_of(statement, age)
+            check_times(statement.iat, exp, now=self.now, skew=self.skew, what=what)
         except StatementRefused as refusal:
-            self.block(Reason.of(refusal.code, refusal.message))
+            self.refused(weight, refusal)
             return False
         return True
 
@@ -526,17 +459,17 @@ class _Resolution:
         self, keyset: KeysetStatement, chosen: Chosen, revoked: frozenset[str]
     ) -> int | None:
         """When the last signer of the release ends; None if it does not hold now."""
-        release = chosen.release
+        release, what = chosen.release, "the newest release"
         if chosen.contested is not None:
-            self.hinder(chosen.contested)
+            self.weigh("hinders", chosen.contested)
         if release is None:
-            missing = "there is no release statement, so nobody says which cards are current"
-            self.hinder(Reason.of("trust.freshness_unknown", missing))
+            missing = "there is no release statement, so it is unknown which cards are current"
+            self.weigh("hinders", Reason.of("trust.freshness_unknown", missing))
             return None
         try:
             check_release_floor(release, self.floor)
         except StatementRefused as refusal:  # it speaks against the card, and no policy waives that
-            self.block(Reason.of(refusal.code, f"newest release: {refusal.message}"))
+            self.refused("blocks", refusal, what)
             return None
         try:
             counted = check_release(release, keyset, None, now=self.now, skew=self.skew)
@@ -544,40 +477,24 @@ class _Resolution:
             if not signers:
                 raise StatementRefused("statement.revoked", "its signer has been revoked")
         except StatementRefused as refusal:
-            self.hinder(Reason.of(refusal.code, f"newest release: {refusal.message}"))
+            self.refused("hinders", refusal, what)
             return None
-        try:
-            exp = end_of(release, self.limits.release_age)
-            what = "the newest release"
-            check_times(release.iat, exp, now=self.now, skew=self.skew, what=what)
-        except StatementRefused as refusal:
-            self.hinder(Reason.of(refusal.code, refusal.message))
+        if not self._holds(release, self.limits.release_age, "hinders", what):
             return None
         return max(key.exp for key in keyset.keys if key.public.thumbprint in signers)
-
-    def _origins(self, keyset: KeysetStatement) -> tuple[Origin, ...] | None:
-        try:
-            return tuple(parse_origin(origin) for origin in keyset.origins)
-        except CardRefused as refusal:
-            self.note(Reason.of(refusal.code, refusal.message, "/origins"))
-            return None
 
     def check_clock(self) -> None:
         """A clock behind what was signed already revives what has expired (threat 19)."""
         newest = max(self.state.newest_iat, self.floor.newest_iat)
-        behind = newest - self.limits.skew - self.now.timestamp()
-        if behind > 0:
+        if newest - self.limits.skew > self.now.timestamp():
             when = datetime.fromtimestamp(newest, UTC).isoformat()
-            self.block(
-                Reason.of(
-                    "time.clock_behind",
-                    f"a statement of {when} was seen before, and this clock says "
-                    f"{self.now.isoformat()}",
-                )
-            )
+            behind = f"a statement of {when} was seen before, and this clock says "
+            behind += self.now.isoformat()
+            self.weigh("blocks", Reason.of("time.clock_behind", behind))
 
     def _keep_keyset(self, keyset: KeysetStatement) -> None:
         before, pin = self.state.keyset, pin_of(self.issuer.anchor)
+        # The pin was moved ahead of what is held: every way on leads through it (K8).
         if before is not None and pin is not None and before.id < pin < keyset.id:
             past = f"the statements of {self.issuer.name!r} lead past the pin of its anchor"
             raise StateFault("state.other_anchor", past)
@@ -601,49 +518,45 @@ class _Resolution:
         try:
             return JwkSet.from_bytes(self.supplied.untrusted_jwks)
         except KeyRefused as refusal:
-            self.note(Reason.of(refusal.code, refusal.message, hint=refusal.hint))
+            self.weigh("notes", Reason.of(refusal.code, refusal.message, hint=refusal.hint))
             return None
 
     def _without_source(self, code: str, message: str, *, hint: str = "") -> IssuerTrust:
-        self.block(Reason.of(code, message, hint=hint))
-        return replace(self._trust(()), has_source=False)
+        self.weigh("blocks", Reason.of(code, message, hint=hint))
+        return self._trust((), has_source=False)
 
     def _bare(self, jwks: JwkSet, *, offered: JwkSet | None = None) -> IssuerTrust:
-        """Keys of which nobody has said who holds them or how long they last."""
-        keys = (AcceptedKey(key, "") for key in jwks.keys)
+        """Keys of which nothing says who holds them or how long they last."""
+        keys = [IssuerKey(key) for key in jwks.keys]
         return self._trust(keys, unsupported=jwks.unsupported, offered=offered)
 
-    def _trust(
-        self,
-        keys: Iterable[AcceptedKey],
-        *,
-        unsupported: tuple[str, ...] = (),
-        offered: JwkSet | None = None,
-        keyset: KeysetStatement | None = None,
-        release: ReleaseStatement | None = None,
-        release_ends: int | None = None,
-        revoked: frozenset[str] = frozenset(),
-        origins: tuple[Origin, ...] | None = None,
-    ) -> IssuerTrust:
-        if keyset is not None and self.given is None and self.issuer.floor is None:
-            forgetful = "nothing is remembered of this issuer, so a rollback cannot be seen"
-            self.hinder(Reason.of("state.none", forgetful))
+    def _trust(self, keys: Sequence[IssuerKey], **found: Any) -> IssuerTrust:
         return IssuerTrust(
-            issuer=self.issuer,
-            now=self.now,
-            limits=self.limits,
-            keys=tuple(keys),
-            unsupported=unsupported,
-            offered=offered,
-            revoked=revoked,
-            origins=origins,
-            keyset=keyset,
-            release=release,
-            release_ends=release_ends,
+            self.issuer,
+            self.now,
+            self.limits,
+            tuple(keys),
             weighed=tuple(self.weighed),
             signed_before=self.state.signed_before,
+            reserved=self.reserved,
             state=None if self.given is None else self.state,
+            **found,
         )
+
+
+_CONTACT: Final = "first contact with %s: %s found there is trusted from now on"
+
+
+def _is_at_home(contact: str, places: tuple[Place, ...]) -> bool:
+    """Whether an origin is one of the issuer's own, reached in a way that no one can change."""
+    try:
+        origin = parse_origin(contact)
+    except CardRefused:
+        return False
+    secure = origin.scheme == "https" or is_this_machine(origin.host)
+    return secure and any(
+        place.origin == origin and place.holds(Url(origin, place.prefix, "")) for place in places
+    )
 
 
 # How an issuer stands by what is remembered of it alone, and what will need a person soon.
@@ -669,31 +582,17 @@ def outlook(
         trusted, then what soon will.
     """
     trust = resolve_issuer(issuer, limits, NO_STATEMENTS, state, now=now)
-    alarms = list(trust.blocks)
-    if issuer.freshness == "required":
-        alarms.extend(trust.hindrances)
+    alarms = [*trust.blocks, *(trust.hindrances if issuer.freshness == "required" else ())]
     seconds = now.timestamp()
     keyset, release = trust.keyset, trust.release
+    ending = []
     if release is not None and seconds - release.iat >= (release.exp - release.iat) / 2:
-        late = f"release {release.seq} is past half of its time, and no newer one was seen"
-        alarms.append(
-            Reason.of(
-                "peer.statement_ends",
-                late,
-                hint="Look for a newer one: cardsign peers verify. If there is none, ask the "
-                "issuer.",
-            )
-        )
+        ending.append(f"release {release.seq} is past half of its time, and no newer one was seen")
     if keyset is not None:
         left = end_of(keyset, limits.keyset_age) - seconds
         if 0 < left <= KEYSET_NOTICE:
-            ends = f"keyset {keyset.epoch}.{keyset.version} ends in {left / 86400:.1f} days"
-            alarms.append(
-                Reason.of(
-                    "peer.statement_ends",
-                    ends,
-                    hint="Look for a newer one: cardsign peers verify. If there is none, ask the "
-                    "issuer.",
-                )
-            )
+            number = f"{keyset.epoch}.{keyset.version}"
+            ending.append(f"keyset {number} ends in {left / 86400:.1f} days")
+    hint = "Look for a newer one: cardsign peers verify. If there is none, ask the issuer."
+    alarms += [Reason.of("peer.statement_ends", ends, hint=hint) for ends in ending]
     return trust, tuple(dict.fromkeys(alarms))

@@ -193,16 +193,18 @@ class Walk:
 
     def from_anchor(
         self,
-        pin: KeysetId | RootPin,
+        pin: KeysetId | RootPin | None,
         issuer: str | None,
         statements: Sequence[KeysetStatement],
     ) -> KeysetStatement | None:
         """The first statement: the lowest that the anchor means (K8).
 
+        Without a pin, at first contact, it is any that its own root has signed.
+
         Raises:
             StatementRefused: ``statement.fork``: the anchor means two of one number.
         """
-        strangers = 0
+        others = 0
         lawful: dict[str, KeysetStatement] = {}
         for statement in sorted(statements, key=attrgetter("number")):
             if any(lower.number < statement.number for lower in lawful.values()):
@@ -210,17 +212,17 @@ class Walk:
             try:
                 if issuer is not None and statement.issuer != issuer:
                     raise StatementRefused("statement.issuer", f"expected {issuer!r}")
-                check_first(statement, pin)
+                check_first(statement, pin or RootPin.of(statement.root))
                 self._check_believable(statement)
             except StatementRefused as refusal:
-                strangers += refusal.code == "statement.anchor"
+                others += refusal.code == "statement.anchor"
                 if refusal.code != "statement.anchor":
                     self._refused[statement.envelope] = reason_of(refusal, statement)
             else:
                 lawful[statement.digest] = statement
         if lawful:
             return self._kept(_only(lawful, "statements that the anchor means"))
-        if strangers:
+        if others and pin is not None:
             self._findings.append(Reason.of("statement.anchor", _another(pin, statements)))
         return None
 

@@ -13,9 +13,10 @@ from cardsign.card.canonical import Payload
 from cardsign.card.extended import ExtendedMarker, cannot_name_us, find_marker
 from cardsign.errors import CardRefused
 from cardsign.reasons import Reason
+from cardsign.statements.keyset import IssuerKey
 from cardsign.statements.release import FLOOR_EXTENDED, ListedCard, ReleaseStatement
 from cardsign.trust.policy import AtOrigin, CardUrl, Expectation, Extended
-from cardsign.trust.resolve import AcceptedKey, IssuerTrust
+from cardsign.trust.resolve import IssuerTrust
 from cardsign.urls import parse_origin, parse_url
 from cardsign.verify.report import Answer
 
@@ -46,17 +47,15 @@ def read_marker(
     return marker, None
 
 
-def may_sign_now(key: AcceptedKey, trust: IssuerTrust) -> Reason | None:
+def may_sign_now(key: IssuerKey, trust: IssuerTrust) -> Reason | None:
     """Why a key may not sign cards now (rule V4), or None if it may."""
     kid, seconds = key.public.kid, trust.now.timestamp()
     if not key.signs_cards:
         return Reason.of("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
-    early = key.nbf is not None and seconds < key.nbf - trust.skew.total_seconds()
-    if (
-        key.nbf is not None and early and not trust.clock_is_behind
-    ):  # else nothing is trusted in any case
+    early = seconds < key.nbf - trust.skew.total_seconds()
+    if early and not trust.clock_is_behind:  # else nothing is trusted in any case
         return Reason.of("key.not_yet_valid", f"the key {kid!r} is valid from {_day(key.nbf)} on")
-    if key.exp is not None and seconds >= key.exp:
+    if seconds >= key.exp:
         return Reason.of("key.expired", f"the key {kid!r} expired at {_day(key.exp)}")
     return None
 

@@ -30,8 +30,10 @@ from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import Reason
+from cardsign.statements.keyset import IssuerKey
+from cardsign.statements.members import MAX_TIME
 from cardsign.trust.policy import ACCEPTED, Expectation, Policy, TrustedIssuer
-from cardsign.trust.resolve import AcceptedKey, IssuerTrust
+from cardsign.trust.resolve import IssuerTrust
 from cardsign.verify.freshness import currency, may_sign_now, read_marker
 from cardsign.verify.report import Answers, SignatureReport, SignatureVerdict, some_of
 
@@ -197,7 +199,7 @@ def _fitting(
 def _judge(
     index: int,
     header: ProtectedHeader,
-    key: AcceptedKey,
+    key: IssuerKey,
     payload: Payload,
     payloads: Payloads,
     expect: Expectation | None,
@@ -250,9 +252,9 @@ def _judge(
     )
 
 
-def _ends(key: AcceptedKey, marker: ExtendedMarker | None, trust: IssuerTrust) -> datetime | None:
+def _ends(key: IssuerKey, marker: ExtendedMarker | None, trust: IssuerTrust) -> datetime | None:
     """The least of all deadlines (rule V8)."""
-    ends = [*trust.deadlines, *([key.exp] if key.exp is not None else [])]
+    ends = [*trust.deadlines, *([key.exp] if key.exp < MAX_TIME else [])]
     if marker is not None:
         ends.append(marker.exp)
     return datetime.fromtimestamp(min(ends), UTC) if ends else None

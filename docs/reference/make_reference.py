@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from textwrap import fill, indent
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
 from typing_extensions import is_typeddict
@@ -24,7 +24,7 @@ from cardsign.cli import command_line as cli
 from cardsign.lint import RULES, TARGETS
 from cardsign.reasons import REASONS, severity_of
 from cardsign.testing import FakeIssuer
-from cardsign.trust.policyfile import schema
+from cardsign.trust.policyfile import TrustFile
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by `make reference`; change the program instead. -->"
@@ -108,7 +108,20 @@ def _cell(text: str) -> str:
 
 def trust_schema() -> str:
     """docs/reference/trust.schema.json: the JSON Schema of `trust.toml`, for editors."""
-    return json.dumps(schema(), indent=2) + "\n"
+    made: dict[str, Any] = _without_null(TrustFile.model_json_schema())
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def _without_null(value: Any) -> Any:
+    """TOML has no null: what may be left out has one type and no default."""
+    if isinstance(value, list):
+        return [_without_null(one) for one in value if one != {"type": "null"}]
+    if not isinstance(value, dict):
+        return value
+    kept = {name: _without_null(one) for name, one in value.items() if one is not None}
+    alone = kept.pop("anyOf")[0] if len(kept.get("anyOf", ())) == 1 else {}
+    return kept | alone
 
 
 def python() -> str:

@@ -9,11 +9,11 @@ from cardsign.keys import KeysetPlan, ReleasePlan, draft_following, draft_next
 from cardsign.statements import (
     TYP_KEYSET,
     TYP_RELEASE,
+    IssuerKey,
     KeysetStatement,
     Quorum,
     ReleaseStatement,
     RootKey,
-    StatementKey,
     read_keyset,
     read_release,
     sign_statement,
@@ -34,9 +34,9 @@ def quorum(threshold: int, *names: str) -> Quorum:
     return Quorum(threshold, tuple(RootKey(key(name).public, name) for name in names))
 
 
-def online(name: str, *roles: Any, days: int = 400) -> StatementKey:
+def online(name: str, *roles: Any, days: int = 400) -> IssuerKey:
     """A listed key."""
-    return StatementKey(key(name).public, roles, "harbour", T0, T0 + days * 86_400)
+    return IssuerKey(key(name).public, roles, "harbour", T0, T0 + days * 86_400)
 
 
 def plan(**changes: Any) -> KeysetPlan:

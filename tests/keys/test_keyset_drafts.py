@@ -25,8 +25,8 @@ from cardsign.keys import (
 )
 from cardsign.keys.keyset_drafts import differences
 from cardsign.statements import (
+    IssuerKey,
     KeysetStatement,
-    StatementKey,
     StatementRefused,
     check_recovery,
     check_successor,
@@ -346,7 +346,7 @@ def test_a_kid_cannot_pass_for_something_else() -> None:
     kid = f'x" ES256 {thumbprint("card")} for card, held by harbour'
     evil = PublicKey.from_jwk(numbers, kid=kid)
     told = replace(
-        KeysetPlan.of(before), keys=(*before.keys, StatementKey(evil, ("card",), "eve", T0, T0 + 9))
+        KeysetPlan.of(before), keys=(*before.keys, IssuerKey(evil, ("card",), "eve", T0, T0 + 9))
     )
 
     lines = [str(one) for one in differences(before, draft_next(told, before, now=NOW))]

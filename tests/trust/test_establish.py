@@ -601,7 +601,7 @@ def test_a_keyset_that_cannot_be_believed_is_no_contact(
     assert (standing.has_source, memo.kept) == (False, [])
     if code != "statement.shape":
         assert codes(standing.notes) == [code]
-    sound = stand(TOFU, [made(), keyset("ann", "bob")], contact=ORIGIN)
+    sound = stand(TOFU, [made(), keyset("ann", "bob", iat=T0 - 1)], contact=ORIGIN)
     assert number(sound) == (1, 1)
     assert code in codes(sound.notes)
 

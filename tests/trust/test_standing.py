@@ -10,9 +10,8 @@ import pytest
 
 from cardsign.jose import JwkSet
 from cardsign.reasons import Reason
-from cardsign.statements import read_keyset, read_release
+from cardsign.statements import IssuerKey, read_keyset, read_release
 from cardsign.trust import (
-    AcceptedKey,
     IssuerTrust,
     KeysAnchor,
     Limits,
@@ -23,8 +22,8 @@ from tests.jose.statement_making import DAY, NOW, T0, key, thumbprint
 from tests.trust.establishing import enrolled
 from tests.trust.histories import after, keyset, release
 
-ANN = AcceptedKey(key("ann").public, "ann")
-BOB = AcceptedKey(key("bob").public, "bob")
+ANN = IssuerKey(key("ann").public, holder="ann")
+BOB = IssuerKey(key("bob").public, holder="bob")
 ONE = keyset("ann", "bob")
 KEYSET = read_keyset(ONE)
 RELEASE = read_release(release(ONE))
@@ -93,7 +92,7 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
     "a key under another kid": {
         "keys": (replace(ANN, public=replace(ANN.public, kid="ann-2026")),)
     },
-    "a key without the role card": {"keys": (replace(ANN, signs_cards=False),)},
+    "a key without the role card": {"keys": (replace(ANN, roles=("release",)),)},
     "a revocation": {"revoked": frozenset({thumbprint("ann")})},
     "a keyset": {"keyset": KEYSET},
     "another keyset": {"keyset": read_keyset(after(ONE))},
