@@ -334,11 +334,11 @@ def lint_card(data: bytes, target: str = "portable") -> tuple[Finding, ...]:
         UsageFault: ``usage.conflict``: there is no such target.
         TypeError: The call is wrong; the message shows a right one.
     """
-    from cardsign.card.strictjson import MAX_CARD_VALUES, parse_object
+    from cardsign.card.document import parse_card
     from cardsign.lint.targets import lint_document
 
     _check_data("lint_card(Path('card.json').read_bytes())", data)
-    return lint_document(parse_object(data, max_values=MAX_CARD_VALUES), target)
+    return lint_document(parse_card(data), target)
 
 
 def build_card(

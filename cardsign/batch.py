@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
-from cardsign.card.strictjson import parse_object
+from cardsign.card.strictjson import be_paranoid, is_paranoid, parse_object
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
     EXIT_NO_VERDICT,
@@ -480,16 +480,17 @@ def _pool(work: Callable[[Any], Any], size: int) -> ProcessPoolExecutor:
 
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
-    return ProcessPoolExecutor(size, context, initializer=_begin, initargs=(work,))
+    return ProcessPoolExecutor(size, context, initializer=_begin, initargs=(work, is_paranoid()))
 
 
 _work: Callable[[Any], Any]  # of this worker process
 
 
-def _begin(work: Callable[[Any], Any]) -> None:
+def _begin(work: Callable[[Any], Any], paranoid: bool) -> None:
     """Make a process a worker: Ctrl-C ends it without a word, and so does too much memory."""
     global _work
     _work = work
+    be_paranoid(paranoid)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with suppress(ImportError, ValueError, OSError):  # not on Windows; or a lower limit holds
         import resource

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from cardsign.card.coverage import Uncovered as Uncovered
     from cardsign.card.coverage import left_open as left_open
     from cardsign.card.coverage import uncovered_parts as uncovered_parts
+    from cardsign.card.document import MAX_CARD_VALUES as MAX_CARD_VALUES
     from cardsign.card.document import MAX_SIGNATURES as MAX_SIGNATURES
     from cardsign.card.document import Card as Card
     from cardsign.card.document import Generation as Generation
     from cardsign.card.document import is_portable as is_portable
+    from cardsign.card.document import parse_card as parse_card
     from cardsign.card.document import render as render
     from cardsign.card.extended import AUDIENCE as AUDIENCE
     from cardsign.card.extended import EXTENDED_URI as EXTENDED_URI
@@ -69,10 +71,11 @@ if TYPE_CHECKING:
     from cardsign.card.serialize import jcs as jcs
     from cardsign.card.serialize import plain_jcs as plain_jcs
     from cardsign.card.strictjson import MAX_CARD_BYTES as MAX_CARD_BYTES
-    from cardsign.card.strictjson import MAX_CARD_VALUES as MAX_CARD_VALUES
     from cardsign.card.strictjson import MAX_DEPTH as MAX_DEPTH
     from cardsign.card.strictjson import Json as Json
     from cardsign.card.strictjson import append as append
+    from cardsign.card.strictjson import be_paranoid as be_paranoid
+    from cardsign.card.strictjson import is_paranoid as is_paranoid
     from cardsign.card.strictjson import parse_object as parse_object
     from cardsign.card.strictjson import pointer as pointer
     from cardsign.card.strictjson import split as split
@@ -89,7 +92,7 @@ _NAMES = {
     ),
     "convert": "A2aVersion Conversion FIELDS_URI convert_card kept_of version_of",
     "coverage": "Excuse Payloads Uncovered left_open uncovered_parts",
-    "document": "Card Generation MAX_SIGNATURES is_portable render",
+    "document": "Card Generation MAX_CARD_VALUES MAX_SIGNATURES is_portable parse_card render",
     "extended": (
         "AUDIENCE EXTENDED_URI ExtendedMarker MAX_EXP MAX_SEQ cannot_name_us "
         "declares_extended_card find_marker with_marker"
@@ -102,7 +105,9 @@ _NAMES = {
     "schema": "AgentCard CARD_0_3 CARD_1_0 Field Kind Message Shape fold",
     "security": "Scheme flat_requirements requirements_of schemes_of",
     "serialize": "jcs plain_jcs",
-    "strictjson": "Json MAX_CARD_BYTES MAX_CARD_VALUES MAX_DEPTH append parse_object pointer split",
+    "strictjson": (
+        "Json MAX_CARD_BYTES MAX_DEPTH append be_paranoid is_paranoid parse_object pointer split"
+    ),
     "tree": "Node Source listed read write",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

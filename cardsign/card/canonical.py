@@ -44,7 +44,7 @@ from cardsign.card.profiles.prune import prune_empty, upgrade
 from cardsign.card.profiles.sdk03 import as_sdk_0_3
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.serialize import jcs, python_json, python_json_of_doubles
-from cardsign.card.strictjson import Json, count_values, split
+from cardsign.card.strictjson import Json, count_values, is_paranoid, split
 from cardsign.card.tree import Node, Source
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
@@ -223,7 +223,7 @@ def make_payload(rule: Profile, received: Unsigned) -> Payload:
         CanonicalizationError: The profile has none for it.
     """
     try:
-        if rule.changes_nothing(received):
+        if not is_paranoid() and rule.changes_nothing(received):
             return _unchanged(rule, received)
         rewritten = rule.rewrite(received)
     except RecursionError as refusal:  # an object of Python's: what is read has fewer levels
@@ -233,7 +233,7 @@ def make_payload(rule: Profile, received: Unsigned) -> Payload:
     except CanonicalizationError as refusal:
         message = f"{rule.name} has no payload for this card: {refusal.message}"
         raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
-    if rewritten is received.tree:
+    if rewritten is received.tree and not is_paranoid():
         return _unchanged(rule, received)
     value = _object(rewritten)
     payload = Payload(rule.name, rule.serialize(value), received, rewritten)

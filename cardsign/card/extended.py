@@ -15,7 +15,7 @@ from string import ascii_letters, digits
 from typing import Final, TypeGuard
 
 from cardsign.card.document import Card
-from cardsign.card.strictjson import MAX_INTEGER, Json, append
+from cardsign.card.strictjson import MAX_INTEGER, Json, append, is_paranoid
 from cardsign.card.tree import Source
 from cardsign.errors import CardRefused
 from cardsign.records import dataclass
@@ -82,6 +82,8 @@ def cannot_name_us(text: bytes) -> bool:
     What stands between the characters of our UUID is dropped from the whole text, escapes too.
     So the UUID appears if any of its strings or names holds it, and rarely if none does.
     """
+    if is_paranoid():
+        return False
     if b"\\" in text:
         text = _ESCAPE.sub(b"", text)
     return _UUID_BYTES not in text.translate(None, _NOISE_BYTES).lower()

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 
 import click
 
-from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.card.strictjson import MAX_CARD_BYTES, be_paranoid
 from cardsign.cli.dry_run import to_change
 from cardsign.errors import UsageFault
 from cardsign.files import read_bytes, write_atomic
@@ -51,6 +51,22 @@ def option_group(
 def json_option(command: _Command) -> _Command:
     """``--json``: print data for programs."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(command)
+
+
+def _be_paranoid(context: click.Context, _parameter: click.Parameter, chosen: bool) -> None:
+    if chosen:
+        be_paranoid()
+        context.call_on_close(lambda: be_paranoid(False))
+
+
+paranoid_option: Final = click.option(
+    "--paranoid",
+    is_flag=True,
+    expose_value=False,
+    callback=_be_paranoid,
+    help="Take no fast path: read, canonicalize and check by the definitions alone. Ten times "
+    "slower, with the same answers unless cardsign has a bug.",
+)
 
 
 def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:

@@ -15,7 +15,14 @@ from cardsign.card.canonical import canonicalize as make_payload
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extended import AUDIENCE, MAX_SEQ, ExtendedMarker
-from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
+from cardsign.cli.arguments import (
+    STDIO,
+    json_option,
+    option_group,
+    paranoid_option,
+    read_input,
+    write_output,
+)
 from cardsign.cli.commands import command
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.options import (
@@ -192,6 +199,7 @@ key_options: Final = option_group(
 @unlock_options
 @dry_run_option
 @click.option("--explain", is_flag=True, help="Say what each signature covers and leaves open.")
+@paranoid_option
 @json_option
 def sign(
     card: str | None,

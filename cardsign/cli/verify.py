@@ -16,7 +16,14 @@ from cardsign.batch import Outcome, Verifier, expand_folders, heaviest, verify_m
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extended import AUDIENCE
 from cardsign.card.serialize import jcs
-from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
+from cardsign.cli.arguments import (
+    STDIO,
+    json_option,
+    option_group,
+    paranoid_option,
+    read_input,
+    write_output,
+)
 from cardsign.cli.commands import command
 from cardsign.cli.policy import accept_option, statements_option, trust_options
 from cardsign.cli.talk import (
@@ -149,6 +156,7 @@ named_options: Final = option_group(
     is_flag=True,
     help="Show the four answers, the statements, every signature and every reason.",
 )
+@paranoid_option
 @json_option
 def verify(
     cards: tuple[str, ...],

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias
 
 from cardsign.card.canonical import Payload, ProfileName, Unsigned, canonicalize
 from cardsign.card.coverage import Payloads
-from cardsign.card.strictjson import MAX_CARD_VALUES, Json, parse_object
+from cardsign.card.document import parse_card
+from cardsign.card.strictjson import Json
 from cardsign.card.tree import Node, Source, sources_held, write
 from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.explain.repairs import COMMON, Candidate, Suspect, made_by, respelt
@@ -290,9 +291,7 @@ class Against:
         self._bytes = untrusted_bytes
         self._received = {name: one for name, one in received.items() if name != "signatures"}
         try:
-            self._document: dict[str, Json] | None = parse_object(
-                untrusted_bytes, max_values=MAX_CARD_VALUES
-            )
+            self._document: dict[str, Json] | None = parse_card(untrusted_bytes)
         except JsonRefused:
             self._document = None
         payloads = made_by(Payloads(self._document)) if self._document is not None else ()

@@ -20,14 +20,18 @@ from typing import Final
 
 from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload, ProfileName
 from cardsign.card.coverage import Payloads
-from cardsign.card.document import MAX_SIGNATURES, Card, Generation
+from cardsign.card.document import (
+    MAX_SIGNATURES,
+    Card,
+    Generation,
+    has_too_many_values,
+    parse_card,
+)
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import (
     MAX_CARD_BYTES,
-    MAX_CARD_VALUES,
     MAX_DEPTH,
     Json,
-    count_values,
     parse_object,
 )
 from cardsign.errors import (
@@ -263,9 +267,7 @@ def read_card(untrusted_bytes: bytes) -> Reading:
     """Read a card strictly; where that fails say why, and read on as others would."""
     problems = []
     try:
-        document: Mapping[str, Json] | None = parse_object(
-            untrusted_bytes, max_values=MAX_CARD_VALUES
-        )
+        document: Mapping[str, Json] | None = parse_card(untrusted_bytes)
     except JsonRefused as refusal:
         problems.append(problem_of(refusal, untrusted_bytes))
         document = _read_leniently(untrusted_bytes)
@@ -322,7 +324,7 @@ def _read_leniently(untrusted_bytes: bytes) -> dict[str, Json] | None:
         return None
     if not isinstance(value, dict) or not _is_shallow(value):
         return None
-    return value if count_values(value) <= MAX_CARD_VALUES else None
+    return None if has_too_many_values(value) else value
 
 
 def _is_shallow(document: dict[str, Json]) -> bool:

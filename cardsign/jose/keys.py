@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 )
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, is_paranoid
 from cardsign.errors import KeyRefused, PassphraseFault, SignatureRefused, SignerFault
 from cardsign.jose.algorithms import (
     ALGORITHMS,
@@ -192,7 +192,10 @@ class PublicKey:
             SignatureRefused: ``sig.bad``.
         """
         self.check_length(signature)
-        if not ALGORITHMS[self.alg].fits(self.native, signing_input, signature):
+        fits = ALGORITHMS[self.alg].fits(self.native, signing_input, signature)
+        if fits and is_paranoid():
+            fits = _fits_by_joserfc(self, signing_input, signature)
+        if not fits:
             raise SignatureRefused(
                 "sig.bad", "the signature does not fit these bytes and this key", path="/signature"
             )
@@ -327,6 +330,15 @@ class PrivateKey:
     def __reduce__(self) -> NoReturn:
         """Refuse: a pickle would carry the private key to wherever it is written."""
         raise TypeError("a private key is neither pickled nor copied")
+
+
+def _fits_by_joserfc(key: PublicKey, signing_input: bytes, signature: bytes) -> bool:
+    """What joserfc says of a signature, by a key that it has read itself."""
+    from joserfc.jwk import JWKRegistry
+    from joserfc.jws import JWSRegistry
+
+    algorithm = JWSRegistry.algorithms[key.alg]
+    return bool(algorithm.verify(signing_input, signature, JWKRegistry.import_key({**key.jwk()})))
 
 
 def _unpickled(jwk: Mapping[str, Json]) -> PublicKey:

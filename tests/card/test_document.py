@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put
 
-from cardsign.card import MAX_SIGNATURES, Card
+from cardsign.card import MAX_CARD_VALUES, MAX_SIGNATURES, Card
 from cardsign.errors import CardRefused, JsonRefused
 
 
@@ -192,3 +192,22 @@ def test_what_is_no_second_spelling(pointer: str, value: Any) -> None:
 def test_honest_cards_are_read(card: dict[str, Any]) -> None:
     """No good card has two spellings; a document for both generations has none either."""
     assert Card.from_bytes(dump(card)).document == card
+
+
+@pytest.mark.parametrize("one", [b"0", b"{}", b"[]", b'{"":0}', b'"a,[{"'])
+def test_limit_of_values(one: bytes) -> None:
+    """Every value counts, containers and the root included, but none in a text."""
+    each = 2 if one.startswith(b'{"') else 1
+    most = b'{"x":[' + b",".join([one] * ((MAX_CARD_VALUES - 2) // each)) + b"]}"
+    assert Card.from_bytes(most)
+    with pytest.raises(JsonRefused) as caught:
+        Card.from_bytes(most.replace(b"[", b"[" + one + b",", 1))
+    found = caught.value
+    assert (found.code, found.path, found.line) == ("json.too_many_values", "", None)
+
+
+def test_signatures_have_a_limit_of_their_own() -> None:
+    """Ten thousand of them are told by the limit that they break."""
+    with pytest.raises(CardRefused) as caught:
+        Card.from_bytes(b'{"name":"n","signatures":[' + b"{}," * MAX_CARD_VALUES + b"{}]}")
+    assert caught.value.code == "card.signatures_too_many"

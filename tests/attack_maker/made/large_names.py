@@ -7,8 +7,8 @@ import json
 from tests.attack_maker.attack import Attack, issuer, pinned
 from tests.attack_maker.signing import CARD, Json, ec_key, entry, payload_of
 
-_NAME = 60_000
-_VALUES = 12_000
+_NAME = 150_000
+_VALUES = 4_900
 
 
 def attack() -> Attack:
@@ -28,18 +28,21 @@ def attack() -> Attack:
     copied = entry(payload_of(CARD), key)
     attack.attack("array", "Over an array", _written("[", "7", "]", copied), *bad)
     attack.attack("objects", "Over an array of objects", _written("[", '{"":7}', "]", copied), *bad)
+    countless = _written("[", "7", "]", copied, 2 * _VALUES + 200)
+    unread = ("invalid", "json.too_many_values", "no unknown unknown unknown")
+    attack.attack("countless", "Over more values than any card has", countless, *unread)
     good = {**CARD, "n" * _NAME: [7] * _VALUES}
     attack.twin("signed", "The same, signed", _written("[", "7", "]", entry(payload_of(good), key)))
     return attack
 
 
-def _written(opened: str, value: str, closed: str, signature: Json) -> Json:
+def _written(opened: str, value: str, closed: str, signature: Json, values: int = _VALUES) -> Json:
     """The card with that member as an input that is too large to write out."""
     pieces: list[Json] = [
         {"text": f'{json.dumps(CARD)[:-1]}, "'},
         {"text": "n", "times": _NAME},
         {"text": f'": {opened}'},
-        {"text": f"{value},", "times": _VALUES - 1},
+        {"text": f"{value},", "times": values - 1},
         {"text": f"{value}{closed}, {json.dumps({'signatures': [signature]})[1:]}"},
     ]
     return {"pieces": pieces}

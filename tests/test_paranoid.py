@@ -1,0 +1,126 @@
+"""``--paranoid``: the definitions alone give the same bytes, verdicts and refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cardsign.card import (
+    PROFILES,
+    Card,
+    Payloads,
+    be_paranoid,
+    cannot_name_us,
+    is_paranoid,
+)
+from cardsign.cli import command_line
+from cardsign.errors import JsonRefused
+from cardsign.jose import JwkSet, PrivateKey
+from cardsign.sign import SigningOptions, sign_with_notes
+from cardsign.trust import Holder, Policy
+from cardsign.verify import examine_card
+from tests.attack_runner.corpus import load_attacks
+from tests.attack_runner.outcome import deviations
+from tests.attack_runner.verifier import judge
+from tests.support import NOW, PORTABLE, WITH_DEFAULTS, dump
+
+CASES = [case for attack in load_attacks() for case in attack.cases]
+CARDS = {
+    "portable": PORTABLE,
+    "with defaults": WITH_DEFAULTS,
+    "of 0.3": {"name": "n", "url": "https://a.example", "skills": [], "x": 100.0},
+}
+
+
+@pytest.fixture
+def paranoid() -> Iterator[None]:
+    """The process takes no fast path while the test runs."""
+    be_paranoid()
+    yield
+    be_paranoid(False)
+
+
+def payloads_of(data: bytes) -> list[bytes | str]:
+    """The bytes of each profile, or why there are none; and what each leaves open."""
+    payloads = Payloads(Card.from_bytes(data).document)
+    found: list[bytes | str] = []
+    for name in PROFILES:
+        payload = payloads.of(name)
+        found.append(payload.data if payload else str(payloads.made(name)))
+        found.append(repr(payloads.left_open(payload).listed) if payload else "")
+    return found
+
+
+@pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
+@pytest.mark.parametrize("alg", ["ES256", "RS256", "EdDSA"])
+def test_the_same_signatures_and_verdicts(card: dict[str, object], alg: str) -> None:
+    """Byte for byte, with joserfc as the second verifier."""
+    key = PrivateKey.generate(alg)  # type: ignore[arg-type]
+    policy = Policy.from_jwks(JwkSet.of([key.public]), name="them")
+    found = []
+    for paranoid in (False, True):
+        be_paranoid(paranoid)
+        try:
+            signed = sign_with_notes(dump(card), [key], SigningOptions(force=True))
+            report = examine_card(signed.document, expect=Holder(), policy=policy, now=NOW)
+            found.append((signed, payloads_of(signed.document), report.to_json()))
+        finally:
+            be_paranoid(False)
+    assert found[0] == found[1]
+    assert found[0][2]["answers"]["integrity"] == "yes"
+
+
+def test_nothing_fast_is_asked(paranoid: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each definition does the work itself: a fast path that lies changes nothing."""
+    monkeypatch.setattr("cardsign.card.strictjson.read_fast", lambda *_, **__: {"name": "lie"})
+    monkeypatch.setattr("cardsign.card.serialize._encoder", lambda: lambda _: b"lie")
+    monkeypatch.setattr("cardsign.card.canonical.is_portable", lambda _: True)
+    card = Card.from_bytes(dump(WITH_DEFAULTS))
+    assert card.document == WITH_DEFAULTS
+    payloads = Payloads(card.document)
+    assert payloads.of("served-as-is") != payloads.of("prune-empty")
+    assert not cannot_name_us(b"{}")
+    with pytest.raises(JsonRefused):
+        Card.from_bytes(b'{"a":1,"a":2}')
+
+
+def test_a_signature_is_checked_by_joserfc_too(
+    paranoid: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check of ours that says yes to everything is not enough."""
+    key, other = PrivateKey.generate("ES256"), PrivateKey.generate("ES256", kid="k")
+    policy = Policy.from_jwks(JwkSet.of([key.public]), name="them")
+    signed = json.loads(sign_with_notes(dump(PORTABLE), [key], SigningOptions()).document)
+    signed["signatures"][0]["signature"] = json.loads(
+        sign_with_notes(dump(PORTABLE), [other], SigningOptions()).document
+    )["signatures"][0]["signature"]
+    monkeypatch.setattr("cardsign.jose.algorithms.Algorithm.fits", lambda *_: True)
+    report = examine_card(dump(signed), expect=Holder(), policy=policy, now=NOW)
+    assert report.verdict == "invalid"
+
+
+@pytest.mark.thorough
+def test_every_attack_says_the_same(paranoid: None) -> None:
+    """The corpus once by the plain path."""
+    assert is_paranoid()
+    for case in CASES:
+        assert deviations(case, judge) == [], case.id
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    """The option holds for the one command, and its answer is the same."""
+    key = PrivateKey.generate("ES256")
+    card, jwks = tmp_path / "card.json", tmp_path / "jwks.json"
+    card.write_bytes(sign_with_notes(dump(PORTABLE), [key], SigningOptions()).document)
+    jwks.write_text(json.dumps({"keys": [key.public.jwk()]}))
+    asked = ["verify", str(card), "--jwks", str(jwks), "--json"]
+    plain, usual = (
+        CliRunner().invoke(command_line, [*asked, *more]) for more in (["--paranoid"], [])
+    )
+    assert (plain.exit_code, usual.exit_code) == (0, 0)
+    assert json.loads(plain.output)["answers"] == json.loads(usual.output)["answers"]
+    assert not is_paranoid()
