@@ -182,7 +182,7 @@ def _upgrade_interfaces(
             found.append(_interface(one, "0.2" if version_of(document) == "0.2" else "0.3.0"))
         old.add((one.url, one.binding))
     original = _list(kept.get("supportedInterfaces"))
-    if original and _flat_interfaces(original) == _flat_interfaces(found):
+    if original and _called(original) == _called(found):
         found = original
     elif found:
         _change(changes, "url and interfaces become supportedInterfaces", "/url")
@@ -200,10 +200,13 @@ def _interface(one: Interface, version: str) -> Json:
     return {"url": one.url, "protocolBinding": one.binding, "protocolVersion": spoken}
 
 
-def _flat_interfaces(interfaces: Iterable[Json]) -> list[tuple[Json, Json]]:
-    return [
-        (one.get("url"), one.get("protocolBinding")) for one in interfaces if isinstance(one, dict)
-    ]
+def _called(interfaces: Iterable[Json]) -> set[tuple[str, str]]:
+    """Where an agent is called and how, whatever is spoken there."""
+    return {
+        (str(one.get("url")), str(one.get("protocolBinding")))
+        for one in interfaces
+        if isinstance(one, dict)
+    }
 
 
 def _upgrade_capabilities(
@@ -257,17 +260,26 @@ def _upgrade_schemes(
         schemes |= made
     authentication = document.get("authentication")
     if authentication is not None and not declared:
-        derived = authentication_schemes(authentication)
-        originals = {one: value for one, value in originals.items() if one not in schemes}
-        same = [_word(one) for one in originals.values()] == _words(derived.schemes)
-        schemes |= originals if originals and same else dict(derived.schemes)
-        requirements = kept.get("securityRequirements") if same else None
-        if schemes:
-            card["securityRequirements"] = requirements or list(derived.requirements)
+        # The words of 0.2 say less than what was kept; they only have to be the same ones.
+        if originals and authentication == {"schemes": [_word(one) for one in originals.values()]}:
+            schemes = originals
+            requirements = _list(kept.get("securityRequirements"))
+        else:
+            derived = authentication_schemes(authentication)
+            schemes, requirements = dict(derived.schemes), list(derived.requirements)
+        if requirements:
+            card["securityRequirements"] = requirements
         text = "authentication becomes securitySchemes and securityRequirements"
-        _change(
-            changes, text if schemes else "authentication says nothing but none", "/authentication"
-        )
+        none = "authentication says that there is none"
+        _change(changes, text if schemes else none, "/authentication")
+    elif authentication is not None and not any(
+        isinstance(document.get(name), list) for name in ("security", "securityRequirements")
+    ):
+        # A card that asks for a credential and lists schemes without requirements is not open.
+        if authentication_schemes(authentication).requirements:
+            card["securityRequirements"] = [{"schemes": {name: {}}} for name in schemes]
+        text = "authentication becomes securityRequirements: any of the schemes"
+        _change(changes, text, "/authentication")
     elif authentication is not None:
         text = "authentication is left out, because securitySchemes say it"
         _change(changes, text, "/authentication")
@@ -448,7 +460,7 @@ def _downgrade_interfaces(
         for one in (first, *others)
     ]
     if again != listed:
-        kept["supportedInterfaces"] = [first, *others]
+        kept["supportedInterfaces"] = list(listed)
 
 
 def _downgrade_security(
@@ -469,16 +481,18 @@ def _downgrade_security(
         return
     if not schemes:
         return
-    words = [_word(scheme) for scheme in schemes.values()]
-    old["authentication"] = {"schemes": list(words)}
+    words: list[Json] = [_word(scheme) for scheme in schemes.values()]
+    old["authentication"] = {"schemes": words}
+    required = card.get("securityRequirements")
     try:
         derived = authentication_schemes(old["authentication"])
     except CardRefused:  # a word alone does not say all of it, such as the header of a key
         derived = None
-    if derived is None or dict(derived.schemes) != schemes:
-        kept["securitySchemes"] = dict(schemes)
-    if derived is None or list(derived.requirements) != card.get("securityRequirements"):
-        kept["securityRequirements"] = card.get("securityRequirements") or []
+    if derived is None or (dict(derived.schemes), list(derived.requirements)) != (
+        schemes,
+        required,
+    ):
+        kept |= {"securitySchemes": schemes, "securityRequirements": required or []}
 
 
 def _downgraded_skill(skill: Json, kept: dict[str, Json], to: A2aVersion) -> Json:
@@ -529,10 +543,6 @@ def _word(scheme: Json) -> str:
     said = flat.get("scheme")
     kind = said if flat.get("type") == "http" and isinstance(said, str) else flat.get("type")
     return str(kind)
-
-
-def _words(schemes: Mapping[str, Json]) -> list[str]:
-    return [_word(one) for one in schemes.values()]
 
 
 def _is_ours(extension: Json) -> bool:

@@ -260,13 +260,14 @@ def test_F36_F43_what_the_builder_wrote_wins_and_gaps_are_filled(
 ) -> None:
     """So a card from source, and one after Forge's own build, are the same."""
     before = built(folder).document
-    spec = {"a2a": {"skills": [{"id": "weather", "description": "Says how the weather will be"}]}}
+    found: dict[str, Any] = {"id": "weather", "description": "Says how the weather will be"}
+    spec = {"a2a": {"skills": [found]}}
     write("agent.json", json.dumps(spec))
     assert built(folder).document == before
-    spec["a2a"]["skills"][0] |= {"name": "Weather!", "examples": ["Will it rain?"]}
+    found |= {"name": "Weather!", "examples": ["Will it rain?"]}
     write("agent.json", json.dumps(spec))
-    found = skill(build(folder), "weather")
-    assert (found["name"], found["examples"]) == ("Weather!", ["Will it rain?"])
+    one = skill(build(folder), "weather")
+    assert (one["name"], one["examples"]) == ("Weather!", ["Will it rain?"])
 
 
 @pytest.mark.needs_shared

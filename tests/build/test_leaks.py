@@ -13,7 +13,7 @@ from cardsign.build import KINDS
 from cardsign.card import CARD_0_3, CARD_1_0
 
 #: What no card may hold, planted wherever a source can hold something.
-SECRETS = {
+SECRETS: dict[str, Any] = {
     "egress": {"allowed_domains": ["PLANTED.inside.example"]},
     "denied_tools": ["PLANTED-tool"],
     "trust_hints": {"level": "PLANTED"},

@@ -15,7 +15,7 @@ from cardsign.card import (
 )
 from cardsign.errors import CardRefused
 
-BEARER = {"httpAuthSecurityScheme": {"scheme": "bearer"}}
+BEARER: Any = {"httpAuthSecurityScheme": {"scheme": "bearer"}}
 AZURE = "https://login.microsoftonline.com/T/v2.0/.well-known/openid-configuration"
 
 
@@ -93,7 +93,7 @@ def test_no_chain_says_nothing() -> None:
 
 def test_what_was_written_by_hand_stays() -> None:
     """A derived scheme of that name gets another, unless it says the same."""
-    mine = {"httpAuthSecurityScheme": {"scheme": "digest"}}
+    mine: Any = {"httpAuthSecurityScheme": {"scheme": "digest"}}
     derived = provider_schemes([Provider("static_token")], by_hand={"static_token": mine})
     assert derived.schemes == {"static_token": mine, "static_token-2": BEARER}
     same = provider_schemes([Provider("static_token")], by_hand={"static_token": BEARER})

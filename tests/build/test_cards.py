@@ -1,0 +1,287 @@
+"""Cards as sources: the generic reference, contract cards, and what real cards hold."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from making import URL, Write, built, codes
+
+from cardsign.build import BuildOptions, build_card
+from cardsign.card import FIELDS_URI, convert_card
+from cardsign.errors import BuildRefused
+
+#: The seed's example, whole.
+GENERIC: dict[str, Any] = {
+    "id": "https://example.com/agent/travel-planner",
+    "name": "Travel Planner",
+    "description": "Plans trips with flights, hotels, and activities",
+    "provider": {"organization": "Example Corp", "url": "https://example.com"},
+    "version": "1.0.0",
+    "capabilities": {"streaming": True, "pushNotifications": True, "stateTransitionHistory": True},
+    "skills": [
+        {
+            "id": "flight-search",
+            "name": "Flight Search",
+            "description": "Search and book flights",
+            "tags": ["travel", "flights"],
+            "examples": ["Find flights from NYC to London next week"],
+        }
+    ],
+    "interfaces": [{"protocol": "a2a", "url": "https://example.com/a2a/v1"}],
+    "securitySchemes": {
+        "oauth2": {
+            "type": "oauth2",
+            "flows": {
+                "authorizationCode": {
+                    "authorizationUrl": "https://example.com/oauth/authorize",
+                    "tokenUrl": "https://example.com/oauth/token",
+                    "scopes": {"agent:read": "Read agent data", "agent:write": "Execute tasks"},
+                }
+            },
+        }
+    },
+    "security": ["oauth2"],
+    "extensions": [{"uri": "https://example.com/ext"}],
+    "signature": {"algorithm": "RS256", "keyId": "key-001", "value": "base64-signature..."},
+}
+CONTRACT: dict[str, Any] = {
+    "name": "iam-fix-impl",
+    "version": "0.9.0",
+    "description": "Implementation specialist for executing fixes",
+    "spiffe_id": "spiffe://intent.solutions/agent/iam-fix-impl/dev/us-central1/0.9.0",
+    "capabilities": {"streaming": False},
+    "skills": [
+        {
+            "skill_id": "iam.execute_fix_plan",
+            "name": "Execute Fix Plan",
+            "description": "Carries out a plan",
+            "input_schema": {"type": "object", "properties": {"plan": {"type": "string"}}},
+            "output_schema": {"type": "object", "properties": {"done": {"type": "boolean"}}},
+        }
+    ],
+    "authentication": {"type": "gcp_agent_identity"},
+    "metadata": {"department": "iam", "role": "specialist"},
+}
+
+
+def card_of(write: Write, source: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """A card of a source that says where its agent is."""
+    path = write("source.json", json.dumps(source))
+    found: dict[str, Any] = json.loads(built(path, **{"url": None, **options}).document)
+    return found
+
+
+def ours(card: dict[str, Any]) -> dict[str, Any]:
+    """What our extension holds."""
+    extensions = card["capabilities"].get("extensions", [])
+    (found,) = (one["params"] for one in extensions if one["uri"] == FIELDS_URI)
+    return dict(found)
+
+
+def test_G2_G3_G6_G8_G10_the_seeds_example_becomes_a_card(write: Write) -> None:
+    """Its id moves into our extension; provider, examples, schemes and extensions stay."""
+    card = card_of(write, GENERIC)
+    assert "id" not in card
+    assert ours(card) == {"id": GENERIC["id"], "stateTransitionHistory": True}
+    assert card["provider"] == {"url": "https://example.com", "organization": "Example Corp"}
+    assert card["skills"] == GENERIC["skills"]
+    scheme = card["securitySchemes"]["oauth2"]["oauth2SecurityScheme"]
+    assert scheme["flows"] == GENERIC["securitySchemes"]["oauth2"]["flows"]
+    assert card["capabilities"]["extensions"][0] == {"uri": "https://example.com/ext"}
+    assert "extensions" not in card
+    assert "signature" not in card
+
+
+def test_G4_G5_what_the_reference_calls_optional_is_filled(write: Write) -> None:
+    """A version and capabilities; the flag that 1.0 does not have is in no capability."""
+    source = {
+        k: v for k, v in GENERIC.items() if k not in ("version", "capabilities", "extensions")
+    }
+    card = card_of(write, source)
+    assert card["version"] == "0.0.0"
+    assert card["capabilities"] == {
+        "streaming": False,
+        "extensions": list(card["capabilities"]["extensions"]),
+    }
+    assert "stateTransitionHistory" not in card_of(write, GENERIC)["capabilities"]
+
+
+def test_G7_a_protocol_is_no_binding(write: Write) -> None:
+    """JSONRPC is assumed, with a warning; a binding of A2A is taken as it is."""
+    path = write("source.json", json.dumps(GENERIC))
+    card = built(path, url=None)
+    (interface,) = json.loads(card.document)["supportedInterfaces"]
+    assert interface["url"] == "https://example.com/a2a/v1"
+    assert interface["protocolBinding"] == "JSONRPC"
+    assert any("'a2a' is no protocol binding" in one.message for one in card.reasons)
+    said = GENERIC | {"interfaces": [{"protocol": "GRPC", "url": "https://example.com/a2a"}]}
+    card = built(write("source.json", json.dumps(said)), url=None)
+    assert json.loads(card.document)["supportedInterfaces"][0]["protocolBinding"] == "GRPC"
+    assert not any("no protocol binding" in one.message for one in card.reasons)
+
+
+def test_G9_a_list_of_names_becomes_requirements(write: Write) -> None:
+    """With a warning."""
+    card = built(write("source.json", json.dumps(GENERIC)), url=None)
+    assert json.loads(card.document)["securityRequirements"] == [{"schemes": {"oauth2": {}}}]
+    assert any("becomes a requirement" in one.message for one in card.reasons)
+
+
+def test_G16_missing_modes_are_filled_and_listed(write: Write) -> None:
+    """With text/plain; modes that are there stay."""
+    card = built(write("source.json", json.dumps(GENERIC)), url=None)
+    assert json.loads(card.document)["defaultInputModes"] == ["text/plain"]
+    assert any("defaultInputModes" in one.message for one in card.reasons)
+    said = GENERIC | {"defaultInputModes": ["a/b"], "defaultOutputModes": ["a/b"]}
+    card = built(write("source.json", json.dumps(said)), url=None)
+    assert json.loads(card.document)["defaultInputModes"] == ["a/b"]
+    assert not any("defaultInputModes" in one.message for one in card.reasons)
+
+
+FLOW = {"tokenUrl": "https://e.example/t", "scopes": {"s": "S"}}
+FLOWS: dict[str, Any] = {
+    "authorizationCode": {**FLOW, "authorizationUrl": "https://e.example/a"},
+    "clientCredentials": FLOW,
+    "implicit": {"authorizationUrl": "https://e.example/a", "scopes": {}},
+    "password": FLOW,
+}
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_G17_every_flow_converts(write: Write, flow: str) -> None:
+    """With its scopes; implicit and password draw a warning."""
+    schemes = {"login": {"type": "oauth2", "flows": {flow: FLOWS[flow]}}}
+    source = GENERIC | {"securitySchemes": schemes, "security": [{"login": ["s"]}]}
+    card = built(write("source.json", json.dumps(source)), url=None)
+    found = json.loads(card.document)
+    scheme = found["securitySchemes"]["login"]["oauth2SecurityScheme"]
+    assert scheme["flows"] == {flow: FLOWS[flow]}
+    assert found["securityRequirements"] == [{"schemes": {"login": {"list": ["s"]}}}]
+    warned = any("is deprecated" in one.message for one in card.reasons)
+    assert warned == (flow in ("implicit", "password"))
+
+
+def test_G17_several_flows_become_schemes_of_their_own(write: Write) -> None:
+    """Of which any one will do."""
+    two = {name: FLOWS[name] for name in ("authorizationCode", "clientCredentials")}
+    schemes = {"login": {"type": "oauth2", "flows": two}}
+    source = GENERIC | {"securitySchemes": schemes, "security": [{"login": ["s"]}]}
+    card = card_of(write, source)
+    assert list(card["securitySchemes"]) == ["login", "login-clientCredentials"]
+    assert [list(one["schemes"]) for one in card["securityRequirements"]] == [
+        ["login"],
+        ["login-clientCredentials"],
+    ]
+
+
+def test_B7_B25_B31_a_contract_card_becomes_a_card(write: Write) -> None:
+    """Schemas, id and metadata in our extension, authentication as a scheme; it needs a url."""
+    path = write("agent-card.json", json.dumps(CONTRACT))
+    with pytest.raises(BuildRefused, match="where the agent is called"):
+        build_card([path], BuildOptions())
+    card = card_of(write, CONTRACT, url=URL)
+    assert card["supportedInterfaces"][0]["url"] == "https://agents.example.com/iam-fix-impl"
+    schemas = CONTRACT["skills"][0]
+    assert ours(card) == {
+        "spiffe_id": CONTRACT["spiffe_id"],
+        "metadata": CONTRACT["metadata"],
+        "skills": {
+            "iam.execute_fix_plan": {
+                "inputSchema": schemas["input_schema"],
+                "outputSchema": schemas["output_schema"],
+            }
+        },
+    }
+    assert card["skills"] == [
+        {
+            "id": "iam.execute_fix_plan",
+            "name": "Execute Fix Plan",
+            "description": "Carries out a plan",
+            "tags": ["skill"],
+        }
+    ]
+    (scheme,) = card["securitySchemes"].values()
+    assert scheme["httpAuthSecurityScheme"]["scheme"] == "bearer"
+    assert len(card["securityRequirements"]) == 1
+
+
+def test_B33_an_unknown_authentication_is_never_open(write: Write) -> None:
+    """It is an error with its line; with --keep-going it is kept in our extension."""
+    source = CONTRACT | {"authentication": {"type": "magic"}}
+    path = write("agent-card.json", json.dumps(source, indent=1))
+    with pytest.raises(BuildRefused, match="'magic'") as caught:
+        built(path)
+    assert caught.value.code == "build.unsupported"
+    assert caught.value.line is not None
+    assert caught.value.line > 5
+    card = built(path, keep_going=True)
+    assert not card.is_whole
+    found = json.loads(card.document)
+    assert ours(found)["authentication"] == {"type": "magic"}
+    assert "securitySchemes" not in found
+
+
+@pytest.mark.needs_shared
+@pytest.mark.parametrize("name", ["001", "015", "091", "151", "257", "259"])
+def test_B33_every_spelling_of_the_corpus_is_mapped(shared: Path, name: str) -> None:
+    """Those that say `none` or `required: false` are open, the others are not."""
+    given = json.loads((shared / f"corpus/cards/{name}.json").read_bytes())
+    given["skills"] = GENERIC["skills"]
+    card = convert_card(given, "1.0").document
+    assert ("securitySchemes" in card) == (name not in ("015", "259"))
+    assert ("securityRequirements" in card) == ("securitySchemes" in card)
+
+
+@pytest.mark.needs_shared
+@pytest.mark.parametrize("name", ["239", "241", "249", "243"])
+def test_B34_words_as_capabilities_and_nulls_are_accepted(
+    shared: Path, tmp_path: Path, name: str
+) -> None:
+    """Words go to our extension, and what is null is left out."""
+    path = tmp_path / "card.json"
+    packed = shared / f"corpus/cards/{name}.json.gz"
+    plain = shared / f"corpus/cards/{name}.json"
+    path.write_bytes(
+        gzip.decompress(packed.read_bytes()) if packed.exists() else plain.read_bytes()
+    )
+    before = json.loads(path.read_bytes())
+    card = json.loads(built(path).document)
+    assert ours(card)["capabilities"] == before["capabilities"]
+    assert None not in card.values()
+
+
+def test_a_card_comes_back_as_it_was(write: Write) -> None:
+    """A 1.0 card without anything unknown; its signatures are never carried across."""
+    plain = {
+        "name": "a",
+        "description": "b",
+        "supportedInterfaces": [
+            {"url": "https://a.example", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        ],
+        "provider": {"url": "https://p.example", "organization": "P"},
+        "version": "1.0.0",
+        "capabilities": {"streaming": True},
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
+        "skills": [{"id": "s", "name": "s", "description": "d", "tags": ["t"]}],
+    }
+    assert card_of(write, plain) == plain
+    signed = plain | {"signatures": [{"protected": "a", "signature": "b"}]}
+    card = built(write("signed.json", json.dumps(signed)), url=None)
+    assert json.loads(card.document) == plain
+    assert any("signatures are left out" in one.message for one in card.reasons)
+    assert "build.changed" in codes(card)
+
+
+def test_both_gives_two_documents(write: Write) -> None:
+    """Each speaks its own version."""
+    card = built(write("source.json", json.dumps(CONTRACT)), a2a="both")
+    assert list(card.documents) == ["1.0", "0.3"]
+    new, old = (json.loads(one) for one in card.documents.values())
+    assert new["supportedInterfaces"][0]["protocolVersion"] == "1.0"
+    assert old["protocolVersion"] == "0.3.0"
+    assert card.document == card.documents["1.0"]

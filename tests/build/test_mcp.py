@@ -1,0 +1,142 @@
+"""MCP: saved answers and server cards; nothing is run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from making import Build, Write, built
+
+from cardsign.errors import BuildRefused
+
+TOOL: dict[str, Any] = {
+    "name": "Search-Docs",
+    "title": "Search",
+    "description": "Finds pages",
+    "inputSchema": {"type": "object", "properties": {"q": {"type": "string"}}},
+    "output": "secret",
+}
+SERVER = {
+    "name": "my docs",
+    "description": "Docs",
+    "version": "2.0.0",
+    "serverUrl": "https://x.example",
+}
+FORMS: dict[str, dict[str, Any]] = {
+    "a server card": {**SERVER, "tools": [TOOL]},
+    "an answer to tools/list": {"jsonrpc": "2.0", "id": 1, "result": {"tools": [TOOL]}},
+    "a saved list": {"tools": [TOOL]},
+    "capabilities with definitions": {
+        "serverInfo": {"name": "my docs", "version": "2.0.0"},
+        "capabilities": {"tools": {"definitions": [TOOL]}},
+    },
+    "one tool": TOOL,
+}
+
+
+@pytest.mark.parametrize("source", FORMS.values(), ids=FORMS)
+def test_O20_O22_tools_become_skills_under_namespaced_ids(
+    write: Write, build: Build, source: dict[str, Any]
+) -> None:
+    """Of the server's name and the tool's, in lower case and without hyphens."""
+    said = {} if {"serverInfo", "version"} & source.keys() else {"name": "my docs"}
+    said |= {"description": "Docs"}
+    card = build(write("tools.json", json.dumps(source)), members=said)
+    (skill,) = card["skills"]
+    assert skill["id"] == "mcp_my_docs_search_docs"
+    assert (skill["name"], skill["description"], skill["tags"]) == (
+        "Search",
+        "Finds pages",
+        ["tool"],
+    )
+    params = card["capabilities"]["extensions"][0]["params"]
+    assert params["skills"][skill["id"]] == {"inputSchema": TOOL["inputSchema"]}
+    assert "secret" not in json.dumps(card)
+    assert "x.example" not in json.dumps(card)
+
+
+LISTS = {
+    "json": json.dumps({"mcpServers": {"github": {"command": "npx", "args": ["-y", "x"]}}}),
+    "toml": '[[mcp_servers]]\nname = "github"\n[mcp_servers.transport]\ncommand = "npx"\n',
+}
+
+
+@pytest.mark.parametrize("suffix", LISTS)
+def test_O27_a_list_of_servers_runs_nothing(
+    write: Write, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused with the way out."""
+
+    def run(*args: object, **named: object) -> None:
+        pytest.fail("a program was started")
+
+    monkeypatch.setattr("subprocess.Popen", run)
+    monkeypatch.setattr("os.posix_spawn", run)
+    path = write(f"servers.{suffix}", LISTS[suffix])
+    with pytest.raises(BuildRefused, match="not what they offer") as caught:
+        built(f"mcp:{path}")
+    assert "tools/list" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ({**SERVER, "transport": {}}, "neither tools nor skills"),
+        ({"tools": [TOOL]}, "names the server"),
+        ({**SERVER, "tools": [{"description": "x"}]}, "the tool has no name"),
+        ({**SERVER, "tools": [TOOL], "auth": {"type": "magic"}}, "'magic'"),
+    ],
+)
+def test_what_is_missing_is_refused(write: Write, source: dict[str, Any], words: str) -> None:
+    """With the file."""
+    path = write("server.json", json.dumps(source))
+    with pytest.raises(BuildRefused, match=words) as caught:
+        built(path)
+    assert caught.value.path == str(path)
+
+
+def test_two_servers_make_one_agent(write: Write, build: Build) -> None:
+    """The first names it; tools of one name stay apart."""
+    first = write("a.json", json.dumps({**SERVER, "tools": [TOOL]}))
+    second = write("b.json", json.dumps({**SERVER, "name": "other", "tools": [TOOL]}))
+    card = build(first, second)
+    assert card["name"] == "my docs"
+    assert [one["id"] for one in card["skills"]] == [
+        "mcp_my_docs_search_docs",
+        "mcp_other_search_docs",
+    ]
+
+
+PROJECT = """[project]
+name = "tides"
+version = "3.1.0"
+description = "Says when the tide is high"
+
+[tool.cardsign.card]
+url = "https://tides.example/a2a"
+provider = { organization = "Harbour", url = "https://harbour.example" }
+capabilities = { streaming = true }
+[[tool.cardsign.card.skills]]
+id = "high"
+description = "The next high tide"
+tags = ["sea"]
+"""
+
+
+def test_a_pyproject_has_a_table(write: Write, tmp_path: Path) -> None:
+    """The project fills what the table lacks; the table wins."""
+    path = write("pyproject.toml", PROJECT)
+    card = json.loads(built(path, url=None).document)
+    assert (card["name"], card["version"]) == ("tides", "3.1.0")
+    assert card["supportedInterfaces"][0]["url"] == "https://tides.example/a2a"
+    assert card["skills"] == [
+        {"id": "high", "name": "high", "description": "The next high tide", "tags": ["sea"]}
+    ]
+    table = PROJECT.replace("capabilities", 'name = "moon"\ncapabilities')
+    path = write("pyproject.toml", table)
+    assert json.loads(built(path, url=None).document)["name"] == "moon"
+    path = write("pyproject.toml", "[project]\nname = 'a'\n")
+    with pytest.raises(BuildRefused, match="no table"):
+        built(f"pyproject:{path}")

@@ -1,0 +1,210 @@
+"""Cards of one A2A version in the form of another: what is kept, what is said, what comes home."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.card import (
+    CARD_0_3,
+    CARD_1_0,
+    FIELDS_URI,
+    A2aVersion,
+    check_members,
+    convert_card,
+    version_of,
+)
+from cardsign.errors import CardRefused
+
+SKILL: dict[str, Any] = {"id": "s", "name": "S", "description": "d", "tags": ["t"]}
+NEW: dict[str, Any] = {
+    "name": "a",
+    "description": "b",
+    "supportedInterfaces": [
+        {"url": "https://a.example/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+        {"url": "https://a.example/v1", "protocolBinding": "HTTP+JSON", "protocolVersion": "0.3.0"},
+    ],
+    "provider": {"url": "https://p.example", "organization": "P"},
+    "version": "1.2.0",
+    "documentationUrl": "https://a.example/docs",
+    "capabilities": {
+        "streaming": True,
+        "extensions": [{"uri": "https://x.example/e", "params": {"n": 1}}],
+        "extendedAgentCard": True,
+    },
+    "securitySchemes": {
+        "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}},
+        "login": {
+            "oauth2SecurityScheme": {
+                "flows": {
+                    "authorizationCode": {
+                        "authorizationUrl": "https://a.example/auth",
+                        "tokenUrl": "https://a.example/token",
+                        "scopes": {"read": "Read"},
+                        "pkceRequired": True,
+                    }
+                }
+            }
+        },
+        "device": {
+            "oauth2SecurityScheme": {
+                "flows": {
+                    "deviceCode": {
+                        "deviceAuthorizationUrl": "https://a.example/device",
+                        "tokenUrl": "https://a.example/token",
+                        "scopes": {},
+                    }
+                }
+            }
+        },
+    },
+    "securityRequirements": [
+        {"schemes": {"key": {}, "login": {"list": ["read"]}}},
+        {"schemes": {}},
+    ],
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{**SKILL, "securityRequirements": [{"schemes": {"key": {}}}]}],
+    "iconUrl": "https://a.example/icon",
+}
+OLD: dict[str, Any] = {
+    "protocolVersion": "0.3.0",
+    "name": "a",
+    "description": "b",
+    "url": "https://a.example/a2a",
+    "preferredTransport": "GRPC",
+    "version": "1.2.0",
+    "capabilities": {"streaming": False, "stateTransitionHistory": True},
+    "supportsAuthenticatedExtendedCard": True,
+    "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}},
+    "security": [{"key": []}, {}],
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{**SKILL, "security": [{"key": []}]}],
+}
+OLDEST: dict[str, Any] = {
+    "name": "a",
+    "description": "b",
+    "url": "https://a.example/a2a",
+    "version": "1.2.0",
+    "protocolVersion": "0.2",
+    "capabilities": {"streaming": True, "stateTransitionHistory": True},
+    "skills": [{**SKILL, "inputSchema": {"type": "object", "required": ["q"]}}],
+    "authentication": {"schemes": ["bearer", "basic"]},
+}
+CARDS: dict[A2aVersion, dict[str, Any]] = {"1.0": NEW, "0.3": OLD, "0.2": OLDEST}
+
+
+@pytest.mark.parametrize("version", CARDS)
+def test_the_form_of_a_card_is_recognised(version: A2aVersion) -> None:
+    """By its members."""
+    assert version_of(CARDS[version]) == version
+
+
+@pytest.mark.parametrize("to", CARDS)
+@pytest.mark.parametrize("version", CARDS)
+def test_a_card_comes_home_unchanged(version: A2aVersion, to: A2aVersion) -> None:
+    """Whatever the other form has no place for."""
+    card = copy.deepcopy(CARDS[version])
+    there = convert_card(card, to).document
+    assert card == CARDS[version]
+    assert version_of(there) == to
+    home = convert_card(json.loads(json.dumps(there)), version).document
+    assert home == card
+
+
+@pytest.mark.parametrize("to", ["0.3", "1.0"])
+@pytest.mark.parametrize("version", CARDS)
+def test_a_converted_card_has_members_of_its_schema_alone(
+    version: A2aVersion, to: A2aVersion
+) -> None:
+    """Each of the type that the schema says."""
+    made = convert_card(CARDS[version], to).document
+    schema = CARD_1_0 if to == "1.0" else CARD_0_3
+    assert made.keys() <= schema.fields.keys()
+    generation: Any = to
+    problems = [one for one in check_members(made, generation) if not one.missing]
+    assert problems == []
+
+
+def test_what_0_3_has_no_place_for_is_kept() -> None:
+    """The schemes whose flows it cannot write, and what each interface speaks."""
+    made = convert_card(NEW, "0.3").document
+    capabilities: Any = made["capabilities"]
+    (ours,) = (one["params"] for one in capabilities["extensions"] if one["uri"] == FIELDS_URI)
+    assert set(ours) == {"securitySchemes", "supportedInterfaces"}
+    assert set(ours["securitySchemes"]) == {"login", "device"}
+    assert made["url"] == "https://a.example/v1", "the interface that speaks 0.3 comes first"
+
+
+def test_what_is_kept_counts_only_beside_what_it_was_kept_for() -> None:
+    """An edited 0.3 card says what it says now, whatever our extension remembers."""
+    made: dict[str, Any] = convert_card(NEW, "0.3").document
+    made["securitySchemes"]["login"]["flows"]["authorizationCode"]["tokenUrl"] = (
+        "https://new.example"
+    )
+    made["url"] = "https://moved.example/v1"
+    home: dict[str, Any] = convert_card(made, "1.0").document
+    flows = home["securitySchemes"]["login"]["oauth2SecurityScheme"]["flows"]
+    assert flows["authorizationCode"]["tokenUrl"] == "https://new.example"
+    urls = [one["url"] for one in home["supportedInterfaces"]]
+    assert urls[0] == "https://moved.example/v1"
+
+
+@pytest.mark.parametrize("to", CARDS)
+@pytest.mark.parametrize("version", CARDS)
+def test_a_signature_is_never_carried_across(version: A2aVersion, to: A2aVersion) -> None:
+    """And its loss is said; an unsigned card has nothing said of it."""
+    signed = CARDS[version] | {"signatures": [{"protected": "a", "signature": "b"}]}
+    converted = convert_card(signed, to)
+    assert "signatures" not in converted.document
+    assert [one.path for one in converted.changes if "signatures" in one.message] == ["/signatures"]
+    assert not any("signatures" in one.message for one in convert_card(CARDS[version], to).changes)
+
+
+def test_a_card_that_speaks_no_0_3_is_told_so() -> None:
+    """The old form says one version for all interfaces."""
+    card = NEW | {"supportedInterfaces": NEW["supportedInterfaces"][:1]}
+    assert any("no interface speaks" in one.message for one in convert_card(card, "0.3").changes)
+    assert not any("no interface" in one.message for one in convert_card(NEW, "0.3").changes)
+
+
+REFUSED: dict[str, tuple[str, Any, str]] = {
+    "a scheme of no type": ("securitySchemes", {"k": {"type": "magic"}}, "card.auth_type"),
+    "a scheme that is a text": ("securitySchemes", {"k": "bearer"}, "card.type"),
+    "schemes in a list": ("securitySchemes", ["bearer"], "card.type"),
+    "a requirement that is a number": ("security", [1], "card.type"),
+    "a skill that is a text": ("skills", ["s"], "card.type"),
+}
+
+
+@pytest.mark.parametrize(("member", "value", "code"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_converted_is_refused(member: str, value: Any, code: str) -> None:
+    """Rather than dropped: it says who may call."""
+    with pytest.raises(CardRefused) as caught:
+        convert_card(OLD | {member: value}, "1.0")
+    assert caught.value.code == code
+
+
+@pytest.mark.needs_shared
+def test_every_card_of_the_corpus_converts_or_says_why(shared: Path) -> None:
+    """To all three forms, and nothing but CardRefused is raised."""
+    converted = 0
+    for path in sorted((shared / "corpus/cards").glob("*.json")):
+        try:
+            card = json.loads(path.read_bytes())
+        except ValueError:
+            continue
+        if not isinstance(card, dict):
+            continue
+        for to in CARDS:
+            try:
+                convert_card(card, to)
+            except CardRefused:
+                continue
+            converted += 1
+    assert converted > 200
