@@ -1,19 +1,17 @@
 """The public functions, with defaults for what most callers do not care about.
 
 Below this module time is always an argument; here it is the clock of this machine unless the
-caller says otherwise. Everything is decided in the rooms that are called.
-
-A mistake of the caller is a TypeError that shows the right call, before anything is read or
-asked.
+caller says otherwise. A mistake of the caller is a TypeError that shows the right call, before
+anything is read or asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from cardsign.card.canonical import Compat
 from cardsign.errors import CardRefused
@@ -48,7 +46,23 @@ _BY_KEYS: Final = "verify_card(data, jwks=Path('jwks.json').read_bytes())"
 _BY_POLICY: Final = "verify_card(data, policy=Policy.load('trust.toml'), issuer='NAME')"
 
 
-def verify_card(
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _as(
+    other: Callable[_Arguments, object],
+) -> Callable[[Callable[..., _Result]], Callable[_Arguments, _Result]]:
+    """Give a function the arguments of another, for type checkers and for `help`."""
+
+    def decorate(function: Callable[..., _Result]) -> Callable[_Arguments, _Result]:
+        function.__wrapped__ = other  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def examine_card(
     data: bytes,
     *,
     jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
@@ -59,7 +73,48 @@ def verify_card(
     statements: SuppliedStatements = NO_STATEMENTS,
     states: IssuerStates = NO_STATES,
     now: datetime | None = None,
-) -> VerifiedCard:
+) -> Report:
+    """Return the verdict about a card with everything that led to it. Nothing is fetched.
+
+    Args and errors are those of :func:`verify_card`, but that no verdict is raised.
+
+    Returns:
+        The report, whatever the card is. `report.verdict` says whether it is trusted.
+    """
+    _check_data(_BY_KEYS, data)
+    if (jwks is None) == (policy is None):
+        raise TypeError(f"give either jwks or policy: {_BY_KEYS}, or {_BY_POLICY}")
+    named = [one for one in (issuer, url, expect) if one is not None]
+    if jwks is not None:
+        if named:
+            raise TypeError(
+                f"jwks says whose card it is; issuer, url and expect go with policy: {_BY_POLICY}"
+            )
+        policy = Policy.from_jwks(jwks)
+    policy = _checked_policy(_BY_POLICY, policy)
+    if len(named) > 1:
+        raise TypeError(f"give one of issuer, url and expect: {_BY_POLICY}")
+    if not named and not _names_a_holder_alone(policy):
+        raise TypeError(f"say whose card it is: {_BY_POLICY}, or url='https://...'")
+    if not isinstance(statements, SuppliedStatements):
+        raise TypeError(
+            f"statements takes SuppliedStatements, not {type(statements).__name__}: "
+            "statements=SuppliedStatements((keyset,), (release,)), each as bytes"
+        )
+    subject = _subject(issuer, url) if expect is None else expect
+    _check_states(policy, subject, states)
+    return _examine(
+        data,
+        expect=subject,
+        policy=policy,
+        now=_time(now),
+        supplied=statements,
+        states=states,
+    )
+
+
+@_as(examine_card)
+def verify_card(*given: Any, **named: Any) -> VerifiedCard:
     """Return a card if it is trusted, else raise. Nothing is fetched.
 
     With `jwks` it is trusted if one of these keys signed all of it. A key set alone shows
@@ -67,7 +122,7 @@ def verify_card(
 
     Args:
         data: The card as received, UTF-8 JSON, at most 256 KiB, before any conversion.
-        jwks: The keys that you trust: a JWK Set (RFC 7517) as bytes, text, dict or JwkSet.
+        jwks: The keys that you trust: a JWK Set (RFC 7517).
         policy: Whom you trust, in place of `jwks`.
         issuer: The policy's own name of the issuer.
         url: The URL from which the card came, in place of `issuer`. The policy says who has it.
@@ -89,77 +144,7 @@ def verify_card(
         LocalFault: `states` are lost, corrupt or cannot be written.
         TypeError, ValueError: The call is wrong; the message shows a right one.
     """
-    report = examine_card(
-        data,
-        jwks=jwks,
-        policy=policy,
-        issuer=issuer,
-        url=url,
-        expect=expect,
-        statements=statements,
-        states=states,
-        now=now,
-    )
-    return trusted_card(report)
-
-
-def examine_card(
-    data: bytes,
-    *,
-    jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
-    policy: Policy | None = None,
-    issuer: str | None = None,
-    url: str | None = None,
-    expect: Expectation | None = None,
-    statements: SuppliedStatements = NO_STATEMENTS,
-    states: IssuerStates = NO_STATES,
-    now: datetime | None = None,
-) -> Report:
-    """Return the verdict about a card with everything that led to it. Nothing is fetched.
-
-    Args: as for :func:`verify_card`.
-
-    Returns:
-        The report, whatever the card is. `report.verdict` says whether it is trusted.
-
-    Raises:
-        KeyRefused: `jwks` is no sound JWK Set.
-        CardRefused: `url` is no URL that is accepted.
-        UsageFault: ``policy.unknown_issuer``: the policy has no such issuer.
-        LocalFault: `states` are lost, corrupt or cannot be written.
-        TypeError, ValueError: The call is wrong; the message shows a right one.
-    """
-    _check_data(_BY_KEYS, data)
-    if (jwks is None) == (policy is None):
-        raise TypeError(f"give either jwks or policy: {_BY_KEYS}, or {_BY_POLICY}")
-    named = [one for one in (issuer, url, expect) if one is not None]
-    if jwks is not None:
-        if named:
-            raise TypeError(
-                f"jwks says whose card it is; issuer, url and expect go with policy: {_BY_POLICY}"
-            )
-        policy = Policy.from_jwks(jwks)
-    if not isinstance(policy, Policy):
-        raise TypeError(_not_a_policy(_BY_POLICY, policy))
-    if len(named) > 1:
-        raise TypeError(f"give one of issuer, url and expect: {_BY_POLICY}")
-    if not named and not _names_a_holder_alone(policy):
-        raise TypeError(f"say whose card it is: {_BY_POLICY}, or url='https://...'")
-    if not isinstance(statements, SuppliedStatements):
-        raise TypeError(
-            f"statements takes SuppliedStatements, not {type(statements).__name__}: "
-            "statements=SuppliedStatements((keyset,), (release,)), each as bytes"
-        )
-    subject = _subject(issuer, url) if expect is None else expect
-    _check_states(policy, subject, states)
-    return _examine(
-        data,
-        expect=subject,
-        policy=policy,
-        now=_time(now),
-        supplied=statements,
-        states=states,
-    )
+    return trusted_card(examine_card(*given, **named))
 
 
 def discover(
@@ -193,19 +178,14 @@ def discover(
         LocalFault: `states` are lost, corrupt or cannot be written.
         TypeError, ValueError: The call is wrong; the message shows a right one.
     """
-    found, expect = _discoverer("discover", url, policy, issuer, states, now, settings)
+    found, expect = _discoverer(
+        "discover", url, policy=policy, issuer=issuer, states=states, now=now, settings=settings
+    )
     return found.discover(url, expect=expect)
 
 
-async def adiscover(
-    url: str,
-    *,
-    policy: Policy,
-    issuer: str | None = None,
-    states: IssuerStates = NO_STATES,
-    now: datetime | None = None,
-    settings: FetchSettings | None = None,
-) -> VerifiedCard:
+@_as(discover)
+async def adiscover(*given: Any, **named: Any) -> VerifiedCard:
     """Do what :func:`discover` does, in a thread of its own.
 
     A task that is cancelled returns at once. The work goes on to its own end, which the
@@ -213,21 +193,11 @@ async def adiscover(
     """
     from cardsign.net.transport import in_thread
 
-    work = partial(
-        discover, url, policy=policy, issuer=issuer, states=states, now=now, settings=settings
-    )
-    return await in_thread(work, abandon=True)
+    return await in_thread(partial(discover, *given, **named), abandon=True)
 
 
-def discover_or_warn(
-    url: str,
-    *,
-    policy: Policy,
-    states: IssuerStates,
-    issuer: str | None = None,
-    now: datetime | None = None,
-    settings: FetchSettings | None = None,
-) -> VerifiedCard | UnverifiedCard:
+@_as(discover)
+def discover_or_warn(url: str, **named: Any) -> VerifiedCard | UnverifiedCard:
     """Do what :func:`discover` does, but only warn where the issuer is still being adopted.
 
     Where the issuer's entry in your own policy says ``enforce = "warn"``, a card that is unsigned,
@@ -235,21 +205,10 @@ def discover_or_warn(
     :class:`~cardsign.net.UnverifiedCard`. Each use is logged at WARNING. Whatever speaks against
     the card is raised. Send no credential to an unverified card's endpoints.
 
-    Args:
-        url: The card's URL, or the agent's host such as ``https://agent.example``.
-        policy: Whom you trust.
-        states: What is remembered of issuers, in a folder that lasts: once a signed card was
-            seen, an unsigned one is refused.
-        issuer: The policy's own name of the issuer; if None, the one it has for `url`.
-        now: The time of the verdict, aware; the clock if None.
-        settings: How peers are reached: limits of time and size, and which addresses.
-
-    Raises:
-        NotTrusted, NoVerdict, CardRefused, UsageFault, LocalFault, ValueError: As
-            :func:`discover`.
-        TypeError: Likewise; also where `states` would not outlast the process.
+    Args and errors are those of :func:`discover`, and `states` have to last, in a folder: once a
+    signed card was seen, an unsigned one is refused. Others are a TypeError.
     """
-    found, expect = _discoverer("discover_or_warn", url, policy, issuer, states, now, settings)
+    found, expect = _discoverer("discover_or_warn", url, **named)
     return found.discover_or_warn(url, expect=expect)
 
 
@@ -393,11 +352,12 @@ def build_card(
 def _discoverer(
     function: str,
     url: str,
+    *,
     policy: Policy,
-    issuer: str | None,
-    states: IssuerStates,
-    now: datetime | None,
-    settings: FetchSettings | None,
+    issuer: str | None = None,
+    states: IssuerStates = NO_STATES,
+    now: datetime | None = None,
+    settings: FetchSettings | None = None,
 ) -> tuple[Discoverer, PublicSubject | None]:
     """What asks for one card, and whose it must be."""
     # The HTTP client is loaded here alone: a card in hand is verified without it.
@@ -407,8 +367,7 @@ def _discoverer(
 
     if not isinstance(url, str):
         raise TypeError(f"{function}() takes a URL as a str, not {type(url).__name__}")
-    if not isinstance(policy, Policy):
-        raise TypeError(_not_a_policy(f"{function}(url, policy=Policy.load('trust.toml'))", policy))
+    _checked_policy(f"{function}(url, policy=Policy.load('trust.toml'))", policy)
     expect: PublicSubject | None = None
     if issuer is not None:
         expect = Issuer(issuer)
@@ -491,9 +450,13 @@ def _check_data(right: str, data: object) -> None:
     raise TypeError(f"a card is the bytes as they were received, {why}: {right}")
 
 
-def _not_a_policy(right: str, given: object) -> str:
-    kind = type(given).__name__
-    return f"policy takes a Policy, not {kind}: {right}, or Policy.from_jwks_url(url, origin=...)"
+def _checked_policy(right: str, given: object) -> Policy:
+    if isinstance(given, Policy):
+        return given
+    raise TypeError(
+        f"policy takes a Policy, not {type(given).__name__}: {right}, or "
+        "Policy.from_jwks_url(url, origin=...)"
+    )
 
 
 def _time(now: datetime | None) -> datetime:
