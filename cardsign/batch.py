@@ -343,7 +343,8 @@ def expand_folders(names: Iterable[str]) -> tuple[list[str], dict[str, str], int
             linked += sum(os.path.islink(os.path.join(place, one)) for one in below)
             found += (os.path.join(place, one) for one in files if one.lower().endswith(".json"))
         if not found:
-            raise UsageFault("usage.invalid", "the folder holds no *.json", path=name)
+            hint = "Name a folder that holds cards, or name the cards."
+            raise UsageFault("usage.invalid", "the folder holds no *.json", path=name, hint=hint)
         found = sorted(str(Path(one)) for one in found)
         expanded += found
         folders |= dict.fromkeys(set(found).difference(named), name)

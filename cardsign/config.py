@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cardsign.card.extended import AUDIENCE
 from cardsign.errors import FileMissing, StoreFault, UsageFault
-from cardsign.files import bad_settings, leads_outside, outside, read_bytes, read_toml
+from cardsign.files import (
+    bad_settings,
+    leads_outside,
+    not_toml,
+    outside,
+    read_bytes,
+    read_toml,
+)
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
 from cardsign.records import dataclass
@@ -189,9 +196,9 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         members = read_toml(data)
         _model().model_validate(members)
     except ValidationError as refused:
-        raise bad_settings(path, _problem(refused)) from refused
+        raise bad_settings(path, *_problem(refused)) from refused
     except ValueError as exc:
-        raise bad_settings(path, f"not TOML: {exc}") from exc
+        raise not_toml(path, exc) from exc
 
     def place(name: str, text: str) -> Path:
         return _inside(text, name, path, allowed)
@@ -224,16 +231,32 @@ def _build(table: dict[str, Any]) -> BuildSettings:
     return BuildSettings(**{**table, "orloj": OrlojSettings(**orloj)})
 
 
-def _problem(refused: ValidationError) -> str:
-    """The first thing that is wrong, in words."""
+#: What pydantic's words for a wrong value mean to somebody who writes TOML.
+_EXPECTED: Final = {
+    "string_type": 'must be a text in quotes, such as "value"',
+    "string_too_short": "must not be empty",
+    "int_type": "must be a whole number without quotes",
+    "list_type": "must be a list",
+    "model_type": "must be a table: [{0}]",
+    "greater_than_equal": "must be at least {1}",
+    "less_than_equal": "must be at most {1}",
+    "string_pattern_mismatch": "must match {1}",
+}
+
+
+def _problem(refused: ValidationError) -> tuple[str, str]:
+    """The first thing that is wrong, in words; and the member that is."""
     error = refused.errors(include_url=False)[0]
-    name = ".".join(map(str, error["loc"]))
+    name, member = ".".join(map(str, error["loc"])), str(error["loc"][-1])
     if error["type"] == "extra_forbidden":
         known = _known(error["loc"])
-        return f"unknown member {name!r}; known are {', '.join(known)}"
+        return f"unknown member {name!r}; known are {', '.join(known)}", member
     if error["type"] == "missing":
-        return f"{name!r} is missing"
-    return f"{name!r}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+        return f"{name!r} is missing", ""
+    expected = _EXPECTED.get(error["type"])
+    if expected is not None:
+        return f"{name!r} {expected.format(name, *error.get('ctx', {}).values())}", member
+    return f"{name!r}: {error['msg'][:1].lower()}{error['msg'][1:]}", member
 
 
 def _known(location: tuple[int | str, ...]) -> list[str]:

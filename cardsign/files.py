@@ -422,20 +422,65 @@ def read_settings(
     try:
         found = read_toml(untrusted_bytes)
     except ValueError as exc:
-        raise bad_settings(path, f"not TOML: {exc}") from exc
+        raise not_toml(path, exc) from exc
     for name, value in found.items():
         if name not in members:
-            raise bad_settings(path, f"unknown member {name!r}; known are {', '.join(members)}")
+            known = ", ".join(members)
+            raise bad_settings(path, f"unknown member {name!r}; known are {known}", name)
         if type(value) is not members[name]:
-            raise bad_settings(path, f"{name!r} has the wrong type")
+            raise bad_settings(path, f"{name!r} must be {_TOML_TYPES[members[name]]}", name)
     if found.get("format") != format:
         raise bad_settings(path, f"expected format = {format}, found {found.get('format')!r}")
     return found
 
 
-def bad_settings(path: Path, problem: str) -> UsageFault:
-    """The error for a settings file that cannot be understood."""
-    return UsageFault("config.malformed", problem, path=str(path))
+_TOML_TYPES: Final[dict[type, str]] = {
+    str: 'a text in quotes, such as "value"',
+    int: "a whole number without quotes",
+    list: 'a list, such as ["value"]',
+    dict: "a table",
+}
+
+
+def bad_settings(path: Path, problem: str, member: str = "") -> UsageFault:
+    """The error for a settings file that cannot be understood.
+
+    Args:
+        path: The file.
+        problem: What is wrong, and what was expected.
+        member: The member that is wrong; the line where it is first written is named.
+    """
+    line = None
+    if member:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            begin = re.compile(
+                rf"\s*[\"']?{re.escape(member)}[\"']?\s*[=.\]]|\s*\[+{re.escape(member)}\]"
+            )
+            lines = path.read_text(encoding="utf-8").splitlines()
+            line = next((at for at, one in enumerate(lines, 1) if begin.match(one)), None)
+    return UsageFault("config.malformed", problem, path=str(path), line=line)
+
+
+_TOML_PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def not_toml(path: Path, exc: ValueError) -> UsageFault:
+    """The error for a settings file that is no TOML: what was expected, and where."""
+    said = str(exc)
+    place = _TOML_PLACE.search(said)
+    line = column = None
+    if place is not None:
+        said = said[: place.start()]
+        if place[1]:
+            line, column = int(place[1]), int(place[2])
+        else:
+            said += " before the end of the file"
+    if said == r"Illegal character '\n'":
+        said = "a text is not closed by its quote"
+    if isinstance(exc, UnicodeDecodeError):
+        said = "the file must be UTF-8"
+    problem = f"this is not TOML: {said[:1].lower()}{said[1:]}"
+    return UsageFault("config.malformed", problem, path=str(path), line=line, column=column)
 
 
 # Where the files of a project may lie: in its folder, or where the user has allowed it.

@@ -27,7 +27,7 @@ from cardsign.card.document import MAX_SIGNATURES, Card, render, with_signatures
 from cardsign.card.extended import ExtendedMarker, cannot_name_us, find_marker, with_marker
 from cardsign.card.interfaces import check_interfaces, current_interfaces, interfaces_of
 from cardsign.card.members import check_is_agent_card, check_members
-from cardsign.card.profiles.verifiers import VERIFIERS, Verifier
+from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, Verifier
 from cardsign.card.strictjson import Json
 from cardsign.card.tree import Listed, listed
 from cardsign.errors import (
@@ -203,7 +203,8 @@ def sign_with_notes(
         signed = with_signatures(card.document, entries, document if card is given else None)
     check_as_an_outsider(signed, signers, marker=marker, force=options.force)
     made = tuple(one for one in plan if any(planned is one for _, planned in chosen))
-    described = tuple(_described(made, payloads))
+    algs = {signer.public.alg for signer in signers}
+    described = tuple(_described(made, payloads, algs))
     notes.extend(_what_they_lose(made, described))
     notes.extend(_who_refuses(card, payloads, made, options))
     return SignedCard(signed, changed, described, tuple(notes))
@@ -406,12 +407,17 @@ def _as_many_as_are_read(
 # ------------------------------------------------------------------ what it does for whom
 
 
-def _described(made: Sequence[_Planned], payloads: Payloads) -> Iterator[SignedPayload]:
+def _described(
+    made: Sequence[_Planned], payloads: Payloads, algs: Collection[str]
+) -> Iterator[SignedPayload]:
+    readers: list[tuple[ProfileName, str]] = [(one.profile, one.name) for one in VERIFIERS]
+    if RUST_ALG in algs:
+        readers.append((RUST_PROFILE, RUST))
     for one in made:
         verifiers = (
-            verifier.name
-            for verifier in VERIFIERS
-            if (payload := payloads.of(verifier.profile)) and payload.data == one.payload.data
+            name
+            for profile, name in readers
+            if (payload := payloads.of(profile)) and payload.data == one.payload.data
         )
         yield SignedPayload(
             one.payload.profile,

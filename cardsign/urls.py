@@ -153,6 +153,28 @@ def without_userinfo(untrusted_text: str) -> str:
     return f"{scheme}{slashes}...@{after}" if slashes else f"...@{after}"
 
 
+def without_passwords(untrusted_text: str) -> str:
+    """A text as it may be shown: of each URL in it, what may be a password is left out.
+
+    Of a URL of another kind than HTTP, such as a database's, a user name alone stays.
+    """
+    if "@" not in untrusted_text or "://" not in untrusted_text:
+        return untrusted_text
+    return re.sub(r"[^\s\"<>]+", lambda word: _without_password(word[0]), untrusted_text)
+
+
+def _without_password(word: str) -> str:
+    start = word.find("://")
+    if start < 0 or "@" not in word[start:]:
+        return word
+    while start > 0 and (word[start - 1].isalnum() or word[start - 1] in "+.-"):
+        start -= 1
+    url = word[start:]
+    if not is_url(url) and ":" not in url.partition("://")[2].rpartition("@")[0]:
+        return word
+    return word[:start] + without_userinfo(url)
+
+
 def _refused(text: str) -> CardRefused:
     shown = without_userinfo(text)
     shown = shown if len(shown) <= 80 else shown[:77] + "..."

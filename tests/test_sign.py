@@ -338,6 +338,10 @@ def test_what_each_signature_does_is_told(alice: PrivateKey) -> None:
     )
     assert compat.leaves_open.pointers == ("/x-berth",)
     assert (full.profile, full.compat, full.leaves_open.count) == ("served-as-is", False, 0)
+    rust = "a2a-protocol-types 0.15.0 (Rust), given the plain JSON"
+    assert rust in full.verifiers
+    other = PrivateKey.generate("EdDSA")
+    assert not any(rust in one.verifiers for one in sign(PORTABLE, other).payloads)
 
 
 # ------------------------------------------------------------------ more than are read

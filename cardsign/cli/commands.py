@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from cardsign import __version__
-from cardsign.cli.talk import QUIET, as_named, run
-from cardsign.errors import CardsignError
+from cardsign.cli.talk import QUIET, as_named, print_json, run
+from cardsign.errors import CardsignError, UsageFault
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -56,7 +56,8 @@ _COMMANDS: Final = {
     "publish": ("cardsign.cli.publish:publish", "Publish a signed card with its key set."),
     "serve": ("cardsign.cli.serve:serve", "Serve a publication, and follow it as it changes."),
     "tokens": ("cardsign.cli.serve:tokens", "Make bearer tokens for the extended card."),
-    "completion": ("cardsign.cli.completion:completion", "Print the completion code of a shell."),
+    "completion": ("cardsign.cli.commands:completion", "Print the completion code of a shell."),
+    "help": ("cardsign.cli.commands:help_", "Show the help of a command, or what a code means."),
 }
 
 _QUIET: Final = click.Option(
@@ -173,6 +174,61 @@ def command_line() -> None:
 
     A first signature takes three commands: keys generate, sign, verify.
     """
+
+
+@command(
+    "completion",
+    example="cardsign completion bash > ~/.local/share/bash-completion/completions/cardsign",
+)
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+def completion(shell: str, as_json: bool) -> None:
+    """Print the code that makes SHELL complete cardsign's commands and options.
+
+    bash: save it as ~/.local/share/bash-completion/completions/cardsign. zsh: save it as _cardsign
+    in a folder of $fpath. fish: save it as ~/.config/fish/completions/cardsign.fish. Completion
+    works in the next shell that you open.
+    """
+    from click.shell_completion import get_completion_class
+
+    made: Any = get_completion_class(shell)
+    try:
+        code = made(command_line, {}, "cardsign", "_CARDSIGN_COMPLETE").source()
+    except RuntimeError as error:
+        raise UsageFault("usage.invalid", f"{shell}: {error}") from error
+    if as_json:
+        print_json({"shell": shell, "code": code})
+    else:
+        click.echo(code)
+
+
+@command("help", example="cardsign help verify\ncardsign help sig.bad")
+@click.argument("words", nargs=-1, metavar="[COMMAND...|CODE]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+def help_(words: tuple[str, ...], as_json: bool) -> None:
+    """Show the help of COMMAND, as COMMAND --help does, or what the reason code CODE means."""
+    if len(words) == 1 and "." in words[0]:
+        from cardsign.reasons import REASONS
+
+        code = REASONS.get(words[0])
+        if code is None:
+            raise UsageFault(
+                "usage.invalid", f"there is no code {words[0]!r}{_suggest(words[0], REASONS)}"
+            )
+        text = f"{code.code}: {code.meaning}\n  {code.hint}"
+    else:
+        context = click.Context(command_line, info_name="cardsign")
+        for word in words:
+            asked = context.command
+            if not isinstance(asked, click.Group):
+                raise UsageFault("usage.invalid", f"{context.command_path} has no commands")
+            _, found, _ = asked.resolve_command(context, [word])
+            context = click.Context(found or asked, context, word)
+        text = context.get_help()
+    if as_json:
+        print_json({"help": text})
+    else:
+        click.echo(text)
 
 
 def run_words(words: Sequence[str]) -> int:

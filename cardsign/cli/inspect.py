@@ -21,7 +21,6 @@ from cardsign.cli.commands import command
 from cardsign.cli.talk import print_json, safe
 from cardsign.errors import CanonicalizationError, SignatureRefused
 from cardsign.jose.jws import read_entry
-from cardsign.urls import without_userinfo
 
 
 @command(example="cardsign inspect card.json")
@@ -70,7 +69,7 @@ def describe(card: Card) -> dict[str, Any]:
         "version": document.get("version"),
         "generation": card.generation,
         "interfaces": [
-            {"url": _shown(one.url), "binding": one.binding, "version": one.version}
+            {"url": one.url, "binding": one.binding, "version": one.version}
             for one in interfaces_of(document, any_spelling=True)
         ],
         "extended_card": declares_extended_card(document, any_spelling=True),
@@ -155,10 +154,6 @@ def _profiles(card: Card) -> Iterator[dict[str, Any]]:
             "uncovered": list(found.pointers),
             "uncovered_count": found.count,
         }
-
-
-def _shown(url: Json) -> Json:
-    return without_userinfo(url) if isinstance(url, str) else url
 
 
 def _list(value: Json) -> list[Json]:

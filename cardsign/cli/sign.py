@@ -15,6 +15,7 @@ from cardsign.card.canonical import canonicalize as make_payload
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extended import AUDIENCE, MAX_SEQ, ExtendedMarker
+from cardsign.card.profiles.verifiers import RUST_ALG
 from cardsign.cli.arguments import (
     STDIO,
     json_option,
@@ -338,6 +339,8 @@ def _lines(
         yield f"    leaves open: {lost}" if lost else "    covers the whole card"
         if one.compat:
             yield "    " + _IGNORES_TYP
+    if signing.payloads and all(one.public.alg != RUST_ALG for one in signers):
+        yield f"  a2a-protocol-types (Rust) verifies {RUST_ALG} alone, so it accepts none of these"
 
 
 @command(example="cardsign canonicalize card.json --profile served-as-is | sha256sum")

@@ -43,10 +43,12 @@ DEFAULT_LIMIT: Final = 200  # characters of foreign text shown in one place
 
 def safe(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
     """Foreign text for a terminal: escaped where it could deceive, shortened where long."""
-    shown = text[: limit + 1]
+    shown = _without_password(text)
+    is_whole = len(shown) <= limit
+    shown = shown[: limit + 1]
     if not (shown.isascii() and shown.isprintable()):
         shown = "".join(_escaped(char) for char in shown)
-    return shown if len(text) <= limit else shown[: limit - 3] + "..."
+    return shown if is_whole else shown[: limit - 3] + "..."
 
 
 def _escaped(char: str) -> str:
@@ -56,6 +58,8 @@ def _escaped(char: str) -> str:
     return f"\\u{{{ord(char):x}}}" if deceives else char
 
 
+#: Members of the JSON that hold what a signature covers, exactly.
+_SIGNED: Final = frozenset({"card", "payload"})
 #: Where a command's context says that `--quiet` was given.
 QUIET: Final = "cardsign.quiet"
 #: Where the context of a dry run says which copy stands for which file or directory.
@@ -84,6 +88,7 @@ def is_quiet() -> bool:
 
 def _tell(line: str) -> None:
     """One line on stderr; a stderr that cannot be written changes no verdict."""
+    line = _without_password(line)
     with contextlib.suppress(OSError):
         click.echo(f"cardsign: {line}" if not line.startswith(" ") else line, err=True)
 
@@ -122,16 +127,39 @@ def say_notes(notes: Iterable[Reason]) -> None:
 def print_json(value: Any, *, indent: int | None = 2) -> None:
     """One JSON value on stdout; ASCII, so that no card can play tricks on a terminal.
 
+    No password of a URL is repeated, but in what was signed, which is data for programs.
+
     A surrogate, which stands for an octet of a file name that is not UTF-8, is no character and
     would make the text unreadable to strict parsers (RFC 8259 8.2): it is escaped as by `safe`.
     """
     import json
 
+    value = _without_passwords(value)
     text = json.dumps(value, ensure_ascii=False)
     shown = re.sub(_SURROGATE, lambda one: f"\\\\u{{{ord(one[0]):x}}}", as_named(text))
     if shown != text:
         value = json.loads(shown)
     click.echo(json.dumps(value, indent=indent, ensure_ascii=True))
+
+
+def _without_password(text: str) -> str:
+    """The text without passwords of URLs; most texts hold none, and need no reader of URLs."""
+    if "@" not in text or "://" not in text:
+        return text
+    from cardsign.urls import without_passwords
+
+    return without_passwords(text)
+
+
+def _without_passwords(value: Any) -> Any:
+    if isinstance(value, str):
+        return _without_password(value)
+    if isinstance(value, dict):
+        exact = _SIGNED.intersection(value)
+        return {
+            name: one if name in exact else _without_passwords(one) for name, one in value.items()
+        }
+    return [_without_passwords(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 # How far a command is, for a person who watches at a terminal.

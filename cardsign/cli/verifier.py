@@ -93,7 +93,8 @@ class VerifierOptions:
             FetchFailed: The URL of ``--jwks`` gives no answer.
         """
         if self.issuer is not None and self.origin is not None:
-            raise UsageFault("usage.conflict", "--issuer and --origin both name the subject")
+            both = "--issuer and --origin both name the subject"
+            raise UsageFault("usage.conflict", both, hint="Leave one of the two out.")
         subject: PublicSubject | None = None if self.issuer is None else Issuer(self.issuer)
         if self.origin is not None:
             with of_the_user("--origin"):

@@ -152,7 +152,10 @@ def _why_none(entry: Entry, key: PublicKey, document: Mapping[str, Json]) -> str
                     "The signature covers JSON that is not canonical. Sign the bytes of RFC 8785, "
                     "which `cardsign canonicalize CARD` prints."
                 )
-    return "The card was changed after it was signed, or the signature belongs to another card."
+    return (
+        "The card was changed after it was signed, or is not the one signed, or its signer wrote "
+        "JSON in a way of its own."
+    )
 
 
 def _leaving_open(payloads: Payloads, profile: ProfileName) -> tuple[Accept | None, list[str]]:

@@ -37,6 +37,8 @@ from cardsign.trust.resolve import IssuerTrust
 from cardsign.verify.freshness import currency, may_sign_now, read_marker
 from cardsign.verify.report import Answers, SignatureReport, SignatureVerdict, some_of
 
+#: Kids that a message names; a policy may hold hundreds.
+MAX_KIDS: Final = 3
 _ASK_FOR_A_FULL_ONE: Final = "Ask the issuer to sign for served-as-is as well."
 
 
@@ -86,8 +88,12 @@ def examine_signature(
         reason = Reason.from_error(refusal, path + refusal.path)
         return _worthless(index, entry.header, "refused", reason, Answers("no"))
     if payload is None:
-        changed = "the card was changed after it was signed, or this signature is another card's"
-        bad = Reason.of("sig.bad", changed, path)
+        # Which of the three it is, `explain` searches for: a verdict does not depend on it.
+        unfit = (
+            "the signature fits no payload of this card: it was changed after signing, is another "
+            "card, or JSON was signed that is not canonical"
+        )
+        bad = Reason.of("sig.bad", unfit, path)
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
     # (4), (5) whether it may count, and its answers
     return _judge(index, entry.header, key, payload, payloads, expect, trust)
@@ -118,7 +124,7 @@ def _without_key(
     kid = entry.header.kid
     verdict: SignatureVerdict = "unknown-key"
     answers = Answers()
-    code, message = "key.unknown", f"no accepted key has the kid {kid!r}{_without_kids(trust)}"
+    code, message = "key.unknown", f"no accepted key has the kid {kid!r}{_known_kids(trust)}"
     if trust is not None and kid in trust.revoked:
         verdict, answers = "revoked", Answers(current="no")
         code, message = "key.revoked", f"the key {kid!r} is revoked"
@@ -141,14 +147,17 @@ def _without_key(
     return _worthless(index, entry.header, verdict, reason, answers)
 
 
-def _without_kids(trust: IssuerTrust | None) -> str:
-    """Said where a key set gives no kids: each key is then known by its thumbprint alone."""
-    unnamed = (
-        trust is not None
-        and trust.keys
-        and all(key.public.kid == key.public.thumbprint for key in trust.keys)
-    )
-    return "; your keys are named by their thumbprints only" if unnamed else ""
+def _known_kids(trust: IssuerTrust | None) -> str:
+    """Which keys are accepted instead; a key set without kids names them by thumbprint alone."""
+    kids = [key.public.kid for key in trust.keys] if trust is not None else []
+    if not kids or trust is None:
+        return ""
+    unnamed = ""
+    if all(key.public.kid == key.public.thumbprint for key in trust.keys):
+        unnamed = ", which are named by their thumbprints only"
+    named = ", ".join(kid if len(kid) <= 12 else f"{kid[:8]}..." for kid in kids[:MAX_KIDS])
+    more = len(kids) - MAX_KIDS
+    return f"; accepted are {named}{f' and {more} more' if more > 0 else ''}{unnamed}"
 
 
 def matching_payload(

@@ -14,6 +14,7 @@ import click
 import pytest
 
 import cardsign as package
+from cardsign import REASONS
 from cardsign.cli import command_line as cli
 from tests.cli.conftest import Cardsign
 
@@ -262,3 +263,18 @@ def test_a_command_that_is_not_there_is_seen(text: str) -> None:
     """The test above can fail; and what is there passes."""
     assert misnamed(text)
     assert not misnamed("See cardsign keys revoke KID --yes; cardsign verify CARD --jwks FILE.")
+
+
+@pytest.mark.parametrize("words", [(), ("verify",), ("trust", "add")], ids=" ".join)
+def test_help_is_a_command_too(cardsign: Cardsign, words: tuple[str, ...]) -> None:
+    """It prints what --help prints."""
+    assert cardsign("help", *words).text.split() == cardsign(*words, "--help").text.split()
+
+
+def test_help_says_what_a_code_means(cardsign: Cardsign) -> None:
+    """And of a mistyped command or code what was meant."""
+    told = cardsign("help", "sig.bad", "--json").json["help"]
+    assert REASONS["sig.bad"].meaning in told
+    assert "Did you mean 'sig.bad'" in cardsign("help", "sig.bda").err
+    assert "Did you mean 'verify'" in cardsign("help", "verfy").err
+    assert cardsign("help", "verify", "x").status == 2

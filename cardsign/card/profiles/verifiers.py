@@ -93,3 +93,9 @@ VERIFIERS: Final = (
         any_library=True,
     ),
 )
+
+#: The Rust SDK, which the tests ask as well, and of which `explain` predicts nothing. Its own type
+#: `AgentCard` reads by `rule-1-descriptor-scope`, for which `--compat all` signs.
+RUST: Final = "a2a-protocol-types 0.15.0 (Rust), given the plain JSON"
+RUST_PROFILE: Final[ProfileName] = "rule-1-as-written"
+RUST_ALG: Final = "ES256"  # it verifies no other
