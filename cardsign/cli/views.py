@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # an issuer's modules, which a verdict does not need
     from cardsign.issuer.keyset import KeysetDraft
     from cardsign.issuer.publishing import Published
     from cardsign.issuer.release import TakenUp
-    from cardsign.keys.audit import AuditLine
+    from cardsign.keys.audit import AuditEvent
     from cardsign.keys.doctor import Finding
     from cardsign.keys.keyset_drafts import KeysetDue, QuorumSignatures
     from cardsign.keys.model import KeyRecord
@@ -164,7 +164,7 @@ def say_finding(finding: Finding) -> None:
         say(f"  {hint}")
 
 
-def audit_json(line: AuditLine) -> dict[str, Any]:
+def audit_json(line: AuditEvent) -> dict[str, Any]:
     """A line of the audit log."""
     return {
         "seq": line.seq,

@@ -51,23 +51,15 @@ class AuditEvent:
         event: What, in the past tense: ``key-activated``.
         kid: The key's kid, or None where it is about no single key.
         details: Whatever else there is to know; public data only.
+        seq: The number of its line; 0 as long as it is not logged, and so the others.
     """
 
     event: str
     kid: str | None = None
     details: Mapping[str, Json] = field(default_factory=dict, hash=False)
-
-
-@dataclass(frozen=True, slots=True)
-class AuditLine:
-    """A line of the log that counts."""
-
-    seq: int
-    time: str
-    actor: str
-    event: str
-    kid: str | None
-    details: Mapping[str, Json] = field(hash=False)
+    seq: int = 0
+    time: str = ""
+    actor: str = ""
 
 
 def extend(
@@ -78,7 +70,11 @@ def extend(
     actor: str,
     random: Callable[[int], bytes],
 ) -> tuple[StoreState, bytes]:
-    """Return a state that names the lines for `events` as the newest of its log, and the lines."""
+    """Return a state that names the lines for `events` as the newest of its log, and the lines.
+
+    `state` is of the generation to commit, and its `audit` the head of the log so far. `actor` is
+    what the operating system calls who did it; it proves nothing.
+    """
     lines, head, digest = bytearray(), state.audit, state_digest(state)
     for event in events:
         line = _canonical(
@@ -102,19 +98,19 @@ def extend(
 
 def verify_chain(
     untrusted_log: bytes, head: AuditHead, *, where: str
-) -> tuple[tuple[AuditLine, ...], bytes, int]:
+) -> tuple[tuple[AuditEvent, ...], bytes, int]:
     """Check the log from the head back to its first line.
 
     Returns:
-        The lines that the head reaches, oldest first; the same as they are written; and how many
-        others there are: attempts that were never committed.
+        The events that the head reaches, oldest first; their lines; and how many other lines
+        there are: of attempts that were never committed.
 
     Raises:
         StoreFault: ``keystore.audit_broken``: a line that counts is missing or was changed.
     """
     known = {_sha256(line): line for line in untrusted_log.split(b"\n") if line}
     total = sum(1 for line in untrusted_log.split(b"\n") if line)
-    found: list[AuditLine] = []
+    found: list[AuditEvent] = []
     raw: list[bytes] = []
     digest, seq = head.digest, head.seq
     while digest is not None:
@@ -124,7 +120,7 @@ def verify_chain(
         members = _parsed(line, seq, where)
         if members["seq"] != seq:
             raise _broken(f"line {seq} says that it is line {members['seq']}", where)
-        found.append(_line(members))
+        found.append(_event(members))
         raw.append(line + b"\n")
         prev = members["prev"]
         digest, seq = prev if isinstance(prev, str) else None, seq - 1
@@ -136,10 +132,8 @@ def verify_chain(
 def check_not_put_back(untrusted_end: bytes, state: StoreState, *, where: str) -> None:
     """Check that a state is not older than the end of the log, which was read before it.
 
-    A line is written for the next generation only. So the last one is at most one ahead, of an
-    attempt that came to nothing.
-
-    Not checked: a state that was put back by one commit looks like such an attempt.
+    Not checked: a state that was put back by one commit; it looks like an attempt that came to
+    nothing, whose line is one generation ahead.
 
     Raises:
         StoreFault: ``keystore.rolled_back``.
@@ -158,24 +152,20 @@ def check_vouched(
 ) -> bool:
     """Check that a state is the one that the newest line which counts was written for.
 
+    The log must also lead back to `since`, a head that it had before.
+
     Returns:
         Whether `untrusted_end` holds the lines that are needed; if not, nothing was checked.
 
     Raises:
         StoreFault: ``keystore.rolled_back``: the line is of another generation;
-            ``keystore.audit_broken``: it is of another state; ``keystore.other_history``: the
-            log does not lead back to `since`; ``keystore.audit_broken``: a line cannot be read.
+            ``keystore.audit_broken``: it is of another state, or cannot be read;
+            ``keystore.other_history``: the log does not lead back to `since`.
     """
     if state.audit.digest is None:
         if state != StoreState(0, ()):
             what = "the state names no line of its log, and is not that of a new store"
-            raise StoreFault(
-                "keystore.audit_broken",
-                what,
-                path=where,
-                hint="Somebody edited the state: restore a backup, and find out who can write to "
-                "the key store.",
-            )
+            raise _edited(what, where)
         if since.digest is not None:
             raise _other_history(since, where)
         return True
@@ -187,14 +177,7 @@ def check_vouched(
     if members["generation"] != state.generation:
         raise _rolled_back(state, members["generation"], where)
     if members["state"] != state_digest(state) or members["seq"] != state.audit.seq:
-        what = f"line {state.audit.seq} of its log was written for another state"
-        raise StoreFault(
-            "keystore.audit_broken",
-            what,
-            path=where,
-            hint="Somebody edited the state: restore a backup, and find out who can write to the "
-            "key store.",
-        )
+        raise _edited(f"line {state.audit.seq} of its log was written for another state", where)
     if since.digest is None:
         return True
     head: Json = state.audit.digest
@@ -209,9 +192,10 @@ def check_vouched(
 
 
 def check_witnessed(untrusted_log: bytes, digest: str, *, witness: str, where: str) -> None:
-    """Check that the log holds the line that something else has called its newest.
+    """Check that the log holds the line that something else (``release 12``) called its newest.
 
     Anyone who can write the log and the state can write both anew, but not what was published.
+    Not checked: that the chain of the log is whole.
 
     Raises:
         StoreFault: ``keystore.audit_broken``.
@@ -235,15 +219,15 @@ def _parsed(line: bytes, seq: int, where: str) -> dict[str, Json]:
     return members
 
 
-def _line(members: Mapping[str, Json]) -> AuditLine:
+def _event(members: Mapping[str, Json]) -> AuditEvent:
     details, kid = members["details"], members["kid"]
-    return AuditLine(
-        seq=int(str(members["seq"])),
-        time=str(members["time"]),
-        actor=str(members["actor"]),
-        event=str(members["event"]),
-        kid=None if kid is None else str(kid),
-        details=details if isinstance(details, dict) else {},
+    return AuditEvent(
+        str(members["event"]),
+        None if kid is None else str(kid),
+        details if isinstance(details, dict) else {},
+        int(str(members["seq"])),
+        str(members["time"]),
+        str(members["actor"]),
     )
 
 
@@ -266,6 +250,13 @@ def _sha256(data: bytes) -> str:
 def _rolled_back(state: StoreState, logged: Json, where: str) -> StoreFault:
     message = f"the state is of generation {state.generation}, and its log knows {logged}"
     return StoreFault("keystore.rolled_back", message, path=where)
+
+
+def _edited(message: str, where: str) -> StoreFault:
+    hint = (
+        "Somebody edited the state: restore a backup, and find out who can write to the key store."
+    )
+    return StoreFault("keystore.audit_broken", message, path=where, hint=hint)
 
 
 def _other_history(since: AuditHead, where: str) -> StoreFault:
@@ -298,7 +289,6 @@ class SeenHeads:
     machine, or before it was moved to its present place.
 
     Attributes:
-        folder: Where such files lie.
         warn: Told once if a head cannot be remembered; that keeps nobody from signing.
         store: Which store: its real path, or its address in a database. See :meth:`of`.
     """
@@ -310,14 +300,14 @@ class SeenHeads:
 
     @classmethod
     def find(cls, environment: Mapping[str, str], warn: Callable[[str], None]) -> SeenHeads | None:
-        """Return those of a user; None if there is no place for them."""
+        """Those of a user, under XDG_STATE_HOME or HOME; None if there is no place for them."""
         configured = Path(environment.get("XDG_STATE_HOME", ""))
         if not configured.is_absolute():
             configured = Path(environment.get("HOME", "")) / ".local/state"
         return cls(configured / HEADS_FOLDER, warn) if configured.is_absolute() else None
 
     def of(self, store: str) -> SeenHeads:
-        """Return what the user saw of one store, by its real path or its address in a database."""
+        """Return what the user saw of one store."""
         return SeenHeads(self.folder, self.warn, store)
 
     @property
@@ -328,10 +318,8 @@ class SeenHeads:
     def read(self) -> AuditHead:
         """Return the head that was seen last; that of an empty log if none was.
 
-        That the file cannot be reached, as in a container without a home, is told and no more.
-
-        Raises:
-            StoreFault: ``keystore.corrupt``: the file is not one of ours.
+        That the file cannot be reached, as in a container without a home, is told and no more. One
+        that is not ours is refused (``keystore.corrupt``).
         """
         try:
             untrusted_bytes = read_bytes(self.file, max_bytes=MAX_HEAD_BYTES)
@@ -354,8 +342,7 @@ class SeenHeads:
     def note(self, head: AuditHead, known: AuditHead) -> None:
         """Remember a head, which the log now has; `known` is remembered already.
 
-        That it cannot be written is told, and changes nothing else: the check of the next
-        command then begins at an older line.
+        Where it cannot be written, the check of the next command begins at an older line.
         """
         if head == known or head.digest is None:
             return

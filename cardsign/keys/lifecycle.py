@@ -95,8 +95,7 @@ class Waiting:
     """What a step waits for.
 
     Attributes:
-        code: ``keystore.too_early``, or what must happen first: ``keystore.not_listed``,
-            ``keystore.not_seen``, ``keystore.cards_unsigned``, ``keystore.same_custody``.
+        code: ``keystore.too_early``, or what must happen first.
         what: In words, to follow "key K waits for".
         until: When the wait is over; None as long as nobody can know.
     """
@@ -110,11 +109,7 @@ class Waiting:
         return self.until is not None and self.until <= now
 
     def refuse(self, kid: str, step: str, now: datetime) -> None:
-        """Refuse the step as long as it waits.
-
-        Raises:
-            StoreFault: `code`.
-        """
+        """Refuse the step (with `code`) as long as it waits."""
         if not self.is_over(now):
             when = "" if self.until is None else f"; wait until {self.until:{SHOWN_TIME}}"
             raise StoreFault(self.code, f"key {kid!r} cannot be {step} yet: {self.what}{when}")
@@ -155,12 +150,9 @@ def until_activation(
 
 
 def until_retirement(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
-    """What a retiring key waits for before it leaves the JWK Set.
-
-    Until it has stopped signing, and for as long as caches may hold a card that only it has
-    signed, or that it has signed at all: some verifiers want every signature to be good, and
-    some give up at the first one whose key they cannot find.
-    """
+    """What a retiring key waits for before it leaves the JWK Set."""
+    # Some verifiers want every signature to be good, and some give up at the first one whose key
+    # they cannot find. So it stays as long as caches may hold a card that it has signed.
     stops = key.times.stops_signing
     if stops is None:
         return Waiting("keystore.too_early", "it has no successor", None)
@@ -248,7 +240,8 @@ def enter(
 
     A store's first key of a role and algorithm is active at once, unless it is to stand by; a
     later one is prepublished, or where there is a keyset statement only generated, until one
-    lists it. Root and recovery keys do not rotate and are active at once.
+    lists it. Root and recovery keys do not rotate and are active at once. The default of `holder`
+    is that of the key which it succeeds, of `custody` the key's own file of the store.
 
     Raises:
         StoreFault: ``keystore.duplicate_key``.
@@ -301,7 +294,10 @@ def prepublish(state: StoreState, name: str, *, now: datetime) -> Change:
 def keep_keyset(
     state: StoreState, held: KeysetId, listed: Collection[str], *, now: datetime
 ) -> Change:
-    """Note the newest keyset statement; what it lists may be published from now on."""
+    """Note the newest keyset statement; the keys of these thumbprints may be published now.
+
+    To note it again brings along what has not come along before; an older one changes nothing.
+    """
     now, known = _second(now), state.statements.keyset
     if known is not None and held < known:
         return state, ()
@@ -330,9 +326,8 @@ def activate(
     """Let a prepublished key sign; the one that it succeeds becomes retiring.
 
     Raises:
-        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``,
-            ``keystore.not_seen``, ``keystore.too_early``, or ``keystore.same_custody``: a thief
-            of a compromised key may have this one as well.
+        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``, or as
+            :func:`until_activation`.
     """
     now, key = _second(now), state.find(name)
     check_transition(key.state, "active")
@@ -351,8 +346,8 @@ def retire(state: StoreState, name: str, *, now: datetime, settings: TimelineSet
     """Take a retiring key out of the JWK Set; a root or recovery key ends at once.
 
     Raises:
-        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``,
-            ``keystore.too_early``, ``keystore.not_seen``, or ``keystore.cards_unsigned``.
+        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``, or as
+            :func:`until_retirement`.
     """
     now, key = _second(now), state.find(name)
     if key.state == "active" and not key.rotates:
@@ -407,8 +402,8 @@ def destroy(state: StoreState, name: str, *, now: datetime, settings: TimelineSe
     """Record that an ended key's private key is gone; the store then removes it.
 
     Raises:
-        StoreFault: ``keystore.unknown_key``, ``keystore.not_seen``, ``keystore.too_early``, or
-            ``keystore.illegal_transition``: the key may still be needed, or has none.
+        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``, or as
+            :func:`until_destruction`.
     """
     now, key = _second(now), state.find(name)
     if key.state not in ENDED or key.private == "destroyed":
@@ -449,6 +444,8 @@ def record_publication(state: StoreState, publication: Publication) -> Change:
 def withdraw(state: StoreState, series: str, *, now: datetime) -> Change:
     """Forget the publications of cards that are no longer served, so that nothing waits for them.
 
+    `series` is :attr:`Publication.series`, the endpoint that the public card named.
+
     Raises:
         StoreFault: ``keystore.not_seen``: none is recorded.
     """
@@ -485,11 +482,7 @@ def arrive(state: StoreState) -> Change:
 
 
 def check_not_moved(state: StoreState, *, where: str = "") -> None:
-    """Refuse a store that has moved.
-
-    Raises:
-        StoreFault: ``keystore.moved``, with the new place.
-    """
+    """Refuse (``keystore.moved``) a store that has moved; the error names the new place."""
     if state.moved is not None:
         to, at = state.moved.to, state.moved.at
         raise StoreFault(
@@ -527,13 +520,11 @@ _TELLS: Final = {"active": "activated"}
 
 
 def _marked(state: StoreState, at: datetime) -> StoreState:
-    """Bring the marks from which waits run up to date.
-
-    A mark is the time since when something holds; it goes when that ceases to hold. Those of
-    an ended key stay as they were, but for `dropped`.
-    """
+    """Bring the marks from which waits run up to date."""
     newest = state.newest_publications()
 
+    # A mark is the time since when something holds; it goes when that ceases to hold. Those of an
+    # ended key stay as they were, but for `dropped`.
     def marked(key: KeyRecord) -> KeyRecord:
         times = key.times
         if key.state in ENDED:

@@ -60,27 +60,20 @@ _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:")  # RFC 3986 3.1, in lower case
 
 
 @dataclass(frozen=True, slots=True)
-class _Check:
-    """An annotation: what pydantic has read must also pass `check`, which may replace it."""
+class _As:
+    """An annotation: how pydantic reads a member, and how a state writes it.
 
-    check: Callable[[Any], Any]
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """An annotation: a value that JSON holds in another form, which `read` and `write` know."""
+    Where `write` is None, the member is what its type says, and `read` only checks it.
+    """
 
     read: Callable[[Any], Any]
-    write: Callable[[Any], Json]
+    write: Callable[[Any], Json] | None = None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema
 
+        if self.write is None:
+            return core_schema.no_info_after_validator_function(self.read, handler(source))
         return core_schema.no_info_plain_validator_function(
             self.read, serialization=core_schema.plain_serializer_function_ser_schema(self.write)
         )
@@ -130,9 +123,9 @@ def _check_digest(text: str) -> str:
     return text
 
 
-Count = Annotated[int, _Form(_read_count, int)]
-Digest = Annotated[str, _Check(_check_digest)]
-Time = Annotated[datetime, _Form(_read_time, lambda time: str(time.strftime(TIME_FORMAT)))]
+Count = Annotated[int, _As(_read_count, int)]
+Digest = Annotated[str, _As(_check_digest)]
+Time = Annotated[datetime, _As(_read_time, lambda time: str(time.strftime(TIME_FORMAT)))]
 
 _Record = TypeVar("_Record")
 
@@ -165,12 +158,9 @@ ENDED: Final[frozenset[KeyState]] = frozenset({"retired", "revoked"})
 
 
 def check_transition(old: KeyState, new: KeyState) -> None:
-    """Refuse to take a key from `old` to `new` unless the table has that way.
+    """Refuse (``keystore.illegal_transition``) to take a key from `old` to `new`.
 
     Not checked: *when* a transition may happen; that is :mod:`cardsign.keys.lifecycle`'s business.
-
-    Raises:
-        StoreFault: ``keystore.illegal_transition``, naming the ways that exist.
     """
     ways = TRANSITIONS[old]
     if new not in ways:
@@ -224,20 +214,13 @@ class KeyRecord:
     """One key of the store.
 
     Attributes:
-        public: The public key; its kid, alg and thumbprint are the key's.
-        state: Where it stands in its lifecycle.
-        roles: What it may sign.
-        custody: Where the private key is: a signer URI, a ``file:`` being relative to
-            the store.
+        custody: Where the private key is: a signer URI, a ``file:`` being relative to the store.
         created: When it entered the store: UTC, to the second.
-        holder: Who holds the private key, if that is recorded; two keys of one holder
-            count once.
+        holder: Who holds the private key, if that is recorded; two keys of one holder count once.
         times: When the later steps happened.
-        revoked_because: Why it was revoked; None if it was not.
-        private: Whether the private key is in the store, elsewhere, or destroyed.
     """
 
-    public: Annotated[PublicKey, _Form(_read_public, lambda public: dict(public.jwk()))]
+    public: Annotated[PublicKey, _As(_read_public, lambda public: dict(public.jwk()))]
     state: KeyState
     roles: tuple[Role, ...]
     custody: str
@@ -254,7 +237,6 @@ class KeyRecord:
 
     @property
     def alg(self) -> str:
-        """The one algorithm that the key serves."""
         return self.public.alg
 
     @property
@@ -295,7 +277,7 @@ class PublishedCard:
 
     Attributes:
         name: Its file in the publication.
-        payload_sha256: SHA-256 of its ``served-as-is`` payload, lower-case hex.
+        payload_sha256: Of its ``served-as-is`` payload.
         kids: The keys whose signatures on it verify.
         url: The first endpoint that it names, if any.
     """
@@ -313,10 +295,9 @@ class Publication:
 
     Attributes:
         generation: Its number in the publication directory; 0 for a look at a live URL.
-        at: When it was published.
         max_age: Seconds for which caches were allowed to keep it.
         kids: The keys of the published JWK Set.
-        cards: The cards, the public one first.
+        cards: The public one first.
     """
 
     generation: Count
@@ -345,9 +326,7 @@ class AuditHead:
 class HeldRelease:
     """Which release the store signed last, and upon which: that one alone may have been lost.
 
-    Attributes:
-        digest: Of its payload, SHA-256 in lower-case hex.
-        previous: That of the newest release kept when its number was taken, or None.
+    `previous` is the digest of the newest release kept when its number was taken.
     """
 
     digest: Digest
@@ -360,12 +339,11 @@ class StatementsHeld:
     """How far the issuer's signed statements have gone.
 
     Attributes:
-        keyset: The newest keyset statement, or None.
         release_seq: The highest number that a release has taken, or 0.
         release: What has taken it.
     """
 
-    keyset: Annotated[KeysetId, _Form(_read_keyset, KeysetId.to_json)] | None = None
+    keyset: Annotated[KeysetId, _As(_read_keyset, KeysetId.to_json)] | None = None
     release_seq: Count = 0
     release: HeldRelease | None = None
 
@@ -373,14 +351,9 @@ class StatementsHeld:
 @_closed
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """That the store has moved: nothing is signed or changed here any more.
+    """That the store has moved to a place, and since when: nothing is signed here any more."""
 
-    Attributes:
-        to: The new place, as a person would name it.
-        at: Since when.
-    """
-
-    to: Annotated[str, _Check(_check_place)]
+    to: Annotated[str, _As(_check_place)]
     at: Time
 
 
@@ -394,13 +367,12 @@ class StoreState:
         keys: Every key that the store ever held, oldest first.
         audit: The head of the audit log.
         publications: The newest `MAX_PUBLICATIONS`, oldest first, and the newest of each series.
-        statements: The issuer's statements.
         moved: Where the store is now, if it has moved.
     """
 
     generation: Count
-    keys: Annotated[tuple[Annotated[KeyRecord, _Check(_check_record)], ...], _Check(_check_keys)]
-    audit: Annotated[AuditHead, _Check(_check_head)] = AuditHead()
+    keys: Annotated[tuple[Annotated[KeyRecord, _As(_check_record)], ...], _As(_check_keys)]
+    audit: Annotated[AuditHead, _As(_check_head)] = AuditHead()
     publications: tuple[Publication, ...] = ()
     statements: StatementsHeld = StatementsHeld()
     moved: Moved | None = None
@@ -462,8 +434,7 @@ class StoreState:
         """Return the state that holds `record` as well.
 
         Raises:
-            StoreFault: ``keystore.duplicate_key``: the store holds this key already, or
-                another that answers to its kid.
+            StoreFault: ``keystore.duplicate_key``: it is held, or another answers to its kid.
         """
         for key in self.keys:
             if key.thumbprint == record.thumbprint:
@@ -562,11 +533,7 @@ _IMPLIED: Final[Mapping[KeyState, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 
 
 def _check_record(key: KeyRecord) -> KeyRecord:
-    """Check what the members of one record imply of each other.
-
-    Raises:
-        ValueError: In words, after the place of the record.
-    """
+    """Check what the members of one record imply of each other; raises ValueError in words."""
     required, forbidden = _IMPLIED[key.state]
     for name in required:
         if getattr(key.times, name) is None:
@@ -592,11 +559,7 @@ def _check_record(key: KeyRecord) -> KeyRecord:
 
 
 def _check_head(head: AuditHead) -> AuditHead:
-    """Check that a head names a line just where there are lines.
-
-    Raises:
-        ValueError: In words.
-    """
+    """Check that a head names a line just where there are lines."""
     if (head.seq == 0) is not (head.digest is None):
         raise ValueError("has a digest without a line, or a line without one")
     return head
@@ -644,10 +607,7 @@ def dump_state(state: StoreState) -> bytes:
 
 
 def state_digest(state: StoreState) -> str:
-    """Return the SHA-256, in hex, of all of a state but the head of its audit log.
-
-    The line of the log that tells of a commit carries it. The state then names that line.
-    """
+    """The SHA-256, in hex, of a state without the head of its log, which its line carries."""
     members = _members(replace(state, audit=AuditHead()))
     text = json.dumps(members, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()

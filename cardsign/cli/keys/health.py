@@ -16,7 +16,7 @@ from cardsign.cli.options import KeystoreOptions, keystore_options, project_conf
 from cardsign.cli.talk import counted, print_json, safe, say
 from cardsign.cli.views import audit_json, finding_json, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
-from cardsign.keys.audit import AuditLine, check_witnessed, verify_chain
+from cardsign.keys.audit import AuditEvent, check_witnessed, verify_chain
 from cardsign.keys.doctor import examine_store
 from cardsign.keys.history import StatementHistory
 from cardsign.keys.keyset_drafts import DRAFT_FILE
@@ -133,7 +133,7 @@ def verify(keystore: KeystoreOptions, as_json: bool) -> None:
         say(f"{counted(len(lines), 'line')}, unbroken; the head is {report['head']}")
 
 
-def _verified(keystore: KeystoreOptions) -> tuple[tuple[AuditLine, ...], dict[str, Any]]:
+def _verified(keystore: KeystoreOptions) -> tuple[tuple[AuditEvent, ...], dict[str, Any]]:
     store = keystore.open()
     log = store.read_audit()
     lines, _, aborted = verify_chain(log, store.state.audit, where=store.log_place)
