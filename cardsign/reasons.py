@@ -501,6 +501,8 @@ _TABLE: Final = (
      "Before the newest keyset ends: cardsign keyset recover --recovery-file FILE."),
     ("doctor.draft_waits", "A keyset statement waits for the signatures of the roots.",
      "Each holder: cardsign keyset sign FILE --digest SHA-256; then cardsign keyset publish FILE."),
+    ("doctor.key_ends", "A key that the keyset lists soon counts no more, or already does not.",
+     "Where its private key is: cardsign keyset draft; then cardsign keyset sign."),
     ("doctor.card_ends", "An extended card ends soon, or has ended.",
      "cardsign sign; then cardsign publish. If its `expires` is a date, set a later one first."),
     ("doctor.release_due", "The release statement is due, and cron has not renewed it.",

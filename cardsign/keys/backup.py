@@ -36,6 +36,8 @@ _NUMBER: Final = re.compile(r"[1-9][0-9]{0,15}(\.[1-9][0-9]{0,15})?")
 def pack(store: KeyStore, *, moved: bool = False) -> bytes:
     """Return all of a store, in the clear but for the private keys.
 
+    With `moved` also of a store that has moved.
+
     Raises:
         StoreFault, FileFault: As for reading the store and its statements;
             ``file.not_found``: a private key that the store should hold is gone.
@@ -67,7 +69,7 @@ def unpack(untrusted_bytes: bytes) -> Contents:
     Not checked: the statements, which are checked whenever they are used.
 
     Raises:
-        StoreFault: ``backup.malformed``; what :func:`load_state` raises; ``keystore.corrupt``;
+        StoreFault: ``backup.malformed``, ``keystore.corrupt``, ``keystore.newer_format``,
             ``keystore.audit_broken``.
     """
     try:
@@ -123,13 +125,8 @@ def restore(
 ) -> KeyStore:
     """Make a key store of `contents` at `place`, which holds none, and return it.
 
-    A store that moved is at its new place then, which its log says.
-
-    Raises:
-        StoreFault: ``keystore.exists``, ``file.busy``, or what keeps a database from
-            being used.
-        FileFault: ``file.unwritable``; ``file.exists`` for a file in the way, unless an
-            attempt to restore the same has left it.
+    A store that moved is at its new place then, which its log says. What the user saw of a log here
+    before is forgotten, since a backup is older. Raises as :func:`create_store`.
     """
     state, events = arrive(contents.state)
     if events:
@@ -149,12 +146,13 @@ def move_store(
 ) -> KeyStore:
     """Move a store to `place`, and return what is there: only that signs from now on.
 
-    The old one is marked first, so that at no time both sign. Killed half-way, it can be called
-    again with the same place, on the store as :func:`open_store` gives it with ``moved=True``.
+    The old one is marked first, so that at no time both sign; it stays, and says where the new one
+    is. Killed half-way, this can be called again with the same place, on the store as
+    :func:`open_store` gives it with ``moved=True``.
 
     Raises:
-        StoreFault: ``keystore.exists``; ``keystore.moved``: to another place; as :func:`restore`.
-        FileFault: As :func:`pack` and :func:`restore`.
+        StoreFault: ``keystore.exists``; ``keystore.moved``: to another place;
+            ``usage.conflict``: into its own folder; as :func:`restore`.
     """
     to = str(place.resolve() if isinstance(place, Path) else place)
     if isinstance(place, Path) and isinstance(store.where, Path):

@@ -68,9 +68,7 @@ class Finding:
     Attributes:
         code: ``doctor.*``, or the code of the fault that was met.
         level: An ``alarm`` needs a person to act; a ``note`` does not.
-        message: What, in one sentence.
         path: Where; may be empty.
-        fixed: Whether it has been fixed.
         fix: What fixes it, where that is safe.
         real: When it does harm, or is due, if nobody acts; None: it does already, or nobody can
             know when.
@@ -88,8 +86,9 @@ class Finding:
 # What will go wrong with keys and statements if nobody acts, and from when on. Pure.
 
 
-#: How long before its end an extended card has to be signed again, or a quarter of its time.
-CARD_NOTICE: Final = timedelta(days=14)
+#: How long before the end of a listed key or an extended card someone must act; of a card at most
+#: a quarter of its time.
+NOTICE: Final = timedelta(days=14)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +124,7 @@ def coming_findings(
         *_cards(known.state, now),
         *_extended_cards(known, now, within),
         *(_keyset(known, known.keyset, now, within) if known.keyset else ()),
+        *(_listed_keys(known.keyset, now, within) if known.keyset else ()),
         *(_release(known.release, known.keyset, now, within) if _releases(known) else ()),
     )
 
@@ -229,7 +229,7 @@ def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterat
             continue
         ends = datetime.fromtimestamp(marker.exp, UTC)
         at = first.get(digest)
-        notice = timedelta() if at is None else min(CARD_NOTICE, (ends - at) / 4)
+        notice = timedelta() if at is None else min(NOTICE, (ends - at) / 4)
         if ends <= now:
             message = f"this extended card ended at {ends:{SHOWN_TIME}}; nobody is given it"
         elif ends <= now + max(within, notice):
@@ -268,6 +268,16 @@ def _keyset(
         when = "now" if told.is_due(now) else f"from {told.due:{SHOWN_TIME}} on"
         message = f"the roots have to sign keyset {told.number} {when}: {told.why}; {ends}"
         yield Finding("doctor.keyset_due", "alarm", message, real=told.ends)
+
+
+def _listed_keys(keyset: KeysetStatement, now: datetime, within: timedelta) -> Iterator[Finding]:
+    """Listed keys that end before their keyset: no draft of this store prolongs another's keys."""
+    for key in keyset.keys:
+        ends = datetime.fromtimestamp(key.exp, UTC)
+        if key.exp < keyset.exp and ends <= now + max(within, NOTICE):
+            what = f"{' and '.join(key.roles)} key {short(key.public.kid)} of {key.holder}"
+            message = f"{what} counts until {ends:{SHOWN_TIME}}, and keyset statements go on"
+            yield Finding("doctor.key_ends", "alarm", message, real=ends)
 
 
 def _release(

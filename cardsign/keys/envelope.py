@@ -118,7 +118,11 @@ def seal(
     cost: ScryptCost,
     random: Callable[[int], bytes],
 ) -> bytes:
-    """Return the envelope around a private key, as the bytes of its file."""
+    """Return the envelope around a private key (PKCS#8 DER), as the bytes of its file.
+
+    The label is bound to the key, and readable without the passphrase. Not checked: that the
+    passphrase is long enough.
+    """
     salt, nonce = random(_SALT_BYTES), random(_NONCE_BYTES)
     members: dict[str, Json] = {
         "format": FORMAT,
@@ -179,9 +183,8 @@ def open_sealed(
     """Return the private key in an envelope, which must be that of `public`.
 
     Raises:
-        StoreFault: ``keystore.corrupt`` or ``keystore.newer_format``.
-        PassphraseFault: ``passphrase.wrong``.
         SignerFault: ``signer.wrong_key``: the envelope is, or holds, another key's.
+        StoreFault, PassphraseFault: As :func:`open_envelope`.
     """
     pkcs8, label = open_envelope(untrusted_bytes, passphrase)
     if label != KeyLabel.of(public):

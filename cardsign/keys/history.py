@@ -31,7 +31,10 @@ class StatementHistory:
     __slots__ = ("_checked", "_looks_again", "_store", "held")
 
     def __init__(self, store: KeyStore, held: StatementsHeld, *, looks_again: bool = False) -> None:
-        """Look at nothing yet."""
+        """Look at nothing yet.
+
+        With `looks_again` the state is loaded anew if a release is newer than `held` says.
+        """
         self._store = store
         self._checked: list[tuple[KeysetStatement, bytes]] = []
         self.held = held
@@ -56,7 +59,6 @@ class StatementHistory:
         Raises:
             StoreFault: ``keystore.audit_broken``: they are no history, or not the one that the
                 key store's state names.
-            FileFault: One cannot be read.
         """
         return tuple(statement for statement, _ in self._history())
 
@@ -72,32 +74,22 @@ class StatementHistory:
         keyset that it names, and be what the key store's state says was signed last.
 
         Raises:
-            StoreFault: ``keystore.audit_broken``: it is not, or cannot be understood; or as
-                :meth:`keysets`.
-            FileFault: It cannot be read.
+            StoreFault: ``keystore.audit_broken``: it is not; or as :meth:`keysets`.
         """
         found = self._newest_release()
         return None if found is None else found[0]
 
     def to_publish(self) -> tuple[tuple[bytes, ...], bytes | None]:
-        """Return every keyset statement as it is served, oldest first, and the newest release.
-
-        Raises:
-            StoreFault, FileFault: As :meth:`keysets` and :meth:`newest_release`.
-        """
+        """Return every keyset statement as it is served, oldest first, and the newest release."""
         release, history = self._newest_release(), self._history()
         return tuple(data for _, data in history), release and release[1]
 
     def keep_keyset(self, statement: KeysetStatement, untrusted_bytes: bytes) -> bool:
-        """Keep a statement as the newest one.
-
-        Returns:
-            Whether it is new.
+        """Keep a statement as the newest one, and say whether it is new.
 
         Raises:
             StatementRefused: It does not follow the newest, or too few have signed it.
-            StoreFault: As :meth:`keysets`; ``file.busy``.
-            FileFault: ``file.unwritable``.
+            StoreFault: ``file.busy``, or as :meth:`keysets`.
         """
         with self.alone():
             newest = self.newest_keyset()
@@ -108,24 +100,17 @@ class StatementHistory:
         return True
 
     def keep_release(self, release: ReleaseStatement, data: bytes) -> None:
-        """Keep a release, whose number nobody else has.
+        """Keep a release; call it within :meth:`alone`, as the reading of the release before.
 
-        Call it within :meth:`alone`, in which the release before was read as well: else what
-        another process lists meanwhile would be forgotten.
+        Else what another process lists meanwhile would be forgotten.
 
         Raises:
             StoreFault: ``keystore.changed``: a release has this number.
-            FileFault: ``file.unwritable``.
         """
         self._store.add_statement("releases", (release.seq,), data)
 
     def alone(self) -> AbstractContextManager[None]:
-        """Let no other process add a statement meanwhile.
-
-        Raises:
-            StoreFault: ``file.busy``.
-            FileFault: ``file.unwritable``.
-        """
+        """Let no other process add a statement meanwhile; raises ``file.busy``."""
         return self._store.adding_statements()
 
     def check_listed(self, keys: Iterable[PublicKey], role: Role) -> None:
@@ -150,11 +135,8 @@ class StatementHistory:
     def listed(self, keys: Iterable[KeyRecord], role: Role) -> tuple[KeyRecord, ...]:
         """Return those of some keys that the roots have listed: all, if there is no keyset.
 
-        A key that they have not listed yet hinders no other.
-
         Raises:
-            StoreFault: ``keystore.not_listed``: there are keys, and none is listed; or as
-                :meth:`keysets`.
+            StoreFault: ``keystore.not_listed``: there are keys, and none is listed.
         """
         asked, keyset = tuple(keys), self.newest_keyset()
         if keyset is None:
@@ -251,10 +233,6 @@ def note_keyset(store: KeyStore, statement: KeysetStatement, *, now: datetime) -
     """Let the key store's state name the newest keyset statement; again is no change.
 
     The keys that waited for it to list them may be published from then on.
-
-    Raises:
-        StoreFault: ``file.busy``, or as :meth:`KeyStore.load`.
-        FileFault: ``file.unwritable``.
     """
     listed = {key.public.thumbprint for key in statement.keys}
     store.apply(keep_keyset, statement.id, listed, now=now)
@@ -266,8 +244,7 @@ def note_release(store: KeyStore, release: ReleaseStatement, *, now: datetime) -
     Call it within :meth:`StatementHistory.alone`, as :meth:`StatementHistory.keep_release`.
 
     Raises:
-        StoreFault: As :func:`note_keyset`; ``keystore.changed`` also where it is taken.
-        FileFault: ``file.unwritable``.
+        StoreFault: ``keystore.changed``: the number is taken.
     """
     state = store.load()
     if state.statements.release_seq >= release.seq:

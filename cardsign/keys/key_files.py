@@ -54,7 +54,10 @@ def export_public(key: PublicKey, form: PublicForm) -> bytes:
 def export_private(
     key: PrivateKey, form: PrivateForm, passphrase: bytes, *, random: Callable[[int], bytes]
 ) -> bytes:
-    """Return the private key, encrypted: PKCS #8 as PEM, or PKCS #12 (RFC 7292) as DER."""
+    """Return the private key, encrypted: PKCS #8 as PEM, or PKCS #12 (RFC 7292) as DER.
+
+    A PKCS #12 names it by its kid. Not checked: that the passphrase is long enough.
+    """
     if form == "pkcs8":
         return _pkcs8(key.to_pkcs8_der(), passphrase, random)
     native = serialization.load_der_private_key(key.to_pkcs8_der(), None)

@@ -53,6 +53,7 @@ def differences(before: KeysetStatement | None, after: KeysetStatement) -> tuple
     """Say what changes from one statement to another, the gravest first.
 
     Each line begins with ``+`` added, ``-`` removed, ``~`` changed, or ``=`` only to be known.
+    `before` is the signer's own; where they have none, all is new.
     """
     return tuple(_differences(before, after))
 
@@ -151,11 +152,7 @@ class KeysetPlan:
     """What the next statement is to say, whatever its number and times.
 
     Attributes:
-        issuer: Whose statement.
-        origins: Where interfaces may lie.
-        root: Who signs statements.
         recovery: Who opens the next epoch; None if nobody ever can.
-        keys: The online keys.
         revoked: Thumbprints; within an epoch it only grows.
     """
 
@@ -181,9 +178,10 @@ class KeysetPlan:
     def following(self, state: StoreState, *, now: datetime, until: datetime) -> KeysetPlan:
         """The plan that says what has become of the keys of a store.
 
-        Its keys are listed, also those that wait for that; retired ones no longer, revoked ones
-        as revoked, whether they are online keys or roots. Keys that the store does not hold stay
-        as they are.
+        Its keys are listed, also those that wait for that; retired ones no longer, revoked ones as
+        revoked, whether they are online keys or roots. Keys that the store does not hold stay as
+        they are. A key that was not listed counts from `now` on; one that ends before `until` is
+        prolonged.
         """
         ours = {record.thumbprint: record for record in state.keys}
         gone = frozenset(name for name, record in ours.items() if record.state == "revoked")
@@ -211,13 +209,7 @@ class KeysetPlan:
 
 @dataclass(frozen=True, slots=True)
 class QuorumSignatures:
-    """One quorum that has to sign a statement, and who of it has.
-
-    Attributes:
-        whose: In words: ``the root before``.
-        quorum: Its keys and threshold.
-        signed: The holders whose signatures are good.
-    """
+    """One quorum that has to sign a statement (``the root before``), and the holders who have."""
 
     whose: str
     quorum: Quorum
@@ -443,10 +435,9 @@ def read_draft(untrusted_bytes: bytes) -> KeysetStatement:
 
 @dataclass(frozen=True, slots=True)
 class KeysetDue:
-    """What is to come after the newest keyset statement.
+    """The next keyset statement, by its number as people write it.
 
     Attributes:
-        number: Of the next one, as people write it.
         due: From when on the roots are wanted.
         why: What for, in words.
         ends: When the newest one ends, and with it everything.
@@ -458,7 +449,6 @@ class KeysetDue:
     ends: datetime
 
     def is_due(self, now: datetime) -> bool:
-        """Whether the roots are wanted at `now`."""
         return self.due <= now
 
 
@@ -508,8 +498,9 @@ def says_more(
 ) -> tuple[str, ...]:
     """Return what a draft changes besides what the key store has to say; nobody vouches for it.
 
-    A person may have drafted it so, `cardsign keyset draft --add-root`, or a stranger may have
-    put it there. A draft from a later time than `now` says that as well.
+    A person may have drafted it so, `cardsign keyset draft --add-root`, or a stranger may have put
+    it there. A draft from a later time than `now` says that as well. Not checked: that it follows
+    `previous`; see :func:`check_draft`.
     """
     moment = datetime.fromtimestamp(draft.iat, UTC)
     plan = KeysetPlan.of(previous).following(state, now=moment, until=moment + lifetime)
@@ -567,7 +558,7 @@ def draft_if_due(
         The draft, and whether it is a new one; None if nothing is due.
 
     Raises:
-        StatementRefused: As :func:`cardsign.keys.keyset_drafts.draft_next`.
+        StatementRefused: As :func:`draft_next`.
     """
     told = keyset_due(state, previous, now=now)
     if not told.is_due(now):

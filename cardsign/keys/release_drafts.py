@@ -48,7 +48,6 @@ class ReleasePlan:
         withdrawn: Urls of which nothing is current any more.
         extended_floor: The least seq of an extended card that is still current, if it rises.
         revoked: Thumbprints; those that are no keys of the keyset are left out.
-        audit_head: The newest line of the audit log, or None.
     """
 
     cards: tuple[tuple[str, str], ...] = ()
@@ -64,9 +63,9 @@ def settled_cards(
 ) -> dict[str, str]:
     """By url, the digest of the only card that caches can still hold, where there is just one.
 
-    It is the one that the newest records show, of publications or of looks at what is live, and
-    the first of these is as old as caches may keep a card. What nobody has recorded does
-    not settle: it may never have been live.
+    It is the one that the newest records show, of publications or of looks at what is live, and the
+    first of these is as old as caches may keep a card. What nobody has recorded does not settle: it
+    may never have been live.
     """
     by_url: dict[str, set[str]] = {}
     for card in listed:
@@ -108,7 +107,7 @@ def draft_following(
     now: datetime,
     lifetime: timedelta = RELEASE_LIFETIME,
 ) -> ReleaseStatement:
-    """Draft the next release; unsigned.
+    """Draft the next release, unsigned; `seq` is higher than any number that was used.
 
     Raises:
         StatementRefused: What a verifier would refuse however it is signed.
@@ -117,20 +116,15 @@ def draft_following(
     if plan.extended_floor is not None:
         floor[FLOOR_EXTENDED] = max(plan.extended_floor, floor.get(FLOOR_EXTENDED, 0))
     cards = _settled(_listed(plan, previous, floor, seq), plan, floor)
-    reference = keyset.id
     revoked = plan.revoked
-    if previous is not None and previous.keyset == reference:
+    if previous is not None and previous.keyset == keyset.id:
         revoked = revoked | previous.revoked
     iat = int(now.timestamp())
     payload = draft_release(
         {
             "format": RELEASE_FORMAT,
             "issuer": keyset.issuer,
-            "keyset": {
-                "epoch": reference.epoch,
-                "version": reference.version,
-                "digest": reference.digest,
-            },
+            "keyset": keyset.id.to_json(),
             "seq": seq,
             "iat": iat,
             "exp": iat + int(lifetime.total_seconds()),
@@ -186,17 +180,15 @@ def _content(release: ReleaseStatement) -> tuple[object, ...]:
 def _listed(
     plan: ReleasePlan, previous: ReleaseStatement | None, floor: Mapping[str, int], seq: int
 ) -> list[ListedCard]:
-    """Cards that are current and those to come; who was listed first when stays so.
-
-    To return to a card before the newest is to list it anew: else its floor would let the newer
-    one pass for ever.
-    """
+    """Cards that are current and those to come; who was listed first when stays so."""
     listed = {
         (card.url, card.payload_sha256): card
         for card in (previous.cards if previous else ())
         if card.seq >= floor.get(card.url, 0)
     }
     newest = {card.url: card for card in sorted(listed.values(), key=lambda card: card.seq)}
+    # To return to a card before the newest is to list it anew: else its floor would let the newer
+    # one pass for ever.
     for url, digest in plan.cards:
         if url not in newest or newest[url].payload_sha256 != digest:
             listed[url, digest] = ListedCard(url, KIND_PUBLIC, digest, seq)

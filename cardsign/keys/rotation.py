@@ -41,8 +41,6 @@ class Step:
 
     Attributes:
         action: What is to be done; ``generate``: make the next key of the role and algorithm.
-        role: The role that it is about.
-        alg: The algorithm.
         key: The key that it changes; None where there is to be a new one.
         why: What it waits for, or why it is due, in words.
         due: From when on; None while it waits for something that has no date.
@@ -69,7 +67,10 @@ class Step:
 def steps(
     state: StoreState, settings: TimelineSettings, now: datetime, *, asked: bool = False
 ) -> tuple[Step, ...]:
-    """Return every step ahead, the next one first; one for each key at most."""
+    """Return every step ahead, the next one first; one for each key at most.
+
+    With `asked` it rotates as soon as that is lawful, instead of when it is due.
+    """
     found = [*_endings(state, settings), *_beginnings(state, settings, now, asked)]
 
     def order(step: Step) -> tuple[bool, bool, float, int]:
@@ -81,12 +82,7 @@ def steps(
 
 
 def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetime) -> Change:
-    """Take a step that changes a key of the store.
-
-    Raises:
-        StoreFault: As the function of :mod:`cardsign.keys.lifecycle` that `step` names;
-            ``keystore.changed``: the step would make a new key.
-    """
+    """Take a step that changes a key of the store; raises as the function that it names."""
     if step.key is None:
         raise StoreFault("keystore.changed", "the next step makes a new key")
     if step.action == "prepublish":

@@ -27,8 +27,7 @@ class Span:
             and signs nothing; ``signs``: it is active; ``signs_on``: beside its successor;
             ``verifies``: still in the JWK Set, for cards in caches; ``stands``: a statement is
             believed.
-        start: When it began, or will begin.
-        end: When it ended or will end; None where nobody can know.
+        end: None where nobody can know.
         ahead: Whether it has not begun yet: a forecast, by the timeline.
     """
 
@@ -40,15 +39,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
-    """A row of the picture: a key or a statement.
+    """A row of the picture: a key, or a statement by its number.
 
     Attributes:
-        name: The kid, or the number of the statement.
-        what: What it is: ``ES256 card``, ``keyset``.
+        what: ``ES256 card``, ``keyset``.
         spans: In order; the last one without an end may go on for ever.
         due: When something is to be done with it, or None.
         ended: When it was retired or revoked, or None.
-        key: The key; None for a statement.
     """
 
     name: str
@@ -71,7 +68,11 @@ def key_rows(
 def statement_rows(
     keyset: KeysetStatement | None, release: ReleaseStatement | None
 ) -> tuple[TimelineRow, ...]:
-    """Return a row for each newest statement: how long it is believed, when it is to be renewed."""
+    """Return a row for each newest statement: how long it is believed, when it is to be renewed.
+
+    A keyset is due when a third of its time is left (earlier if keys change), a release when half
+    of its time is over.
+    """
     found = []
     if keyset is not None:
         number = f"{keyset.epoch}.{keyset.version}"

@@ -150,6 +150,22 @@ def test_a_draft_that_waits_is_an_alarm(signers: tuple[str, ...], words: str) ->
     assert [one.code for one in found(stale, NOW + DAY)] == ["doctor.keyset_due"]
 
 
+def test_a_listed_key_that_nobody_prolongs_is_an_alarm() -> None:
+    """Two weeks before it ends; one that lasts as long as its keyset is renewed with it."""
+    ours = keyset().keys[0]
+
+    def looked(days: int, now: datetime) -> list[tuple[str, datetime | None]]:
+        short = replace(ours, exp=int((NOW + days * DAY).timestamp()))
+        listed = replace(keyset(), keys=(short, *keyset().keys[1:]))
+        told = coming_findings(known(keyset=listed), DEFAULT_SETTINGS, now, timedelta(0))
+        return [(one.level, one.real) for one in told if one.code == "doctor.key_ends"]
+
+    assert looked(40, NOW + 26 * DAY - timedelta(seconds=1)) == []
+    assert looked(40, NOW + 26 * DAY) == [("alarm", NOW + 40 * DAY)]
+    assert looked(40, NOW + 41 * DAY) == [("alarm", NOW + 40 * DAY)]
+    assert looked(90, NOW + 89 * DAY) == []
+
+
 def extended(ends: datetime) -> bytes:
     """An extended card."""
     marker = ExtendedMarker("a" * 32, 7, int(ends.timestamp()))
