@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from cardsign.trust.lock import raise_floors as raise_floors
     from cardsign.trust.lock import read_lock as read_lock
     from cardsign.trust.lock import remove_floor as remove_floor
-    from cardsign.trust.partners import ListedAgent as ListedAgent
     from cardsign.trust.partners import look_at as look_at
     from cardsign.trust.partners import read_agents as read_agents
     from cardsign.trust.policy import ACCEPTED as ACCEPTED
@@ -111,7 +110,7 @@ _NAMES = {
         "LOCK_FORMAT POLICY_FILE ReleaseFloor RollbackFloor editing floor_to_json "
         "lock_of raise_floor raise_floors read_lock remove_floor"
     ),
-    "partners": "ListedAgent look_at read_agents",
+    "partners": "look_at read_agents",
     "policy": (
         "ACCEPTED Accept Anchor AtOrigin CardUrl TrustedIssuer Expectation Extended Holder Issuer "
         "JwksAnchor KeysAnchor KeysetAnchor Limits MAX_CARDS MAX_SKEW Policy PublicSubject "

@@ -74,13 +74,8 @@ def newest_keyset(
 ) -> KeysetStatement:
     """The last of a history: the first signed by its own root, each next one lawfully after it.
 
-    That the first one is genuine, nobody but a person can say. Not checked: whether the last
-    one has expired.
-
-    Args:
-        statements: At least one, in any order; none may be missing between them.
-        now: Aware.
-        skew: How far the issuer's clock may be ahead of ours.
+    There is at least one statement, and none is missing between them. Only a person can say that
+    the first one is genuine. Not checked: whether the last one has expired.
 
     Raises:
         StatementRefused: What keeps them from being one history, or ``statement.not_yet``.
@@ -139,15 +134,15 @@ def propose_published(
 ) -> Proposal:
     """Pin the newest keyset statement that an origin publishes now.
 
-    Whether it is genuine, a person has to say.
+    Only a person can say whether it is genuine.
 
     Raises:
         FetchFailed: ``trust.no_keys``: it publishes none that could be pinned.
     """
     refreshed = refresh_issuer(limits, None, None, fetch, home=str(origin), now=now)
-    stranger = TrustedIssuer("stranger", TofuAnchor(), (Place(origin),))
-    state = IssuerState.begin(stranger)
-    trust = resolve_issuer(stranger, limits, refreshed.supplied, state, now=now)
+    issuer = TrustedIssuer("new", TofuAnchor(), (Place(origin),))
+    state = IssuerState.begin(issuer)
+    trust = resolve_issuer(issuer, limits, refreshed.supplied, state, now=now)
     if trust.keyset is None:
         why = next((reason.message for reason in (*refreshed.reasons, *trust.notes)), "")
         raise FetchFailed(
@@ -169,10 +164,6 @@ def propose_published(
 def propose_keys(jwks: JwkSet, holders: Mapping[str, str]) -> Proposal:
     """Pin the keys of a set.
 
-    Args:
-        jwks: The keys.
-        holders: Who holds the key of a kid.
-
     Raises:
         UsageFault: ``jwks.malformed``: there is no key; ``usage.conflict``: a holder of no key, or
             with no name.
@@ -193,7 +184,7 @@ def propose_keys(jwks: JwkSet, holders: Mapping[str, str]) -> Proposal:
 
 
 def propose_jwks_url(url: str) -> Proposal:
-    """Believe whatever key set a URL answers.
+    """Accept any key set that a URL answers.
 
     Raises:
         CardRefused: It is no URL from which keys may be taken.
@@ -203,7 +194,7 @@ def propose_jwks_url(url: str) -> Proposal:
 
 
 def propose_first_contact() -> Proposal:
-    """Believe whatever the origin shows at first contact."""
+    """Accept what the origin shows at first contact."""
     unmet = "the first answer to cardsign verify URL is believed from then on"
     return Proposal(TofuAnchor(), warnings=(unmet,))
 
@@ -285,14 +276,11 @@ def add_issuers(
     policy yet, one is begun.
 
     Args:
-        file: The policy.
         entries: The members of each new ``[[issuer]]`` without its anchor, and its anchor.
-        states: Where issuers are remembered.
         compare: Raises where a person does not agree; nothing was written before.
-        dry_run: Check everything and write nothing.
 
     Returns:
-        What a person should know besides the proposals' warnings.
+        What a person should know in addition to the proposals' warnings.
 
     Raises:
         UsageFault: ``policy.malformed``, ``config.not_allowed``, ``usage.conflict``; and what
@@ -343,21 +331,6 @@ def _said_of(before: IssuerState, issuer: TrustedIssuer) -> str:
     return f"{said}; to begin anew: cardsign trust known forget {issuer.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class MovedPin:
-    """What came of moving a pin.
-
-    Attributes:
-        keyset: The newest keyset statement, which is pinned now.
-        changed: Whether the policy said otherwise before.
-        notes: What was noticed about the statements that were handed over.
-    """
-
-    keyset: KeysetStatement
-    changed: bool
-    notes: tuple[str, ...]
-
-
 def move_pin(
     file: PolicyFile,
     name: str,
@@ -366,18 +339,15 @@ def move_pin(
     *,
     now: datetime,
     dry_run: bool = False,
-) -> MovedPin:
+) -> tuple[KeysetStatement, bool, tuple[str, ...]]:
     """Move an issuer's pin to the newest keyset statement that follows lawfully from it.
 
-    The lock is raised with it. A `tofu` anchor becomes a `keyset` anchor.
+    The lock is raised with it. A `tofu` anchor becomes a `keyset` anchor. `supplied` may lead on
+    from what is remembered; with `dry_run` everything is checked and nothing written.
 
-    Args:
-        file: The policy.
-        name: Of the issuer.
-        supplied: Statements that lead on from the one remembered.
-        states: Where issuers are remembered.
-        now: Aware.
-        dry_run: Check everything and write nothing.
+    Returns:
+        The statement that is pinned now, whether the policy said otherwise before, and what was
+        noticed about the statements supplied.
 
     Raises:
         UsageFault: ``usage.conflict``: the anchor is no keyset; ``trust.no_keys``: none is known;
@@ -399,18 +369,18 @@ def move_pin(
         )
     anchor = _moved(anchored, found.keyset)
     changed = anchor != issuer.anchor
-    if changed and not dry_run:
-        edit_policy(
-            file.path,
-            lambda text: with_anchor(text, name, anchor),
-            lambda before: (
-                replace(one, anchor=anchor) if one == issuer else one for one in before
-            ),
-        )
     if not dry_run:
+        if changed:
+            edit_policy(
+                file.path,
+                lambda text: with_anchor(text, name, anchor),
+                lambda before: (
+                    replace(one, anchor=anchor) if one == issuer else one for one in before
+                ),
+            )
         raise_floors(lock_of(file.path), {name: found.state.as_floor()})
     notes = tuple(f"{note.code}: {note.message}" for note in found.notes)
-    return MovedPin(found.keyset, changed, notes)
+    return found.keyset, changed, notes
 
 
 def _pinned(file: PolicyFile, name: str) -> tuple[TrustedIssuer, KeysetAnchor | TofuAnchor]:
@@ -446,11 +416,8 @@ def begin_states(
     Under changed origins, what the same keyset vouches for is taken over.
 
     Args:
-        file: The policy.
-        states: Where issuers are remembered.
         ask: Raises where a person does not agree that a policy which was only found begins a
             first contact; it is told with whom.
-        dry_run: Write nothing.
 
     Returns:
         The issuers whose state was begun.
@@ -481,10 +448,7 @@ def remove_issuer(
     """Take an issuer out of a policy and its lock.
 
     Args:
-        file: The policy.
-        name: Of the issuer.
         states: Where it is to be forgotten too; None keeps what is remembered.
-        dry_run: Check everything and write nothing.
 
     Returns:
         Whether anything was forgotten.

@@ -16,14 +16,19 @@ from cardsign.card.coverage import Payloads
 from cardsign.card.document import Card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import Json
-from cardsign.errors import CanonicalizationError, CardRefused, SignatureRefused, UsageFault
+from cardsign.errors import (
+    CanonicalizationError,
+    CardRefused,
+    InputRefused,
+    SignatureRefused,
+    UsageFault,
+)
 from cardsign.files import read_bytes, read_toml
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry, read_entry
 from cardsign.jose.keys import PublicKey
 from cardsign.reasons import hint_for
-from cardsign.records import dataclass
 from cardsign.trust.lock import ISSUER_NAME
 from cardsign.trust.policy import ACCEPTED, Accept
 from cardsign.urls import Origin, interface_url, parse_url
@@ -37,47 +42,45 @@ _NO_POLICY: Final = (
 MAX_AGENTS_BYTES: Final = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Likeness:
-    """What a card suggests for the entry of its issuer. Nothing of it was verified.
-
-    Attributes:
-        origins: Where its interfaces stand.
-        accept: The least that admits its signatures; None where it cannot be said or none does.
-        says: What a person should know, a sentence each: what stays unsigned, what is not known,
-            or what to ask the partner's engineer for.
-        is_trustable: Whether an entry could trust the card by its signatures; also True where
-            that cannot be said without keys.
-    """
-
-    origins: tuple[str, ...]
-    accept: Accept | None
-    says: tuple[str, ...]
-    is_trustable: bool
-
-
-def look_at(untrusted_card: bytes, keys: JwkSet | None) -> Likeness:
+def look_at(
+    card: Card, keys: JwkSet | None, *, accept: Accept | None = None
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Read a partner's card for what an entry that trusts it would have to say.
 
+    Nothing of the card is verified.
+
     Args:
-        untrusted_card: The card.
-        keys: The partner's keys, if they are known: only with them can be said by which rule a
-            signature was made.
+        card: The card, as its partner gave it.
+        keys: The partner's keys; only with them can be said by which rule a signature was made.
+        accept: What the entry is to say; None for the least that admits the card's signatures.
+
+    Returns:
+        The members `origins` and `accept`, as far as the card suggests them; and what a person
+        should know, a sentence each.
 
     Raises:
-        InputRefused: It is no card that can be read.
+        UsageFault: ``card.not_agent_card``: it is a JWK Set.
+        InputRefused: ``trust.not_trustable``: no entry could trust it by its signatures; the hint
+            holds what to tell its issuer.
     """
-    card = Card.from_bytes(untrusted_card)
     if "keys" in card.document and "name" not in card.document:
-        raise CardRefused(
+        raise UsageFault(
             "card.not_agent_card",
             "this is a JWK Set, not a card",
             hint="Name the partner's card with --like, and its keys with --jwks.",
         )
-    origins = tuple(dict.fromkeys(str(one) for one in _origins(card.document)))
-    accept, says = _accept(card, keys)
-    is_trustable = accept is not None or (keys is None and bool(card.document.get("signatures")))
-    return Likeness(origins, accept, tuple(says), is_trustable)
+    least, says = _accept(card, keys)
+    is_unknown = keys is None and bool(card.document.get("signatures"))
+    is_too_narrow = least == "sdk" and accept == "full"
+    if is_too_narrow or (least is None and not is_unknown):
+        raise InputRefused(
+            "trust.not_trustable",
+            "no entry of a policy could trust a card like this, so nothing was added",
+            hint=" ".join((*says, "Leave out --accept full.") if is_too_narrow else says),
+        )
+    origins = list(dict.fromkeys(str(one) for one in _origins(card.document)))
+    members = {"origins": origins, "accept": accept or least}
+    return {name: one for name, one in members.items() if one}, tuple(says)
 
 
 def _origins(document: Mapping[str, Json]) -> Iterator[Origin]:
@@ -185,25 +188,14 @@ def _without_keys(payloads: Payloads) -> tuple[Accept | None, list[str]]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class ListedAgent:
-    """An agent of a list.
-
-    Attributes:
-        name: As an issuer of a policy may be called.
-        url: Where its card is asked for.
-        origin: Of that URL.
-    """
-
-    name: str
-    url: str
-    origin: str
-
-
-def read_agents(path: Path) -> tuple[ListedAgent, ...]:
+def read_agents(path: Path) -> tuple[dict[str, Any], ...]:
     """Read the agents of a TOML file's ``[[a2a.external_agents]]``, each with `name` and `url`.
 
     Other members are not looked at.
+
+    Returns:
+        The members of an entry of the policy for each, with freshness waived: nothing else can be
+        expected of an agent of which only a URL is known.
 
     Raises:
         UsageFault: ``usage.invalid``: there are none, one lacks a name or a URL, or two would get
@@ -222,15 +214,13 @@ def read_agents(path: Path) -> tuple[ListedAgent, ...]:
     agents = tuple(_agent(path, number, one) for number, one in enumerate(listed, 1))
     numbers: dict[str, int] = {}
     for number, agent in enumerate(agents, 1):
-        if (first := numbers.setdefault(agent.name, number)) != number:
-            both = f"agents {first} and {number} would both be named {agent.name!r}"
-            raise UsageFault(
-                "usage.invalid", both, path=str(path), hint="Give each agent a name of its own."
-            )
+        if (first := numbers.setdefault(agent["name"], number)) != number:
+            both = f"agents {first} and {number} would both be named {agent['name']!r}"
+            raise _not_read(path, both, "Give each agent a name of its own.")
     return agents
 
 
-def _agent(path: Path, number: int, listed: Any) -> ListedAgent:
+def _agent(path: Path, number: int, listed: Any) -> dict[str, Any]:
     name = listed.get("name") if isinstance(listed, dict) else None
     url = listed.get("url") if isinstance(listed, dict) else None
     if not isinstance(name, str) or not isinstance(url, str):
@@ -242,9 +232,10 @@ def _agent(path: Path, number: int, listed: Any) -> ListedAgent:
         raise _not_read(path, f"the URL of agent {number}: {refusal.message}") from refusal
     if not ISSUER_NAME.fullmatch(own):
         own = parsed.origin.host.strip("[]").replace(":", "-")
-    return ListedAgent(own, str(parsed), str(parsed.origin))
+    at_url = {"origins": [str(parsed.origin)], "cards": [str(parsed)]}
+    return {"name": own, **at_url, "freshness": "waived"}
 
 
-def _not_read(path: Path, message: str) -> UsageFault:
-    hint = "Write [[a2a.external_agents]] with name = and url = for each agent."
-    return UsageFault("usage.invalid", message, path=str(path), hint=hint)
+def _not_read(path: Path, message: str, hint: str = "") -> UsageFault:
+    form = "Write [[a2a.external_agents]] with name = and url = for each agent."
+    return UsageFault("usage.invalid", message, path=str(path), hint=hint or form)

@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import json
 import os
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -123,9 +122,7 @@ class IssuerState:
     def with_card(self, url: str, listed: Collection[str] = ()) -> IssuerState:
         """This, with one more place of a trusted card; of too many, one that is not listed goes.
 
-        Args:
-            url: Where it was found.
-            listed: Where the policy has the issuer's cards.
+        `listed` is where the policy has the issuer's cards.
         """
         cards = [*(one for one in self.cards if one != url), url]
         if len(cards) > MAX_CARDS:
@@ -175,8 +172,10 @@ def pin_of(anchor: Anchor) -> KeysetId | None:
     return None
 
 
-class IssuerStates(ABC):
+class IssuerStates:
     """Where a verifier remembers issuers. Lost or corrupt state is a fault, never first contact.
+
+    By itself it remembers nothing (`--no-state`); rollback floors of a lock hold all the same.
 
     ``IssuerStates.create(path)`` begins a folder, once; ``IssuerStates.at(path)`` opens it.
 
@@ -184,17 +183,14 @@ class IssuerStates(ABC):
         lasting: Whether what is kept outlasts the process. A first contact needs that.
     """
 
-    lasting: ClassVar[bool] = True
+    lasting: ClassVar[bool] = False
 
     @staticmethod
     def create(path: Path | str) -> DirectoryStates:
         """Begin a folder of issuer states, and open it.
 
         To be called once, by a person or a setup script: a program that begins anew what was
-        lost forgets whom it met, and every rollback that it could have seen.
-
-        Args:
-            path: The folder; it is made if there is none.
+        lost forgets its first contacts, and every rollback that it could have seen.
 
         Raises:
             FileFault: ``file.exists``: states were begun there before; ``file.unwritable``.
@@ -221,9 +217,6 @@ class IssuerStates(ABC):
         An issuer that is new to a folder made by :meth:`create` is remembered from its first
         use. In one made by ``cardsign trust init`` that command begins each issuer.
 
-        Args:
-            path: The folder.
-
         Raises:
             StateFault: ``state.missing``: there is no such folder.
         """
@@ -234,9 +227,9 @@ class IssuerStates(ABC):
             raise StateFault("state.missing", missing, path=str(path), hint=hint)
         return DirectoryStates(folder, begins=(folder / _BEGUN).exists())
 
-    @abstractmethod
-    def of(self, issuer: TrustedIssuer) -> AbstractContextManager[IssuerState | None]:
-        """What is remembered, which nobody else changes for as long as the context lasts.
+    @contextmanager
+    def of(self, issuer: TrustedIssuer) -> Iterator[IssuerState | None]:
+        """What is remembered; no other process changes it for as long as the context lasts.
 
         None where this store remembers nothing at all.
 
@@ -244,8 +237,8 @@ class IssuerStates(ABC):
             LocalFault: ``state.missing``, ``state.corrupt``, ``state.other_anchor``,
                 ``state.fork``, ``file.busy``, or of the file.
         """
+        yield None
 
-    @abstractmethod
     def keep(self, issuer: TrustedIssuer, state: IssuerState) -> None:
         """Remember durably before returning; only inside the context of :meth:`of`.
 
@@ -262,21 +255,7 @@ class IssuerStates(ABC):
         return False
 
 
-class NoStates(IssuerStates):
-    """Remembers nothing (`--no-state`); rollback floors of a lock hold all the same."""
-
-    lasting = False
-
-    @contextmanager
-    def of(self, issuer: TrustedIssuer) -> Iterator[IssuerState | None]:
-        """See :class:`IssuerStates`."""
-        yield None
-
-    def keep(self, issuer: TrustedIssuer, state: IssuerState) -> None:
-        """See :class:`IssuerStates`."""
-
-
-NO_STATES: Final = NoStates()
+NO_STATES: Final = IssuerStates()
 
 
 class TransientStates(IssuerStates):
@@ -286,19 +265,13 @@ class TransientStates(IssuerStates):
         states: What is remembered already, by the issuer's name.
     """
 
-    lasting = False
-
     def __init__(self, states: Mapping[str, IssuerState] | None = None) -> None:
         self._states = {(state.policy, name): state for name, state in (states or {}).items()}
         self._alone = defaultdict[tuple[str, str], Lock](Lock)
 
     @contextmanager
     def of(self, issuer: TrustedIssuer) -> Iterator[IssuerState]:
-        """See :class:`IssuerStates`.
-
-        Raises:
-            StateFault: ``state.other_anchor``, ``state.fork``.
-        """
+        """See :class:`IssuerStates`."""
         key = issuer.policy, issuer.name
         with self._alone[key]:
             state = self._states.get(key) or IssuerState.begin(issuer)
@@ -335,6 +308,8 @@ class DirectoryStates(IssuerStates):
             ``begun`` of the folder lists all that were, so that one that is lost is not new.
     """
 
+    lasting = True
+
     def __init__(self, path: Path, *, patience: float = PATIENCE, begins: bool = False) -> None:
         self.path = path
         self._patience = patience
@@ -359,12 +334,7 @@ class DirectoryStates(IssuerStates):
 
     @contextmanager
     def of(self, issuer: TrustedIssuer) -> Iterator[IssuerState]:
-        """See :class:`IssuerStates`; that it can be written is certain.
-
-        Raises:
-            StateFault: ``file.busy``, or as :meth:`recall`.
-            FileFault: ``file.unwritable``, and others of the folder.
-        """
+        """See :class:`IssuerStates`; that it can be written is certain."""
         if not self.path.is_dir():
             self.recall(issuer)  # no folder is made for what is missing anyway
         with self._held(issuer):
@@ -376,11 +346,7 @@ class DirectoryStates(IssuerStates):
             yield state
 
     def keep(self, issuer: TrustedIssuer, state: IssuerState) -> None:
-        """See :class:`IssuerStates`; only the file's user can read it.
-
-        Raises:
-            FileFault: ``file.unwritable``.
-        """
+        """See :class:`IssuerStates`; only the file's user can read it."""
         write_atomic(
             self.file(issuer.policy, issuer.name),
             state_bytes(issuer.name, state),
@@ -406,10 +372,6 @@ class DirectoryStates(IssuerStates):
 
     def find(self, policy: str, name: str) -> IssuerState | None:
         """What the file of an issuer holds, under whatever anchor; None if there is none.
-
-        Args:
-            policy: The identity of the policy.
-            name: The policy's own name of the issuer.
 
         Raises:
             StateFault: ``state.corrupt``.

@@ -23,6 +23,8 @@ import rfc8785  # noqa: E402
 from joserfc import jws  # noqa: E402
 from joserfc.jwk import ECKey, OKPKey, RSAKey  # noqa: E402
 
+from cardsign.card import Card  # noqa: E402
+from cardsign.errors import InputRefused  # noqa: E402
 from cardsign.jose import JwkSet  # noqa: E402
 from cardsign.trust import Holder, Policy, look_at  # noqa: E402
 from cardsign.verify import Report, examine_card  # noqa: E402
@@ -160,7 +162,10 @@ def judge(partner: Partner, keys: JwkSet) -> Answer:
         return Answer("full", code, "")
     if reports["sdk"].verdict == "trusted":
         return Answer("sdk", code, reports["sdk"].all_but or "")
-    told = " ".join(look_at(data, keys).says)
+    try:
+        told = " ".join(look_at(Card.from_bytes(data), keys)[1])
+    except InputRefused as refusal:
+        told = refusal.hint
     return Answer(None, code, told or f"{first.message}. {first.hint}")
 
 

@@ -158,9 +158,10 @@ def pin(
     """
     now = datetime.now(UTC)
     supplied = supplied_statements(keysets)
-    moved = move_pin(trust.needed(), name, supplied, trust.stored, now=now, dry_run=is_dry_run())
-    newest, changed = moved.keyset, moved.changed
-    for note in moved.notes if keysets else ():
+    newest, changed, notes = move_pin(
+        trust.needed(), name, supplied, trust.stored, now=now, dry_run=is_dry_run()
+    )
+    for note in notes if keysets else ():
         say(safe(note, limit=300))
     say_if_old(newest, now)
     if as_json:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.arguments import json_option, option_group
 from cardsign.cli.commands import command
@@ -41,7 +42,7 @@ from cardsign.trust.enroll import (
     propose_keyset,
     propose_published,
 )
-from cardsign.trust.partners import ListedAgent, look_at, read_agents
+from cardsign.trust.partners import look_at, read_agents
 from cardsign.trust.policy import Accept, Limits
 from cardsign.urls import Url, is_url, parse_place, parse_url
 
@@ -384,24 +385,16 @@ def _propose_like(like: Path, source: AnchorOptions, members: dict[str, Any]) ->
     """Put what a card suggests beside what is named; say what stays open."""
     keys = None
     with of_the_user(str(like)):
-        untrusted_card = read_bytes(like, max_bytes=MAX_CARD_BYTES)
+        card = Card.from_bytes(read_bytes(like, max_bytes=MAX_CARD_BYTES))
         if source.jwks is not None:
             keys = JwkSet.from_bytes(read_bytes(source.jwks, max_bytes=MAX_JWKS_BYTES))
-        found = look_at(untrusted_card, keys)
-    is_too_narrow = found.accept == "sdk" and members.get("accept") == "full"
-    if is_too_narrow or not found.is_trustable:
-        says = (*found.says, "Leave out --accept full.") if is_too_narrow else found.says
-        raise InputRefused(
-            "trust.not_trustable",
-            "no entry of a policy could trust a card like this, so nothing was added",
-            path=str(like),
-            hint=safe(" ".join(says), limit=600),
-        )
-    if found.origins:
-        members.setdefault("origins", list(found.origins))
-    if found.accept is not None:
-        members.setdefault("accept", found.accept)
-    return found.says
+    try:
+        found, says = look_at(card, keys, accept=members.get("accept"))
+    except (InputRefused, UsageFault) as refusal:
+        refusal.path, refusal.hint = str(like), safe(refusal.hint, limit=600)
+        raise
+    members.update({**found, **members})
+    return says
 
 
 def _say_all(warnings: Iterable[str]) -> None:
@@ -464,8 +457,9 @@ def import_(listing: Path, yes: bool, trust: TrustOptions, as_json: bool) -> Non
     is already in the policy are left out.
     """
     file = trust.extensible()
-    agents = [one for one in read_agents(listing) if not _is_known(file, one)]
-    added = [(_members_of(one), propose_first_contact()) for one in agents]
+    known = {one.name for one in file.policy.issuers}
+    agents = [one for one in read_agents(listing) if one["name"] not in known]
+    added = [(one, propose_first_contact()) for one in agents]
     if as_json:
         texts = [entry_text(members, proposal) for members, proposal in added]
         print_json({"policy": str(file.path), "entries": texts})
@@ -481,16 +475,3 @@ def import_(listing: Path, yes: bool, trust: TrustOptions, as_json: bool) -> Non
     verb = "would add" if is_dry_run() else "added"
     for members, _ in added:
         say(f"{verb} {members['name']} to {file.path}")
-
-
-def _is_known(file: PolicyFile, agent: ListedAgent) -> bool:
-    return any(one.name == agent.name for one in file.policy.issuers)
-
-
-def _members_of(agent: ListedAgent) -> dict[str, Any]:
-    return {
-        "name": agent.name,
-        "origins": [agent.origin],
-        "cards": [agent.url],
-        "freshness": "waived",
-    }
