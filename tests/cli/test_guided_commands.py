@@ -155,6 +155,21 @@ def test_a_moved_store_signs_no_more(issuer: Cardsign) -> None:
     run(issuer("sign", "--keystore", "elsewhere", CARDSIGN_PASSPHRASE=PASSPHRASE))
 
 
+def test_the_private_keys_of_a_moved_store_are_destroyed_as_doctor_says(issuer: Cardsign) -> None:
+    """It is an alarm as long as they lie there; the new store does not need them."""
+    refused = issuer("keys", "move", "keys/new")
+    assert (refused.status, "usage.conflict" in refused.err) == (2, True)
+    moved = run(issuer("keys", "move", "elsewhere"))
+    assert f"cardsign keys doctor --keystore {Path.cwd() / 'keys'}" in moved.err
+    told = issuer("keys", "doctor", "--keystore", "keys")
+    assert (told.status, "doctor.moved" in told.err) == (1, True)
+    assert "delete keys/private/*.key" in told.err
+    for file in Path("keys/private").glob("*.key"):
+        file.unlink()
+    run(issuer("keys", "doctor", "--keystore", "keys"))
+    run(issuer("sign", "--keystore", "elsewhere", CARDSIGN_PASSPHRASE=PASSPHRASE))
+
+
 def test_a_dry_run_of_a_move_leaves_both_places_alone(issuer: Cardsign) -> None:
     """It meets the refusals of the move, writes nothing, and the store signs as before."""
     before = files()

@@ -71,6 +71,19 @@ def test_a_changed_source_is_signed_listed_and_published(issuer: Cardsign) -> No
     assert Path("more.signed.json").read_bytes() == before
 
 
+def test_doctor_foresees_the_end_of_an_extended_card(issuer: Cardsign) -> None:
+    """Of the cards that the settings name, where they are signed; one day earlier it does not."""
+
+    def ends(span: str) -> list[str]:
+        told = issuer("keys", "doctor", "--json", "--expires-within", span).json
+        return [one["path"] for one in told if one["code"] == "doctor.card_ends"]
+
+    assert ends("91d") == []
+    publish(issuer)
+    assert ends("89d") == []
+    assert ends("91d") == [str(Path.cwd() / "more.signed.json")]
+
+
 def test_an_extended_card_is_not_dropped_silently(issuer: Cardsign) -> None:
     """It is refused, unless it is asked for by name; the twin publishes."""
     publish(issuer)

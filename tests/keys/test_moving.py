@@ -110,7 +110,7 @@ def test_a_taken_place_is_refused_and_nothing_is_marked(
 
 @pytest.mark.parametrize("inside", ["new", "private/new", "../keys/new"])
 def test_a_store_does_not_move_into_its_own_folder(
-    store: DirectoryStore, es256: PrivateKey, tmp_path: Path, inside: str
+    store: Any, es256: PrivateKey, tmp_path: Path, inside: str
 ) -> None:
     """Who then deletes the old one would delete the new one; nothing is marked."""
     store.add(es256)
@@ -123,7 +123,7 @@ def test_a_store_does_not_move_into_its_own_folder(
 
 
 def test_the_doctor_of_a_moved_store_names_what_a_thief_still_finds(
-    store: DirectoryStore, es256: PrivateKey, tmp_path: Path
+    store: Any, es256: PrivateKey, tmp_path: Path
 ) -> None:
     """The private keys, and how to destroy them; once they are gone, nobody has to act."""
     store.add(es256)
