@@ -13,7 +13,10 @@ from cardsign.records import dataclass
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 
-Phase = Literal["unlisted", "waits", "signs", "signs_on", "verifies", "stands"]
+Phase = Literal[
+    *("unlisted", "waits", "signs", "signs_on", "verifies", "stands"),
+    *("trusts", "refuses", "fooled"),
+]
 
 _ORDER: Final[tuple[Role, ...]] = ("root", "recovery", "card", "release")
 
@@ -26,7 +29,7 @@ class Span:
         phase: ``unlisted``: no keyset statement lists the key yet; ``waits``: it is published,
             and signs nothing; ``signs``: it is active; ``signs_on``: beside its successor;
             ``verifies``: still in the JWK Set, for cards in caches; ``stands``: a statement is
-            believed.
+            believed. Of a peer: ``trusts`` or ``refuses`` an honest card, ``fooled`` by a thief.
         end: None where nobody can know.
         ahead: Whether it has not begun yet: a forecast, by the timeline.
     """
@@ -39,7 +42,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
-    """A row of the picture: a key, or a statement by its number.
+    """A row of the picture: a key, a statement by its number, or a peer.
 
     Attributes:
         what: ``ES256 card``, ``keyset``.

@@ -95,6 +95,23 @@ def test_a_stolen_key_is_replaced_by_one_command(issuer: Cardsign) -> None:
     assert stolen not in load_current(Path("public")).kids
 
 
+def test_a_theft_is_rehearsed_without_any_passphrase(issuer: Cardsign) -> None:
+    """It says until when each peer believes the thief, and draws it; nothing is changed."""
+    before = files()
+    words = ("keys", "rehearse", "--revoke", active("card"))
+    told = run(issuer(*words, "--json", CARDSIGN_PASSPHRASE=None)).json
+    fooled = {name: [one["believes_thief"] for one in said] for name, said in told["peers"].items()}
+    assert fooled["pinned keys"][-1]
+    assert not (fooled["JWK Set"][-1] or fooled["keyset"][-1])
+    assert files() == before
+    text = run(issuer(*words, "--svg", "theft.svg", CARDSIGN_PASSPHRASE=None)).text
+    assert "pinned keys: " in text
+    assert "believes the thief to the end" in text
+    picture = Path("theft.svg").read_text()
+    assert "believes the thief" in picture
+    assert "prefers-color-scheme: dark" in picture
+
+
 def test_three_commands_recover_from_the_loss_of_everything_else(issuer: Cardsign) -> None:
     """What is published and the recovery key are enough."""
     lost = active("card")

@@ -203,7 +203,7 @@ def test_the_timeline_is_drawn(at_once: Cardsign) -> None:
     assert "it is not published yet: run cardsign publish" in text
     picture = ElementTree.fromstring(Path("timeline.svg").read_bytes())
     tags = {element.tag.rpartition("}")[2] for element in picture.iter()}
-    assert tags == {"svg", "title", "rect", "line", "text"}
+    assert tags == {"svg", "title", "style", "rect", "line", "text"}
     assert [row["spans"][-1]["phase"] for row in drawn] == ["signs", "waits"]
 
 

@@ -34,6 +34,7 @@ ROWS = (
     ("loading", "build"),
     ("publish",),
     ("batch", "issuer"),
+    ("rehearsal",),
     ("api",),
     ("cardsign",),
     ("integrations", "server", "testing"),

@@ -13,6 +13,7 @@ from cardsign.cli.commands import Group, group
 from cardsign.cli.keys.copies import backup, move, restore_
 from cardsign.cli.keys.health import audit, doctor
 from cardsign.cli.keys.making import export, generate, import_, passwd
+from cardsign.cli.keys.rehearsing import rehearse_
 from cardsign.cli.keys.rotating import rotate
 from cardsign.cli.keys.showing import activate, destroy, jwks, list_, look, retire, revoke, show
 from cardsign.cli.keys.timeline import timeline
@@ -20,7 +21,7 @@ from cardsign.cli.keys.timeline import timeline
 _IN_ORDER: Final = (
     *(generate, import_, export, list_, show),
     *(activate, rotate, retire, revoke, destroy, look),
-    *(passwd, backup, restore_, move, jwks, timeline, audit, doctor),
+    *(passwd, backup, restore_, move, jwks, timeline, rehearse_, audit, doctor),
 )
 
 

@@ -1,0 +1,27 @@
+"""What peers would say of an issuer's cards through its next rotation, or after a theft."""
+
+from typing import TYPE_CHECKING
+
+from cardsign.facade import lazy_names
+
+if TYPE_CHECKING:
+    from cardsign.rehearsal.memory import MemoryStore as MemoryStore
+    from cardsign.rehearsal.memory import stand_in as stand_in
+    from cardsign.rehearsal.peers import KeysetPeer as KeysetPeer
+    from cardsign.rehearsal.peers import Rule as Rule
+    from cardsign.rehearsal.peers import believes as believes
+    from cardsign.rehearsal.peers import read_card as read_card
+    from cardsign.rehearsal.run import Belief as Belief
+    from cardsign.rehearsal.run import Event as Event
+    from cardsign.rehearsal.run import Rehearsal as Rehearsal
+    from cardsign.rehearsal.run import rehearse as rehearse
+    from cardsign.rehearsal.site import Copies as Copies
+    from cardsign.rehearsal.site import Site as Site
+
+_NAMES = {
+    "memory": "MemoryStore stand_in",
+    "peers": "KeysetPeer Rule believes read_card",
+    "run": "Belief Event Rehearsal rehearse",
+    "site": "Copies Site",
+}
+__all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -1,0 +1,131 @@
+"""A rehearsal says what peers would say, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cardsign.config import ProjectCard, ProjectConfig
+from cardsign.errors import SigningRefused
+from cardsign.issuer import IssuerPassphrases, Unlocking, init_issuer, init_keys, rotate_all_due
+from cardsign.keys import ScryptCost, TimelineSettings, UnsafeScryptCost
+from cardsign.keys.signers.access import Access
+from cardsign.keys.stores import DirectoryStore, KeyStore
+from cardsign.rehearsal import Rehearsal, rehearse
+from tests.support import PORTABLE
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ORIGIN = "https://tides.example"
+SECRET = b"one passphrase for all"
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Envelopes that cost nothing to open."""
+    cost = UnsafeScryptCost(n=2, r=1, p=1)
+    defaults = {**(KeyStore.add_key.__kwdefaults__ or {}), "cost": cost}
+    monkeypatch.setattr(KeyStore.add_key, "__kwdefaults__", defaults)
+    monkeypatch.setattr("cardsign.issuer.recovery.DEFAULT_COST", cost)
+    monkeypatch.setattr(ScryptCost, "min_n", 2)
+
+
+def begun(folder: Path, *, rooted: bool) -> tuple[DirectoryStore, ProjectConfig]:
+    """An issuer that has published its card."""
+    (folder / "card.json").write_text(json.dumps(PORTABLE))
+    cards = (ProjectCard(folder / "card.json", folder / "signed.json"),)
+    timeline = TimelineSettings(rotate_every=4 * 24 * 3600)
+    config = ProjectConfig(ORIGIN, folder / "keys", folder / "public", timeline, cards)
+    if rooted:
+        secrets = IssuerPassphrases(SECRET, SECRET, SECRET, b"another horse entirely")
+        init_issuer(
+            folder,
+            folder / "keys",
+            lambda: secrets,
+            origin=ORIGIN,
+            now=NOW,
+            root_keystore=folder / "usb",
+            recovery_out=folder / "recovery.key",
+        )
+        roots = DirectoryStore.open(folder / "usb")
+    else:
+        init_keys(folder, folder / "keys", lambda: SECRET, now=NOW, origin=ORIGIN)
+        roots = None
+    store = DirectoryStore.open(folder / "keys")
+    unlocking = Unlocking(Access.by_passphrase(SECRET), lambda _: SECRET, roots)
+    rotate_all_due(store, config, unlocking, now=NOW, draft=folder / "next.json")
+    return store, config
+
+
+def told(folder: Path, *stolen: str, rooted: bool) -> Rehearsal:
+    """What a rehearsal says an hour after the publication."""
+    store, config = begun(folder, rooted=rooted)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    apart = folder / "rehearsal"
+    apart.mkdir()
+    roles = {key.roles[0]: key.kid for key in store.state.keys if key.state == "active"}
+    kids = tuple(roles[role] for role in stolen)
+    now = NOW + timedelta(hours=1)
+    rehearsal = rehearse(store, config, now=now, folder=apart, revoke=kids)
+    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert {path: data for path, data in after.items() if apart not in path.parents} == before
+    return rehearsal
+
+
+@pytest.mark.parametrize("rooted", [True, False], ids=["keysets", "key set alone"])
+def test_a_rotation_breaks_the_card_for_pinned_keys_alone(tmp_path: Path, rooted: bool) -> None:
+    """Those never ask again; who does never notices."""
+    rehearsal = told(tmp_path, rooted=rooted)
+    assert rehearsal.holds, rehearsal
+    assert not rehearsal.left
+    (broken,) = rehearsal.refusals("pinned keys") or (None,)
+    done = [event.what.split()[0] for event in rehearsal.events]
+    assert {"activated", "retired"} <= set(done)
+    if broken is not None:  # the next key was published, and so pinned, before it signs
+        assert broken.start > rehearsal.start
+    assert ("keyset" in rehearsal.beliefs) is rooted
+
+
+def test_a_thief_of_a_card_key_is_believed_for_as_long_as_each_peer_keeps_what_it_has(
+    tmp_path: Path,
+) -> None:
+    """For ever, for a day, and until it asks again."""
+    rehearsal = told(tmp_path, "card", rooted=True)
+    start, settings = rehearsal.start, ProjectConfig().timeline
+    keeps, follows = (rehearsal.fooled_until(peer) for peer in ("JWK Set", "keyset"))
+    assert rehearsal.fooled_until("pinned keys") == rehearsal.end
+    assert keeps is not None
+    assert (
+        timedelta(0)
+        <= keeps - start - timedelta(seconds=settings.worst_cache)
+        <= timedelta(hours=1)
+    )
+    bound = timedelta(seconds=settings.card_max_age + 300)
+    assert follows is None or follows - start <= bound
+    assert not rehearsal.refusals("keyset")
+
+
+def test_a_theft_of_everything_leaves_something_for_a_person(tmp_path: Path) -> None:
+    """The keyset peer sees no other keyset where no root can sign one."""
+    store, config = begun(tmp_path, rooted=True)
+    (tmp_path / "rehearsal").mkdir()
+    stolen = [key.kid for key in store.state.keys if key.state == "active"]
+    rehearsal = rehearse(
+        store,
+        config,
+        now=NOW + timedelta(hours=1),
+        folder=tmp_path / "rehearsal",
+        revoke=stolen,
+    )
+    assert rehearsal.fooled_until("keyset") is not None
+
+
+def test_without_a_card_key_or_a_card_there_is_nothing_to_rehearse(tmp_path: Path) -> None:
+    """And it is said before anything is written."""
+    store, config = begun(tmp_path, rooted=False)
+    bare = replace(config, publish=None, cards=())
+    with pytest.raises(SigningRefused, match="no card is published"):
+        rehearse(store, bare, now=NOW, folder=tmp_path)
