@@ -531,6 +531,8 @@ _TABLE: Final = (
      "Upgrade cardsign."),
     ("serve.worker_died", "The server's worker process ended by itself.",
      "See its last lines. If they name no cause, please report this as a bug."),
+    ("serve.schemes", "The public card demands a security scheme that the server does not take.",
+     "Configure a provider for it, or declare the schemes that the server takes and sign again."),
     ("serve.token_file", "The token file is malformed.",
      "Each line is a token's SHA-256 in hex and its audience: cardsign tokens create."),
     ("peer.not_examined", "A peer was not verified, because the check ended early.",

@@ -367,14 +367,20 @@ def fetch_document(
     *,
     validators: Headers = (),
     reload: bool = False,
+    form: bytes | None = None,
+    authorization: str | None = None,
 ) -> FetchResult:
     """Ask for exactly this URL: ``found``, or ``unchanged`` where validators were sent.
+
+    By GET; or, of a server of the operator's own, by POST with a form and a credential.
 
     Args:
         url: Inside the grammar of :func:`cardsign.urls.parse_url`.
         settings: How it is reached.
         validators: ``If-None-Match`` and ``If-Modified-Since``, of an earlier answer of this URL.
         reload: Ask every cache on the way to look again (RFC 9111 5.2.1.4).
+        form: What is posted; None for GET.
+        authorization: The header's value; redirects are not followed, so it goes nowhere else.
 
     Raises:
         FetchFailed: ``fetch.url``; ``fetch.forbidden_address`` (nothing was connected);
@@ -394,7 +400,12 @@ def fetch_document(
         *validators,
         *([("Cache-Control", "no-cache")] if reload else []),
     ]
-    request = exchange.request("GET", headers)
+    if authorization is not None:
+        headers.append(("Authorization", authorization))
+    if form is not None:
+        headers.append(("Content-Type", "application/x-www-form-urlencoded"))
+        headers.append(("Content-Length", str(len(form))))
+    request = exchange.request("GET" if form is None else "POST", headers, form)
     with exchange.errors(), contextlib.ExitStack() as held:
         response = exchange.send(request, context, held)
         said, status = received(response), response.status

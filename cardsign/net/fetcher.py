@@ -178,6 +178,16 @@ class DocumentFetcher:
             lost=_failed(asked, FetchFailed("fetch.failed", f"asking for {url} was interrupted")),
         )
 
+    def kept(
+        self, url: str, *, max_bytes: int, access: PrivateAccess | None = None
+    ) -> bytes | None:
+        """What may be used of this URL without asking; the arguments are those of :meth:`fetch`."""
+        try:
+            found = self._kept((self._given.target(url), access), max_bytes)
+        except FetchFailed:
+            return None
+        return found.untrusted_body if found else None
+
     def fetch_card(
         self,
         url: str,

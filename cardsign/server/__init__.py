@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cardsign.server.live import LiveApplication as LiveApplication
     from cardsign.server.mount import card_blueprint as card_blueprint
     from cardsign.server.mount import mount_cards as mount_cards
+    from cardsign.server.providers.base import ProviderSettings as ProviderSettings
+    from cardsign.server.providers.base import Rule as Rule
     from cardsign.server.run import serve as serve
     from cardsign.server.settings import read_server_settings as read_server_settings
     from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES as MAX_TOKEN_FILE_BYTES
@@ -29,6 +31,7 @@ _NAMES = {
     "jsonrpc": "MAX_REQUEST_BYTES",
     "live": "LiveApplication",
     "mount": "card_blueprint mount_cards",
+    "providers.base": "ProviderSettings Rule",
     "run": "serve",
     "settings": "read_server_settings",
     "tokens": "MAX_TOKEN_FILE_BYTES TokenTable create_token",

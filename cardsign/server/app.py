@@ -21,6 +21,8 @@ from cardsign.server import jsonrpc
 from cardsign.server.documents import PREFLIGHT, PRIVATE, Answer, Document, Paths
 from cardsign.server.extended import ExtendedCards, check_version
 from cardsign.server.jsonrpc import Refused, status_body
+from cardsign.server.providers.base import Provider, ProviderSettings
+from cardsign.server.providers.table import make_providers
 from cardsign.server.tokens import TokenTable
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ class ServerSettings:
     """How a publication is served. Holds no secret; can be pickled for a worker process.
 
     Attributes:
-        tokens: What opens the extended cards; None if nothing does.
+        tokens: What opens the extended cards, beside `providers`; None for no such table.
+        providers: Who may have an extended card, and which; any one of them will do.
         legacy: Whether the path of before A2A 0.3 answers too.
         sunset: When that path will no longer answer; aware; None if that is not known.
         enabled: Whether the only agent is served at all.
@@ -59,6 +62,7 @@ class ServerSettings:
     """
 
     tokens: TokenTable | None = None
+    providers: tuple[ProviderSettings, ...] = ()
     legacy: bool = True
     sunset: datetime | None = None
     enabled: bool = True
@@ -79,6 +83,7 @@ def create_app(
     settings: ServerSettings = DEFAULT_SETTINGS,
     *,
     now: Callable[[], float] = time.time,
+    providers: tuple[Provider, ...] | None = None,
 ) -> Flask:
     """Make the application of one generation. A newer generation gets an application of its own.
 
@@ -89,14 +94,18 @@ def create_app(
         generation: What is served.
         settings: To whom, and how.
         now: Unix seconds; for how long caches may keep what they are given, and cards are valid.
+        providers: Those of the settings, where they were made already: they remember tokens.
 
     Raises:
+        ServeFault: ``serve.schemes``: the card demands a scheme that no provider takes.
         JsonRefused: The public card is not strict JSON.
     """
     paths = Paths.of(
         generation, legacy=settings.legacy, sunset=settings.sunset, metadata=settings.metadata
     )
-    cards = ExtendedCards(generation, settings.tokens, now)
+    if providers is None:
+        providers = make_providers(settings.providers, settings.tokens, now)
+    cards = ExtendedCards(generation, providers, now)
     views = _Views(generation.number, paths, cards, now)
     app = Flask("cardsign", static_folder=None)
     app.extensions |= {"cardsign.paths": paths, "cardsign.extended": cards}
@@ -200,7 +209,8 @@ def _to_response(answer: Answer) -> Response:
 
 def _refused(refused: Refused, http_status: int, body: bytes) -> Response:
     challenges = [("WWW-Authenticate", challenge) for challenge in refused.challenges]
-    return Response(body, http_status, [_JSON, *PRIVATE, *challenges])
+    later = [] if refused.retry_after is None else [("Retry-After", str(refused.retry_after))]
+    return Response(body, http_status, [_JSON, *PRIVATE, *challenges, *later])
 
 
 def _http_error(error: HTTPException) -> Response:

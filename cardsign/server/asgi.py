@@ -36,11 +36,14 @@ class AsgiApplication:
     """Answers HTTP requests by a WSGI application that only computes.
 
     It is called on the event loop: an answer takes microseconds, which no thread would shorten.
+    Where it may ask other hosts it is called in a thread, but for the well-known paths: whatever
+    becomes of those hosts, the public card is answered.
 
     Args:
         application: Gets a POST with its whole body; any other method without one.
         body_seconds: For the first byte of a body.
         body_rate: Bytes a second, at least, from then on.
+        asks_peers: Whether the application may wait for other hosts.
         max_bytes: Of a body. One that is longer is handed on cut off, one byte too long.
     """
 
@@ -50,12 +53,14 @@ class AsgiApplication:
         *,
         body_seconds: float = BODY_SECONDS,
         body_rate: float = BODY_RATE,
+        asks_peers: bool = False,
         max_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
         self._application = application
         self._body_seconds = body_seconds
         self._body_rate = body_rate
         self._max_bytes = max_bytes
+        self._asks_peers = asks_peers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; one that its client gave up gets no answer."""
@@ -71,7 +76,8 @@ class AsgiApplication:
                 return
         if body is None:
             return
-        await answer_by_wsgi(self._application, scope, body, send)
+        may_wait = self._asks_peers and not scope["path"].startswith("/.well-known/")
+        await answer_by_wsgi(self._application, scope, body, send, may_wait=may_wait)
 
     async def _received(self, receive: Receive) -> bytes | None:
         """The body; None where the client has gone.
@@ -94,10 +100,15 @@ class AsgiApplication:
 
 
 async def answer_by_wsgi(
-    application: WSGIApplication, scope: Scope, body: bytes, send: Send
+    application: WSGIApplication, scope: Scope, body: bytes, send: Send, *, may_wait: bool = False
 ) -> None:
-    """Answer a request of ASGI, whose body is there, by a WSGI application that only computes."""
-    chunks, status, headers = run_wsgi_app(application, _environ(scope, body), True)
+    """Answer a request of ASGI, whose body is there, by a WSGI application; in a thread or here."""
+    environ = _environ(scope, body)
+    if may_wait:
+        answer = await asyncio.to_thread(run_wsgi_app, application, environ, True)
+    else:
+        answer = run_wsgi_app(application, environ, True)
+    chunks, status, headers = answer
     await _answer(send, int(status[:3]), headers, b"".join(chunks))
 
 
@@ -134,6 +145,7 @@ def _environ(scope: Scope, body: bytes) -> WSGIEnvironment:
         "SERVER_NAME": "localhost",
         "SERVER_PORT": "0",
         "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "REMOTE_ADDR": (scope.get("client") or ("",))[0],
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope.get("scheme", "http"),
         "wsgi.input": BytesIO(body),

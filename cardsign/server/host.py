@@ -29,6 +29,7 @@ from cardsign.server.app import (
 )
 from cardsign.server.documents import Document
 from cardsign.server.live import POLL_SECONDS, LiveApplication, paths_of, to_stderr
+from cardsign.server.providers.table import make_providers
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Host:
         self._directory, self._settings = directory, settings
         self._clock, self._now, self._log = clock, now, log
         self._looking = Lock()
+        self._providers = make_providers(settings.providers, settings.tokens, now)
         self._agents: dict[str, LiveApplication] = {}
         self._broken: dict[str, str] = {}
         self._pages: dict[tuple[object, ...], Document] = {}
@@ -92,6 +94,11 @@ class Host:
     def number(self) -> int:
         """The generation of the only agent; 0 where there are several, or none."""
         return next(iter(self._agents.values())).number if self._is_one and self._agents else 0
+
+    @property
+    def asks_peers(self) -> bool:
+        """Whether an answer about an extended card may wait for another host."""
+        return any(one.asks_peers for one in self._providers)
 
     @property
     def count(self) -> int:
@@ -146,7 +153,12 @@ class Host:
 
     def _open(self, directory: Path) -> LiveApplication:
         return LiveApplication(
-            directory, self._settings, clock=self._clock, now=self._now, log=self._log
+            directory,
+            self._settings,
+            clock=self._clock,
+            now=self._now,
+            log=self._log,
+            providers=self._providers,
         )
 
     def _look(self) -> None:

@@ -50,6 +50,8 @@ VERSION_NOT_SUPPORTED: Final = Kind(-32009, 400, "FAILED_PRECONDITION", "VERSION
 # A2A leaves authentication without a code; -32000 is JSON-RPC's first for servers, and A2A's
 # own begin at -32001. The HTTP status and the challenge are what a client acts upon.
 UNAUTHENTICATED: Final = Kind(-32000, 401, "UNAUTHENTICATED", rpc_http_status=401)
+FORBIDDEN: Final = Kind(-32000, 403, "PERMISSION_DENIED", rpc_http_status=403)
+UNAVAILABLE: Final = Kind(-32000, 503, "UNAVAILABLE", rpc_http_status=503)
 BAD_CREDENTIALS: Final = Kind(-32000, 400, "INVALID_ARGUMENT", rpc_http_status=400)
 
 
@@ -61,16 +63,23 @@ class Refused(Exception):
         message: For a person at the other end; never what the request held.
         challenges: Values of ``WWW-Authenticate``, a header line each.
         call_id: Of the JSON-RPC call, as far as it could be read.
+        retry_after: Seconds after which it may be tried again; None for as soon as it is fixed.
     """
 
     def __init__(
-        self, kind: Kind, message: str, challenges: tuple[str, ...] = (), call_id: CallId = None
+        self,
+        kind: Kind,
+        message: str,
+        challenges: tuple[str, ...] = (),
+        call_id: CallId = None,
+        retry_after: int | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.challenges = challenges
         self.call_id = call_id
+        self.retry_after = retry_after
 
     def rest_body(self) -> bytes:
         """The body over REST."""

@@ -15,6 +15,8 @@ from cardsign.errors import CardsignError
 from cardsign.publish.generation import CURRENT_FILE, Generation, load_current
 from cardsign.server.app import DEFAULT_SETTINGS, ServerSettings, create_app, public_answer
 from cardsign.server.documents import Paths
+from cardsign.server.providers.base import Provider
+from cardsign.server.providers.table import make_providers
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -42,6 +44,7 @@ class LiveApplication:
         now: Unix seconds, as for :func:`cardsign.server.create_app`.
         log: Takes a line for the operator: each generation that is taken up, and what of the
             cards and tokens does not fit together in it. That stops nothing.
+        providers: Those of the settings, where several agents share them.
 
     Attributes:
         app: The application of the generation that is served.
@@ -61,7 +64,11 @@ class LiveApplication:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         log: Callable[[str], None] = to_stderr,
+        providers: tuple[Provider, ...] | None = None,
     ) -> None:
+        if providers is None:
+            providers = make_providers(settings.providers, settings.tokens, now)
+        self._providers = providers
         self._directory = directory
         self._settings = settings
         self._clock = clock
@@ -92,6 +99,11 @@ class LiveApplication:
     def number(self) -> int:
         """The number of the generation that is served."""
         return self._generation.number
+
+    @property
+    def asks_peers(self) -> bool:
+        """Whether an answer about an extended card may wait for another host."""
+        return any(one.asks_peers for one in self._providers)
 
     @property
     def generation(self) -> Generation:
@@ -129,7 +141,7 @@ class LiveApplication:
             self._complain(f"there is another generation {held.number} now")
 
     def _serve(self, generation: Generation, line: str = "") -> None:
-        app = create_app(generation, self._settings, now=self._now)
+        app = create_app(generation, self._settings, now=self._now, providers=self._providers)
         self.app, self._generation, self._complaint = app, generation, ""
         for one in [*([line] if line else []), *self._problems(app)]:
             self._log(one)

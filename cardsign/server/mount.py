@@ -151,7 +151,8 @@ class _AsgiMount:
             body, receive = await _read_ahead(receive)
             is_ours = _asks_for_card(body)
         if is_ours:
-            await answer_by_wsgi(self._live, scope, body, send)
+            may_wait = self._live.asks_peers
+            await answer_by_wsgi(self._live, scope, body, send, may_wait=may_wait)
         else:
             await self._app(scope, receive, send)
 

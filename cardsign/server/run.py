@@ -84,7 +84,7 @@ def _load(
     """Make the application; called in the worker process, which need not be a fork."""
     live = make()
     threading.Thread(target=_watch, args=(live, address, parent, as_json), daemon=True).start()
-    return AsgiApplication(live)
+    return AsgiApplication(live, asks_peers=live.asks_peers)
 
 
 def _watch(live: Host, address: tuple[str, int], parent: int, as_json: bool) -> None:

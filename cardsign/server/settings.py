@@ -9,19 +9,26 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from datetime import UTC, date, datetime
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
+from cardsign.card.extended import AUDIENCE
+from cardsign.errors import CardRefused
 from cardsign.files import bad_settings, read_bytes, read_toml
 from cardsign.server.app import ServerSettings
+from cardsign.server.providers.base import ProviderSettings, ProviderType, Rule
+from cardsign.server.providers.table import PROVIDERS
 from cardsign.server.tokens import TokenTable
+from cardsign.urls import parse_url
 
 FORMAT: Final = 1
 MAX_SETTINGS_BYTES: Final = 256 * 1024  # a thousand agents, each with a table of its own
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+_Audience = Annotated[str, StringConstraints(pattern=f"^(?:{AUDIENCE.pattern})$")]
 _Path = Annotated[str, StringConstraints(pattern=r"^/[!-~]*$")]
 
 
@@ -31,6 +38,33 @@ class _Strict(BaseModel):
 
 class _Agent(_Strict):
     enabled: bool = True
+
+
+class _Rule(_Strict):
+    claim: str
+    value: str
+    opens: _Audience
+
+
+class _Provider(_Strict):
+    """What a member means stands at :class:`ProviderSettings`."""
+
+    type: ProviderType
+    opens: _Audience | None = None
+    rule: list[_Rule] = []
+    token_file: str | None = None
+    issuer: str = ""
+    tenant: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]*$")] = ""
+    aud: str = ""
+    typ: list[str] = []
+    url: str = ""
+    client: Annotated[str, StringConstraints(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*)?$")] = ""
+    location: Literal["header", "query", "cookie"] = "header"
+    key: Annotated[str, StringConstraints(pattern=r"^[!-~]{0,64}$")] = ""
+    certificate: str = "X-SSL-Client-Cert"
+    proxies: list[str] = ["127.0.0.0/8", "::1/128"]
+    networks: list[str] = []
+    insecure_loopback_http: bool = False
 
 
 class _File(_Strict):
@@ -48,6 +82,7 @@ class _File(_Strict):
     placeholder: bool = False
     health: bool = True
     metadata: bool = True
+    provider: list[_Provider] = []
 
 
 def read_server_settings(path: Path) -> ServerSettings:
@@ -75,8 +110,38 @@ def read_server_settings(path: Path) -> ServerSettings:
         taken["sunset"] = datetime(*file.sunset.timetuple()[:3], tzinfo=UTC)
     if file.token_file is not None:
         taken["tokens"] = TokenTable.read(path.parent / file.token_file)
+    providers = tuple(_provider(one, path, n) for n, one in enumerate(file.provider, start=1))
     disabled = frozenset(name for name, agent in file.agents.items() if not agent.enabled)
-    return ServerSettings(**taken, disabled=disabled)
+    return ServerSettings(**taken, disabled=disabled, providers=providers)
+
+
+def _provider(given: _Provider, path: Path, number: int) -> ProviderSettings:
+    """One provider, with its token table, if it has all that its type needs."""
+    which = f"[[provider]] number {number} ({given.type})"
+    members: dict[str, Any] = given.model_dump(exclude={"rule", "token_file", "typ"})
+    members |= {n: tuple(v) for n, v in members.items() if isinstance(v, list)}
+    table = None if given.token_file is None else TokenTable.read(path.parent / given.token_file)
+    found = ProviderSettings(
+        **members,
+        typ=tuple(one.lower().removeprefix("application/") for one in given.typ),
+        rules=tuple(Rule(one.claim, one.value, one.opens) for one in given.rule),
+        tokens=table,
+    )
+    for name in PROVIDERS[given.type][0]:
+        if not getattr(found, name):
+            member = "token_file" if name == "tokens" else name
+            raise bad_settings(path, f"{which}: {member!r} is missing")
+    if found.tokens is None and found.opens is None and not found.rules:
+        raise bad_settings(path, f"{which}: nobody gets a card; say opens, or [[provider.rule]]")
+    try:
+        for one in (*found.proxies, *found.networks):
+            ip_network(one)
+        for url in filter(None, (found.issuer, found.url)):
+            if parse_url(url).origin.scheme == "http" and not found.insecure_loopback_http:
+                raise bad_settings(path, f"{which}: {url} would be asked over plain http")
+    except (ValueError, CardRefused) as exc:
+        raise bad_settings(path, f"{which}: {exc}") from exc
+    return found
 
 
 def _problem(refused: ValidationError) -> str:

@@ -354,7 +354,7 @@ def test_a_token_for_nobody_is_one_line_at_the_start(make_site: Callable[..., Si
     assert site.client.get(EXTENDED, headers=site.bearer("staff")).status_code == 200
     refused = site.client.get(EXTENDED, headers=site.bearer("crwe"))
     assert refused.status_code == 400
-    assert b"no extended card for the audience of this token" in refused.data
+    assert b"no extended card for the audience of this caller" in refused.data
 
 
 def test_tokens_that_all_have_a_card_are_no_line(site: Site) -> None:

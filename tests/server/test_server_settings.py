@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import ServeFault, UsageFault
-from cardsign.server import ServerSettings, create_token, read_server_settings
+from cardsign.server import Rule, ServerSettings, create_token, read_server_settings
 
 
 def read(tmp_path: Path, text: str) -> ServerSettings:
@@ -63,6 +63,58 @@ def test_a_mistake_names_member_and_value(tmp_path: Path, line: str, words: str)
     assert caught.value.code == "config.malformed"
     assert words in caught.value.message
     assert caught.value.path == str(tmp_path / "serve.toml")
+
+
+OIDC = """
+[[provider]]
+type = "oidc"
+issuer = "https://login.example"
+aud = "https://tides.example"
+"""
+
+
+def test_an_issuer_takes_few_lines(tmp_path: Path) -> None:
+    """Rules say whose card a caller gets."""
+    more = '[[provider.rule]]\nclaim = "scope"\nvalue = "card.read"\nopens = "9f2c"\n'
+    (found,) = read(tmp_path, f"format = 1\n{OIDC}{more}").providers
+    assert (found.type, found.issuer, found.aud) == (
+        "oidc",
+        "https://login.example",
+        "https://tides.example",
+    )
+    assert found.rules == (Rule("scope", "card.read", "9f2c"),)
+
+
+def test_the_guides_provider_is_read(tmp_path: Path) -> None:
+    """In ten lines."""
+    guide = Path(__file__).parents[2] / "docs/guides/publish-and-serve.md"
+    example = re.findall(r"```toml\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)[1]
+    assert len(example.splitlines()) <= 10
+    (found,) = read(tmp_path, example).providers
+    assert found.type == "oidc"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param(OIDC, "nobody gets a card", id="no card"),
+        pytest.param(OIDC.replace("aud", "#"), "'aud' is missing", id="no audience"),
+        pytest.param(OIDC.replace("oidc", "oicd"), "provider.0.type = 'oicd'", id="a type"),
+        pytest.param(OIDC + 'opens = "A B"', "provider.0.opens", id="an audience's name"),
+        pytest.param(
+            OIDC.replace("https://l", "http://l") + 'opens = "a"', "plain http", id="http"
+        ),
+        pytest.param(OIDC + 'opens = "a"\nnetworks = ["x"]', "'x'", id="a network"),
+        pytest.param('[[provider]]\ntype = "basic"', "'token_file' is missing", id="no table"),
+        pytest.param(OIDC + 'client = "s3cret"', "provider.0.client", id="a secret in the file"),
+    ],
+)
+def test_a_provider_that_could_not_work_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    """Before anybody is turned away by it."""
+    with pytest.raises(UsageFault) as caught:
+        read(tmp_path, f"format = 1\n{text}\n")
+    assert caught.value.code == "config.malformed"
+    assert words in caught.value.message
 
 
 def test_a_file_without_its_format_is_refused(tmp_path: Path) -> None:

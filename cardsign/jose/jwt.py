@@ -1,0 +1,100 @@
+"""Signed tokens (RFC 7519) of other issuers: the signature, and the claims that bound them.
+
+The keys are held to our own rules, and the token has to name one of them. Nothing in a token
+chooses an algorithm that its key is not for, and no ``crit``, ``jku`` or embedded key is followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from cardsign.card.strictjson import Json, parse_object
+from cardsign.errors import JsonRefused, SignatureRefused
+from cardsign.jose.algorithms import ALGORITHMS, named
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import MAX_HEADER_BYTES, MAX_HEADER_DEPTH, decode_part
+
+MAX_TOKEN_CHARS: Final = 16 * 1024  # common servers take no longer header
+MAX_CLAIMS_DEPTH: Final = 16
+LEEWAY: Final = 60  # seconds by which clocks may differ (RFC 7519 4.1.4: "a few minutes")
+
+
+class TokenRefused(ValueError):
+    """The token is not valid. The message holds nothing of it."""
+
+
+class UnknownKey(TokenRefused):
+    """The token names a key that is not in the set: a newer set may have it."""
+
+
+def read_token(
+    untrusted_token: str, keys: JwkSet, *, types: Collection[str] = ()
+) -> dict[str, Json]:
+    """The claims of a token that one of the keys signed; the claims are not checked.
+
+    Args:
+        untrusted_token: In the compact form.
+        keys: The issuer's.
+        types: The values of ``typ`` that will do, in lower case without ``application/``; any
+            if empty. It keeps a token of one kind from passing for another (RFC 8725 3.11).
+
+    Raises:
+        UnknownKey: The set lacks the key that the token names.
+        TokenRefused: It is no signed token, or not one by that key.
+    """
+    parts = untrusted_token.split(".")
+    if len(parts) != 3 or len(untrusted_token) > MAX_TOKEN_CHARS:
+        raise TokenRefused("this is no signed token of three parts")
+    header = _object(parts[0], "protected", MAX_HEADER_BYTES, MAX_HEADER_DEPTH)
+    for name in ("crit", "b64"):
+        if name in header:
+            raise TokenRefused(f"the header holds `{name}`, expected none")
+    typ = str(header.get("typ", "")).lower().removeprefix("application/")
+    if types and typ not in types:
+        raise TokenRefused(f"`typ` is none of {', '.join(sorted(types))}")
+    algorithm, kid = named(header.get("alg"), tuple(ALGORITHMS.values())), header.get("kid")
+    if algorithm is None:
+        raise TokenRefused("`alg` is no algorithm that is accepted")
+    key = keys.find(kid) if isinstance(kid, str) else None
+    if key is None:
+        raise UnknownKey("the token names no key of its issuer")
+    if key.alg != algorithm.name:
+        raise TokenRefused(f"the token's key is for {key.alg}")
+    try:
+        key.check(f"{parts[0]}.{parts[1]}".encode(), decode_part(parts[2], "signature"))
+    except SignatureRefused as exc:
+        raise TokenRefused(f"its signature does not hold ({exc.code})") from exc
+    return _object(parts[1], "payload", MAX_TOKEN_CHARS, MAX_CLAIMS_DEPTH)
+
+
+def check_claims(
+    claims: Mapping[str, Json], *, issuer: str, audience: str, now: float, leeway: int = LEEWAY
+) -> None:
+    """Check by whom a token is, for whom, and when (RFC 7519 4.1, RFC 9068 4).
+
+    Raises:
+        TokenRefused: It is another issuer's, for another audience, or not of now.
+    """
+    meant = claims.get("aud")
+    if claims.get("iss") != issuer:
+        raise _unfit("its issuer is another")
+    if audience not in (meant if isinstance(meant, list) else [meant]):
+        raise _unfit("it is for another audience")
+    end, start = claims.get("exp"), claims.get("nbf", 0)
+    if isinstance(end, bool) or not isinstance(end, int | float) or end + leeway <= now:
+        raise _unfit("it has expired, or does not say when it does")
+    if isinstance(start, bool) or not isinstance(start, int | float) or start - leeway > now:
+        raise _unfit("it is not valid yet")
+
+
+def _unfit(why: str) -> TokenRefused:
+    return TokenRefused(f"the token is not for this: {why}")
+
+
+def _object(part: str, name: str, max_bytes: int, max_depth: int) -> dict[str, Json]:
+    try:
+        data = decode_part(part, name)
+        return parse_object(data, max_bytes=max_bytes, max_depth=max_depth)
+    except (JsonRefused, SignatureRefused) as exc:
+        raise TokenRefused(f"`{name}` is no strict JSON ({exc.code})") from exc

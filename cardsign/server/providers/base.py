@@ -1,0 +1,215 @@
+"""What every provider is: it reads its own credential in a request, and says which card it opens.
+
+Several providers are alternatives. A provider that finds nothing of its own in a request says so,
+and the next one is asked.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from threading import Lock
+from typing import Any, Final, Literal, TypeAlias
+
+from flask import Request
+
+from cardsign.card.security import Scheme
+from cardsign.card.strictjson import Json
+from cardsign.records import dataclass
+from cardsign.server.tokens import TokenTable
+
+ProviderType: TypeAlias = Literal[
+    "static_token",
+    "http_verifier",
+    "oidc",
+    "azure_ad",
+    "gcp_iap",
+    "aws_sigv4",
+    "api_key",
+    "basic",
+    "mtls",
+]
+Now: TypeAlias = Callable[[], float]
+Claims: TypeAlias = Mapping[str, Json]
+
+MAX_CACHED: Final = 4096  # verified credentials of one provider
+RETRY_SECONDS: Final = 5  # after which a provider that gave no answer is asked again
+
+
+class Denied(Exception):
+    """The credential is there and opens nothing.
+
+    Attributes:
+        scopes: The scopes of which one is missing; None where the credential itself is not valid.
+    """
+
+    def __init__(self, scopes: tuple[str, ...] | None = None) -> None:
+        super().__init__("the credential opens nothing")
+        self.scopes = scopes
+
+
+class Unreachable(Exception):
+    """Nobody could be asked whether the credential is valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which callers get the card of an audience, by what was said of them.
+
+    Attributes:
+        claim: ``scope``, ``groups``, ``uri`` (a SAN of the certificate) or any other.
+        value: What it has to be, or has to hold.
+        opens: The audience of the extended card.
+    """
+
+    claim: str
+    value: str
+    opens: str
+
+    def holds(self, claims: Claims) -> bool:
+        """Whether the caller is one of these."""
+        said = claims.get(self.claim)
+        if self.claim in ("scope", "scp") and isinstance(said, str):
+            return self.value in said.split()
+        return self.value in said if isinstance(said, list) else said == self.value
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """One provider. Holds no secret, but where one is had from; can be pickled.
+
+    Attributes:
+        type: Which of the nine.
+        opens: The audience of every caller whom no rule names; None for no card.
+        rules: The first that holds decides.
+        tokens: Of ``static_token``, ``api_key`` and ``basic``: the digests.
+        issuer: Of ``oidc``: as tokens name it.
+        tenant: Of ``azure_ad``.
+        aud: Whom tokens have to be for.
+        typ: Of ``oidc``: the values of ``typ``, such as ``at+jwt``; any if empty.
+        url: Of ``http_verifier``: who is asked; of ``aws_sigv4``: the origin of STS.
+        client: Of ``http_verifier``: where ``ID:SECRET`` is had from: ``env:NAME``.
+        location: Of ``api_key``: ``header``, ``query`` or ``cookie``.
+        key: Of ``api_key``: its name there.
+        certificate: Of ``mtls``: the header in which the proxy puts the certificate.
+        proxies: Of ``mtls``: the networks of proxies whose headers count.
+        networks: Private networks in which the provider may be reached.
+        insecure_loopback_http: For tests: the provider is on this machine.
+    """
+
+    type: ProviderType
+    opens: str | None = None
+    rules: tuple[Rule, ...] = ()
+    tokens: TokenTable | None = None
+    issuer: str = ""
+    tenant: str = ""
+    aud: str = ""
+    typ: tuple[str, ...] = ()
+    url: str = ""
+    client: str = ""
+    location: str = "header"
+    key: str = ""
+    certificate: str = "X-SSL-Client-Cert"
+    proxies: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
+    networks: tuple[str, ...] = ()
+    insecure_loopback_http: bool = False
+
+    def audience_of(self, claims: Claims) -> str:
+        """Whose card a caller gets.
+
+        Raises:
+            Denied: Nobody's; with the scopes that would do.
+        """
+        for rule in self.rules:
+            if rule.holds(claims):
+                return rule.opens
+        if self.opens is None:
+            raise Denied(tuple(r.value for r in self.rules if r.claim in ("scope", "scp")))
+        return self.opens
+
+
+class Provider:
+    """One way to know a caller; subclasses say how."""
+
+    #: Whether it asks other hosts, so that no event loop may wait for it.
+    asks_peers = False
+
+    def __init__(self, settings: ProviderSettings) -> None:
+        self.settings = settings
+
+    def gives(self, scheme: Scheme) -> bool:
+        """Whether a caller who does what a scheme of the card says is known here."""
+        raise NotImplementedError
+
+    def audience(self, request: Request) -> str | None:
+        """Whose card the caller gets; None where the request holds no credential of this kind.
+
+        Raises:
+            Denied: The credential is not valid, or opens no card.
+            Unreachable: Nobody could say.
+        """
+        raise NotImplementedError
+
+    def challenge(self, realm: str, error: str, scopes: tuple[str, ...]) -> str:
+        """The value of ``WWW-Authenticate`` that asks for the credential."""
+        more = f", error={quoted(error)}" if error else ""
+        more += f", scope={quoted(' '.join(scopes))}" if scopes else ""
+        return f"Bearer realm={quoted(realm)}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    claims: Claims = field(hash=False)
+    until: float
+    version: Any = None
+
+
+class KnownCredentials:
+    """Claims of credentials that were verified, by the digest of each; bounded.
+
+    An entry ends with its time, and with the version that it was verified by.
+    """
+
+    def __init__(self, now: Now) -> None:
+        self._now = now
+        self._held: OrderedDict[bytes, _Known] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, digest: bytes, version: Any = None) -> Claims | None:
+        """What is known of a credential, if that still holds."""
+        with self._lock:
+            found = self._held.get(digest)
+            if found is None or found.until <= self._now() or found.version != version:
+                return None
+            self._held.move_to_end(digest)
+            return found.claims
+
+    def put(self, digest: bytes, claims: Claims, until: float, version: Any = None) -> None:
+        """Keep what was found out until a time, in Unix seconds."""
+        with self._lock:
+            self._held[digest] = _Known(claims, until, version)
+            self._held.move_to_end(digest)
+            if len(self._held) > MAX_CACHED:
+                self._held.popitem(last=False)
+
+
+def bearer_of(request: Request) -> str | None:
+    """The bearer token of a request (RFC 6750 2.1); None for none."""
+    scheme, _, token = request.headers.get("Authorization", "").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def is_from(request: Request, networks: tuple[str, ...]) -> bool:
+    """Whether the connection comes from one of the networks."""
+    try:
+        address = ipaddress.ip_address(request.environ.get("REMOTE_ADDR", ""))
+    except ValueError:
+        return False
+    return any(address in ipaddress.ip_network(one) for one in networks)
+
+
+def quoted(text: str) -> str:
+    """A quoted-string (RFC 9110 5.6.4)."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,158 @@
+"""Providers that need nobody else: tables of digests, and certificates that a proxy has checked."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from urllib.parse import unquote
+
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.x509.oid import NameOID
+from flask import Request
+
+from cardsign.card.security import Scheme
+from cardsign.card.strictjson import Json
+from cardsign.server.providers.base import (
+    Denied,
+    Now,
+    Provider,
+    ProviderSettings,
+    bearer_of,
+    is_from,
+    quoted,
+)
+
+_VERIFIED_HEADER = "X-SSL-Client-Verify"
+_MAX_CERTIFICATE = 16 * 1024  # characters
+
+
+class TableProvider(Provider):
+    """A credential whose digest stands in a table, with the audience that it opens."""
+
+    def credential(self, request: Request) -> str | None:
+        """What the request holds; None for nothing of this kind."""
+        raise NotImplementedError
+
+    def audience(self, request: Request) -> str | None:
+        """As :meth:`Provider.audience`."""
+        credential = self.credential(request)
+        if credential is None:
+            return None
+        table = self.settings.tokens
+        entry = table.find(credential) if table else None
+        if entry is None:
+            raise Denied
+        return entry.audience
+
+
+class StaticToken(TableProvider):
+    """Bearer tokens that ``cardsign tokens create`` made (RFC 6750)."""
+
+    def gives(self, scheme: Scheme) -> bool:
+        """How callers came by their tokens is between them and the operator."""
+        return scheme.carrier == "bearer"
+
+    def credential(self, request: Request) -> str | None:
+        return bearer_of(request)
+
+
+class Basic(TableProvider):
+    """HTTP Basic (RFC 7617); the password is a token of the table, the user name is free."""
+
+    def gives(self, scheme: Scheme) -> bool:
+        return scheme.carrier == "basic"
+
+    def credential(self, request: Request) -> str | None:
+        scheme, _, value = request.headers.get("Authorization", "").strip().partition(" ")
+        if scheme.lower() != "basic":
+            return None
+        try:
+            text = base64.b64decode(value.strip(), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            return ""
+        return text.partition(":")[2]
+
+    def challenge(self, realm: str, error: str, scopes: tuple[str, ...]) -> str:
+        return f'Basic realm={quoted(realm)}, charset="UTF-8"'
+
+
+class ApiKey(TableProvider):
+    """A key by itself, in a header, the query or a cookie."""
+
+    def gives(self, scheme: Scheme) -> bool:
+        where, name = scheme.members.get("in"), str(scheme.members.get("name"))
+        is_header = self.settings.location == "header"
+        same = name.lower() == self.settings.key.lower() if is_header else name == self.settings.key
+        return scheme.type == "apiKey" and where == self.settings.location and same
+
+    def credential(self, request: Request) -> str | None:
+        place, key = self.settings.location, self.settings.key
+        if place == "header":
+            return request.headers.get(key)
+        return request.args.get(key) if place == "query" else request.cookies.get(key)
+
+    def challenge(self, realm: str, error: str, scopes: tuple[str, ...]) -> str:
+        where = f"in={quoted(self.settings.location)}, name={quoted(self.settings.key)}"
+        return f"ApiKey realm={quoted(realm)}, {where}"  # there is no registered scheme
+
+
+class MutualTls(Provider):
+    """A client certificate that the proxy in front has verified, and says in a header.
+
+    The header counts from the proxies of the settings alone, and these must remove it from what
+    clients send. NOT checked here: the chain and revocation, which are the proxy's.
+    """
+
+    def __init__(self, settings: ProviderSettings, now: Now) -> None:
+        super().__init__(settings)
+        self._now = now
+
+    def gives(self, scheme: Scheme) -> bool:
+        return scheme.type == "mutualTLS"
+
+    def audience(self, request: Request) -> str | None:
+        untrusted_text = request.headers.get(self.settings.certificate, "")
+        if not untrusted_text:
+            return None
+        if not is_from(request, self.settings.proxies):
+            return None  # anybody can send a header
+        if request.headers.get(_VERIFIED_HEADER, "SUCCESS") != "SUCCESS":
+            raise Denied
+        certificate = _read(untrusted_text)
+        end = certificate.not_valid_after_utc.timestamp()
+        if not certificate.not_valid_before_utc.timestamp() <= self._now() < end:
+            raise Denied
+        return self.settings.audience_of(_claims(certificate))
+
+    def challenge(self, realm: str, error: str, scopes: tuple[str, ...]) -> str:
+        return f"Mutual-TLS realm={quoted(realm)}"  # no header can answer it; it names the way
+
+
+def _read(untrusted_text: str) -> x509.Certificate:
+    """A certificate as nginx writes it (escaped PEM), or as RFC 9440 has it."""
+    if len(untrusted_text) > _MAX_CERTIFICATE:
+        raise Denied
+    try:
+        if untrusted_text.startswith(":"):
+            return x509.load_der_x509_certificate(base64.b64decode(untrusted_text.strip(":")))
+        return x509.load_pem_x509_certificate(unquote(untrusted_text).encode())
+    except ValueError as exc:
+        raise Denied from exc
+
+
+def _claims(certificate: x509.Certificate) -> dict[str, Json]:
+    """What rules may name: SANs (a SPIFFE id is a `uri`), the common name, the fingerprint."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        uris: list[Json] = list(names.get_values_for_type(x509.UniformResourceIdentifier))
+        hosts: list[Json] = list(names.get_values_for_type(x509.DNSName))
+    except (x509.ExtensionNotFound, ValueError):
+        uris, hosts = [], []
+    common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return {
+        "uri": uris,
+        "dns": hosts,
+        "cn": [str(one.value) for one in common],
+        "fingerprint": certificate.fingerprint(SHA256()).hex(),
+    }

@@ -1,0 +1,477 @@
+"""Who gets an extended card: each provider against a real counterpart on loopback."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+from identity import Counterpart, Issuer, counterpart, unsigned
+from publications import PUBLIC, publish_cards
+from werkzeug.test import Client
+
+from cardsign.errors import ServeFault
+from cardsign.jose import PrivateKey
+from cardsign.server import (
+    LiveApplication,
+    ProviderSettings,
+    Rule,
+    ServerSettings,
+    TokenTable,
+    create_token,
+)
+
+AUD = "https://tides.example"
+PATH = "/a2a/extendedAgentCard"
+CARD = "/.well-known/agent-card.json"
+
+
+class Served:
+    """A server with some providers, and a clock that may be ahead."""
+
+    def __init__(self, directory: Path, *providers: ProviderSettings) -> None:
+        self.ahead = 0.0
+        self.directory = directory
+        live = LiveApplication(
+            directory,
+            ServerSettings(providers=providers),
+            now=lambda: time.time() + self.ahead,
+            log=lambda line: None,
+        )
+        live.app.testing = True
+        self.client = Client(live)
+
+    def ask(self, **headers: str) -> Any:
+        """Ask for the extended card; underscores in names are dashes."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.client.get(PATH, headers=named)
+
+    def bearer(self, token: str) -> Any:
+        """Ask with a bearer token."""
+        return self.ask(Authorization=f"Bearer {token}")
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture
+def serve(tmp_path: Path, key: PrivateKey) -> Serve:
+    """Publish cards for two audiences, with these schemes, and serve them."""
+
+    def make(*providers: ProviderSettings, schemes: dict[str, Any] | None = None) -> Served:
+        wanted = schemes or {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
+        demanded = [{"schemes": {name: {}}} for name in wanted]
+        card = {**PUBLIC, "securitySchemes": wanted, "securityRequirements": demanded}
+        publish_cards(tmp_path / "pub", key, card, "staff", "crew", now=datetime.now(UTC))
+        return Served(tmp_path / "pub", *providers)
+
+    return make
+
+
+@pytest.fixture
+def peer() -> Iterator[Counterpart]:
+    with counterpart() as served:
+        yield served
+
+
+@pytest.fixture
+def issuer(peer: Counterpart) -> Issuer:
+    return Issuer(peer)
+
+
+def oidc(issuer: Issuer, **more: Any) -> ProviderSettings:
+    """The provider of an issuer; every caller gets the card of the staff."""
+    chosen = {"opens": "staff", "aud": AUD, **more}
+    return ProviderSettings("oidc", issuer=issuer.url, insecure_loopback_http=True, **chosen)
+
+
+def audience_of(answer: Any) -> str:
+    """Whose card an answer is."""
+    assert answer.status_code == 200, answer.data
+    extensions = json.loads(answer.data)["capabilities"]["extensions"]
+    (audience,) = [one["params"]["audience"] for one in extensions if "audience" in one["params"]]
+    return audience
+
+
+# ------------------------------------------------------------------ OpenID Connect
+
+
+def test_a_token_of_the_cards_own_issuer_opens_the_card(serve: Serve, issuer: Issuer) -> None:
+    """With three settings: type, issuer, aud; discovery and keys are asked once."""
+    url = f"{issuer.url}/.well-known/openid-configuration"
+    schemes = {"sso": {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}}
+    served = serve(oidc(issuer), schemes=schemes)
+    for _ in range(3):
+        assert audience_of(served.bearer(issuer.token())) == "staff"
+    assert issuer.served.asked == ["/.well-known/openid-configuration", "/keys"]
+    missing = served.ask()
+    assert missing.status_code == 401
+    assert missing.headers["WWW-Authenticate"] == 'Bearer realm="sso"'
+
+
+def stolen(issuer: Issuer) -> str:
+    """A token by a key of nobody, under a kid of the issuer."""
+    published = issuer.served.answers["/keys"]
+    own = issuer.keys["k1"]
+    issuer.add_key("k1")
+    token = issuer.token()
+    issuer.keys["k1"], issuer.served.answers["/keys"] = own, published
+    return token
+
+
+BAD: dict[str, Callable[[Issuer], str]] = {
+    "another issuer": lambda i: i.token(iss="https://evil.example"),
+    "no issuer": lambda i: i.token(iss=None),
+    "another audience": lambda i: i.token(aud="https://waves.example"),
+    "no audience": lambda i: i.token(aud=None),
+    "an audience that holds ours as a part": lambda i: i.token(aud=f"{AUD}.evil.example"),
+    "expired": lambda i: i.token(exp=int(time.time()) - 3600),
+    "no end": lambda i: i.token(exp=None),
+    "an end that is no number": lambda i: i.token(exp="9999999999"),
+    "not valid yet": lambda i: i.token(nbf=int(time.time()) + 3600),
+    "a kid that is not published": lambda i: i.token(header={"kid": "k9"}),
+    "no kid": lambda i: i.token(header={"kid": None}),
+    "the algorithm none": lambda i: unsigned(i.token()),
+    "a signature of another key": stolen,
+    "changed claims": lambda i: _changed(i.token()),
+    "crit": lambda i: i.token().replace(i.token().split(".")[0], _header(crit=["x"])),
+    "two parts": lambda i: i.token().rpartition(".")[0],
+    "words": lambda i: "friend",
+    "nothing": lambda i: "",
+}
+
+
+def _header(**more: Any) -> str:
+    text = json.dumps({"alg": "ES256", "kid": "k1", **more}).encode()
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+def _changed(token: str) -> str:
+    header, payload, signature = token.split(".")
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=="))
+    text = json.dumps({**claims, "sub": "admin"}).encode()
+    return f"{header}.{base64.urlsafe_b64encode(text).rstrip(b'=').decode()}.{signature}"
+
+
+@pytest.mark.parametrize("make", BAD.values(), ids=BAD)
+def test_any_other_token_is_refused(
+    serve: Serve, issuer: Issuer, make: Callable[[Issuer], str]
+) -> None:
+    """401 with invalid_token; the public card is there all the same."""
+    served = serve(oidc(issuer))
+    answer = served.bearer(make(issuer))
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == 'Bearer realm="harbour", error="invalid_token"'
+    assert served.client.get(CARD).status_code == 200
+
+
+def test_the_kind_of_a_token_may_be_demanded(serve: Serve, issuer: Issuer) -> None:
+    """An ID token is no access token (RFC 9068)."""
+    served = serve(oidc(issuer, typ=("at+jwt",)))
+    assert served.bearer(issuer.token(header={"typ": "application/at+jwt"})).status_code == 200
+    assert served.bearer(issuer.token(header={"typ": "JWT"})).status_code == 401
+
+
+def test_a_verified_token_ends_with_its_time(serve: Serve, issuer: Issuer) -> None:
+    """Although it is remembered."""
+    served = serve(oidc(issuer))
+    token = issuer.token()
+    assert served.bearer(token).status_code == 200
+    served.ahead = 601 + 60
+    assert served.bearer(token).status_code == 401
+
+
+def test_a_verified_token_ends_with_its_key(serve: Serve, issuer: Issuer) -> None:
+    """Once the issuer's new set is known."""
+    served = serve(oidc(issuer))
+    token = issuer.token(exp=int(time.time()) + 3600)
+    assert served.bearer(token).status_code == 200
+    del issuer.keys["k1"]
+    issuer.add_key("k2")
+    served.ahead = 601
+    assert served.bearer(token).status_code == 401
+    assert served.bearer(issuer.token(kid="k2", exp=int(time.time()) + 3600)).status_code == 200
+
+
+def test_a_new_key_is_asked_for_once_a_minute(serve: Serve, issuer: Issuer) -> None:
+    """So that unknown kids cannot make us flood the issuer."""
+    served = serve(oidc(issuer))
+    assert served.bearer(issuer.token()).status_code == 200
+    issuer.add_key("k2")
+    assert served.bearer(issuer.token(kid="k2")).status_code == 200
+    before = len(issuer.served.asked)
+    for number in range(5):
+        assert served.bearer(issuer.token(header={"kid": f"x{number}"})).status_code == 401
+    assert len(issuer.served.asked) == before
+
+
+def test_a_configuration_of_another_issuer_is_not_believed(serve: Serve, issuer: Issuer) -> None:
+    """It would let that one's keys speak for ours."""
+    told = {"issuer": "https://evil.example", "jwks_uri": f"{issuer.url}/keys"}
+    issuer.served.answers["/.well-known/openid-configuration"] = (200, told)
+    assert serve(oidc(issuer)).bearer(issuer.token()).status_code == 503
+
+
+def test_an_issuer_that_gives_no_answer_is_503(serve: Serve, issuer: Issuer) -> None:
+    """For extended cards alone, with the time to come back; it is not asked by every caller."""
+    issuer.served.answers["/keys"] = (500, {})
+    served = serve(oidc(issuer))
+    for _ in range(4):
+        answer = served.bearer(issuer.token())
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+        assert answer.json["error"]["status"] == "UNAVAILABLE"
+    assert issuer.served.asked.count("/keys") == 1
+    assert served.client.get(CARD).status_code == 200
+    call = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
+    bearer = {"Authorization": f"Bearer {issuer.token()}"}
+    assert served.client.post("/a2a", json=call, headers=bearer).status_code == 503
+    issuer.publish()
+    served.ahead = 6
+    assert served.bearer(issuer.token()).status_code == 200
+
+
+# ------------------------------------------------------------------ who gets which card
+
+
+def test_scopes_and_claims_choose_the_card(serve: Serve, issuer: Issuer) -> None:
+    """The first rule that holds."""
+    rules = (Rule("groups", "sailors", "crew"), Rule("scope", "card.read", "staff"))
+    served = serve(oidc(issuer, opens=None, rules=rules))
+    assert audience_of(served.bearer(issuer.token(groups=["x", "sailors"]))) == "crew"
+    assert audience_of(served.bearer(issuer.token(scope="a card.read"))) == "staff"
+
+
+@pytest.mark.parametrize("scope", [None, "", "card.readonly", "card read"])
+def test_403_names_the_missing_scope(serve: Serve, issuer: Issuer, scope: str | None) -> None:
+    """In the challenge, as RFC 6750 has it, and in words."""
+    served = serve(oidc(issuer, opens=None, rules=(Rule("scope", "card.read", "staff"),)))
+    answer = served.bearer(issuer.token(scope=scope))
+    assert answer.status_code == 403
+    assert answer.headers["WWW-Authenticate"] == (
+        'Bearer realm="harbour", error="insufficient_scope", scope="card.read"'
+    )
+    assert "card.read" in answer.json["error"]["message"]
+    assert answer.json["error"]["status"] == "PERMISSION_DENIED"
+
+
+def test_several_providers_are_alternatives(serve: Serve, issuer: Issuer) -> None:
+    """Any one will do; a dead one harms no caller of another; each has its challenge."""
+    key, line = create_token("crew")
+    keys = ProviderSettings("api_key", tokens=TokenTable.from_bytes(line.encode()), key="X-Api-Key")
+    schemes = {
+        "harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+        "key": {"apiKeySecurityScheme": {"location": "header", "name": "x-api-key"}},
+    }
+    served = serve(oidc(issuer), keys, schemes=schemes)
+    assert audience_of(served.bearer(issuer.token())) == "staff"
+    assert audience_of(served.ask(X_Api_Key=key)) == "crew"
+    assert served.ask().headers.getlist("WWW-Authenticate") == [
+        'Bearer realm="harbour"',
+        'ApiKey realm="key", in="header", name="X-Api-Key"',
+    ]
+    issuer.served.answers.clear()
+    served.ahead = 700
+    both = served.ask(X_Api_Key=key, Authorization=f"Bearer {issuer.token()}")
+    assert audience_of(both) == "crew"
+    assert served.bearer("x.y.z").status_code == 503
+
+
+def test_a_card_that_demands_what_no_provider_takes_is_refused(
+    serve: Serve, issuer: Issuer, key: PrivateKey
+) -> None:
+    """At the start; while it runs the last good generation stays (threat 26)."""
+    basic = {"door": {"httpAuthSecurityScheme": {"scheme": "basic"}}}
+    with pytest.raises(ServeFault) as caught:
+        serve(oidc(issuer), schemes=basic)
+    assert caught.value.code == "serve.schemes"
+    url = "https://another.example/.well-known/openid-configuration"
+    elsewhere = {"sso": {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}}
+    with pytest.raises(ServeFault, match="'sso'"):
+        serve(oidc(issuer), schemes=elsewhere)
+
+
+# ------------------------------------------------------------------ the other providers
+
+
+def test_a_token_may_be_introspected(
+    serve: Serve, peer: Counterpart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By RFC 7662, with our own credential; an answer counts for a short time."""
+    monkeypatch.setenv("VERIFIER", "us:s3cret")
+    active: dict[str, Any] = {"good": {"active": True, "scope": "card.read", "aud": AUD}}
+
+    def introspect(form: dict[str, list[str]]) -> tuple[int, Any]:
+        return 200, active.get(form["token"][0], {"active": False})
+
+    peer.answers["/introspect"] = introspect
+    settings = ProviderSettings(
+        "http_verifier",
+        url=f"{peer.url}/introspect",
+        client="env:VERIFIER",
+        aud=AUD,
+        rules=(Rule("scope", "card.read", "staff"),),
+        insecure_loopback_http=True,
+    )
+    served = serve(settings)
+    assert audience_of(served.bearer("good")) == "staff"
+    assert audience_of(served.bearer("good")) == "staff"
+    assert peer.authorizations == ["Basic " + base64.b64encode(b"us:s3cret").decode()]
+    assert served.bearer("bad").status_code == 401
+    active["other"] = {"active": True, "aud": "https://waves.example"}
+    assert served.bearer("other").status_code == 401
+    active["idle"] = {"active": True, "aud": [AUD], "scope": ""}
+    assert served.bearer("idle").status_code == 403
+    active.clear()
+    served.ahead = 31
+    assert served.bearer("good").status_code == 401
+    peer.answers.clear()
+    assert served.bearer("good again").status_code == 503
+
+
+def sts_token(url: str) -> str:
+    """A pre-signed URL as a token."""
+    return "forge-aws-v1." + base64.urlsafe_b64encode(url.encode()).rstrip(b"=").decode()
+
+
+def test_aws_says_who_signed(serve: Serve, peer: Counterpart) -> None:
+    """STS itself; nobody else is asked."""
+    who = {"Account": "123456789012", "Arn": "arn:aws:iam::123456789012:role/peer", "UserId": "x"}
+    told = {"GetCallerIdentityResponse": {"GetCallerIdentityResult": who}}
+    peer.answers["/"] = (200, told)
+    settings = ProviderSettings(
+        "aws_sigv4",
+        url=peer.url,
+        rules=(Rule("account", "123456789012", "staff"),),
+        insecure_loopback_http=True,
+    )
+    served = serve(settings)
+    query = "?Action=GetCallerIdentity&Version=2011-06-15&X-Amz-Signature=ab"
+    assert audience_of(served.bearer(sts_token(f"{peer.url}/{query}"))) == "staff"
+    with counterpart() as stranger:
+        for url in (
+            f"{stranger.url}/{query}",
+            f"https://sts.amazonaws.com.evil.example/{query}",
+            f"{peer.url}/x{query}",
+            f"{peer.url}/?Action=GetSessionToken&X-Amz-Signature=ab",
+            f"{peer.url}/?Action=GetCallerIdentity",
+            "no url",
+        ):
+            assert served.bearer(sts_token(url)).status_code == 401
+        assert stranger.asked == []
+    assert peer.asked == ["/"]
+    peer.answers["/"] = (403, {"Error": {}})
+    assert served.bearer(sts_token(f"{peer.url}/{query}")).status_code == 401
+
+
+def test_an_identity_aware_proxy_signs_for_its_callers(serve: Serve, issuer: Issuer) -> None:
+    """In a header of its own, with keys at a fixed URL."""
+    settings = ProviderSettings(
+        "gcp_iap",
+        aud=AUD,
+        issuer=issuer.url,
+        url=f"{issuer.url}/keys",
+        opens="staff",
+        insecure_loopback_http=True,
+    )
+    name = "X-Goog-Iap-Jwt-Assertion"
+    schemes = {"iap": {"apiKeySecurityScheme": {"location": "header", "name": name}}}
+    served = serve(settings, schemes=schemes)
+    assert audience_of(served.ask(X_Goog_IAP_JWT_Assertion=issuer.token())) == "staff"
+    assert served.bearer(issuer.token()).status_code == 401
+    assert served.ask(X_Goog_IAP_JWT_Assertion="x").status_code == 401
+
+
+@pytest.mark.parametrize("location", ["header", "query", "cookie"])
+def test_an_api_key_opens_the_card_from_its_own_place(serve: Serve, location: str) -> None:
+    """And from no other."""
+    key, line = create_token("staff")
+    table = TokenTable.from_bytes(line.encode())
+    settings = ProviderSettings("api_key", tokens=table, location=location, key="door")
+    schemes = {"key": {"apiKeySecurityScheme": {"location": location, "name": "door"}}}
+    client = serve(settings, schemes=schemes).client
+
+    def by_cookie(value: str) -> Any:
+        client.set_cookie("door", value)
+        try:
+            return client.get(PATH)
+        finally:
+            client.delete_cookie("door")
+
+    asks: dict[str, Callable[[str], Any]] = {
+        "header": lambda value: client.get(PATH, headers={"door": value}),
+        "query": lambda value: client.get(f"{PATH}?door={value}"),
+        "cookie": by_cookie,
+    }
+    for place, ask in asks.items():
+        assert ask(key).status_code == (200 if place == location else 401)
+    assert asks[location]("wrong").status_code == 401
+
+
+def test_basic_takes_a_token_as_its_password(serve: Serve) -> None:
+    """RFC 7617; the user name is free."""
+    token, line = create_token("staff")
+    settings = ProviderSettings("basic", tokens=TokenTable.from_bytes(line.encode()))
+    served = serve(settings, schemes={"door": {"httpAuthSecurityScheme": {"scheme": "basic"}}})
+
+    def ask(text: str) -> Any:
+        return served.ask(Authorization="Basic " + base64.b64encode(text.encode()).decode())
+
+    assert audience_of(ask(f"peer:{token}")) == "staff"
+    assert ask("peer:wrong").status_code == 401
+    assert ask("peer").status_code == 401
+    assert served.ask(Authorization="Basic %%%").status_code == 401
+    challenge = served.ask().headers["WWW-Authenticate"]
+    assert challenge == 'Basic realm="door", charset="UTF-8"'
+
+
+SPIFFE = "spiffe://tides.example/agent/peer"
+
+
+def certificate(uri: str = SPIFFE, *, ended: bool = False) -> str:
+    """A client certificate as nginx hands it on: escaped PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "peer")])
+    end = datetime.now(UTC) + timedelta(days=-1 if ended else 1)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(end - timedelta(days=9))
+        .not_valid_after(end)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)]), critical=False
+        )
+        .sign(key, SHA256())
+    )
+    return quote(made.public_bytes(Encoding.PEM).decode())
+
+
+def test_a_client_certificate_is_known_by_its_spiffe_id(serve: Serve) -> None:
+    """As the proxy says it, and from the proxy alone (B24)."""
+    settings = ProviderSettings("mtls", rules=(Rule("uri", SPIFFE, "staff"),))
+    served = serve(settings, schemes={"mesh": {"mtlsSecurityScheme": {}}})
+
+    def ask(text: str, peer: str = "127.0.0.1", **more: str) -> Any:
+        headers = {"X-SSL-Client-Cert": text, "X-SSL-Client-Verify": "SUCCESS", **more}
+        client = served.client
+        return client.get(PATH, headers=headers, environ_overrides={"REMOTE_ADDR": peer})
+
+    assert audience_of(ask(certificate())) == "staff"
+    assert ask(certificate("spiffe://tides.example/agent/other")).status_code == 403
+    assert ask(certificate(ended=True)).status_code == 401
+    assert ask(certificate(), peer="192.0.2.7").status_code == 401
+    assert ask(certificate(), **{"X-SSL-Client-Verify": "FAILED:expired"}).status_code == 401
+    assert ask("no certificate").status_code == 401
