@@ -61,7 +61,7 @@ def test_a_signature_that_only_such_a_profile_explains(
         report = examine(signed, alice, profiles=accepted)
         (signature,) = report.signatures
         assert (signature.verdict, signature.counts) == ("other-profile", False)
-        assert (signature.profile, signature.document) == (profile, None)
+        assert (signature.profile, report.card) == (profile, None)
         assert (report.verdict, report.card, report.answers.integrity) == ("untrusted", None, "no")
         first = report.reasons[0]
         assert (first.code, first.path) == ("sig.other_profile", "/signatures/0")

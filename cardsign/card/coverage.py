@@ -25,7 +25,7 @@ from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES, flat_requirements
 from cardsign.card.serialize import jcs
-from cardsign.card.strictjson import Json
+from cardsign.card.strictjson import Json, is_paranoid
 from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write
 from cardsign.errors import CanonicalizationError
 from cardsign.records import dataclass
@@ -250,7 +250,7 @@ class _Walk:
     def __init__(self, payload: Payload, accept_lossy: bool) -> None:
         self.payload = payload
         self.accept_lossy = accept_lossy
-        self.held = sources_held(payload.tree)
+        self.held, self.whole = sources_held(payload.tree, every=is_paranoid())
 
     @cached_property
     def messages(self) -> dict[Source, Node]:
@@ -264,6 +264,8 @@ class _Walk:
     def members(self, node: Node, place: _Place) -> Iterator[Uncovered]:
         assert isinstance(node.value, dict)  # noqa: S101 - only objects have members
         for name, child in node.value.items():
+            if child.source in self.whole:
+                continue
             is_held = child.source in self.held
             if is_held and not isinstance(child.value, dict | list):
                 continue
@@ -289,6 +291,8 @@ class _Walk:
             yield from self.members(node, place)
             return
         for _, child in node.children():
+            if child.source in self.whole:
+                continue
             if child.source not in self.held:
                 by_value = self.accept_lossy and field is not None and _is_empty(child, field)
                 yield _uncovered(child, place, Excuse.DROPPED_BY_VALUE if by_value else None)

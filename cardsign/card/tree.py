@@ -133,22 +133,44 @@ class Node:
         return self if same else Node(value, self.source)
 
 
-def read(value: Json, source: Source | None = None) -> Node:
+class Received(Node):
+    """A node as it was read, so that all that was received below it is still below it.
+
+    Attributes:
+        received: The JSON value of which it was read; not to be changed, for payloads share it.
+    """
+
+    __slots__ = ("received",)
+    source: Source
+
+    def __init__(self, value: Value, source: Source, received: Json) -> None:
+        self.value = value
+        self.source = source
+        self.received = received
+
+
+def read(value: Json, source: Source | None = None) -> Received:
     """The tree of nodes for a parsed JSON value; it stands at the root, if nowhere else."""
     source = Source() if source is None else source
     if isinstance(value, dict):
-        return Node(
-            {name: read(child, Source(source, name)) for name, child in value.items()}, source
+        return Received(
+            {name: read(child, Source(source, name)) for name, child in value.items()},
+            source,
+            value,
         )
     if isinstance(value, list):
-        return Node(
-            [read(child, Source(source, index)) for index, child in enumerate(value)], source
+        return Received(
+            [read(child, Source(source, index)) for index, child in enumerate(value)],
+            source,
+            value,
         )
-    return Node(value, source)
+    return Received(value, source, value)
 
 
 def write(node: Node) -> Json:
-    """The plain JSON value of a tree."""
+    """The plain JSON value of a tree; not to be changed, for what was received is shared."""
+    if type(node) is Received:
+        return node.received
     value = node.value
     if isinstance(value, dict):
         return {name: write(child) for name, child in value.items()}
@@ -157,9 +179,18 @@ def write(node: Node) -> Json:
     return value
 
 
-def sources_held(tree: Node) -> set[Source]:
-    """The sources whose value, or anything below it, has a place in a tree."""
+def sources_held(tree: Node, *, every: bool = True) -> tuple[set[Source], set[Source]]:
+    """What has a place in a tree, by the received values that its nodes came from.
+
+    Args:
+        tree: What a profile made.
+        every: Look below each node; else not below one that is as it was received.
+
+    Returns:
+        The sources whose value, or anything below it, was found; and those of which all is held.
+    """
     held: set[Source] = set()
+    whole: set[Source] = set()
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -167,11 +198,13 @@ def sources_held(tree: Node) -> set[Source]:
         while source is not None and source not in held:
             held.add(source)
             source = source.parent
-        if isinstance(node.value, dict):
+        if type(node) is Received and not every:
+            whole.add(node.source)
+        elif isinstance(node.value, dict):
             pending.extend(node.value.values())
         elif isinstance(node.value, list):
             pending.extend(node.value)
-    return held
+    return held, whole
 
 
 def refuse(node: Node, problem: str) -> NoReturn:

@@ -165,7 +165,7 @@ def _readings(payloads: Sequence[Payload]) -> list[_Reading]:
             for token, child in node.children():
                 name = token if isinstance(token, str) else "*"
                 pending.append((child, numbers.setdefault((number, name), len(numbers) + 1)))
-        readings.append(_Reading(payload, sources_held(payload.tree), names))
+        readings.append(_Reading(payload, sources_held(payload.tree)[0], names))
     return readings
 
 
