@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cardsign.explain.report import Explanation
     from cardsign.jose.jws import Signer
     from cardsign.keys.stores.base import KeyStore
-    from cardsign.lint.rules import Finding
+    from cardsign.lint.rules import Finding, LintSettings
     from cardsign.net.adoption import UnverifiedCard
     from cardsign.net.discovery import Discoverer
     from cardsign.net.fetch import FetchSettings
@@ -279,25 +279,24 @@ def explain_card(
     return explain(data, jwks=None if jwks is None else JwkSet.read(jwks), against=against)
 
 
-def lint_card(data: bytes, target: str = "portable") -> tuple[Finding, ...]:
-    """List what makes a card unfit for some of its readers, in document order.
+def lint_card(data: bytes, settings: LintSettings | None = None) -> tuple[Finding, ...]:
+    """List what is wrong with a card, why, and how to fix it.
 
-    It does not say whether the card is true or wise, nor whether its signatures hold.
+    It does not say whether the card is true or wise, nor whether its signatures hold. Bytes that
+    are no strict JSON are one finding.
 
     Args:
         data: The card, UTF-8 JSON, at most 256 KiB and 10,000 values.
-        target: Whom it is to be fit for: ``portable``, ``js-resolver`` or ``py-1.1``.
+        settings: Groups, severities and waivers of :class:`cardsign.lint.LintSettings`.
 
     Raises:
-        JsonRefused: These bytes are no strict JSON object.
-        UsageFault: ``usage.conflict``: there is no such target.
+        UsageFault: ``usage.conflict``: the settings name a rule or group that there is not.
         TypeError: The call is wrong; the message shows a right one.
     """
-    from cardsign.card.document import parse_card
-    from cardsign.lint.targets import lint_document
+    from cardsign.lint import cards
 
     _check_data("lint_card(Path('card.json').read_bytes())", data)
-    return lint_document(parse_card(data), target)
+    return cards.lint_card(data, settings or cards.DEFAULT_SETTINGS).findings
 
 
 def build_card(

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Collection
 from dataclasses import fields
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -26,6 +27,8 @@ from cardsign.files import (
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.stores.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
+from cardsign.lint.rules import LintSettings, Waiver
+from cardsign.reasons import Severity
 from cardsign.records import dataclass
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ CONFIG_FILE: Final = "cardsign.toml"
 FORMAT: Final = 1
 MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
 MAX_SECONDS: Final = 10 * 365 * 24 * 3600  # of one setting; more is a slip of the pen
+MAX_WAIVERS: Final = 1000  # of one project; more is no list of exceptions
 MAX_PROJECT_CARDS: Final = 64  # of one issuer: a public card, and its extended ones
 
 
@@ -110,6 +114,7 @@ class ProjectConfig:
         timeline: What key rotation assumes of caches, table ``[timeline]``, in seconds.
         cards: The cards of the issuer, the public one first; empty where none are named.
         build: What ``cardsign build`` is told, table ``[build]``.
+        lint: What the project asks of its cards, tables ``[lint]`` and ``[[lint.waiver]]``.
     """
 
     issuer: str | None = None
@@ -118,6 +123,7 @@ class ProjectConfig:
     timeline: TimelineSettings = DEFAULT_SETTINGS
     cards: tuple[ProjectCard, ...] = ()
     build: BuildSettings = BuildSettings()
+    lint: LintSettings = LintSettings()
 
 
 @cache
@@ -150,6 +156,24 @@ def _model() -> type[BaseModel]:
         "url": (str | None, optional),
         "orloj": (create_model("orloj", __config__=strict, **orloj), None),
     }
+    waiver: dict[str, Any] = {
+        "rule": (str, text),
+        "reason": (str, text),
+        "expires": (date | None, None),
+        "path": (str, ""),
+    }
+    lint: dict[str, Any] = {
+        "groups": (list[str] | None, None),
+        "ignore": (list[str], []),
+        "severity": (dict[str, Severity], {}),
+        "prefixes": (list[str], []),
+        "strict": (bool, False),
+        "legacy_sunset": (date | None, None),
+        "waiver": (
+            list[create_model("waiver", __config__=strict, **waiver)],  # type: ignore[misc]
+            Field(default=[], max_length=MAX_WAIVERS),
+        ),
+    }
     members: dict[str, Any] = {
         "format": (int, Field(ge=FORMAT, le=FORMAT)),
         "issuer": (str | None, Field(default=None, description="the https origin of the cards")),
@@ -157,6 +181,7 @@ def _model() -> type[BaseModel]:
         "publish": (str | None, Field(default=None, description="the publication directory")),
         "timeline": (create_model("timeline", __config__=strict, **timeline), None),
         "build": (create_model("build", __config__=strict, **build), None),
+        "lint": (create_model("lint", __config__=strict, **lint), None),
         "card": (
             list[create_model("card", __config__=strict, **card)],  # type: ignore[misc]
             Field(default=[], max_length=MAX_PROJECT_CARDS),
@@ -222,6 +247,20 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
             path,
         ),
         build=_build(members.get("build", {})),
+        lint=_lint(members.get("lint", {})),
+    )
+
+
+def _lint(table: dict[str, Any]) -> LintSettings:
+    groups = table.get("groups")
+    return LintSettings(
+        None if groups is None else tuple(groups),
+        frozenset(table.get("ignore", ())),
+        table.get("severity", {}),
+        tuple(table.get("prefixes", ())),
+        table.get("strict", False),
+        table.get("legacy_sunset"),
+        tuple(Waiver(**one) for one in table.get("waiver", ())),
     )
 
 

@@ -51,7 +51,7 @@ _COMMANDS: Final = {
         "Explain what each signature covers, and why one fails.",
     ),
     "build": ("cardsign.cli.build:build", "Build a card from an agent's files, or convert one."),
-    "lint": ("cardsign.cli.lint:lint", "Find what makes SDKs disagree about a card, and fix it."),
+    "lint": ("cardsign.cli.lint:lint", "Find what is wrong with cards, and fix what can be."),
     "diff": ("cardsign.cli.diff:diff", "Say what changed between two cards, and for whom."),
     "publish": ("cardsign.cli.publish:publish", "Publish a signed card with its key set."),
     "serve": ("cardsign.cli.serve:serve", "Serve a publication, and follow it as it changes."),

@@ -1,36 +1,120 @@
-"""``cardsign lint``: what makes SDKs disagree about a card, and what can be fixed."""
+"""``cardsign lint``: what is wrong with cards, why, and what can be fixed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, get_args
+from xml.etree import ElementTree
 
 import click
 
-from cardsign.card.document import Card
-from cardsign.cli.arguments import STDIO, json_option, read_input, write_output
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.cli.arguments import STDIO, json_option, option_group, read_input, write_output
 from cardsign.cli.commands import command
-from cardsign.cli.talk import print_json, safe, say
+from cardsign.cli.options import moment
+from cardsign.cli.talk import counted, print_json, safe, say
+from cardsign.cli.verifier import loopback_option, make_fetcher
+from cardsign.config import CONFIG_FILE, read_config
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.lint.cards import GROUPS, RULES, CardReport, lint_card
 from cardsign.lint.fixing import FixResult, fix
-from cardsign.lint.rules import Finding
-from cardsign.lint.targets import TARGETS, lint_document
+from cardsign.lint.portability import TARGETS
+from cardsign.lint.rules import Example, Finding, LintSettings, Rule
+from cardsign.reasons import Severity
+from cardsign.records import dataclass
 
+FORMATS: Final = ("text", "json", "sarif", "junit", "github")
+SCHEMA: Final = "cardsign.lint/1"
+_SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)  # the heaviest first
 _MAX_PLACES: Final = 6  # lines for one rule; --json has them all
 _WIDTH: Final = 96  # columns, whatever the terminal has
+_GITHUB: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-@command(example="cardsign lint card.json --for portable")
-@click.argument("card")
-@click.option(
-    "--for",
-    "target",
-    type=click.Choice(list(TARGETS)),
-    default="portable",
-    show_default=True,
-    help="portable: the clients of the default profiles. js-resolver: these and the resolver of "
-    "@a2a-js/sdk. py-1.1: these and a2a-sdk before 1.1.4.",
+@dataclass(frozen=True, slots=True)
+class LintOptions:
+    """Which rules, by which settings, printed how.
+
+    Attributes:
+        target: ``--for``; None for all groups that fit the card.
+        groups: ``--group``.
+        ignore: ``--ignore``, besides those of the settings.
+        strict: ``--strict``.
+        fail_on: ``--fail-on``.
+        form: ``--format``.
+    """
+
+    target: str | None
+    groups: tuple[str, ...]
+    ignore: tuple[str, ...]
+    strict: bool
+    fail_on: Severity
+    form: str
+
+    def settings(self) -> LintSettings:
+        """Those of cardsign.toml, with the options; the settings never choose files."""
+        own = read_config(Path(CONFIG_FILE)).lint
+        groups = (*self.groups, *([self.target] if self.target else [])) or own.groups
+        return replace(
+            own,
+            groups=groups,
+            ignore=own.ignore | set(self.ignore),
+            strict=own.strict or self.strict,
+            today=moment().date(),
+        )
+
+
+_lint_options = option_group(
+    LintOptions,
+    "options",
+    click.option(
+        "--for",
+        "target",
+        type=click.Choice(list(TARGETS)),
+        help="Only what one kind of reader needs. portable: the clients of the default profiles. "
+        "js-resolver: these and the resolver of @a2a-js/sdk. py-1.1: these and a2a-sdk before "
+        "1.1.4.",
+    ),
+    click.option(
+        "--group",
+        "groups",
+        multiple=True,
+        type=click.Choice(list(GROUPS)),
+        help="Only these groups of rules [default: all; contract for contract cards].",
+    ),
+    click.option(
+        "--ignore", multiple=True, metavar="RULE", help="Leave out a rule or group; repeatable."
+    ),
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="A contract card needs description, spiffe_id and authentication, too.",
+    ),
+    click.option(
+        "--fail-on",
+        type=click.Choice(_SEVERITIES),
+        default="warning",
+        show_default=True,
+        help="The lightest finding that makes the exit status 1.",
+    ),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(FORMATS),
+        default="text",
+        show_default=True,
+        help="sarif: for code scanning. junit: for test reports. github: annotations.",
+    ),
 )
+
+
+@command(example="cardsign lint card.json\ncardsign lint agents/ --format sarif > lint.sarif")
+@click.argument("cards", nargs=-1, metavar="[CARD]...")
+@_lint_options
+@click.option("--explain", metavar="RULE", help="Explain a rule with its examples; or all, by id.")
 @click.option(
     "--fix",
     "fixing",
@@ -38,65 +122,173 @@ _WIDTH: Final = 96  # columns, whatever the terminal has
     help="Write a fixed copy to OUT; only what loses nothing is fixed.",
 )
 @click.option("-o", "--output", metavar="OUT", help="Where the fixed card goes; '-' for stdout.")
+@loopback_option
 @json_option
-def lint(card: str, target: str, fixing: bool, output: str | None, as_json: bool) -> int:
-    """Find what makes SDKs disagree about CARD ('-' for stdin), say why, and how to fix it.
+def lint(
+    cards: tuple[str, ...],
+    options: LintOptions,
+    explain: str | None,
+    fixing: bool,
+    output: str | None,
+    insecure_loopback_http: bool,
+    as_json: bool,
+) -> int:
+    """Find what is wrong with cards, say why, and how to fix it.
 
-    Exit status 0: nothing found. 1: there are findings; with --fix, findings that remain.
-    Nothing is verified. If --fix changes the card, it removes the signatures.
+    Each CARD is a file, a folder, a URL, REVISION:PATH in git, or '-' for stdin. In a folder,
+    cards are found by their names and contents, and held against one another. Nothing is
+    verified.
+
+    Exit status 0: nothing as heavy as --fail-on was found. 1: something was. If --fix changes
+    the card, it removes the signatures. Settings and waivers stand in cardsign.toml.
     """
+    if explain is not None:
+        _explain(explain)
+        return EXIT_OK
+    options = replace(options, form="json") if as_json else options
+    _check(cards, options, fixing, output)
+    settings = options.settings()
+    fixed: FixResult | None = None
+    if fixing:
+        fixed = fix(read_input(cards[0]), options.target or "portable")
+        assert output is not None  # noqa: S101 - checked above
+        write_output(output, fixed.document)
+        _say_fixed(fixed)
+        reports: Sequence[CardReport] = [lint_card(fixed.document, settings, name=cards[0])]
+    elif cards == (STDIO,):
+        reports = [lint_card(read_input(STDIO, max_bytes=MAX_CARD_BYTES), settings, name=STDIO)]
+    else:
+        from cardsign.projects import lint_sources
+
+        reports = lint_sources(cards, settings, make_fetcher(moment, insecure_loopback_http))
+    if options.form == "json":
+        print_json(_to_json(reports, fixed))
+    else:
+        text = _PRINTERS[options.form](reports)
+        click.echo(text, err=output == STDIO)
+    heavy = _SEVERITIES[: _SEVERITIES.index(options.fail_on) + 1]
+    failed = any(one.severity in heavy for report in reports for one in report.findings)
+    return EXIT_NOT_TRUSTED if failed else EXIT_OK
+
+
+def _check(cards: tuple[str, ...], options: LintOptions, fixing: bool, output: str | None) -> None:
+    if not cards:
+        raise UsageFault("usage.conflict", "no card is named", hint="cardsign lint card.json")
     if fixing != (output is not None):
         raise UsageFault("usage.conflict", "--fix and -o OUT belong together")
-    if output == STDIO and as_json:
-        raise UsageFault("usage.conflict", "--json and -o - would both print on stdout")
-    data = read_input(card)
-    result = fix(data, target) if fixing else _as_it_is(data, target)
-    if output is not None:
-        write_output(output, result.document)
-        _say_fixed(result)
-    if as_json:
-        print_json(_to_json(target, result, fixing=fixing))
-    else:
-        report = "\n".join(_lines(card, target, result.left))
-        click.echo(report, err=output == STDIO)
-    return EXIT_NOT_TRUSTED if result.left else EXIT_OK
-
-
-def _as_it_is(data: bytes, target: str) -> FixResult:
-    return FixResult(data, (), lint_document(Card.from_bytes(data).document, target), 0)
+    if fixing and len(cards) > 1:
+        raise UsageFault("usage.conflict", "--fix takes one card")
+    if STDIO in cards and len(cards) > 1:
+        raise UsageFault("usage.conflict", "- stands alone: there is one standard input")
+    if output == STDIO and options.form != "text":
+        raise UsageFault("usage.conflict", "-o - and another format would both print on stdout")
 
 
 def _say_fixed(result: FixResult) -> None:
-    say(f"fixed {_count(result.fixed)}")
+    say(f"fixed {counted(len(result.fixed), 'finding')}")
     if result.signatures_removed:
         say("the signatures were removed, because the card has changed; sign it again")
 
 
-def _to_json(target: str, result: FixResult, *, fixing: bool) -> dict[str, Any]:
+# ------------------------------------------------------------------ for programs
+
+
+def _to_json(reports: Sequence[CardReport], fixed: FixResult | None) -> dict[str, Any]:
     answer: dict[str, Any] = {
-        "for": target,
-        "clean": not result.left,
-        "findings": [finding.to_json() for finding in result.left],
+        "schema": SCHEMA,
+        "clean": not any(one.findings for one in reports),
+        "cards": [
+            {
+                "name": one.name,
+                "findings": [finding.to_json() for finding in one.findings],
+                "waived": [
+                    {**finding.to_json(), "reason": reason} for finding, reason in one.waived
+                ],
+            }
+            for one in reports
+        ],
     }
-    if fixing:
-        answer["fixed"] = [finding.to_json() for finding in result.fixed]
-        answer["signatures_removed"] = result.signatures_removed
+    if fixed is not None:
+        answer["fixed"] = [finding.to_json() for finding in fixed.fixed]
+        answer["signatures_removed"] = fixed.signatures_removed
     return answer
 
 
-def _lines(name: str, target: str, findings: tuple[Finding, ...]) -> Iterator[str]:
-    """A card's findings for a person, by rule: the places, then why and what to do."""
+def _sarif(reports: Sequence[CardReport]) -> str:
+    from cardsign.cli.sarif import findings_log
+
+    named = [(one.name, finding, "") for one in reports for finding in one.findings]
+    named += [(one.name, finding, why) for one in reports for finding, why in one.waived]
+    return json.dumps(findings_log(named), indent=2)
+
+
+def _junit(reports: Sequence[CardReport]) -> str:
+    """One case for each card; notes are no failure."""
+    suites = ElementTree.Element("testsuites", name="cardsign lint")
+    failed = [any(one.severity != "note" for one in report.findings) for report in reports]
+    counts = {"tests": str(len(reports)), "failures": str(sum(failed)), "errors": "0"}
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": "cardsign lint", **counts})
+    for report, has_failed in zip(reports, failed, strict=True):
+        names = {"classname": "cardsign.lint", "name": safe(report.name, limit=1000)}
+        case = ElementTree.SubElement(suite, "testcase", names)
+        if has_failed:
+            first = min(report.findings, key=lambda one: _SEVERITIES.index(one.severity))
+            why = {"type": first.rule.id, "message": safe(first.message, limit=300)}
+            body = "\n".join(_lines(report))
+            ElementTree.SubElement(case, "failure", why).text = body
+    ElementTree.indent(suites)
+    document: bytes = ElementTree.tostring(suites, encoding="us-ascii", xml_declaration=True)
+    return document.decode("ascii")
+
+
+def _github(reports: Sequence[CardReport]) -> str:
+    """Workflow commands; a card's words cannot end one or begin another."""
+    lines = []
+    for report in reports:
+        for one in report.findings:
+            place = f"file={_property(report.name)}"
+            place += f",line={one.line},col={one.column}" if one.line else ""
+            message = f"{one.pointer or 'the card'}: {one.message}. {one.rule.fix}"
+            title = f"{one.rule.id}"
+            text = _data(safe(message, limit=600))
+            lines.append(f"::{_GITHUB[one.severity]} {place},title={title}::{text}")
+    return "\n".join(lines)
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(safe(text, limit=1000)).replace(":", "%3A").replace(",", "%2C")
+
+
+# ------------------------------------------------------------------ for a person
+
+
+def _text(reports: Sequence[CardReport]) -> str:
+    return "\n".join(line for report in reports for line in _lines(report))
+
+
+def _lines(report: CardReport) -> Iterator[str]:
+    """A card's findings, by rule and weight: the places, then why and what to do."""
+    name, findings = safe(report.name), report.findings
+    accepted = f"; {len(report.waived)} waived" if report.waived else ""
     if not findings:
-        yield f"clean: {safe(name)}, for {target}"
+        yield f"clean: {name}{accepted}"
         return
-    fixable = sum(finding.fixable for finding in findings)
+    counts = [(sum(one.severity == level for one in findings), level) for level in _SEVERITIES]
+    weights = ", ".join(counted(number, level) for number, level in counts if number)
+    fixable = sum(one.fixable for one in findings)
     offer = f"; --fix fixes {fixable}" if fixable else ""
-    yield f"{_count(findings)}: {safe(name)}, for {target}{offer}"
+    yield f"{weights}: {name}{offer}{accepted}"
     for places in _by_rule(findings):
         rule = places[0].rule
-        yield f"  {rule.id}"
-        for finding in places[:_MAX_PLACES]:
-            yield f"    {safe(finding.pointer, limit=120)}  {safe(finding.message)}"
+        yield f"  {places[0].severity}: {rule.id}"
+        for one in places[:_MAX_PLACES]:
+            where = safe(one.pointer, limit=120) or "the card"
+            line = f" (line {one.line})" if one.line else ""
+            yield f"    {where}{line}  {safe(one.message)}"
         if len(places) > _MAX_PLACES:
             yield f"    and {len(places) - _MAX_PLACES} more; see --json"
         yield _wrapped("why", rule.why)
@@ -109,11 +301,50 @@ def _wrapped(label: str, text: str) -> str:
 
 
 def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
-    groups: dict[str, list[Finding]] = {}
-    for finding in findings:
-        groups.setdefault(finding.rule.id, []).append(finding)
-    return list(groups.values())
+    groups: dict[tuple[int, str], list[Finding]] = {}
+    for one in findings:
+        key = (_SEVERITIES.index(one.severity), one.rule.id)
+        groups.setdefault(key, []).append(one)
+    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]
 
 
-def _count(findings: tuple[Finding, ...]) -> str:
-    return f"{len(findings)} finding{'' if len(findings) == 1 else 's'}"
+def _explain(name: str) -> None:
+    if name == "all":
+        for rule in RULES.values():
+            click.echo(f"{rule.id:<30} {rule.severity:<8} {rule.summary}")
+        return
+    if name not in RULES:
+        hint = "cardsign lint --explain all lists them."
+        raise UsageFault("usage.conflict", f"there is no rule {name!r}", hint=hint)
+    click.echo("\n".join(_explained(RULES[name])))
+
+
+def _explained(rule: Rule) -> Iterator[str]:
+    yield f"{rule.id} ({rule.severity}): {rule.summary}"
+    yield _wrapped("why", rule.why)
+    yield _wrapped("fix", rule.fix)
+    if rule.reference:
+        yield _wrapped("see", rule.reference)
+    for label, example in (("bad", rule.bad), ("good", rule.good)):
+        if example is not None:
+            yield _wrapped(label, shown_example(example))
+
+
+def shown_example(example: Example) -> str:
+    """What an example card is, in one line."""
+    if example.written:
+        return safe(example.written[:60].decode("utf-8", errors="replace"), limit=60)
+    changes = [
+        f"without {where}" if value is ... else f"{where}: {json.dumps(value, ensure_ascii=False)}"
+        for where, value in example.changes.items()
+    ]
+    changes += [f"{name} = {value}" for name, value in example.settings.items()]
+    return "; ".join(changes) or f"a sound card ({example.base})"
+
+
+_PRINTERS: Final[dict[str, Callable[[Sequence[CardReport]], str]]] = {
+    "text": _text,
+    "sarif": _sarif,
+    "junit": _junit,
+    "github": _github,
+}

@@ -14,6 +14,7 @@ from cardsign.batch import Outcome, heaviest
 from cardsign.cli.talk import safe
 from cardsign.cli.views import render_verdict
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, LocalFault
+from cardsign.lint.rules import Finding
 from cardsign.reasons import REASONS, Reason
 from cardsign.verify.report import Report
 
@@ -110,8 +111,49 @@ def _location(outcome: Outcome, reason: Reason | None = None) -> dict[str, Any]:
     return location
 
 
+def findings_log(findings: Sequence[tuple[str, Finding, str]]) -> dict[str, Any]:
+    """Findings of lint or check as a log.
+
+    Args:
+        findings: Each with the card's name, and why it is accepted; empty where it is not.
+    """
+    rules = dict.fromkeys(one.rule for _, one, _ in findings)
+    results = []
+    for name, one, accepted in findings:
+        physical: dict[str, Any] = {"artifactLocation": _artifact(name)}
+        if one.line is not None:
+            physical["region"] = {"startLine": one.line, "startColumn": one.column}
+        location: dict[str, Any] = {"physicalLocation": physical}
+        if one.tokens:
+            place = {"fullyQualifiedName": safe(one.pointer, limit=_MAX_TEXT), "kind": "member"}
+            location["logicalLocations"] = [place]
+        result: dict[str, Any] = {
+            "ruleId": one.rule.id,
+            "level": one.severity,
+            "message": _text(f"{one.message}. {one.rule.fix}"),
+            "locations": [location],
+        }
+        if accepted:
+            justified = {"kind": "external", "justification": safe(accepted, limit=_MAX_TEXT)}
+            result["suppressions"] = [justified]
+        results.append(result)
+    described = [
+        {
+            "id": one.id,
+            "shortDescription": _text(one.summary),
+            "fullDescription": _text(one.why),
+            "help": _text(one.fix),
+            "defaultConfiguration": {"level": one.severity},
+        }
+        for one in rules
+    ]
+    driver = {"name": "cardsign", "version": __version__, "rules": described}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
 def _artifact(name: str) -> dict[str, Any]:
-    if name == "(stdin)":
+    if name in ("(stdin)", "-"):
         return {"description": {"text": "standard input"}}
     if name.startswith(("https://", "http://")):
         return {"uri": quote(name, safe=_URL_MARKS)}

@@ -23,8 +23,8 @@ from cardsign.explain.report import (
     members_around,
     shown,
 )
+from cardsign.lint.portability import lint_portability
 from cardsign.lint.rules import Finding
-from cardsign.lint.targets import lint_document
 from cardsign.records import dataclass
 
 # A true difference of two JSON values.
@@ -116,7 +116,7 @@ def find_partings(
     made_up = list(_made_up(received, readings))
     count = len(parted) + len(made_up)
     pointers = [tuple(map(str, one.source.tokens)) for one in parted[:MAX_PARTINGS] if one.source]
-    findings = _findings_about(pointers, lint_document(received.members))
+    findings = _findings_about(pointers, lint_portability(received.members))
     places = [_places(payload, parted[:MAX_PARTINGS]) for payload in payloads]
     listed = [
         *(

@@ -5,17 +5,30 @@ from typing import TYPE_CHECKING
 from cardsign.facade import lazy_names
 
 if TYPE_CHECKING:
+    from cardsign.lint.cards import GROUPS as GROUPS
+    from cardsign.lint.cards import RULES as RULES
+    from cardsign.lint.cards import CardReport as CardReport
+    from cardsign.lint.cards import lint_card as lint_card
+    from cardsign.lint.cards import lint_document as lint_document
+    from cardsign.lint.cards import lint_references as lint_references
+    from cardsign.lint.contract import SkillSchema as SkillSchema
+    from cardsign.lint.contract import skill_schemas as skill_schemas
     from cardsign.lint.fixing import FixResult as FixResult
     from cardsign.lint.fixing import camel_case as camel_case
     from cardsign.lint.fixing import fix as fix
+    from cardsign.lint.portability import TARGETS as TARGETS
+    from cardsign.lint.portability import lint_portability as lint_portability
+    from cardsign.lint.rules import Example as Example
     from cardsign.lint.rules import Finding as Finding
-    from cardsign.lint.targets import RULES as RULES
-    from cardsign.lint.targets import TARGETS as TARGETS
-    from cardsign.lint.targets import lint_document as lint_document
+    from cardsign.lint.rules import LintSettings as LintSettings
+    from cardsign.lint.rules import Rule as Rule
+    from cardsign.lint.rules import Waiver as Waiver
 
 _NAMES = {
+    "cards": "CardReport GROUPS RULES lint_card lint_document lint_references",
+    "contract": "SkillSchema skill_schemas",
     "fixing": "FixResult camel_case fix",
-    "rules": "Finding",
-    "targets": "RULES TARGETS lint_document",
+    "portability": "TARGETS lint_portability",
+    "rules": "Example Finding LintSettings Rule Waiver",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 
 from cardsign.card.document import Card, render
 from cardsign.card.strictjson import Json
+from cardsign.lint.portability import lint_portability
 from cardsign.lint.rules import Finding
-from cardsign.lint.targets import lint_document
 from cardsign.records import dataclass
 
 _RENAMED: Final = "portable.snake-case"
@@ -53,7 +53,7 @@ def fix(untrusted_bytes: bytes, target: str = "portable") -> FixResult:
         UsageFault: There is no such target.
     """
     card = Card.from_bytes(untrusted_bytes)
-    findings = lint_document(card.document, target)
+    findings = lint_portability(card.document, target)
     fixed = tuple(finding for finding in findings if finding.fixable)
     if not fixed:
         return FixResult(untrusted_bytes, (), findings, 0)
@@ -61,7 +61,7 @@ def fix(untrusted_bytes: bytes, target: str = "portable") -> FixResult:
     renamed = {one.tokens for one in fixed if one.rule.id == _RENAMED}
     dropped = {one.tokens for one in fixed if one.rule.id != _RENAMED}
     document = _members(unsigned, (), renamed, dropped)
-    left = lint_document(document, target)
+    left = lint_portability(document, target)
     return FixResult(render(document), fixed, left, len(card.signatures))
 
 

@@ -1,21 +1,68 @@
 """Lint rules: what each finds, why it matters, what to do; the source of docs/reference/lint.md.
 
-A rule's text and its check stand together, bound by :func:`rule`. The check is asked about every
-value of a card (:mod:`cardsign.card.walk`) and says what is wrong with it, or nothing.
+A rule's texts, its two examples and its check stand together, bound by :func:`rule` (asked about
+every value of a card) or :func:`card_rule` (asked once about a card). The examples are its tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import field
-from typing import Final, TypeAlias
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field, replace
+from datetime import date
+from functools import cached_property
+from typing import Any, Final, TypeAlias
 
-from cardsign.card.strictjson import Json, pointer
-from cardsign.card.walk import Spot
+from cardsign.card.document import Card, Generation
+from cardsign.card.members import MemberProblem, check_members
+from cardsign.card.strictjson import Json, pointer, split
+from cardsign.card.walk import Spot, walk
+from cardsign.reasons import Severity
 from cardsign.records import dataclass
 
-#: What is wrong with a value, without a final period; None where nothing is.
-Check: TypeAlias = Callable[[Spot], str | None]
+Tokens: TypeAlias = tuple[str, ...]
+#: A place of a card, and what is wrong there, without a final period.
+Found: TypeAlias = tuple[Tokens, str]
+#: What is wrong with a value; None where nothing is.
+SpotCheck: TypeAlias = Callable[[Spot], str | None]
+CardCheck: TypeAlias = "Callable[[Subject], Iterator[Found]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A card that a rule is shown on: one of :data:`BASES`, and what is put where.
+
+    Attributes:
+        changes: Values by JSON pointer; `...` takes the member away.
+        base: Of :data:`BASES`.
+        written: The card as bytes, where it is one of no JSON value; else empty.
+        settings: What the project asks.
+    """
+
+    changes: Mapping[str, Any]
+    base: str = "1.0"
+    written: bytes = b""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def data(self) -> bytes:
+        """The whole card as bytes."""
+        return self.written or json.dumps(self.document(), ensure_ascii=False).encode()
+
+    def document(self) -> dict[str, Any]:
+        """The whole card."""
+        document: dict[str, Any] = json.loads(json.dumps(BASES[self.base]))
+        for where, value in self.changes.items():
+            *above, last = split(where)
+            owner: Any = document
+            for token in above:
+                owner = owner[int(token)] if isinstance(owner, list) else owner[token]
+            if value is ...:
+                del owner[int(last) if isinstance(owner, list) else last]
+            elif isinstance(owner, list):
+                owner[int(last) : int(last) + 1] = [value]
+            else:
+                owner[last] = value
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,42 +70,62 @@ class Rule:
     """One rule. A rule, once released, keeps its id and what it means.
 
     Attributes:
-        id: ``group.name``; the group is the target that the rule belongs to.
+        id: ``group.name``.
+        severity: ``error``: some reader refuses the card, or is misled by it. ``warning``: it
+            should be fixed. ``note``: worth knowing. A project may set another one.
         summary: What it finds; one sentence.
-        why: Which profiles disagree there, and what follows from that.
+        why: What follows from that, and for whom.
         fix: What a person can do about it.
-        check: Finds it.
+        reference: Where it comes from; may be empty.
+        bad: A card that breaks it.
+        good: A card close to that which does not.
         fixable: Whether :func:`cardsign.lint.fix` fixes it, because that loses no meaning.
     """
 
     id: str
+    severity: Severity
     summary: str
     why: str
     fix: str
-    check: Check = field(compare=False)
-    fixable: Callable[[Spot], bool] = field(compare=False)
+    reference: str = ""
+    bad: Example | None = field(default=None, compare=False)
+    good: Example | None = field(default=None, compare=False)
+    on_spot: SpotCheck | None = field(default=None, compare=False)
+    on_card: CardCheck | None = field(default=None, compare=False)
+    fixable: Callable[[Spot], bool] | None = field(default=None, compare=False)
 
     @property
     def group(self) -> str:
-        """The target that the rule belongs to."""
-        return self.id.rpartition(".")[0]
+        """What can be chosen by ``--group``."""
+        return self.id.partition(".")[0] if not self.id.startswith("py-") else "py-1.1"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One place in a card that breaks a rule.
+    """One thing that lint or check reports.
 
     Attributes:
         rule: The rule, which says why and how to fix it.
-        tokens: The reference tokens (RFC 6901) of the member or element.
+        tokens: The reference tokens (RFC 6901) of the member or element; () for the whole card.
         message: What was found there, without a final period.
         fixable: :func:`cardsign.lint.fix` fixes it.
+        set_severity: What the project's settings say of the rule.
+        line: Line of the place in the input, from 1; None where it is not known.
+        column: Column in characters, from 1.
     """
 
     rule: Rule
-    tokens: tuple[str, ...]
+    tokens: Tokens
     message: str
     fixable: bool = False
+    set_severity: Severity | None = None
+    line: int | None = None
+    column: int | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """How much it weighs."""
+        return self.set_severity or self.rule.severity
 
     @property
     def pointer(self) -> str:
@@ -69,7 +136,9 @@ class Finding:
         """The finding for programs, with all that its rule says."""
         return {
             "rule": self.rule.id,
+            "severity": self.severity,
             "path": self.pointer,
+            "line": self.line,
             "message": self.message,
             "why": self.rule.why,
             "fix": self.rule.fix,
@@ -77,12 +146,84 @@ class Finding:
         }
 
 
-_RULES: Final[dict[str, Rule]] = {}
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """A finding that a project accepts for a time, and says why.
+
+    Attributes:
+        rule: The id of a rule.
+        reason: Why; a sentence for the next reader.
+        expires: The first day on which it holds no more; None for always.
+        path: JSON pointer of the place, or empty for every place.
+    """
+
+    rule: str
+    reason: str
+    expires: date | None = None
+    path: str = ""
 
 
-def never(_: Spot) -> bool:
-    """What :func:`cardsign.lint.fix` leaves alone."""
-    return False
+@dataclass(frozen=True, slots=True)
+class LintSettings:
+    """What a project asks of its cards: ``[lint]`` of cardsign.toml, and options.
+
+    Attributes:
+        groups: The groups that are looked at; None for all that fit the card.
+        ignore: Ids of rules, or groups, that are left out.
+        severities: By id of the rule, in place of its own.
+        prefixes: Departments that a skill's id may begin with; empty for any.
+        strict: A contract card needs description, spiffe_id and authentication, too.
+        legacy_sunset: When the legacy path is to be switched off.
+        waivers: What is accepted for a time.
+        today: For waivers and the sunset date; None: neither has ended.
+    """
+
+    groups: tuple[str, ...] | None = None
+    ignore: frozenset[str] = frozenset()
+    severities: Mapping[str, Severity] = field(default_factory=dict, hash=False)
+    prefixes: tuple[str, ...] = ()
+    strict: bool = False
+    legacy_sunset: date | None = None
+    waivers: tuple[Waiver, ...] = ()
+    today: date | None = None
+
+
+class Subject:
+    """A card as the rules look at it; what several of them need is made once."""
+
+    def __init__(self, document: Mapping[str, Json], settings: LintSettings) -> None:
+        self.document = document
+        self.settings = settings
+
+    @cached_property
+    def generation(self) -> Generation:
+        """As :class:`cardsign.card.document.Card` says it."""
+        return Card.from_object(self.document).generation
+
+    @cached_property
+    def spots(self) -> tuple[Spot, ...]:
+        """Every value but those of `signatures`."""
+        return tuple(walk(self.document))
+
+    @cached_property
+    def problems(self) -> tuple[MemberProblem, ...]:
+        """What the schema of the card's version finds."""
+        return check_members(self.document, self.generation)
+
+    @cached_property
+    def skills(self) -> tuple[tuple[Tokens, Mapping[str, Json]], ...]:
+        """The skills that are objects, with their places."""
+        skills = self.document.get("skills")
+        listed = enumerate(skills) if isinstance(skills, list) else ()
+        return tuple((("skills", str(at)), one) for at, one in listed if isinstance(one, dict))
+
+    def object(self, name: str) -> Mapping[str, Json]:
+        """A member that is an object; an empty one where it is none."""
+        value = self.document.get(name)
+        return value if isinstance(value, dict) else {}
+
+
+ALL_RULES: Final[dict[str, Rule]] = {}
 
 
 def always(_: Spot) -> bool:
@@ -90,18 +231,113 @@ def always(_: Spot) -> bool:
     return True
 
 
-def rule(
-    name: str, *, summary: str, why: str, fix: str, fixable: Callable[[Spot], bool] = never
-) -> Callable[[Check], Check]:
-    """Make a check the check of a new rule; the texts are those of :class:`Rule`."""
+def rule(name: str, severity: Severity, **texts: Any) -> Callable[[SpotCheck], SpotCheck]:
+    """Make a check of one value the check of a new rule; the texts are those of :class:`Rule`."""
 
-    def bind(check: Check) -> Check:
-        _RULES[name] = Rule(name, summary, why, fix, check, fixable)
+    def bind(check: SpotCheck) -> SpotCheck:
+        ALL_RULES[name] = Rule(name, severity, on_spot=check, **texts)
         return check
 
     return bind
 
 
+def card_rule(name: str, severity: Severity, **texts: Any) -> Callable[[CardCheck], CardCheck]:
+    """Make a check of a card the check of a new rule; the texts are those of :class:`Rule`."""
+
+    def bind(check: CardCheck) -> CardCheck:
+        ALL_RULES[name] = Rule(name, severity, on_card=check, **texts)
+        return check
+
+    return bind
+
+
+def add_rule(new: Rule) -> Rule:
+    """Register a rule whose check is elsewhere, such as one about several cards."""
+    ALL_RULES[new.id] = new
+    return new
+
+
 def rules_of(group: str) -> tuple[Rule, ...]:
     """The rules of one group, in the order in which they were bound."""
-    return tuple(one for one in _RULES.values() if one.group == group)
+    return tuple(one for one in ALL_RULES.values() if one.group == group)
+
+
+def asked(one: Rule, subject: Subject) -> Iterator[Finding]:
+    """What breaks one rule."""
+    if one.on_spot is not None:
+        for spot in subject.spots:
+            if (message := one.on_spot(spot)) is not None:
+                fixable = one.fixable is not None and one.fixable(spot)
+                yield Finding(one, spot.tokens, message, fixable)
+    if one.on_card is not None:
+        for tokens, message in one.on_card(subject):
+            yield Finding(one, tokens, message)
+
+
+def weighed(finding: Finding, settings: LintSettings) -> Finding:
+    """The finding with the severity that the project gives to its rule."""
+    severity = settings.severities.get(finding.rule.id)
+    return replace(finding, set_severity=severity) if severity else finding
+
+
+# The cards that examples change: each is without any finding.
+
+_MODERN: Final[dict[str, Any]] = {
+    "name": "Tide tables",
+    "description": "Says when the water comes",
+    "version": "1.2.0",
+    "supportedInterfaces": [
+        {
+            "url": "https://tides.example/a2a",
+            "protocolBinding": "JSONRPC",
+            "protocolVersion": "1.0",
+        }
+    ],
+    "provider": {"url": "https://tides.example/", "organization": "Harbour office"},
+    "capabilities": {"streaming": True},
+    "securitySchemes": {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+    "securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}],
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "tides", "name": "Tides", "description": "When", "tags": ["sea"]}],
+}
+_OLD: Final[dict[str, Any]] = {
+    "name": "Tide tables",
+    "description": "Says when the water comes",
+    "version": "1.2.0",
+    "protocolVersion": "0.3.0",
+    "url": "https://tides.example/old",
+    "preferredTransport": "JSONRPC",
+    "capabilities": {"streaming": True},
+    "securitySchemes": {"harbour": {"type": "http", "scheme": "Bearer"}},
+    "security": [{"harbour": ["read"]}],
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "tides", "name": "Tides", "description": "When", "tags": ["sea"]}],
+}
+SOUND_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["harbour"],
+    "properties": {"harbour": {"type": "string", "description": "Name of the harbour"}},
+}
+_CONTRACT: Final[dict[str, Any]] = {
+    "name": "iam-tides",
+    "version": "1.2.0",
+    "description": "Says when the water comes",
+    "spiffe_id": "spiffe://tides.example/agent/iam-tides/dev/north/1.2.0",
+    "capabilities": {"streaming": True},
+    "skills": [
+        {
+            "skill_id": f"iam.check_{noun}",
+            "name": noun,
+            "description": f"Look at the {noun} of a harbour",
+            "input_schema": SOUND_SCHEMA,
+            "output_schema": SOUND_SCHEMA,
+        }
+        for noun in ("tides", "berths")
+    ],
+    "authentication": {"type": "bearer"},
+    "metadata": {"department": "iam", "role": "specialist"},
+}
+#: By name: a card of A2A 1.0, one of 0.3, and a contract card.
+BASES: Final = {"1.0": _MODERN, "0.3": _OLD, "contract": _CONTRACT}

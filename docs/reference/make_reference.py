@@ -21,7 +21,8 @@ from typing_extensions import is_typeddict
 
 import cardsign
 from cardsign.cli import command_line as cli
-from cardsign.lint import RULES, TARGETS
+from cardsign.cli.lint import shown_example
+from cardsign.lint import GROUPS, RULES, TARGETS
 from cardsign.reasons import REASONS, severity_of
 from cardsign.testing import FakeIssuer
 from cardsign.trust.policyfile import TrustFile
@@ -30,11 +31,15 @@ DOCS = Path(__file__).parent
 NOTE = "<!-- Written by `make reference`; change the program instead. -->"
 WIDTH = 96  # columns of the help texts, whatever terminal this runs in
 LINT_INTRODUCTION = (
-    "`cardsign lint CARD --for TARGET` finds what SDKs read differently, because they sign and "
-    "verify by different [profiles](../concepts/profiles.md). The rules are exact. A card has no "
-    "finding if and only if all profiles of its target make the same bytes of it. Random cards "
-    "test that in both directions. What the strict reader refuses anyway needs no rule. Whether a "
-    "card is complete or true is not checked.",
+    "`cardsign lint CARD...` says what is wrong with cards, why, and how to fix it. A card is a "
+    "file, a folder, a URL, or REVISION:PATH in git. Nothing is verified. A card is clean if "
+    "nothing is found; the exit status is 1 from a warning on, or from what `--fail-on` says.",
+    "`--group` chooses groups; `--for` chooses a kind of reader. `[lint]` in "
+    "[cardsign.toml](settings.md) sets severities, ignores rules and holds waivers. `cardsign lint "
+    "--explain RULE` shows a rule with its two examples, which are also its tests.",
+    "The rules of `portable`, `js-resolver` and `py-1.1` are exact: a card has none of their "
+    "findings if and only if all [profiles](../concepts/profiles.md) of its target make the same "
+    "bytes of it. Random cards test that in both directions.",
     "`--fix -o OUT` fixes what loses nothing. Nulls and defaults outside security members go, and "
     "a protobuf spelling becomes the camelCase one. The payloads of `prune-empty` and "
     "`prune-empty-upgraded` stay the same; that of `rule-1-as-written` changes only for protobuf "
@@ -88,17 +93,24 @@ def wrapped(paragraph: str) -> str:
 
 
 def lint() -> str:
-    """docs/reference/lint.md: what each target promises, and a table of its own rules."""
+    """docs/reference/lint.md: the groups, and a table of the rules of each."""
     sections = [NOTE, "# Lint", *map(wrapped, LINT_INTRODUCTION)]
-    for target in TARGETS.values():
-        rules = [one for one in RULES.values() if one.id.startswith(f"{target.name}.")]
-        rows = [
-            f"| `{one.id}` | {_cell(one.summary)} | {_cell(one.why)} | {_cell(one.fix)} |"
-            for one in rules
-        ]
-        table = ["| rule | what it finds | why | what to do |", "|---|---|---|---|", *rows]
-        promise = f"A card without findings is {target.summary}."
-        sections.append("\n\n".join([f"## {target.name}", promise, "\n".join(table)]))
+    groups = {name: f"Of {about}." for name, about in GROUPS.items()}
+    readers = {
+        one.name: f"A card without findings is {one.summary}."
+        for one in TARGETS.values()
+        if one.name not in GROUPS
+    }
+    for name, about in (groups | readers).items():
+        rows = []
+        for one in RULES.values():
+            if one.group == name:
+                bad = f"`{_cell(shown_example(one.bad))}`" if one.bad else ""
+                texts = " | ".join(map(_cell, (one.summary, one.why, one.fix)))
+                rows.append(f"| `{one.id}` | {one.severity} | {texts} | {bad} | {one.reference} |")
+        head = "| rule | severity | what it finds | why | what to do | such as | from |"
+        table = [head, "|---|---|---|---|---|---|---|", *rows]
+        sections.append("\n\n".join([f"## {name}", about, "\n".join(table)]))
     return "\n\n".join(sections) + "\n"
 
 

@@ -22,7 +22,7 @@ from cardsign.card import (
     write,
 )
 from cardsign.errors import CanonicalizationError, InputRefused
-from cardsign.lint import lint_document
+from cardsign.lint import lint_portability
 from tests.card.plain_coverage import destinations
 
 SERVED, RULE_1, PRUNE, UPGRADED = DEFAULT_PROFILES
@@ -373,7 +373,7 @@ def test_what_is_said_to_change_nothing_changes_nothing(share: int) -> None:
     for seed in range(share, EXAMPLES, SHARES):
         for card in (spoilt_card(seed), {**PORTABLE, "provider": {"url": f"u{seed}"}}):
             unsigned = {name: value for name, value in card.items() if name != "signatures"}
-            assert is_portable(unsigned) <= (not lint_document(unsigned)), seed
+            assert is_portable(unsigned) <= (not lint_portability(unsigned)), seed
             for name, rule in PROFILES.items():
                 if rule.changes_nothing(Unsigned(card)):
                     assert write(rule.rewrite(Unsigned(card))) == unsigned, (seed, name)

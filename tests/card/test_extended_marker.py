@@ -26,7 +26,7 @@ from cardsign.card import (
     with_marker,
 )
 from cardsign.errors import CanonicalizationError, CardRefused
-from cardsign.lint import lint_document
+from cardsign.lint import lint_portability
 
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
 OTHER: dict[str, Any] = {"uri": "https://harbour.example/berths", "params": {"piers": 4}}
@@ -301,14 +301,14 @@ def test_every_default_profile_keeps_it(card: dict[str, Any], profile: str) -> N
 
 def test_a_portable_card_stays_portable() -> None:
     """One signature still serves every reader."""
-    assert lint_document(PORTABLE) == ()
-    assert lint_document(MARKED) == ()
+    assert lint_portability(PORTABLE) == ()
+    assert lint_portability(MARKED) == ()
     assert len({canonicalize(MARKED, profile).data for profile in DEFAULT_PROFILES}) == 1
 
 
 def test_only_its_numbers_trouble_older_sdks() -> None:
     """a2a-sdk before 1.1.4 writes them as floats; docs/reference/formats.md says so."""
-    found = [(finding.rule.id, finding.pointer) for finding in lint_document(MARKED, "py-1.1")]
+    found = [(finding.rule.id, finding.pointer) for finding in lint_portability(MARKED, "py-1.1")]
 
     assert found == [("py-1.1.number", f"{PARAMS}/{name}") for name in ("seq", "exp")]
 

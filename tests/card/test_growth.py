@@ -19,7 +19,7 @@ from cardsign.cli import command_line as cli
 from cardsign.errors import CardsignError
 from cardsign.explain import explain_card
 from cardsign.jose import JwkSet
-from cardsign.lint import lint_document
+from cardsign.lint import lint_portability
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust import Holder, Policy
 from cardsign.verify import examine_card
@@ -52,7 +52,7 @@ def explain(data: bytes) -> object:
 
 def lint(data: bytes) -> object:
     """For every target that there is."""
-    return lint_document(Card.from_bytes(data).document)
+    return lint_portability(Card.from_bytes(data).document)
 
 
 def canonical(data: bytes) -> object:

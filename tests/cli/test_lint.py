@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
-from cardsign.lint import TARGETS
+from cardsign import sign_card
+from cardsign.jose import PrivateKey
+from cardsign.lint import RULES, TARGETS, Example
 from tests.cli.conftest import Cardsign
+from tests.cli.local_site import local_site
 from tests.support import LAX, PORTABLE, WITH_DEFAULTS, put, without
 
 WITHOUT_SCHEMES = without(PORTABLE, "/securitySchemes")
@@ -21,14 +26,20 @@ def card(name: str, document: Any) -> str:
     return name
 
 
+def signed_portable() -> bytes:
+    """A card with nothing to fix."""
+    return sign_card(json.dumps(PORTABLE).encode(), PrivateKey.generate("ES256"))
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_clean_card(cardsign: Cardsign, target: str) -> None:
     """Status 0 and one line; the same on standard input."""
-    name = card("card.json", WITHOUT_SCHEMES)
+    name = card("card.json", without(WITHOUT_SCHEMES, "/securityRequirements"))
 
-    assert cardsign("lint", name, "--for", target).text == f"clean: card.json, for {target}\n"
+    assert cardsign("lint", name, "--for", target).text == "clean: card.json\n"
     ended = cardsign("lint", "-", "--for", target, stdin=Path(name).read_bytes())
     assert (ended.status, ended.err) == (0, "")
+    assert cardsign("lint", name).text == "clean: card.json\n"
 
 
 def test_findings_for_a_person(cardsign: Cardsign) -> None:
@@ -37,15 +48,17 @@ def test_findings_for_a_person(cardsign: Cardsign) -> None:
     lines = ended.text.splitlines()
 
     assert ended.status == 1
-    assert lines[0] == "5 findings: card.json, for portable; --fix fixes 1"
-    assert [line for line in lines if line.startswith("    /")] == [
-        "    /securityRequirements/0/schemes/harbour/list  is []",
-        "    /skills/0/examples  is [], its default",
-        '    /iconUrl  is ""',
-        "    /x-berth  A2A 1.0 defines no such member here",
-        "    /x-lock  A2A 1.0 defines no such member here",
+    assert lines[0] == "2 warnings, 3 notes: card.json; --fix fixes 1"
+    assert [
+        line.partition("  ")[0] for line in (one.strip() for one in lines) if line[0] == "/"
+    ] == [
+        "/x-berth (line 1)",
+        "/x-lock (line 1)",
+        "/securityRequirements/0/schemes/harbour/list (line 1)",
+        "/skills/0/examples (line 1)",
+        "/iconUrl (line 1)",
     ]
-    rules = [line for line in lines if line.startswith("  portable.")]
+    rules = [line for line in lines if " portable." in line]
     assert len(rules) == len(set(rules)) == 4
     assert [line[:10] for line in lines].count("      why ") == 4
     assert [line[:10] for line in lines].count("      fix ") == 4
@@ -59,15 +72,8 @@ def test_many_places_of_one_rule(cardsign: Cardsign) -> None:
 
     assert shown.count("    /x-") + 14 == 20
     assert "    and 14 more; see --json" in shown
-    assert len(cardsign("lint", name, "--json").json["findings"]) == 20
-
-
-def test_a_single_finding_is_one(cardsign: Cardsign) -> None:
-    """In the singular, and without an offer to fix it."""
-    ended = cardsign("lint", card("card.json", PORTABLE), "--for", "js-resolver")
-
-    assert ended.status == 1
-    assert ended.text.startswith("1 finding: card.json, for js-resolver\n")
+    (answer,) = cardsign("lint", name, "--json").json["cards"]
+    assert len(answer["findings"]) == 20
 
 
 def test_the_cards_own_words_are_escaped(cardsign: Cardsign) -> None:
@@ -79,15 +85,174 @@ def test_the_cards_own_words_are_escaped(cardsign: Cardsign) -> None:
 
 
 def test_findings_for_a_program(cardsign: Cardsign) -> None:
-    """The target, whether it is clean, and each finding whole."""
+    """Whether all is clean, and each card's findings whole."""
     ended = cardsign("lint", card("card.json", put(PORTABLE, "/iconUrl", "")), "--json")
-    (finding,) = ended.json["findings"]
+    (answer,) = ended.json["cards"]
+    (finding,) = answer["findings"]
 
-    assert ended.status == 1
-    assert set(ended.json) == {"for", "clean", "findings"}
-    assert (ended.json["for"], ended.json["clean"]) == ("portable", False)
+    assert ended.status == 0
+    assert set(ended.json) == {"schema", "clean", "cards"}
+    assert (answer["name"], ended.json["clean"]) == ("card.json", False)
     assert (finding["rule"], finding["path"]) == ("portable.empty-value", "/iconUrl")
-    assert set(finding) == {"rule", "path", "message", "why", "fix", "fixable"}
+    members = {"rule", "severity", "path", "line", "message", "why", "fix", "fixable"}
+    assert set(finding) == members
+
+
+@pytest.mark.parametrize(("level", "status"), [("error", 0), ("warning", 1), ("note", 1)])
+def test_what_fails_can_be_chosen(cardsign: Cardsign, level: str, status: int) -> None:
+    """A warning is no error."""
+    name = card("card.json", put(PORTABLE, "/version", "two"))
+    assert cardsign("lint", name, "--fail-on", level).status == status
+
+
+def test_settings_of_the_project(cardsign: Cardsign) -> None:
+    """Severities, ignored rules and waivers stand in cardsign.toml."""
+    name = card("card.json", put(put(PORTABLE, "/version", "two"), "/x", 1))
+    settings = """format = 1
+[lint]
+ignore = ["portable.unknown-member"]
+severity = {"meaning.version" = "error"}
+"""
+    Path("cardsign.toml").write_text(settings)
+    assert cardsign("lint", name).text.startswith("1 error: card.json\n  error: meaning.version")
+    waiver = """[[lint.waiver]]
+rule = "meaning.version"
+reason = "renamed with 2.0.0"
+expires = 2999-01-01
+"""
+    Path("cardsign.toml").write_text(settings + waiver)
+    ended = cardsign("lint", name, "--json")
+    assert ended.status == 0
+    assert ended.json["cards"][0]["waived"][0]["reason"] == "renamed with 2.0.0"
+    Path("cardsign.toml").write_text(settings + waiver.replace("2999", "2001"))
+    assert "its waiver ended on 2001-01-01" in cardsign("lint", name).text
+
+
+@pytest.mark.parametrize("line", ["ignore = [1]", "groups = 3", "mystery = 1", "waiver = [{}]"])
+def test_settings_that_do_not_fit(cardsign: Cardsign, line: str) -> None:
+    """Refused as a whole."""
+    Path("cardsign.toml").write_text(f"format = 1\n[lint]\n{line}\n")
+    ended = cardsign("lint", card("card.json", PORTABLE))
+    assert ended.status == 2
+    assert "config.malformed" in ended.err
+
+
+def test_sarif_is_what_code_scanning_takes(cardsign: Cardsign) -> None:
+    """One rule for each kind of finding, one result for each place."""
+    document = json.dumps(put(put(PORTABLE, "/version", "two"), "/x", 1), indent=1)
+    Path("card.json").write_text(document)
+    ended = cardsign("lint", "card.json", "--format", "sarif")
+    (run,) = ended.json["runs"]
+    assert {one["id"] for one in run["tool"]["driver"]["rules"]} == {
+        one["ruleId"] for one in run["results"]
+    }
+    place = run["results"][0]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": "card.json"}
+    assert '"version"' in document.splitlines()[place["region"]["startLine"] - 1]
+
+
+def test_junit_and_github(cardsign: Cardsign) -> None:
+    """A case for each card; an annotation for each finding, which no text of a card can end."""
+    bad = card("bad.json", put(PORTABLE, "/version", "two\n::error::x"))
+    good = card("good.json", PORTABLE)
+    suite = ElementTree.fromstring(cardsign("lint", bad, good, "--format", "junit").out)[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    lines = cardsign("lint", bad, good, "--format", "github").text.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("::warning file=bad.json,line=1,col=")
+
+
+def test_a_rule_is_explained(cardsign: Cardsign) -> None:
+    """With its two examples; all of them by id."""
+    shown = cardsign("lint", "--explain", "meaning.http").text
+    assert [line.split()[0] for line in shown.splitlines()][1:] == [
+        "why",
+        "fix",
+        "see",
+        "bad",
+        "good",
+    ]
+    assert len(cardsign("lint", "--explain", "all").text.splitlines()) == len(RULES)
+    assert cardsign("lint", "--explain", "meaning.htpp").status == 2
+
+
+# ------------------------------------------------------------------ folders, URLs, git
+
+
+def agent(name: str, document: Any) -> Path:
+    """A contract card where the standard wants it."""
+    folder = Path("repo/agents", name)
+    (folder / ".well-known").mkdir(parents=True)
+    (folder / ".well-known/agent-card.json").write_text(json.dumps(document))
+    return folder
+
+
+def in_folder(cardsign: Cardsign) -> dict[str, list[str]]:
+    """What is found in the folder, by card."""
+    answer = cardsign("lint", "repo", "--json").json
+    return {one["name"]: [f["rule"] for f in one["findings"]] for one in answer["cards"]}
+
+
+def test_B2_every_agent_has_a_card(cardsign: Cardsign) -> None:
+    """In a folder of agents; one without is named, a hidden folder is none."""
+    folder = agent("iam-tides", PORTABLE)
+    assert in_folder(cardsign) == {str(folder / ".well-known/agent-card.json"): []}
+    Path("repo/agents/iam-new").mkdir()
+    Path("repo/agents/.hidden").mkdir()
+    assert in_folder(cardsign)["repo/agents/iam-new"] == ["contract.no-card"]
+
+
+def test_B4_the_card_is_under_version_control(cardsign: Cardsign) -> None:
+    """In a git repository alone; the twin is a tracked card."""
+    folder = agent("iam-tides", Example({}, "contract").document())
+    (name,) = in_folder(cardsign)
+    assert "contract.untracked" not in in_folder(cardsign)[name]
+    for words in (["init", "-q"], ["add", "--", str(folder.relative_to("repo") / ".well-known")]):
+        assert ("contract.untracked" in in_folder(cardsign)[name]) is (words[0] != "init")
+        subprocess.run(["git", "-C", "repo", *words], check=True)
+    assert "contract.untracked" not in in_folder(cardsign)[name]
+
+
+def test_B5_B36_what_stands_beside_a_contract(cardsign: Cardsign) -> None:
+    """agent.py names the card, and the application has its version."""
+    folder = agent("iam-tides", Example({}, "contract").document())
+    (name,) = in_folder(cardsign)
+    beside = {"contract.path-constant", "contract.app-version"}
+    assert not beside & set(in_folder(cardsign)[name])
+    (folder / "agent.py").write_text("card = None\n")
+    Path("repo/pyproject.toml").write_text('[project]\nversion = "1.3.0"\n')
+    assert beside <= set(in_folder(cardsign)[name])
+    (folder / "agent.py").write_text("AGENTCARD_PATH = 1\n")
+    Path("repo/pyproject.toml").write_text('[project]\nversion = "1.2.0"\n')
+    assert not beside & set(in_folder(cardsign)[name])
+
+
+def test_a_folder_with_what_is_no_card(cardsign: Cardsign) -> None:
+    """Other JSON is passed over, an unreadable card among good ones is a finding."""
+    agent("iam-tides", PORTABLE)
+    Path("repo/package.json").write_text("{}")
+    Path("repo/node_modules").mkdir()
+    Path("repo/node_modules/agent-card.json").write_text("{}")
+    Path("repo/loop").symlink_to("..")
+    Path("repo/broken").mkdir()
+    Path("repo/broken/agent-card.json").mkdir()
+    Path("repo/other.card.json").write_text("{,}")
+    found = in_folder(cardsign)
+    assert len(found) == 2
+    assert found["repo/other.card.json"] == ["json.syntax"]
+
+
+def test_a_url_and_a_revision(cardsign: Cardsign) -> None:
+    """By the loader that `diff` uses."""
+    with local_site() as site:
+        site.answers["/card"] = json.dumps(put(PORTABLE, "/version", "two")).encode()
+        ended = cardsign("lint", f"{site.origin}/card", "--insecure-loopback-http", "--json")
+        assert [one["rule"] for one in ended.json["cards"][0]["findings"]] == ["meaning.version"]
+    assert cardsign("lint", "HEAD:card.json").status == 2
+    assert cardsign("lint", "absent.json").status == 2
+
+
+# ------------------------------------------------------------------ fixing
 
 
 def test_a_card_is_fixed(cardsign: Cardsign) -> None:
@@ -95,7 +260,7 @@ def test_a_card_is_fixed(cardsign: Cardsign) -> None:
     name = card("card.json", WITH_DEFAULTS)
     ended = cardsign("lint", name, "--fix", "-o", "fixed.json")
 
-    assert (ended.status, ended.text) == (0, "clean: card.json, for portable\n")
+    assert (ended.status, ended.text) == (0, "clean: card.json\n")
     assert ended.err == "cardsign: fixed 2 findings\n"
     assert json.loads(Path("fixed.json").read_bytes()) == PORTABLE
     assert cardsign("lint", "fixed.json").status == 0
@@ -111,17 +276,17 @@ def test_a_card_is_fixed_in_part(cardsign: Cardsign, signed: Path) -> None:
     assert "sign it again" in ended.err
     assert fixed == without(LAX, "/skills/0/examples")
     assert [one["path"] for one in ended.json["fixed"]] == ["/skills/0/examples"]
-    assert len(ended.json["findings"]) == 3
+    assert len(ended.json["cards"][0]["findings"]) == 3
     assert ended.json["signatures_removed"] == len(json.loads(signed.read_bytes())["signatures"])
 
 
 def test_a_card_with_nothing_to_fix(cardsign: Cardsign, signed: Path) -> None:
     """It arrives byte for byte, signatures and all."""
-    document = json.dumps({**PORTABLE, "signatures": [{}]}).encode()
+    document = signed_portable()
     ended = cardsign("lint", "-", "--fix", "-o", "-", stdin=document)
 
     assert (ended.status, ended.out) == (0, document)
-    assert ended.err == "cardsign: fixed 0 findings\nclean: -, for portable\n"
+    assert ended.err == "cardsign: fixed 0 findings\nclean: -\n"
 
 
 CONFLICTS = {
@@ -129,6 +294,9 @@ CONFLICTS = {
     "a place and nothing for it": ("-o", "out.json"),
     "two things on one stream": ("--fix", "-o", "-", "--json"),
     "an unknown target": ("--for", "everybody"),
+    "an unknown group": ("--group", "everything"),
+    "an unknown rule": ("--ignore", "meaning.verison"),
+    "standard input among files": ("-",),
 }
 
 
@@ -141,12 +309,13 @@ def test_options_that_do_not_fit(cardsign: Cardsign, options: tuple[str, ...]) -
     assert not Path("out.json").exists()
 
 
-@pytest.mark.parametrize("options", [(), ("--fix", "-o", "out.json")], ids=["lint", "fix"])
-def test_what_cannot_be_read_one_way_only(cardsign: Cardsign, options: tuple[str, ...]) -> None:
-    """Status 1 with the reader's code, and nothing is written."""
-    ended = cardsign(
-        "lint", card("card.json", {**PORTABLE, "icon_url": "", "iconUrl": ""}), *options
-    )
+def test_what_cannot_be_read_one_way_only(cardsign: Cardsign) -> None:
+    """A finding for lint; nothing to fix for --fix, and nothing is written."""
+    name = card("card.json", {**PORTABLE, "icon_url": "", "iconUrl": ""})
+    ended = cardsign("lint", name)
+    assert ended.status == 1
+    assert "  error: members.two-spellings" in ended.text
+    ended = cardsign("lint", name, "--fix", "-o", "out.json")
 
     assert (ended.status, ended.out) == (1, b"")
     assert "card.two_spellings" in ended.err

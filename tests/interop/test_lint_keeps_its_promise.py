@@ -11,7 +11,7 @@ from spoilt_cards import SHARES, spoilt_cards
 from support import dump
 
 from cardsign.card import canonicalize
-from cardsign.lint import lint_document
+from cardsign.lint import lint_portability
 
 in_shares = pytest.mark.parametrize("share", range(SHARES))
 
@@ -26,7 +26,7 @@ def old_sdk() -> Iterator[Judge]:
 def portable_cards(share: int) -> Iterator[tuple[int, dict[str, Any], str]]:
     """Cards that are clean, with the one payload that they have."""
     for seed, card in spoilt_cards(share):
-        if not lint_document(card):
+        if not lint_portability(card):
             yield seed, card, canonicalize(card, "served-as-is").data.decode()
 
 
@@ -47,7 +47,7 @@ def test_a2a_sdk_agrees_on_portable_cards(share: int, sdk: Judge) -> None:
 def test_a2a_js_agrees_on_plain_json(share: int, js: Judge) -> None:
     """But for members named ``__proto__``, which the lint for its resolver finds."""
     for seed, card, payload in portable_cards(share):
-        rules = {finding.rule.id for finding in lint_document(card, "js-resolver")}
+        rules = {finding.rule.id for finding in lint_portability(card, "js-resolver")}
         agrees = js.payload(dump(card)) == payload
         assert agrees is ("js-resolver.proto-name" not in rules), seed
 
@@ -58,7 +58,7 @@ def test_a2a_js_resolver_agrees_exactly_where_lint_says_so(share: int, js: Judge
     """Both ways: a portable card that is found fault with for it has other bytes there."""
     for seed, card, payload in portable_cards(share):
         agrees = js.payload(dump(card), path="resolver") == payload
-        assert agrees is (not lint_document(card, "js-resolver")), seed
+        assert agrees is (not lint_portability(card, "js-resolver")), seed
 
 
 @in_shares
@@ -67,4 +67,4 @@ def test_a2a_sdk_1_1_agrees_exactly_where_lint_says_so(share: int, old_sdk: Judg
     """Both ways, for the last release that knew no RFC 8785."""
     for seed, card, payload in portable_cards(share):
         agrees = old_sdk.payload(dump(card), path="resolver") == payload
-        assert agrees is (not lint_document(card, "py-1.1")), seed
+        assert agrees is (not lint_portability(card, "py-1.1")), seed

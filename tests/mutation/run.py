@@ -83,9 +83,7 @@ AREAS: Final = {
             *("tests/test_requirement_rows.py", "tests/test_attack_corpus.py"),
         ),
     ),
-    "lint": Area(
-        ("cardsign/lint/**/*.py",), ("tests/card/test_lint_*.py", "tests/cli/test_lint.py")
-    ),
+    "lint": Area(("cardsign/lint/**/*.py",), ("tests/lint/*.py", "tests/cli/test_lint.py")),
     "diff": Area(("cardsign/diff/**/*.py",), ("tests/diff", "tests/cli/test_diff.py")),
     "sign": Area(
         ("cardsign/sign.py",),

@@ -33,6 +33,7 @@ ROWS = (
     ("net",),
     ("loading", "build"),
     ("publish",),
+    ("projects",),
     ("batch", "issuer"),
     ("rehearsal",),
     ("api",),

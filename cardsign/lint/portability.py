@@ -1,27 +1,28 @@
-"""Where the four default profiles differ: the structural rules of portability.
+"""Portability: where the default profiles differ, and what two more SDKs need besides.
 
 A document is clean here exactly if :data:`cardsign.card.canonical.DEFAULT_PROFILES` all make
 the same bytes of it. No payload is computed. The reason that these rules suffice: prune-empty
 changes a document exactly where it is not clean; rule 1 drops nothing that prune-empty keeps;
 and in what prune-empty leaves alone a2a-sdk's rewriting finds no 0.3 member.
 
-The rules are those of the measured characterisation of portable cards, derived anew for exactly
-our four default profiles. Three of its rules are not here: duplicate members, lone surrogates,
-excessive depth and numbers are refused by the strict reader before any lint; an absent REQUIRED
-member makes no difference to the four; nor does ``false`` in a proto `optional` flag.
+Duplicate members, lone surrogates, excessive depth and numbers are refused by the strict reader
+before any lint. An absent REQUIRED member makes no difference to the four profiles.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from cardsign.card.schema import Field, Kind, Shape, fold
+from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import Json
-from cardsign.card.walk import Spot
-from cardsign.lint.rules import Finding, always, rule
+from cardsign.card.walk import Spot, walk
+from cardsign.errors import UsageFault
+from cardsign.lint.rules import Example, Finding, always, rule, rules_of
+from cardsign.records import dataclass
 
 _CONTAINERS: Final[dict[Shape, type]] = {"list": list, "map": dict}
 _TYPES: Final[dict[Kind, type]] = {"string": str, "bool": bool, "message": dict, "free": dict}
@@ -33,6 +34,9 @@ _WORDING: Final = {str: "a string", bool: "true or false", dict: "an object", li
 
 @rule(
     "portable.unknown-member",
+    "warning",
+    bad=Example({"/x-berth": 4}),
+    good=Example({"/iconUrl": "https://tides.example/i.png"}),
     summary="A member that A2A 1.0 does not define.",
     why="The full profiles sign it and the pruning ones drop it. So most SDKs would not notice "
     "a change of it.",
@@ -54,6 +58,9 @@ def _says_nothing(spot: Spot) -> bool:
 
 @rule(
     "portable.legacy-member",
+    "warning",
+    bad=Example({"/preferredTransport": "JSONRPC"}),
+    good=Example({}),
     summary="A member of A2A 0.3.",
     why="The full profiles sign it as it is, prune-empty drops it, and a2a-sdk rewrites it before "
     "it looks at the signature.",
@@ -70,6 +77,9 @@ def legacy_member(spot: Spot) -> str | None:
 
 @rule(
     "portable.snake-case",
+    "warning",
+    bad=Example({"/icon_url": "https://tides.example/i.png"}),
+    good=Example({"/iconUrl": "https://tides.example/i.png"}),
     summary="A 1.0 member in its protobuf spelling.",
     why="The SDKs sign it under its camelCase name, and the full profiles under the name in the "
     "card. Clients that read plain JSON do not see it at all.",
@@ -86,6 +96,9 @@ def snake_case(spot: Spot) -> str | None:
 
 @rule(
     "portable.oneof",
+    "error",
+    bad=Example({"/securitySchemes/harbour/mtlsSecurityScheme": {"description": "d"}}),
+    good=Example({"/securitySchemes/tls": {"mtlsSecurityScheme": {"description": "d"}}}),
     summary="Two members of which A2A 1.0 allows one, such as two kinds of one security scheme.",
     why="The full profiles sign both; clients that use protobuf refuse the card.",
     fix="Split them into two schemes, each with a name of its own.",
@@ -110,6 +123,9 @@ def oneof(spot: Spot) -> str | None:
 
 @rule(
     "portable.null",
+    "warning",
+    bad=Example({"/documentationUrl": None}),
+    good=Example({}),
     summary="A member that is null.",
     why="served-as-is signs the null, and every other profile drops it.",
     fix="Leave the member out. --fix does that, unless the card has a 0.3 member too.",
@@ -122,6 +138,9 @@ def null(spot: Spot) -> str | None:
 
 @rule(
     "portable.default",
+    "note",
+    bad=Example({"/skills/0/examples": []}),
+    good=Example({"/skills/0/examples": ["When?"]}),
     summary="A non-REQUIRED member that holds its default: false, or empty.",
     why="served-as-is signs it, and every other profile drops it. Without it the card means the "
     "same.",
@@ -135,6 +154,9 @@ def default(spot: Spot) -> str | None:
 
 @rule(
     "portable.empty-value",
+    "note",
+    bad=Example({"/capabilities": {}}),
+    good=Example({"/capabilities": {"streaming": False}}),
     summary="An empty member, list element or map entry that is not a default.",
     why="The full profiles keep it, and the pruning ones drop it. Where a list element is "
     "dropped, the elements after it move up.",
@@ -149,6 +171,13 @@ def empty_value(spot: Spot) -> str | None:
 
 @rule(
     "portable.empty-params",
+    "note",
+    bad=Example(
+        {"/capabilities/extensions": [{"uri": "https://e.example/x", "params": {"a": ""}}]}
+    ),
+    good=Example(
+        {"/capabilities/extensions": [{"uri": "https://e.example/x", "params": {"a": 0}}]}
+    ),
     summary="Something null or empty in the `params` of an extension.",
     why="The full profiles keep everything in `params`; the pruning ones drop what is empty.",
     fix="Give it a value. Leave it out only if the extension treats that the same.",
@@ -163,6 +192,9 @@ def empty_params(spot: Spot) -> str | None:
 
 @rule(
     "portable.empty-security",
+    "note",
+    bad=Example({"/securityRequirements/0/schemes/harbour/list": []}),
+    good=Example({"/securityRequirements/0/schemes/harbour/list": ["read"]}),
     summary="Something null, empty or false in a member that says who may call.",
     why="The pruning profiles drop it. Most SDKs do not sign a scheme without scopes, which is "
     "the most common requirement. So anyone could remove it or add it.",
@@ -176,6 +208,9 @@ def empty_security(spot: Spot) -> str | None:
 
 @rule(
     "portable.wrong-type",
+    "error",
+    bad=Example({"/capabilities/streaming": "yes"}),
+    good=Example({"/capabilities/streaming": False}),
     summary="A member of A2A 1.0 with the wrong JSON type.",
     why="The full profiles sign it as it is. SDKs refuse it, convert it, or read it as empty.",
     fix="Give the member the type that A2A 1.0 names.",
@@ -258,3 +293,169 @@ def beside_legacy_members(findings: Iterable[Finding]) -> Iterator[Finding]:
 def _is_of_rewriting(finding: Finding) -> bool:
     """Whether it is a 0.3 member that the rewriting reads: its null, too, is not its absence."""
     return finding.rule.id == _LEGACY and finding.tokens[-1] in _REWRITTEN
+
+
+_PROTO: Final = "__proto__"
+_SCHEMES: Final = ("securitySchemes", "security_schemes")
+
+
+# ------------------------------------------------------------------ @a2a-js/sdk 1.0.1 to 1.3.0
+
+
+@rule(
+    "js-resolver.security-schemes",
+    "warning",
+    bad=Example({}),
+    good=Example({"/securitySchemes": ..., "/securityRequirements": ...}),
+    summary="The card has security schemes.",
+    why="The resolver of @a2a-js/sdk drops them before it verifies (a2a-js#663). It refuses every "
+    "signature that covers them. Under one that does not, it does not notice a changed scheme.",
+    fix="No fix keeps the meaning of the card. Let that client verify the plain JSON instead.",
+)
+def security_schemes(spot: Spot) -> str | None:
+    """Schemes at all, in either spelling."""
+    at_root = len(spot.tokens) == 1 and spot.name in _SCHEMES
+    return "the card has security schemes" if at_root and spot.value else None
+
+
+@rule(
+    "js-resolver.proto-name",
+    "warning",
+    bad=Example({"/__proto__": 1}),
+    good=Example({}),
+    summary="A member that is called `__proto__`.",
+    why="JavaScript takes the name for the object's prototype, so @a2a-js/sdk loses the member. "
+    "It then refuses the signature, even where it is given the plain JSON.",
+    fix="Choose another name.",
+)
+def proto_name(spot: Spot) -> str | None:
+    """A name that is none to JavaScript."""
+    return f"is called {_PROTO}" if spot.name == _PROTO else None
+
+
+# ------------------------------------------------------------------ a2a-sdk 1.0.0 to 1.1.3
+# Its names go in the order of code points. That needs no rule: in ASCII it is RFC 8785's.
+
+
+@rule(
+    "py-1.1.non-ascii",
+    "warning",
+    bad=Example({"/name": "Gezeiten-Büro"}),
+    good=Example({"/name": "Gezeiten"}),
+    summary="A name or text with a character that is not ASCII, or with U+007F.",
+    why="a2a-sdk before 1.1.4 signs such characters as \\u escapes, and sorts such names in "
+    "another order.",
+    fix="Use ASCII only. a2a-sdk 1.1.4 and later does not need that.",
+)
+def non_ascii(spot: Spot) -> str | None:
+    """What Python's JSON writer spells otherwise; controls it escapes alike."""
+    name, text = (
+        isinstance(one, str) and not (one.isascii() and "\x7f" not in one)
+        for one in (spot.name, spot.value)
+    )
+    if name and text:
+        return "neither the name nor the text is ASCII"
+    return "the name is not ASCII" if name else "the text is not ASCII" if text else None
+
+
+@rule(
+    "py-1.1.number",
+    "warning",
+    bad=Example({"/capabilities/extensions": [{"uri": "https://e.example/x", "params": {"a": 5}}]}),
+    good=Example(
+        {"/capabilities/extensions": [{"uri": "https://e.example/x", "params": {"a": "5"}}]}
+    ),
+    summary="A number that Python and RFC 8785 write differently, such as 5, 1e-7 or -0.",
+    why="a2a-sdk before 1.1.4 writes every number in `params` as a Python float: 5 as 5.0.",
+    fix="Write the number as a string, if the extension accepts that.",
+)
+def number(spot: Spot) -> str | None:
+    """What Python prints otherwise."""
+    value = spot.value
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    printed = repr(float(value))
+    return None if printed == jcs(value).decode() else f"Python prints it as {printed}"
+
+
+# Whom a card is to be fit for, and which rules that takes.
+
+
+_PORTABLE: Final = "portable"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One kind of reader, or all of them.
+
+    Attributes:
+        name: What ``--for`` takes; its own rules carry it in their ids.
+        summary: What a card without findings is; for after that verb.
+    """
+
+    name: str
+    summary: str
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of rules that it takes; every target takes the portable ones."""
+        return tuple(dict.fromkeys((_PORTABLE, self.name)))
+
+
+TARGETS: Final[dict[str, Target]] = {
+    target.name: target
+    for target in (
+        Target(
+            _PORTABLE,
+            "one for which the four default profiles make the same bytes, so that one signature "
+            "serves them all",
+        ),
+        Target(
+            "js-resolver",
+            "portable, and the client of @a2a-js/sdk (1.0.1 to 1.3.0) verifies it by the same "
+            "bytes (profile `js-instance`)",
+        ),
+        Target(
+            "py-1.1",
+            "portable, and a2a-sdk 1.0.0 to 1.1.3 verifies it by the same bytes (profile "
+            "`sdk-1.0-legacy`)",
+        ),
+    )
+}
+
+
+def lint_portability(
+    document: Mapping[str, Json],
+    target: str = _PORTABLE,
+    spots: tuple[Spot, ...] | None = None,
+) -> tuple[Finding, ...]:
+    """List what makes a card unfit for a target, in document order by group of rules.
+
+    Says nothing of whether the card is complete, true or wise, nor of its signatures.
+
+    Args:
+        document: As :func:`cardsign.card.strictjson.parse_object` reads it: what that
+            refuses, such as a duplicate member or 2^53, no rule looks for.
+        target: A name of :data:`TARGETS`.
+        spots: Of the document, where the caller has them.
+
+    Raises:
+        UsageFault: ``usage.conflict``: there is no such target.
+    """
+    if target not in TARGETS:
+        known = ", ".join(TARGETS)
+        raise UsageFault("usage.conflict", f"unknown target {target!r}; known are {known}")
+    walked = tuple(walk(document)) if spots is None else spots
+    return tuple(one for group in TARGETS[target].groups for one in _findings(walked, group))
+
+
+def _findings(spots: Iterable[Spot], group: str) -> Iterator[Finding]:
+    """What breaks the rules of one group, in document order."""
+    checks = [(one, one.on_spot, one.fixable) for one in rules_of(group) if one.on_spot]
+    found = (
+        Finding(one, spot.tokens, message, fixable is not None and fixable(spot))
+        for spot in spots
+        for one, check, fixable in checks
+        if (message := check(spot)) is not None
+    )
+    yield from beside_legacy_members(found) if group == _PORTABLE else found

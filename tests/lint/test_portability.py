@@ -8,7 +8,10 @@ import pytest
 from support import DUAL, LAX, OLD, PORTABLE, pointers, put, without
 
 from cardsign.errors import UsageFault
-from cardsign.lint import RULES, TARGETS, lint_document
+from cardsign.lint import RULES as ALL_RULES
+from cardsign.lint import TARGETS, lint_portability
+
+RULES = {name: one for name, one in ALL_RULES.items() if one.group in TARGETS}
 
 #: One of everything that a rule looks at, and portable.
 FULL: dict[str, Any] = {
@@ -138,8 +141,10 @@ def test_a_portable_rule(rule: str, at: str, spoilt: Any, sound: Any) -> None:
     """It fires once and alone, at that place; the twin is clean."""
     card, twin = put(FULL, at, spoilt), _twin(FULL, at, sound)
 
-    assert [(one.rule.id, one.pointer) for one in lint_document(card)] == [(f"portable.{rule}", at)]
-    assert lint_document(twin) == ()
+    assert [(one.rule.id, one.pointer) for one in lint_portability(card)] == [
+        (f"portable.{rule}", at)
+    ]
+    assert lint_portability(twin) == ()
 
 
 BARE = put(without(FULL, "/securitySchemes"), PARAMS, {"a": "b"})
@@ -188,9 +193,9 @@ def test_a_rule_for_one_sdk(rule: str, at: str, spoilt: Any, sound: Any) -> None
     card, twin = put(BARE, at, spoilt), _twin(BARE, at, sound)
     target = rule.rpartition(".")[0]
 
-    assert [(one.rule.id, one.pointer) for one in lint_document(card, target)] == [(rule, at)]
-    assert [name for name in TARGETS if lint_document(card, name)] == [target]
-    assert [name for name in TARGETS if lint_document(twin, name)] == []
+    assert [(one.rule.id, one.pointer) for one in lint_portability(card, target)] == [(rule, at)]
+    assert [name for name in TARGETS if lint_portability(card, name)] == [target]
+    assert [name for name in TARGETS if lint_portability(twin, name)] == []
 
 
 def test_every_rule_is_shown_to_fire() -> None:
@@ -214,16 +219,16 @@ def test_a_rule_explains_itself(rule: Any) -> None:
 @pytest.mark.parametrize("card", [LAX, OLD, DUAL], ids=["lax", "0.3", "dual"])
 def test_a_target_includes_what_portable_finds(card: dict[str, Any], target: str) -> None:
     """First the portable findings, then its own."""
-    portable = lint_document(card)
+    portable = lint_portability(card)
 
     assert portable
-    assert lint_document(card, target)[: len(portable)] == portable
+    assert lint_portability(card, target)[: len(portable)] == portable
 
 
 def test_an_unknown_target() -> None:
     """Refused by name, with the known ones listed."""
     with pytest.raises(UsageFault, match="js-resolver"):
-        lint_document(PORTABLE, "everybody")
+        lint_portability(PORTABLE, "everybody")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -231,12 +236,14 @@ def test_signatures_are_not_looked_at(target: str) -> None:
     """Whatever stands there."""
     card = without(PORTABLE, "/securitySchemes")
 
-    assert lint_document({**card, "signatures": [{"ü": None, "__proto__": 1}]}, target) == ()
+    assert lint_portability({**card, "signatures": [{"ü": None, "__proto__": 1}]}, target) == ()
 
 
 def test_a_misspelled_member_is_told_its_name() -> None:
     """A near miss names what was meant; a far one does not."""
-    near, far = (lint_document(put(PORTABLE, at, "x"))[0].message for at in ("/IconURL", "/icons"))
+    near, far = (
+        lint_portability(put(PORTABLE, at, "x"))[0].message for at in ("/IconURL", "/icons")
+    )
 
     assert near.endswith("did you mean iconUrl?")
     assert "mean" not in far
@@ -245,7 +252,7 @@ def test_a_misspelled_member_is_told_its_name() -> None:
 def test_every_finding_of_a_card_is_there() -> None:
     """Several rules at once, in document order; nothing is said of what hangs below a stranger."""
     card = put(put(LAX, "/skills/0/icon", {"a": None}), "/capabilities/push_notifications", None)
-    findings = [(one.rule.id, one.pointer) for one in lint_document(card)]
+    findings = [(one.rule.id, one.pointer) for one in lint_portability(card)]
 
     assert findings == [
         ("portable.snake-case", "/capabilities/push_notifications"),
@@ -260,12 +267,14 @@ def test_every_finding_of_a_card_is_there() -> None:
 
 def test_a_finding_for_programs() -> None:
     """All that its rule says stands beside the place."""
-    (finding,) = lint_document(put(PORTABLE, "/iconUrl", ""))
+    (finding,) = lint_portability(put(PORTABLE, "/iconUrl", ""))
     rule = RULES["portable.empty-value"]
 
     assert finding.to_json() == {
         "rule": "portable.empty-value",
+        "severity": "note",
         "path": "/iconUrl",
+        "line": None,
         "message": 'is ""',
         "why": rule.why,
         "fix": rule.fix,

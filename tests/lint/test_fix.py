@@ -11,7 +11,7 @@ from support import LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, withou
 from cardsign.card import CARD_1_0, Field, Message, canonicalize
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose import PrivateKey
-from cardsign.lint import camel_case, fix, lint_document
+from cardsign.lint import camel_case, fix, lint_portability
 
 EXTENSION = "/capabilities/extensions"
 SCHEME = "/securitySchemes/harbour/httpAuthSecurityScheme"
@@ -54,9 +54,11 @@ def test_what_is_fixed(at: str, value: Any, expected: dict[str, Any]) -> None:
 
     assert json.loads(result.document) == expected
     assert (
-        result.fixed == tuple(finding for finding in lint_document(card) if finding.fixable) != ()
+        result.fixed
+        == tuple(finding for finding in lint_portability(card) if finding.fixable)
+        != ()
     )
-    assert result.left == lint_document(expected)
+    assert result.left == lint_portability(expected)
 
 
 KEPT: dict[str, tuple[str, Any]] = {
@@ -89,7 +91,7 @@ def test_what_is_never_fixed(at: str, value: Any) -> None:
     result = fix(document)
 
     assert result.document is document
-    assert result.left == lint_document(put(PORTABLE, at, value)) != ()
+    assert result.left == lint_portability(put(PORTABLE, at, value)) != ()
     assert (result.fixed, result.signatures_removed) == ((), 0)
 
 

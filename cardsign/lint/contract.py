@@ -1,0 +1,481 @@
+"""Is a card that claims to be a contract one: skills with ids, strict schemas, an identity.
+
+The rules are those of a standard for departments of agents (rows B1 to B36). They are asked
+where a card has a `skill_id` or a `spiffe_id`, and where the group is chosen. A card of A2A keeps
+the same facts in the `params` of an extension: `spiffe_id`, and under `skills` the schemas by id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from cardsign.card.providers import authentication_schemes
+from cardsign.card.strictjson import Json
+from cardsign.errors import CardRefused
+from cardsign.lint.rules import SOUND_SCHEMA as _SOUND
+from cardsign.lint.rules import Example, Found, Subject, Tokens, card_rule
+from cardsign.records import dataclass
+
+_IN: Final = "/skills/0/input_schema"
+_STRICT: Final = ("description", "spiffe_id", "authentication")
+_NAMES: Final = {
+    "input_schema": ("input_schema", "inputSchema"),
+    "output_schema": ("output_schema", "outputSchema"),
+}
+_SKILL_ID: Final = re.compile(r"(?P<prefix>[a-z][a-z0-9_]*)\.(?P<verb>[a-z0-9]+)(?:_[a-z0-9]+)+")
+#: The verbs that the standard lists. Its own examples use others, so they are only notes.
+_VERBS: Final = frozenset({"check", "run", "create", "aggregate", "analyze"})
+_SPIFFE: Final = re.compile(
+    r"spiffe://(?P<domain>[a-z0-9._-]+)/agent/(?P<name>[^/]+)/(?P<env>[^/]+)/(?P<region>[^/]+)"
+    r"/(?P<version>[^/]+)"
+)
+_VAGUE: Final = re.compile(
+    r"(?:(?:the|an?|some)\s+)?(?:(?:input|output|result|response|request|return)s?(?:\s+(?:data|"
+    r"object|value|payload|parameters?|schema))?|data|object|value|payload|parameters?|todo|tbd)\.?",
+    re.IGNORECASE,
+)
+# What says of which kind a value is, beside `type`.
+_KINDS: Final = ("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "if", "not")
+_ALL_TYPES: Final = frozenset({"null", "boolean", "number", "string", "array", "object"})
+_MAX_DEPTH: Final = 16  # levels of one schema; the strict reader allows 32 for the whole card
+
+
+@dataclass(frozen=True, slots=True)
+class SkillSchema:
+    """One schema of a skill, wherever the card keeps it.
+
+    Attributes:
+        skill: The id; empty where it has none.
+        kind: ``input_schema`` or ``output_schema``.
+        tokens: Where it stands.
+        schema: As it stands there.
+    """
+
+    skill: str
+    kind: str
+    tokens: Tokens
+    schema: Json
+
+
+def skill_schemas(document: Mapping[str, Json]) -> Iterator[SkillSchema]:
+    """The schemas of a card's skills: in the skills, then in the `params` of extensions."""
+    skills = document.get("skills")
+    for index, skill in enumerate(skills if isinstance(skills, list) else ()):
+        if isinstance(skill, dict):
+            name = skill.get("skill_id") or skill.get("id")
+            yield from _schemas(str(name or ""), skill, ("skills", str(index)))
+    for tokens, params in _params(document):
+        kept = params.get("skills")
+        for name, skill in kept.items() if isinstance(kept, dict) else ():
+            if isinstance(skill, dict):
+                yield from _schemas(name, skill, (*tokens, "skills", name))
+
+
+def _schemas(skill: str, owner: Mapping[str, Json], at: Tokens) -> Iterator[SkillSchema]:
+    for kind, spellings in _NAMES.items():
+        for member in spellings:
+            if member in owner:
+                yield SkillSchema(skill, kind, (*at, member), owner[member])
+
+
+def _params(document: Mapping[str, Json]) -> Iterator[tuple[Tokens, Mapping[str, Json]]]:
+    capabilities = document.get("capabilities")
+    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
+    for index, one in enumerate(extensions if isinstance(extensions, list) else ()):
+        params = one.get("params") if isinstance(one, dict) else None
+        if isinstance(params, dict):
+            yield ("capabilities", "extensions", str(index), "params"), params
+
+
+def kept(document: Mapping[str, Json], name: str) -> tuple[Tokens, Json]:
+    """A member of a contract card, at the top or in the `params` of an extension; else None."""
+    if name in document:
+        return (name,), document[name]
+    found = ((tokens, params) for tokens, params in _params(document) if name in params)
+    return next((((*tokens, name), params[name]) for tokens, params in found), ((), None))
+
+
+def is_contract(document: Mapping[str, Json]) -> bool:
+    """Whether a card follows the standard: it has a `skill_id` or a `spiffe_id`."""
+    skills = document.get("skills")
+    listed = skills if isinstance(skills, list) else []
+    if any(isinstance(one, dict) and "skill_id" in one for one in listed):
+        return True
+    return kept(document, "spiffe_id")[1] is not None
+
+
+# What has to be there.
+
+
+@card_rule(
+    "contract.required",
+    "error",
+    summary="A contract card lacks name, version or skills.",
+    why="Without them nobody knows whose contract it is, which one, or what is promised.",
+    fix="Add it.",
+    reference="rows B1, B21, B32",
+    bad=Example({"/version": ...}, "contract"),
+    good=Example({}, "contract"),
+)
+def required(subject: Subject) -> Iterator[Found]:
+    """Layer 2 of the standard."""
+    for name in ("name", "version", "skills"):
+        if not subject.document.get(name):
+            yield (), f"{name!r} is missing"
+
+
+@card_rule(
+    "contract.strict",
+    "error",
+    summary="A contract card lacks description, spiffe_id or authentication (with --strict).",
+    why="The standard's quick reference calls them required, and its checks do not.",
+    fix="Add it, or leave out --strict.",
+    reference="row B32",
+    bad=Example({"/authentication": ...}, "contract", settings={"strict": True}),
+    good=Example({"/authentication": ...}, "contract"),
+)
+def strictly_required(subject: Subject) -> Iterator[Found]:
+    """Security schemes of A2A stand for `authentication`."""
+    for name in _STRICT if subject.settings.strict else ():
+        schemes = name == "authentication" and subject.document.get("securitySchemes")
+        if not schemes and kept(subject.document, name)[1] in (None, "", {}, []):
+            yield (), f"{name!r} is missing"
+
+
+@card_rule(
+    "contract.skill",
+    "error",
+    summary="A skill of a contract lacks its id, name, description or a schema.",
+    why="The id and both schemas are the contract; a caller cannot form a task without them.",
+    fix="Add it. In a card of A2A the schemas stand in the `params` of an extension.",
+    reference="row B7",
+    bad=Example({_IN: ...}, "contract"),
+    good=Example({"/skills/0/tags": ["sea"]}, "contract"),
+)
+def skill_members(subject: Subject) -> Iterator[Found]:
+    """The schemas may stand in an extension."""
+    given = {(one.skill, one.kind) for one in skill_schemas(subject.document)}
+    for tokens, skill in subject.skills:
+        name = skill.get("skill_id") or skill.get("id")
+        if not name:
+            yield tokens, "'skill_id' is missing"
+        for member in ("name", "description"):
+            if not skill.get(member):
+                yield tokens, f"{member!r} is missing"
+        for kind in _NAMES:
+            if (str(name or ""), kind) not in given:
+                yield tokens, f"{kind!r} is missing"
+
+
+@card_rule(
+    "contract.skill-id",
+    "error",
+    summary="A skill's id is not department.verb_noun in lower case.",
+    why="Callers route by the department, and find a skill by its verb.",
+    fix="Rename the skill; keep the old one, marked as deprecated, until the next major version.",
+    reference="rows B6, B20",
+    bad=Example({"/skills/0/skill_id": "checkTides"}, "contract"),
+    good=Example({"/skills/0/skill_id": "iam_sea.check_tides"}, "contract"),
+)
+def skill_id(subject: Subject) -> Iterator[Found]:
+    """Known prefixes are the settings', else the card's own department."""
+    prefixes = subject.settings.prefixes
+    for tokens, skill in subject.skills:
+        name = skill.get("skill_id") or skill.get("id")
+        if not isinstance(name, str) or not name:
+            continue
+        found = _SKILL_ID.fullmatch(name)
+        if found is None:
+            yield tokens, f"{name[:60]!r} is not department.verb_noun"
+        elif prefixes and found["prefix"] not in prefixes:
+            yield tokens, f"{found['prefix'][:40]!r} is none of {', '.join(prefixes)}"
+
+
+@card_rule(
+    "contract.verb",
+    "note",
+    summary="A skill's verb is none of those that the standard lists.",
+    why="The standard's own examples use others, so this is information only.",
+    fix="Nothing, or choose one of check, run, create, aggregate, analyze.",
+    reference="row B6 as corrected",
+    bad=Example({"/skills/0/skill_id": "iam.watch_tides"}, "contract"),
+    good=Example({"/skills/0/skill_id": "iam.run_tides"}, "contract"),
+)
+def verb(subject: Subject) -> Iterator[Found]:
+    """Of ids in the right form."""
+    for tokens, skill in subject.skills:
+        found = _SKILL_ID.fullmatch(str(skill.get("skill_id") or skill.get("id")))
+        if found and found["verb"] not in _VERBS:
+            yield tokens, f"the verb is {found['verb'][:40]!r}"
+
+
+@card_rule(
+    "contract.skill-count",
+    "note",
+    summary="A contract card has fewer than 2 skills or more than 5.",
+    why="The standard recommends 2 to 5: one agent, one job.",
+    fix="Nothing, or divide the agent.",
+    reference="row B13",
+    bad=Example({"/skills/1": ..., "/metadata": {}}, "contract"),
+    good=Example({}, "contract"),
+)
+def skill_count(subject: Subject) -> Iterator[Found]:
+    """Of the skills that are objects."""
+    if subject.skills and not 2 <= len(subject.skills) <= 5:
+        yield ("skills",), f"{len(subject.skills)} skills"
+
+
+# Schemas.
+
+
+def _places(tokens: Tokens, schema: Json) -> Iterator[tuple[Tokens, Mapping[str, Json], bool]]:
+    """A schema and those inside it, each with its place and whether it is a field's."""
+    pending: list[tuple[Tokens, Json, bool, int]] = [(tokens, schema, False, 0)]
+    while pending:
+        at, one, is_field, depth = pending.pop(0)
+        if not isinstance(one, dict) or depth > _MAX_DEPTH:
+            continue
+        yield at, one, is_field
+        fields = one.get("properties")
+        for name, child in fields.items() if isinstance(fields, dict) else ():
+            pending.append(((*at, "properties", name), child, True, depth + 1))
+        if isinstance(one.get("items"), dict):
+            pending.append(((*at, "items"), one["items"], True, depth + 1))
+        for member in ("anyOf", "oneOf", "allOf"):
+            branches = one.get(member)
+            for index, child in enumerate(branches if isinstance(branches, list) else ()):
+                pending.append(((*at, member, str(index)), child, False, depth + 1))
+
+
+def _all_places(subject: Subject) -> Iterator[tuple[Tokens, Mapping[str, Json], bool]]:
+    for one in skill_schemas(subject.document):
+        yield from _places(one.tokens, one.schema)
+
+
+@card_rule(
+    "contract.schema",
+    "error",
+    summary="A skill's schema is no JSON Schema of draft 7 or later.",
+    why="No validator can hold a task against it.",
+    fix="Correct it at the place named.",
+    reference="row B8; JSON Schema 2020-12",
+    bad=Example({_IN: {"type": "strnig"}}, "contract"),
+    good=Example({_IN: _SOUND}, "contract"),
+)
+def schema(subject: Subject) -> Iterator[Found]:
+    """Held against the meta-schema; patterns must be regular expressions."""
+    from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
+
+    for one in skill_schemas(subject.document):
+        value: Any = one.schema
+        if not isinstance(value, dict):
+            yield one.tokens, "expected an object"
+            continue
+        draft = str(value.get("$schema"))
+        if re.search(r"/draft-0[1-6]/", draft):
+            yield one.tokens, "it is of a draft before 7"
+            continue
+        checker: Any = Draft202012Validator
+        if "/draft-07/" in draft or "/2019-09/" in draft:
+            checker = Draft7Validator if "/draft-07/" in draft else Draft201909Validator
+        for error in checker(checker.META_SCHEMA).iter_errors(value):
+            where = (*one.tokens, *(str(token) for token in error.absolute_path))
+            yield where, f"{error.validator} of the meta-schema is not met"
+            break
+        for at, inner, _ in _places(one.tokens, value):
+            pattern = inner.get("pattern")
+            if isinstance(pattern, str) and not _is_pattern(pattern):
+                yield at, "its pattern is no regular expression"
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
+
+
+@card_rule(
+    "contract.empty-schema",
+    "error",
+    summary="A skill's schema says nothing: it is {} or an object without properties.",
+    why="Every task fits it, so it is no contract.",
+    fix="List the properties; a `$comment` that says why justifies an open schema.",
+    reference="row B11 as corrected",
+    bad=Example({_IN: {"type": "object"}}, "contract"),
+    good=Example({_IN: {"type": "object", "$comment": "any settings of the tool"}}, "contract"),
+)
+def empty_schema(subject: Subject) -> Iterator[Found]:
+    """The whole schema of an input or output."""
+    for one in skill_schemas(subject.document):
+        value = one.schema
+        if isinstance(value, dict) and "$comment" not in value and _says_nothing(value):
+            yield one.tokens, "it takes anything"
+
+
+def _says_nothing(value: Mapping[str, Json]) -> bool:
+    words = {"type", "description", "title", "$schema", "default", "examples", "properties"}
+    return (
+        value.get("type", "object") == "object"
+        and not value.get("properties")
+        and not (value.keys() - words)
+    )
+
+
+@card_rule(
+    "contract.open-object",
+    "warning",
+    summary="A field of a schema is an object without properties, or of any type.",
+    why="What stands in it is no part of the contract.",
+    fix="List its properties; a `$comment` that says why justifies it.",
+    reference="row B11 as corrected",
+    bad=Example({f"{_IN}/properties/harbour": {"type": "object"}}, "contract"),
+    good=Example({f"{_IN}/properties/harbour": {"type": "string", "enum": ["a"]}}, "contract"),
+)
+def open_object(subject: Subject) -> Iterator[Found]:
+    """Below the whole; the whole has a rule of its own."""
+    for at, one, is_field in _all_places(subject):
+        types = one.get("type")
+        if not is_field or "$comment" in one:
+            continue
+        if isinstance(types, list) and {str(name) for name in types} | {"null"} >= _ALL_TYPES:
+            yield at, "it is of any type"
+        elif types == "object" and _says_nothing(one):
+            yield at, "an object without properties"
+
+
+@card_rule(
+    "contract.field-type",
+    "error",
+    summary="A field of a schema has no type.",
+    why="A caller does not know what to put there, and no validator minds.",
+    fix="Add `type`; `enum`, `const`, `$ref` or a combinator says it as well.",
+    reference="row B9",
+    bad=Example({f"{_IN}/properties/harbour": {"description": "Its name"}}, "contract"),
+    good=Example({f"{_IN}/properties/harbour": {"enum": ["north", "south"]}}, "contract"),
+)
+def field_type(subject: Subject) -> Iterator[Found]:
+    """Properties and list elements, at every depth."""
+    for at, one, is_field in _all_places(subject):
+        if is_field and "$comment" not in one and not any(name in one for name in _KINDS):
+            yield at, "has no type"
+
+
+@card_rule(
+    "contract.undescribed",
+    "note",
+    summary="A schema has no `required`, or a field no description.",
+    why="A caller has to guess what must be there and what it means.",
+    fix="Add `required` (an empty list says that nothing is) and a description.",
+    reference="row B10",
+    bad=Example({f"{_IN}/required": ...}, "contract"),
+    good=Example({f"{_IN}/required": []}, "contract"),
+)
+def undescribed(subject: Subject) -> Iterator[Found]:
+    """`required` of the whole; descriptions of its own fields where no enum speaks for itself."""
+    for one in skill_schemas(subject.document):
+        value = one.schema
+        fields = value.get("properties") if isinstance(value, dict) else None
+        if not isinstance(value, dict) or not isinstance(fields, dict) or not fields:
+            continue
+        if "required" not in value:
+            yield one.tokens, "has no `required`"
+        if one.kind == "input_schema":
+            for name, field in fields.items():
+                if isinstance(field, dict) and not {"description", "enum", "$ref"} & field.keys():
+                    yield (*one.tokens, "properties", name), "has no description"
+
+
+@card_rule(
+    "contract.vague",
+    "warning",
+    summary='A description says nothing, such as "input data".',
+    why="A caller learns nothing from it.",
+    fix="Say what stands there, in which unit or form.",
+    reference="row B11",
+    bad=Example({f"{_IN}/properties/harbour/description": "input data"}, "contract"),
+    good=Example({f"{_IN}/properties/harbour/description": "Name of a harbour"}, "contract"),
+)
+def vague(subject: Subject) -> Iterator[Found]:
+    """Of schemas, fields and skills."""
+    texts = [(at, one.get("description")) for at, one, _ in _all_places(subject)]
+    texts += [(tokens, skill.get("description")) for tokens, skill in subject.skills]
+    for at, text in texts:
+        if isinstance(text, str) and _VAGUE.fullmatch(text.strip()):
+            yield (*at, "description"), f"{text.strip()[:40]!r} says nothing"
+
+
+@card_rule(
+    "contract.names",
+    "note",
+    summary="Field names of the card's schemas are in two styles.",
+    why="Callers mistype them.",
+    fix="Choose snake_case or camelCase for all.",
+    reference="row B36",
+    bad=Example({f"{_IN}/properties": {"harbourName": _SOUND, "harbour_id": _SOUND}}, "contract"),
+    good=Example({}, "contract"),
+)
+def names(subject: Subject) -> Iterator[Found]:
+    """Names of one word are in both styles."""
+    styles: dict[str, str] = {}
+    for _, one, _ in _all_places(subject):
+        fields = one.get("properties")
+        for name in fields if isinstance(fields, dict) else ():
+            if re.fullmatch(r"[a-z0-9]+(?:_[a-z0-9]+)+", name):
+                styles.setdefault("snake_case", name)
+            elif re.fullmatch(r"[a-z0-9]+(?:[A-Z][a-z0-9]*)+", name):
+                styles.setdefault("camelCase", name)
+    if len(styles) > 1:
+        shown = " and ".join(f"{name[:40]!r} ({style})" for style, name in styles.items())
+        yield ("skills",), shown
+
+
+# Identity, and what A2A says in another place.
+
+
+@card_rule(
+    "contract.spiffe",
+    "error",
+    summary="The SPIFFE ID is malformed, or does not name this card's agent and version.",
+    why="A workload identity that names another agent lets that one speak for this.",
+    fix="Write spiffe://DOMAIN/agent/NAME/ENV/REGION/VERSION, with the card's name and version.",
+    reference="row B24; SPIFFE ID 2",
+    bad=Example({"/spiffe_id": "spiffe://tides.example/agent/other/dev/north/1.2.0"}, "contract"),
+    good=Example({"/spiffe_id": ...}, "contract"),
+)
+def spiffe(subject: Subject) -> Iterator[Found]:
+    """At the top, or in an extension."""
+    tokens, value = kept(subject.document, "spiffe_id")
+    if value is None:
+        return
+    found = _SPIFFE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        yield tokens, "expected spiffe://DOMAIN/agent/NAME/ENV/REGION/VERSION"
+        return
+    for part in ("name", "version"):
+        own = subject.document.get(part)
+        if isinstance(own, str) and own and found[part] != own:
+            yield tokens, f"it names the {part} {found[part][:40]!r}, the card {own[:40]!r}"
+
+
+@card_rule(
+    "contract.authentication",
+    "error",
+    summary="`authentication` is of a type that A2A's security schemes cannot say.",
+    why="A reader of A2A does not see the member, and takes the agent to be open.",
+    fix="Declare `securitySchemes` and require them.",
+    reference="rows B25, B33",
+    bad=Example({"/authentication": {"type": "secret-handshake"}}, "contract"),
+    good=Example({"/authentication": {"type": "bearer"}}, "contract"),
+)
+def authentication(subject: Subject) -> Iterator[Found]:
+    """By the table that `build` maps it with."""
+    value = subject.document.get("authentication")
+    if value is not None:
+        try:
+            authentication_schemes(value)
+        except CardRefused as refusal:
+            yield ("authentication",), refusal.message

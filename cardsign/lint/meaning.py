@@ -1,0 +1,394 @@
+"""Do the members mean something: interfaces, media types, skills, versions, the extended card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from semver import Version
+
+from cardsign.card.extended import declares_extended_card, find_marker
+from cardsign.card.interfaces import Interface, interfaces_of
+from cardsign.card.security import schemes_of
+from cardsign.card.strictjson import Json, split
+from cardsign.errors import CardRefused
+from cardsign.lint.rules import Example, Found, Subject, Tokens, card_rule
+from cardsign.urls import Url, interface_url, is_this_machine, without_userinfo
+
+_URL: Final = "/supportedInterfaces/0/url"
+_BINDINGS: Final = ("JSONRPC", "GRPC", "HTTP+JSON")
+_MAJOR_MINOR: Final = re.compile(r"[0-9]+\.[0-9]+")
+_ANY_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
+_MEDIA_TYPE: Final = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+(?:\s*;.*)?")
+_KNOWN_MODES: Final = {
+    "text": "text/plain",
+    "json": "application/json",
+    "data": "application/json",
+    "image": "image/png",
+    "markdown": "text/markdown",
+}
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
+# Hosts that documents use as examples (RFC 2606), and what templates leave open.
+_EXAMPLE_HOST: Final = re.compile(r"(?:.*\.)?(?:example\.(?:com|org|net)|your-[a-z-]+\..*)")
+_TEMPLATE: Final = re.compile(r"[<{$][^>}]*[>}]|\bYOUR[-_]|\bCHANGEME\b|\bTODO\b")
+
+
+# Interfaces.
+
+
+def _urls(subject: Subject) -> Iterator[tuple[Interface, Url]]:
+    """The interfaces whose url is one."""
+    for one in interfaces_of(subject.document):
+        if isinstance(one.url, str):
+            try:
+                yield one, interface_url(one.url, str(one.binding))
+            except CardRefused:
+                continue
+
+
+@card_rule(
+    "meaning.no-interface",
+    "error",
+    summary="The card names no endpoint.",
+    why="Nobody can call the agent. Neither `supportedInterfaces` (1.0) nor `url` (0.3) is there.",
+    fix='Add `supportedInterfaces` with `url`, `protocolBinding` and `protocolVersion` ("1.0").',
+    reference="A2A 1.0 8.3",
+    bad=Example({"/supportedInterfaces": ...}),
+    good=Example({}, "0.3"),
+)
+def no_interface(subject: Subject) -> Iterator[Found]:
+    """None in either version's form."""
+    if not any(interfaces_of(subject.document)):
+        other = next((n for n in ("interfaces", "endpoints") if n in subject.document), None)
+        hint = f"; A2A does not know {other}" if other else ""
+        yield (), f"neither supportedInterfaces nor url is there{hint}"
+
+
+@card_rule(
+    "meaning.url",
+    "error",
+    summary="An interface's url is not one that can be compared and called.",
+    why="URL parsers disagree about such a text. A verifier refuses the card, because it could "
+    "lead past the origins that it allows.",
+    fix="Write https://host, https://host:port or https://host/path in lower case.",
+    reference="A2A 1.0 4.4.6, RFC 3986",
+    bad=Example({_URL: "tides.example/a2a"}),
+    good=Example({_URL: "https://tides.example:8443/a2a"}),
+)
+def url_form(subject: Subject) -> Iterator[Found]:
+    """Held against the strict grammar of :mod:`cardsign.urls`."""
+    for one in interfaces_of(subject.document):
+        if isinstance(one.url, str) and one.url and not _TEMPLATE.search(one.url):
+            try:
+                interface_url(one.url, str(one.binding))
+            except CardRefused as refusal:
+                yield one.tokens, refusal.message
+
+
+@card_rule(
+    "meaning.placeholder",
+    "error",
+    summary="An interface's url is a placeholder of a template or of a manual.",
+    why="The agent cannot be called there, and example.com belongs to nobody.",
+    fix="Put in the real address.",
+    reference="RFC 2606",
+    bad=Example({_URL: "https://example.com/a2a"}),
+    good=Example({_URL: "https://tides.example/a2a"}),
+)
+def placeholder(subject: Subject) -> Iterator[Found]:
+    """A host of examples, or braces that were to be replaced."""
+    for one in interfaces_of(subject.document):
+        if isinstance(one.url, str) and _TEMPLATE.search(one.url):
+            yield one.tokens, f"{without_userinfo(one.url)!r:.80} is a template"
+    for one, url in _urls(subject):
+        if _EXAMPLE_HOST.fullmatch(url.origin.host):
+            yield one.tokens, f"{url.origin.host} is a host of examples"
+
+
+@card_rule(
+    "meaning.http",
+    "error",
+    summary="An interface is called over plain HTTP.",
+    why="Anybody on the way reads and changes what is said, credentials included.",
+    fix="Serve it over https.",
+    reference="A2A 1.0 7.1",
+    bad=Example({_URL: "http://tides.example/a2a"}),
+    good=Example({_URL: "https://tides.example/a2a"}),
+)
+def plain_http(subject: Subject) -> Iterator[Found]:
+    """This machine's own addresses are left to the secrets group."""
+    for one, url in _urls(subject):
+        if url.origin.scheme == "http" and not is_this_machine(url.origin.host):
+            yield one.tokens, f"{url.origin} is not https"
+
+
+@card_rule(
+    "meaning.binding",
+    "warning",
+    summary="An interface names a binding that A2A does not define.",
+    why="Clients choose an interface by its binding, in exactly these letters. They pass over one "
+    "that they do not know.",
+    fix="Write JSONRPC, GRPC or HTTP+JSON; a binding of your own is a URI.",
+    reference="A2A 1.0 4.4.6, 5.2",
+    bad=Example({"/supportedInterfaces/0/protocolBinding": "JSON-RPC"}),
+    good=Example({"/supportedInterfaces/0/protocolBinding": "HTTP+JSON"}),
+)
+def binding(subject: Subject) -> Iterator[Found]:
+    """A URI names a binding of one's own."""
+    for one in interfaces_of(subject.document):
+        known = not isinstance(one.binding, str) or one.binding in _BINDINGS
+        if not known and not _URI.fullmatch(str(one.binding)):
+            place = one.tokens if one.member == "url" else one.tokens[:-1]
+            folded = re.sub(r"[^A-Z]", "", str(one.binding).upper())
+            meant = next((b for b in _BINDINGS if re.sub(r"[^A-Z]", "", b) == folded), None)
+            hint = f"; did you mean {meant}?" if meant else ""
+            yield place, f"{str(one.binding)[:40]!r} is no binding of A2A{hint}"
+
+
+@card_rule(
+    "meaning.protocol-version",
+    "warning",
+    summary="An A2A version is not written as its specification asks.",
+    why="Clients compare it as a text: 1.0 wants Major.Minor, 0.3 the three numbers of 0.3.0.",
+    fix='Write "1.0" in an interface of 1.0, and "0.3.0" in a card of 0.3.',
+    reference="A2A 1.0 3.6",
+    bad=Example({"/supportedInterfaces/0/protocolVersion": "v1"}),
+    good=Example({"/supportedInterfaces/0/protocolVersion": "0.3"}),
+)
+def protocol_version(subject: Subject) -> Iterator[Found]:
+    """The patch number is no part of it in 1.0."""
+    for one in interfaces_of(subject.document):
+        version = one.version if one.member == "supportedInterfaces" else None
+        if isinstance(version, str) and version and not _MAJOR_MINOR.fullmatch(version):
+            yield one.tokens[:-1], f"{version[:40]!r} is not written as Major.Minor"
+    version = subject.document.get("protocolVersion")
+    if isinstance(version, str) and not _ANY_VERSION.fullmatch(version):
+        yield ("protocolVersion",), f"{version[:40]!r} is no version"
+    elif isinstance(version, str) and version.startswith("1.") and subject.generation == "0.3":
+        yield ("protocolVersion",), f"{version} is claimed in a card that is written as 0.3"
+
+
+@card_rule(
+    "meaning.same-interface",
+    "warning",
+    summary="Two interfaces say the same, or different things of one url.",
+    why="A client cannot tell which one is meant. In 0.3 the transport of the main url must be "
+    "`preferredTransport`.",
+    fix="Keep one of them.",
+    reference="A2A 0.3 5.6.2",
+    bad=Example(
+        {"/additionalInterfaces": [{"url": "https://tides.example/old", "transport": "GRPC"}]},
+        "0.3",
+    ),
+    good=Example(
+        {"/additionalInterfaces": [{"url": "https://tides.example/rest", "transport": "GRPC"}]},
+        "0.3",
+    ),
+)
+def same_interface(subject: Subject) -> Iterator[Found]:
+    """The main url of 0.3 may be named once more, with its own transport."""
+    seen: dict[str, Json] = {}
+    main = subject.document.get("url")
+    for one in interfaces_of(subject.document):
+        if one.member == "supportedInterfaces":
+            key = repr((one.url, one.binding, one.version, one.tenant))
+            if key in seen:
+                yield one.tokens[:-1], "an interface is listed twice"
+            seen[key] = None
+        elif one.member == "additionalInterfaces" and one.url == main and main:
+            preferred = subject.document.get("preferredTransport", "JSONRPC")
+            if one.binding != preferred:
+                message = f"{one.binding!r:.40} at the main url, which speaks {preferred!r:.40}"
+                yield one.tokens[:-1], message
+
+
+# Texts, media types, skills.
+
+
+@card_rule(
+    "meaning.media-type",
+    "warning",
+    summary="An input or output mode is no media type.",
+    why="Clients compare modes with the media types that they have. A word like `text` matches "
+    "none of them.",
+    fix="Write text/plain for `text`, application/json for `data`.",
+    reference="A2A 1.0 4.4.1, RFC 6838",
+    bad=Example({"/defaultInputModes": ["text"]}),
+    good=Example({"/defaultInputModes": ["text/markdown"]}),
+)
+def media_type(subject: Subject) -> Iterator[Found]:
+    """Of the card and of its skills."""
+    owners: list[tuple[Tokens, object]] = [
+        ((name,), subject.document.get(name))
+        for name in ("defaultInputModes", "defaultOutputModes")
+    ]
+    for tokens, skill in subject.skills:
+        owners += [((*tokens, name), skill.get(name)) for name in ("inputModes", "outputModes")]
+    for tokens, modes in owners:
+        for index, mode in enumerate(modes if isinstance(modes, list) else ()):
+            if isinstance(mode, str) and mode and not _MEDIA_TYPE.fullmatch(mode):
+                meant = _KNOWN_MODES.get(mode.lower())
+                hint = f"; {meant} is one" if meant else ""
+                yield (*tokens, str(index)), f"{mode[:40]!r} is no media type{hint}"
+
+
+@card_rule(
+    "meaning.skill-id",
+    "error",
+    summary="Two skills have the same id.",
+    why="A caller that names the id gets either.",
+    fix="Give each skill an id of its own.",
+    reference="A2A 1.0 4.4.5",
+    bad=Example({"/skills/1": {"id": "tides", "name": "n", "description": "d", "tags": ["t"]}}),
+    good=Example({"/skills/1": {"id": "berths", "name": "n", "description": "d", "tags": ["t"]}}),
+)
+def skill_id(subject: Subject) -> Iterator[Found]:
+    """Under either of its names."""
+    seen: set[str] = set()
+    for tokens, skill in subject.skills:
+        for member in ("id", "skill_id"):
+            value = skill.get(member)
+            if isinstance(value, str) and value:
+                if value in seen:
+                    yield (*tokens, member), f"{value[:60]!r} is the id of a skill before it"
+                seen.add(value)
+                break
+
+
+@card_rule(
+    "meaning.version",
+    "warning",
+    summary="The card's version is no semantic version, or is the 0.0.0 of a tool.",
+    why="`cardsign diff` and callers cannot tell whether a change breaks them.",
+    fix="Write MAJOR.MINOR.PATCH, such as 1.2.0.",
+    reference="SemVer 2.0.0; row B16",
+    bad=Example({"/version": "2.1"}),
+    good=Example({"/version": "2.1.0-rc.1"}),
+)
+def version(subject: Subject) -> Iterator[Found]:
+    """A leading `v` is none of SemVer's."""
+    value = subject.document.get("version")
+    if not isinstance(value, str) or not value:
+        return
+    if len(value) > 100 or not Version.is_valid(value):
+        yield ("version",), f"{value[:40]!r} is no semantic version"
+    elif value == "0.0.0":
+        yield ("version",), "0.0.0 is what tools write where no version is known"
+
+
+# The extended card, extensions, what other formats call a signature.
+
+
+@card_rule(
+    "meaning.extended-open",
+    "warning",
+    summary="An extended card is announced, and no security scheme is declared.",
+    why="An extended card is for authenticated callers. Nothing here says how a caller would "
+    "authenticate.",
+    fix="Declare a scheme and require it, or do not announce an extended card.",
+    reference="A2A 1.0 13.3",
+    bad=Example(
+        {"/capabilities/extendedAgentCard": True, "/securitySchemes": ...}
+        | {"/securityRequirements": ...}
+    ),
+    good=Example({"/capabilities/extendedAgentCard": True}),
+)
+def extended_open(subject: Subject) -> Iterator[Found]:
+    """Whatever spells the announcement."""
+    announced = declares_extended_card(subject.document, any_spelling=True)
+    if announced and not schemes_of(subject.document):
+        yield (), "an extended card is announced, and there is no security scheme"
+
+
+@card_rule(
+    "meaning.extended-spelling",
+    "warning",
+    summary="The announcement of an extended card is in no version's spelling.",
+    why="Clients look for `capabilities.extendedAgentCard` (1.0) or "
+    "`supportsAuthenticatedExtendedCard` (0.3). They do not see this one.",
+    fix="Use the spelling of the card's A2A version.",
+    reference="row G13",
+    bad=Example({"/supportsExtendedAgentCard": True}),
+    good=Example({"/capabilities/extendedAgentCard": True}),
+)
+def extended_spelling(subject: Subject) -> Iterator[Found]:
+    """The third spelling, which old examples have."""
+    if subject.document.get("supportsExtendedAgentCard") is True:
+        yield ("supportsExtendedAgentCard",), "no A2A version defines this member"
+
+
+@card_rule(
+    "meaning.extended-marker",
+    "error",
+    summary="The marker of an extended card is malformed, or out of its place.",
+    why="A verifier refuses the card: it cannot tell for whom it is.",
+    fix="Remove it. Signing for an audience writes it.",
+    reference="docs/reference/formats.md",
+    bad=Example({"/name": "urn:uuid:46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda"}),
+    good=Example({"/name": "Tides"}),
+)
+def marker(subject: Subject) -> Iterator[Found]:
+    """Read as a verifier reads it."""
+    try:
+        find_marker(subject.document)
+    except CardRefused as refusal:
+        yield tuple(split(refusal.path)), refusal.message
+
+
+@card_rule(
+    "meaning.extension",
+    "error",
+    summary="An extension has no URI, or one that is listed twice.",
+    why="An extension is known by its URI alone.",
+    fix="Give it the URI of its specification, once.",
+    reference="A2A 1.0 4.4.4",
+    bad=Example({"/capabilities/extensions": [{"uri": "tides"}]}),
+    good=Example({"/capabilities/extensions": [{"uri": "https://tides.example/ext"}]}),
+)
+def extension(subject: Subject) -> Iterator[Found]:
+    """Its form alone; nothing is asked."""
+    seen: set[Json] = set()
+    extensions = subject.object("capabilities").get("extensions")
+    for index, one in enumerate(extensions if isinstance(extensions, list) else ()):
+        uri = one.get("uri") if isinstance(one, dict) else None
+        place = ("capabilities", "extensions", str(index))
+        if not isinstance(uri, str) or not _URI.fullmatch(uri):
+            yield place, f"{uri!r:.60} is no URI"
+        elif uri in seen:
+            yield place, f"{uri:.60} is listed twice"
+        else:
+            seen.add(uri)
+
+
+@card_rule(
+    "meaning.extensions-place",
+    "error",
+    summary="Extensions stand at the top of the card.",
+    why="A2A knows them in `capabilities.extensions` alone, so no client sees these.",
+    fix="Move them there.",
+    reference="row G10",
+    bad=Example({"/extensions": [{"uri": "https://tides.example/ext"}]}),
+    good=Example({"/capabilities/extensions": [{"uri": "https://tides.example/ext"}]}),
+)
+def extensions_place(subject: Subject) -> Iterator[Found]:
+    """A list or object of that name."""
+    if isinstance(subject.document.get("extensions"), list | dict):
+        yield ("extensions",), "extensions belong in capabilities.extensions"
+
+
+@card_rule(
+    "meaning.legacy-path",
+    "warning",
+    summary="The date on which the legacy path was to be switched off has passed.",
+    why="The alias /.well-known/agent.json was announced to end then.",
+    fix="Serve with `--no-legacy`, or set `legacy_sunset` anew.",
+    reference="row F5, RFC 8594",
+    bad=Example({}, settings={"legacy_sunset": "2026-01-01", "today": "2026-02-01"}),
+    good=Example({}, settings={"legacy_sunset": "2026-03-01", "today": "2026-02-01"}),
+)
+def legacy_path(subject: Subject) -> Iterator[Found]:
+    """By the settings of the project alone."""
+    end, today = subject.settings.legacy_sunset, subject.settings.today
+    if end is not None and today is not None and today > end:
+        yield (), f"the legacy path was to end on {end.isoformat()}"

@@ -1,0 +1,461 @@
+"""Who may call, and who signed: schemes, requirements, and the entries of `signatures`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from cardsign.card.security import Scheme, requirements_of, schemes_of
+from cardsign.card.strictjson import Json, parse_object
+from cardsign.errors import CardRefused, JsonRefused, SignatureRefused
+from cardsign.jose import base64url
+from cardsign.jose.jws import read_entry
+from cardsign.lint.rules import Example, Found, Subject, Tokens, card_rule
+from cardsign.urls import is_this_machine, parse_url
+
+_NEEDED: Final[dict[str, tuple[str, ...]]] = {
+    "apiKey": ("in", "name"),
+    "http": ("scheme",),
+    "oauth2": ("flows",),
+    "openIdConnect": ("openIdConnectUrl",),
+    "mutualTLS": (),
+}
+_LOCATIONS: Final = ("header", "query", "cookie")
+_OLD_FLOWS: Final = ("implicit", "password")
+_SCHEME_URLS: Final = (
+    "openIdConnectUrl",
+    "oauth2MetadataUrl",
+    "authorizationUrl",
+    "tokenUrl",
+    "refreshUrl",
+    "deviceAuthorizationUrl",
+)
+_DISCOVERY: Final = "/.well-known/openid-configuration"
+_KEYS_IN_HEADER: Final = ("jku", "jwk", "x5u", "x5c")
+#: How the signatures begin that A2A's specification shows; nobody has the key.
+_SHOWN_SIGNATURES: Final = ("QFdkNLNszlGj3z3u0YQGt_T9LixY3qtdQpZmsTdDHDe3fXV9y9",)
+_HARBOUR: Final = "/securitySchemes/harbour"
+
+
+# Schemes.
+
+
+@card_rule(
+    "meaning.scheme",
+    "error",
+    summary="A security scheme is of no known type, or lacks what its type needs.",
+    why="A client does not know which credential to send, or where.",
+    fix="Name one of apiKey, http, oauth2, openIdConnect and mutualTLS, with its REQUIRED members.",
+    reference="A2A 1.0 4.5, 0.3 5.5.3",
+    bad=Example({_HARBOUR: {"type": "bearer"}}, "0.3"),
+    good=Example({_HARBOUR: {"type": "apiKey", "in": "header", "name": "X-Key"}}, "0.3"),
+)
+def scheme(subject: Subject) -> Iterator[Found]:
+    """In either version's form; the members of 1.0 are also held against its schema."""
+    for name, one in schemes_of(subject.document).items():
+        place = ("securitySchemes", name)
+        if one.type is None:
+            yield place, "its type is none of apiKey, http, oauth2, openIdConnect, mutualTLS"
+            continue
+        for needed in _NEEDED[one.type]:
+            if one.members.get(needed) in (None, ""):
+                yield place, f"{one.type} needs {needed!r}"
+        location = one.members.get("in")
+        if one.type == "apiKey" and location is not None and location not in _LOCATIONS:
+            yield place, f"an API key is in header, query or cookie, not in {str(location)[:20]!r}"
+
+
+def _flows(one: Scheme) -> Iterator[tuple[str, Mapping[str, Json]]]:
+    flows = one.members.get("flows")
+    for name, flow in flows.items() if isinstance(flows, dict) else ():
+        if isinstance(flow, dict):
+            yield name, flow
+
+
+@card_rule(
+    "meaning.scheme-url",
+    "error",
+    summary="An address that a scheme names is no https URL.",
+    why="A client sends its secret to the token endpoint.",
+    fix="Name an https URL.",
+    reference="RFC 6749 3.2",
+    bad=Example({_HARBOUR: {"openIdConnectSecurityScheme": {"openIdConnectUrl": "login.example"}}}),
+    good=Example(
+        {
+            _HARBOUR: {
+                "openIdConnectSecurityScheme": {
+                    "openIdConnectUrl": f"https://login.example{_DISCOVERY}"
+                }
+            }
+        }
+    ),
+)
+def scheme_url(subject: Subject) -> Iterator[Found]:
+    """Of OpenID Connect, of OAuth metadata and of each flow."""
+    for name, one in schemes_of(subject.document).items():
+        for owner in (one.members, *(flow for _, flow in _flows(one))):
+            for member in _SCHEME_URLS:
+                value = owner.get(member)
+                if isinstance(value, str) and value and not _is_https(value):
+                    yield ("securitySchemes", name), f"{member} is no https URL"
+
+
+def _is_https(text: str) -> bool:
+    try:
+        origin = parse_url(text).origin
+    except CardRefused:
+        return text.startswith("https://")  # beyond our grammar, as with a tenant in braces
+    return origin.scheme == "https" or is_this_machine(origin.host)
+
+
+@card_rule(
+    "meaning.discovery-url",
+    "warning",
+    summary="`openIdConnectUrl` is no discovery document.",
+    why="Clients read the endpoints from it; an issuer's bare URL answers something else.",
+    fix=f"Add {_DISCOVERY} to the issuer.",
+    reference="OpenID Connect Discovery 4; row F19",
+    bad=Example(
+        {_HARBOUR: {"type": "openIdConnect", "openIdConnectUrl": "https://login.example"}}, "0.3"
+    ),
+    good=Example(
+        {
+            _HARBOUR: {
+                "type": "openIdConnect",
+                "openIdConnectUrl": f"https://login.example{_DISCOVERY}",
+            }
+        },
+        "0.3",
+    ),
+)
+def discovery_url(subject: Subject) -> Iterator[Found]:
+    """By its path; OAuth's own discovery document is taken, too."""
+    for name, one in schemes_of(subject.document).items():
+        url = one.members.get("openIdConnectUrl")
+        is_one = one.type == "openIdConnect" and isinstance(url, str) and url
+        if is_one and "/.well-known/" not in str(url):
+            yield ("securitySchemes", name), f"{url:.80} does not lead to {_DISCOVERY}"
+
+
+@card_rule(
+    "meaning.old-flow",
+    "warning",
+    summary="A scheme offers the implicit or the password flow of OAuth.",
+    why="Both are deprecated in A2A 1.0 and gone from OAuth 2.1: tokens leak through URLs, and "
+    "passwords go to the client.",
+    fix="Offer authorizationCode with PKCE, or clientCredentials.",
+    reference="A2A 1.0 4.5.7, RFC 9700; row G17",
+    bad=Example(
+        {_HARBOUR: {"type": "oauth2", "flows": {"password": {"tokenUrl": "https://l.example/t"}}}},
+        "0.3",
+    ),
+    good=Example(
+        {
+            _HARBOUR: {
+                "type": "oauth2",
+                "flows": {
+                    "clientCredentials": {
+                        "tokenUrl": "https://l.example/t",
+                        "scopes": {"read": "Read"},
+                    }
+                },
+            }
+        },
+        "0.3",
+    ),
+)
+def old_flow(subject: Subject) -> Iterator[Found]:
+    """By the flow's name."""
+    for name, one in schemes_of(subject.document).items():
+        for flow, _ in _flows(one):
+            if flow in _OLD_FLOWS:
+                yield ("securitySchemes", name), f"the {flow} flow"
+
+
+# Requirements.
+
+
+def _places(subject: Subject) -> Iterator[tuple[Tokens, Mapping[str, Json]]]:
+    """What has requirements: the card and its skills."""
+    yield (), subject.document
+    yield from subject.skills
+
+
+@card_rule(
+    "meaning.requirement-form",
+    "error",
+    summary="A requirement of callers is not in the form of its A2A version.",
+    why="Clients cannot read it. Those that skip it call without credentials.",
+    fix='1.0: [{"schemes": {"NAME": {"list": []}}}]. 0.3: [{"NAME": []}].',
+    reference="A2A 1.0 4.5.1; row G9",
+    bad=Example({"/security": ["harbour"]}, "0.3"),
+    good=Example({"/security": [{"harbour": []}]}, "0.3"),
+)
+def requirement_form(subject: Subject) -> Iterator[Found]:
+    """Names in place of objects, mostly."""
+    for tokens, owner in _places(subject):
+        for member in ("security", "securityRequirements"):
+            listed = owner.get(member)
+            if listed is None:
+                continue
+            for index, one in enumerate(listed if isinstance(listed, list) else [None]):
+                if not isinstance(one, dict):
+                    yield (*tokens, member, str(index)), "expected an object"
+                elif member == "securityRequirements" and one and "schemes" not in one:
+                    yield (*tokens, member, str(index)), "expected an object with `schemes`"
+
+
+@card_rule(
+    "meaning.requirement",
+    "error",
+    summary="A requirement names a scheme that the card does not declare.",
+    why="No client can meet it.",
+    fix="Declare the scheme in `securitySchemes`, or name one that is there.",
+    reference="A2A 1.0 4.5.1",
+    bad=Example({"/securityRequirements": [{"schemes": {"pier": {"list": ["read"]}}}]}),
+    good=Example({"/securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}]}),
+)
+def requirement(subject: Subject) -> Iterator[Found]:
+    """Of the card and of each skill."""
+    declared = schemes_of(subject.document)
+    for tokens, owner in _places(subject):
+        for names in requirements_of(owner):
+            for name in names:
+                if name not in declared:
+                    yield tokens, f"{name[:40]!r} is required and not declared"
+
+
+@card_rule(
+    "meaning.no-requirement",
+    "warning",
+    summary="Schemes are declared, and nothing requires one of them.",
+    why="A client that reads the card calls without credentials and is refused, or is let in.",
+    fix="Add `securityRequirements` (1.0) or `security` (0.3); an alternative without schemes, {}, "
+    "says that credentials are optional.",
+    reference="A2A 1.0 4.4.1; row F23",
+    bad=Example({"/securityRequirements": ...}),
+    good=Example({"/securityRequirements": ..., "/securitySchemes": ...}),
+)
+def no_requirement(subject: Subject) -> Iterator[Found]:
+    """A requirement of any skill is enough."""
+    owners = [owner for _, owner in _places(subject)]
+    members = ("security", "securityRequirements")
+    if schemes_of(subject.document) and not any(
+        isinstance(owner.get(member), list) for owner in owners for member in members
+    ):
+        yield ("securitySchemes",), "no requirement names a scheme"
+
+
+@card_rule(
+    "meaning.open-door",
+    "warning",
+    summary="One alternative among the requirements asks for nothing.",
+    why="Requirements are alternatives: a caller may choose the one that asks for nothing.",
+    fix="Remove it, unless callers without credentials are meant to be let in.",
+    reference="A2A 1.0 4.5.1; row F46",
+    bad=Example({"/security": [{"harbour": ["read"]}, {}]}, "0.3"),
+    good=Example({"/security": [{"harbour": ["read"]}]}, "0.3"),
+)
+def open_door(subject: Subject) -> Iterator[Found]:
+    """In either version's form."""
+    for tokens, owner in _places(subject):
+        if any(not names for names in requirements_of(owner)):
+            yield tokens, "an alternative without schemes lets everybody in"
+
+
+@card_rule(
+    "meaning.scope",
+    "warning",
+    summary="A requirement asks for a scope that the scheme does not offer.",
+    why="The authorization server refuses a token for it.",
+    fix="Add the scope to the flow, or require one that is there.",
+    reference="A2A 1.0 4.5.8",
+    bad=Example(
+        {
+            _HARBOUR: {
+                "type": "oauth2",
+                "flows": {
+                    "clientCredentials": {
+                        "tokenUrl": "https://l.example/t",
+                        "scopes": {"write": "Write"},
+                    }
+                },
+            }
+        },
+        "0.3",
+    ),
+    good=Example({}, "0.3"),
+)
+def scope(subject: Subject) -> Iterator[Found]:
+    """Only of OAuth, whose flows list them."""
+    offered = {
+        name: {scope for _, flow in _flows(one) for scope in _object(flow.get("scopes"))}
+        for name, one in schemes_of(subject.document).items()
+        if one.type == "oauth2"
+    }
+    for tokens, owner in _places(subject):
+        for name, asked in _asked_scopes(owner):
+            for one in asked if name in offered else ():
+                if one not in offered[name]:
+                    yield tokens, f"{name[:40]!r} does not offer {str(one)[:40]!r}"
+
+
+def _object(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _asked_scopes(owner: Mapping[str, Json]) -> Iterator[tuple[str, list[Json]]]:
+    for member in ("securityRequirements", "security"):
+        listed = owner.get(member)
+        for one in listed if isinstance(listed, list) else ():
+            schemes = _object(one)
+            if member == "securityRequirements":
+                schemes = _object(schemes.get("schemes"))
+            for name, scopes in schemes.items():
+                found = scopes.get("list") if isinstance(scopes, dict) else scopes
+                yield name, found if isinstance(found, list) else []
+
+
+# Signatures.
+
+_PROTECTED: Final = base64url.encode(b'{"alg":"ES256","kid":"key-1","typ":"JOSE"}')
+_ENTRY: Final = {"protected": _PROTECTED, "signature": base64url.encode(b"s" * 64)}
+
+
+def _entry(header: str) -> dict[str, Any]:
+    return {**_ENTRY, "protected": base64url.encode(header.encode())}
+
+
+_SOUND: Final = Example({"/signatures": [_ENTRY]})
+
+
+def _entries(subject: Subject) -> Iterator[tuple[Tokens, Json]]:
+    signatures = subject.document.get("signatures")
+    for index, entry in enumerate(signatures if isinstance(signatures, list) else ()):
+        yield ("signatures", str(index)), entry
+
+
+def _header(entry: Json) -> dict[str, Json]:
+    """What the protected header says, and the other one, if they can be read."""
+    unprotected = entry.get("header") if isinstance(entry, dict) else None
+    found = dict(unprotected) if isinstance(unprotected, dict) else {}
+    protected = entry.get("protected") if isinstance(entry, dict) else None
+    if isinstance(protected, str):
+        with suppress(base64url.Base64urlError, JsonRefused):
+            found |= parse_object(base64url.decode(protected))
+    return found
+
+
+@card_rule(
+    "meaning.signature",
+    "error",
+    summary="An entry of `signatures` cannot be read.",
+    why="No verifier accepts it, and some refuse the whole card for it.",
+    fix="Remove the entry and sign again.",
+    reference="RFC 7515, A2A 1.0 8.4.2",
+    bad=Example({"/signatures": [{"protected": "!", "signature": "x"}]}),
+    good=_SOUND,
+)
+def signature(subject: Subject) -> Iterator[Found]:
+    """Read as a verifier reads it; an algorithm or kid has a rule of its own."""
+    for tokens, entry in _entries(subject):
+        try:
+            read_entry(entry)
+        except SignatureRefused as refusal:
+            if refusal.code not in ("sig.alg_forbidden", "sig.kid_missing"):
+                yield tokens, refusal.message
+
+
+@card_rule(
+    "meaning.signature-alg",
+    "error",
+    summary="A signature is by an algorithm that no verifier should accept.",
+    why="`none` is no signature, and with HMAC whoever can verify can also sign.",
+    fix="Sign with ES256, RS256 or EdDSA.",
+    reference="RFC 8725 3.1",
+    bad=Example({"/signatures": [_entry('{"alg":"HS256","kid":"key-1"}')]}),
+    good=_SOUND,
+)
+def signature_alg(subject: Subject) -> Iterator[Found]:
+    """By the closed list of the verifier."""
+    for tokens, entry in _entries(subject):
+        try:
+            read_entry(entry)
+        except SignatureRefused as refusal:
+            if refusal.code == "sig.alg_forbidden":
+                yield (*tokens, "protected"), refusal.message
+
+
+@card_rule(
+    "meaning.signature-kid",
+    "error",
+    summary="A signature does not name its key.",
+    why="A verifier with several keys does not know which one to take. SDKs refuse the entry.",
+    fix="Sign again; `cardsign sign` names the key.",
+    reference="RFC 7515 4.1.4, A2A 1.0 8.4.2",
+    bad=Example({"/signatures": [_entry('{"alg":"ES256"}')]}),
+    good=_SOUND,
+)
+def signature_kid(subject: Subject) -> Iterator[Found]:
+    """In the protected header, where A2A wants it."""
+    for tokens, entry in _entries(subject):
+        try:
+            read_entry(entry)
+        except SignatureRefused as refusal:
+            if refusal.code == "sig.kid_missing":
+                yield (*tokens, "protected"), refusal.message
+
+
+@card_rule(
+    "meaning.signature-key",
+    "warning",
+    summary="A signature brings its own key, or says where to get it.",
+    why="Whoever changes the card can name a key as well. A verifier that follows `jku` trusts "
+    "whoever signed, and asks a host that a stranger chose.",
+    fix="Leave out jku, jwk, x5u and x5c. Publish the key set where verifiers expect it.",
+    reference="RFC 8725 3.10",
+    bad=Example({"/signatures": [_entry('{"alg":"ES256","kid":"k","jku":"https://e.example/j"}')]}),
+    good=_SOUND,
+)
+def signature_key(subject: Subject) -> Iterator[Found]:
+    """In either header; cardsign's verifier follows none of them."""
+    for tokens, entry in _entries(subject):
+        for name in _KEYS_IN_HEADER:
+            if name in _header(entry):
+                yield tokens, f"the header holds {name}"
+
+
+@card_rule(
+    "meaning.signature-copied",
+    "error",
+    summary="A signature is copied from the specification's example.",
+    why="Nobody has the key of that example, so the card only looks signed.",
+    fix="Remove it. Then sign: `cardsign sign CARD`.",
+    reference="A2A 1.0 8.4.2",
+    bad=Example({"/signatures": [{**_ENTRY, "signature": _SHOWN_SIGNATURES[0] + "AA"}]}),
+    good=_SOUND,
+)
+def signature_copied(subject: Subject) -> Iterator[Found]:
+    """By how the signature begins."""
+    for tokens, entry in _entries(subject):
+        value = entry.get("signature") if isinstance(entry, dict) else None
+        if isinstance(value, str) and value.startswith(_SHOWN_SIGNATURES):
+            yield (*tokens, "signature"), "is the example of A2A's specification"
+
+
+@card_rule(
+    "meaning.foreign-signature",
+    "error",
+    summary="The card has a block that looks like a signature and is none of A2A's.",
+    why="No A2A verifier looks at it. It has no protected header, so it cannot be converted.",
+    fix="Remove it and sign the card: `cardsign sign CARD` writes `signatures`.",
+    reference="A2A 1.0 8.4; row G11",
+    bad=Example({"/signature": {"algorithm": "RS256", "keyId": "key-001", "value": "AAAA"}}),
+    good=_SOUND,
+)
+def foreign_signature(subject: Subject) -> Iterator[Found]:
+    """At the top of the card, by the names in use."""
+    for name in ("signature", "proof", "sigstore", "signatureBundle", "attestations"):
+        if isinstance(subject.document.get(name), dict | list):
+            yield (name,), "is no A2A signature; nobody verifies it"

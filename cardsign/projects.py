@@ -1,0 +1,180 @@
+"""The cards of a project: those of files, folders and URLs, linted together.
+
+A folder is a stranger's word as well: no link is followed out of it, nothing in it is run, and
+what is asked of git reads its index alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.errors import FileFault
+from cardsign.files import read_bytes
+from cardsign.lint import cards
+from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
+from cardsign.lint.contract import is_contract
+from cardsign.lint.rules import Finding, LintSettings
+from cardsign.loading import load_card
+from cardsign.net.fetcher import DocumentFetcher
+from cardsign.programs import Program, ProgramError, inherited, run
+
+#: Cards of one folder that are read; more is no folder of cards.
+MAX_CARDS: Final = 10_000
+_NAMED: Final = re.compile(r"agent\.json|.*agent[-_]?card.*\.json|.*\.card\.json", re.IGNORECASE)
+# What a JSON file of another name must hold to be taken for a card.
+_LIKE_A_CARD: Final = re.compile(rb'"(?:skills|supportedInterfaces|capabilities)"\s*:')
+_WELL_KNOWN: Final = ".well-known"
+_SKIPPED: Final = frozenset({"node_modules", "__pycache__", "venv", "dist", "target"})
+_GIT_SECONDS: Final = 10.0
+_MAX_SIDE_BYTES: Final = 1024 * 1024  # of agent.py, pyproject.toml, package.json
+
+
+def lint_sources(
+    sources: Sequence[str], settings: LintSettings, fetcher: DocumentFetcher
+) -> tuple[CardReport, ...]:
+    """Lint cards by name, and what they say of one another.
+
+    Args:
+        sources: Files, folders, URLs, or REVISION:PATH of git. In a folder a file is a card if
+            its name says so (agent.json, agent-card.json, *.card.json), or if it is a JSON file
+            with members of a card.
+        settings: What the project asks.
+        fetcher: Asks for a URL.
+
+    Raises:
+        LocalFault: A source that was named cannot be read; inside a folder that is a finding.
+        FetchFailed: ``fetch.*``.
+        UsageFault: ``usage.conflict``: the settings name what there is not.
+    """
+    reports: list[CardReport] = []
+    for source in sources:
+        folder = Path(source)
+        if folder.is_dir():
+            reports += _of_folder(folder, settings)
+        else:
+            reports.append(lint_card(load_card(source, fetcher), settings, name=source))
+    return lint_references(reports, settings)
+
+
+def card_files(folder: Path) -> Iterator[Path]:
+    """The files of a folder that are cards by their names, or may be; sorted."""
+    count = 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in _SKIPPED and (name == _WELL_KNOWN or not name.startswith("."))
+        )
+        for name in sorted(names):
+            path = Path(place, name)
+            if not name.endswith(".json") or path.is_symlink():
+                continue
+            if _NAMED.fullmatch(name) or _may_be_a_card(path):
+                count += 1
+                if count > MAX_CARDS:
+                    return
+                yield path
+
+
+def _may_be_a_card(path: Path) -> bool:
+    try:
+        return bool(_LIKE_A_CARD.search(read_bytes(path, max_bytes=MAX_CARD_BYTES)))
+    except FileFault:
+        return False
+
+
+def _of_folder(folder: Path, settings: LintSettings) -> Iterator[CardReport]:
+    files = tuple(card_files(folder))
+    tracked = _tracked(folder)
+    for path in files:
+        try:
+            data = read_bytes(path, max_bytes=MAX_CARD_BYTES)
+        except FileFault as fault:
+            unread = Finding(cards.NOT_READ, (), fault.message)
+            yield with_findings(CardReport(str(path), ()), [unread], settings)
+            continue
+        report = lint_card(data, settings, name=str(path))
+        yield with_findings(report, _beside(report, path, folder, tracked), settings)
+    for missing in _without_a_card(files):
+        finding = Finding(cards.NO_CARD, (), "there is no .well-known/agent-card.json")
+        yield with_findings(CardReport(str(missing), ()), [finding], settings)
+
+
+def _without_a_card(files: Sequence[Path]) -> Iterator[Path]:
+    """Folders of agents beside those that have a card in .well-known (row B2)."""
+    with_cards = {path.parents[1] for path in files if path.parent.name == _WELL_KNOWN}
+    for above in sorted({agent.parent for agent in with_cards if agent.parent.name == "agents"}):
+        for agent in sorted(above.iterdir()):
+            plain = agent.is_dir() and not agent.is_symlink() and agent.name not in _SKIPPED
+            if plain and not agent.name.startswith((".", "_")) and agent not in with_cards:
+                yield agent
+
+
+def _beside(
+    report: CardReport, path: Path, folder: Path, tracked: frozenset[str] | None
+) -> Iterator[Finding]:
+    """What the project says around a contract card."""
+    if report.document is None or not is_contract(report.document):
+        return
+    if tracked is not None and os.path.relpath(path, folder) not in tracked:
+        yield Finding(cards.UNTRACKED, (), "git does not track this file")
+    if path.parent.name == _WELL_KNOWN:
+        code = path.parents[1] / "agent.py"
+        if code.is_file() and b"AGENTCARD_PATH" not in _read(code):
+            yield Finding(cards.NO_CONSTANT, (), "agent.py does not name AGENTCARD_PATH")
+    version = _application_version(path, folder)
+    own = report.document.get("version")
+    if version is not None and isinstance(own, str) and version != own:
+        message = f"the application is {version[:40]!r}, the card {own[:40]!r}"
+        yield Finding(cards.APP_VERSION, ("version",), message)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_bytes(path, max_bytes=_MAX_SIDE_BYTES)
+    except FileFault:
+        return b""
+
+
+def _application_version(path: Path, folder: Path) -> str | None:
+    """What the nearest pyproject.toml or package.json says, no higher than the folder."""
+    for place in path.parents:
+        for name in ("pyproject.toml", "package.json"):
+            data = _read(place / name) if (place / name).is_file() else b""
+            try:
+                members = tomllib.loads(data.decode()) if name[-1] == "l" else json.loads(data)
+            except (ValueError, RecursionError):
+                continue
+            owner = members.get("project", members) if isinstance(members, dict) else {}
+            version = owner.get("version") if isinstance(owner, dict) else None
+            if isinstance(version, str):
+                return version
+        if place == folder:
+            return None
+    return None
+
+
+def _tracked(folder: Path) -> frozenset[str] | None:
+    """The files that git tracks below a folder; None where there is no repository, or no git."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    program = Program(
+        git,
+        ("-C", os.path.abspath(folder), "-c", "core.fsmonitor=false", "ls-files", "-z", "--cached"),
+        inherited(os.environ) | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"},
+        _GIT_SECONDS,
+        16 * 1024 * 1024,
+    )
+    try:
+        return frozenset(run(program).decode(errors="surrogateescape").split("\0"))
+    except ProgramError:
+        return None

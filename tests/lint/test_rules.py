@@ -1,0 +1,459 @@
+"""Every lint rule by its own two examples, and how rules are chosen, weighed and waived."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import Any
+
+import pytest
+from tests.support import DUAL, OLD, PORTABLE, put, without
+
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.errors import UsageFault
+from cardsign.lint import (
+    GROUPS,
+    RULES,
+    CardReport,
+    Example,
+    LintSettings,
+    Waiver,
+    lint_card,
+    lint_references,
+)
+
+WITH_EXAMPLES = {name: one for name, one in RULES.items() if one.bad is not None}
+#: Rules about several cards, or about what stands beside a card; each has a test of its own.
+BESIDE = {
+    "contract.reference",
+    "contract.no-card",
+    "contract.untracked",
+    "contract.path-constant",
+    "contract.app-version",
+    "meaning.same-name",
+    "json.not-read",
+}
+
+
+def found(data: bytes | dict[str, Any], **settings: Any) -> list[str]:
+    """The ids of what is found in a card."""
+    written = data if isinstance(data, bytes) else json.dumps(data).encode()
+    return [one.rule.id for one in lint_card(written, LintSettings(**settings)).findings]
+
+
+def shown(example: Example, group: str) -> list[str]:
+    """What one group finds in an example."""
+    settings = {
+        name: date.fromisoformat(value) if isinstance(value, str) else value
+        for name, value in example.settings.items()
+    }
+    return found(example.data(), groups=(group,), **settings)
+
+
+@pytest.mark.parametrize("rule", WITH_EXAMPLES)
+def test_a_rule_finds_its_bad_example(rule: str) -> None:
+    """The examples of the reference page are tests."""
+    bad = RULES[rule].bad
+    assert bad is not None
+    assert rule in shown(bad, RULES[rule].group)
+
+
+@pytest.mark.parametrize("rule", WITH_EXAMPLES)
+def test_a_rule_is_silent_on_its_good_example(rule: str) -> None:
+    """The negative twin."""
+    good = RULES[rule].good
+    assert good is not None
+    assert rule not in shown(good, RULES[rule].group)
+
+
+def test_every_rule_has_examples_or_a_test_of_its_own() -> None:
+    """None is left out."""
+    assert set(RULES) - set(WITH_EXAMPLES) == BESIDE
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_rule_explains_itself(rule: Any) -> None:
+    """What, why and what to do, each in whole sentences."""
+    for text in (rule.summary, rule.why, rule.fix):
+        assert text.endswith(".")
+
+
+@pytest.mark.parametrize("card", [PORTABLE, OLD, DUAL], ids=["1.0", "0.3", "both"])
+def test_sound_cards_have_no_error_and_no_warning(card: dict[str, Any]) -> None:
+    """A 0.3 card is not told to drop its url."""
+    findings = lint_card(json.dumps(card).encode()).findings
+    assert [one.rule.id for one in findings if one.severity != "note"] == []
+
+
+def test_a_finding_knows_its_line() -> None:
+    """Of the member, in the text that was given; columns from 1."""
+    text = json.dumps(put(PORTABLE, "/skills/0/inputModes", ["text"]), indent=2)
+    (one,) = lint_card(text.encode()).findings
+    line = text.splitlines()[(one.line or 0) - 1]
+    assert one.column is not None
+    assert line[one.column - 1 :] == '"text"'
+
+
+def test_names_that_look_like_json_do_not_mislead_the_lines() -> None:
+    """Braces, commas and escapes inside texts."""
+    card = {"a{[,:": 'x\\"}],', **put(PORTABLE, "/defaultInputModes", ["text"])}
+    text = json.dumps(card, indent=1)
+    lines = text.splitlines()
+    places = {one.pointer: lines[(one.line or 0) - 1] for one in lint_card(text.encode()).findings}
+    assert '"text"' in places["/defaultInputModes/0"]
+    assert "a{[,:" in places["/a{[,:"]
+
+
+# ------------------------------------------------------------------ what is asked
+
+
+@pytest.mark.parametrize("kind", ["PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY"])
+def test_a_private_key_in_pem(kind: str) -> None:
+    """A public one is none."""
+    assert found({**PORTABLE, "description": f"-----BEGIN {kind}-----"}) == ["secrets.private-key"]
+    public = kind.replace("PRIVATE", "PUBLIC")
+    assert found({**PORTABLE, "description": f"-----BEGIN {public}-----"}) == []
+
+
+def test_groups_can_be_chosen() -> None:
+    """A card with a finding of each kind."""
+    card = put(put(PORTABLE, "/x", 1), "/version", "two")
+    assert found(card) == ["meaning.version", "portable.unknown-member"]
+    assert found(card, groups=("meaning",)) == ["meaning.version"]
+    assert found(card, groups=("secrets",)) == []
+
+
+def test_a_contract_is_looked_at_where_it_is_one() -> None:
+    """Or where that is asked for."""
+    contract = Example({"/skills/0/input_schema": {}}, "contract").document()
+    assert "contract.empty-schema" in found(contract)
+    assert not [one for one in found(PORTABLE) if one.startswith("contract.")]
+    assert "contract.skill" in found(PORTABLE, groups=("contract",))
+
+
+def test_rules_can_be_ignored_and_weighed() -> None:
+    """By id or group."""
+    card = json.dumps(put(PORTABLE, "/version", "two")).encode()
+    assert found(card, ignore=frozenset({"meaning.version"})) == []
+    assert found(card, ignore=frozenset({"meaning"})) == []
+    (one,) = lint_card(card, LintSettings(severities={"meaning.version": "error"})).findings
+    assert one.severity == "error"
+
+
+def test_a_waiver_ends() -> None:
+    """Until then the finding is set aside with the reason; from then on it is back."""
+    card = json.dumps(put(PORTABLE, "/version", "two")).encode()
+    waiver = Waiver("meaning.version", "renamed next week", date(2026, 12, 1))
+    before = lint_card(card, LintSettings(waivers=(waiver,), today=date(2026, 11, 30)))
+    assert before.findings == ()
+    assert [reason for _, reason in before.waived] == ["renamed next week"]
+    after = lint_card(card, LintSettings(waivers=(waiver,), today=date(2026, 12, 1)))
+    assert after.waived == ()
+    assert after.findings[0].message.endswith("(its waiver ended on 2026-12-01)")
+
+
+def test_a_waiver_of_another_place_waives_nothing() -> None:
+    """By JSON pointer."""
+    card = json.dumps(put(PORTABLE, "/version", "two")).encode()
+    for path, left in (("/version", 0), ("/name", 1)):
+        waiver = Waiver("meaning.version", "r", path=path)
+        assert len(lint_card(card, LintSettings(waivers=(waiver,))).findings) == left
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        LintSettings(groups=("everything",)),
+        LintSettings(ignore=frozenset({"meaning.verison"})),
+        LintSettings(severities={"meaning.verison": "note"}),
+        LintSettings(waivers=(Waiver("meaning.verison", "r"),)),
+    ],
+    ids=["group", "ignore", "severity", "waiver"],
+)
+def test_a_name_that_there_is_not_is_refused(settings: LintSettings) -> None:
+    """A mistyped waiver would be ignored for ever."""
+    with pytest.raises(UsageFault):
+        lint_card(b"{}", settings)
+
+
+# ------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"null",
+        b"{}",
+        b'{"skills": [null, 1, "a", [], {"id": []}], "supportedInterfaces": [1, {}]}',
+        b'{"securitySchemes": {"a": 1, "b": {"flows": [1]}}, "security": [1, {"a": 2}], "url": 3}',
+        b'{"signatures": [1, {"protected": 1}, {"protected": "e30", "header": []}]}',
+        b'{"capabilities": {"extensions": [1, {"uri": {}}, {"params": {"skills": {"a": 1}}}]}}',
+        b'{"spiffe_id": 1, "skills": [{"skill_id": {}, "input_schema": [], "output_schema": 1}]}',
+        b'{"spiffe_id": "", "metadata": {"specialists": [1], "foreman": []}}',
+        b'{"authentication": [[1]], "metadata": []}',
+        b'{"skills": [{"skill_id": "a", "input_schema": {"items": {"$ref": "#"}}}]}',
+        b'{"skills": [{"skill_id": "a", "input_schema": {"$ref": "#", "$schema": 3}}]}',
+        b'{"version": {}, "defaultInputModes": {}, "name": [], "provider": null}',
+        b'{"documentationUrl": "https://[::1", "url": "http://[", "iconUrl": "x://y?token=%zz"}',
+        b" " * (MAX_CARD_BYTES + 1),
+    ],
+)
+def test_nothing_in_a_card_makes_lint_fail(data: bytes) -> None:
+    """Whatever stands where."""
+    report = lint_card(data, LintSettings(groups=tuple(GROUPS), strict=True, today=date.min))
+    assert report.findings
+    lint_references([report, CardReport("other", (), (), {"name": "a"})])
+
+
+def test_a_card_of_many_skills_is_linted_once_through() -> None:
+    """Ten thousand small skills do not fit a card; what fits costs a few looks a value."""
+    skill = {"id": "a", "name": "n", "description": "d", "tags": ["t"]}
+    skills = [{**skill, "id": f"s{index}"} for index in range(2500)]
+    assert found(put(PORTABLE, "/skills", skills)) == []
+    assert found({**put(PORTABLE, "/skills", skills * 3)}) == ["json.too_large"]
+
+
+# ------------------------------------------------------------------ several cards
+
+
+def contract(name: str, **metadata: Any) -> CardReport:
+    """A sound contract card of an agent."""
+    document = Example({}, "contract").document()
+    document |= {"name": name, "metadata": metadata}
+    document["spiffe_id"] = f"spiffe://tides.example/agent/{name}/dev/north/1.2.0"
+    settings = LintSettings(groups=("contract",))
+    return lint_card(json.dumps(document).encode(), settings, name=f"{name}.json")
+
+
+def references(*reports: CardReport) -> list[tuple[str, str]]:
+    """What one says of another."""
+    return [
+        (one.rule.id, one.pointer)
+        for report in lint_references(reports)
+        for one in report.findings
+        if one.rule.id in BESIDE
+    ]
+
+
+def test_B28_foreman_and_specialists_name_each_other() -> None:
+    """A foreman's specialists are among the cards, and name it back."""
+    foreman = contract("lead", specialists=["iam-adk", "iam-qa"])
+    worker, tester = contract("iam-adk", foreman="lead"), contract("iam-qa", foreman="lead")
+    assert references(foreman, worker, tester) == []
+    assert references(foreman, worker) == [("contract.reference", "/metadata/specialists/1")]
+    stranger = contract("iam-qa", foreman="nobody")
+    assert references(foreman, worker, stranger) == [
+        ("contract.reference", "/metadata/specialists/1"),
+        ("contract.reference", "/metadata/foreman"),
+    ]
+
+
+def test_two_agents_of_one_name() -> None:
+    """The same card twice is no clash."""
+    one = lint_card(json.dumps(PORTABLE).encode(), name="a.json")
+    other = put(PORTABLE, "/supportedInterfaces/0/url", "https://other.example/a2a")
+    two = lint_card(json.dumps(other).encode(), name="b.json")
+    assert references(one, one) == []
+    assert references(one, two) == [("meaning.same-name", "/name")] * 2
+
+
+# ------------------------------------------------------------------ contract rows
+
+
+def contract_findings(changes: dict[str, Any], **settings: Any) -> list[str]:
+    """What layers 1 to 3 find in the standard's own form of card."""
+    chosen = ("json", "contract")
+    return found(Example(changes, "contract").data(), groups=chosen, **settings)
+
+
+IN = "/skills/0/input_schema"
+
+
+def test_B1_B32_a_contract_has_identity_skills_and_authentication() -> None:
+    """Layer 2 asks for name, version, skills; --strict for three more."""
+    assert contract_findings({}) == contract_findings({}, strict=True) == []
+    for name in ("name", "version", "skills"):
+        assert "contract.required" in contract_findings({f"/{name}": ..., "/spiffe_id": ...})
+    for name in ("description", "spiffe_id", "authentication"):
+        assert contract_findings({f"/{name}": ...}) == []
+        assert contract_findings({f"/{name}": ...}, strict=True) == ["contract.strict"]
+
+
+def test_B31_a_contract_without_url_passes_the_first_layers() -> None:
+    """Layer 4, A2A itself, asks for an endpoint."""
+    assert contract_findings({}) == []
+    assert "meaning.no-interface" in found(Example({}, "contract").data())
+
+
+def test_B6_skill_ids_are_department_verb_noun() -> None:
+    """Prefixes may hold underscores; verbs are information."""
+    for name in ("iam_foreman.plan_task", "iam.open_issue_from_finding"):
+        assert contract_findings({"/skills/0/skill_id": name}) == ["contract.verb"]
+    for name in ("check_tides", "iam.Check_Tides", "iam.check", "iam-x.check_tides"):
+        assert contract_findings({"/skills/0/skill_id": name}) == ["contract.skill-id"]
+    assert contract_findings({}, prefixes=("ops",)) == ["contract.skill-id"] * 2
+    assert contract_findings({}, prefixes=("iam",)) == []
+
+
+def test_B7_a_skill_has_both_schemas_in_place_or_in_an_extension() -> None:
+    """In a card of A2A they stand in the params of an extension."""
+    assert contract_findings({"/skills/0/output_schema": ...}) == ["contract.skill"]
+    card = Example({}, "contract").document()
+    kept = {
+        one["skill_id"]: {"inputSchema": one["input_schema"], "outputSchema": one["output_schema"]}
+        for one in card["skills"]
+    }
+    modern = put(PORTABLE, "/capabilities/extensions", [{"uri": "urn:x:y", "params": {}}])
+    params = {"spiffe_id": None, "skills": kept}
+    modern = put(modern, "/capabilities/extensions/0/params", params)
+    skills = [{"id": name, "name": name, "description": "d", "tags": ["t"]} for name in kept]
+    assert found(put(modern, "/skills", skills), groups=("contract",)) == []
+    del params["skills"]["iam.check_tides"]["outputSchema"]  # type: ignore[index]
+    modern = put(modern, "/capabilities/extensions/0/params", params)
+    assert found(put(modern, "/skills", skills), groups=("contract",)) == ["contract.skill"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "strnig"},
+        {"type": "object", "properties": []},
+        {"$schema": "http://json-schema.org/draft-04/schema#", "type": "string"},
+        {"type": "string", "pattern": "("},
+        "string",
+    ],
+)
+def test_B8_schemas_are_json_schemas(schema: Any) -> None:
+    """Of draft 7 or later; the twin is the standard's own example."""
+    assert "contract.schema" in contract_findings({IN: schema})
+    draft_7 = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "string"}
+    assert "contract.schema" not in contract_findings({IN: draft_7})
+
+
+def test_B9_B10_B11_fields_have_types_and_say_something() -> None:
+    """Errors for a missing type and an empty schema, less for the rest; a $comment justifies."""
+    field = f"{IN}/properties/harbour"
+    assert contract_findings({field: {"description": "d"}}) == ["contract.field-type"]
+    deep = {"type": "array", "description": "d", "items": {}}
+    assert contract_findings({field: deep}) == ["contract.field-type"]
+    assert contract_findings({f"{IN}/required": ...}) == ["contract.undescribed"]
+    assert contract_findings({IN: {}}) == ["contract.empty-schema"]
+    assert contract_findings({IN: {"type": "object", "$comment": "by the tool"}}) == []
+    assert contract_findings({f"{field}/description": "result object"}) == ["contract.vague"]
+    any_type = {"type": ["null", "boolean", "number", "string", "array", "object"]}
+    assert "contract.open-object" in contract_findings({field: {**any_type, "description": "d"}})
+
+
+def test_B13_two_to_five_skills_are_recommended() -> None:
+    """As a note."""
+    assert contract_findings({"/skills/1": ...}) == ["contract.skill-count"]
+    assert RULES["contract.skill-count"].severity == "note"
+
+
+def test_B16_the_version_is_semantic() -> None:
+    """In every card."""
+    for version in ("1.0", "v1.2.3", "0.0.0"):
+        assert found(put(PORTABLE, "/version", version)) == ["meaning.version"]
+    assert found(put(PORTABLE, "/version", "1.0.0-rc.1")) == []
+
+
+def test_B21_the_four_layers_are_groups() -> None:
+    """Syntax, then required and schemas, then A2A."""
+    assert found(b"{,}", groups=("json",)) == ["json.syntax"]
+    card = Example({"/version": ..., IN: {}}, "contract").data()
+    layered = found(card, groups=("json", "contract"))
+    assert layered == ["contract.required", "contract.empty-schema"]
+    assert "members.missing" in found(card, groups=("members",))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "spiffe://tides.example/agent/other/dev/north/1.2.0",
+        "spiffe://tides.example/agent/iam-tides/dev/north/9.9.9",
+        "spiffe://tides.example/iam-tides",
+        7,
+    ],
+)
+def test_B24_the_spiffe_id_names_this_agent_and_version(value: Any) -> None:
+    """At the top or in an extension; the example's own is sound."""
+    assert contract_findings({"/spiffe_id": value}) == ["contract.spiffe"]
+    assert contract_findings({}) == []
+
+
+def test_B36_field_names_are_in_one_style() -> None:
+    """As a note."""
+    other = {f"{IN}/properties/pierNumber": {"type": "string", "description": "d"}}
+    assert contract_findings(other) == []
+    mixed = {**other, f"{IN}/properties/pier_name": {"type": "string", "description": "d"}}
+    assert contract_findings(mixed) == ["contract.names"]
+
+
+def test_F5_lint_warns_when_the_legacy_path_should_be_gone() -> None:
+    """By the date that the project set."""
+    end = date(2026, 6, 1)
+    assert found(PORTABLE, legacy_sunset=end, today=date(2026, 6, 1)) == []
+    assert found(PORTABLE, legacy_sunset=end, today=date(2026, 6, 2)) == ["meaning.legacy-path"]
+
+
+def test_F7_F9_lint_knows_what_0_3_requires() -> None:
+    """Description, url and protocolVersion among it."""
+    for name in ("name", "description", "version", "skills", "capabilities", "protocolVersion"):
+        assert found(without(OLD, f"/{name}"), groups=("members",)) == ["members.missing"]
+    assert found(OLD, groups=("members",)) == []
+
+
+# ------------------------------------------------------------------ what other tools check
+
+#: The rules of a2a-inspector and of the conformance kit, by a card that breaks each.
+OTHERS: dict[str, tuple[dict[str, Any], str]] = {
+    **{
+        f"{name} is missing": (without(PORTABLE, f"/{name}"), "members.missing")
+        for name in (
+            *("name", "description", "version", "capabilities", "skills"),
+            *("defaultInputModes", "defaultOutputModes"),
+        )
+    },
+    "no interface": (without(PORTABLE, "/supportedInterfaces"), "meaning.no-interface"),
+    "no interfaces in the list": (put(PORTABLE, "/supportedInterfaces", []), "members.empty"),
+    "an interface without url": (
+        without(PORTABLE, "/supportedInterfaces/0/url"),
+        "members.missing",
+    ),
+    "an interface without binding": (
+        without(PORTABLE, "/supportedInterfaces/0/protocolBinding"),
+        "members.missing",
+    ),
+    "an unknown binding": (
+        put(PORTABLE, "/supportedInterfaces/0/protocolBinding", "SOAP"),
+        "meaning.binding",
+    ),
+    "url is no http": (put(OLD, "/url", "ftp://tides.example/"), "meaning.url"),
+    "capabilities is a list": (put(PORTABLE, "/capabilities", []), "members.type"),
+    "modes hold a number": (put(PORTABLE, "/defaultInputModes", [1]), "members.type"),
+    "skills is an object": (put(PORTABLE, "/skills", {}), "members.type"),
+    "no skills": (put(PORTABLE, "/skills", []), "members.empty"),
+    "a skill without tags": (without(PORTABLE, "/skills/0/tags"), "members.missing"),
+    "an empty name": (put(PORTABLE, "/name", ""), "members.empty"),
+    "an additional member": (put(PORTABLE, "/id", "x"), "portable.unknown-member"),
+    "a member of 0.3 in 1.0": (put(PORTABLE, "/preferredTransport", "GRPC"), "members.version"),
+    "an API key without name": (
+        put(OLD, "/securitySchemes/harbour", {"type": "apiKey", "in": "header"}),
+        "meaning.scheme",
+    ),
+    "a private address": (put(OLD, "/url", "https://192.168.1.9/"), "secrets.internal-address"),
+    "a secret": (put(PORTABLE, "/apiKey", "a8f3Kx0Pq71"), "secrets.password"),
+    "a signature without kid": (
+        put(PORTABLE, "/signatures", [{"protected": "eyJhbGciOiJFUzI1NiJ9", "signature": "AAAA"}]),
+        "meaning.signature-kid",
+    ),
+}
+
+
+@pytest.mark.parametrize(("card", "rule"), OTHERS.values(), ids=OTHERS)
+def test_lint_finds_what_the_inspector_and_the_conformance_kit_find(
+    card: dict[str, Any], rule: str
+) -> None:
+    """Their rules are a part of ours; docs/reports/lint.md has them as a table."""
+    assert rule in found(card)
