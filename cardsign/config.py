@@ -126,6 +126,31 @@ class ProjectConfig:
     lint: LintSettings = LintSettings()
 
 
+def _lint_model() -> type[BaseModel]:
+    from pydantic import ConfigDict, Field, create_model
+
+    strict = ConfigDict(strict=True, extra="forbid")
+    waiver: dict[str, Any] = {
+        "rule": (str, Field(min_length=1)),
+        "reason": (str, Field(min_length=1)),
+        "expires": (date | None, None),
+        "path": (str, ""),
+    }
+    lint: dict[str, Any] = {
+        "groups": (list[str] | None, None),
+        "ignore": (list[str], []),
+        "severity": (dict[str, Severity], {}),
+        "prefixes": (list[str], []),
+        "strict": (bool, False),
+        "legacy_sunset": (date | None, None),
+        "waiver": (
+            list[create_model("waiver", __config__=strict, **waiver)],  # type: ignore[misc]
+            Field(default=[], max_length=MAX_WAIVERS),
+        ),
+    }
+    return create_model("lint", __config__=strict, **lint)
+
+
 @cache
 def _model() -> type[BaseModel]:
     """The form of the file; paths are still texts."""
@@ -156,24 +181,6 @@ def _model() -> type[BaseModel]:
         "url": (str | None, optional),
         "orloj": (create_model("orloj", __config__=strict, **orloj), None),
     }
-    waiver: dict[str, Any] = {
-        "rule": (str, text),
-        "reason": (str, text),
-        "expires": (date | None, None),
-        "path": (str, ""),
-    }
-    lint: dict[str, Any] = {
-        "groups": (list[str] | None, None),
-        "ignore": (list[str], []),
-        "severity": (dict[str, Severity], {}),
-        "prefixes": (list[str], []),
-        "strict": (bool, False),
-        "legacy_sunset": (date | None, None),
-        "waiver": (
-            list[create_model("waiver", __config__=strict, **waiver)],  # type: ignore[misc]
-            Field(default=[], max_length=MAX_WAIVERS),
-        ),
-    }
     members: dict[str, Any] = {
         "format": (int, Field(ge=FORMAT, le=FORMAT)),
         "issuer": (str | None, Field(default=None, description="the https origin of the cards")),
@@ -181,7 +188,7 @@ def _model() -> type[BaseModel]:
         "publish": (str | None, Field(default=None, description="the publication directory")),
         "timeline": (create_model("timeline", __config__=strict, **timeline), None),
         "build": (create_model("build", __config__=strict, **build), None),
-        "lint": (create_model("lint", __config__=strict, **lint), None),
+        "lint": (_lint_model(), None),
         "card": (
             list[create_model("card", __config__=strict, **card)],  # type: ignore[misc]
             Field(default=[], max_length=MAX_PROJECT_CARDS),

@@ -36,7 +36,7 @@ _UNREADABLE: Final[dict[str, bytes]] = {
     "card.signatures_too_many": b'{"signatures": [' + b"{}, " * 16 + b"{}]}",
 }
 _JSON_WHY: Final = (
-    "Readers disagree about such bytes or refuse them. So cardsign neither signs nor verifies them."
+    "Readers disagree about such bytes or refuse them. They are neither signed nor verified."
 )
 
 

@@ -56,7 +56,7 @@ _IN_TEXT: Final = re.compile(
     r"(?<![\d.])(?P<address>(?:10|127|192\.168|172\.(?:1[6-9]|2\d|3[01])|169\.254)"
     r"(?:\.\d{1,3}){2,3})(?![\d.])"
 )
-_LOCAL_PATH: Final = re.compile(r"file:///|(?:^|[\s\"'(=])(?:/home/|/Users/|/root/|[A-Z]:\\)\S")
+_LOCAL_PATH: Final = re.compile(r"file:///|(?:^|[\s\"'(=])(?:/(?:home|Users|root)/|[A-Z]:\\)\S")
 _INTERNAL_NAMES: Final = frozenset(
     {"egressallowlist", "allowedegress", "egressdomains", "deniedtools", "guardrails"}
     | {"systemprompt", "secretref", "trusthints", "promptref"}
@@ -198,7 +198,7 @@ def _is_internal(host: str) -> bool:
     summary="A path of somebody's machine.",
     why="It tells user names and how machines are set up, and means nothing to a caller.",
     fix="Remove it.",
-    bad=Example({_NAME: "see /home/ann/agent/README"}),
+    bad=Example({_NAME: "see file:///srv/agent/README"}),
     good=Example({_NAME: "see /docs/agent"}),
 )
 def local_path(spot: Spot) -> str | None:
