@@ -235,7 +235,10 @@ def _written(draft: Draft, kind: Kind, options: BuildOptions) -> BuiltCard:
         if version != "1.0":
             draft.reasons.extend(converted.changes)
         documents[version] = _checked(render(converted.document))
-    return BuiltCard(documents, draft.facts(), tuple(dict.fromkeys(draft.reasons)))
+    reasons = draft.reasons
+    if versions == ("0.2",):  # whose form has nothing that a rule fills
+        reasons = [one for one in reasons if one.code != "build.filled"]
+    return BuiltCard(documents, draft.facts(), tuple(dict.fromkeys(reasons)))
 
 
 def _spoken(draft: Draft, version: A2aVersion) -> dict[str, Json]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import Build, Write, built
+from making import Build, Write, built, codes
 
 from cardsign.build import BuildOptions, build_card
 from cardsign.config import OrlojSettings
@@ -134,6 +134,7 @@ def test_L5_L7_L9_L10_L11_L14_L15_L16_L21_L22_the_seeds_example_is_the_output(fo
     found = json.loads(card.document)
     assert found == GOLDEN
     assert list(found) == list(GOLDEN)
+    assert "build.filled" not in codes(card)
 
 
 def test_L8_L13_L16_the_card_of_1_0_says_the_same(folder: Path, write: Write) -> None:

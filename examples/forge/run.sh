@@ -1,0 +1,20 @@
+#!/bin/sh
+# Forge: forge.yaml, its auth chain and its skills become a card of A2A 0.3.
+# It works in a folder of its own, which it removes. Beside it lies what it prints.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp -R "$here" "$work/example"
+cd "$work/example"
+export CARDSIGN_PASSPHRASE='an example needs no better one'
+
+cardsign build agent --base-url https://weather.example -o card.json 2>&1
+
+cat card.json
+cardsign lint card.json --quiet >lint.txt || test $? -eq 1  # findings that only other readers care for
+
+cardsign keys generate --quiet >key.txt
+cardsign keys jwks -o jwks.json --quiet
+cardsign sign card.json -o signed.json --quiet >sign.txt
+cardsign verify signed.json --jwks jwks.json --quiet | head -n 1
