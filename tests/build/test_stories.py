@@ -23,7 +23,7 @@ def test_a_story_prints_what_lies_beside_it(story: str, tmp_path: Path) -> None:
     program.chmod(0o755)
     kept = {name: os.environ[name] for name in ("LANG", "PYTHONPATH") if name in os.environ}
     before = sorted(EXAMPLES.rglob("*"))
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         ["/bin/sh", str(EXAMPLES / story / "run.sh")],
         cwd=tmp_path,
         env=kept | {"PATH": f"{program.parent}:{os.environ['PATH']}", "HOME": str(tmp_path)},
