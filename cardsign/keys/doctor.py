@@ -292,8 +292,7 @@ def _release(
     ends = datetime.fromtimestamp(release.exp, UTC)
     what = f"release {release.seq} ends at {ends:{SHOWN_TIME}}, and with it every card"
     if release.keyset.digest != keyset.digest:
-        older = f"{release.keyset.epoch}.{release.keyset.version}"
-        newest = f"{keyset.epoch}.{keyset.version}"
+        older, newest = release.keyset.label, keyset.label
         message = f"release {release.seq} speaks of keyset {older}, and {newest} is the newest"
         yield Finding("doctor.release_due", "alarm", message, real=ends)
     elif release.iat <= now.timestamp() and past_half_life(release, now=now):

@@ -127,10 +127,8 @@ class StatementHistory:
         listed = {key.public.thumbprint for key in keyset.keys if role in key.roles}
         for key in keys:
             if key.thumbprint not in listed:
-                number = f"{keyset.epoch}.{keyset.version}"
-                raise StoreFault(
-                    "keystore.not_listed", f"keyset {number} lists no {role} key {key.kid!r}"
-                )
+                what = f"keyset {keyset.label} lists no {role} key {key.kid!r}"
+                raise StoreFault("keystore.not_listed", what)
 
     def listed(self, keys: Iterable[KeyRecord], role: Role) -> tuple[KeyRecord, ...]:
         """Return those of some keys that the roots have listed: all, if there is no keyset.
@@ -206,11 +204,9 @@ class StatementHistory:
         number = held.number
         found = newest.number if newest else (0, 0)
         if found < number:
-            raise _broken(self._store.place, f"keyset {held.epoch}.{held.version} is missing")
+            raise _broken(self._store.place, f"keyset {held.label} is missing")
         if newest is not None and found == number and newest.digest != held.digest:
-            raise _broken(
-                self._store.place, f"keyset {held.epoch}.{held.version} is not {held.digest}"
-            )
+            raise _broken(self._store.place, f"keyset {held.label} is not {held.digest}")
 
 
 def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) -> frozenset[str]:

@@ -59,14 +59,13 @@ def differences(before: KeysetStatement | None, after: KeysetStatement) -> tuple
 
 
 def _differences(before: KeysetStatement | None, after: KeysetStatement) -> Iterator[str]:
-    what = f"keyset {after.epoch}.{after.version} of {after.issuer}"
+    what = f"keyset {after.label} of {after.issuer}"
     if before is None:
         yield f"+ {what}: nothing is held here to compare it with"
     elif after.epoch != before.epoch:
-        held = f"{before.epoch}.{before.version}"
-        yield f"~ {what} opens a new epoch and ends everything after {held}"
+        yield f"~ {what} opens a new epoch and ends everything after {before.label}"
     else:
-        yield f"= {what} follows {before.epoch}.{before.version}, held here"
+        yield f"= {what} follows {before.label}, held here"
     yield from _quorum("root", before.root if before else None, after.root)
     yield from _quorum("recovery", before.recovery if before else None, after.recovery)
     if after.recovery is None:
@@ -244,11 +243,10 @@ def check_not_needed(key: KeyRecord, keyset: KeysetStatement | None, state: Stor
         StoreFault: ``keystore.still_needed``.
     """
     if keyset is not None and is_needed(key, keyset, state):
-        number = f"{keyset.epoch}.{keyset.version}"
         raise StoreFault(
             "keystore.still_needed",
-            f"keyset {number} needs {' and '.join(key.roles)} key {key.kid!r}: too few holders "
-            "are left without it to sign the next",
+            f"keyset {keyset.label} needs {' and '.join(key.roles)} key {key.kid!r}: too few "
+            "holders are left without it to sign the next",
         )
 
 
@@ -454,7 +452,7 @@ class KeysetDue:
 
 def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -> KeysetDue:
     """Say when the roots have to sign again: keys have changed, or a third of its time is left."""
-    number = f"{previous.epoch}.{previous.version}"
+    number = previous.label
     following = f"{previous.epoch}.{previous.version + 1}"
     ends = datetime.fromtimestamp(previous.exp, UTC)
     aged = ends - timedelta(seconds=(previous.exp - previous.iat) // 3)

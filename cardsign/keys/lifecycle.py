@@ -123,8 +123,7 @@ def until_prepublication(state: StoreState, key: KeyRecord) -> Waiting:
     keyset = state.statements.keyset
     if keyset is None or not key.rotates:
         return _NOTHING
-    number = f"{keyset.epoch}.{keyset.version}"
-    return Waiting("keystore.not_listed", f"keyset {number} does not list it", None)
+    return Waiting("keystore.not_listed", f"keyset {keyset.label} does not list it", None)
 
 
 def until_activation(
@@ -303,8 +302,8 @@ def keep_keyset(
         return state, ()
     events: tuple[AuditEvent, ...] = ()
     if known != held:
-        number = f"{held.epoch}.{held.version}"
-        events = (AuditEvent("keyset.kept", None, {"number": number, "digest": held.digest}),)
+        details: dict[str, Json] = {"number": held.label, "digest": held.digest}
+        events = (AuditEvent("keyset.kept", None, details),)
         state = replace(state, statements=replace(state.statements, keyset=held))
     shown = [
         key.at("prepublished", prepublished=now)

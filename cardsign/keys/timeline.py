@@ -78,10 +78,9 @@ def statement_rows(
     """
     found = []
     if keyset is not None:
-        number = f"{keyset.epoch}.{keyset.version}"
         start, end = _time(keyset.iat), _time(keyset.exp)
         due = end - timedelta(seconds=(keyset.exp - keyset.iat) // 3)
-        found.append(TimelineRow(number, "keyset", (Span("stands", start, end),), due))
+        found.append(TimelineRow(keyset.label, "keyset", (Span("stands", start, end),), due))
     if release is not None:
         start, end = _time(release.iat), _time(release.exp)
         due = start + (end - start) / 2

@@ -110,7 +110,12 @@ class KeysetId:
         return self.number < other.number
 
     def __str__(self) -> str:
-        return f"keyset {self.epoch}.{self.version} ({self.digest})"
+        return f"keyset {self.label} ({self.digest})"
+
+    @property
+    def label(self) -> str:
+        """The number as people write it: ``1.2``."""
+        return f"{self.epoch}.{self.version}"
 
     @property
     def number(self) -> tuple[int, int]:
@@ -177,6 +182,11 @@ class KeysetStatement:
     def id(self) -> KeysetId:
         """What names this statement."""
         return KeysetId(self.epoch, self.version, self.digest)
+
+    @property
+    def label(self) -> str:
+        """The number as people write it: ``1.2``."""
+        return f"{self.epoch}.{self.version}"
 
     @property
     def number(self) -> tuple[int, int]:
