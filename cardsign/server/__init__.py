@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES as MAX_TOKEN_FILE_BYTES
     from cardsign.server.tokens import TokenTable as TokenTable
     from cardsign.server.tokens import create_token as create_token
+    from cardsign.server.traffic import RateLimit as RateLimit
+    from cardsign.server.traffic import Traffic as Traffic
+    from cardsign.server.traffic import client_of as client_of
 
 _NAMES = {
     "app": "ServerSettings create_app",
@@ -34,6 +37,7 @@ _NAMES = {
     "providers.base": "ProviderSettings Rule",
     "run": "serve",
     "settings": "read_server_settings",
+    "traffic": "RateLimit Traffic client_of",
     "tokens": "MAX_TOKEN_FILE_BYTES TokenTable create_token",
 }
 __all__, __getattr__ = lazy_names(__name__, _NAMES)

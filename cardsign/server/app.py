@@ -38,6 +38,7 @@ _GRPC_STATUSES: Final = {
     404: "NOT_FOUND",
     405: "UNIMPLEMENTED",
     408: "DEADLINE_EXCEEDED",
+    429: "RESOURCE_EXHAUSTED",
     500: "INTERNAL",
 }
 
@@ -59,6 +60,10 @@ class ServerSettings:
         placeholder: Whether a host without agents has an unsigned card at its root, not 404.
         health: Whether ``/healthz`` and ``/readyz`` answer.
         metadata: Whether the card's OAuth and OpenID Connect schemes are told as RFC 9728 has it.
+        rate: How often one client may ask, such as ``100/minute``; empty for no limit.
+        rate_storage: Where that is counted: ``memory://``, or ``redis://HOST`` for several hosts.
+        access_log: Whether each request is one JSON line on stderr.
+        proxies: The networks of proxies in front, which say whose request it is.
     """
 
     tokens: TokenTable | None = None
@@ -73,6 +78,10 @@ class ServerSettings:
     placeholder: bool = False
     health: bool = True
     metadata: bool = True
+    rate: str = ""
+    rate_storage: str = "memory://"
+    access_log: bool = False
+    proxies: tuple[str, ...] = ()
 
 
 DEFAULT_SETTINGS: Final = ServerSettings()

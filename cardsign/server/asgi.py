@@ -10,7 +10,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from werkzeug.test import run_wsgi_app
@@ -21,6 +21,8 @@ from cardsign.server.jsonrpc import MAX_REQUEST_BYTES
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
 
+#: When an application may wait for other hosts: to count requests, or to know a caller.
+Waits: TypeAlias = Literal["never", "extended", "always"]
 Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -43,7 +45,7 @@ class AsgiApplication:
         application: Gets a POST with its whole body; any other method without one.
         body_seconds: For the first byte of a body.
         body_rate: Bytes a second, at least, from then on.
-        asks_peers: Whether the application may wait for other hosts.
+        waits: For what the application may wait for other hosts.
         max_bytes: Of a body. One that is longer is handed on cut off, one byte too long.
     """
 
@@ -53,14 +55,14 @@ class AsgiApplication:
         *,
         body_seconds: float = BODY_SECONDS,
         body_rate: float = BODY_RATE,
-        asks_peers: bool = False,
+        waits: Waits = "never",
         max_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
         self._application = application
         self._body_seconds = body_seconds
         self._body_rate = body_rate
         self._max_bytes = max_bytes
-        self._asks_peers = asks_peers
+        self._waits = waits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; one that its client gave up gets no answer."""
@@ -76,7 +78,9 @@ class AsgiApplication:
                 return
         if body is None:
             return
-        may_wait = self._asks_peers and not scope["path"].startswith("/.well-known/")
+        may_wait = self._waits == "always" or (
+            self._waits == "extended" and not scope["path"].startswith("/.well-known/")
+        )
         await answer_by_wsgi(self._application, scope, body, send, may_wait=may_wait)
 
     async def _received(self, receive: Receive) -> bytes | None:

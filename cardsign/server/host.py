@@ -61,6 +61,9 @@ class Host:
         now: Unix seconds.
         log: Takes a line for the operator.
 
+    Attributes:
+        settings: As given.
+
     Raises:
         ServeFault, FileFault, JsonRefused: As :class:`cardsign.server.LiveApplication`, where
             `directory` is one publication.
@@ -76,7 +79,7 @@ class Host:
         now: Callable[[], float] = time.time,
         log: Callable[[str], None] = to_stderr,
     ) -> None:
-        self._directory, self._settings = directory, settings
+        self._directory, self.settings = directory, settings
         self._clock, self._now, self._log = clock, now, log
         self._looking = Lock()
         self._providers = make_providers(settings.providers, settings.tokens, now)
@@ -114,13 +117,13 @@ class Host:
 
     def _route(self, environ: WSGIEnvironment) -> tuple[WSGIApplication, WSGIEnvironment]:
         path = environ["PATH_INFO"]
-        if path == self._settings.catalogue:
+        if path == self.settings.catalogue:
             return self._catalogue, environ
         root = self._root()
         if not self._is_one or root is None:
-            if path == HEALTH_PATH and self._settings.health:
+            if path == HEALTH_PATH and self.settings.health:
                 return health_response("ok", agents=len(self._agents)), environ
-            if path == READY_PATH and self._settings.health:
+            if path == READY_PATH and self.settings.health:
                 status = "ready" if self._agents else "no agent"
                 return health_response(status, agents=len(self._agents)), environ
         below = self._below.fullmatch(path)
@@ -135,18 +138,14 @@ class Host:
                     return one, environ
         if root is not None:
             return root, environ
-        if (
-            not self._agents
-            and self._settings.placeholder
-            and path in (CARD_PATH, LEGACY_CARD_PATH)
-        ):
+        if not self._agents and self.settings.placeholder and path in (CARD_PATH, LEGACY_CARD_PATH):
             return self._placeholder, environ
         return error_response(404, "Not Found"), environ
 
     def _root(self) -> LiveApplication | None:
         """Whose card is at the root: the only agent's, or the one that the settings name."""
-        if self._settings.root is not None:
-            return self._agents.get(self._settings.root)
+        if self.settings.root is not None:
+            return self._agents.get(self.settings.root)
         return next(iter(self._agents.values())) if len(self._agents) == 1 else None
 
     # ------------------------------------------------------------------ which agents there are
@@ -154,7 +153,7 @@ class Host:
     def _open(self, directory: Path) -> LiveApplication:
         return LiveApplication(
             directory,
-            self._settings,
+            self.settings,
             clock=self._clock,
             now=self._now,
             log=self._log,
@@ -167,7 +166,7 @@ class Host:
             return
         try:
             self._looked_at = self._clock()
-            names = set(_agents_in(self._directory)) - self._settings.disabled
+            names = set(_agents_in(self._directory)) - self.settings.disabled
             agents = {name: one for name, one in self._agents.items() if name in names}
             for name in sorted(names - agents.keys()):
                 try:

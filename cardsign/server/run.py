@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from cardsign.errors import ServeFault
 from cardsign.server.app import ServerSettings
-from cardsign.server.asgi import AsgiApplication
+from cardsign.server.asgi import AsgiApplication, Waits
 from cardsign.server.host import Host
 from cardsign.server.live import to_stderr
 
@@ -84,7 +84,18 @@ def _load(
     """Make the application; called in the worker process, which need not be a fork."""
     live = make()
     threading.Thread(target=_watch, args=(live, address, parent, as_json), daemon=True).start()
-    return AsgiApplication(live, asks_peers=live.asks_peers)
+    settings = live.settings
+    if not (settings.rate or settings.access_log):
+        return AsgiApplication(live, waits="extended" if live.asks_peers else "never")
+    from cardsign.server.traffic import Traffic
+
+    is_elsewhere = bool(settings.rate) and not settings.rate_storage.startswith("memory:")
+    waits: Waits = "always" if is_elsewhere else "extended" if live.asks_peers else "never"
+    return AsgiApplication(Traffic(live, settings, now=time.time, access=_to_log), waits=waits)
+
+
+def _to_log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _watch(live: Host, address: tuple[str, int], parent: int, as_json: bool) -> None:

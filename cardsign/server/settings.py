@@ -82,6 +82,10 @@ class _File(_Strict):
     placeholder: bool = False
     health: bool = True
     metadata: bool = True
+    rate: str = ""
+    rate_storage: str = "memory://"
+    access_log: bool = False
+    proxies: list[str] = []
     provider: list[_Provider] = []
 
 
@@ -106,6 +110,12 @@ def read_server_settings(path: Path) -> ServerSettings:
         for one in fields(ServerSettings)
         if one.name in _File.model_fields
     }
+    taken["proxies"] = tuple(file.proxies)
+    try:
+        for one in file.proxies:
+            ip_network(one)
+    except ValueError as exc:
+        raise bad_settings(path, f"proxies: {exc}") from exc
     if file.sunset is not None:
         taken["sunset"] = datetime(*file.sunset.timetuple()[:3], tzinfo=UTC)
     if file.token_file is not None:

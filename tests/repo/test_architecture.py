@@ -62,6 +62,7 @@ BORDERS = {
     "subprocess": ("cardsign.programs",),
     "flask": ("cardsign.server",),
     "granian": ("cardsign.server",),
+    "limits": ("cardsign.server.traffic",),
     "click": ("cardsign.cli",),
     "rich": ("cardsign.cli",),
     "yaml": ("cardsign.build.reading",),

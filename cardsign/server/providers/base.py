@@ -203,8 +203,13 @@ def bearer_of(request: Request) -> str | None:
 
 def is_from(request: Request, networks: tuple[str, ...]) -> bool:
     """Whether the connection comes from one of the networks."""
+    return in_networks(request.environ.get("REMOTE_ADDR", ""), networks)
+
+
+def in_networks(text: str, networks: tuple[str, ...]) -> bool:
+    """Whether a text is an address of one of the networks."""
     try:
-        address = ipaddress.ip_address(request.environ.get("REMOTE_ADDR", ""))
+        address = ipaddress.ip_address(text)
     except ValueError:
         return False
     return any(address in ipaddress.ip_network(one) for one in networks)

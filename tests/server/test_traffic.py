@@ -1,0 +1,139 @@
+"""How often a client may ask, and what the access log says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from served import Site
+from werkzeug.test import Client
+
+from cardsign.errors import UsageFault
+from cardsign.server import RateLimit, ServerSettings, Traffic, client_of
+
+CARD = "/.well-known/agent-card.json"
+
+
+class Around:
+    """A site with traffic around it."""
+
+    def __init__(self, site: Site, **settings: Any) -> None:
+        self.log: list[str] = []
+        self.lines: list[str] = []
+        traffic = Traffic(
+            site.client.application,
+            ServerSettings(**settings),
+            now=lambda: 1_800_000_000.5,
+            log=self.log.append,
+            access=self.lines.append,
+        )
+        self.client = Client(traffic)
+
+    def get(self, path: str = CARD, address: str = "192.0.2.1", **headers: str) -> Any:
+        """Ask from an address."""
+        return self.client.get(path, headers=headers, environ_overrides={"REMOTE_ADDR": address})
+
+
+def test_a_client_that_asks_too_often_is_told_when_to_come_back(site: Site) -> None:
+    """429 with Retry-After; another client and the probes are not concerned."""
+    around = Around(site, rate="2/day")
+    assert [around.get().status_code for _ in range(4)] == [200, 200, 429, 429]
+    refused = around.get()
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert refused.json["error"]["status"] == "RESOURCE_EXHAUSTED"
+    assert refused.headers["Cache-Control"] == "no-store"
+    assert around.get(address="192.0.2.2").status_code == 200
+    assert [around.get("/healthz").status_code for _ in range(3)] == [200] * 3
+
+
+def test_several_rates_hold_together(site: Site) -> None:
+    """The first that is used up refuses."""
+    around = Around(site, rate="9/day; 1/hour")
+    assert [around.get().status_code for _ in range(2)] == [200, 429]
+
+
+def test_without_a_rate_nobody_is_refused(site: Site) -> None:
+    """It is switched off."""
+    around = Around(site)
+    assert {around.get().status_code for _ in range(50)} == {200}
+    assert around.lines == []
+
+
+def test_a_storage_without_answer_refuses_nobody(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator is told once, not at each request."""
+    from limits.errors import StorageError
+    from limits.strategies import MovingWindowRateLimiter
+
+    def fail(*_: Any) -> bool:
+        raise StorageError(ConnectionError("no"))
+
+    monkeypatch.setattr(MovingWindowRateLimiter, "hit", fail)
+    around = Around(site, rate="1/day")
+    assert {around.get().status_code for _ in range(5)} == {200}
+    assert len(around.log) == 1
+    assert around.log[0].startswith("rate limits are not counted")
+
+
+@pytest.mark.parametrize(("rate", "storage"), [("often", "memory://"), ("1/day", "nowhere://x")])
+def test_a_rate_that_cannot_be_counted_is_refused(rate: str, storage: str) -> None:
+    """At the start."""
+    with pytest.raises(UsageFault) as caught:
+        RateLimit(rate, storage, lambda line: None)
+    assert caught.value.code == "config.malformed"
+
+
+@pytest.mark.parametrize(
+    ("address", "said", "client"),
+    [
+        pytest.param("192.0.2.1", "", "192.0.2.1", id="nobody in front"),
+        pytest.param("192.0.2.1", "198.51.100.9", "192.0.2.1", id="a client says so itself"),
+        pytest.param("10.0.0.1", "198.51.100.9", "198.51.100.9", id="the proxy says so"),
+        pytest.param("10.0.0.1", "1.1.1.1, 198.51.100.9", "198.51.100.9", id="a forged beginning"),
+        pytest.param("10.0.0.1", "198.51.100.9, 10.0.0.2", "198.51.100.9", id="two proxies"),
+        pytest.param("10.0.0.1", "", "10.0.0.1", id="a silent proxy"),
+        pytest.param("10.0.0.1", "x", "unknown", id="words"),
+        pytest.param("2001:db8::1:2:3:4", "", "2001:db8:0:0::/64", id="a network of IPv6"),
+    ],
+)
+def test_a_client_is_known_by_its_address(address: str, said: str, client: str) -> None:
+    """What the operator's own proxies say counts, and nothing else."""
+    environ = {"REMOTE_ADDR": address, "HTTP_X_FORWARDED_FOR": said}
+    expected = client.replace("2001:db8:0:0::/64", "2001:db8::/64")
+    assert client_of(environ, ("10.0.0.0/8",)) == expected
+
+
+def test_a_line_of_the_log_holds_no_secret(site: Site) -> None:
+    """Neither the token nor the query; the path of an extended card is not one."""
+    around = Around(site, access_log=True)
+    token = site.bearer()["Authorization"]
+    answer = around.get(f"/a2a/extendedAgentCard?key={token[7:]}", Authorization=token)
+    assert json.loads(around.lines[0]) == {
+        "time": "2027-01-15T08:00:00.500+00:00",
+        "client": "192.0.2.1",
+        "method": "GET",
+        "path": "/a2a/extendedAgentCard",
+        "status": 200,
+        "bytes": len(answer.data),
+        "ms": 0.0,
+    }
+    assert token[7:] not in around.lines[0]
+
+
+def test_a_path_cannot_forge_a_line(site: Site) -> None:
+    """Line ends are escaped, and it is cut off."""
+    around = Around(site, access_log=True)
+    around.get("/x%0a%7b" + "y" * 9999)
+    (line,) = around.lines
+    assert "\n" not in line
+    assert len(line) < 500
+
+
+def test_refused_requests_are_logged(site: Site) -> None:
+    """With their status."""
+    around = Around(site, access_log=True, rate="1/day")
+    around.get()
+    around.get()
+    assert [json.loads(line)["status"] for line in around.lines] == [200, 429]
