@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from cardsign.server.mount import card_blueprint as card_blueprint
     from cardsign.server.mount import mount_cards as mount_cards
     from cardsign.server.providers.base import ProviderSettings as ProviderSettings
+    from cardsign.server.providers.base import ProviderType as ProviderType
     from cardsign.server.providers.base import Rule as Rule
+    from cardsign.server.providers.table import make_providers as make_providers
     from cardsign.server.run import serve as serve
     from cardsign.server.settings import read_server_settings as read_server_settings
     from cardsign.server.tokens import MAX_TOKEN_FILE_BYTES as MAX_TOKEN_FILE_BYTES
@@ -34,7 +36,8 @@ _NAMES = {
     "jsonrpc": "MAX_REQUEST_BYTES",
     "live": "LiveApplication",
     "mount": "card_blueprint mount_cards",
-    "providers.base": "ProviderSettings Rule",
+    "providers.base": "ProviderSettings ProviderType Rule",
+    "providers.table": "make_providers",
     "run": "serve",
     "settings": "read_server_settings",
     "traffic": "RateLimit Traffic client_of",

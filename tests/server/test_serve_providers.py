@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote
 
 import pytest
@@ -21,15 +21,19 @@ from identity import Counterpart, Issuer, counterpart, unsigned
 from publications import PUBLIC, publish_cards
 from werkzeug.test import Client
 
+from cardsign.card import PROVIDERS as SCHEMES
+from cardsign.card import Provider, provider_schemes, schemes_of
 from cardsign.errors import ServeFault
 from cardsign.jose import PrivateKey
 from cardsign.server import (
     LiveApplication,
     ProviderSettings,
+    ProviderType,
     Rule,
     ServerSettings,
     TokenTable,
     create_token,
+    make_providers,
 )
 
 AUD = "https://tides.example"
@@ -475,3 +479,46 @@ def test_a_client_certificate_is_known_by_its_spiffe_id(serve: Serve) -> None:
     assert ask(certificate(), peer="192.0.2.7").status_code == 401
     assert ask(certificate(), **{"X-SSL-Client-Verify": "FAILED:expired"}).status_code == 401
     assert ask("no certificate").status_code == 401
+
+
+# ------------------------------------------------------------------ the one table of schemes
+
+
+SETTINGS: dict[str, dict[str, str]] = {
+    "static_token": {},
+    "http_verifier": {"url": "https://login.example/introspect"},
+    "oidc": {"issuer": "https://login.example/t1/", "aud": AUD},
+    "azure_ad": {"tenant": "0000-1111", "aud": AUD},
+    "gcp_iap": {"aud": AUD},
+    "aws_sigv4": {},
+    "api_key": {"location": "header", "key": "X-Api-Key"},
+    "basic": {},
+    "mtls": {},
+}
+
+
+def test_every_provider_of_the_table_is_served() -> None:
+    """And no other: a build that advertises one can be served."""
+    assert set(SETTINGS) == set(SCHEMES) == set(get_args(ProviderType))
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_a_provider_takes_the_scheme_that_the_table_derives(kind: Any) -> None:
+    """What a build writes into the card is what the server takes."""
+    settings = SETTINGS[kind]
+    told = {"name" if name == "key" else name: value for name, value in settings.items()}
+    derived = provider_schemes([Provider(kind, None, told)])
+    (scheme,) = schemes_of({"securitySchemes": dict(derived.schemes)}).values()
+    (made,) = make_providers([ProviderSettings(kind, opens="staff", **settings)], None, time.time)
+    assert made.gives(scheme)
+    others = set(SETTINGS) - {
+        kind,
+        "static_token",
+        "http_verifier",
+        "oidc",
+        "azure_ad",
+        "aws_sigv4",
+    }
+    for other in others:
+        more = [ProviderSettings(other, opens="staff", **SETTINGS[other])]  # type: ignore[arg-type]
+        assert not make_providers(more, None, time.time)[0].gives(scheme)
