@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
@@ -58,21 +59,45 @@ _IGNORES_TYP: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class MarkerOptions:
-    """What makes a card the extended one of an audience."""
+class CardOptions:
+    """How one card is signed, and by which keys: each field is the option of its name."""
 
-    audience: str | None
-    seq: int | None
-    expires: str | None
+    compat: tuple[str, ...] = ()
+    strict: bool = False
+    force: bool = False
+    known_keys: str | None = None
+    drop_foreign: bool = False
+    audience: str | None = None
+    seq: int | None = None
+    expires: str | None = None
+    uris: tuple[str, ...] = ()
+    public: str | None = None
+    kid: str | None = None
 
-    def marker(self, *, now: datetime) -> ExtendedMarker | None:
-        """The marker; None where none of the options is given.
+    def signing(self, card: str, *, now: datetime) -> SigningOptions:
+        """The same for the library; the keys are still to be named.
 
         Raises:
-            UsageFault: ``usage.conflict`` for one without the others; ``usage.invalid`` for a date
-                that is none, is past, or lies too far ahead;
-                ``publish.audience_name``.
+            UsageFault: ``usage.conflict`` for options that exclude or need one another;
+                ``usage.invalid`` for a date that is none, is past, or lies too far ahead;
+                ``publish.audience_name``; or the file of ``--known-keys`` is no key set.
         """
+        known = None
+        if self.known_keys is not None:
+            with of_the_user(self.known_keys):
+                known = JwkSet.from_bytes(read_input(self.known_keys))
+        return SigningOptions(
+            compat=_compat(self.compat),
+            strict=self.strict,
+            force=self.force,
+            known_keys=known,
+            drop_foreign=self.drop_foreign,
+            extended=self.marker(now=now),
+            file="CARD" if card == STDIO else card,
+        )
+
+    def marker(self, *, now: datetime) -> ExtendedMarker | None:
+        """What makes the card the extended one of an audience; None where it is none."""
         if self.audience is None and self.seq is None and self.expires is None:
             return None
         if self.audience is None or self.seq is None or self.expires is None:
@@ -82,30 +107,6 @@ class MarkerOptions:
                 "publish.audience_name", f"audience {self.audience!r} is not {AUDIENCE.pattern}"
             )
         return ExtendedMarker(self.audience, self.seq, expiry(self.expires, now))
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignOptions:
-    """What becomes of the signatures of other signers."""
-
-    known_keys: str | None
-    drop_foreign: bool
-
-    def keys(self) -> JwkSet | None:
-        """The keys of other signers, if they are named."""
-        if self.known_keys is None:
-            return None
-        with of_the_user(self.known_keys):
-            return JwkSet.from_bytes(read_input(self.known_keys))
-
-
-@dataclass(frozen=True, slots=True)
-class KeyOptions:
-    """Keys that are named by where they are."""
-
-    uris: tuple[str, ...]
-    public: str | None
-    kid: str | None
 
     def signers(self, keystore: UnlockOptions, *, now: datetime) -> CardSigners:
         """The keys that sign: those that are named, else all of the key store that sign now.
@@ -126,9 +127,41 @@ class KeyOptions:
         )
 
 
-marker_options: Final = option_group(
-    MarkerOptions,
-    "extended",
+def _compat(words: tuple[str, ...]) -> Compat:
+    """What ``--compat`` says."""
+    if not words:
+        return "safe"
+    if words[0] in COMPAT_WORDS and len(words) == 1:
+        return words[0]
+    if set(words) & set(COMPAT_WORDS):
+        raise UsageFault("usage.conflict", f"--compat {words[0]} excludes --compat {words[1]}")
+    return cast(tuple[ProfileName, ...], words)
+
+
+card_options: Final = option_group(
+    CardOptions,
+    "options",
+    click.option(
+        "--compat",
+        multiple=True,
+        type=click.Choice((*COMPAT_WORDS, *COMPAT_PROFILES)),
+        help="Which compat signatures to add: other SDKs accept them, and cardsign does not count "
+        "them. safe (default): those that cover every endpoint, security scheme and scope. "
+        "all: for every SDK. none: for cardsign and strict verifiers only. A profile: this one and the safe "
+        "ones; may be repeated.",
+    ),
+    click.option("--strict", is_flag=True, help="Refuse a card that lacks REQUIRED members."),
+    click.option(
+        "--force",
+        is_flag=True,
+        help="Sign it even if it is not a proper Agent Card, and say what is wrong.",
+    ),
+    click.option(
+        "--known-keys",
+        metavar="JWKS",
+        help="Keys of other signers, to check their signatures. Those that do not fit are dropped.",
+    ),
+    click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers."),
     click.option(
         "--extended",
         "audience",
@@ -148,20 +181,6 @@ marker_options: Final = option_group(
         help="When the extended card ends, at most 400 days ahead: YYYY-MM-DD, with all of that "
         "day, or YYYY-MM-DDThh:mm:ss; in UTC where no offset is given.",
     ),
-)
-foreign_options: Final = option_group(
-    ForeignOptions,
-    "foreign",
-    click.option(
-        "--known-keys",
-        metavar="JWKS",
-        help="Keys of other signers, to check their signatures. Those that do not fit are dropped.",
-    ),
-    click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers."),
-)
-key_options: Final = option_group(
-    KeyOptions,
-    "key",
     click.option(
         "--key",
         "uris",
@@ -179,24 +198,7 @@ key_options: Final = option_group(
 @command(example="cardsign sign card.json -o signed.json")
 @click.argument("card", required=False)
 @click.option("-o", "--output", default=STDIO, metavar="OUT", help="'-' for stdout, the default.")
-@click.option(
-    "--compat",
-    multiple=True,
-    type=click.Choice((*COMPAT_WORDS, *COMPAT_PROFILES)),
-    help="Which compat signatures to add: other SDKs accept them, and cardsign does not count "
-    "them. safe (default): those that cover every endpoint, security scheme and scope. all: for "
-    "every SDK. none: for cardsign and strict verifiers only. A profile: this one and the safe "
-    "ones; may be repeated.",
-)
-@click.option("--strict", is_flag=True, help="Refuse a card that lacks REQUIRED members.")
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Sign it even if it is not a proper Agent Card, and say what is wrong.",
-)
-@foreign_options
-@marker_options
-@key_options
+@card_options
 @unlock_options
 @dry_run_option
 @click.option("--explain", is_flag=True, help="Say what each signature covers and leaves open.")
@@ -205,14 +207,9 @@ key_options: Final = option_group(
 def sign(
     card: str | None,
     output: str,
-    compat: tuple[str, ...],
-    strict: bool,
-    force: bool,
-    explain: bool,
-    foreign: ForeignOptions,
-    extended: MarkerOptions,
-    key: KeyOptions,
+    options: CardOptions,
     keystore: UnlockOptions,
+    explain: bool,
     as_json: bool,
 ) -> None:
     """Sign CARD ('-' for stdin) with every active key of the key store.
@@ -223,28 +220,17 @@ def sign(
     """
     now = datetime.now(UTC)
     if card is None:
-        chosen_options = (compat, strict, force, foreign, extended, key)
-        if output != STDIO or chosen_options != _NO_OPTIONS:
+        if output != STDIO or options != CardOptions():
             raise UsageFault("usage.conflict", "name CARD: these options are about one card")
         _sign_project(keystore, now=now, explain=explain, as_json=as_json)
         return
     if as_json and output == STDIO:
         raise UsageFault("usage.conflict", "--json and the card both want stdout; name -o OUT")
-    marker = extended.marker(now=now)
+    signing_options = options.signing(card, now=now)
     document = read_input(card)
-    known = foreign.keys()
-    chosen = key.signers(keystore, now=now)
-    options = SigningOptions(
-        compat=_compat(compat),
-        strict=strict,
-        force=force,
-        known_keys=known,
-        own_kids=chosen.own_kids,
-        drop_foreign=foreign.drop_foreign,
-        extended=marker,
-        file="CARD" if card == STDIO else card,
-    )
-    signing = sign_with_notes(document, chosen.signers, options)
+    chosen = options.signers(keystore, now=now)
+    signing_options = replace(signing_options, own_kids=chosen.own_kids)
+    signing = sign_with_notes(document, chosen.signers, signing_options)
     write_output(output, signing.document)
     if output != STDIO and not is_dry_run() and read_input(output) != signing.document:
         raise SigningRefused("sign.self_check", f"{output} does not hold what was signed")
@@ -254,16 +240,6 @@ def sign(
     for line in _lines(signing, card, chosen.signers, explain=explain):
         say(line, asked=explain)
     say_notes(signing.notes)
-
-
-_NO_OPTIONS: Final = (
-    (),
-    False,
-    False,
-    ForeignOptions(None, False),
-    MarkerOptions(None, None, None),
-    KeyOptions((), None, None),
-)
 
 
 def _sign_project(keystore: UnlockOptions, *, now: datetime, explain: bool, as_json: bool) -> None:
@@ -280,21 +256,6 @@ def _sign_project(keystore: UnlockOptions, *, now: datetime, explain: bool, as_j
         for line in _lines(one.signing, name, signers.signers, explain=explain):
             say(line, asked=explain)
         say_notes(one.signing.notes)
-
-
-def _compat(words: tuple[str, ...]) -> Compat:
-    """What ``--compat`` says.
-
-    Raises:
-        UsageFault: ``usage.conflict``: a word beside anything else.
-    """
-    if not words:
-        return "safe"
-    if words[0] in COMPAT_WORDS and len(words) == 1:
-        return words[0]
-    if set(words) & set(COMPAT_WORDS):
-        raise UsageFault("usage.conflict", f"--compat {words[0]} excludes --compat {words[1]}")
-    return cast(tuple[ProfileName, ...], words)
 
 
 def _to_json(signing: SignedCard, kids: list[str]) -> dict[str, Any]:

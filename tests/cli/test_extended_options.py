@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.card import Card, ExtendedMarker, find_marker
-from cardsign.cli.sign import MarkerOptions
+from cardsign.cli.sign import CardOptions
 from cardsign.errors import UsageFault
 from cardsign.issuer.cards import MAX_LIFETIME
 from cardsign.keys.stores import DirectoryStore
@@ -22,7 +22,7 @@ IN_TIME = f"{datetime.now(UTC) + timedelta(days=30):%Y-%m-%d}"
 
 def expiry(text: str) -> datetime:
     """The first second at which a card has expired."""
-    marker = MarkerOptions("staff", 1, text).marker(now=NOW)
+    marker = CardOptions(audience="staff", seq=1, expires=text).marker(now=NOW)
     assert marker is not None
     return datetime.fromtimestamp(marker.exp, UTC)
 
