@@ -32,12 +32,12 @@ _CHUNK: Final = 64 * 1024  # bytes asked for at a time; pipes rarely hold more
 def read_bytes(path: Path, *, max_bytes: int, only_end: bool = False, plain: bool = False) -> bytes:
     """Return the whole content of the file at `path`, which may be a pipe or a link.
 
-    Or with `only_end` the last `max_bytes` of a plain file, however long it is. With `plain`
-    links, devices and pipes are refused: another user may have put them there.
+    With `only_end` the last `max_bytes` of a plain file. With `plain` links, devices and pipes
+    are refused: another user may have put them there.
 
     Raises:
-        FileFault: ``file.not_found``, ``file.unreadable``, ``file.not_plain``, or
-            ``file.unreadable`` (not permitted, or longer than `max_bytes`).
+        FileFault: ``file.not_found``, ``file.not_plain``; ``file.unreadable``: not permitted, or
+            longer than `max_bytes`.
     """
     with _faults(path, "file.unreadable"), _opened(path, plain and _only_plain(path)) as descriptor:
         if only_end:
@@ -51,14 +51,10 @@ def read_secret(
 ) -> bytes:
     """Return the content of a file, pipe or link's target that no other user may access.
 
-    Args:
-        path: Where it is.
-        max_bytes: A longer one is refused.
-        is_encrypted: Says of the content whether others may have access to it all the same.
+    `is_encrypted` says of the content whether others may have access to it all the same.
 
     Raises:
-        FileFault: As :func:`read_bytes`, or ``file.permissions`` where group or others have
-            any access.
+        FileFault: As :func:`read_bytes`; ``file.permissions``: group or others have any access.
     """
     with _faults(path, "file.unreadable"), _opened(path, os.O_RDONLY) as descriptor:
         if is_encrypted is None:
@@ -73,7 +69,7 @@ def read_descriptor(descriptor: int, *, max_bytes: int) -> bytes:
     """Return what can still be read from an open file descriptor, which stays open.
 
     Raises:
-        FileFault: ``file.unreadable`` or ``file.unreadable``.
+        FileFault: ``file.unreadable``.
     """
     path = Path(f"/dev/fd/{descriptor}")
     with _faults(path, "file.unreadable"):
@@ -111,15 +107,11 @@ def write_atomic(path: Path, data: bytes, *, mode: int = PUBLIC_MODE, plain: boo
 
     Durable on return: file and directory are synced. A link is followed, an existing file
     keeps its permissions, and a device or pipe takes the bytes; `plain` refuses all but files.
-
-    Args:
-        path: Where to; its directory must exist.
-        data: The whole content.
-        mode: Permissions of a new file, before the umask.
+    The directory must exist; `mode` is that of a new file, before the umask.
 
     Raises:
-        FileFault: ``file.unreadable``, ``file.unwritable`` or ``file.not_plain``. The old file
-            is then untouched, unless all that failed was to sync its directory.
+        FileFault: ``file.unwritable``, ``file.not_plain``. The old file is then untouched, unless
+            all that failed was to sync its directory.
     """
     with _faults(path, "file.unwritable"):
         status = path.stat() if path.exists() else None
@@ -143,8 +135,8 @@ def write_atomic(path: Path, data: bytes, *, mode: int = PUBLIC_MODE, plain: boo
 def create_private(path: Path, data: bytes) -> None:
     """Create a file that only this user can access; an existing one is never overwritten.
 
-    Durable on return: file and directory are synced. After an error there is no file, unless
-    all that failed was to sync its directory; after a kill it may be there in part.
+    Durable on return. After an error there is no file, unless all that failed was to sync its
+    directory; after a kill it may be there in part.
 
     Raises:
         FileFault: ``file.exists`` or ``file.unwritable``.
@@ -155,11 +147,10 @@ def create_private(path: Path, data: bytes) -> None:
 
 
 def append_private(path: Path, data: bytes) -> int:
-    """Append lines to a file that only this user can access; it is created if need be.
+    """Append lines to a file that only this user can access, and return how long it was before.
 
-    Begins on a line of its own where an append was killed half-way. Durable on return: the file
-    is synced, and so is the directory of a new one. After an error the file is as it was.
-    Returns how long it was before.
+    It is created if need be, and begins on a new line where an append was killed half-way.
+    Durable on return. After an error the file is as it was.
 
     Raises:
         FileFault: ``file.unwritable``, also for a symbolic link.
@@ -184,11 +175,7 @@ def append_private(path: Path, data: bytes) -> int:
 
 
 def truncate(path: Path, size: int) -> None:
-    """Cut the file at `path` to its first `size` bytes; one of none is removed.
-
-    Raises:
-        FileFault: ``file.unwritable``.
-    """
+    """Cut the file to its first `size` bytes, or remove it for none; else ``file.unwritable``."""
     with _faults(path, "file.unwritable"):
         if size == 0:
             path.unlink(missing_ok=True)
@@ -197,11 +184,7 @@ def truncate(path: Path, size: int) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove the file at `path` if there is one.
-
-    Raises:
-        FileFault: ``file.unreadable`` or ``file.unwritable``.
-    """
+    """Remove the file at `path` if there is one; else ``file.unwritable``."""
     with _faults(path, "file.unwritable"):
         path.unlink(missing_ok=True)
 
@@ -215,9 +198,7 @@ def set_mode(path: Path, mode: int) -> None:
 def make_directory(path: Path, *, mode: int = 0o777) -> None:
     """Create the directory `path`, and its parents, unless it is there; durable on return.
 
-    Args:
-        path: The directory; if it exists, its permissions stay as they are.
-        mode: Permissions of a new one, before the umask; parents get the default.
+    `mode` is that of a new one, before the umask; parents get the default.
 
     Raises:
         FileFault: ``file.exists`` (as something else) or ``file.unwritable``.
@@ -230,11 +211,7 @@ def make_directory(path: Path, *, mode: int = 0o777) -> None:
 
 
 def list_names(path: Path) -> list[str]:
-    """Return the sorted names in the directory `path`; of one that is not there, none.
-
-    Raises:
-        FileFault: ``file.unreadable``.
-    """
+    """Return the sorted names in a directory, none if it is not there; or ``file.unreadable``."""
     with _faults(path, "file.unreadable"):
         return sorted(os.listdir(path)) if path.is_dir() else []
 
@@ -243,13 +220,8 @@ def list_names(path: Path) -> list[str]:
 def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
     """Hold the lock file at `path`, which is created if needed, alone among processes.
 
-    An advisory ``flock``: it ends with the process, however that ends; not reliable on
-    network file systems. A directory can be held too, for files that have no lock file.
-
-    Args:
-        path: The lock file, which stays, empty; or a directory.
-        patience: Seconds to wait for another holder.
-        busy: What to raise when they are over.
+    An advisory ``flock``: it ends with the process, however that ends; not reliable on network
+    file systems. A directory can be held too. After `patience` seconds `busy` is raised.
 
     Raises:
         LocalFault: `busy`.
@@ -268,11 +240,7 @@ def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names that the directory `path` holds survive a power cut.
-
-    Raises:
-        FileFault: ``file.unwritable``.
-    """
+    """Make the names in a directory survive a power cut; else ``file.unwritable``."""
     flags = os.O_RDONLY | os.O_DIRECTORY
     with _faults(path, "file.unwritable"), _opened(path, flags) as descriptor:
         os.fsync(descriptor)
@@ -406,15 +374,9 @@ def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
 def read_settings(
     untrusted_bytes: bytes, path: Path, *, members: Mapping[str, type], format: int
 ) -> dict[str, Any]:
-    """Read a settings file: TOML whose members and their types are known.
+    """Read a settings file: TOML whose members, their types and `format` are known.
 
     Not checked: what is inside a list or table.
-
-    Args:
-        untrusted_bytes: The content of the file.
-        path: The file, for errors.
-        members: The type of each member that may be there, ``format`` among them.
-        format: What the member ``format`` must be.
 
     Raises:
         UsageFault: ``config.malformed``.

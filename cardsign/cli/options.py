@@ -50,8 +50,8 @@ from cardsign.keys.signers.access import (
 )
 from cardsign.keys.stores.address import DatabaseUrl, is_database_url, parse_database_url
 from cardsign.keys.stores.base import KeyStore
-from cardsign.keys.stores.directory import DEFAULT_DIRECTORY, holds_store, locate_keystore
 from cardsign.keys.stores.directory import VARIABLE as KEYSTORE_VARIABLE
+from cardsign.keys.stores.directory import holds_store, locate_keystore
 from cardsign.keys.stores.opening import StorePlace, is_taken, open_store
 from cardsign.records import dataclass
 
@@ -124,30 +124,21 @@ class KeystoreOptions:
         place = self._named(create=create)
         if isinstance(place, Path):
             return to_change(place)
-        return (
-            to_change(Path(str(place)), copy=partial(_copy_database, place))
-            if is_dry_run()
-            else place
-        )
+        copy = partial(_copy_database, place)
+        return to_change(Path(str(place)), copy=copy) if is_dry_run() else place
 
-    def _named(self, *, create: bool) -> StorePlace:
+    def _named(self, *, create: bool = False) -> StorePlace:
         """Where it is: option, environment, ``cardsign.toml``, ``./keys``.
 
         Raises:
-            StoreFault: ``config.not_allowed``: ``cardsign.toml`` names a database, and nobody
-                else.
+            StoreFault: ``keystore.missing``; ``config.not_allowed``: ``cardsign.toml`` names a
+                database, and nobody else.
         """
-        if self.place is None:
-            named = os.environ.get(KEYSTORE_VARIABLE)
-            if named and is_database_url(named):
-                return parse_database_url(named)
-            configured = project_config().keystore
-            if KEYSTORE_VARIABLE not in os.environ and configured is not None:
-                return _allowed(configured)
-        if isinstance(self.place, DatabaseUrl):
-            return self.place
-        located = locate_keystore(self.place, os.environ, Path.cwd(), create=create)
-        return located if self.place or os.environ.get(KEYSTORE_VARIABLE) else _allowed(located)
+        named = os.environ.get(KEYSTORE_VARIABLE)
+        if self.place is not None or named:
+            return self.place or read_place(named or "")
+        configured = None if named == "" else project_config().keystore
+        return _allowed(configured or locate_keystore(None, {}, Path.cwd(), create=create))
 
     def open(self, *, vouched: bool = True) -> KeyStore:
         """Open the key store, wherever it is.
@@ -159,13 +150,14 @@ class KeystoreOptions:
 
     def open_if_any(self) -> KeyStore | None:
         """The key store if there is one; for commands that only profit from it."""
-        named = os.environ.get(KEYSTORE_VARIABLE)
-        own = (self.place, named and read_place(named))
-        for place in (*own, project_config().keystore, Path.cwd() / DEFAULT_DIRECTORY):
-            if isinstance(place, DatabaseUrl) or (place and holds_store(place)):
-                place = place if place in own else _allowed(place)
-                return open_store(place, actor=actor(), heads=user_heads())
-        return None
+        try:
+            place = self._named()
+        except StoreFault as fault:
+            if fault.code != "keystore.missing":
+                raise
+            return None
+        is_there = isinstance(place, DatabaseUrl) or holds_store(place)
+        return open_store(place, actor=actor(), heads=user_heads()) if is_there else None
 
 
 @dataclass(frozen=True, slots=True)

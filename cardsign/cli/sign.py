@@ -147,8 +147,8 @@ card_options: Final = option_group(
         type=click.Choice((*COMPAT_WORDS, *COMPAT_PROFILES)),
         help="Which compat signatures to add: other SDKs accept them, and cardsign does not count "
         "them. safe (default): those that cover every endpoint, security scheme and scope. "
-        "all: for every SDK. none: for cardsign and strict verifiers only. A profile: this one and the safe "
-        "ones; may be repeated.",
+        "all: for every SDK. none: for cardsign and strict verifiers only. A profile: this one and "
+        "the safe ones; may be repeated.",
     ),
     click.option("--strict", is_flag=True, help="Refuse a card that lacks REQUIRED members."),
     click.option(
