@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -43,14 +43,24 @@ def second(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def iso(time: datetime | None) -> str | None:
-    """A time for programs."""
-    return time.isoformat() if time else None
-
-
 def whole(text: str) -> str:
     """What a statement says, for a terminal: escaped as ever, and never shortened."""
     return safe(text, limit=len(text))
+
+
+def members(value: object, names: str) -> dict[str, Any]:
+    """The named members of a value for programs: times as ISO 8601, and sets in order."""
+    return {name: _plain(getattr(value, name)) for name in names.split()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 # Keys.
@@ -58,33 +68,20 @@ def whole(text: str) -> str:
 
 def key_json(record: KeyRecord) -> dict[str, Any]:
     """A key: what the state holds of it, times as ISO 8601."""
-    times = {field.name: getattr(record.times, field.name) for field in fields(record.times)}
     because = {} if record.revoked_because is None else {"revoked_because": record.revoked_because}
+    times = members(record.times, " ".join(field.name for field in fields(record.times)))
     return {
-        "kid": record.kid,
-        "alg": record.alg,
-        "state": record.state,
+        **members(record, "kid alg state"),
         **because,
-        "roles": list(record.roles),
-        "thumbprint": record.thumbprint,
-        "custody": record.custody,
-        "private": record.private,
-        "created": record.created.isoformat(),
-        "times": {name: time.isoformat() for name, time in times.items() if time is not None},
+        **members(record, "roles thumbprint custody private created"),
+        "times": {name: time for name, time in times.items() if time is not None},
         "public": record.public.jwk(),
     }
 
 
 def step_json(step: Step) -> dict[str, Any]:
     """A step of a rotation."""
-    return {
-        "action": step.action,
-        "role": step.role,
-        "alg": step.alg,
-        "kid": step.key.kid if step.key else None,
-        "due": iso(step.due),
-        "why": step.why,
-    }
+    return {**members(step, "action role alg due why"), "kid": step.key.kid if step.key else None}
 
 
 def step_text(step: Step, now: datetime) -> str:
@@ -97,12 +94,7 @@ def step_text(step: Step, now: datetime) -> str:
 
 def keyset_due_json(renewal: KeysetDue) -> dict[str, Any]:
     """When the roots have to sign next."""
-    return {
-        "number": renewal.number,
-        "due": renewal.due.isoformat(),
-        "why": renewal.why,
-        "ends": renewal.ends.isoformat(),
-    }
+    return members(renewal, "number due why ends")
 
 
 def keyset_due_text(renewal: KeysetDue, now: datetime) -> str:
@@ -114,13 +106,9 @@ def keyset_due_text(renewal: KeysetDue, now: datetime) -> str:
 
 def progress_json(progress: Progress) -> dict[str, Any]:
     """What a task of several steps came to."""
-    left = [
-        {"who": one.who, "what": one.what, "command": one.command, "until": iso(one.until)}
-        for one in progress.left
-    ]
     return {
         "done": list(progress.done),
-        "left": left,
+        "left": [members(one, "who what command until") for one in progress.left],
         "ahead": [step_json(step) for step in progress.ahead],
         "keyset": progress.renewal and keyset_due_json(progress.renewal),
     }
@@ -143,15 +131,8 @@ def say_progress(progress: Progress, now: datetime) -> None:
 
 def finding_json(finding: Finding) -> dict[str, Any]:
     """What doctor reports."""
-    return {
-        "code": finding.code,
-        "level": finding.level,
-        "message": finding.message,
-        "path": finding.path,
-        "real": iso(finding.real),
-        "hint": hint_for(finding.code),
-        "fixed": finding.fixed,
-    }
+    found = members(finding, "code level message path real fixed")
+    return {**found, "hint": hint_for(finding.code)}
 
 
 def say_finding(finding: Finding) -> None:
@@ -166,14 +147,7 @@ def say_finding(finding: Finding) -> None:
 
 def audit_json(line: AuditEvent) -> dict[str, Any]:
     """A line of the audit log."""
-    return {
-        "seq": line.seq,
-        "time": line.time,
-        "actor": line.actor,
-        "event": line.event,
-        "kid": line.kid,
-        "details": dict(line.details),
-    }
+    return members(line, "seq time actor event kid details")
 
 
 # Statements.
@@ -181,38 +155,25 @@ def audit_json(line: AuditEvent) -> dict[str, Any]:
 
 def keyset_json(statement: KeysetStatement) -> dict[str, Any]:
     """A keyset statement."""
+    recovery = statement.recovery
     return {
-        "issuer": statement.issuer,
-        "epoch": statement.epoch,
-        "version": statement.version,
-        "digest": statement.digest,
-        "exp": statement.exp,
+        **members(statement, "issuer epoch version digest exp revoked"),
         "keys": [
             {"kid": key.public.kid, "thumbprint": key.public.thumbprint, "roles": list(key.roles)}
             for key in statement.keys
         ],
         "root": [key.public.thumbprint for key in statement.root.keys],
         "threshold": statement.root.threshold,
-        "recovery": [key.public.thumbprint for key in statement.recovery.keys]
-        if statement.recovery
-        else None,
-        "revoked": sorted(statement.revoked),
+        "recovery": [key.public.thumbprint for key in recovery.keys] if recovery else None,
     }
 
 
 def release_json(statement: ReleaseStatement) -> dict[str, Any]:
     """A release statement."""
     return {
-        "seq": statement.seq,
-        "digest": statement.digest,
+        **members(statement, "seq digest exp floor revoked"),
         "keyset": f"{statement.keyset.epoch}.{statement.keyset.version}",
-        "exp": statement.exp,
-        "cards": [
-            {"url": card.url, "payload_sha256": card.payload_sha256, "seq": card.seq}
-            for card in statement.cards
-        ],
-        "floor": dict(statement.floor),
-        "revoked": sorted(statement.revoked),
+        "cards": [members(card, "url payload_sha256 seq") for card in statement.cards],
     }
 
 
@@ -300,14 +261,7 @@ def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
         "name": issuer.name,
         "origins": [str(place) for place in issuer.places or ()],
         "anchor": dict(anchor_members(issuer.anchor)),
-        "accept": issuer.accept,
-        "algorithms": list(issuer.algorithms),
-        "require": list(issuer.require),
-        "unsigned": issuer.unsigned,
-        "freshness": issuer.freshness,
-        "cards": list(issuer.cards),
-        "peer": issuer.peer,
-        "enforce": issuer.enforce,
+        **members(issuer, "accept algorithms require unsigned freshness cards peer enforce"),
         "networks": [str(network) for network in issuer.networks],
         "proxy": None if issuer.proxy is None else str(issuer.proxy),
     }
@@ -327,36 +281,22 @@ def issuer_lines(issuer: TrustedIssuer) -> Iterator[str]:
 
 def state_json(state: IssuerState) -> dict[str, Any]:
     """What is remembered of an issuer; statements by number and digest."""
-    keyset, release = state.keyset, state.release
     return {
-        "keyset": None if keyset is None else pin_json(keyset),
-        "release": None
-        if release is None
-        else {"seq": release.seq, "digest": release.digest, "exp": release.exp},
-        "newest_iat": state.newest_iat,
+        "keyset": state.keyset and pin_json(state.keyset),
+        "release": state.release and members(state.release, "seq digest exp"),
         "keys": None if state.jwks is None else [key.kid for key in state.jwks.keys],
-        "first_contact": None if state.first_contact is None else state.first_contact.to_json(),
-        "signed_before": state.signed_before,
-        "cards": list(state.cards),
+        "first_contact": state.first_contact and state.first_contact.to_json(),
+        **members(state, "newest_iat signed_before cards"),
     }
 
 
 def pin_json(keyset: KeysetStatement) -> dict[str, Any]:
     """What two people compare over another channel."""
+    keys = [{"thumbprint": key.public.thumbprint, "holder": key.holder} for key in keyset.root.keys]
     return {
-        "issuer": keyset.issuer,
-        "epoch": keyset.epoch,
-        "version": keyset.version,
-        "digest": keyset.digest,
+        **members(keyset, "issuer epoch version digest exp"),
         "words": digest_words(keyset.digest),
-        "exp": keyset.exp,
-        "root": {
-            "threshold": keyset.root.threshold,
-            "keys": [
-                {"thumbprint": key.public.thumbprint, "holder": key.holder}
-                for key in keyset.root.keys
-            ],
-        },
+        "root": {"threshold": keyset.root.threshold, "keys": keys},
     }
 
 
