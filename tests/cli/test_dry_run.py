@@ -27,8 +27,8 @@ def issuer(cardsign: Cardsign, cheap: None) -> Cardsign:
     well(cardsign("sign", "card.json", "-o", "signed.json"))
     well(cardsign("release", "renew", "--card", "signed.json"))
     well(cardsign("publish", "signed.json"))
-    well(cardsign("keyset", "draft", "--days", "80", "-o", "next.json"))
     well(cardsign("keys", "generate"))
+    well(cardsign("keyset", "draft", "--days", "80", "-o", "next.json"))
     well(cardsign("trust", "init"))
     keyset = next(Path("public/000001/keyset").iterdir())
     well(cardsign("trust", "add", "us", "--origin", ISSUER, "--keyset", keyset))
@@ -152,7 +152,7 @@ READ_ONLY = {
     *("keys timeline", "keys audit", "keys audit list", "keys audit verify", "keys doctor"),
     *("keyset show", "keyset verify", "release show", "trust test", "trust known list"),
     *("trust known show", "trust list", "trust show", "peers status", "peers verify"),
-    "keyset draft",
+    *("keyset draft", "help", "build", "keys rehearse"),
 }
 
 
