@@ -25,15 +25,15 @@ from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import KID_FORM, PublicKey
 from cardsign.records import dataclass
 
-# Signatures that were found good before: the same octets by the same key stay good.
-
-
 #: Digests; some 400 KiB, and two for each of a thousand issuers with room for their co-signers.
 CAPACITY: Final = 4096
 
 
 class GoodSignatures:
-    """A bounded memory of good signatures, for any number of threads."""
+    """Signatures that were found good before, bounded, for any number of threads.
+
+    The same octets by the same key stay good, so nothing is lost by not verifying them again.
+    """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -41,11 +41,7 @@ class GoodSignatures:
         self._lock = Lock()
 
     def check(self, key: PublicKey, signing_input: bytes, signature: bytes) -> None:
-        """As :meth:`PublicKey.check`, at most once for what is good.
-
-        Raises:
-            SignatureRefused: ``sig.bad``.
-        """
+        """As :meth:`PublicKey.check`, at most once for what is good."""
         who = f"{key.alg} {key.thumbprint} {len(signature)}\n".encode("ascii")
         matter = hashlib.sha256(who + signature + signing_input).digest()
         with self._lock:
@@ -205,12 +201,7 @@ def count(envelope: Envelope, keys: Iterable[PublicKey]) -> Counted:
 def check_times(iat: int, exp: int, *, now: datetime, skew: timedelta, what: str = "it") -> None:
     """Check ``iat - skew <= now < exp`` (K9); of a chain only the last statement is asked.
 
-    Args:
-        iat: When the statement was issued, Unix seconds.
-        exp: When it ends, by itself or by the policy.
-        now: Aware; fixed when the verdict began.
-        skew: How far the issuer's clock may be ahead of ours.
-        what: What it is, as the subject of the message.
+    `iat` and `exp` are Unix seconds, `skew` is how far the issuer's clock may be ahead of ours.
 
     Raises:
         StatementRefused: ``statement.not_yet`` or ``statement.expired``.

@@ -94,12 +94,8 @@ class KeysetId:
     """One keyset statement: its number within the issuer's history, and what it says.
 
     Later statements compare as greater. Two of one number with different digests are a fork:
-    neither is less than the other, and they are not equal.
-
-    Attributes:
-        epoch: From 1.
-        version: From 1 within the epoch.
-        digest: SHA-256 of the payload, lower-case hex.
+    neither is less than the other, and they are not equal. The digest is SHA-256 of the payload in
+    lower-case hex; epoch and version begin with 1.
     """
 
     epoch: int
@@ -128,11 +124,7 @@ class KeysetId:
 
 
 def keyset_id(value: Json, path: str) -> KeysetId:
-    """Read what :meth:`KeysetId.to_json` gave.
-
-    Raises:
-        StatementRefused: ``statement.members``.
-    """
+    """Read what :meth:`KeysetId.to_json` gave."""
     members = read.exact_object(value, ("epoch", "version", "digest"), path)
     return KeysetId(
         read.integer(members["epoch"], f"{path}/epoch"),
@@ -148,14 +140,14 @@ class KeysetStatement:
     Attributes:
         envelope: The payload as received, and its signatures.
         issuer: Whose keys these are; compared, never looked up.
-        origins: Where the issuer's interfaces may lie, in a strict form, at least one.
+        origins: Where the issuer's interfaces may stand, at least one.
         epoch: From 1; only recovery opens the next.
         version: From 1 within the epoch.
         prev: Digest of the version before; None in version 1.
         iat: Issued, Unix seconds.
         exp: Expires, Unix seconds; at most 400 days later.
         root: Who signs keyset statements.
-        recovery: Who opens the next epoch; None if nobody ever can.
+        recovery: Who opens the next epoch; None if no key ever can.
         keys: May be empty: then nothing of this issuer is to be trusted.
         revoked: Thumbprints whose signatures never count, whatever their date.
     """
@@ -248,9 +240,7 @@ def keyset_of(envelope: Envelope) -> KeysetStatement:
     Raises:
         StatementRefused: As for :func:`read_keyset`.
     """
-    document = parse_payload(envelope.payload)
-    read.a_format(document.get("format"), KEYSET_FORMAT)
-    members = read.exact_object(document, _MEMBERS, "")
+    members = read.document(parse_payload(envelope.payload), KEYSET_FORMAT, _MEMBERS)
     version = read.integer(members["version"], "/version")
     iat, exp = read.lifetime(members, MAX_KEYSET_LIFETIME)
     statement = KeysetStatement(

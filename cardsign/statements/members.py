@@ -100,22 +100,20 @@ def issuer(value: Json) -> str:
     return text(value, ISSUER, "/issuer", "1 to 256 visible ASCII characters")
 
 
-def a_format(value: Json, known: str) -> None:
-    """Check the statement's format, before its members are.
+def document(members: Json, known: str, names: tuple[str, ...]) -> Mapping[str, Json]:
+    """A whole document of ours: first its format, then that it has exactly these members.
 
     Raises:
-        StatementRefused: ``statement.format``.
+        StatementRefused: ``statement.format``, also for that of a newer cardsign;
+            ``statement.members``.
     """
-    if value != known:
+    if not isinstance(members, dict) or members.get("format") != known:
         raise StatementRefused("statement.format", f"expected {known}", path="/format")
+    return exact_object(members, names, "")
 
 
 def span(members: Mapping[str, Json], names: tuple[str, str], path: str) -> tuple[int, int]:
-    """Two times of which the second is later.
-
-    Raises:
-        StatementRefused: ``statement.members``; ``statement.time_span``.
-    """
+    """Two times of which the second is later."""
     start, end = (integer(members[name], f"{path}/{name}", most=MAX_TIME) for name in names)
     if start >= end:
         raise StatementRefused(
@@ -127,11 +125,7 @@ def span(members: Mapping[str, Json], names: tuple[str, str], path: str) -> tupl
 
 
 def lifetime(members: Mapping[str, Json], most: int) -> tuple[int, int]:
-    """`iat` and `exp`, at most so many seconds apart (K9).
-
-    Raises:
-        StatementRefused: ``statement.members``; ``statement.time_span``.
-    """
+    """`iat` and `exp`, at most so many seconds apart (K9)."""
     iat, exp = span(members, ("iat", "exp"), "")
     if exp - iat > most:
         raise StatementRefused(
@@ -158,9 +152,6 @@ def public_key(
     """A public JWK in its one spelling: minimal numbers, kid, use and alg, nothing else (K4).
 
     What signs statements is for ES256 or RS256.
-
-    Raises:
-        StatementRefused: ``statement.bad_key``.
     """
     if not isinstance(value, dict):
         raise StatementRefused("statement.bad_key", "expected a public JWK", path=path)

@@ -38,13 +38,9 @@ _MEMBERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ListedCard:
-    """A current card.
+    """A current card: where it is served, and SHA-256 of its `served-as-is` payload.
 
-    Attributes:
-        url: Where it is served.
-        kind: ``public``.
-        payload_sha256: SHA-256 of its `served-as-is` payload, lower-case hex.
-        seq: The number of the release that listed this digest first.
+    `seq` is the number of the release that listed this digest first.
     """
 
     url: str
@@ -122,9 +118,7 @@ def release_of(envelope: Envelope) -> ReleaseStatement:
     Raises:
         StatementRefused: As for :func:`read_release`.
     """
-    document = parse_payload(envelope.payload)
-    read.a_format(document.get("format"), RELEASE_FORMAT)
-    members = read.exact_object(document, _MEMBERS, "")
+    members = read.document(parse_payload(envelope.payload), RELEASE_FORMAT, _MEMBERS)
     seq = read.integer(members["seq"], "/seq")
     iat, exp = read.lifetime(members, MAX_RELEASE_LIFETIME)
     head = members["audit_head"]
@@ -152,12 +146,8 @@ def check_release(
 ) -> Counted:
     """Check by what right a release speaks (K10, K11); its own times are not asked.
 
-    Args:
-        release: The candidate.
-        keyset: The newest keyset statement, already trusted.
-        previous: The release held, if any.
-        now: Aware; a release key counts from its `nbf` until before its `exp`.
-        skew: How far the issuer's clock may be ahead of ours.
+    `keyset` is the newest keyset statement and `previous` the last release; both are trusted
+    already. A release key counts from its `nbf`, less `skew`, until before its `exp`.
 
     Raises:
         StatementRefused: ``statement.issuer``; ``statement.keyset``: another keyset is named;
@@ -173,10 +163,10 @@ def check_release(
             "statement.keyset", f"expected it to name {keyset.id}", path="/keyset"
         )
     revocable = {key.public.thumbprint for key in keyset.keys}
-    if strangers := release.revoked - revocable:
+    if others := release.revoked - revocable:
         raise StatementRefused(
             "statement.revoked",
-            f"{min(strangers)} is no card or release key of the keyset",
+            f"{min(others)} is no card or release key of the keyset",
             path="/revoked",
         )
     counted = _check_signer(release, keyset, now, skew)
@@ -188,11 +178,8 @@ def check_release(
 def effective_revoked(keyset: KeysetStatement, release: ReleaseStatement | None) -> frozenset[str]:
     """The keys whose signatures never count now: the keyset's, and the release's (K11).
 
-    A higher keyset version has confirmed or dropped what a release named under a lower one.
-
-    Args:
-        keyset: The newest keyset statement, already trusted.
-        release: One that :func:`check_release` has passed, with this keyset or an older one.
+    A higher keyset version has confirmed or dropped what a release named under a lower one. The
+    release has passed :func:`check_release`, with this keyset or an older one.
 
     Raises:
         StatementRefused: ``statement.keyset``: the release names no such keyset.

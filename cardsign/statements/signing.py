@@ -22,14 +22,10 @@ _READERS: Final[Mapping[Typ, Callable[[Envelope], object]]] = {
 
 
 def sign_statement(payload: bytes, signers: Iterable[Signer], typ: Typ) -> bytes:
-    """Sign a drafted payload; returned is the statement as a file, ending in a newline.
+    """Sign a payload from :func:`draft_keyset` or :func:`draft_release`, with each signer once.
 
-    Not checked: that the signers are those whom the statement needs.
-
-    Args:
-        payload: From :func:`draft_keyset` or :func:`draft_release`.
-        signers: At least one, each once.
-        typ: What the payload is.
+    Returned is the statement as a file, ending in a newline. Not checked: that the signers are
+    those whom the statement needs.
 
     Raises:
         KeyRefused: ``key.unsupported``: a signer's key is for what signs no statement. No signer
@@ -38,13 +34,10 @@ def sign_statement(payload: bytes, signers: Iterable[Signer], typ: Typ) -> bytes
         StatementRefused: The payload is no statement of that typ, or the result is too large.
         SignerFault: ``signer.wrong_key``, or what a signer itself raises.
     """
-    _READERS[typ](Envelope(typ, payload, ()))
     asked = tuple(signers)
     if not asked:
         raise SigningRefused("sign.no_key", "a statement needs at least one signer")
-    for signer in asked:
-        _check_algorithm(signer)
-    return _written(payload, [_entry(payload, signer, typ) for signer in asked], typ)
+    return _signed(Envelope(typ, payload, ()), asked)
 
 
 def add_signatures(untrusted_statement: bytes, signers: Iterable[Signer], typ: Typ) -> bytes:
@@ -53,20 +46,24 @@ def add_signatures(untrusted_statement: bytes, signers: Iterable[Signer], typ: T
     Kept ones are not verified, as their keys are not known here.
 
     Raises:
-        KeyRefused: ``key.unsupported``: a signer's key is for what signs no statement. No signer
-            has been asked by then.
-        StatementRefused: It is no statement of that typ, or the result is too large.
-        SignerFault: ``signer.wrong_key``, or what a signer itself raises.
+        CardsignError: As :func:`sign_statement`; no signers are no fault.
     """
-    envelope = read_envelope(untrusted_statement, typ)
+    return _signed(read_envelope(untrusted_statement, typ), tuple(signers))
+
+
+def _signed(envelope: Envelope, signers: tuple[Signer, ...]) -> bytes:
+    typ, payload = envelope.typ, envelope.payload
     _READERS[typ](envelope)
-    asked = tuple(signers)
-    for signer in asked:
+    for signer in signers:
         _check_algorithm(signer)
-    new = {signer.public.thumbprint for signer in asked}
-    kept = [one.to_json() for one in envelope.signatures if one.kid not in new]
-    made = [_entry(envelope.payload, signer, typ) for signer in asked]
-    return _written(envelope.payload, [*kept, *made], typ)
+    new = {signer.public.thumbprint for signer in signers}
+    entries = [one.to_json() for one in envelope.signatures if one.kid not in new]
+    for signer in signers:
+        entries.append(sign_payload(payload, signer, typ=typ, kid=signer.public.thumbprint))
+    document = {"payload": base64url.encode(payload), "signatures": entries}
+    data = json.dumps(document, indent=2).encode("ascii") + b"\n"
+    read_envelope(data, typ)  # what we write, everybody can read
+    return data
 
 
 def _check_algorithm(signer: Signer) -> None:
@@ -79,14 +76,3 @@ def _check_algorithm(signer: Signer) -> None:
             "to sign a statement",
             path="/alg",
         )
-
-
-def _entry(payload: bytes, signer: Signer, typ: Typ) -> Mapping[str, object]:
-    return sign_payload(payload, signer, typ=typ, kid=signer.public.thumbprint)
-
-
-def _written(payload: bytes, entries: list[Mapping[str, object]], typ: Typ) -> bytes:
-    document = {"payload": base64url.encode(payload), "signatures": entries}
-    data = json.dumps(document, indent=2).encode("ascii") + b"\n"
-    read_envelope(data, typ)  # what we write, everybody can read
-    return data

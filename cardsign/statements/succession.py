@@ -50,10 +50,6 @@ def check_first(statement: KeysetStatement, anchor: KeysetId | RootPin) -> Count
 def check_successor(current: KeysetStatement, following: KeysetStatement) -> Counted:
     """Check that `following` is the version after `current`, within its epoch (K6).
 
-    Args:
-        current: The statement held, already trusted.
-        following: The candidate.
-
     Raises:
         StatementRefused: ``statement.issuer``; ``statement.recovery``: another epoch, or
             `recovery` changed without its own signatures; ``statement.fork``: the same version
@@ -61,7 +57,6 @@ def check_successor(current: KeysetStatement, following: KeysetStatement) -> Cou
             version was left out; ``statement.prev``; ``statement.unrevoked``;
             ``statement.unsigned``.
     """
-    _check_issuer(current, following)
     _check_newer(current, following)
     if following.epoch != current.epoch:
         raise StatementRefused(
@@ -96,18 +91,13 @@ def check_recovery(current: KeysetStatement, following: KeysetStatement) -> Coun
     """Check that `following` opens the epoch after that of `current` (K7).
 
     It beats every version of the old epoch, so neither `prev` nor `iat` binds it to one, and it
-    may drop what a thief has revoked.
-
-    Args:
-        current: The statement held, of any version.
-        following: The candidate.
+    may drop what a thief has revoked. `current` is the statement held, of any version.
 
     Raises:
         StatementRefused: ``statement.issuer``; ``statement.fork``; ``statement.rollback``;
             ``statement.gap``: not version 1 of the epoch after; ``statement.recovery``: nobody
             can open an epoch; ``statement.unsigned``.
     """
-    _check_issuer(current, following)
     _check_newer(current, following)
     if current.recovery is None:
         raise StatementRefused("statement.recovery", "the statement held names no recovery keys")
@@ -124,12 +114,10 @@ def check_recovery(current: KeysetStatement, following: KeysetStatement) -> Coun
     return counted
 
 
-def _check_issuer(current: KeysetStatement, following: KeysetStatement) -> None:
+def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
+    """Of the same issuer, and of a higher number."""
     if following.issuer != current.issuer:
         raise StatementRefused("statement.issuer", f"expected {current.issuer!r}", path="/issuer")
-
-
-def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
     held, offered = current.number, following.number
     if offered == held and following.digest != current.digest:
         raise StatementRefused(
@@ -147,17 +135,16 @@ def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
 
 
 def _check_successors_signatures(current: KeysetStatement, following: KeysetStatement) -> Counted:
-    quorums = [current.root, following.root]
-    if following.recovery != current.recovery:
-        if current.recovery is None:
-            raise StatementRefused(
-                "statement.recovery", "recovery was given up and cannot be set", path="/recovery"
-            )
-        quorums.append(current.recovery)
-    counted = _counted(following, *quorums)
+    is_changed = following.recovery != current.recovery
+    if is_changed and current.recovery is None:
+        raise StatementRefused(
+            "statement.recovery", "recovery was given up and cannot be set", path="/recovery"
+        )
+    held = [current.recovery] if is_changed and current.recovery else []
+    counted = _counted(following, current.root, following.root, *held)
     _require(current.root, counted, "the root before")
     _require(following.root, counted, "its own root")
-    if following.recovery != current.recovery and current.recovery:
+    if is_changed and current.recovery:
         signed = len(current.recovery.holders(counted))
         if signed < current.recovery.threshold:
             raise StatementRefused(

@@ -183,8 +183,7 @@ def _release_of(value: Json, path: str) -> ReleaseFloor:
 
 def _parse(data: bytes) -> dict[str, RollbackFloor]:
     document = parse_object(data, max_bytes=MAX_LOCK_BYTES, max_depth=_MAX_DEPTH)
-    read.a_format(document.get("format"), LOCK_FORMAT)
-    issuers = read.exact_object(document, ("format", "issuers"), "")["issuers"]
+    issuers = read.document(document, LOCK_FORMAT, ("format", "issuers"))["issuers"]
     if not isinstance(issuers, dict):
         raise read.refused("/issuers", "an object")
     for name in issuers:

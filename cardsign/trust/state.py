@@ -585,8 +585,7 @@ def read_state(data: bytes, name: str) -> IssuerState:
             place; ``statement.format`` also for that of a newer cardsign.
     """
     document = parse_object(data, max_bytes=MAX_STATE_BYTES, max_depth=_MAX_DEPTH)
-    read.a_format(document.get("format"), STATE_FORMAT)
-    members = read.exact_object(document, _MEMBERS, "")
+    members = read.document(document, STATE_FORMAT, _MEMBERS)
     if members["issuer"] != name:
         raise read.refused("/issuer", f"the issuer {name!r}")
     policy, signed_before = members["policy"], members["signed_before"]

@@ -23,7 +23,7 @@ import rfc8785  # noqa: E402
 from joserfc import jws  # noqa: E402
 from joserfc.jwk import ECKey, OKPKey, RSAKey  # noqa: E402
 
-from cardsign.card import Card  # noqa: E402
+from cardsign.card import Card as AgentCard  # noqa: E402
 from cardsign.errors import InputRefused  # noqa: E402
 from cardsign.jose import JwkSet  # noqa: E402
 from cardsign.trust import Holder, Policy, look_at  # noqa: E402
@@ -163,7 +163,7 @@ def judge(partner: Partner, keys: JwkSet) -> Answer:
     if reports["sdk"].verdict == "trusted":
         return Answer("sdk", code, reports["sdk"].all_but or "")
     try:
-        told = " ".join(look_at(Card.from_bytes(data), keys)[1])
+        told = " ".join(look_at(AgentCard.from_bytes(data), keys)[1])
     except InputRefused as refusal:
         told = refusal.hint
     return Answer(None, code, told or f"{first.message}. {first.hint}")
