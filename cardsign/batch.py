@@ -246,7 +246,7 @@ class Verifier:
             if not card:
                 yield Outcome(public, found.report)
                 return
-            expect, supplied = expect or CardUrl(public), self.supplied.beside(supplied)
+            expect, supplied = expect or CardUrl(public), self.supplied.joined(supplied)
         else:
             opened = self._opened(public, untrusted_public)
             if isinstance(opened, Outcome):
@@ -290,7 +290,7 @@ class Verifier:
             report = Report.unread(refusal, entry.name if entry else name, self.now())
             issuer = entry.name if entry and not entry.is_holder else None
             return Outcome(name, replace(report, issuer=issuer, historic=self.historic))
-        return card, self.supplied.beside(bundled)
+        return card, self.supplied.joined(bundled)
 
     def _explained(self, report: Report) -> Report:
         """Without a policy, say first that this is what is missing."""

@@ -200,16 +200,16 @@ class Place:
 
     @property
     def is_whole_origin(self) -> bool:
-        """Whether every path of the origin lies here."""
+        """Whether every path of the origin is here."""
         return self.prefix == "/"
 
     def holds(self, url: Url) -> bool:
-        """Whether a URL lies here: below the prefix, or the prefix without its last slash."""
+        """Whether a URL is here: below the prefix, or the prefix without its last slash."""
         return url.origin == self.origin and f"{url.path}/".startswith(self.prefix)
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether plain HTTP to a host can be overheard by nobody; only an explicit option asks it."""
+    """Whether plain HTTP to a host cannot be overheard; only an explicit option asks it."""
     try:
         return host == "localhost" or ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -217,7 +217,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def may_stand_at(url: Url, own: tuple[Place, ...], reserved: tuple[Place, ...]) -> bool:
-    """Whether a URL lies in a place of one's own that is at least as narrow as any other's.
+    """Whether a URL is in a place of one's own that is at least as narrow as any other's.
 
     The places of others are held against it without regard to case: a server that ignores it
     must not give away what is reserved.

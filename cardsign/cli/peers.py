@@ -91,7 +91,7 @@ def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
     if as_json:
         print_json(shown)
     elif not shown:
-        say(f"{loaded.path} trusts nobody")
+        say(f"{loaded.path} trusts no issuer")
     return heaviest(statuses)
 
 

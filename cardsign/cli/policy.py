@@ -131,10 +131,10 @@ def supplied_statements(paths: Iterable[Path]) -> SuppliedStatements:
 
 
 def raise_lock(file: PolicyFile, states: IssuerStates) -> None:
-    """Raise the lock beside a policy, and say so.
+    """Raise the lock of a policy, and say so.
 
     A lock that cannot be written takes no verdict away, nor does the state of an issuer that
-    nobody asked about.
+    was not asked about.
     """
     try:
         raised = file.raise_lock(states)

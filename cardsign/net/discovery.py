@@ -243,7 +243,7 @@ class Refresher:
         before, whole = self._last.get(issuer), found.supplied
         if found.has_failed:
             whole = before.whole if before else NO_STATEMENTS
-            found = replace(found, supplied=found.supplied.beside(whole))
+            found = replace(found, supplied=found.supplied.joined(whole))
         self._last[issuer] = _LastRefresh(found, now, _held(known), whole)
         return found
 
@@ -491,7 +491,7 @@ class Discoverer:
             owner, (known, notes) = found, self._recall(found)
         expect = self._narrowed(expect, owner, answer.url)
         refreshed = self._gather(owner, known, answer.url, question, fresh=fresh)
-        supplied = refreshed.supplied.beside(question.supplied)
+        supplied = refreshed.supplied.joined(question.supplied)
         report = examine_card(
             answer.untrusted_body,
             expect=expect,

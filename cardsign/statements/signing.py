@@ -14,7 +14,7 @@ from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, Envelope, Typ,
 from cardsign.statements.keyset import keyset_of
 from cardsign.statements.release import release_of
 
-# What a payload must be before anybody signs it: nothing else may ever carry that typ (K12).
+# What a payload must be before it is signed: nothing else may ever carry that typ (K12).
 _READERS: Final[Mapping[Typ, Callable[[Envelope], object]]] = {
     TYP_KEYSET: keyset_of,
     TYP_RELEASE: release_of,

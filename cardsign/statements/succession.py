@@ -95,8 +95,8 @@ def check_recovery(current: KeysetStatement, following: KeysetStatement) -> Coun
 
     Raises:
         StatementRefused: ``statement.issuer``; ``statement.fork``; ``statement.rollback``;
-            ``statement.gap``: not version 1 of the epoch after; ``statement.recovery``: nobody
-            can open an epoch; ``statement.unsigned``.
+            ``statement.gap``: not version 1 of the epoch after; ``statement.recovery``: no
+            key can open an epoch; ``statement.unsigned``.
     """
     _check_newer(current, following)
     if current.recovery is None:

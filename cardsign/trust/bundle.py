@@ -175,13 +175,13 @@ def _malformed(path: str, expected: str) -> BundleRefused:
     return BundleRefused("bundle.malformed", f"expected {expected}", path=path)
 
 
-# Statements from files, sorted by what they say they are, and believed by nobody yet.
+# Statements from files, sorted by what they say they are; nothing is verified.
 
 
 def read_statements(paths: Iterable[Path], tell: Callable[[str], object]) -> SuppliedStatements:
     """Read keyset and release statements from files, bundles, and the folders among them.
 
-    What else lies in a folder, such as the card itself, is left out.
+    What else is in a folder, such as the card itself, is left out.
 
     Args:
         paths: Files and folders.
@@ -196,10 +196,10 @@ def read_statements(paths: Iterable[Path], tell: Callable[[str], object]) -> Sup
     found = SuppliedStatements()
     for path in paths:
         if path.is_dir():
-            found = found.beside(_of_folder(path, tell))
+            found = found.joined(_of_folder(path, tell))
         else:
             with of_the_user(str(path)):
-                found = found.beside(_of_file(path))
+                found = found.joined(_of_file(path))
     return found
 
 
@@ -208,7 +208,7 @@ def _of_folder(folder: Path, tell: Callable[[str], object]) -> SuppliedStatement
     found, others = SuppliedStatements(), 0
     for file in files[: MAX_FILES + 1]:
         try:
-            found = found.beside(_of_file(file))
+            found = found.joined(_of_file(file))
         except InputRefused:
             others += 1
     if not others < len(files) <= MAX_FILES:

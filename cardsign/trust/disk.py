@@ -1,4 +1,4 @@
-"""A policy as it lies on disk: where it is found, `trust.toml`, and the `trust.lock` beside it."""
+"""A policy on disk: where it is found, `trust.toml`, and its `trust.lock`."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class PolicyFile:
     Attributes:
         policy: What it says; it knows its identity and its floors.
         path: The file.
-        floors: The rollback floors of the lock beside it, by issuer.
+        floors: The rollback floors of its lock, by issuer.
         text: The file's text, for naming the line that decides.
-        was_found_here: Nobody named it: it lies in the working directory, and may be a stranger's.
-            It cannot begin a first contact by itself.
+        was_found_here: It was not named: it stands in the working directory, and may come
+            from elsewhere. It cannot begin a first contact by itself.
     """
 
     policy: Policy
@@ -107,7 +107,7 @@ class PolicyFile:
             named: The file, if the user names one.
             environ: The environment.
             allowed: Folders that the user has allowed. The policy of the working directory may be
-                a link into one of them, and nowhere else outside: it may be a stranger's folder.
+                a link into one of them, and nowhere else outside.
 
         Raises:
             UsageFault: ``file.not_found``: the one that is named; ``config.not_allowed``; or as
@@ -130,14 +130,14 @@ class PolicyFile:
 
     @classmethod
     def begun(cls, path: Path, *, was_found_here: bool) -> PolicyFile:
-        """One that is not there yet and trusts nobody; nothing is written."""
+        """One that is not there yet and trusts no issuer; nothing is written."""
         from cardsign.trust.policyedit import EMPTY_POLICY
 
         return cls(Policy(), path, {}, EMPTY_POLICY, was_found_here)
 
     @property
     def unnamed(self) -> str:
-        """What a verdict says first of a policy that nobody named; empty for one that was."""
+        """What a verdict says first of a policy that was not named; else empty."""
         return f"by ./{POLICY_FILE}, found in this folder" if self.was_found_here else ""
 
     @property
@@ -163,7 +163,7 @@ class PolicyFile:
         """Write to the lock how far keyset statements were followed (threat 2).
 
         Only of issuers that it names already, and by statements that were verified here; issuer
-        state holds everything besides.
+        state holds everything else.
 
         Returns:
             The issuers whose floor was raised.

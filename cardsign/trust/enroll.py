@@ -195,8 +195,8 @@ def propose_jwks_url(url: str) -> Proposal:
 
 def propose_first_contact() -> Proposal:
     """Accept what the origin shows at first contact."""
-    unmet = "the first answer to cardsign verify URL is believed from then on"
-    return Proposal(TofuAnchor(), warnings=(unmet,))
+    warning = "the first answer to cardsign verify URL is trusted from then on"
+    return Proposal(TofuAnchor(), warnings=(warning,))
 
 
 def check_told(keyset: KeysetStatement, *, digest: str | None, words: str | None) -> None:
@@ -322,10 +322,10 @@ def _said_of(before: IssuerState, issuer: TrustedIssuer) -> str:
     """What goes on to hold of an issuer that is remembered from before."""
     said = f"{issuer.name} is remembered from before, and what is remembered goes on to hold"
     if isinstance(issuer.anchor, TofuAnchor):
-        met = before.first_contact
+        found = before.first_contact
         said += ": the first contact "
-        if met is not None:
-            said += f"was made with {met}"
+        if found is not None:
+            said += f"was made with {found}"
         else:
             said += "was made with bare keys" if before.jwks is not None else "is still to be made"
     return f"{said}; to begin anew: cardsign trust known forget {issuer.name}"
@@ -351,7 +351,7 @@ def move_pin(
 
     Raises:
         UsageFault: ``usage.conflict``: the anchor is no keyset; ``trust.no_keys``: none is known;
-            or why the statements are not believed.
+            or why the statements are not accepted.
         StateFault, FileFault: State, lock or policy cannot be read or written.
     """
     issuer, anchored = _pinned(file, name)
@@ -427,9 +427,9 @@ def begin_states(
     """
     issuers = file.policy.issuers
     missing = [one for one in issuers if states.find(file.identity, one.name) is None]
-    met = [one for one in missing if isinstance(one.anchor, TofuAnchor)]
-    if met and file.was_found_here:
-        ask(", ".join(str(place) for one in met for place in one.places or ()))
+    first = [one for one in missing if isinstance(one.anchor, TofuAnchor)]
+    if first and file.was_found_here:
+        ask(", ".join(str(place) for one in first for place in one.places or ()))
     begun = []
     for issuer in issuers:
         if dry_run:

@@ -1,4 +1,4 @@
-"""`trust.lock`: below what no verifier of a policy goes, committed beside `trust.toml`.
+"""`trust.lock`: the rollback floors of a policy, committed with `trust.toml`.
 
 It holds numbers and digests, no statement, and brings no trust: a machine without state refuses
 by it what is older than what others have seen. Floors only rise, by what was verified here; those
@@ -62,7 +62,7 @@ class RollbackFloor:
 
 
 def lock_of(policy: Path) -> Path:
-    """Where the lock of a policy file lies: beside it, ``trust.lock`` for ``trust.toml``."""
+    """Where the lock of a policy file is: in the same folder, ``trust.lock`` for ``trust.toml``."""
     return policy.with_suffix(".lock")
 
 

@@ -1,6 +1,6 @@
 """Proposing an entry of the policy from what a partner gave: a card, or a list of agents.
 
-Both are a stranger's word. What is proposed here is shown to a person, and adds nobody by itself.
+Neither is verified. What is proposed here is shown to a person, and adds no issuer by itself.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def parse_network(text: str) -> Network:
     raise ValueError(f"{text} is no private network")
 
 
-# Whom a verdict is about. There is no default: a verdict without a subject says nothing.
+# The subject of a verdict. There is no default: a verdict without a subject says nothing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class Limits:
         card_bytes: Bytes of a card.
         signatures: Entries of `signatures`.
         skew: Seconds that an issuer's clock may be ahead of ours.
-        keyset_age: Seconds after `iat` for which a keyset statement is believed at most, or
+        keyset_age: Seconds after `iat` for which a keyset statement is accepted at most, or
             None: until its `exp`.
         release_age: The same of a release statement.
     """
@@ -276,7 +276,7 @@ class TrustedIssuer:
             no verdict.
         peer: ``optional``: `peers verify` tells of these cards and fails by none of them.
         policy: The identity of the policy in which this stands; state is bound to it.
-        floor: What the lock beside that policy says of the issuer; None where it says nothing.
+        floor: What the lock of that policy says of the issuer; None where it says nothing.
 
     Raises:
         UsageFault: ``policy.malformed``: an unknown `accept`, no algorithm, or an algorithm or a
@@ -425,7 +425,7 @@ class Policy:
 
     @classmethod
     def load(cls, path: Path | str) -> Policy:
-        """Read ``trust.toml``, with the rollback floors of the ``trust.lock`` beside it.
+        """Read ``trust.toml``, with the rollback floors of its ``trust.lock``.
 
         Issuer states are bound to the file's real path.
 
@@ -537,7 +537,7 @@ class Policy:
         return dict(reversed(pairs))
 
     def reserved_from(self, subject: TrustedIssuer) -> tuple[Place, ...]:
-        """The places of others within the subject's own: what lies there is theirs."""
+        """The places of others within the subject's own: what stands there is theirs."""
         known = self._reserved.get(id(subject))
         if known is None or known[0] is not subject:
             known = subject, tuple(self._within(subject))

@@ -32,13 +32,13 @@ from cardsign.trust.policylines import Lines
 Members: TypeAlias = Mapping[str, Any]
 
 EMPTY_POLICY: Final = f"""\
-# Whom this verifier believes about which Agent Cards. What is not allowed here is denied.
+# Which issuers this verifier trusts, and by which keys. What is not allowed here is denied.
 # Add an issuer with `cardsign trust add`, or by hand; docs/reference/formats.md lists every member.
 format = {FORMAT}
 
 # [limits]              # may only be lower than the built-in ones
 # skew = "5m"           # how far clocks may differ
-# keyset_age = "90d"    # how long after its iat a keyset statement is believed at most
+# keyset_age = "90d"    # how long after its iat a keyset statement is accepted at most
 # release_age = "7d"    # the same of a release statement
 
 # [[issuer]]

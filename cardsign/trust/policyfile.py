@@ -1,7 +1,7 @@
 """`trust.toml` -> :class:`~cardsign.trust.policy.Policy`; docs/reference/formats.md specifies it.
 
 Every refusal says the line, what was expected there and what to do, for the file is written by
-hand and a policy that is misread protects nobody.
+hand and a policy that is misread does not protect.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _proxy(text: str) -> Origin:
 
 
 def check_jwks_url(url: str) -> str:
-    """Refuse a URL from which keys must not be taken, since anybody on the way could change them.
+    """Refuse a URL from which keys must not be taken, since they could be changed on the way.
 
     Raises:
         CardRefused: ``card.interface_url``.
@@ -222,13 +222,13 @@ class LimitsTable(Table):
         default=None,
         ge=1,
         le=MAX_KEYSET_LIFETIME,
-        description="How long after its iat a keyset is believed at most.",
+        description="How long after its iat a keyset is accepted at most.",
     )
     release_age: Seconds | None = Field(
         default=None,
         ge=1,
         le=MAX_RELEASE_LIFETIME,
-        description="How long after its iat a release is believed at most.",
+        description="How long after its iat a release is accepted at most.",
     )
 
 
@@ -277,7 +277,7 @@ class AnchorTable(Table):
     roots: RootSet | None = None
     keys: Annotated[list[PinnedKey], Field(min_length=1, max_length=MAX_LISTED)] | None = None
     jwks: JwksUrl | None = Field(
-        default=None, description="The URL of a JWK Set: whoever controls it is the issuer."
+        default=None, description="The URL of a JWK Set: who controls it is the issuer."
     )
     tofu: Literal[True] | None = Field(
         default=None, description="Keep what the card's own origin gives at first contact."
@@ -343,7 +343,7 @@ class IssuerTable(Table):
 
 
 class TrustFile(Table):
-    """Whom a verifier believes about which cards. What is not allowed here is denied."""
+    """Which issuers a verifier trusts, and by which keys. What is not allowed here is denied."""
 
     model_config = ConfigDict(title="cardsign trust.toml")
 
@@ -433,8 +433,8 @@ def _named(table: tuple[str, ...]) -> str:
     return "[[issuer]]" if table == ("issuer",) else f"[{'.'.join(table)}]"
 
 
-#: What only the operator's own policy may say. A policy that was merely found may be a stranger's,
-#: and would open the operator's network or lower what is enforced (E6, E12, E13).
+#: What only the operator's own policy may say. A policy that was only found may come from
+#: elsewhere, and would open the operator's network or lower what is enforced (E6, E12, E13).
 OPERATOR_MEMBERS: Final = ("enforce", "networks", "proxy")
 #: Problems of one file that are told.
 MAX_TOLD: Final = 20
@@ -475,7 +475,7 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
         text: TOML 1.0.
         source: What errors call the text.
         is_own: The operator named the policy. One that was merely found in the working directory
-            may be a stranger's; it may say none of :data:`OPERATOR_MEMBERS`.
+            may come from elsewhere; it may say none of :data:`OPERATOR_MEMBERS`.
 
     Raises:
         UsageFault: ``policy.malformed`` or ``config.not_allowed``, with the line; what else is

@@ -163,7 +163,7 @@ def refresh_issuer(
     Args:
         limits: The policy's.
         known: What is remembered of the issuer.
-        pin: The anchor, or what was met at first contact; None where this is it.
+        pin: The anchor, or what was found at first contact; None where this is it.
         fetch: Asks one URL.
         home: The origin at which the statements lie.
         now: Aware.

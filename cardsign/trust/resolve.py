@@ -167,7 +167,7 @@ def end_of(statement: KeysetStatement | ReleaseStatement, most: int | None) -> i
 
     Args:
         statement: Which.
-        most: Seconds after its `iat` for which the policy believes it; None: until its `exp`.
+        most: Seconds after its `iat` for which the policy accepts it; None: until its `exp`.
     """
     return statement.exp if most is None else min(statement.exp, statement.iat + most)
 
@@ -343,7 +343,7 @@ class _Resolution:
         self.weigh("notes", *reasons)
         keyset = self._walk(pin, issuer, keysets)
         if keyset is None:
-            return self._without_source("trust.no_keys", "no keyset statement can be believed")
+            return self._without_source("trust.no_keys", "no keyset statement can be accepted")
         chosen = self._choose(keyset, releases)
         revoked = self._revoked(keyset, chosen)
         try:
@@ -351,7 +351,7 @@ class _Resolution:
         except CardRefused as refusal:
             self.weigh("notes", Reason.of(refusal.code, refusal.message, "/origins"))
             return self._without_source("trust.no_keys", "the keyset statement names bad origins")
-        # A keyset past its end is believed no more, whatever is waived (threat 5).
+        # A keyset past its end is accepted no more, whatever is waived (threat 5).
         holds = self._holds(keyset, self.limits.keyset_age, "blocks", "the newest keyset statement")
         ends = self._speaks_until(keyset, chosen, revoked) if holds else None
         offered = self._offered_jwks()

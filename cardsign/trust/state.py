@@ -2,9 +2,11 @@
 
 State belongs to one policy, and in it to one issuer with its anchor and its origins. What another
 policy calls by the same name, or the same policy with other origins, has state of its own: else a
-stranger's file could decide whom a name means. A file that is missing, unreadable or of another
-history is a fault of this machine and never first contact, or removing a file would reopen rollback
-(threat 18). Only a lock that names the issuer lets a missing file be made anew.
+file from elsewhere could decide which issuer a name means.
+
+A file that is missing, unreadable or of another history is a fault of this machine and never first
+contact, or removing a file would reopen rollback (threat 18). Only a lock that names the issuer
+lets a missing file be made anew.
 """
 
 from __future__ import annotations
@@ -60,13 +62,13 @@ class IssuerState:
         origins: The issuer's origins of that time.
         keyset: The newest keyset statement, already trusted.
         release: The newest release statement, already trusted.
-        newest_iat: The highest `iat` of a statement that was believed, Unix seconds.
+        newest_iat: The highest `iat` of a statement that was accepted, Unix seconds.
         jwks: The key set that a `jwks` anchor's URL gave last, or that of a first contact with
             an issuer who has no keyset.
         first_contact: The keyset statement of the first contact, under a `tofu` anchor.
         signed_before: A card with a good signature was seen; none may be unsigned from then on.
         passed: The keyset statements before the one held, oldest first; the newest
-            :data:`MAX_PASSED`. A pin that lies behind is known again by them.
+            :data:`MAX_PASSED`. An older pin is known again by them.
         cards: Where a trusted card was found, the newest place last; at most
             :data:`MAX_CARDS`. A card may not vanish from there unnoticed (threat 13).
         notes: What happened to the state itself, to be reported once; never kept.
@@ -143,7 +145,7 @@ class IssuerState:
 
 
 def rollback_floor(issuer: TrustedIssuer, state: IssuerState | None) -> RollbackFloor:
-    """The lock's floor, and a pin that was moved ahead: nothing below is believed."""
+    """The lock's floor, and a pin that was moved ahead: nothing below is accepted."""
     floor = issuer.floor or RollbackFloor()
     pin, held = pin_of(issuer.anchor), state.keyset if state else None
     if pin is not None and held is not None and held.id < pin:
@@ -541,7 +543,7 @@ def _continues(anchor: Anchor, state: IssuerState) -> bool:
     return anchor.pin in state.way or (anchor.issuer is not None and held.id < anchor.pin)
 
 
-#: The file of one issuer; read back as strictly as what strangers send.
+#: The file of one issuer; read back as strictly as what is fetched.
 STATE_FORMAT: Final = "cardsign-state/1"
 #: Bytes. Two statements and a key set of 64 KiB each, escaped, and 256 URLs of 2 KiB.
 MAX_STATE_BYTES: Final = 1024 * 1024

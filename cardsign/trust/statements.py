@@ -1,7 +1,7 @@
 """Walking an issuer's statements from what is trusted to the newest (rules K5 to K11).
 
 Everything received is untrusted until a step has been checked, superfluous statements do no
-harm, and nobody can end a walk by adding junk to it: what does not fit is reported and left.
+harm, and junk cannot end a walk: what does not fit is reported and left.
 What is held is never given up for something older.
 """
 
@@ -65,7 +65,7 @@ class SuppliedStatements:
         statements = (*self.untrusted_keysets, *self.untrusted_releases)
         return sum(map(len, statements)) + len(self.untrusted_jwks or b"")
 
-    def beside(self, other: SuppliedStatements) -> SuppliedStatements:
+    def joined(self, other: SuppliedStatements) -> SuppliedStatements:
         """What both hold; neither vouches for the other. A key set is the other's first.
 
         Together they were fetched from nowhere unless both were from the same origin: what lies
@@ -92,7 +92,7 @@ NO_STATEMENTS: Final = SuppliedStatements()
 
 #: Bytes of the keyset statements of one refresh, and as much of its releases (K9).
 MAX_CHAIN_BYTES: Final = 2 * 1024 * 1024
-#: Bytes that each counts for at least, so that nobody fills a refresh with crumbs.
+#: Bytes that each counts for at least, so that a refresh is not filled with crumbs.
 _LEAST_BYTES: Final = 1024
 
 _Statement = TypeVar("_Statement", KeysetStatement, ReleaseStatement)
@@ -105,7 +105,7 @@ def receive(
 ) -> tuple[tuple[KeysetStatement, ...], tuple[ReleaseStatement, ...], tuple[Reason, ...]]:
     """Read statements as they came.
 
-    Nothing in them raises; what is malformed is reported and left out, and so is what lies
+    Nothing in them raises; what is malformed is reported and left out, and so is what is
     beyond the bounds. One that comes again, or is too large to be any, takes no room.
 
     Args:
@@ -213,7 +213,7 @@ class Walk:
                 if issuer is not None and statement.issuer != issuer:
                     raise StatementRefused("statement.issuer", f"expected {issuer!r}")
                 check_first(statement, pin or RootPin.of(statement.root))
-                self._check_believable(statement)
+                self._check_acceptable(statement)
             except StatementRefused as refusal:
                 others += refusal.code == "statement.anchor"
                 if refusal.code != "statement.anchor":
@@ -232,7 +232,7 @@ class Walk:
         """The newest statement that can be reached, one lawful step after another (K6, K7).
 
         Raises:
-            StatementRefused: ``statement.fork``: two lawful successors; neither can be believed.
+            StatementRefused: ``statement.fork``: two lawful successors; neither can be accepted.
                 ``statement.rollback``: the walk ends below the floor. Steps made stay kept.
         """
         self._report_forks(held, statements)
@@ -284,7 +284,7 @@ class Walk:
                 continue
             try:
                 check(held, statement)
-                self._check_believable(statement)
+                self._check_acceptable(statement)
             except StatementRefused as refusal:
                 self._refused[statement.envelope] = reason_of(refusal, statement)
             else:
@@ -300,7 +300,7 @@ class Walk:
         }
         return statement
 
-    def _check_believable(self, statement: KeysetStatement) -> None:
+    def _check_acceptable(self, statement: KeysetStatement) -> None:
         """What is issued in the future, or was another when it was seen, is not kept (K8, K9)."""
         check_past(statement.iat, self.now, self.skew)
         _check_no_fork(statement, self.floor)
@@ -353,7 +353,7 @@ def _check_no_fork(keyset: KeysetStatement, floor: RollbackFloor) -> None:
 
 
 def _only(lawful: dict[str, KeysetStatement], what: str) -> KeysetStatement:
-    """The one there is; of two neither can be believed."""
+    """The one there is; of two neither can be accepted."""
     if len(lawful) > 1:
         raise StatementRefused(
             "statement.fork", f"{len(lawful)} {what}: {' and '.join(sorted(lawful))}"
@@ -371,7 +371,7 @@ class Chosen:
     Attributes:
         release: The newest one, or the one held where none is newer and lawful; or None.
         denied: Thumbprints that lawful releases under this keyset revoke, that one included.
-        contested: Two lawful ones of the highest number: nobody knows which is current.
+        contested: Two lawful ones of the highest number: it is unknown which is current.
         reasons: Why others were left.
     """
 
@@ -392,14 +392,14 @@ def choose_release(
 ) -> Chosen:
     """The newest release that speaks by right under the newest keyset.
 
-    Of two lawful ones of one number neither is believed. Two that revoke one another's signers
+    Of two lawful ones of one number neither is accepted. Two that revoke one another's signers
     both deny, and neither speaks: only the roots can tell which is the thief's.
 
     Args:
         held: The one held, already trusted, under this keyset or an older one.
         offered: Candidates as received.
         keyset: The newest keyset statement, already trusted.
-        floor: No release below it is believed.
+        floor: No release below it is accepted.
         now: Aware.
         skew: How far the issuer's clock may be ahead of ours.
 
@@ -428,7 +428,7 @@ def choose_release(
                 lawful[release.digest] = release
         if len(lawful) > 1:
             both = f"two releases {release.seq}: {' and '.join(sorted(lawful))}"
-            contested = Reason.of("statement.fork", f"{both}; neither is believed")
+            contested = Reason.of("statement.fork", f"{both}; neither is accepted")
             reasons.append(contested)
         elif lawful:
             held, contested = next(iter(lawful.values())), None

@@ -678,7 +678,7 @@ def test_nobody_stands(cardsign: Cardsign) -> None:
     cardsign("trust", "init")
     ended = cardsign("peers", "status")
     assert (ended.status, ended.out) == (0, b"")
-    assert "trusts nobody" in ended.err
+    assert "trusts no issuer" in ended.err
 
 
 # ------------------------------------------------------------------ the page

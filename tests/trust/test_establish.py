@@ -362,7 +362,7 @@ def test_a_memory_of_another_history_than_the_lock(
 
 
 def test_a_release_below_the_lock(anchor: KeysetAnchor, one: bytes) -> None:
-    """It is left, so nobody says which cards are current."""
+    """It is left, so it is unknown which cards are current."""
     floor = RollbackFloor(pin_of(one), ReleaseFloor((1, 1, 6), "0" * 64))
     standing = stand(anchor, [one], [release(one)], memo=Notebook(blank(anchor), floor=floor))
 

@@ -13,10 +13,10 @@ HANDED = SuppliedStatements((b"k2",), (b"r2",))
 
 def test_statements_of_both() -> None:
     """In the order given; the key set of the second goes first, and keeps its URL."""
-    both = FETCHED.beside(HANDED)
+    both = FETCHED.joined(HANDED)
     assert (both.untrusted_keysets, both.untrusted_releases) == ((b"k1", b"k2"), (b"r1", b"r2"))
     assert (both.untrusted_jwks, both.jwks_url) == (b"jwks", f"{HOME}/jwks")
-    other = FETCHED.beside(SuppliedStatements(untrusted_jwks=b"other"))
+    other = FETCHED.joined(SuppliedStatements(untrusted_jwks=b"other"))
     assert (other.untrusted_jwks, other.jwks_url) == (b"other", None)
 
 
@@ -31,13 +31,13 @@ CONTACTS = {
 @pytest.mark.parametrize(("other", "contact"), CONTACTS.values(), ids=CONTACTS)
 def test_where_it_is_from(other: SuppliedStatements, contact: str | None) -> None:
     """First contact needs an origin from which all of it came (threat 20)."""
-    assert FETCHED.beside(other).contact == contact
-    assert other.beside(FETCHED).contact == contact
+    assert FETCHED.joined(other).contact == contact
+    assert other.joined(FETCHED).contact == contact
 
 
 def test_nothing_beside_something_is_something() -> None:
     """From either side."""
-    assert FETCHED.beside(NO_STATEMENTS) == NO_STATEMENTS.beside(FETCHED) == FETCHED
+    assert FETCHED.joined(NO_STATEMENTS) == NO_STATEMENTS.joined(FETCHED) == FETCHED
 
 
 def test_what_was_supplied_does_not_change_in_the_hands_of_the_caller() -> None:

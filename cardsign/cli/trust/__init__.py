@@ -1,4 +1,4 @@
-"""``cardsign trust``: whom this verifier believes. Edits `trust.toml`, its lock and states."""
+"""``cardsign trust``: which issuers to trust. Edits `trust.toml`, its lock and states."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def list_known(trust: TrustOptions, as_json: bool) -> None:
         shown = "no keyset" if keyset is None else f"keyset {keyset.epoch}.{keyset.version}"
         click.echo(f"{name:<16}  {shown:<14}  {safe(policy, limit=300)}")
     if not found:
-        say(f"nobody is remembered in {states.path}")
+        say(f"no issuer is remembered in {states.path}")
 
 
 @known.command("show", example="cardsign trust known show partner")
@@ -225,7 +225,7 @@ def init(yes: bool, trust: TrustOptions, as_json: bool) -> None:
     if as_json:
         print_json({"policy": str(path), "written": written, "begun": begun})
     elif written:
-        say(f"wrote {path}, which trusts nobody yet")
+        say(f"wrote {path}, which trusts no issuer yet")
         say("  next: cardsign trust add NAME --origin ORIGIN --keyset FILE")
     else:
         say(f"began the state of {', '.join(begun)}" if begun else "nothing was missing")
@@ -244,7 +244,7 @@ def list_(trust: TrustOptions, as_json: bool) -> None:
         places = ", ".join(map(str, one.places or ()))
         click.echo(f"{one.name:<16}  {kind_of(one.anchor):<6}  {one.freshness:<8}  {places}")
     if not loaded.policy.issuers:
-        say(f"{loaded.path} trusts nobody")
+        say(f"{loaded.path} trusts no issuer")
 
 
 @trust_commands.command(

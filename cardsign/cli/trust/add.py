@@ -158,7 +158,7 @@ _ANCHOR: Final = option_group(
 
 @dataclass(frozen=True, slots=True)
 class EntryOptions:
-    """What a new entry of the policy says besides its name and anchor."""
+    """What a new entry of the policy says in addition to its name and anchor."""
 
     origins: tuple[str, ...]
     cards: tuple[str, ...]
@@ -382,7 +382,7 @@ def _members(url: Url | None, who: str, name: str | None, entry: EntryOptions) -
 
 
 def _propose_like(like: Path, source: AnchorOptions, members: dict[str, Any]) -> tuple[str, ...]:
-    """Put what a card suggests beside what is named; say what stays open."""
+    """Add what a card suggests to what is named; say what stays open."""
     keys = None
     with of_the_user(str(like)):
         card = Card.from_bytes(read_bytes(like, max_bytes=MAX_CARD_BYTES))
@@ -404,7 +404,7 @@ def _say_all(warnings: Iterable[str]) -> None:
 
 
 def _cards_at(places: list[str]) -> list[str]:
-    """The cards of whole origins; below a path nobody knows where the card is."""
+    """The cards of whole origins; below a path it is unknown where the card is."""
     parsed = []
     for text in places:
         with of_the_user("--origin"):
@@ -470,7 +470,7 @@ def import_(listing: Path, yes: bool, trust: TrustOptions, as_json: bool) -> Non
         say(f"{file.path} has all of these agents")
         return
     if not yes and not is_dry_run():
-        ask_first(f"{len(added)} issuers go into {file.path}, believed at first contact")
+        ask_first(f"{len(added)} issuers go into {file.path}, trusted at first contact")
     _say_all(add_issuers(file, added, trust.stored, dry_run=is_dry_run()))
     verb = "would add" if is_dry_run() else "added"
     for members, _ in added:
