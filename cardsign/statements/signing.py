@@ -57,7 +57,9 @@ def _signed(envelope: Envelope, signers: tuple[Signer, ...]) -> bytes:
     for signer in signers:
         _check_algorithm(signer)
     new = {signer.public.thumbprint for signer in signers}
-    entries = [one.to_json() for one in envelope.signatures if one.kid not in new]
+    entries: list[Mapping[str, object]] = [
+        one.to_json() for one in envelope.signatures if one.kid not in new
+    ]
     for signer in signers:
         entries.append(sign_payload(payload, signer, typ=typ, kid=signer.public.thumbprint))
     document = {"payload": base64url.encode(payload), "signatures": entries}
