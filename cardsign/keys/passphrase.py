@@ -114,14 +114,15 @@ def _unasked(source: PassphraseSource) -> bytes | None:
     if source.file is not None and source.descriptor is not None:
         raise UsageFault("usage.conflict", "a passphrase file and a descriptor are both named")
     if source.file is not None:
-        return _first_line(read_secret(source.file, max_bytes=MAX_FILE_BYTES))
+        return first_line(read_secret(source.file, max_bytes=MAX_FILE_BYTES))
     if source.descriptor is not None:
-        return _first_line(read_descriptor(source.descriptor, max_bytes=MAX_FILE_BYTES))
+        return first_line(read_descriptor(source.descriptor, max_bytes=MAX_FILE_BYTES))
     value = source.environment.get(source.variable)
     return None if value is None else os.fsencode(value)
 
 
-def _first_line(content: bytes) -> bytes:
+def first_line(content: bytes) -> bytes:
+    """What counts of a file with a secret: its first line, without the end of the line."""
     return content.partition(b"\n")[0].removesuffix(b"\r")
 
 

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from cardsign.errors import SignerFault
 from cardsign.files import read_secret
 from cardsign.jose.keys import PublicKey
+from cardsign.keys.passphrase import first_line
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.base import RemoteKey, attributes, check_characters, refuse_uri, require
 
@@ -173,8 +174,7 @@ class TokenKey(RemoteKey):
         if token.flags & library.TokenFlag.PROTECTED_AUTHENTICATION_PATH:
             return library.PROTECTED_AUTH  # typed on the device itself
         if self.pin_source is not None:
-            content = read_secret(self.pin_source, max_bytes=MAX_PIN_BYTES)
-            pin = content.partition(b"\n")[0].removesuffix(b"\r")
+            pin = first_line(read_secret(self.pin_source, max_bytes=MAX_PIN_BYTES))
         else:
             pin = access.secrets("pin", f"token {token.label!r}")
         try:

@@ -235,20 +235,6 @@ def _fault(exc: SQLAlchemyError, url: DatabaseUrl) -> StoreFault:
 LINES_READ: Final = 64  # to check a state; all are read if that is too few
 
 
-def read_newest(connection: sa.Connection) -> tuple[int, str, bytes] | None:
-    """Return the tables' layout, the newest state as it was written, and the end of the log.
-
-    Needs a transaction that sees one moment. None if a row is not there.
-    """
-    layout = connection.scalar(sa.select(STORE.c.layout))
-    newest = sa.select(GENERATION.c.state).order_by(GENERATION.c.generation.desc()).limit(1)
-    state = connection.scalar(newest)
-    if layout is None or state is None:
-        return None
-    lines = sa.select(AUDIT.c.line).order_by(AUDIT.c.seq.desc()).limit(LINES_READ)
-    return layout, state, _log(reversed(connection.scalars(lines).all()))
-
-
 def write_state(connection: sa.Connection, state: StoreState) -> None:
     """Take the next generation for a state; the second process waits here, and is refused."""
     connection.execute(
@@ -365,11 +351,14 @@ class PostgresStore(KeyStore):
 
     def read(self) -> tuple[StoreState, bytes]:
         # One moment of state and log, for which a reader waits for nobody.
+        newest = sa.select(GENERATION.c.state).order_by(GENERATION.c.generation.desc()).limit(1)
+        lines = sa.select(AUDIT.c.line).order_by(AUDIT.c.seq.desc()).limit(LINES_READ)
         with self._transaction(isolation="REPEATABLE READ") as connection:
-            found = read_newest(connection)
-        if found is None:
+            layout = connection.scalar(sa.select(STORE.c.layout))
+            untrusted_text = connection.scalar(newest)
+            end = _log(reversed(connection.scalars(lines).all()))
+        if layout is None or untrusted_text is None:
             raise StoreFault("keystore.corrupt", "a row of the store is gone", path=self.url.shown)
-        layout, untrusted_text, end = found
         if layout != LAYOUT:
             code = "keystore.newer_format" if layout > LAYOUT else "keystore.corrupt"
             raise StoreFault(code, f"its tables are of layout {layout}", path=self.url.shown)
