@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -147,3 +148,46 @@ def test_the_application_sees_the_request_as_wsgi_has_it() -> None:
     assert echo.environ["CONTENT_TYPE"] == "application/json"
     assert echo.environ["HTTP_AUTHORIZATION"] == "Bearer a,Bearer b"
     assert echo.environ["HTTP_A2A_VERSION"] == "1.0"
+
+
+def test_the_public_card_waits_for_no_other_host() -> None:
+    """While a caller's provider is asked, which may take seconds."""
+    entered, released = threading.Event(), threading.Event()
+
+    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        if environ["PATH_INFO"] == "/extendedAgentCard":
+            entered.set()
+            assert released.wait(60)
+        start_response("200 OK", [])
+        return [environ["PATH_INFO"].encode()]
+
+    app = AsgiApplication(application, waits="extended")
+
+    async def asked(path: str) -> bytes:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            raise AssertionError
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "query_string": b"",
+            "headers": [],
+            "http_version": "1.1",
+        }
+        await app(scope, receive, send)
+        return sent[1]["body"]
+
+    async def both() -> tuple[bytes, bytes]:
+        slow = asyncio.create_task(asked("/extendedAgentCard"))
+        await asyncio.to_thread(entered.wait, 60)
+        card = await asked("/.well-known/agent-card.json")
+        released.set()
+        return card, await slow
+
+    assert asyncio.run(both()) == (b"/.well-known/agent-card.json", b"/extendedAgentCard")
