@@ -22,15 +22,26 @@ _JWKS: Final = JwkSet.of([KEY.public])
 _POLICY: Final = Policy.from_jwks(_JWKS, name="them", accept="sdk")
 _NOW: Final = datetime(2026, 7, 1, tzinfo=UTC)
 
+BARE: Final = "the bare primitive"
 READERS: Final[dict[str, Callable[[bytes], object]]] = {
     "verify": lambda data: examine_card(data, expect=Holder(), policy=_POLICY, now=_NOW),
     "explain": lambda data: explain_card(data, jwks=_JWKS),
 }
 
 
+def _bare() -> float:
+    """CPU seconds of one bare verification of 2 KB."""
+    message = b"x" * 2048
+    signature, start = KEY.sign(message), time.process_time()
+    for _ in range(500):
+        KEY.public.check(message, signature)
+    return (time.process_time() - start) / 500
+
+
 def hostile(size: int = MAX_CARD_BYTES) -> dict[str, dict[str, float]]:
     """CPU seconds of each reader for each shape of card."""
     found: dict[str, dict[str, float]] = {name: {} for name in READERS}
+    found[BARE] = {"ES256": _bare()}
     for shape in SHAPES:
         data = card(shape, size)
         for name, read in READERS.items():

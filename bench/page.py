@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from textwrap import fill
 from typing import Any, Final
 
+from batch import ONE
 from canonical import DEFINITION, FAST, PLAIN
 from measuring import figure
 from peers import COLD, ONE_BY_ONE, SIDE_BY_SIDE, WARM
@@ -72,6 +73,20 @@ would. `--compat none` signs the card as it stands, as the others do.
 
 {rsa}
 
+## A folder of cards
+
+{batch_count} cards of 2 KB in a folder, from the start of the command to its end, on the wall.
+
+{batch}
+
+## Hostile cards
+
+Cards of 256 KiB with 16 signatures by a known key over something else, of the shapes that cost
+most: the worst of {shapes}. A card of more than 10,000 values is refused before any payload is
+made of it, so none of these has more. CPU time.
+
+{hostile}
+
 ## Starting
 
 From nothing to the end of the process; the second start, so nothing is compiled. In multiples of
@@ -123,6 +138,8 @@ def page_of(found: Found) -> str:
         requests=sum(first["requests"].values()),
         checks=first["checks"],
         goal=GOAL,
+        batch_count=f"{about['batch']:,}",
+        shapes=len(found["hostile"]["verify"]),
     )
 
 
@@ -132,10 +149,6 @@ def tables(found: Found) -> Iterator[str]:
     yield f"{about['cores']} cores, {about['python']}, {about['rounds']} rounds"
     for name, table in _tables(found).items():
         yield from ("", f"# {name}", *table)
-    yield from ("", "# hostile 256 KiB: CPU seconds", *_header("the worst shape", "seconds"))
-    for reader, seconds in found["hostile"].items():
-        shape, worst = max(seconds.items(), key=lambda one: one[1])
-        yield _row(f"{reader}: {shape}", f"{worst:.2f}")
 
 
 def _tables(found: Found) -> dict[str, list[str]]:
@@ -145,6 +158,8 @@ def _tables(found: Found) -> dict[str, list[str]]:
         "canonicalize": list(_canonicalized(found["canonicalize"])),
         "sign": list(_beside(found, "sign", (BARE, CARDSIGN, NONE, BY_HAND, SDK))),
         "rsa": list(_rsa(found["rsa"])),
+        "batch": list(_batch(found["batch"])),
+        "hostile": list(_hostile(found["hostile"])),
         "start": list(_start(found["start"])),
         "costs": list(_costs(found["costs"])),
         "again": list(_again(found["again"])),
@@ -191,6 +206,21 @@ def _start(start: Found) -> Iterator[str]:
     for name in start["wall"]:
         both = (start[clock][name] for clock in ("wall", "cpu"))
         yield _row(name, *("1" if name == PASS else _ratio(one, PASS) for one in both))
+
+
+def _batch(batch: Found) -> Iterator[str]:
+    yield from _header("how", "times one process of cardsign")
+    for name, times in batch.items():
+        yield _row(name, "1" if name == ONE else _ratio(times, ONE))
+
+
+def _hostile(hostile: Found) -> Iterator[str]:
+    yield from _header("reader", "the worst shape", "seconds", "bare verifications")
+    for reader, seconds in hostile.items():
+        if reader != BARE:
+            shape, worst = max(seconds.items(), key=lambda one: one[1])
+            bare = hostile[BARE]["ES256"]
+            yield _row(reader, shape, f"{worst:.2f}", f"{round(worst / bare, -2):,.0f}")
 
 
 def _costs(costs: Found) -> Iterator[str]:

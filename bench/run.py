@@ -20,6 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from batch import ONE, batch
 from canonical import DEFINITION, canonicalizing
 from documents import PARTED, portable_card
 from hostile import MAX_CARD_BYTES, hostile
@@ -65,6 +66,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "wall": against(started.wall, PASS),
         "cpu": against(started.cpu, PASS),
     }
+    say(f"verifying a folder of {options.batch} cards")
+    with TemporaryDirectory(prefix="cardsign-bench-") as folder:
+        found["batch"] = against(batch(options.batch, Path(folder), options.batch_rounds), ONE)
     say("hostile cards")
     found["hostile"] = hostile(options.hostile)
     return {**found, **live(options)}
@@ -120,6 +124,7 @@ def about(options: argparse.Namespace) -> dict[str, Any]:
         "peers": options.peers,
         "threads": CONCURRENCY,
         "delay": options.delay,
+        "batch": options.batch,
     }
 
 
@@ -138,6 +143,8 @@ def main() -> int:
     parser.add_argument(
         "--hostile", type=int, default=MAX_CARD_BYTES, help="bytes of the hostile cards"
     )
+    parser.add_argument("--batch", type=int, default=10_000, help="cards in a folder")
+    parser.add_argument("--batch-rounds", type=int, default=2, help="of verifying the folder")
     parser.add_argument("--page", action="store_true", help="write docs/reports/performance.*")
     parser.add_argument("--out", type=Path, default=DOCS, help="another folder for the page")
     options = parser.parse_args()

@@ -47,6 +47,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
         "0.001",
         "--hostile",
         "8192",
+        "--batch",
+        "20",
+        "--batch-rounds",
+        "1",
     )
     done = run(*sizes, "--page", "--out", str(folder))
     assert done.returncode == 0, done.stderr
@@ -58,7 +62,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 def test_the_page_holds_every_table(written: Mapping[str, Any]) -> None:
     """All that is measured is shown, and nothing is left to be filled in."""
     page = written["page"]
-    assert page.count("\n|---") == 9
+    assert page.count("\n|---") == 11
     assert "{" not in page
     for row in ("| cardsign |", "| `cardsign --help` |", "| side by side |", "| 1 ms |", "3 peers"):
         assert row in page
@@ -66,8 +70,13 @@ def test_the_page_holds_every_table(written: Mapping[str, Any]) -> None:
 
 def test_hostile_cards_are_measured(written: Mapping[str, Any]) -> None:
     """Each shape, by each reader."""
-    assert {len(shapes) for shapes in written["hostile"].values()} == {len(SHAPES)}
-    assert set(written["hostile"]) == {"verify", "explain"}
+    readers = {name: len(shapes) for name, shapes in written["hostile"].items()}
+    assert readers == {"verify": len(SHAPES), "explain": len(SHAPES), "the bare primitive": 1}
+
+
+def test_a_folder_is_verified_by_one_process_and_by_two(written: Mapping[str, Any]) -> None:
+    """As the command does it, start and end included."""
+    assert [len(one["seconds"]) for one in written["batch"].values()] == [1, 1]
 
 
 def test_an_unchanged_peer_costs_one_request_and_no_check(written: Mapping[str, Any]) -> None:
