@@ -13,12 +13,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, Payload, ProfileName
+from cardsign.card.canonical import (
+    DEFAULT_PROFILES,
+    PROFILES,
+    Payload,
+    ProfileName,
+    Unsigned,
+)
 from cardsign.card.coverage import Payloads
 from cardsign.card.document import (
     MAX_SIGNATURES,
@@ -27,6 +33,7 @@ from cardsign.card.document import (
     has_too_many_values,
     parse_card,
 )
+from cardsign.card.profiles.verifiers import VERIFIERS, Verifier
 from cardsign.card.serialize import jcs
 from cardsign.card.strictjson import (
     MAX_CARD_BYTES,
@@ -34,6 +41,7 @@ from cardsign.card.strictjson import (
     Json,
     parse_object,
 )
+from cardsign.card.tree import read
 from cardsign.errors import (
     CanonicalizationError,
     CardRefused,
@@ -42,10 +50,11 @@ from cardsign.errors import (
     SignatureRefused,
 )
 from cardsign.explain.comparison import Against, find_partings
-from cardsign.explain.predictions import predict
 from cardsign.explain.repairs import Suspect, search
 from cardsign.explain.report import (
     Explanation,
+    PredictedOutcome,
+    Prediction,
     Problem,
     ProfilePayload,
     SignatureExplanation,
@@ -64,6 +73,7 @@ from cardsign.verify.signature import examine_signature
 #: a card with some too many is explained whole.
 MAX_LISTED: Final = 4 * MAX_SIGNATURES
 
+_USUAL: Final = frozenset({"alg", "kid", "typ", "jku"})  # what A2A 1.0 8.4.2 names
 _HOLDER: Final = "the holder of the keys named"
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 # Said of what a card leaves open or is; this is about what its signatures are.
@@ -108,7 +118,7 @@ def explain_card(
         signatures=signatures,
         signatures_left_out=reading.left_out,
         predictions=tuple(
-            predict(reading.document, payloads, signatures, all_listed=not reading.left_out)
+            _predict(reading.document, payloads, signatures, all_listed=not reading.left_out)
             if predictable
             else ()
         ),
@@ -198,7 +208,6 @@ def _with_what_was_signed(
     against: bytes | None,
 ) -> tuple[SignatureExplanation, ...]:
     """Say of each signature that fits nothing what it was made over, as far as can be found."""
-    document = reading.document or {}
     completed = {one.index: one for one in signatures}
     suspects: dict[int, Suspect] = {}
     for one in signatures:
@@ -209,20 +218,19 @@ def _with_what_was_signed(
                 reason = Reason.from_error(refusal, f"/signatures/{one.index}{refusal.path}")
                 completed[one.index] = replace(one, reasons=(reason,), exhausted=True)
     if suspects and against is not None:
-        told = Against(against, document)
-        for index, suspect in tuple(suspects.items()):
-            if (signed := told.explains(suspect)) is not None:
-                completed[index] = replace(completed[index], signed=signed)
-                del suspects[index]
-    if suspects and not reading.read_on:  # around an ambiguous text there is nothing to search
-        found = search(known, tuple(suspects.values()), is_0_3=reading.generation == "0.3")
-        for index, result in zip(suspects, found, strict=True):
-            completed[index] = replace(
-                completed[index],
-                signed=result.signed,
-                tried=result.tried,
-                exhausted=result.exhausted,
-            )
+        told = Against(against, reading.document or {})
+        for suspect in suspects.values():
+            suspect.signed = told.explains(suspect)
+    left = [suspect for suspect in suspects.values() if suspect.signed is None]
+    if left and not reading.read_on:  # around an ambiguous text there is nothing to search
+        search(known, left, is_0_3=reading.generation == "0.3")
+    for index, suspect in suspects.items():
+        completed[index] = replace(
+            completed[index],
+            signed=suspect.signed,
+            tried=suspect.tried,
+            exhausted=suspect.exhausted,
+        )
     return tuple(completed.values())
 
 
@@ -237,6 +245,100 @@ def _suspect(untrusted_entry: Json, jwks: JwkSet) -> Suspect:
     assert key is not None  # noqa: S101 - only with a key was it found to fit nothing
     key.check_length(decode_part(entry.signature, "signature"))
     return Suspect(entry, key)
+
+
+# ------------------------------------------------------------------ predictions
+
+# What verifiers of other make would say: predicted from measured behaviour, nobody is asked. Where
+# a card has something that an SDK treats in an odd way, the outcome is `unknown`, never a guess.
+
+
+def _predict(
+    document: Mapping[str, Json],
+    payloads: Mapping[ProfileName, Payload | CanonicalizationError],
+    signatures: Sequence[SignatureExplanation],
+    *,
+    all_listed: bool,
+) -> Iterator[Prediction]:
+    """Each verifier's outcome, if it accepts the keys by which `signatures` was examined."""
+    for verifier in VERIFIERS:
+        payload = payloads[verifier.profile]
+        outcome, because = _outcome(verifier, document, payload, signatures)
+        if outcome == "refused" and not all_listed:
+            outcome, because = "unknown", "not all signatures were looked at"
+        yield Prediction(verifier.name, verifier.profile, outcome, because)
+
+
+def _outcome(
+    verifier: Verifier,
+    document: Mapping[str, Json],
+    payload: Payload | CanonicalizationError,
+    signatures: Sequence[SignatureExplanation],
+) -> tuple[PredictedOutcome, str]:
+    odd = next((name for name in _names(document) if verifier.trips_over.fullmatch(name)), None)
+    if odd is not None:
+        return "unknown", f"the card has a member called {odd}, which it treats in its own way"
+    if isinstance(payload, CanonicalizationError):
+        if verifier.converts:
+            return "unknown", f"it converts what is of a wrong type; {payload.message}"
+        parses = _parses(document, verifier.profile)
+        return ("refused" if parses else "cannot-parse"), payload.message
+    if verifier.wants_content and not payload.value:
+        return "refused", "nothing of the card is left to sign"
+    unread = [one for one in signatures if one.verdict == "refused" and not one.profiles]
+    if any(reason.code == "sig.shape" for one in unread for reason in one.reasons):
+        return (
+            "unknown",
+            "an entry of `signatures` has the wrong shape, and the rest may go with it",
+        )
+    return _of_signatures(verifier, signatures, unread)
+
+
+def _of_signatures(
+    verifier: Verifier,
+    signatures: Sequence[SignatureExplanation],
+    unread: Sequence[SignatureExplanation],
+) -> tuple[PredictedOutcome, str]:
+    fitting = [one for one in signatures if verifier.profile in one.profiles]
+    typed = [one for one in fitting if not verifier.wants_typ or "typ" in (one.header or {})]
+    sure = [one for one in typed if not verifier.any_library or _USUAL.issuperset(one.header or {})]
+    doubtful = [
+        one for one in unread if all(reason.code != "key.alg_mismatch" for reason in one.reasons)
+    ]
+    if sure and not (doubtful and verifier.stumbles):
+        return "accepted", f"signature {sure[0].index} fits {verifier.profile}"
+    if doubtful:
+        return "unknown", f"signature {doubtful[0].index} is one that we refuse to read"
+    if typed:
+        return "unknown", f"the header of signature {typed[0].index} has unusual members"
+    if fitting:
+        return "refused", f"the header of signature {fitting[0].index} has no typ"
+    if not signatures:
+        return "refused", "the card is not signed"
+    return "refused", f"no signature by a known key fits {verifier.profile}"
+
+
+def _parses(document: Mapping[str, Json], profile: ProfileName) -> bool:
+    """Whether a profile reads the card, so that it is only the bytes that it does not have."""
+    received = Unsigned(document)
+    received.tree = read(dict(document))  # an SDK reads the signatures, too
+    try:
+        PROFILES[profile].rewrite(received)
+    except CanonicalizationError:
+        return False
+    return True
+
+
+def _names(document: Mapping[str, Json]) -> Iterator[str]:
+    """Every member name, at any depth; those in `signatures` are not the card's."""
+    pending: list[Json] = [{name: one for name, one in document.items() if name != "signatures"}]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            yield from value
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
 
 
 # ------------------------------------------------------------------ reading

@@ -244,12 +244,23 @@ MAX_READ_BYTES: Final = 8 * 1024 * 1024
 VALUE_BYTES: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Suspect:
-    """A well-formed signature by a known key that fits no payload of the card."""
+    """A well-formed signature by a known key that fits no payload of the card.
+
+    Attributes:
+        entry: The signature.
+        key: The key that its kid names.
+        signed: What it was made over, once that is found.
+        tried: How many payloads the search checked it against.
+        exhausted: All that the search knows was tried in vain.
+    """
 
     entry: Entry
     key: PublicKey
+    signed: Signed | None = None
+    tried: int = 0
+    exhausted: bool = False
 
     def fits(self, payload: bytes) -> bool:
         """Whether the signature was made over these bytes."""
@@ -288,31 +299,17 @@ class Candidate:
         return Signed("search", self.payload.profile, self.deviations, changes)
 
 
-@dataclass(slots=True)
-class Search:
-    """What the search found for one signature.
-
-    Attributes:
-        signed: What it was made over, or None.
-        tried: How many payloads it was checked against.
-        exhausted: All that the search knows was tried.
-    """
-
-    signed: Signed | None = None
-    tried: int = 0
-    exhausted: bool = False
-
-
-def search(payloads: Payloads, suspects: Sequence[Suspect], *, is_0_3: bool) -> list[Search]:
+def search(payloads: Payloads, suspects: Iterable[Suspect], *, is_0_3: bool) -> None:
     """Look for what each signature was made over; stops when all are found, or at the limits.
+
+    What is found is noted on the suspects.
 
     Args:
         payloads: Those of the card as received, read strictly.
         suspects: The signatures; of the card's own payloads they are known to fit none.
         is_0_3: Whether to try defaults of A2A 0.3 rather than of 1.0.
     """
-    found = [Search() for _ in suspects]
-    left = list(zip(suspects, found, strict=True))
+    left = list(suspects)
     as_received = made_by(payloads)
     seen = {payload.data for payload in as_received}
     size = max(map(len, seen)) + VALUE_BYTES * payloads.received.size
@@ -324,16 +321,15 @@ def search(payloads: Payloads, suspects: Sequence[Suspect], *, is_0_3: bool) -> 
         if candidate.data in seen:
             continue
         seen.add(candidate.data)
-        for suspect, one in left:
+        for one in left:
             one.tried += 1
-            one.signed = candidate.signed if suspect.fits(candidate.data) else None
+            one.signed = candidate.signed if one.fits(candidate.data) else None
         tries += len(left)
         bytes_read += len(left) * len(candidate.data)
-        left = [(suspect, one) for suspect, one in left if one.signed is None]
+        left = [one for one in left if one.signed is None]
     else:
-        for _, one in left:
+        for one in left:
             one.exhausted = True
-    return found
 
 
 def made_by(payloads: Payloads) -> tuple[Payload, ...]:

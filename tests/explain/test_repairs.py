@@ -98,9 +98,9 @@ def test_every_value_that_was_added_is_found(
         Suspect(read_entry(sign_payload(payload, alice, typ="JOSE")), alice.public)
         for payload in payloads
     ]
-    found = search(Payloads(card), suspects, is_0_3=generation == "0.3")
-    assert len(found) == len(where) > 30
-    for pointer, payload, one in zip(where, payloads, found, strict=True):
+    search(Payloads(card), suspects, is_0_3=generation == "0.3")
+    assert len(where) > 30
+    for pointer, payload, one in zip(where, payloads, suspects, strict=True):
         assert one.signed is not None, pointer
         (change,) = one.signed.changes
         assert change.received is not None
