@@ -552,54 +552,51 @@ class LastCheck:
     code: str
 
 
-class CheckLog:
-    """The last check of each card of one policy, in the folder of the issuer states.
+def _check_log(folder: Path, policy: str) -> Path:
+    digest = hashlib.sha256(policy.encode(errors="surrogatepass")).hexdigest()
+    return folder / "checks" / f"{digest[:16]}.json"
 
-    It is kept for people; no verdict rests on it.
+
+def read_checks(folder: Path, policy: str) -> dict[str, LastCheck]:
+    """The last checks of the cards of one policy, by URL; empty where nothing was ever checked.
+
+    They are kept for people; no verdict rests on them.
 
     Args:
         folder: The folder of the issuer states.
         policy: The policy's identity.
+
+    Raises:
+        StateFault: ``state.corrupt``.
+        FileFault: They cannot be read.
     """
+    file = _check_log(folder, policy)
+    try:
+        data = read_bytes(file, max_bytes=MAX_CHECK_LOG_BYTES)
+        cards = parse_object(data, max_bytes=MAX_CHECK_LOG_BYTES)["cards"]
+        return {url: _last_check(one) for url, one in dict(cards).items()}  # type: ignore[arg-type]
+    except FileMissing:
+        return {}
+    except (InputRefused, KeyError, TypeError, ValueError) as error:
+        raise StateFault(
+            "state.corrupt",
+            "the log of checks cannot be read",
+            path=str(file),
+            hint="Remove it; the next cardsign peers verify writes it anew.",
+        ) from error
 
-    def __init__(self, folder: Path, policy: str) -> None:
-        digest = hashlib.sha256(policy.encode(errors="surrogatepass")).hexdigest()
-        self._file = folder / "checks" / f"{digest[:16]}.json"
 
-    def read(self) -> dict[str, LastCheck]:
-        """The last checks by URL; empty where nothing was ever checked.
-
-        Raises:
-            StateFault: ``state.corrupt``.
-            FileFault: It cannot be read.
-        """
-        try:
-            data = read_bytes(self._file, max_bytes=MAX_CHECK_LOG_BYTES)
-            cards = parse_object(data, max_bytes=MAX_CHECK_LOG_BYTES)["cards"]
-            return {url: _last_check(one) for url, one in dict(cards).items()}  # type: ignore[arg-type]
-        except FileMissing:
-            return {}
-        except (InputRefused, KeyError, TypeError, ValueError) as error:
-            raise StateFault(
-                "state.corrupt",
-                "the log of checks cannot be read",
-                path=str(self._file),
-                hint="Remove it; the next cardsign peers verify writes it anew.",
-            ) from error
-
-    def add(self, checks: Mapping[str, LastCheck]) -> None:
-        """Put these checks in place of earlier ones of the same cards.
-
-        Raises:
-            StateFault, FileFault: As :meth:`read`, or it cannot be written.
-        """
-        cards = {
-            url: {"at": one.at.isoformat(), "verdict": one.verdict, "code": one.code}
-            for url, one in sorted((self.read() | dict(checks)).items())
-        }
-        make_directory(self._file.parent, mode=0o700)
-        text = json.dumps({"format": 1, "cards": cards}, indent=1)
-        write_atomic(self._file, text.encode(), mode=PRIVATE_MODE)
+def add_checks(folder: Path, policy: str, checks: Mapping[str, LastCheck]) -> None:
+    """Put these checks in place of earlier ones of the same cards; as :func:`read_checks`."""
+    known = read_checks(folder, policy) | dict(checks)
+    cards = {
+        url: {"at": one.at.isoformat(), "verdict": one.verdict, "code": one.code}
+        for url, one in sorted(known.items())
+    }
+    file = _check_log(folder, policy)
+    make_directory(file.parent, mode=0o700)
+    text = json.dumps({"format": 1, "cards": cards}, indent=1)
+    write_atomic(file, text.encode(), mode=PRIVATE_MODE)
 
 
 def _last_check(members: Any) -> LastCheck:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from cardsign.batch import CheckLog, LastCheck, Outcome, heaviest, in_threads
+from cardsign.batch import LastCheck, Outcome, add_checks, heaviest, in_threads, read_checks
 from cardsign.cli.arguments import json_option
 from cardsign.cli.commands import group
 from cardsign.cli.policy import TrustOptions, edit_options, raise_lock, trust_options
@@ -79,7 +79,7 @@ def status(names: tuple[str, ...], trust: TrustOptions, as_json: bool) -> int:
     loaded = trust.needed()
     chosen = [loaded.issuer(name) for name in dict.fromkeys(names)] or loaded.policy.issuers
     now = datetime.now(UTC)
-    checks = CheckLog(trust.stored.path, loaded.identity).read()
+    checks = read_checks(trust.stored.path, loaded.identity)
     shown, statuses = [], []
     for issuer in chosen:
         own = {url: checks[url] for url in issuer.cards if url in checks}
@@ -246,7 +246,7 @@ def verify(
     say_repeated(said)
     raise_lock(loaded, states)
     if not trust.no_state:
-        CheckLog(trust.stored.path, loaded.identity).add(log)
+        add_checks(trust.stored.path, loaded.identity, log)
     issuers = len({issuer.name for issuer, _ in checks})
     told = summary([status for _, status in statuses], f" of {counted(issuers, 'issuer')}")
     say(f"{told}, {len(alarmed)} with an alarm" if alarmed else told)
